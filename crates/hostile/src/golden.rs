@@ -3,7 +3,8 @@
 //! Made by the engine from scripts. The clock is pinned ([`pin`]), the id and
 //! the seed of the name hash are fixed. Between them they hold every kind of item,
 //! trees of several levels, a closed volume, one with commits in its journal, one
-//! with batches in its log, and one with both, each as a crash leaves it.
+//! with batches in its log, and one with both, each as a crash leaves it; and two with
+//! branches and snapshots, deletions on their way, and changes of branches in the log.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +17,7 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::{Geometry, Key, Superblock};
 use holdfast_script::{Outcome, Script, Target};
 use holdfast_sim::{Engine, Setup, judge};
-use holdfast_store::{CreateOptions, Store, Transaction};
+use holdfast_store::{CreateOptions, OpenOptions, Store, Transaction};
 use uuid::Uuid;
 
 use crate::image::Image;
@@ -42,6 +43,13 @@ const CHANGES: &str = "rename /d/inline /d/moved; write /d/data 4k 4k 6; unlink 
     rename /d/sub/deep /new/deep; mkfile /new/f; write /new/f 0 12k 7; punch /d/holes 64k 4k; \
     removexattr /d/data user.short; truncate /d/data 30000; setxattr /new user.y 100 8";
 
+/// Snapshots with one, two and no trees that grew out of them, branches that share what they have not changed, and what
+/// is left of a rollback.
+const BRANCHES: &str = "snapshot one; write /d/data 0 8k 9; unlink /d/long; fork side one; switch side; \
+    write /d/holes 64k 4k 8; mkfile /own; write /own 0 9000 1; snapshot two; truncate /d/data 100; unlink /d/holes; \
+    fork young two; switch main; mkfile /wrong; snapshot before; unlink /d/room; rollback one was; snapshot last; \
+    mkfile /on; write /on 0 20k 3; hold was; fork now";
+
 /// How a volume is made.
 struct Recipe {
     name: &'static str,
@@ -56,6 +64,8 @@ enum Then {
     Checkpoint,
     Nothing,
     Unmount,
+    /// The volume is closed, and the deletion of this snapshot of `main` begins and goes so many steps.
+    Delete(&'static [u8], usize),
 }
 
 const RECIPES: &[Recipe] = &[
@@ -98,6 +108,31 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     Recipe { name: "empty", mib: 8, node_size: 65536, steps: &[] },
+    Recipe {
+        name: "branches",
+        mib: 8,
+        node_size: 4096,
+        steps: &[
+            (TREE, Then::Checkpoint),
+            (BRANCHES, Then::Commit),
+            ("write /on 0 5000 4; mkfile /late; fork more was; rmsnapshot last", Then::Commit),
+            ("chmod /on 600", Then::Delete(b"before", 1)),
+        ],
+    },
+    Recipe {
+        name: "branches in the log",
+        mib: 8,
+        node_size: 4096,
+        steps: &[
+            (TREE, Then::Checkpoint),
+            (BRANCHES, Then::Checkpoint),
+            ("write /d/data 4k 100 9; fsync /d/data; fork more was; switch more", Then::Nothing),
+            ("write /d/data 0 12k 5; unlink /d/inline; fsync /d/data; mkfile /new", Then::Nothing),
+            ("fsync /new; switch side; write /own 0 300 6; fsync /own", Then::Nothing),
+            ("mvsnapshot two 2; rmsnapshot 2; switch main; rmsnapshot before", Then::Nothing),
+            ("mvbranch now then; unlink /on; fsyncdir /; mkfile /z; fsync /z", Then::Nothing),
+        ],
+    },
 ];
 
 /// How many there are.
@@ -183,6 +218,9 @@ fn make(recipe: &Recipe) -> MemoryDevice {
             (Then::Commit, Ok(filesystem)) => filesystem.commit(),
             (Then::Checkpoint, Ok(filesystem)) => filesystem.checkpoint(),
             (Then::Unmount, _) => engine.unmount(),
+            (Then::Delete(snapshot, steps), _) => engine.unmount().map(|()| {
+                begin_to_delete(&memory, snapshot, *steps);
+            }),
             _ => Ok(()),
         };
         done.expect("memory does not fail");
@@ -191,6 +229,19 @@ fn make(recipe: &Recipe) -> MemoryDevice {
     let image = memory.snapshot();
     engine.kill();
     image
+}
+
+/// Some steps of a deletion, as a thread of the engine makes them.
+fn begin_to_delete(memory: &Arc<MemoryDevice>, snapshot: &[u8], steps: usize) {
+    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    let store = Store::open(Arc::clone(memory) as Arc<dyn Device>, &options, Arc::default());
+    let store = store.expect("it was just closed");
+    let number = store.find_tree(b"main", Some(snapshot)).expect("it was taken");
+    store.delete_snapshot(number).expect("memory does not fail");
+    let goes_on = store.work_off_deletions(steps).expect("memory does not fail");
+    assert!(goes_on, "something is left to delete");
+    store.commit_deletions().expect("memory does not fail");
+    store.close().expect("memory does not fail");
 }
 
 #[cfg(test)]
@@ -213,6 +264,9 @@ mod tests {
         assert!(report(1).journal_commits >= 3);
         assert!(report(2).log_batches >= 4);
         assert!(report(3).journal_commits >= 2 && report(3).log_batches >= 2);
+        let trees = |index: usize| (report(index).branches, report(index).snapshots);
+        assert!(report(6).log_batches >= 5);
+        assert!(trees(5).0 == 5 && trees(5).1 >= 4 && trees(6) == (5, 6), "{:?}", trees(5));
         assert!(report(3).orphans == 1 && report(0).xattrs >= 3 && report(0).files_nodes > 2);
     }
 }

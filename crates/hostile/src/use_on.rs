@@ -1,12 +1,12 @@
 //! Goes on using a volume that may be anything: writes, makes, moves, removes.
 //!
-//! Allocation and numbers that were handed out twice show only then. The same is
+//! Branches and snapshots as well. Allocation and numbers that were handed out twice show only then. The same is
 //! done on every volume; what it contains decides what that means. Everything
 //! ends: the lists it works through were made before. Errors are collected.
 
 use holdfast_base::InodeNo;
 use holdfast_posix::{
-    Caller, FallocateFlags, FileSystem, FileType, FsError, OpenFlags, RenameFlags, SetAttr,
+    Caller, FallocateFlags, FileSystem, FileType, FsError, MountOptions, OpenFlags, RenameFlags, SetAttr,
     StoreError, WriteHow, XattrFlags,
 };
 
@@ -16,6 +16,8 @@ use crate::walk::walk;
 const FILES_MAX: usize = 12;
 /// Directories in which something is made at most.
 const DIRECTORIES_MAX: usize = 6;
+/// Branches, and snapshots of each, that are removed at most.
+const TREES_MAX: usize = 4;
 
 /// What failed although nothing should: neither space nor a limit is a reason.
 #[derive(Debug, Default)]
@@ -29,7 +31,9 @@ impl Errors {
                 FsError::Store(StoreError::NoSpace)
                 | FsError::FileTooLarge
                 | FsError::TooManyLinks
-                | FsError::Exists,
+                | FsError::Exists
+                // A name that there is, a snapshot that is held or has forks.
+                | FsError::Store(StoreError::Lineage(_)),
             ) => None,
             Err(error) => {
                 self.0.push(format!("{what} in inode {inode}: {error}"));
@@ -61,11 +65,41 @@ pub(crate) fn use_on(filesystem: &FileSystem, empty: bool) -> Errors {
         change(filesystem, inode, &mut errors);
     }
     errors.note("commit", InodeNo::ROOT, filesystem.commit());
+    branch_out(filesystem, &mut errors);
     if empty {
         remove_all(filesystem, &mut errors);
     }
     errors.note("sync", InodeNo::ROOT, filesystem.sync());
     errors
+}
+
+/// Makes a snapshot and a branch, removes some of those that were there, and takes the volume back to where it was.
+fn branch_out(filesystem: &FileSystem, errors: &mut Errors) {
+    let root = InodeNo::ROOT;
+    errors.note("snapshot", root, filesystem.snapshot(b"used"));
+    errors.note("fork", root, filesystem.fork(b"used-on", Some(b"used")));
+    let opened = filesystem.open_branch(b"used-on", MountOptions::default());
+    if let Some(branch) = errors.note("open a branch", root, opened) {
+        make(&branch, root, errors);
+        errors.note("snapshot of a branch", root, branch.snapshot(b"later"));
+        errors.note("unmount a branch", root, branch.unmount());
+    }
+    make(filesystem, root, errors);
+    let listed = errors.note("branches", root, filesystem.branches()).unwrap_or_default();
+    for branch in listed.into_iter().take(TREES_MAX) {
+        let snapshots = filesystem.snapshots_of(&branch.name);
+        let snapshots = errors.note("snapshots", root, snapshots).unwrap_or_default();
+        for snapshot in snapshots.into_iter().filter(|of| !of.name.is_empty()).take(TREES_MAX) {
+            let gone = filesystem.delete_snapshot(&branch.name, &snapshot.name);
+            errors.note("delete a snapshot", root, gone);
+        }
+        if !branch.is_open {
+            errors.note("delete a branch", root, filesystem.delete_branch(&branch.name));
+        }
+    }
+    errors.note("snapshot", root, filesystem.snapshot(b"used again"));
+    errors.note("rollback", root, filesystem.rollback(b"used again", None));
+    errors.note("go on deleting", root, filesystem.finish_deletions());
 }
 
 /// New things in a directory, made durable, moved and in part removed.

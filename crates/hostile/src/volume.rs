@@ -23,6 +23,8 @@ use crate::watched::Watched;
 
 /// Memory for tree nodes: little, so that nodes leave it and are judged again.
 const CACHE_BYTES: usize = 4 << 20;
+/// Branches, and snapshots of each, that are looked at.
+const TREES_MAX: usize = 5;
 
 fn options(read_only: bool) -> MountOptions {
     MountOptions {
@@ -72,7 +74,8 @@ pub fn look(data: &[u8]) {
     }
     match FileSystem::mount(device, options(true)) {
         Ok(filesystem) => {
-            let seen = walk(&filesystem);
+            let mut seen = walk(&filesystem);
+            seen.errors.extend(trees(&filesystem));
             let unmounted = filesystem.unmount();
             if is_clean(&report) {
                 if let Some(error) = seen.errors.first() {
@@ -88,6 +91,35 @@ pub fn look(data: &[u8]) {
         }
         Err(_) => {}
     }
+}
+
+/// Walks through branches and snapshots; what failed, and why.
+fn trees(filesystem: &FileSystem) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut note = |what: &str, opened: Result<FileSystem, FsError>| match opened {
+        Ok(tree) => errors.extend(walk(&tree).errors),
+        Err(error) => errors.push(format!("{what}: {error}")),
+    };
+    let branches = match filesystem.branches() {
+        Ok(branches) => branches,
+        Err(error) => return vec![format!("branches: {error}")],
+    };
+    for branch in branches.into_iter().take(TREES_MAX) {
+        if !branch.is_open {
+            note("a branch", filesystem.open_branch(&branch.name, options(true)));
+        }
+        match filesystem.snapshots_of(&branch.name) {
+            Ok(snapshots) => {
+                let named = snapshots.into_iter().filter(|of| !of.name.is_empty());
+                for of in named.take(TREES_MAX) {
+                    let (branch, name) = (&branch.name, &of.name);
+                    note("a snapshot", filesystem.open_snapshot(branch, name, options(true)));
+                }
+            }
+            Err(error) => note("snapshots", Err(error)),
+        }
+    }
+    errors
 }
 
 /// Every way to print it.
