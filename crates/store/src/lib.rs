@@ -57,10 +57,7 @@ pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
 use lineage::Walks;
 pub use lineage::{Inodes, TreeInfo};
-<<<<<<< HEAD
 pub use pin::Pin;
-=======
->>>>>>> h-live
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
 };
