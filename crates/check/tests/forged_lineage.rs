@@ -75,7 +75,12 @@ impl Writer<'_> {
             next: 5,
             parent: 2,
             item: self.tree(3),
-            root: RootItem::of(snapshot.root, snapshot.level, snapshot.inode_count),
+            root: RootItem::of(
+                snapshot.root,
+                snapshot.level,
+                snapshot.inode_count,
+                snapshot.referenced_blocks,
+            ),
             is_beside: true,
             has_root: true,
         };
@@ -195,14 +200,14 @@ fn what_no_operation_says_is_refused() {
             Box::new(|of| {
                 of.branch(3);
                 let root = of.tree(2).root;
-                of.put(RootItem::key(3), &RootItem::of(root, 0, 9).bytes());
+                of.put(RootItem::key(3), &RootItem::of(root, 0, 9, 1).bytes());
             }),
         ),
         (
             "the root of main",
             Box::new(|of| {
                 let root = of.tree(2).root;
-                of.put(RootItem::key(1), &RootItem::of(root, 0, 9).bytes());
+                of.put(RootItem::key(1), &RootItem::of(root, 0, 9, 1).bytes());
             }),
         ),
         ("a root that goes", Box::new(|of| of.encoder.delete(&RootItem::key(3), of.out))),

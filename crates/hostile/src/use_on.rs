@@ -6,8 +6,8 @@
 
 use holdfast_base::InodeNo;
 use holdfast_posix::{
-    Caller, FallocateFlags, FileSystem, FileType, FsError, MountOptions, OpenFlags, RenameFlags, SetAttr,
-    StoreError, WriteHow, XattrFlags,
+    Caller, FallocateFlags, FileSystem, FileType, FsError, MountOptions, OpenFlags, RenameFlags,
+    SetAttr, StoreError, WriteHow, XattrFlags,
 };
 
 use crate::walk::walk;
