@@ -1156,8 +1156,9 @@ def judge_said(before, said, removed):
             parent = before.tree(parents.get(number, 0))
             there = parent and parent.kind == SNAPSHOT and before.cursor(parents[number]) is None
             need(there and item.kind == BRANCH and first <= number < behind, f"{number} is no new branch [902]")
-            root, begin = now.root(number), (parent.root_block, parent.root_epoch, parent.inode_count, parent.level)
-            same = root and (root.block, root.epoch, root.inode_count, root.level) == begin
+            root, counts = now.root(number), (parent.inode_count, parent.referenced)
+            begin = (parent.root_block, parent.root_epoch, parent.level, counts)
+            same = root and (root.block, root.epoch, root.level, (root.inode_count, root.referenced)) == begin
             need(same, f"branch {number} does not begin as its snapshot is [902]")
             made.add(number)
         elif old is None:

@@ -20,6 +20,8 @@ fn changed() -> TestMount {
     volume.write("/large", vec![0; 1 << 20]).unwrap();
     volume.write("/moved", "as it was\n").unwrap();
     volume.write("/mode", "same\n").unwrap();
+    volume.write("/dir/below", "as it was\n").unwrap();
+    volume.write("/replaced", "caf\u{e9}\n").unwrap();
     let main = volume.branch("main").unwrap();
     main.snapshot("a").unwrap();
     volume.rename("/dir", "/folder").unwrap();
@@ -31,6 +33,9 @@ fn changed() -> TestMount {
     volume.rename("/moved", "/folder/moved").unwrap();
     volume.set_permissions("/mode", Permissions::from_mode(0o600)).unwrap();
     volume.write("/new \u{1b}[1m", "new\n").unwrap();
+    // As editors save.
+    volume.write("/saved", b"caf\xe9\rau lait").unwrap();
+    volume.rename("/saved", "/replaced").unwrap();
     drop(main);
     volume.close().unwrap();
     place
@@ -49,6 +54,8 @@ changed     folder/text
 changed     large
 attributes  mode (mode)
 created     new \u{1b}[1m
+removed     replaced
+created     replaced
 ";
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(String::from).collect();
@@ -64,15 +71,24 @@ created     new \u{1b}[1m
     let said = place.run(&["diff", "-0", "--name-only", image, "@a"]).fine();
     let mut paths: Vec<&str> = said.split_terminator('\0').collect();
     paths.sort_unstable();
-    let wanted =
-        ["dir/gone", "folder", "folder/moved", "folder/text", "large", "mode", "new \u{1b}[1m"];
+    let wanted = [
+        "dir/gone",
+        "folder",
+        "folder/moved",
+        "folder/text",
+        "large",
+        "mode",
+        "new \u{1b}[1m",
+        "replaced",
+        "replaced",
+    ];
     assert_eq!(paths, wanted);
     let said = place.run(&["diff", "--ranges", image, "@a"]).fine();
     assert!(said.contains("changed     large\n            bytes 8192 to 12287 (4096)\n"), "{said}");
     let said = place.run(&["diff", "--stat", image, "@a"]).fine();
     assert_eq!(
         said,
-        "1 created, 1 removed, 2 renamed, 2 changed, 1 attributes only; 4106 bytes differ\n"
+        "2 created, 2 removed, 2 renamed, 2 changed, 1 attributes only; 4106 bytes differ\n"
     );
     let said = place.run(&["diff", "--json", image, "@a"]).fine();
     let lines: Vec<serde_json::Value> =
@@ -105,15 +121,23 @@ fn a_patch_is_one() {
         dir
     };
     let (old, new) = (copy("@a"), copy(""));
-    let patch = place.run(&["diff", "--patch", image, "@a"]).fine();
+    let output = place.command(&["diff", "--patch", image, "@a"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // Not all of it is UTF-8.
+    let bytes = output.stdout;
+    let patch = String::from_utf8_lossy(&bytes).into_owned();
     assert!(patch.contains("rename from moved\nrename to folder/moved\n"), "{patch}");
     assert!(patch.contains("--- a/dir/text\n+++ b/folder/text\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n"));
     assert!(patch.contains("Binary files a/large and b/large differ\n"), "{patch}");
+    assert!(patch.contains("rename from dir/below\nrename to folder/below\n"), "{patch}");
+    assert!(!patch.contains("deleted file mode 100644\n--- a/replaced"), "{patch}");
     // git cannot make up binary files.
-    let at = patch.find("diff --git a/large").unwrap();
-    let end = patch[at + 1..].find("diff --git").map_or(patch.len(), |end| at + 1 + end);
-    let text = format!("{}{}", &patch[..at], &patch[end..]);
-    fs::write(place.path("patch"), text).unwrap();
+    let find = |from: usize, what: &[u8]| {
+        bytes[from..].windows(what.len()).position(|here| here == what).map(|at| from + at)
+    };
+    let at = find(0, b"diff --git a/large").unwrap();
+    let end = find(at + 1, b"diff --git").unwrap_or(bytes.len());
+    fs::write(place.path("patch"), [&bytes[..at], &bytes[end..]].concat()).unwrap();
     let applied = Command::new("git")
         .args(["apply", "-p1", "--unsafe-paths", &place.path("patch")])
         .current_dir(&old)
@@ -126,4 +150,32 @@ fn a_patch_is_one() {
     // The directory that is gone is empty here: patches know no directories.
     let said = String::from_utf8(compared.stdout).unwrap();
     assert!(said.lines().all(|line| line.ends_with(": dir")), "{said}");
+}
+
+/// The content of a file with several names is patched under one of them, and none of its names goes.
+#[test]
+fn hard_links_are_no_renames() {
+    let place = TestMount::with_volume();
+    let volume = Volume::open(place.image()).unwrap();
+    volume.write("/a", "one\n").unwrap();
+    volume.write("/x", "one\n").unwrap();
+    volume.hard_link("/x", "/y").unwrap();
+    volume.remove_file("/y").unwrap();
+    let main = volume.branch("main").unwrap();
+    main.snapshot("a").unwrap();
+    volume.hard_link("/a", "/b").unwrap();
+    volume.write("/a", "two\n").unwrap();
+    volume.hard_link("/x", "/z").unwrap();
+    volume.write("/x", "two\n").unwrap();
+    drop(main);
+    volume.close().unwrap();
+    let output = place.command(&["diff", "--patch", place.image(), "@a"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(
+        !said.contains("rename") && said.contains("new file mode 100644\n--- /dev/null\n+++ b/b\n"),
+        "{said}"
+    );
+    let warned = String::from_utf8(output.stderr).unwrap();
+    assert!(warned.contains("hard links"), "{warned}");
 }

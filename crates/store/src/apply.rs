@@ -327,6 +327,8 @@ impl Inner {
             self.check_freed(&transaction, &space)?;
             let ancestry = &forest.trees.get(tree).ancestry;
             if transaction.unwritten.iter().any(|(_, birth)| !ancestry.owns_surely(*birth)) {
+                drop(space);
+                drop(forest);
                 transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
                 return Err(StoreError::Shared);
             }

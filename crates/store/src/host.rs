@@ -79,6 +79,12 @@ impl Inner {
         if !self.rings.wait.load(Ordering::Acquire) {
             return Ok(());
         }
+        // A host that gives less than is asked may keep the part that it had: it would be full for nothing.
+        let room = self.device.room().map(|room| room.saturating_add(self.device.given()));
+        if room.is_some_and(|room| room < self.ring_bytes()) {
+            self.counters.no_space.increment();
+            return Err(StoreError::NoSpace);
+        }
         let given = self.device.take_room(0, self.ring_bytes());
         match given.and_then(|()| self.write_zeros(self.geometry.log())) {
             Ok(()) => {

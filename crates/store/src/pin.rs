@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Weak};
 
+use holdfast_base::Timestamp;
 use holdfast_format::Key;
 use holdfast_format::item::{TreeItem, TreeKind};
 
@@ -84,6 +85,11 @@ impl Store {
     pub fn pin_number(&self, number: u64) -> Result<Pin> {
         let _one = self.inner.lineage.lock();
         self.pin_found(number)
+    }
+
+    /// Pins what a branch is now: a snapshot without a name, which goes with the pin, or after a crash.
+    pub fn pin_now(&self, branch: u64, now: Timestamp) -> Result<Pin> {
+        self.inner.passing_snapshot(branch, now, |number| self.pin_found(number))
     }
 
     /// The caller holds the lineage's lock.

@@ -120,8 +120,9 @@ fn sort(items: &Items) -> Result<Said, String> {
 /// Name, holds and limit may change. The parent in a record counts for nothing.
 fn is_kept(id: u64, was: &TreeItem, now: &TreeItem) -> Result<(), String> {
     let same = |item: &TreeItem| {
-        let TreeItem { kind, branch, epoch, lsn, created, root, level, inode_count, .. } = *item;
-        (kind, branch, epoch, lsn, created, root, level, inode_count)
+        let TreeItem { kind, branch, epoch, lsn, created, root, level, .. } = *item;
+        let counts = (item.inode_count, item.referenced_blocks);
+        (kind, branch, epoch, lsn, created, root, level, counts)
     };
     match same(was) == same(now) {
         true => Ok(()),

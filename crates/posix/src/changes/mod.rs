@@ -22,8 +22,7 @@ mod walk;
 use std::ops::Range;
 
 use holdfast_base::{InodeNo, Timestamp};
-use holdfast_format::item::TreeKind;
-use holdfast_store::{LineageError, Pin, StoreError};
+use holdfast_store::Pin;
 
 use crate::*;
 pub use walk::Changes;
@@ -141,22 +140,7 @@ impl FileSystem {
         if moment.snapshot.is_some() || self.volume.volume.options.read_only {
             return Ok(store.pin(moment.branch, moment.snapshot)?);
         }
-        let pin = loop {
-            let name = passing_name();
-            match self.snapshot_of(moment.branch, &name) {
-                Ok(number) => break store.pin_number(number)?,
-                Err(FsError::Store(StoreError::Lineage(LineageError::Exists(_)))) => {}
-                Err(error) => return Err(error),
-            }
-        };
-        debug_assert!(store.tree(pin.number()).is_ok_and(|of| of.kind == TreeKind::Snapshot));
-        store.delete_snapshot(pin.number())?;
-        Ok(pin)
+        let branch = store.find_tree(moment.branch, None)?;
+        self.with_branch(branch, |store, _| Ok(store.pin_now(branch, Timestamp::now())?))
     }
-}
-
-/// The name that a snapshot has for a moment, until it is pinned.
-fn passing_name() -> Vec<u8> {
-    let Timestamp { secs, nanos } = Timestamp::now();
-    format!("diff-{secs}.{nanos:09}").into_bytes()
 }

@@ -210,7 +210,7 @@ impl FileSystem {
     }
 
     /// Runs `act` while a branch stands still. If it is open, all that had been written is in its tree.
-    fn with_branch<T>(
+    pub(crate) fn with_branch<T>(
         &self,
         branch: u64,
         act: impl FnOnce(&Store, Option<&Core>) -> Result<T>,

@@ -86,6 +86,14 @@ impl FileSystem {
     }
 }
 
+/// Blocks that a range needs.
+struct Missing {
+    /// Where the file has none.
+    none: u64,
+    /// In place of those that a snapshot has as well.
+    shared: u64,
+}
+
 /// What the last step of a call changes besides the map.
 #[derive(Clone, Copy)]
 struct Last {
@@ -274,8 +282,15 @@ impl Task<'_> {
 
         let edges = if zero { self.edges()? } else { Vec::new() };
         let blocks = self.range.start / BLOCK_BYTES..blocks_for(self.range.end);
-        let wanted = self.missing(&blocks, zero)? + edges.len() as u64;
-        let mut reservation = core.store.reserve(Need::Grow { changes: 2, blocks: wanted })?;
+        let missing = self.missing(&blocks, zero)?;
+        let mut reservation =
+            core.store.reserve(Need::Grow { changes: 2, blocks: missing.none })?;
+        // These take the place of others: the branch refers to no more.
+        let replaced = missing.shared + edges.len() as u64;
+        if replaced > 0 {
+            let need = Need::Change { changes: 0, blocks: replaced };
+            reservation.merge(core.store.reserve(need)?);
+        }
         let for_edges = reservation.split(edges.len() as u64);
         if zero {
             self.reserve_gaps(&map, &blocks, &mut reservation, None)?;
@@ -346,22 +361,23 @@ impl Task<'_> {
         Ok(range.end)
     }
 
-    /// Blocks that `range` needs besides what it has: what no extent covers, and what is of no use because a snapshot has
-    /// it as well. With `zero` that holds for data, too.
-    fn missing(&self, range: &Range<u64>, zero: bool) -> Result<u64> {
+    /// Blocks that `range` needs besides what it has. Reserved blocks that a snapshot has as well are of no use; with `zero`
+    /// neither is data.
+    fn missing(&self, range: &Range<u64>, zero: bool) -> Result<Missing> {
         let parent = self.core.store.parent_epoch();
         let is_lent = |piece: &Piece| {
             (zero || !piece.extent.is_written()) && !owns(parent, piece.extent.birth)
         };
-        let mut missing = range.end - range.start;
+        let mut missing = Missing { none: range.end - range.start, shared: 0 };
         each_piece(self.core, self.inode.no, range.start, |piece| {
             if piece.first >= range.end {
                 return ControlFlow::Break(());
             }
+            let count = piece.part(range.clone()).map_or(0, |part| part.count());
+            missing.none -= count;
             if is_lent(piece) {
-                return ControlFlow::Continue(());
+                missing.shared += count;
             }
-            missing -= piece.part(range.clone()).map_or(0, |part| part.count());
             ControlFlow::Continue(())
         })?;
         Ok(missing)

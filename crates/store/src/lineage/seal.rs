@@ -55,6 +55,23 @@ impl Inner {
         })
     }
 
+    /// Takes a snapshot of a branch that nobody can name, and that goes: its deletion has begun when it is there, and goes on
+    /// behind `then`.
+    pub(crate) fn passing_snapshot<T>(
+        &self,
+        branch: u64,
+        now: Timestamp,
+        then: impl FnOnce(u64) -> Result<T>,
+    ) -> Result<T> {
+        let mut walks = self.lineage.lock();
+        let made = self.seal_locked(&mut walks, &mut |plan| {
+            let snapshot = plan.take(branch, b"", now)?;
+            plan.begin_walk(snapshot);
+            Ok(snapshot)
+        })?;
+        then(made.number)
+    }
+
     /// Takes a branch back to a snapshot; what it was is kept as a snapshot of this name, or deleted.
     pub(crate) fn roll_back(
         &self,

@@ -73,6 +73,7 @@ fn step(
     let Some(first) = way.pop() else { return Ok(Handled::Nothing) };
     let mut last = first;
     let handled = if is_passed_whole(walk, forest, &first)? {
+        reach.passed = reach.passed.saturating_add(1);
         if let Some(above) = way.last() {
             last = last_passed(walk, forest, above, &first, reach)?;
         }

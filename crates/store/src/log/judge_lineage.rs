@@ -73,6 +73,10 @@ fn number(key: &Key) -> Judged<u64> {
 impl Lineage {
     /// Judges what a batch says, and names the branches that its other records are of.
     pub(super) fn batch(&mut self, inner: &Inner, items: &Items, named: &BTreeSet<u64>) -> Judged {
+        // Most batches change no item: damage there is no reason to doubt what they say of files.
+        if items.is_empty() {
+            return self.judge_named(inner, named);
+        }
         let next = self.next(inner)?;
         let grown = grown_out_of(items)?;
         let mut now = Lineage { next: Some(next), ..Lineage::default() };
@@ -116,6 +120,11 @@ impl Lineage {
         self.roots.append(&mut now.roots);
         self.walks.append(&mut now.walks);
         self.next = Some(behind);
+        self.judge_named(inner, named)
+    }
+
+    /// Judges the branches that records name.
+    fn judge_named(&self, inner: &Inner, named: &BTreeSet<u64>) -> Judged {
         for id in named.iter().filter(|id| **id != MAIN) {
             let is_branch = self.tree(inner, *id)?.is_some_and(|of| of.kind == TreeKind::Branch);
             if !is_branch || self.root(inner, *id)?.is_none() {

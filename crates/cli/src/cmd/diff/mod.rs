@@ -2,10 +2,11 @@
 
 mod patch;
 mod show;
+mod text;
 
 use std::io::{self, IsTerminal, Write};
 
-use holdfast::{Change, Diff, FileSystem, Moment, Volume, VolumeOptions};
+use holdfast::{Change, ChangeKind, Diff, FileSystem, Moment, Volume, VolumeOptions};
 
 use self::patch::Patches;
 use self::show::{Counts, Format};
@@ -37,7 +38,10 @@ What else is different of a file that was renamed or changed stands in brackets.
 names is told by each name that came or went, and its content once. Access times, and the times of
 directories whose names differ, are not told.
 
-The cost is that of what differs, whatever else the volume holds.
+The cost is that of what differs, whatever else the volume holds; names are looked for in the whole
+tree only if a file has several and lost its newest. A patch has no directories, owners, times and
+hard links; paths in lines are printed as they are, and a name may hold a line feed: programs
+should ask for -0 or --json.
 
 Exit code: 0; with --exit-code 1 if anything differs; 2 if it cannot be compared.
 
@@ -182,13 +186,13 @@ fn print(
         }
     }
     all.sort_by(|one, other| {
-        show::path(one).cmp(show::path(other)).then(one.kind.cmp(&other.kind))
+        let of =
+            |change: &Change| (show::path(change).to_vec(), change.kind != ChangeKind::Removed);
+        of(one).cmp(&of(other)).then(one.kind.cmp(&other.kind))
     });
     if args.patch {
-        let patches = Patches::open(volume, old, new, is_terminal)?;
-        for change in &all {
-            patches.show(change, &mut out)?;
-        }
+        let mut patches = Patches::open(volume, old, new, is_terminal)?;
+        patches.show(&all, &mut out)?;
         patches.close()?;
     } else {
         all.iter().try_for_each(|change| printed(format.show(change, &mut out)))?;

@@ -1,23 +1,19 @@
-//! How text changed, in the form that git(1) and patch(1) read.
+//! How the files of two trees changed, in the form that git(1) and patch(1) read.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::time::Duration;
 
 use holdfast::{Change, ChangeKind, FileType, Volume};
-use similar::TextDiff;
 
-use super::{Which, show};
-use crate::outcome::{Context, Failure, printable, printed};
+use super::Which;
+use super::text::{visible, write_patch};
+use crate::outcome::{Context, Failure, complain, printed};
 
 /// Larger files are only said to differ.
 const BYTES_MAX: u64 = 4 << 20;
-/// Text has no zero byte up to here, as git(1) judges it.
-const LOOK_BYTES: usize = 8000;
-/// After this the lines that changed are found more roughly: some texts are made to take for ever.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The two trees, opened.
 pub(super) struct Patches<'a> {
@@ -26,6 +22,8 @@ pub(super) struct Patches<'a> {
     old: Option<Volume>,
     new: Option<Volume>,
     is_terminal: bool,
+    /// Files of several names of which the patch has not all.
+    links: u64,
 }
 
 impl<'a> Patches<'a> {
@@ -36,32 +34,124 @@ impl<'a> Patches<'a> {
         is_terminal: bool,
     ) -> Result<Patches<'a>, Failure> {
         let (old, new) = (opened(volume, old)?, opened(volume, new)?);
-        Ok(Patches { volume, old, new, is_terminal })
+        Ok(Patches { volume, old, new, is_terminal, links: 0 })
     }
 
     pub(super) fn close(self) -> Result<(), Failure> {
+        if self.links > 0 {
+            let (files, patch) = (self.links, "a patch knows no hard links");
+            complain(&format!("{patch}: of {files} files with several names one is patched"));
+        }
         let mut opened = [self.old, self.new].into_iter().flatten();
         opened.try_for_each(Volume::close).context("closing the volume")
     }
 
-    /// Prints how one file changed. What is neither a file nor a symbolic link has no text.
-    pub(super) fn show(&self, change: &Change, out: &mut impl Write) -> Result<(), Failure> {
-        if !matches!(change.file_type, FileType::Regular | FileType::Symlink) {
-            return Ok(());
+    fn old_tree(&self) -> &Volume {
+        self.old.as_ref().unwrap_or(self.volume)
+    }
+
+    fn new_tree(&self) -> &Volume {
+        self.new.as_ref().unwrap_or(self.volume)
+    }
+
+    /// Prints all changes, which are in the order of their paths, as one patch.
+    pub(super) fn show(&mut self, all: &[Change], out: &mut impl Write) -> Result<(), Failure> {
+        let told: BTreeSet<&[u8]> =
+            all.iter().filter_map(|change| change.new_path.as_deref()).collect();
+        let mut rest = all;
+        while let Some((change, behind)) = rest.split_first() {
+            rest = behind;
+            if change.kind == ChangeKind::Renamed && change.file_type == FileType::Directory {
+                self.show_moved(change, &told, out)?;
+                continue;
+            }
+            let replaced = behind.first().filter(|next| replaces(change, next));
+            if let Some(next) = replaced {
+                // Another file has the name: what it was, and what it is.
+                rest = &behind[1..];
+                self.one(change.old_path.as_deref(), next.new_path.as_deref(), out)?;
+                continue;
+            }
+            if !has_text(change.file_type) {
+                continue;
+            }
+            let (old, new) = (change.old_path.as_deref(), change.new_path.as_deref());
+            match change.kind {
+                ChangeKind::Created => self.one(None, new, out)?,
+                ChangeKind::Removed => self.one(old, None, out)?,
+                _ if change.is_link => {
+                    self.links += 1;
+                    // Where it was is not always known, and a name that is new is told as one.
+                    if old == new {
+                        self.one(old, new, out)?;
+                    }
+                }
+                _ => self.one(old, new, out)?,
+            }
         }
-        let path = show::path(change);
-        let before = change.old_path.as_deref().unwrap_or(path);
-        let (old, new) = (self.old.as_ref(), self.new.as_ref());
-        let old = match change.kind {
-            ChangeKind::Created => None,
-            _ => Some(Version::read(old.unwrap_or(self.volume), before)?),
-        };
-        let new = match change.kind {
-            ChangeKind::Removed => None,
-            _ => Some(Version::read(new.unwrap_or(self.volume), path)?),
-        };
+        Ok(())
+    }
+
+    /// Prints that files are elsewhere since a directory above them is, but for those that are told themselves.
+    fn show_moved(
+        &self,
+        change: &Change,
+        told: &BTreeSet<&[u8]>,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
+        let (Some(old), Some(new)) = (&change.old_path, &change.new_path) else { return Ok(()) };
+        let mut waiting = vec![(old.clone(), new.clone())];
+        while let Some((old, new)) = waiting.pop() {
+            let path = inside(&new);
+            for entry in self.new_tree().read_dir(&path).context(path.display())? {
+                let entry = entry.context(path.display())?;
+                let name = entry.file_name();
+                let below = |dir: &[u8]| [dir, b"/", name.as_bytes()].concat();
+                let (old, new) = (below(&old), below(&new));
+                let is_told = told.contains(&new[..]);
+                match entry.file_type() {
+                    // What was made or moved tells itself of what is below.
+                    FileType::Directory if !is_told || self.was_at(&old, &new)? => {
+                        waiting.push((old, new));
+                    }
+                    kind if has_text(kind) && !is_told => {
+                        self.one(Some(&old), Some(&new), out)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the directory that is at `new` was at `old`.
+    fn was_at(&self, old: &[u8], new: &[u8]) -> Result<bool, Failure> {
+        let (old, new) = (inside(old), inside(new));
+        let now = self.new_tree().symlink_metadata(&new).context(new.display())?;
+        let was = self.old_tree().symlink_metadata(&old);
+        Ok(was.is_ok_and(|was| was.ino() == now.ino()))
+    }
+
+    /// Prints one file of a patch.
+    fn one(
+        &self,
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
+        let Some(known) = new.or(old) else { return Ok(()) };
+        let was = old.map(|path| Version::read(self.old_tree(), path)).transpose()?;
+        let is = new.map(|path| Version::read(self.new_tree(), path)).transpose()?;
+        let old = old.unwrap_or(known);
         let mut text = Vec::new();
-        printed(write_patch((before, old.as_ref()), (path, new.as_ref()), &mut text))?;
+        match (&was, &is) {
+            // A patch does not make a link of a file: one goes, the other comes.
+            (Some(before), Some(after)) if before.is_link() != after.is_link() => {
+                printed(write_patch((old, was.as_ref()), (old, None), &mut text))?;
+                printed(write_patch((known, None), (known, is.as_ref()), &mut text))?;
+            }
+            _ => printed(write_patch((old, was.as_ref()), (known, is.as_ref()), &mut text))?,
+        }
         printed(match self.is_terminal {
             false => out.write_all(&text),
             true => out.write_all(&visible(&text)),
@@ -69,16 +159,34 @@ impl<'a> Patches<'a> {
     }
 }
 
+/// Whether a name that one file has lost is that of another now.
+fn replaces(removed: &Change, created: &Change) -> bool {
+    removed.kind == ChangeKind::Removed
+        && created.kind == ChangeKind::Created
+        && removed.old_path == created.new_path
+        && has_text(removed.file_type)
+        && has_text(created.file_type)
+}
+
+/// What is neither a file nor a symbolic link has no text.
+fn has_text(file_type: FileType) -> bool {
+    matches!(file_type, FileType::Regular | FileType::Symlink)
+}
+
+fn inside(path: &[u8]) -> std::path::PathBuf {
+    Path::new("/").join(OsStr::from_bytes(path))
+}
+
 /// A file at one moment.
-struct Version {
-    mode: u32,
+pub(super) struct Version {
+    pub(super) mode: u32,
     /// `None`: it is too large.
-    bytes: Option<Vec<u8>>,
+    pub(super) bytes: Option<Vec<u8>>,
 }
 
 impl Version {
     fn read(volume: &Volume, path: &[u8]) -> Result<Version, Failure> {
-        let path = Path::new("/").join(OsStr::from_bytes(path));
+        let path = inside(path);
         let read = || -> io::Result<Version> {
             let found = volume.symlink_metadata(&path)?;
             let bytes = match found.file_type() {
@@ -91,109 +199,9 @@ impl Version {
         read().context(path.display())
     }
 
-    /// The bytes, if they are text as git(1) judges it.
-    fn text(&self) -> Option<&[u8]> {
-        let bytes = self.bytes.as_deref()?;
-        (!bytes.iter().take(LOOK_BYTES).any(|byte| *byte == 0)).then_some(bytes)
+    pub(super) fn is_link(&self) -> bool {
+        self.mode & 0o170_000 == 0o120_000
     }
-
-    /// The mode that git(1) knows: a file, one that can be run, or a symbolic link.
-    fn git_mode(&self) -> &'static str {
-        match self.mode & 0o170_000 {
-            0o120_000 => "120000",
-            _ if self.mode & 0o100 != 0 => "100755",
-            _ => "100644",
-        }
-    }
-}
-
-/// One file of a patch.
-fn write_patch(
-    (old_path, old): (&[u8], Option<&Version>),
-    (new_path, new): (&[u8], Option<&Version>),
-    out: &mut Vec<u8>,
-) -> io::Result<()> {
-    let (a, b) = (quoted(b"a/", old_path), quoted(b"b/", new_path));
-    let header = [b"diff --git ", &a[..], b" ", &b[..], b"\n"].concat();
-    let mut changes = Vec::new();
-    match (old, new) {
-        (Some(old), Some(new)) => {
-            if old.git_mode() != new.git_mode() {
-                writeln!(changes, "old mode {}\nnew mode {}", old.git_mode(), new.git_mode())?;
-            }
-            if old_path != new_path {
-                let (from, to) = (quoted(b"", old_path), quoted(b"", new_path));
-                changes
-                    .extend([b"rename from ", &from[..], b"\nrename to ", &to[..], b"\n"].concat());
-            }
-        }
-        (Some(old), None) => writeln!(changes, "deleted file mode {}", old.git_mode())?,
-        (None, Some(new)) => writeln!(changes, "new file mode {}", new.git_mode())?,
-        (None, None) => return Ok(()),
-    }
-    let name = |version: Option<&Version>, path: Vec<u8>| match version {
-        Some(_) => path,
-        None => b"/dev/null".to_vec(),
-    };
-    let (a, b) = (name(old, a), name(new, b));
-    let nothing = Version { mode: 0, bytes: Some(Vec::new()) };
-    let (old, new) = (old.unwrap_or(&nothing), new.unwrap_or(&nothing));
-    if old.bytes.is_none() || new.bytes.is_none() || old.bytes != new.bytes {
-        match (old.text(), new.text()) {
-            (Some(old), Some(new)) => {
-                changes.extend([b"--- ", &a[..], b"\n+++ ", &b[..], b"\n"].concat());
-                let lines = TextDiff::configure().timeout(PATIENCE).diff_lines(old, new);
-                lines.unified_diff().to_writer(&mut changes)?;
-            }
-            _ => {
-                changes.extend([b"Binary files ", &a[..], b" and ", &b[..], b" differ\n"].concat());
-            }
-        }
-    }
-    // Owners, times and other attributes are not in a patch.
-    if !changes.is_empty() {
-        out.extend(header);
-        out.extend(changes);
-    }
-    Ok(())
-}
-
-/// A path as git(1) writes it: in quotes, if anything in it could be taken for something else.
-fn quoted(prefix: &[u8], path: &[u8]) -> Vec<u8> {
-    let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && !matches!(byte, b'"' | b'\\');
-    if path.iter().all(is_plain) {
-        return [prefix, path].concat();
-    }
-    let mut out = [b"\"", prefix].concat();
-    for byte in path {
-        match byte {
-            b'"' | b'\\' => out.extend([b'\\', *byte]),
-            b'\n' => out.extend(b"\\n"),
-            b'\t' => out.extend(b"\\t"),
-            byte if is_plain(byte) => out.push(*byte),
-            byte => out.extend(format!("\\{byte:03o}").into_bytes()),
-        }
-    }
-    out.push(b'"');
-    out
-}
-
-/// Text as a terminal may see it, line by line.
-fn visible(text: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(text);
-    let mut out = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
-        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        // A tab is text.
-        let mut parts = line.split('\t');
-        out.push_str(&printable(parts.next().unwrap_or_default()));
-        for part in parts {
-            out.push('\t');
-            out.push_str(&printable(part));
-        }
-        out.push_str(end);
-    }
-    out.into_bytes()
 }
 
 fn opened(volume: &Volume, which: &Which) -> Result<Option<Volume>, Failure> {
@@ -208,47 +216,4 @@ fn opened(volume: &Volume, which: &Which) -> Result<Option<Volume>, Failure> {
         }
     };
     open().context(&which.branch)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn version(mode: u32, bytes: &[u8]) -> Version {
-        Version { mode, bytes: Some(bytes.to_vec()) }
-    }
-
-    fn patch(old: Option<&Version>, new: Option<&Version>) -> String {
-        let mut out = Vec::new();
-        write_patch((b"x", old), (b"d/y", new), &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn a_patch_says_what_git_reads() {
-        let old = version(0o100_644, b"one\ntwo\n");
-        let new = version(0o100_755, b"one\nthree\n");
-        assert_eq!(
-            patch(Some(&old), Some(&new)),
-            "diff --git a/x b/d/y\nold mode 100644\nnew mode 100755\nrename from x\nrename to d/y\n\
-             --- a/x\n+++ b/d/y\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n"
-        );
-        assert_eq!(
-            patch(None, Some(&version(0o120_777, b"target"))),
-            "diff --git a/x b/d/y\nnew file mode 120000\n--- /dev/null\n+++ b/d/y\n@@ -0,0 +1 @@\n+target\n\
-             \\ No newline at end of file\n"
-        );
-        let binary = version(0o100_644, b"a\0b");
-        assert_eq!(
-            patch(Some(&binary), None),
-            "diff --git a/x b/d/y\ndeleted file mode 100644\nBinary files a/x and /dev/null differ\n"
-        );
-    }
-
-    #[test]
-    fn odd_names_are_quoted_and_terminals_are_spared() {
-        assert_eq!(quoted(b"a/", b"plain name"), b"a/plain name");
-        assert_eq!(quoted(b"a/", b"tab\t\"q\" \xff"), b"\"a/tab\\t\\\"q\\\" \\377\"");
-        assert_eq!(visible(b"a\tb\x1b[1m\nc\n"), b"a\tb\\u{1b}[1m\nc\n");
-    }
 }
