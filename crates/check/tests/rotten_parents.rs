@@ -6,13 +6,13 @@ mod common;
 
 use std::sync::Arc;
 
-use common::branches::{Grown, chown, grown, grown_behind, item, moment, open, overwrite};
+use common::branches::{Grown, chown, grown, grown_behind, item, moment, newest, open, overwrite};
 use common::*;
 use holdfast_base::InodeNo;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_check::Issue;
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_format::item::{TreeItem, WalkItem};
+use holdfast_format::item::{LineageItem, TreeItem, WalkItem};
 use holdfast_format::node::MAGIC;
 use holdfast_format::{ItemKind, Key, NodeView};
 use holdfast_store::{Branch, OpenOptions, Store, StoreError};
@@ -139,4 +139,24 @@ fn main_goes_on_beside_a_parent_without_a_root() {
     Arc::into_inner(store).unwrap().close().unwrap();
     let found = issues(&check_all(&*grown.device));
     assert!(!found.contains(&Issue::BlocksNotMarked), "{found:?}");
+}
+
+/// What `main` has in the log does not ask what branches share: it is replayed, whatever is wrong with that.
+#[test]
+fn the_log_of_main_is_replayed_beside_a_damaged_lineage() {
+    let closed = grown();
+    let store = open(&closed.device);
+    let main = Branch::main(Arc::clone(&store));
+    chown(&main, PIPE);
+    store.sync(store.latest(), PIPE).unwrap();
+    // As a kill leaves it.
+    let device = Arc::new(closed.device.snapshot());
+    let superblock = newest(&*device);
+    let killed = Grown { device, superblock };
+    killed.patch(|items| drop(items.insert(LineageItem::KEY, vec![1; 3])));
+    let store = open_to_read(&killed.device);
+    assert_eq!(item(&Branch::main(store), PIPE).uid, 2);
+    let store = Arc::new(open_to_write(&killed.device).unwrap());
+    assert_eq!(item(&Branch::main(Arc::clone(&store)), PIPE).uid, 2);
+    assert!(matches!(store.fork(2, b"more", moment()), Err(StoreError::Item { .. })));
 }
