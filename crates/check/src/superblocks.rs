@@ -93,7 +93,7 @@ impl Slots {
         let slots = self.bytes.iter().zip(SUPERBLOCK_SLOTS);
         let newer = slots.filter_map(|(bytes, slot)| newer_program(bytes, slot)).max()?;
         let newest = self.newest().or(self.later_far());
-        newest.is_none_or(|newest| newest.epoch < newer.0).then_some(newer.1)
+        newest.is_none_or(|newest| newest.epoch <= newer.0).then_some(newer.1)
     }
 
     /// The far copy, if no slot is valid and one is of the same volume that this program is too old for: is it of a later
