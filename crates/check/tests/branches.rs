@@ -117,19 +117,24 @@ fn a_deletion_is_clean_at_every_step() {
     assert!(most > 3 && drops > 1, "{most} steps, {drops} drops");
 }
 
+fn chown_all(branch: &Branch) {
+    for number in (1..100).map(InodeNo) {
+        if branch.get(&Key::inode(number)).unwrap().is_some() {
+            chown(branch, number);
+        }
+    }
+}
+
 /// Steps, and blocks that were given up by the log.
 fn delete_with_a_write_at(when: usize) -> (usize, usize) {
     let grown = grown_behind(4, true);
     let store = open(&grown.device);
     let main = Branch::main(Arc::clone(&store));
     overwrite(&main, 5);
+    // Each leaf is the snapshot's own, and another one in the branch: what is the same is passed in one step.
+    chown_all(&main);
     let last = store.snapshot(1, b"last", moment()).unwrap();
-    // Something in each leaf: what is the same in both is passed in one step.
-    for number in (1..100).map(InodeNo) {
-        if main.get(&Key::inode(number)).unwrap().is_some() {
-            chown(&main, number);
-        }
-    }
+    chown_all(&main);
     store.delete_snapshot(last).unwrap();
     let (mut steps, mut drops) = (0, 0);
     loop {
