@@ -4,7 +4,7 @@
 //! the seed of the name hash are fixed. Between them they hold every kind of item,
 //! trees of several levels, a closed volume, one with commits in its journal, one
 //! with batches in its log, and one with both, each as a crash leaves it; and two with
-//! branches and snapshots, deletions on their way, and changes of branches in the log.
+//! branches and snapshots, and changes of branches in the log.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::{Geometry, Key, Superblock};
 use holdfast_script::{Outcome, Script, Target};
 use holdfast_sim::{Engine, Setup, judge};
-use holdfast_store::{CreateOptions, OpenOptions, Store, Transaction};
+use holdfast_store::{CreateOptions, Store, Transaction};
 use uuid::Uuid;
 
 use crate::image::Image;
@@ -64,8 +64,6 @@ enum Then {
     Checkpoint,
     Nothing,
     Unmount,
-    /// The volume is closed, and the deletion of this snapshot of `main` begins and goes so many steps.
-    Delete(&'static [u8], usize),
 }
 
 const RECIPES: &[Recipe] = &[
@@ -116,7 +114,7 @@ const RECIPES: &[Recipe] = &[
             (TREE, Then::Checkpoint),
             (BRANCHES, Then::Commit),
             ("write /on 0 5000 4; mkfile /late; fork more was", Then::Commit),
-            ("chmod /on 600", Then::Delete(b"before", 1)),
+            ("chmod /on 600", Then::Commit),
         ],
     },
     Recipe {
@@ -129,12 +127,8 @@ const RECIPES: &[Recipe] = &[
             ("write /d/data 4k 100 9; fsync /d/data; fork more was; switch more", Then::Nothing),
             ("write /d/data 0 12k 5; unlink /d/inline; fsync /d/data; mkfile /new", Then::Nothing),
             ("fsync /new; switch side; write /own 0 300 6; fsync /own", Then::Nothing),
-            (
-                "mvsnapshot two 2; switch main; mvbranch now then; unlink /on; fsyncdir /",
-                Then::Nothing,
-            ),
-            // Last: what is deleted behind the scenes would be in another commit each time.
-            ("mkfile /z; rmsnapshot 2; rmsnapshot before; fsync /z", Then::Nothing),
+            ("mvsnapshot two 2; rmsnapshot 2; switch main; rmsnapshot before", Then::Nothing),
+            ("mvbranch now then; unlink /on; fsyncdir /; mkfile /z; fsync /z", Then::Nothing),
         ],
     },
 ];
@@ -222,9 +216,6 @@ fn make(recipe: &Recipe) -> MemoryDevice {
             (Then::Commit, Ok(filesystem)) => filesystem.commit(),
             (Then::Checkpoint, Ok(filesystem)) => filesystem.checkpoint(),
             (Then::Unmount, _) => engine.unmount(),
-            (Then::Delete(snapshot, steps), _) => engine.unmount().map(|()| {
-                begin_to_delete(&memory, snapshot, *steps);
-            }),
             _ => Ok(()),
         };
         done.expect("memory does not fail");
@@ -233,19 +224,6 @@ fn make(recipe: &Recipe) -> MemoryDevice {
     let image = memory.snapshot();
     engine.kill();
     image
-}
-
-/// Some steps of a deletion, as a thread of the engine makes them.
-fn begin_to_delete(memory: &Arc<MemoryDevice>, snapshot: &[u8], steps: usize) {
-    let options = OpenOptions { threads: false, ..OpenOptions::default() };
-    let store = Store::open(Arc::clone(memory) as Arc<dyn Device>, &options, Arc::default());
-    let store = store.expect("it was just closed");
-    let number = store.find_tree(b"main", Some(snapshot)).expect("it was taken");
-    store.delete_snapshot(number).expect("memory does not fail");
-    let goes_on = store.work_off_deletions(steps).expect("memory does not fail");
-    assert!(goes_on, "something is left to delete");
-    store.commit_deletions().expect("memory does not fail");
-    store.close().expect("memory does not fail");
 }
 
 #[cfg(test)]
