@@ -9,7 +9,7 @@ use std::path::Path;
 use holdfast::{Change, ChangeKind, FileType, Volume};
 
 use super::Which;
-use super::text::{visible, write_patch};
+use super::text::{Version, visible, write_patch};
 use crate::outcome::{Context, Failure, complain, printed};
 
 /// Larger files are only said to differ.
@@ -140,8 +140,8 @@ impl<'a> Patches<'a> {
         out: &mut impl Write,
     ) -> Result<(), Failure> {
         let Some(known) = new.or(old) else { return Ok(()) };
-        let was = old.map(|path| Version::read(self.old_tree(), path)).transpose()?;
-        let is = new.map(|path| Version::read(self.new_tree(), path)).transpose()?;
+        let was = old.map(|path| read(self.old_tree(), path)).transpose()?;
+        let is = new.map(|path| read(self.new_tree(), path)).transpose()?;
         let old = old.unwrap_or(known);
         let mut text = Vec::new();
         match (&was, &is) {
@@ -177,31 +177,19 @@ fn inside(path: &[u8]) -> std::path::PathBuf {
     Path::new("/").join(OsStr::from_bytes(path))
 }
 
-/// A file at one moment.
-pub(super) struct Version {
-    pub(super) mode: u32,
-    /// `None`: it is too large.
-    pub(super) bytes: Option<Vec<u8>>,
-}
-
-impl Version {
-    fn read(volume: &Volume, path: &[u8]) -> Result<Version, Failure> {
-        let path = inside(path);
-        let read = || -> io::Result<Version> {
-            let found = volume.symlink_metadata(&path)?;
-            let bytes = match found.file_type() {
-                FileType::Symlink => Some(volume.read_link(&path)?.into_os_string().into_vec()),
-                _ if found.len() > BYTES_MAX => None,
-                _ => Some(volume.read(&path)?),
-            };
-            Ok(Version { mode: found.mode(), bytes })
+/// What a file is in one of the trees.
+fn read(volume: &Volume, path: &[u8]) -> Result<Version, Failure> {
+    let path = inside(path);
+    let read = || -> io::Result<Version> {
+        let found = volume.symlink_metadata(&path)?;
+        let bytes = match found.file_type() {
+            FileType::Symlink => Some(volume.read_link(&path)?.into_os_string().into_vec()),
+            _ if found.len() > BYTES_MAX => None,
+            _ => Some(volume.read(&path)?),
         };
-        read().context(path.display())
-    }
-
-    pub(super) fn is_link(&self) -> bool {
-        self.mode & 0o170_000 == 0o120_000
-    }
+        Ok(Version { mode: found.mode(), bytes })
+    };
+    read().context(path.display())
 }
 
 fn opened(volume: &Volume, which: &Which) -> Result<Option<Volume>, Failure> {

@@ -1,11 +1,10 @@
 //! One file of a patch: its header, and the lines that changed.
 
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_diff_ops};
+use similar::{DiffOp, DiffTag, TextDiff};
 
-use super::patch::Version;
 use crate::outcome::printable;
 
 /// Text has no zero byte up to here, as git(1) judges it.
@@ -15,7 +14,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
+/// A file at one moment.
+pub(super) struct Version {
+    pub(super) mode: u32,
+    /// `None`: it is too large.
+    pub(super) bytes: Option<Vec<u8>>,
+}
+
 impl Version {
+    pub(super) fn is_link(&self) -> bool {
+        self.mode & 0o170_000 == 0o120_000
+    }
+
     /// The bytes, if they are text as git(1) judges it.
     fn text(&self) -> Option<&[u8]> {
         let bytes = self.bytes.as_deref()?;
@@ -89,8 +99,7 @@ fn write_lines(
 ) -> io::Result<()> {
     let lines = |text| <[u8]>::split_inclusive(text, |byte| *byte == b'\n').collect::<Vec<_>>();
     let (old, new) = (lines(old), lines(new));
-    let deadline = Some(Instant::now() + PATIENCE);
-    let ops = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, deadline);
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_slices(&old, &new);
     for (mark, name) in [("---", old_name), ("+++", new_name)] {
         write!(out, "{mark} ")?;
         out.extend(name);
@@ -98,7 +107,7 @@ fn write_lines(
         out.extend(name.contains(&b' ').then_some(b'\t'));
         out.push(b'\n');
     }
-    for hunk in group_diff_ops(ops, CONTEXT) {
+    for hunk in diff.grouped_ops(CONTEXT) {
         let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { continue };
         let (from, to) = (
             first.old_range().start..last.old_range().end,
