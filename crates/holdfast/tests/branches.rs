@@ -88,7 +88,7 @@ fn a_handle_goes_on_meaning_the_same_branch_and_snapshot() {
     volume.write("/file", b"first").unwrap();
     let work = volume.create_branch("work").unwrap();
     let snapshot = work.snapshot("s").unwrap();
-    // Renamed by somebody else, and others have their names now.
+    // Another handle has renamed them, and others have their names now.
     volume.branch("work").unwrap().rename("old").unwrap();
     work.snapshot_named("s").unwrap().rename("t").unwrap();
     volume.write("/file", b"second").unwrap();
@@ -110,7 +110,7 @@ fn a_handle_goes_on_meaning_the_same_branch_and_snapshot() {
     };
     assert_eq!((names(&work), names(&other)), (vec!["t".into(), "s".into()], vec![]));
 
-    // Deleted by somebody else, and made again.
+    // Another handle has deleted it, and one of the same name was made.
     work.snapshot_named("t").unwrap().delete().unwrap();
     let again = work.snapshot("t").unwrap();
     assert_eq!(kind(snapshot.open()), ErrorKind::NotFound);

@@ -194,7 +194,7 @@ fn a_full_volume_of_small_files() {
     fill(2_000_000, &Setup::new(16384, 100).checked(), &profile);
 }
 
-/// A sparse image: an empty volume of so many bytes, and hardly anything given by its host. It is new, or somebody has
+/// A sparse image: an empty volume of so many bytes, and hardly anything given by its host. It is new, or a program has
 /// written to it.
 fn sparse(bytes: u64, setup: &Setup, is_new: bool) -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(bytes));

@@ -84,7 +84,7 @@ fn formatted(bytes: u64) -> (MemoryDevice, Geometry) {
     (device.snapshot(), geometry)
 }
 
-/// The same volume, to which somebody has written: its rings are taken when it is opened.
+/// The same volume, behind a first write: its rings are taken when it is opened.
 fn not_new(image: MemoryDevice) -> MemoryDevice {
     let volume = Arc::new(image);
     let store = open(volume.clone());

@@ -2,7 +2,7 @@
 //!
 //! Extents that differ come upwards, those of both trees beside each other. Two parts are the same if they lie on the same
 //! blocks: a block that two trees reach is written alike in both (S2). Of other blocks the checksums are compared; where those
-//! are equal the data is read, since whoever writes a file can choose its checksums. So a file whose bytes were written anew and
+//! are equal the data is read, since the writer of a file can choose its checksums. So a file whose bytes were written anew and
 //! are the same has not changed. Reserved blocks and holes read as zeros.
 //!
 //! Of each tree the rest of one extent is in memory.

@@ -248,7 +248,7 @@ impl<'a> Plan<'a> {
         self.put_numbers(key, numbers)
     }
 
-    /// Nothing keeps names from having one sum, if somebody looks for such: then the list of their numbers may be full.
+    /// Nothing keeps names from having one sum, if an attacker looks for such: then the list of their numbers may be full.
     fn put_numbers(&mut self, key: Key, mut numbers: Vec<u64>) -> PlanResult<()> {
         numbers.sort_unstable();
         numbers.dedup();

@@ -263,7 +263,7 @@ mod tests {
         assert!(!promises.promise(room, wanted(0, u64::MAX), 0));
     }
 
-    /// Delayed data of a deep tree needs what it needs, whoever wants space after it.
+    /// Delayed data of a deep tree keeps what it needs, whatever is reserved after it.
     #[test]
     fn a_shallow_tree_does_not_speak_for_a_deep_one() {
         let mut promises = promises();
