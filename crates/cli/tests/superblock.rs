@@ -56,14 +56,20 @@ fn mkfs_makes_the_rings_as_large_as_it_is_told() {
     assert!(status == Some(1) && said.contains("too small"), "{status:?} {said}");
 }
 
+/// A volume that holds `/file`, and was closed.
+fn image_with_a_file(dir: &Path) -> String {
+    let image = image(dir);
+    ok(&["mkfs", "--size", "64M", &image]);
+    let source = dir.join("file");
+    fs::write(&source, "content").unwrap();
+    ok(&["cp", source.to_str().unwrap(), &format!("{image}:/file")]);
+    image
+}
+
 #[test]
 fn a_lost_first_mib_comes_back() {
     let dir = tempfile::tempdir().unwrap();
-    let image = image(dir.path());
-    ok(&["mkfs", "--size", "64M", &image]);
-    let source = dir.path().join("file");
-    fs::write(&source, "content").unwrap();
-    ok(&["cp", source.to_str().unwrap(), &format!("{image}:/file")]);
+    let image = image_with_a_file(dir.path());
     let file = fs::File::options().write(true).open(&image).unwrap();
     file.write_all_at(&vec![0; 1 << 20], 0).unwrap();
     let (status, said) = code(&["ls", &image]);
@@ -135,11 +141,7 @@ fn a_lost_superblock_comes_back_beside_a_fault_that_it_tells_of() {
 #[test]
 fn nothing_is_written_beside_the_signature_of_another_filesystem_unless_it_is_said() {
     let dir = tempfile::tempdir().unwrap();
-    let image = image(dir.path());
-    ok(&["mkfs", "--size", "64M", &image]);
-    let source = dir.path().join("file");
-    fs::write(&source, "content").unwrap();
-    ok(&["cp", source.to_str().unwrap(), &format!("{image}:/file")]);
+    let image = image_with_a_file(dir.path());
     let file = fs::File::options().write(true).open(&image).unwrap();
     let whole = fs::read(&image).unwrap();
     let slots = whole.chunks(4096).take(256).enumerate();
