@@ -102,6 +102,18 @@ switch! {
 }
 
 switch! {
+    /// Whether the root of a mount has a directory `.snapshots`, and who sees it.
+    SnapDir("snapdir") {
+        /// It is there for those who name it, and not listed.
+        Hidden = "hidden",
+        /// It is listed, too.
+        Visible = "visible",
+        /// There is none.
+        Off = "off",
+    }
+}
+
+switch! {
     /// How a node remembers what changed since its last commit (M3).
     Dirty("dirty") {
         /// At most four byte ranges.

@@ -70,6 +70,14 @@ impl<T> Handles<T> {
         Some(file)
     }
 
+    /// Whether no file is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| {
+            let shard = shard.lock();
+            shard.free.len() == shard.slots.len()
+        })
+    }
+
     /// Takes all that is left.
     pub(crate) fn drain(&self) -> Vec<Arc<T>> {
         let mut all = Vec::new();
@@ -103,7 +111,9 @@ mod tests {
         assert_eq!(handles.remove(numbers[40]), None);
         let reused: Vec<u64> = (0..SHARDS).map(|_| handles.insert(Arc::new(7))).collect();
         assert!(reused.contains(&numbers[40]));
+        assert!(!handles.is_empty());
         assert_eq!(handles.drain().len(), 99 + SHARDS);
+        assert!(handles.is_empty());
         assert_eq!(handles.get(numbers[0]), Err(Errno(libc::EBADF)));
     }
 

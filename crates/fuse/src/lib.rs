@@ -23,12 +23,13 @@ mod notices;
 pub mod options;
 pub mod server;
 pub mod session;
+mod snapdir;
 pub mod statistics;
 mod threads;
 mod troubles;
 pub mod transport;
 
-pub use holdfast_base::switch::{Opens, Transport};
+pub use holdfast_base::switch::{Opens, SnapDir, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};
 pub use interface::{Controlled, Told};
 pub use mount::remount;

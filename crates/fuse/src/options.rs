@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::parallel::processors;
-use holdfast_base::switch::{Opens, Transport};
+use holdfast_base::switch::{Opens, SnapDir, Transport};
 
 use crate::connection::Watchdog;
 use crate::interface::Controlled;
@@ -66,6 +66,8 @@ pub struct FuseOptions {
     pub transport: Transport,
     /// Which side opens regular files.
     pub opens: Opens,
+    /// Whether the root has a directory `.snapshots`.
+    pub snapdir: SnapDir,
     /// Where requests are counted.
     pub requests: Arc<Requests>,
     /// What the mount says of itself, if anything.
@@ -149,6 +151,7 @@ impl Default for FuseOptions {
             noxattr: false,
             transport: Transport::default(),
             opens: Opens::default(),
+            snapdir: SnapDir::default(),
             requests: Arc::default(),
             report: None,
             control: None,

@@ -123,13 +123,15 @@ fn serve_on(
     let readers = options.readers();
     let waiting = fs.options().dirty_bytes / BYTES_OF_A_WAITING_THREAD;
     let waiting = waiting.clamp(*WAITING.start(), *WAITING.end());
-    let server = Arc::new(Server::new(
+    let mut server = Server::new(
         fs,
         options.default_permissions,
         options.ttl,
         Arc::clone(&options.requests),
         options.slow_fsync,
-    ));
+    );
+    server.set_snapdir(options.snapdir);
+    let server = Arc::new(server);
     server.set_synchronous(options.sync, options.dirsync);
     if options.noxattr {
         server.set_no_xattrs();

@@ -23,6 +23,7 @@ mod names;
 mod privileges;
 mod remount;
 mod rolled_back;
+mod snapshots;
 #[cfg(test)]
 mod timing_tests;
 mod xattrs;
@@ -82,6 +83,8 @@ pub struct Server {
     rolled_back: Arc<rolled_back::RolledBack>,
     /// Held over a rollback, with all that the kernel is told of it.
     one_rollback: Mutex<()>,
+    /// What lies in `.snapshots`.
+    snapshots: snapshots::Snapshots,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
     /// The kernel opens regular files without asking, and there are no handles.
@@ -126,6 +129,7 @@ impl Server {
             synchronous: Default::default(),
             rolled_back: Arc::default(),
             one_rollback: Mutex::default(),
+            snapshots: snapshots::Snapshots::off(),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: Arc::default(),
             no_xattrs: AtomicBool::new(false),
@@ -227,6 +231,11 @@ impl Server {
         &self.requests
     }
 
+    /// Whether a program has a file open. Where the kernel opens files itself, that is not known.
+    pub(crate) fn has_open_files(&self) -> bool {
+        !self.handles.is_empty()
+    }
+
     /// Waits for requests under way and drops the filesystem and all open files. Fsyncs with a completion callback are
     /// over by then as well: a leader goes on under its own request, and no new callback is registered while this
     /// waits. Requests that come later are answered with EIO.
@@ -235,6 +244,8 @@ impl Server {
         // Files before the filesystem: the last handle of an unlinked file frees its blocks.
         drop(self.handles.drain());
         drop(fs);
+        // None is opened any more.
+        self.snapshots.opened.close();
         self.fsyncs.end();
         self.notices.end();
     }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use holdfast_base::Timestamp;
+use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{Attr, DirEntry, FileType, SetAttr, SetTime, StatFs};
 use holdfast_wire::abi::{self, fattr, fopen};
 use holdfast_wire::dirents::Dirents;
 
-use crate::interface::{DirSink, Entry, Opened, Request};
+use crate::interface::{Answer, DirSink, Entry, Opened, Request};
+use crate::snapdir::number::{self, DIRECTORY, Slot};
 
 /// Bytes of a block, as stat shows it.
 const BLOCK: u32 = 4096;
@@ -148,22 +149,66 @@ pub(super) fn set_attr(set: &abi::SetattrIn) -> (SetAttr, Option<u64>) {
 
 /// Names on their way to the kernel, with attributes or without.
 pub(super) struct Names<'a> {
-    pub(super) out: Dirents<'a>,
-    pub(super) plus: bool,
+    out: Dirents<'a>,
+    plus: bool,
+    /// The directory lies in this snapshot, and has this number there.
+    of: Option<(Slot, InodeNo)>,
+    /// One had no room, or no number.
+    full: Answer<bool>,
+}
+
+impl<'a> Names<'a> {
+    /// Room for the names of a directory; `of`: which one in which snapshot, if it lies in one.
+    pub(super) fn of(out: Dirents<'a>, plus: bool, of: Option<(Slot, InodeNo)>) -> Names<'a> {
+        Names { out, plus, of, full: Ok(false) }
+    }
+
+    /// Whether a name had no room.
+    pub(super) fn is_full(&self) -> bool {
+        self.full != Ok(false)
+    }
+
+    /// Bytes of the answer.
+    pub(super) fn used(&self) -> Answer<usize> {
+        self.full.map(|_| self.out.used())
+    }
+
+    /// The number of an entry, for the kernel.
+    fn number(&self, entry: &DirEntry<'_>) -> Answer<InodeNo> {
+        match self.of {
+            None => Ok(entry.inode),
+            Some((_, InodeNo::ROOT)) if entry.name == b".." => Ok(DIRECTORY),
+            Some((slot, _)) => number::inside(slot, entry.inode),
+        }
+    }
 }
 
 impl DirSink for Names<'_> {
     fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool {
+        let inode = match self.number(entry) {
+            Ok(inode) => inode,
+            Err(error) => {
+                self.full = Err(error);
+                return false;
+            }
+        };
         let plus = self.plus.then(|| match attr {
-            Some((attr, ttl)) => self::entry(&Entry { attr: Some(*attr), ttl }),
-            None => type_only(entry.inode.0, entry.file_type),
+            Some((attr, ttl)) => {
+                self::entry(&Entry { attr: Some(Attr { inode, ..*attr }), ttl })
+            }
+            None => type_only(inode.0, entry.file_type),
         });
         let kind = entry.file_type.mode_bits() >> 12;
-        self.out.add(plus.as_ref(), entry.inode.0, entry.cookie, kind, entry.name)
+        let taken = self.out.add(plus.as_ref(), inode.0, entry.cookie, kind, entry.name);
+        if !taken {
+            self.full = Ok(true);
+        }
+        taken
     }
 
     fn clear(&mut self) {
         self.out.clear();
+        self.full = Ok(false);
     }
 }
 

@@ -16,7 +16,7 @@ use holdfast_wire::dirents::Dirents;
 
 use super::answer::Out;
 use super::convert::{self, Names, set_attr};
-use super::{stale, synchronous};
+use super::{stale, synchronous, within};
 use crate::interface::{
     Answer, Completion, CopyRange, Errno, FileId, Mode, Opened, Request, Write, XattrReply,
 };
@@ -93,6 +93,10 @@ pub(super) fn fill(
     op: &Op<'_>,
     out: &mut [u8],
 ) -> Answer<usize> {
+    troubles::begin();
+    if let Some(filled) = within::fill(server, header, op, out) {
+        return filled;
+    }
     let (how, names) = match op {
         Op::Read(how) => (how, None),
         Op::Readdir(how) => (how, Some(false)),
@@ -101,21 +105,20 @@ pub(super) fn fill(
     };
     let most = out.len().min(how.size as usize);
     let out = &mut out[..most];
-    troubles::begin();
     let Some(plus) = names else {
         let file = file(InodeNo(header.nodeid), how.fh, how.flags);
         return told(server, header, op, stale::judged(op, server.read(file, how.offset, out)));
     };
-    let mut names = Names { out: Dirents::new(out), plus };
+    let mut names = Names::of(Dirents::new(out), plus, None);
     let done = server.readdir(InodeNo(header.nodeid), how.offset, plus, &mut names);
     told(server, header, op, stale::judged(op, done))?;
-    Ok(names.out.used())
+    names.used()
 }
 
 /// The answer, with a line in the log if it is EIO. What makes something durable has had its line.
-fn told<T>(server: &Server, header: &abi::InHeader, op: &Op<'_>, answer: Answer<T>) -> Answer<T> {
+pub(super) fn told<T>(server: &Server, header: &abi::InHeader, op: &Op<'_>, answer: Answer<T>) -> Answer<T> {
     if let Err(Errno(libc::EIO)) = answer
-        && fsync(header, op).is_none()
+        && !matches!(op, Op::Fsync(_) | Op::Fsyncdir)
         && let Some(kind) = kind(op)
     {
         server.fails(kind.name(), InodeNo(header.nodeid));
@@ -127,12 +130,15 @@ fn told<T>(server: &Server, header: &abi::InHeader, op: &Op<'_>, answer: Answer<
 pub(super) enum Fsync {
     File(FileId, bool),
     Directory(InodeNo),
+    /// What lies in a snapshot, or the directory of snapshots, always is.
+    Durable,
 }
 
 /// `op`, if it asks for that.
-pub(super) fn fsync(header: &abi::InHeader, op: &Op<'_>) -> Option<Fsync> {
+pub(super) fn fsync(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Option<Fsync> {
     let inode = InodeNo(header.nodeid);
     match op {
+        Op::Fsync(_) | Op::Fsyncdir if within::is_within(server, header) => Some(Fsync::Durable),
         Op::Fsync(how) => {
             let data_only = how.fsync_flags & FSYNC_FDATASYNC != 0;
             Some(Fsync::File(file(inode, how.fh, 0), data_only))
@@ -148,6 +154,7 @@ impl Fsync {
         match self {
             Fsync::File(file, data_only) => server.fsync(file, data_only),
             Fsync::Directory(inode) => server.fsyncdir(inode),
+            Fsync::Durable => Ok(()),
         }
     }
 
@@ -156,6 +163,7 @@ impl Fsync {
         match self {
             Fsync::File(file, data_only) => server.fsync_then(file, data_only, then),
             Fsync::Directory(inode) => server.fsyncdir_then(inode, then),
+            Fsync::Durable => then(Ok(())),
         }
     }
 }
@@ -163,14 +171,23 @@ impl Fsync {
 /// Does what is asked. `None`: the request gets no answer.
 pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Option<Answer<Out>> {
     match op {
-        Op::Forget(forget) => server.forget(InodeNo(header.nodeid), forget.nlookup),
+        Op::Forget(forget) => {
+            if !within::forget(server, header.nodeid, forget.nlookup) {
+                server.forget(InodeNo(header.nodeid), forget.nlookup);
+            }
+        }
         Op::BatchForget(ones) => {
-            server.forget_all(Op::forgotten(ones).map(|one| (InodeNo(one.nodeid), one.nlookup)));
+            let live = Op::forgotten(ones)
+                .filter(|one| !within::forget(server, one.nodeid, one.nlookup));
+            server.forget_all(live.map(|one| (InodeNo(one.nodeid), one.nlookup)));
         }
         // A request that waits cannot be given up half-way; its answer comes by itself.
         Op::Interrupt => {}
         op => {
             troubles::begin();
+            if let Some(answer) = within::answer(server, header, op) {
+                return Some(answer);
+            }
             let answer = stale::judged(op, answer(server, header, op));
             return Some(told(server, header, op, answer));
         }
@@ -189,7 +206,7 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
 }
 
 /// One line for each kind of request, and no request without one: what takes more is a function below.
-fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
+pub(super) fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
     let request = &convert::request(header);
     let inode = InodeNo(header.nodeid);
     let done = |()| Out::Nothing;
@@ -222,7 +239,7 @@ fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
             Ok(Out::Nothing)
         }
         Op::Fsync(_) | Op::Fsyncdir => {
-            fsync(header, op).ok_or(Errno(libc::EIO))?.call(server).map(done)
+            fsync(server, header, op).ok_or(Errno(libc::EIO))?.call(server).map(done)
         }
         Op::Statfs => server.statfs().map(Out::StatFs),
         Op::Setxattr { .. }
@@ -367,7 +384,7 @@ fn copy_range(
     server.copy_range(request, &copy).map(Out::Written)
 }
 
-fn file(inode: InodeNo, fh: u64, flags: u32) -> FileId {
+pub(super) fn file(inode: InodeNo, fh: u64, flags: u32) -> FileId {
     FileId { inode, fh, flags: flags as i32 }
 }
 

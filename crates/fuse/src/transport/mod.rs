@@ -21,6 +21,7 @@ pub(crate) mod readers;
 mod rings;
 mod stale;
 mod synchronous;
+mod within;
 pub(crate) mod work;
 
 use holdfast_base::switch::{Opens, Transport};

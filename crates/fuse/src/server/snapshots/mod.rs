@@ -1,0 +1,267 @@
+//! The directory `.snapshots`: what is in it, and what changes there.
+//!
+//! `mkdir` takes a snapshot of the mounted branch, `rmdir` deletes one, `rename` renames one. Each is durable when it is answered (P12). The
+//! directory belongs to the owner of the root directory, and nobody else may write there.
+
+mod opened;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_base::switch::SnapDir;
+use holdfast_base::InodeNo;
+use holdfast_posix::{
+    Attr, Caller, DirEntry, FileSystem, FileType, FsError, MountOptions, SnapshotInfo, Which,
+};
+
+use parking_lot::Mutex;
+
+use super::Server;
+use crate::interface::{Answer, DirSink, Entry, Errno, Request};
+use crate::snapdir::number::{self, DIRECTORY, Slot};
+use crate::snapdir::NAME;
+use crate::statistics::Operation;
+
+/// Permissions of the directory.
+const PERM: u32 = 0o755;
+/// Where to go on behind `.` and `..`; behind a snapshot it is the snapshot's number and this.
+const AFTER_DOTS: u64 = 2;
+
+/// What a mount has of its snapshots.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    /// Whether there is a directory of them, and who sees it.
+    pub(crate) shown: SnapDir,
+    pub(super) opened: opened::Opened,
+    /// What is listed: a listing that goes on shows what its beginning found.
+    listed: Mutex<Arc<Vec<SnapshotInfo>>>,
+}
+
+impl Snapshots {
+    /// No directory.
+    pub(super) fn off() -> Snapshots {
+        Snapshots { shown: SnapDir::Off, opened: Default::default(), listed: Mutex::default() }
+    }
+}
+
+impl Server {
+    /// From now on the root of the mount has a directory of its snapshots. To be called before the first request.
+    pub fn set_snapdir(&mut self, shown: SnapDir) {
+        self.snapshots.shown = shown;
+    }
+
+    /// What the mount has of its snapshots; `None`: no directory of them.
+    pub(crate) fn snapdir(&self) -> Option<&Snapshots> {
+        (self.snapshots.shown != SnapDir::Off).then_some(&self.snapshots)
+    }
+
+    /// Whether the root directory has an entry of that name, which is what the name leads to then.
+    pub(crate) fn is_snapdir_hidden_by_an_entry(&self) -> Answer<bool> {
+        match self.fs()?.lookup(&Caller::root(), InodeNo::ROOT, NAME) {
+            Ok(_) => Ok(true),
+            Err(FsError::NotFound) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Attributes of the directory, and how long they may be believed.
+    pub(crate) fn snapdir_attr(&self) -> Answer<(Attr, Duration)> {
+        let fs = self.fs()?;
+        Ok((attr(&fs)?, Duration::ZERO))
+    }
+
+    /// The directory, as a name leads to it.
+    pub(crate) fn snapdir_entry(&self) -> Answer<Entry> {
+        let (attr, ttl) = self.snapdir_attr()?;
+        Ok(Entry { attr: Some(attr), ttl })
+    }
+
+    /// Whether the caller may do what `mask` says with the directory. Only asked when the kernel does not check itself.
+    pub(crate) fn access_snapdir(&self, request: &Request, mask: i32) -> Answer<()> {
+        match mask & libc::W_OK {
+            0 => Ok(()),
+            _ => {
+                let fs = self.fs()?;
+                self.expect_to_write_snapdir(&fs, request)
+            },
+        }
+    }
+
+    /// What the name of a snapshot leads to.
+    pub(crate) fn lookup_snapshot(&self, name: &[u8]) -> Answer<Entry> {
+        let _timed = self.timed(Operation::Lookup);
+        let fs = self.fs()?;
+        match fs.find_snapshot(fs.branch_number()?, name) {
+            Ok(found) => self.snapshot_entry(&fs, found.number),
+            Err(FsError::NotFound) => Ok(Entry { attr: None, ttl: Duration::ZERO }),
+            Err(error) => match error.errno() {
+                libc::ENOENT => Ok(Entry { attr: None, ttl: Duration::ZERO }),
+                // No snapshot has such a name.
+                libc::EINVAL => Err(Errno(libc::ENOENT)),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    /// Takes a snapshot.
+    pub(crate) fn take_snapshot(&self, request: &Request, name: &[u8]) -> Answer<Entry> {
+        let _timed = self.timed(Operation::Create);
+        let fs = self.fs()?;
+        self.expect_to_write_snapdir(&fs, request)?;
+        let number = fs.snapshot_of(fs.branch_number()?, name)?;
+        self.snapshot_entry(&fs, number)
+    }
+
+    /// Deletes a snapshot, unless a program has a file of it open.
+    pub(crate) fn delete_snapshot(&self, request: &Request, name: &[u8]) -> Answer<()> {
+        let _timed = self.timed(Operation::Remove);
+        let fs = self.fs()?;
+        self.expect_to_write_snapdir(&fs, request)?;
+        self.snapshots.opened.close_idle();
+        Ok(fs.delete_snapshot(fs.branch_number()?, name)?)
+    }
+
+    /// Renames a snapshot. No other is replaced.
+    pub(crate) fn rename_snapshot(
+        &self,
+        request: &Request,
+        name: &[u8],
+        new_name: &[u8],
+        flags: u32,
+    ) -> Answer<()> {
+        let _timed = self.timed(Operation::Rename);
+        if flags & !libc::RENAME_NOREPLACE != 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let fs = self.fs()?;
+        self.expect_to_write_snapdir(&fs, request)?;
+        Ok(fs.rename_snapshot(fs.branch_number()?, name, new_name)?)
+    }
+
+    /// Gives the entries after `cookie` to `sink` until it is full.
+    pub(crate) fn list_snapshots(&self, cookie: u64, sink: &mut dyn DirSink) -> Answer<()> {
+        let _timed = self.timed(Operation::List);
+        let fs = self.fs()?;
+        for (at, name, inode) in [(1, &b"."[..], DIRECTORY), (AFTER_DOTS, b"..", InodeNo::ROOT)] {
+            let entry = DirEntry { inode, file_type: FileType::Directory, name, cookie: at };
+            if cookie < at && !sink.add(&entry, None) {
+                return Ok(());
+            }
+        }
+        let listed = {
+            let mut listed = self.snapshots.listed.lock();
+            if cookie <= AFTER_DOTS {
+                *listed = Arc::new(named(&fs)?);
+            }
+            Arc::clone(&listed)
+        };
+        let seen = listed.partition_point(|of| of.number.saturating_add(AFTER_DOTS) <= cookie);
+        for of in listed.iter().skip(seen) {
+            let slot = self.snapshots.opened.slot(of.number)?;
+            let entry = DirEntry {
+                inode: number::inside(slot, InodeNo::ROOT)?,
+                file_type: FileType::Directory,
+                name: &of.name,
+                cookie: of.number.saturating_add(AFTER_DOTS),
+            };
+            if !sink.add(&entry, None) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What answers requests about a snapshot.
+    pub(crate) fn snapshot(&self, slot: Slot) -> Answer<Arc<Server>> {
+        let fs = self.fs()?;
+        self.opened(&fs, slot)
+    }
+
+    /// Takes back references to what lies in a snapshot.
+    pub(crate) fn forget_in_snapshot(&self, slot: Slot, inode: InodeNo, count: u64) {
+        if let Some(of) = self.snapshots.opened.find(slot) {
+            of.forget(inode, count);
+        }
+    }
+
+    /// Closes snapshots of which no file is open.
+    pub(super) fn close_idle_snapshots(&self) {
+        self.snapshots.opened.close_idle();
+    }
+
+    fn opened(&self, fs: &FileSystem, slot: Slot) -> Answer<Arc<Server>> {
+        self.snapshots.opened.server(slot, |snapshot| {
+            let options =
+                MountOptions { read_only: true, threads: false, ..fs.options().clone() };
+            let branch = Which::Numbered(fs.branch_number()?);
+            match fs.open_snapshot(branch, Which::Numbered(snapshot), options) {
+                Ok(opened) => Ok(self.beside(Arc::new(opened))),
+                Err(error) if error.errno() == libc::ENOENT => Err(Errno(libc::ESTALE)),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    /// The root directory of a snapshot, as a name leads to it.
+    fn snapshot_entry(&self, fs: &FileSystem, snapshot: u64) -> Answer<Entry> {
+        let slot = self.snapshots.opened.slot(snapshot)?;
+        let of = self.opened(fs, slot)?;
+        let (mut attr, _) = of.getattr(InodeNo::ROOT)?;
+        attr.inode = number::inside(slot, InodeNo::ROOT)?;
+        Ok(Entry { attr: Some(attr), ttl: Duration::ZERO })
+    }
+
+    /// The kernel has checked it, unless it checks nothing.
+    fn expect_to_write_snapdir(&self, fs: &FileSystem, request: &Request) -> Answer<()> {
+        let is_allowed = self.trusted
+            || request.uid == 0
+            || fs.getattr(InodeNo::ROOT)?.uid == request.uid;
+        match is_allowed {
+            true => Ok(()),
+            false => Err(Errno(libc::EACCES)),
+        }
+    }
+
+    /// A server for what is open beside this one's filesystem, in the same mount.
+    fn beside(&self, fs: Arc<FileSystem>) -> Server {
+        let of = Server {
+            troubles: Arc::clone(&self.troubles),
+            ..Server::new(fs, self.trusted, self.ttl, Arc::clone(&self.requests), None)
+        };
+        if self.kernel_opens() {
+            of.set_kernel_opens();
+        }
+        of
+    }
+}
+
+/// The snapshots that have names, in the order of their numbers.
+fn named(fs: &FileSystem) -> Answer<Vec<SnapshotInfo>> {
+    let mut snapshots = fs.snapshots()?;
+    snapshots.retain(|of| !of.name.is_empty());
+    snapshots.sort_by_key(|of| of.number);
+    Ok(snapshots)
+}
+
+/// The directory changes when a snapshot is taken.
+fn attr(fs: &FileSystem) -> Answer<Attr> {
+    let root = fs.getattr(InodeNo::ROOT)?;
+    let snapshots = named(fs)?;
+    let changed = snapshots.iter().map(|of| of.created).max().unwrap_or(root.btime);
+    Ok(Attr {
+        inode: DIRECTORY,
+        file_type: FileType::Directory,
+        perm: PERM,
+        // As with directories that do not count theirs: `find` looks into each.
+        nlink: 1,
+        uid: root.uid,
+        gid: root.gid,
+        size: snapshots.len() as u64,
+        blocks: 0,
+        rdev: 0,
+        atime: changed,
+        mtime: changed,
+        ctime: changed,
+        btime: root.btime,
+    })
+}

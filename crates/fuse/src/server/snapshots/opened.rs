@@ -1,0 +1,187 @@
+//! The snapshots that a mount knows by number, and those of them that are open.
+//!
+//! A snapshot keeps its number as long as the mount lives, since the kernel may keep numbers of its inodes. It is open only while requests come: a walk
+//! through thousands of snapshots has few of them open at a time. What is closed is opened again by the next request;
+//! nothing is lost with it, unless a program has a file of it open, and then it stays.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::interface::{Answer, Errno};
+use crate::server::Server;
+use crate::snapdir::number::{SLOTS, Slot};
+
+/// Snapshots that stay open though no file of them is.
+const MOST: usize = 32;
+
+/// A snapshot that the kernel may know.
+#[derive(Debug)]
+struct Known {
+    /// Its number in the volume.
+    snapshot: u64,
+    /// When it was last wanted, as a count of requests.
+    wanted: AtomicU64,
+    /// What answers for it while it is open. Held while it is opened or closed, and never while another of these is waited for.
+    server: Mutex<Option<Arc<Server>>>,
+}
+
+impl Known {
+    /// What answers for it, if nobody has need of it.
+    fn take_idle(&self) -> Option<Server> {
+        // If it is held, it is wanted.
+        let mut server = self.server.try_lock()?;
+        // A request has a reference that it got under this lock.
+        let is_idle =
+            |it: &Arc<Server>| Arc::strong_count(it) == 1 && !it.has_open_files();
+        match server.as_ref().is_some_and(is_idle) {
+            true => server.take().and_then(Arc::into_inner),
+            false => None,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_snapshot: HashMap<u64, Slot>,
+    by_slot: HashMap<Slot, Arc<Known>>,
+}
+
+/// What a mount knows and has open.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    table: Mutex<Table>,
+    requests: AtomicU64,
+    /// Those that are open, in no order.
+    open: Mutex<Vec<Arc<Known>>>,
+}
+
+impl Opened {
+    /// The number of a snapshot in this mount. One and the same for every mount, unless another has taken it.
+    pub(crate) fn slot(&self, snapshot: u64) -> Answer<Slot> {
+        let mut table = self.table.lock();
+        if let Some(slot) = table.by_snapshot.get(&snapshot) {
+            return Ok(*slot);
+        }
+        if table.by_slot.len() >= SLOTS as usize - 1 {
+            return Err(Errno(libc::ENFILE));
+        }
+        let first = (snapshot % u64::from(SLOTS)) as u32;
+        let from_first = (0..SLOTS).map(|step| Slot((first + step) % SLOTS));
+        let mut free = from_first.filter(|slot| slot.0 != 0 && !table.by_slot.contains_key(slot));
+        let slot = free.next().ok_or(Errno(libc::ENFILE))?;
+        let known = Known { snapshot, wanted: AtomicU64::new(0), server: Mutex::new(None) };
+        table.by_snapshot.insert(snapshot, slot);
+        table.by_slot.insert(slot, Arc::new(known));
+        Ok(slot)
+    }
+
+    /// What answers for a snapshot; if it is not open, `open` opens the one of that number in the volume.
+    pub(crate) fn server(
+        &self,
+        slot: Slot,
+        open: impl FnOnce(u64) -> Answer<Server>,
+    ) -> Answer<Arc<Server>> {
+        let known = self.table.lock().by_slot.get(&slot).cloned().ok_or(Errno(libc::ESTALE))?;
+        known.wanted.store(self.requests.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        let mut server = known.server.lock();
+        if let Some(server) = &*server {
+            return Ok(Arc::clone(server));
+        }
+        let opened = Arc::new(open(known.snapshot)?);
+        *server = Some(Arc::clone(&opened));
+        drop(server);
+        self.note_open(known);
+        Ok(opened)
+    }
+
+    /// What answers for a snapshot if it is open.
+    pub(crate) fn find(&self, slot: Slot) -> Option<Arc<Server>> {
+        let known = self.table.lock().by_slot.get(&slot).cloned()?;
+        let server = known.server.lock();
+        server.clone()
+    }
+
+    /// What was opened is open. Those that were not wanted for longest are closed.
+    fn note_open(&self, known: Arc<Known>) {
+        let mut closed = Vec::new();
+        {
+            let mut open = self.open.lock();
+            open.push(known);
+            if open.len() > MOST {
+                open.sort_by_key(|of| of.wanted.load(Ordering::Relaxed));
+                let mut surplus = open.len() - MOST;
+                open.retain(|of| {
+                    let idle = (surplus > 0).then(|| of.take_idle()).flatten();
+                    surplus -= usize::from(idle.is_some());
+                    let stays = idle.is_none();
+                    closed.extend(idle);
+                    stays
+                });
+            }
+        }
+        closed.iter().for_each(Server::close);
+    }
+
+    /// Closes what nobody has need of: a command may want to delete it.
+    pub(crate) fn close_idle(&self) {
+        let mut closed = Vec::new();
+        self.open.lock().retain(|of| {
+            let idle = of.take_idle();
+            let stays = idle.is_none();
+            closed.extend(idle);
+            stays
+        });
+        closed.iter().for_each(Server::close);
+    }
+
+    /// Closes all. Whoever opens one later must have failed before.
+    pub(crate) fn close(&self) {
+        let all: Vec<_> = self.open.lock().drain(..).collect();
+        for of in all {
+            let server = of.server.lock().take();
+            if let Some(server) = server {
+                server.close();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::fresh;
+
+    #[test]
+    fn few_are_open_at_a_time_and_each_keeps_its_number() {
+        let fs = fresh::mount(&fresh::volume());
+        let opened = Opened::default();
+        let slots: Vec<Slot> = (1..=100).map(|of| opened.slot(of).unwrap()).collect();
+        let open = |_| Ok(fresh::server(&fs));
+        for slot in &slots {
+            opened.server(*slot, open).unwrap();
+            assert!(opened.open.lock().len() <= MOST);
+        }
+        assert_eq!(opened.slot(7).unwrap(), slots[6]);
+        // One that a request is about stays, and so does the one that was wanted last.
+        let held = opened.server(slots[99], |_| panic!("it was open")).unwrap();
+        opened.close_idle();
+        assert_eq!(opened.open.lock().len(), 1);
+        opened.server(slots[99], |_| panic!("it is open")).unwrap();
+        drop(held);
+        opened.close_idle();
+        assert_eq!(opened.open.lock().len(), 0);
+        assert_eq!(Arc::strong_count(&fs), 1, "all are closed");
+    }
+
+    #[test]
+    fn numbers_of_snapshots_that_share_a_slot_differ() {
+        let opened = Opened::default();
+        let of = [3, 3 + u64::from(SLOTS), u64::from(SLOTS), 1].map(|of| opened.slot(of).unwrap());
+        assert_eq!(of, [3, 4, 1, 2].map(Slot));
+        let unknown = opened.server(Slot(77), |_| panic!("nobody knows it"));
+        assert_eq!(unknown.map(drop), Err(Errno(libc::ESTALE)));
+    }
+}
