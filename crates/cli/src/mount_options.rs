@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdfast::{Accounting, Atime, Batching, Dirty, FsyncWait, RenameLog, VolumeOptions};
 
-use holdfast_fuse::{Opens, Transport};
+use holdfast_fuse::{Opens, SnapDir, Transport};
 
 use crate::branches::{Name, Place};
 use crate::size;
@@ -50,6 +50,8 @@ pub(crate) struct MountOptions {
     pub(crate) noxattr: bool,
     pub(crate) transport: Transport,
     pub(crate) opens: Opens,
+    /// Whether the root has a directory `.snapshots`.
+    pub(crate) snapdir: SnapDir,
     /// Reading never updates access times of directories.
     pub(crate) nodiratime: bool,
     /// Every change is durable before it is answered.
@@ -98,6 +100,7 @@ impl Default for MountOptions {
             noxattr: false,
             transport: Transport::default(),
             opens: Opens::default(),
+            snapdir: SnapDir::default(),
             nodiratime: false,
             sync: false,
             dirsync: false,
@@ -246,6 +249,7 @@ impl MountOptions {
             }
             "transport" => self.transport = wanted()?.parse()?,
             "open" => self.opens = wanted()?.parse()?,
+            "snapdir" => self.snapdir = wanted()?.parse()?,
             "cache" => self.cache = Some(size::parse(wanted()?)?),
             "dirty_bytes" => self.dirty_bytes = Some(size::parse(wanted()?)?),
             "dirty" => {
@@ -497,8 +501,11 @@ mod tests {
         for position in Opens::ALL {
             assert_eq!(of(&format!("open=kernel,open={position}")).opens, *position);
         }
+        for position in SnapDir::ALL {
+            assert_eq!(of(&format!("snapdir=off,snapdir={position}")).snapdir, *position);
+        }
         let usual = of("defaults");
-        assert_eq!(usual.opens, Opens::Server);
+        assert_eq!((usual.opens, usual.snapdir), (Opens::Server, SnapDir::Hidden));
         assert_eq!((usual.batching, usual.rename_log), (Batching::Indexed, RenameLog::Names));
         assert_eq!((usual.log_data, usual.slow_fsync), (None, Some(Duration::from_secs(1))));
         assert_eq!(of("slow_fsync=20").slow_fsync, Some(Duration::from_millis(20)));

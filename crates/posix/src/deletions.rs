@@ -47,7 +47,7 @@ impl Deletions {
             let mut left = self.left.lock();
             *left = Left { any: true, begun: left.begun.wrapping_add(1), is_stuck: false };
         }
-        self.store.idle().stir();
+        self.store.idle().call();
     }
 
     /// Whether something may wait to be deleted.

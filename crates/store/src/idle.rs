@@ -13,8 +13,15 @@ use parking_lot::{Condvar, Mutex};
 #[derive(Debug, Default)]
 pub struct Idle {
     asleep: AtomicBool,
-    ended: Mutex<bool>,
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ended: bool,
+    /// There is work that waits for no rest.
+    called: bool,
 }
 
 impl Idle {
@@ -30,17 +37,29 @@ impl Idle {
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::AcqRel) {
             // The sleeper has looked at the flag, or looks again.
-            drop(self.ended.lock());
+            drop(self.state.lock());
             self.changed.notify_all();
         }
     }
 
-    /// Waits so long, whatever changes; true if the end has come.
+    /// There is work that waits for no rest: a pause ends at once, the present one or the next.
+    pub fn call(&self) {
+        self.state.lock().called = true;
+        self.stir();
+        self.changed.notify_all();
+    }
+
+    /// Waits so long, whatever changes, unless [called](Idle::call); true if the end has come.
     pub fn pause(&self, time: Duration) -> bool {
         let until = Deadline::after(time);
-        let mut ended = self.ended.lock();
-        while !*ended && !self.changed.wait_for(&mut ended, until.left()).timed_out() {}
-        *ended
+        let mut state = self.state.lock();
+        while !state.ended && !state.called {
+            if self.changed.wait_for(&mut state, until.left()).timed_out() {
+                break;
+            }
+        }
+        state.called = false;
+        state.ended
     }
 
     /// Waits so long, or until something changes; true if the end has come. Does not begin if it is not `still`.
@@ -48,20 +67,42 @@ impl Idle {
         let until = Deadline::after(time);
         self.asleep.store(true, Ordering::SeqCst);
         if still() {
-            let mut ended = self.ended.lock();
-            while !*ended && self.asleep.load(Ordering::Acquire) {
-                if self.changed.wait_for(&mut ended, until.left()).timed_out() {
+            let mut state = self.state.lock();
+            while !state.ended && self.asleep.load(Ordering::Acquire) {
+                if self.changed.wait_for(&mut state, until.left()).timed_out() {
                     break;
                 }
             }
         }
         self.asleep.store(false, Ordering::Release);
-        *self.ended.lock()
+        self.state.lock().ended
     }
 
     /// Ends all waiting, for good.
     pub fn end(&self) {
-        *self.ended.lock() = true;
+        self.state.lock().ended = true;
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It would wait for ever.
+    #[test]
+    fn a_call_ends_the_present_pause_and_the_next() {
+        let idle = Idle::default();
+        let long = Duration::from_secs(3600);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| idle.pause(long));
+            idle.call();
+            assert!(!waits.join().unwrap());
+            idle.call();
+            assert!(!idle.pause(long));
+            let waits = scope.spawn(|| idle.pause(long));
+            idle.end();
+            assert!(waits.join().unwrap());
+        });
     }
 }

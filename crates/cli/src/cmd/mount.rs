@@ -86,6 +86,11 @@ How the kernel and the filesystem process talk; the defaults suit nearly everyth
                       again; errors of lost data are then kept for a file, not for each program
                       that has it open
 
+Snapshots:
+  snapdir=WHO         .snapshots in the root of the mount holds the snapshots of the branch: mkdir takes
+                      one, rmdir deletes one, mv renames one. hidden (default: it is there and not
+                      listed), visible (listed), or off
+
 Mounting:
   remount             change a mount in use: ro, rw, access times, sync, nodev, nosuid, noexec and
                       nosymfollow. Nothing else can change, and what was opened read-only stays so

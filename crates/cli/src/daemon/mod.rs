@@ -282,6 +282,7 @@ pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
         noxattr: options.noxattr,
         transport: options.transport,
         opens: options.opens,
+        snapdir: options.snapdir,
         slow_fsync: options.slow_fsync,
         ..FuseOptions::default()
     }

@@ -265,7 +265,7 @@ fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
 
 fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_>) {
     work.guarded(request.header.opcode, |server| {
-        if let Some(kind) = dispatch::kind(&request.op) {
+        if let Some(kind) = kind::kind(&request.op) {
             work.count(kind);
         }
         serve_one(fuse, server, reader, request);
@@ -274,7 +274,7 @@ fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_
 
 fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Request<'_>) {
     let header = &request.header;
-    if let Some(fsync) = dispatch::fsync(server, header, &request.op) {
+    if let Some(fsync) = fsync::fsync(server, header, &request.op) {
         let pending = Pending::new(Arc::clone(fuse), header.unique);
         let lone = Arc::clone(reader.lone());
         return fsync.call_then(server, move |answer| {

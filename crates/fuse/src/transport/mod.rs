@@ -11,10 +11,13 @@
 //! saves the wake-up of another one; the kernel has them only where root has
 //! allowed it (`enable_uring` of the module `fuse`).
 
+mod act;
 mod answer;
 mod convert;
 mod device;
 mod dispatch;
+mod fsync;
+mod kind;
 mod lone;
 mod processors;
 pub(crate) mod readers;

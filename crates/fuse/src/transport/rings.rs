@@ -172,11 +172,11 @@ fn serve_one(work: &Work, server: &Server, arrived: Arrived<'_>) -> Answer<usize
     let malformed = |_| Errno(libc::EIO);
     if dispatch::fills(header.opcode) {
         let op = Op::decode(&header, fixed, &[]).map_err(malformed)?;
-        dispatch::kind(&op).into_iter().for_each(|kind| work.count(kind));
+        kind::kind(&op).into_iter().for_each(|kind| work.count(kind));
         return dispatch::fill(server, &header, &op, payload);
     }
     let op = Op::decode(&header, fixed, &payload[..len]).map_err(malformed)?;
-    dispatch::kind(&op).into_iter().for_each(|kind| work.count(kind));
+    kind::kind(&op).into_iter().for_each(|kind| work.count(kind));
     match dispatch::call(server, &header, &op) {
         Some(answer) => answer::encode(&answer?, payload),
         None => Ok(0),

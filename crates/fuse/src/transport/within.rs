@@ -10,9 +10,9 @@ use holdfast_wire::Op;
 use holdfast_wire::abi;
 use holdfast_wire::dirents::Dirents;
 
+use super::act::{act, file, told};
 use super::answer::Out;
 use super::convert::{self, Names};
-use super::dispatch::{act, file, told};
 use super::stale;
 use crate::interface::{Answer, DirSink, Errno};
 use crate::server::{STATS_XATTR, Server};
@@ -23,11 +23,6 @@ use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
 const BEHIND: u64 = i64::MAX as u64;
 /// Attributes of the mount, not of a file, begin so.
 const OF_MOUNT: &[u8] = b"system.holdfast.";
-
-/// Whether a request is about what lies in `.snapshots`: all of that is durable.
-pub(super) fn is_within(server: &Server, header: &abi::InHeader) -> bool {
-    server.snapdir().is_some() && !matches!(number::node(header.nodeid), Node::Live(_))
-}
 
 /// The answer, if the request concerns the directory or what lies in it.
 pub(super) fn answer(

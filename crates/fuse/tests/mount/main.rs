@@ -17,4 +17,5 @@ mod programs;
 mod reserved;
 mod rollback;
 mod session;
+mod snapdir;
 mod transports;

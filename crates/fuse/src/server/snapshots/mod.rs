@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::Server;
 use crate::interface::{Answer, DirSink, Entry, Errno, Request};
-use crate::snapdir::number::{self, DIRECTORY, Slot};
+use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
 use crate::snapdir::NAME;
 use crate::statistics::Operation;
 
@@ -53,6 +53,11 @@ impl Server {
     /// What the mount has of its snapshots; `None`: no directory of them.
     pub(crate) fn snapdir(&self) -> Option<&Snapshots> {
         (self.snapshots.shown != SnapDir::Off).then_some(&self.snapshots)
+    }
+
+    /// Whether a number is that of the directory of snapshots, or of what lies in it.
+    pub(crate) fn lies_in_snapdir(&self, inode: InodeNo) -> bool {
+        self.snapdir().is_some() && !matches!(number::node(inode.0), Node::Live(_))
     }
 
     /// Whether the root directory has an entry of that name, which is what the name leads to then.

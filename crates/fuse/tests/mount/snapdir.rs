@@ -1,0 +1,246 @@
+//! `.snapshots`, as programs find it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use holdfast_fuse::{CONTROL, Control, Opens, SnapDir};
+
+use crate::common::{Mount, can_mount, options, volume};
+
+/// A mount that shows its snapshots, and deletes one when it is told so, as a command does it.
+fn mount(snapdir: SnapDir, opens: Opens) -> Mount {
+    let control = Control::new(|mount, command| {
+        let done = mount.fs().delete_snapshot(b"main", command);
+        done.map_or_else(|error| error.to_string(), |()| "done".into()).into_bytes()
+    });
+    Mount::with(volume(256), options(), |fuse| {
+        fuse.snapdir = snapdir;
+        fuse.opens = opens;
+        fuse.control = Some(control);
+    })
+}
+
+fn command(dir: &Path, snapshot: &str) -> String {
+    let dir = File::open(dir).unwrap();
+    let said = holdfast_fuse::attribute(dir, &[CONTROL, snapshot.as_bytes()].concat()).unwrap();
+    String::from_utf8(said).unwrap()
+}
+
+fn names(dir: &Path) -> Vec<OsString> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+/// The number of the error; 0 if there was none.
+fn errno<T>(done: std::io::Result<T>) -> i32 {
+    done.err().map_or(0, |error| error.raw_os_error().unwrap())
+}
+
+/// P12, P13: each version that was is there under its name, nothing changes it, and what is done to the directory is done to
+/// the snapshots.
+#[test]
+fn snapshots_are_taken_read_renamed_and_deleted_as_directories() {
+    if !can_mount() {
+        return;
+    }
+    for opens in [Opens::Server, Opens::Kernel] {
+        let mount = mount(SnapDir::Hidden, opens);
+        let root = mount.dir.path();
+        let dir = root.join(".snapshots");
+        fs::create_dir(root.join("d")).unwrap();
+        for version in ["one", "two", "three"] {
+            fs::write(root.join("d/f"), version).unwrap();
+            fs::create_dir(dir.join(version)).unwrap();
+        }
+        fs::write(root.join("d/f"), "live").unwrap();
+        assert_eq!(names(root), ["d"], "it is not listed");
+        assert_eq!(names(&dir), ["one", "three", "two"]);
+        let mut inodes = BTreeSet::new();
+        for version in ["one", "two", "three"] {
+            let file = dir.join(version).join("d/f");
+            assert_eq!(fs::read_to_string(&file).unwrap(), version);
+            assert!(inodes.insert(fs::metadata(&file).unwrap().ino()), "two versions are two files");
+            assert_eq!(names(&dir.join(version)), ["d"]);
+        }
+        assert!(inodes.insert(fs::metadata(root.join("d/f")).unwrap().ino()));
+        assert!(inodes.iter().all(|inode| i64::try_from(*inode).is_ok()));
+
+        // What is in a snapshot stays as it is.
+        let of_one = dir.join("one");
+        let file = of_one.join("d/f");
+        assert_eq!(errno(fs::write(of_one.join("new"), "x")), libc::EROFS);
+        assert_eq!(errno(fs::remove_file(&file)), libc::EROFS);
+        assert_eq!(errno(fs::remove_dir_all(of_one.join("d"))), libc::EROFS);
+        assert_eq!(errno(fs::rename(&file, of_one.join("g"))), libc::EROFS);
+        assert_eq!(errno(fs::create_dir(of_one.join("e"))), libc::EROFS);
+        assert_eq!(errno(fs::set_permissions(&file, fs::Permissions::from_mode(0o600))), libc::EROFS);
+        assert_eq!(errno(fs::rename(&file, root.join("g"))), libc::EXDEV);
+        assert_eq!(errno(fs::hard_link(&file, root.join("g"))), libc::EXDEV);
+        assert_eq!(errno(fs::rename(root.join("d/f"), of_one.join("g"))), libc::EXDEV);
+        assert_eq!(errno(std::os::unix::fs::symlink("x", of_one.join("s"))), libc::EROFS);
+        // Whoever opens files: no byte is written.
+        let wrote = File::options().write(true).open(&file).and_then(|mut to| {
+            to.write_all(b"x")?;
+            to.sync_all()
+        });
+        assert_eq!(errno(wrote), libc::EROFS);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+        File::open(&file).unwrap().sync_all().unwrap();
+        File::open(&of_one).unwrap().sync_all().unwrap();
+
+        // And comes back by a copy.
+        fs::copy(&file, root.join("back")).unwrap();
+        assert_eq!(fs::read_to_string(root.join("back")).unwrap(), "one");
+
+        fs::rename(dir.join("two"), dir.join("2nd")).unwrap();
+        assert_eq!(fs::read_to_string(dir.join("2nd/d/f")).unwrap(), "two");
+        assert_eq!(errno(fs::metadata(dir.join("two"))), libc::ENOENT);
+        assert_eq!(errno(fs::rename(dir.join("2nd"), dir.join("three"))), libc::EEXIST);
+        assert_eq!(errno(fs::create_dir(dir.join("three"))), libc::EEXIST);
+        assert_eq!(errno(fs::create_dir(dir.join("a:b"))), libc::EINVAL);
+        assert_eq!(errno(fs::write(dir.join("file"), "x")), libc::EPERM);
+        assert_eq!(errno(fs::rename(root.join("back"), dir.join("x"))), libc::EXDEV);
+
+        // The kernel has read it, but no program has it open.
+        fs::remove_dir(dir.join("three")).unwrap();
+        assert_eq!(errno(fs::metadata(dir.join("three"))), libc::ENOENT);
+        assert_eq!(command(root, "2nd"), "done");
+        assert_eq!(errno(fs::read(dir.join("2nd/d/f"))), libc::ENOENT);
+        assert_eq!(names(&dir), ["one"]);
+
+        // The name of another one leads to that one.
+        fs::create_dir(dir.join("2nd")).unwrap();
+        assert_eq!(fs::read_to_string(dir.join("2nd/d/f")).unwrap(), "live");
+    }
+}
+
+#[test]
+fn a_snapshot_with_an_open_file_is_not_deleted() {
+    if !can_mount() {
+        return;
+    }
+    let mount = mount(SnapDir::Hidden, Opens::Server);
+    let root = mount.dir.path();
+    let dir = root.join(".snapshots");
+    fs::write(root.join("f"), "as it was").unwrap();
+    fs::create_dir(dir.join("s")).unwrap();
+    fs::write(root.join("f"), "and as it is").unwrap();
+    let held = File::open(dir.join("s/f")).unwrap();
+    assert_eq!(errno(fs::remove_dir(dir.join("s"))), libc::EBUSY);
+    assert!(command(root, "s").contains("in use"), "{}", command(root, "s"));
+    // Others come and go meanwhile.
+    for n in 0..80 {
+        fs::create_dir(dir.join(n.to_string())).unwrap();
+        assert_eq!(fs::read_to_string(dir.join(n.to_string()).join("f")).unwrap(), "and as it is");
+    }
+    assert_eq!(names(&dir).len(), 81);
+    let mut bytes = [0; 9];
+    held.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"as it was");
+    drop(held);
+    // The kernel tells of the end of a file behind the program's back.
+    let mut tries = 0;
+    while let Err(error) = fs::remove_dir(dir.join("s")) {
+        assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
+        tries += 1;
+        assert!(tries < 10_000, "it stays in use");
+        std::thread::yield_now();
+    }
+    // What a program knows of it is stale.
+    let inside = File::open(dir.join("7")).unwrap();
+    fs::remove_dir(dir.join("7")).unwrap();
+    let path = format!("/proc/self/fd/{}/f", std::os::fd::AsRawFd::as_raw_fd(&inside));
+    assert!(fs::read(path).is_err());
+}
+
+#[test]
+fn it_is_listed_where_it_is_to_be_seen_and_missing_where_it_is_off() {
+    if !can_mount() {
+        return;
+    }
+    let visible = mount(SnapDir::Visible, Opens::Server);
+    let root = visible.dir.path();
+    for n in 0..400 {
+        File::create(root.join(format!("file-{n}"))).unwrap();
+    }
+    fs::create_dir(root.join(".snapshots/s")).unwrap();
+    let listed = names(root);
+    assert_eq!(listed.len(), 401);
+    assert_eq!(listed.iter().filter(|name| *name == ".snapshots").count(), 1);
+    assert_eq!(names(&root.join(".snapshots/s")).len(), 400);
+    // It is nobody's to take away, and no other comes into its place.
+    assert_eq!(errno(fs::remove_dir(root.join(".snapshots"))), libc::EBUSY);
+    assert_eq!(errno(fs::rename(root.join(".snapshots"), root.join("x"))), libc::EBUSY);
+    assert_eq!(errno(fs::create_dir(root.join(".snapshots"))), libc::EEXIST);
+    fs::create_dir(root.join("d")).unwrap();
+    assert_eq!(errno(fs::rename(root.join("d"), root.join(".snapshots"))), libc::EBUSY);
+    // Elsewhere it is a name as any other.
+    fs::create_dir(root.join("d/.snapshots")).unwrap();
+    fs::create_dir(root.join("d/.snapshots/s")).unwrap();
+    assert_eq!(names(&root.join("d/.snapshots/s")).len(), 0);
+
+    let off = mount(SnapDir::Off, Opens::Server);
+    let root = off.dir.path();
+    assert_eq!(errno(fs::metadata(root.join(".snapshots"))), libc::ENOENT);
+    fs::create_dir(root.join(".snapshots")).unwrap();
+    fs::write(root.join(".snapshots/f"), "mine").unwrap();
+    assert_eq!(names(root), [".snapshots"]);
+    // A volume that has one of its own keeps it.
+    let device = off.device.clone();
+    drop(off);
+    let own = Mount::of(device);
+    let root = own.dir.path();
+    assert_eq!(fs::read_to_string(root.join(".snapshots/f")).unwrap(), "mine");
+    fs::rename(root.join(".snapshots"), root.join("moved")).unwrap();
+    assert_eq!(fs::read_to_string(root.join("moved/f")).unwrap(), "mine");
+}
+
+/// Tools that go through all of it take nothing for something else.
+#[test]
+fn find_du_and_tar_behave() {
+    if !can_mount() {
+        return;
+    }
+    let mount = mount(SnapDir::Visible, Opens::Server);
+    let root = mount.dir.path();
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/f"), [7; 100_000]).unwrap();
+    fs::hard_link(root.join("d/f"), root.join("d/g")).unwrap();
+    for name in ["s", "t"] {
+        fs::create_dir(root.join(".snapshots").join(name)).unwrap();
+    }
+    let run = |program: &str, words: &[&str]| {
+        let done = Command::new(program).args(words).current_dir(root).output();
+        let done = match done {
+            Ok(done) => done,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                holdfast_base::skip::skipped(format_args!("{program}: {error}"));
+                return None;
+            }
+            Err(error) => panic!("{program}: {error}"),
+        };
+        let complaints = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success() && complaints.is_empty(), "{program}: {complaints}");
+        Some(String::from_utf8(done.stdout).unwrap())
+    };
+    if let Some(found) = run("find", &[".", "-type", "f"]) {
+        assert_eq!(found.lines().count(), 6, "{found}");
+    }
+    // Two names of a file count once, two versions of it twice.
+    if let Some(used) = run("du", &["-s", "--block-size=1000", "."]) {
+        let used: u64 = used.split_whitespace().next().unwrap().parse().unwrap();
+        assert!((300..400).contains(&used), "{used}");
+    }
+    if let Some(listed) = run("bash", &["-c", "tar c .snapshots | tar tv"]) {
+        let links = listed.lines().filter(|line| line.starts_with('h'));
+        assert_eq!(links.count(), 2, "{listed}");
+        assert!(!listed.lines().any(|line| line.contains("link to .snapshots/s") && line.contains("snapshots/t/")), "{listed}");
+    }
+}
