@@ -26,6 +26,7 @@ impl FsError {
             FsError::TooBig => libc::E2BIG,
             FsError::NotSupported => libc::EOPNOTSUPP,
             FsError::NoSuchPosition => libc::ENXIO,
+            FsError::Diverged(_) => libc::EAGAIN,
             FsError::Busy | FsError::InUse(_) => libc::EBUSY,
             FsError::Stale | FsError::Turned => libc::ESTALE,
             FsError::Io(_) => libc::EIO,

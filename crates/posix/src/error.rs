@@ -69,6 +69,9 @@ pub enum FsError {
     /// The branch was rolled back before the call had its turn, and the call wanted to come before that.
     #[error("the branch was rolled back meanwhile")]
     Turned,
+    /// A branch is not what a fork of it has begun with, and was to be.
+    #[error("`{0}` has changed since the fork was made")]
+    Diverged(String),
     /// A branch or snapshot is open, and must not be.
     #[error("`{0}` is open")]
     InUse(String),

@@ -1,4 +1,4 @@
-//! What is in memory of a branch when it goes back to a snapshot.
+//! What is in memory of a branch when it goes back to a snapshot, or becomes what a fork is.
 //!
 //! Nothing of the old head may show later. So none can be loaded, the inodes in memory are locked, the store turns the
 //! branch, and what is known of each inode is thrown away or read anew: an open file goes on with what the snapshot has of
@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_format::Key;
 use holdfast_format::item::InodeItem;
+use holdfast_store::Inodes;
 use parking_lot::RwLockWriteGuard;
 
 use crate::core::Core;
@@ -16,10 +17,15 @@ use crate::data::punch;
 use crate::inode::{Inode, InodeState};
 use crate::{Affected, Result, orphan};
 
-/// Turns the branch back to a snapshot by `turn`, and tells what keeps inodes above. The gate is closed.
-pub(crate) fn roll_back(core: &Core, to: u64, turn: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Turns the branch to another head by `turn`, and tells what keeps inodes above. The gate is closed. `changed`: inodes that may
+/// be otherwise behind it; `None`: all of them.
+pub(crate) fn roll_back(
+    core: &Core,
+    changed: holdfast_store::Result<Option<Inodes>>,
+    turn: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     // A head that cannot be read is left all the same.
-    let changed = core.store.changed_since(to).unwrap_or_else(|error| {
+    let changed = changed.unwrap_or_else(|error| {
         tracing::warn!("before a rollback: {error}");
         None
     });

@@ -291,6 +291,33 @@ impl Store {
         self.inner.roll_back(branch, to, kept_as, now).map(drop)
     }
 
+    /// The youngest snapshot that two branches have grown out of; `None`: there is none, or too many lie between.
+    pub fn common_ancestor(&self, one: u64, other: u64) -> Result<Option<u64>> {
+        let _one = self.inner.lineage.lock();
+        self.inner.common_ancestor(one, other)
+    }
+
+    /// As [`Branch::changed_since`], of a branch that is not open.
+    pub fn changed_since(&self, branch: u64, snapshot: u64) -> Result<Option<Inodes>> {
+        let _one = self.inner.lineage.lock();
+        let tree = self.inner.open_tree(branch)?;
+        self.inner.changed_since(tree, branch, snapshot)
+    }
+
+    /// A branch becomes what a fork is: one step, after which there is no fork any more. Snapshots of the fork become snapshots
+    /// of the branch. What the branch was is kept as a snapshot of the name `kept_as`, or deleted. Nothing that was read of
+    /// either before is good any more.
+    pub fn take_over(
+        &self,
+        branch: u64,
+        fork: u64,
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let kept_as = kept_as.map(named).transpose()?;
+        self.inner.take_over(branch, fork, kept_as, now).map(drop)
+    }
+
     /// Gives a branch or snapshot another name.
     pub fn rename_tree(&self, number: u64, name: &[u8]) -> Result<()> {
         let made = self.inner.rename_tree(number, named(name)?)?;

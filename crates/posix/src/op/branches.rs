@@ -58,7 +58,7 @@ pub struct SnapshotInfo {
 }
 
 /// No change of the branch is under way, and none begins.
-struct Settled<'a> {
+pub(super) struct Settled<'a> {
     core: &'a Core,
     closed: Option<Closed<'a>>,
 }
@@ -73,7 +73,7 @@ impl Drop for Settled<'_> {
 impl Core {
     /// Writes what is delayed and closes the gate. What had been written when this was called is in the tree, and no page
     /// waits for a block that is reserved: a snapshot would share it, and nobody has promised another (P8).
-    fn settle(&self) -> Result<Settled<'_>> {
+    pub(super) fn settle(&self) -> Result<Settled<'_>> {
         {
             let _inside = self.gate.enter();
             self.write_back()?;
@@ -201,7 +201,7 @@ impl FileSystem {
                 // Writes that came since are part of what is kept.
                 core.write_back()?;
             }
-            rollback::roll_back(core, to, || turn(store))
+            rollback::roll_back(core, core.store.changed_since(to), || turn(store))
         })?;
         if keep.is_none() {
             self.volume.volume.deletions.begin();
@@ -374,14 +374,14 @@ impl FileSystem {
         }
     }
 
-    fn expect_changeable(&self) -> Result<()> {
+    pub(super) fn expect_changeable(&self) -> Result<()> {
         match self.volume.volume.options.read_only {
             true => Err(StoreError::ReadOnly.into()),
             false => Ok(()),
         }
     }
 
-    fn expect_not_open(&self, number: u64, name: &[u8]) -> Result<()> {
+    pub(super) fn expect_not_open(&self, number: u64, name: &[u8]) -> Result<()> {
         match self.volume.volume.is_open(number) {
             true => Err(FsError::InUse(show::name(name))),
             false => Ok(()),

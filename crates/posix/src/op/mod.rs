@@ -12,6 +12,7 @@ pub mod rename;
 pub mod seek;
 pub mod statfs;
 pub mod sync;
+pub mod take_over;
 pub mod truncate;
 pub mod unlink;
 pub mod volume;

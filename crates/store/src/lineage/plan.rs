@@ -455,7 +455,19 @@ impl<'a> Plan<'a> {
         kept_as: Option<&[u8]>,
         now: Timestamp,
     ) -> PlanResult<u64> {
-        let target = self.snapshot(to)?;
+        self.snapshot(to)?;
+        self.turn_to(branch, to, kept_as, now)
+    }
+
+    /// The head of a branch becomes that of a snapshot; what it was gets a name, or is deleted.
+    fn turn_to(
+        &mut self,
+        branch: u64,
+        to: u64,
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> PlanResult<u64> {
+        let target = self.item(to)?;
         let (left, _) = self.leave_behind(branch, kept_as.unwrap_or_default(), now)?;
         if kept_as.is_none() {
             self.begin_walk(left);
@@ -479,6 +491,50 @@ impl<'a> Plan<'a> {
         };
         self.turns.push(Turn { branch, to });
         Ok(left)
+    }
+
+    /// A branch becomes what a fork is, which is no branch any more; what the branch was gets a name, or is deleted. The fork's
+    /// snapshots, which `snapshots` are, become those of the branch.
+    pub(super) fn take_over(
+        &mut self,
+        branch: u64,
+        fork: u64,
+        snapshots: &[u64],
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> PlanResult<u64> {
+        if fork == MAIN {
+            return refuse(LineageError::First);
+        }
+        let of_fork = self.branch(fork)?;
+        if fork == branch {
+            return refuse(LineageError::Exists(shown(&of_fork.name)));
+        }
+        for snapshot in snapshots {
+            self.give_snapshot(*snapshot, branch)?;
+        }
+        let (head, _) = self.leave_behind(fork, b"", now)?;
+        self.give_snapshot(head, branch)?;
+        let left = self.turn_to(branch, head, kept_as, now)?;
+        // The branch is all that has grown out of it.
+        self.begin_walk(head);
+        self.take_name(0, &of_fork.name, fork)?;
+        self.delete(TreeItem::key(fork));
+        self.delete(RootItem::key(fork));
+        self.turns.push(Turn { branch: fork, to: TurnTo::Gone });
+        Ok(left)
+    }
+
+    /// From now on it is a snapshot of another branch.
+    fn give_snapshot(&mut self, snapshot: u64, branch: u64) -> PlanResult<()> {
+        let mut item = self.item(snapshot)?;
+        if !item.name.is_empty() {
+            self.add_name(branch, &item.name, snapshot)?;
+            self.take_name(item.branch, &item.name, snapshot)?;
+        }
+        item.branch = branch;
+        self.put_item(snapshot, &item);
+        Ok(())
     }
 
     /// Deletes a branch with its snapshots (S5), which `snapshots` are.

@@ -85,15 +85,34 @@ impl Inner {
 
     /// Deletes a branch and its snapshots.
     pub(crate) fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<Made> {
-        // Listed under the lock: one that is taken meanwhile would be of a branch that is gone.
         let mut walks = self.lineage.lock();
+        let snapshots = self.snapshots_of(&mut walks, branch)?;
+        self.seal_locked(&mut walks, &mut |plan| plan.delete_branch(branch, &snapshots, now))
+    }
+
+    /// A branch becomes what a fork is, which goes; what it was is kept as a snapshot of this name, or deleted.
+    pub(crate) fn take_over(
+        &self,
+        branch: u64,
+        fork: u64,
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<Made> {
+        let mut walks = self.lineage.lock();
+        let snapshots = self.snapshots_of(&mut walks, fork)?;
+        self.seal_locked(&mut walks, &mut |plan| {
+            plan.take_over(branch, fork, &snapshots, kept_as, now)
+        })
+    }
+
+    /// The snapshots of a branch. They are listed under the lock: one that is taken meanwhile would be of a branch that is gone.
+    fn snapshots_of(&self, walks: &mut Walks, branch: u64) -> Result<Vec<u64>> {
         if !walks.snapshots.are_known() {
             let all = self.trees()?;
             let all = all.iter().filter(|tree| tree.item.kind == TreeKind::Snapshot);
             walks.snapshots.are(all.map(|tree| (tree.item.branch, tree.number)));
         }
-        let snapshots = walks.snapshots.of(branch);
-        self.seal_locked(&mut walks, &mut |plan| plan.delete_branch(branch, &snapshots, now))
+        Ok(walks.snapshots.of(branch))
     }
 
     fn seal_with(&self, plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>) -> Result<Made> {

@@ -28,6 +28,15 @@ impl Inodes {
         self.0.get(behind).is_some_and(|(first, _)| *first <= inode)
     }
 
+    /// These and others.
+    pub fn and(mut self, mut others: Inodes) -> Inodes {
+        self.0.append(&mut others.0);
+        self.0.sort_unstable();
+        let mut all = Inodes::default();
+        self.0.into_iter().for_each(|(first, last)| all.add(first, last));
+        all
+    }
+
     /// Adds a range that begins no earlier than the last one.
     fn add(&mut self, first: InodeNo, last: InodeNo) {
         match self.0.last_mut() {
@@ -69,20 +78,31 @@ impl Inner {
         Ok(waiting.is_empty().then_some(inodes).filter(|_| seen < NODES_MAX))
     }
 
-    /// The epoch of a snapshot, if a branch has grown out of it.
-    fn epoch_of_ancestor(&self, branch: u64, snapshot: u64) -> Result<Option<Epoch>> {
-        let mut parent = self.tree_item(branch)?.parent;
-        for _ in 0..SNAPSHOTS_MAX {
-            if parent == 0 {
+    /// The youngest snapshot that two branches have grown out of; `None`: there is none, or too many lie between.
+    pub(crate) fn common_ancestor(&self, one: u64, other: u64) -> Result<Option<u64>> {
+        let (ones, others) = (self.ancestors(one)?, self.ancestors(other)?);
+        Ok(ones.into_iter().find(|ancestor| others.contains(ancestor)))
+    }
+
+    /// The snapshots that a branch has grown out of, the youngest first, and not too many.
+    fn ancestors(&self, branch: u64) -> Result<Vec<u64>> {
+        let (mut ancestors, mut of) = (Vec::new(), branch);
+        while ancestors.len() < SNAPSHOTS_MAX {
+            of = self.tree_item(of)?.parent;
+            if of == 0 {
                 break;
             }
-            let item = self.tree_item(parent)?;
-            if parent == snapshot {
-                return Ok(Some(item.epoch));
-            }
-            parent = item.parent;
+            ancestors.push(of);
         }
-        Ok(None)
+        Ok(ancestors)
+    }
+
+    /// The epoch of a snapshot, if a branch has grown out of it.
+    fn epoch_of_ancestor(&self, branch: u64, snapshot: u64) -> Result<Option<Epoch>> {
+        match self.ancestors(branch)?.contains(&snapshot) {
+            true => Ok(Some(self.tree_item(snapshot)?.epoch)),
+            false => Ok(None),
+        }
     }
 }
 
@@ -101,5 +121,9 @@ mod tests {
         let are = [1, 3, 5, 9, 20, u64::MAX];
         assert!(are.iter().all(|no| inodes.contains(InodeNo(*no))));
         assert!([0, 6, 8, 10, 19].iter().all(|no| !inodes.contains(InodeNo(*no))));
+        let others = Inodes(vec![(InodeNo(0), InodeNo(1)), (InodeNo(8), InodeNo(12))]);
+        let both = inodes.and(others);
+        assert_eq!(both.0.len(), 3, "{both:?}");
+        assert!([0, 4, 8, 11, 12, 21].iter().all(|no| both.contains(InodeNo(*no))));
     }
 }
