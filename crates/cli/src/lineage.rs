@@ -79,7 +79,13 @@ fn at_rest(path: &Path, ask: &Ask) -> Result<Reply, Failure> {
         let roll_back = |to: &[u8], keep: Option<&[u8]>| {
             fs.rollback(to, keep).map(|()| Told::All).map_err(|error| error.to_string())
         };
-        carry_out(&Open { fs: &fs, is_mounted: false, roll_back: &roll_back }, ask)
+        let promote = |fork: &[u8], keep: Option<&[u8]>, unchanged| {
+            let number = fs.branch_number().map_err(|error| error.to_string())?;
+            let done = fs.promote(number, fork, keep, unchanged);
+            done.map(|()| Told::All).map_err(|error| error.to_string())
+        };
+        let (roll_back, promote) = (&roll_back, &promote);
+        carry_out(&Open { fs: &fs, is_mounted: false, roll_back, promote }, ask)
     };
     volume.close().context(path.display())?;
     Ok(reply)
@@ -93,7 +99,7 @@ pub(crate) fn done(place: &Place, question: &Ask) -> Result<(Name, Option<u64>),
     }
 }
 
-/// Has a branch rolled back; its name, and whether the kernel has forgotten all that was.
+/// Has a branch rolled back or become what a fork is; its name, and whether the kernel has forgotten all that was.
 pub(crate) fn rolled_back(place: &Place, question: &Ask) -> Result<(Name, bool), Failure> {
     match ask(place, question)? {
         Reply::RolledBack { branch, forgotten } => Ok((branch, forgotten)),

@@ -142,6 +142,16 @@ pub trait Controlled {
     /// # Errors
     /// As of [`FileSystem::rollback`]: the branch is what it was.
     fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told>;
+    /// The branch becomes what a fork is (see [`FileSystem::promote`]); as [`Controlled::roll_back`].
+    ///
+    /// # Errors
+    /// As of [`FileSystem::promote`]: the branch is what it was.
+    fn promote(
+        &self,
+        fork: &[u8],
+        keep: Option<&[u8]>,
+        unchanged: bool,
+    ) -> holdfast_posix::Result<Told>;
 }
 
 /// What the kernel knows of a rollback that has happened.

@@ -205,6 +205,40 @@ impl Branch {
         self.with(|fs, branch| fs.rollback_of(branch, to.number(), keep))
     }
 
+    /// Makes it what `fork` is, in one step: after a crash it is what it was, or what the fork is, and never half of both. The
+    /// fork is no branch of its own any more, and its snapshots are this one's. What it was is kept as a snapshot of the name
+    /// `keep`, or deleted. Where it is open, this is as [`Branch::rollback_to`].
+    ///
+    /// ```
+    /// # use holdfast::Volume;
+    /// # fn main() -> std::io::Result<()> {
+    /// let volume = Volume::in_memory(64 << 20)?;
+    /// let main = volume.branch("main")?;
+    /// let attempt = main.fork("attempt")?;
+    /// attempt.open(None)?.write("/notes", b"it worked")?;
+    /// main.promote(attempt, None)?;
+    /// assert_eq!(volume.read("/notes")?, b"it worked");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `WouldBlock` if it has changed since the fork was made: nothing has happened, and [`Branch::replace_by`] does it all
+    /// the same. `ResourceBusy` if the fork is open; `AlreadyExists` if both have a snapshot of one name.
+    pub fn promote(&self, fork: Branch, keep: Option<&str>) -> io::Result<()> {
+        self.become_fork(&fork, keep, true)
+    }
+
+    /// As [`Branch::promote`], whatever has changed since the fork was made.
+    pub fn replace_by(&self, fork: Branch, keep: Option<&str>) -> io::Result<()> {
+        self.become_fork(&fork, keep, false)
+    }
+
+    fn become_fork(&self, fork: &Branch, keep: Option<&str>, unchanged: bool) -> io::Result<()> {
+        let keep = keep.map(str::as_bytes);
+        self.with(|fs, branch| fs.promote(branch, fork.number, keep, unchanged))
+    }
+
     /// Deletes it and its snapshots.
     ///
     /// # Errors

@@ -58,6 +58,9 @@ pub enum BranchOp {
     Fork { branch: TreeName, from: Option<TreeName> },
     /// `rollback SNAPSHOT [NAME]`: the branch becomes what the snapshot is. What it was is kept under the name, or gone.
     Rollback { to: TreeName, keep: Option<TreeName> },
+    /// `promote FORK [NAME]`: the branch becomes what another one is, which is gone then; its snapshots are the branch's. What the
+    /// branch was is kept under the name, or gone.
+    Promote { fork: TreeName, keep: Option<TreeName> },
     /// `rmsnapshot NAME`
     RemoveSnapshot { name: TreeName },
     /// `rmbranch BRANCH`: with its snapshots. Not the one in which the script is.
@@ -85,6 +88,7 @@ impl BranchOp {
             BranchOp::Switch { branch }
             | BranchOp::Fork { branch, .. }
             | BranchOp::RemoveBranch { branch } => vec![branch],
+            BranchOp::Promote { fork, .. } => vec![fork],
             BranchOp::RenameBranch { from, to } => vec![from, to],
             _ => Vec::new(),
         }
@@ -99,6 +103,7 @@ impl BranchOp {
             | BranchOp::Unhold { name }
             | BranchOp::Look { name } => vec![name],
             BranchOp::Fork { from, .. } => from.iter().collect(),
+            BranchOp::Promote { keep, .. } => keep.iter().collect(),
             BranchOp::Rollback { to, keep } => std::iter::once(to).chain(keep).collect(),
             BranchOp::RenameSnapshot { from, to } => vec![from, to],
             _ => Vec::new(),
@@ -128,6 +133,7 @@ impl Display for BranchOp {
             BranchOp::Snapshot { name } => words("snapshot", name, None),
             BranchOp::Fork { branch, from } => words("fork", branch, from.as_ref()),
             BranchOp::Rollback { to, keep } => words("rollback", to, keep.as_ref()),
+            BranchOp::Promote { fork, keep } => words("promote", fork, keep.as_ref()),
             BranchOp::RemoveSnapshot { name } => words("rmsnapshot", name, None),
             BranchOp::RemoveBranch { branch } => words("rmbranch", branch, None),
             BranchOp::RenameSnapshot { from, to } => words("mvsnapshot", from, Some(to)),

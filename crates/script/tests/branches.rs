@@ -172,6 +172,12 @@ fn a_snapshot_is_the_branch_at_that_moment_and_a_way_back_to_it() {
                     let Some(keep) = keep else { continue };
                     TreeRef::snapshot(&parent, keep)
                 }
+                Op::Branch(BranchOp::Promote { fork, keep }) => {
+                    let here = shown(&model, &TreeRef::branch(&parent));
+                    assert_eq!(here, shown(&before, &TreeRef::branch(fork)));
+                    let Some(keep) = keep else { continue };
+                    TreeRef::snapshot(&parent, keep)
+                }
                 _ => continue,
             };
             assert_eq!(shown(&model, &grown), was, "seed {seed}: {op}");
@@ -215,6 +221,8 @@ fn kinds(scripts: impl Iterator<Item = Script>) -> BTreeMap<&'static str, usize>
                 Op::Branch(BranchOp::Fork { from: None, .. }) => count("fork"),
                 Op::Branch(BranchOp::Rollback { keep: Some(_), .. }) => count("rollback, kept"),
                 Op::Branch(BranchOp::Rollback { keep: None, .. }) => count("rollback"),
+                Op::Branch(BranchOp::Promote { keep: Some(_), .. }) => count("promote, kept"),
+                Op::Branch(BranchOp::Promote { keep: None, .. }) => count("promote"),
                 Op::Branch(BranchOp::RemoveBranch { .. }) => count("remove a branch"),
                 Op::Branch(BranchOp::RenameBranch { .. }) => count("rename a branch"),
                 Op::Branch(BranchOp::RenameSnapshot { .. }) => count("rename a snapshot"),

@@ -298,6 +298,7 @@ fn sealing(op: &Op) -> bool {
             BranchOp::Snapshot { .. }
                 | BranchOp::Fork { from: None, .. }
                 | BranchOp::Rollback { keep: Some(_), .. }
+                | BranchOp::Promote { keep: Some(_), .. }
         )
     )
 }

@@ -304,10 +304,10 @@ impl Store {
         self.inner.changed_since(tree, branch, snapshot)
     }
 
-    /// A branch becomes what a fork is: one step, after which there is no fork any more. Snapshots of the fork become snapshots
+    /// Promotes a fork: a branch becomes what it is, in one step, after which there is no fork any more. Snapshots of the fork become snapshots
     /// of the branch. What the branch was is kept as a snapshot of the name `kept_as`, or deleted. Nothing that was read of
     /// either before is good any more.
-    pub fn take_over(
+    pub fn promote(
         &self,
         branch: u64,
         fork: u64,
@@ -315,7 +315,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<()> {
         let kept_as = kept_as.map(named).transpose()?;
-        self.inner.take_over(branch, fork, kept_as, now).map(drop)
+        self.inner.promote(branch, fork, kept_as, now).map(drop)
     }
 
     /// Gives a branch or snapshot another name.

@@ -25,10 +25,15 @@ pub(crate) struct Open<'a> {
     pub(crate) is_mounted: bool,
     /// Takes the open branch back to a snapshot, and tells all who remember it.
     pub(crate) roll_back: RollBack<'a>,
+    /// Has the open branch become what a fork is, and tells them the same.
+    pub(crate) promote: Promote<'a>,
 }
 
 /// See [`FileSystem::rollback`], and what the kernel knows of it.
 pub(crate) type RollBack<'a> = &'a dyn Fn(&[u8], Option<&[u8]>) -> Result<Told, String>;
+
+/// See [`FileSystem::promote`], and what the kernel knows of it.
+pub(crate) type Promote<'a> = &'a dyn Fn(&[u8], Option<&[u8]>, bool) -> Result<Told, String>;
 
 /// Carries out what is asked.
 pub(crate) fn carry_out(open: &Open<'_>, ask: &Ask) -> Reply {
@@ -36,6 +41,10 @@ pub(crate) fn carry_out(open: &Open<'_>, ask: &Ask) -> Reply {
         Ask::RollBack { branch, to, keep } => {
             let keep = keep.as_ref().map(|keep| keep.0.as_slice());
             roll_back(open, branch.as_ref(), &to.0, keep)
+        }
+        Ask::Promote { branch, fork, keep, unchanged } => {
+            let keep = keep.as_ref().map(|keep| keep.0.as_slice());
+            promote(open, branch.as_ref(), &fork.0, keep, *unchanged)
         }
         Ask::Branches { after } => branches(open, *after),
         Ask::Snapshots { branch, after } => snapshots(open, branch.as_ref(), *after),
@@ -102,6 +111,7 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
             Ok((name.clone(), None))
         }
         Ask::RollBack { .. }
+        | Ask::Promote { .. }
         | Ask::Branches { .. }
         | Ask::Snapshots { .. }
         | Ask::Snapshot { .. } => Err("this is answered elsewhere".into()),
@@ -121,6 +131,26 @@ fn roll_back(
         true => (open.roll_back)(to, keep)?,
         false => {
             open.fs.rollback_of(number, to, keep).map_err(words)?;
+            Told::All
+        }
+    };
+    Ok(Reply::RolledBack { branch, forgotten: told == Told::All })
+}
+
+fn promote(
+    open: &Open<'_>,
+    branch: Option<&Name>,
+    fork: &[u8],
+    keep: Option<&[u8]>,
+    unchanged: bool,
+) -> Done<Reply> {
+    let branch = name_of(open, branch)?;
+    // It may get another name meanwhile.
+    let number = open.fs.find_branch(&branch.0).map_err(words)?.number;
+    let told = match is_open(open, number)? {
+        true => (open.promote)(fork, keep, unchanged)?,
+        false => {
+            open.fs.promote(number, fork, keep, unchanged).map_err(words)?;
             Told::All
         }
     };
@@ -295,7 +325,9 @@ mod tests {
         let volume = Volume::in_memory(64 << 20).unwrap();
         let fs = volume.engine().unwrap();
         let none = |_: &[u8], _: Option<&[u8]>| Ok(Told::All);
-        let open = Open { fs: &fs, is_mounted: true, roll_back: &none };
+        let none_either = |_: &[u8], _: Option<&[u8]>, _| Ok(Told::All);
+        let open =
+            Open { fs: &fs, is_mounted: true, roll_back: &none, promote: &none_either };
         let done = |ask: Ask| {
             let reply = carry_out(&open, &ask);
             let bytes = serde_json::to_vec(&reply).unwrap().len();

@@ -21,6 +21,9 @@ pub(crate) enum Ask {
     Fork { branch: Option<Name>, snapshot: Option<Name>, name: Name },
     /// Take a branch back to a snapshot; what it was is kept under a name, or deleted.
     RollBack { branch: Option<Name>, to: Name, keep: Option<Name> },
+    /// Have a branch become what a fork is, which goes; what it was is kept under a name, or deleted. `unchanged`: not if the
+    /// branch has changed since the fork was made.
+    Promote { branch: Option<Name>, fork: Name, keep: Option<Name>, unchanged: bool },
     /// Delete a snapshot.
     DeleteSnapshot { branch: Option<Name>, name: Name },
     /// Give a snapshot another name.
@@ -43,7 +46,7 @@ impl Ask {
 
     /// Whether the answer depends on data that programs have in memory: pages of mapped files are handed over first.
     pub(crate) fn wants_pages(&self) -> bool {
-        matches!(self, Ask::Take { .. } | Ask::RollBack { .. })
+        matches!(self, Ask::Take { .. } | Ask::RollBack { .. } | Ask::Promote { .. })
             || matches!(self, Ask::Fork { snapshot: None, .. })
     }
 }
@@ -58,7 +61,7 @@ pub(crate) enum Reply {
     Snapshots { branch: Name, list: Vec<Snapshot>, more: bool },
     /// It is done: the branch that it was about, and the number of what was made.
     Done { branch: Name, number: Option<u64> },
-    /// The branch is rolled back; whether the kernel has forgotten all that was.
+    /// The branch has another head; whether the kernel has forgotten all that was.
     RolledBack { branch: Name, forgotten: bool },
     /// It is not done, and why.
     Refused { why: String },

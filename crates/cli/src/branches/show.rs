@@ -111,6 +111,30 @@ pub(crate) fn rolled_back(
     printed(writeln!(std::io::stdout().lock(), "{branch} is as {branch}@{to}; {kept}")).map(|()| 0)
 }
 
+/// A branch that has become what a fork was.
+pub(crate) fn promoted(
+    as_json: bool,
+    branch: &Name,
+    fork: &Name,
+    kept: Option<&Name>,
+    forgotten: bool,
+) -> Outcome {
+    if as_json {
+        let mut object = named(branch);
+        put(&mut object, "fork", fork);
+        object.insert("kept".into(), Value::Null);
+        if let Some(kept) = kept {
+            put(&mut object, "kept", kept);
+        }
+        object.insert("forgotten".into(), forgotten.into());
+        return json(object);
+    }
+    let kept = kept.map_or("nothing of what it was is kept".into(), |kept| {
+        format!("what it was is kept as {branch}@{kept}")
+    });
+    printed(writeln!(std::io::stdout().lock(), "{branch} is what {fork} was; {kept}")).map(|()| 0)
+}
+
 /// An object with the name of a branch.
 pub(crate) fn named(branch: &Name) -> Map<String, Value> {
     let mut object = Map::new();

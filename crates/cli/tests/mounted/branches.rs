@@ -121,6 +121,13 @@ impl Mounted {
                 let keep = text(keep);
                 self.command(&["snapshot", "rollback", "--keep", &keep], &[to])
             }
+            BranchOp::Promote { fork, keep: None } => {
+                self.command(&["branch", "promote", "--force", "--discard"], &[fork])
+            }
+            BranchOp::Promote { fork, keep: Some(keep) } => {
+                let keep = text(keep);
+                self.command(&["branch", "promote", "--force", "--keep", &keep], &[fork])
+            }
             BranchOp::RemoveSnapshot { name } => self.command(&["snapshot", "delete"], &[name]),
             BranchOp::RemoveBranch { branch } => self.command(&["branch", "delete"], &[branch]),
             BranchOp::RenameSnapshot { from, to } => {

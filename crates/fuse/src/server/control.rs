@@ -95,12 +95,31 @@ impl Controlled for Mount<'_> {
     }
 
     fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told> {
+        self.turn(|fs| fs.rollback(to, keep))
+    }
+
+    fn promote(
+        &self,
+        fork: &[u8],
+        keep: Option<&[u8]>,
+        unchanged: bool,
+    ) -> holdfast_posix::Result<Told> {
+        self.turn(|fs| fs.promote(fs.branch_number()?, fork, keep, unchanged))
+    }
+}
+
+impl Mount<'_> {
+    /// Carries out what gives the branch another head, and tells the kernel.
+    fn turn(
+        &self,
+        turn: impl FnOnce(&FileSystem) -> holdfast_posix::Result<()>,
+    ) -> holdfast_posix::Result<Told> {
         let kernel = self.server.kernel.get();
         let _one = self.server.one_rollback.lock();
         // It does no harm before, and says whether the kernel understands it.
         let by_epoch = kernel.is_none_or(|kernel| kernel.all_names_changed());
         let before = if by_epoch { Vec::new() } else { names(self.fs)? };
-        self.fs.rollback(to, keep)?;
+        turn(self.fs)?;
         if by_epoch {
             kernel.map(|kernel| kernel.all_names_changed());
         } else {

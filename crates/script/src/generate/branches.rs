@@ -20,6 +20,7 @@ enum Verb {
     Snapshot,
     Fork,
     Rollback,
+    Promote,
     RemoveSnapshot,
     RemoveBranch,
     Rename,
@@ -35,6 +36,7 @@ impl Generator<'_> {
             (Verb::Snapshot, 8),
             (Verb::Fork, 5),
             (Verb::Rollback, 3),
+            (Verb::Promote, 2),
             (Verb::RemoveSnapshot, 6),
             (Verb::RemoveBranch, 3),
             (Verb::Rename, 1),
@@ -57,6 +59,7 @@ impl Generator<'_> {
                 BranchOp::Fork { branch, from }
             }
             Verb::Rollback => return self.rollback(),
+            Verb::Promote => return self.promote(),
             Verb::RemoveSnapshot => BranchOp::RemoveSnapshot { name: self.snapshot_by_place()? },
             Verb::RemoveBranch => self.remove_branch()?,
             Verb::Rename => self.rename_tree()?,
@@ -156,13 +159,34 @@ impl Generator<'_> {
     fn rollback(&mut self) -> Option<Op> {
         let to = self.snapshot()?;
         let keep = if self.prng.chance(60) { self.new_snapshot() } else { None };
-        let op = Op::Branch(BranchOp::Rollback { to, keep });
+        Some(self.with_handles_closed(Op::Branch(BranchOp::Rollback { to, keep })))
+    }
+
+    /// Mostly of a branch that another one can become, and with all handles of the branch closed before.
+    fn promote(&mut self) -> Option<Op> {
+        let keep = if self.prng.chance(50) { self.new_snapshot() } else { None };
+        let mut closed = self.model.clone();
+        closed.apply(&Op::Remount);
+        let mut all = self.branches();
+        if self.prng.chance(80) {
+            let works = |fork: &TreeName| {
+                let op = BranchOp::Promote { fork: fork.clone(), keep: keep.clone() };
+                matches!(closed.clone().branch(&op), Outcome::Ok(_))
+            };
+            all.retain(works);
+        }
+        let fork = (!all.is_empty()).then(|| self.prng.pick(&all).clone())?;
+        Some(self.with_handles_closed(Op::Branch(BranchOp::Promote { fork, keep })))
+    }
+
+    /// The first of these operations; the others are in the queue.
+    fn with_handles_closed(&mut self, op: Op) -> Op {
         if self.prng.chance(90) {
             let open = self.model.handles(self.model.current());
             self.queued.extend(open.into_iter().map(|handle| Op::Close { handle }));
         }
         self.queued.push_back(op);
-        self.queued.pop_front()
+        self.queued.pop_front().expect("it was just queued")
     }
 
     /// Mostly one that can be removed.

@@ -243,6 +243,34 @@ impl VolumeModel {
         Ok(Answer::Done)
     }
 
+    fn promote(&mut self, name: &TreeName, keep: Option<&TreeName>) -> Answered {
+        let fork = self.branches.get(name).ok_or(Errno::ENOENT)?;
+        if fork.is_first || *name == self.current || !fork.tree.handles.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        keep.map_or(Ok(()), short_enough)?;
+        let own = &self.here().snapshots;
+        let is_taken = fork.snapshots.keys().any(|name| own.contains_key(name))
+            || keep.is_some_and(|keep| {
+                own.contains_key(keep) || fork.snapshots.contains_key(keep)
+            });
+        if is_taken {
+            return Err(Errno::EEXIST);
+        }
+        if !self.here().tree.handles.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        let fork = self.branches.remove(name).expect("it was just found");
+        let was = self.seal();
+        let (head, number) = (self.draw(), self.draw());
+        self.parents.insert(head, fork.parent);
+        let here = self.here_mut();
+        here.snapshots.extend(fork.snapshots);
+        here.snapshots.extend(keep.map(|name| (name.clone(), was)));
+        (here.number, here.tree, here.parent) = (number, fork.tree, head);
+        Ok(Answer::Done)
+    }
+
     fn remove_branch(&mut self, name: &TreeName) -> Answered {
         let branch = self.branches.get(name).ok_or(Errno::ENOENT)?;
         let is_open = *name == self.current || !branch.tree.handles.is_empty();
@@ -284,6 +312,7 @@ impl VolumeModel {
             }
             BranchOp::Fork { branch, from } => return self.fork(branch, from.as_ref()),
             BranchOp::Rollback { to, keep } => return self.roll_back(to, keep.as_ref()),
+            BranchOp::Promote { fork, keep } => return self.promote(fork, keep.as_ref()),
             BranchOp::RemoveSnapshot { name } => {
                 if self.snapshot_mut(name)?.holds > 0 {
                     return Err(Errno::EBUSY);

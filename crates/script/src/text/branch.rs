@@ -18,6 +18,10 @@ impl Words<'_> {
                 to: self.tree_name("a snapshot")?,
                 keep: self.tree_name_or_end("a name")?,
             },
+            "promote" => BranchOp::Promote {
+                fork: self.tree_name("a branch")?,
+                keep: self.tree_name_or_end("a name")?,
+            },
             "rmsnapshot" => BranchOp::RemoveSnapshot { name: self.tree_name("a snapshot")? },
             "rmbranch" => BranchOp::RemoveBranch { branch: self.tree_name("a branch")? },
             "mvsnapshot" => BranchOp::RenameSnapshot {

@@ -114,6 +114,30 @@ impl Copies {
         })
     }
 
+    fn promote(&mut self, name: &TreeName, keep: Option<&TreeName>) -> Result<Answer, Errno> {
+        let fork = self.branches.get(name).ok_or(Errno::ENOENT)?;
+        if *name == self.first || *name == self.current || !fork.open.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        let brought: Vec<TreeName> = fork.snapshots.keys().cloned().collect();
+        for name in keep.into_iter().chain(&brought) {
+            self.free(name)?;
+        }
+        if keep.is_some_and(|keep| brought.contains(keep)) {
+            return Err(Errno::EEXIST);
+        }
+        if !self.here().open.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        let fork = self.branches.remove(name).ok_or(Errno::ENOENT)?;
+        let was = self.seal();
+        let mut snapshots = std::mem::take(&mut self.here().snapshots);
+        snapshots.extend(fork.snapshots);
+        snapshots.extend(keep.map(|name| (name.clone(), was)));
+        *self.here() = Branch { snapshots, ..fork };
+        Ok(Answer::Done)
+    }
+
     fn remove_branch(&mut self, name: &TreeName) -> Result<Answer, Errno> {
         let branch = self.branches.get(name).ok_or(Errno::ENOENT)?;
         let held = branch.snapshots.values().any(|snapshot| snapshot.holds > 0);
@@ -167,6 +191,7 @@ impl Copies {
                 let kept = keep.as_ref().map(|name| (name.clone(), was));
                 self.here().snapshots.extend(kept);
             }
+            BranchOp::Promote { fork, keep } => return self.promote(fork, keep.as_ref()),
             BranchOp::RemoveSnapshot { name } => match self.snapshot(name)?.holds {
                 0 => drop(self.here().snapshots.remove(name)),
                 _ => return Err(Errno::EBUSY),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdfast_posix::{FileSystem, FsError, MountOptions, OpenFile};
+use holdfast_posix::{FileSystem, FsError, MountOptions, OpenFile, SnapshotInfo};
 use holdfast_script::target::Handles;
 use holdfast_script::{Answer, BranchOp, Errno, Handle, Target, TreeName};
 
@@ -147,6 +147,7 @@ impl Engine {
         let done = match op {
             BranchOp::Switch { branch } => return self.switch(branch),
             BranchOp::RemoveBranch { branch } => return self.remove_branch(branch),
+            BranchOp::Promote { fork, keep } => return self.promote(fork, keep.as_ref()),
             BranchOp::RenameBranch { from, to } => return self.rename_branch(from, to),
             BranchOp::Look { name } => return self.look(name),
             BranchOp::Branches => {
@@ -199,16 +200,47 @@ impl Engine {
         Ok(Answer::Done)
     }
 
-    fn remove_branch(&mut self, branch: &TreeName) -> Answered {
-        let idle = |mounts: &Mounts| {
-            let mounted = mounts.mounted.get(branch);
-            let is_free = mounted.is_some_and(|mounted| mounted.handles.is_empty());
-            is_free && *branch != mounts.current && *branch != mounts.first
-        };
-        if idle(&self.mounts) {
-            let mounted = self.mounts.mounted.remove(branch).expect("it was just found");
+    /// Unmounts a branch, unless the script is in it, or has files of it open.
+    fn unmount_idle(&mut self, branch: &TreeName) -> Result<(), Errno> {
+        let mounts = &mut self.mounts;
+        let mounted = mounts.mounted.get(branch);
+        let is_free = mounted.is_some_and(|mounted| mounted.handles.is_empty());
+        if is_free && *branch != mounts.current && *branch != mounts.first {
+            let mounted = mounts.mounted.remove(branch).expect("it was just found");
             mounted.unmount().map_err(errno)?;
         }
+        Ok(())
+    }
+
+    fn promote(&mut self, fork: &TreeName, keep: Option<&TreeName>) -> Answered {
+        self.unmount_idle(fork)?;
+        let here = self.filesystem()?;
+        // Other refusals come first.
+        if !self.here()?.handles.is_empty() {
+            let snapshots = |branch: &TreeName| here.snapshots_of(branch.as_bytes());
+            let taken = snapshots(&self.mounts.current).map_err(errno)?;
+            let brought = snapshots(fork).map_err(errno)?;
+            let names = |of: &[SnapshotInfo]| {
+                let named = of.iter().filter(|snapshot| !snapshot.name.is_empty());
+                named.map(|snapshot| snapshot.name.clone()).collect::<BTreeSet<_>>()
+            };
+            let (taken, brought) = (names(&taken), names(&brought));
+            let is_free = |name: &[u8]| !taken.contains(name) && !brought.contains(name);
+            let is_named = keep.is_none_or(|keep| {
+                keep.as_bytes().len() <= TreeName::MAX && is_free(keep.as_bytes())
+            });
+            let is_closed = !self.mounts.mounted.contains_key(fork);
+            if is_closed && is_named && taken.is_disjoint(&brought) {
+                return Err(Errno::EBUSY);
+            }
+        }
+        let (branch, keep) = (self.mounts.current.as_bytes(), keep.map(TreeName::as_bytes));
+        here.promote(branch, fork.as_bytes(), keep, false).map_err(errno)?;
+        Ok(Answer::Done)
+    }
+
+    fn remove_branch(&mut self, branch: &TreeName) -> Answered {
+        self.unmount_idle(branch)?;
         self.filesystem()?.delete_branch(branch.as_bytes()).map_err(errno)?;
         Ok(Answer::Done)
     }

@@ -493,9 +493,9 @@ impl<'a> Plan<'a> {
         Ok(left)
     }
 
-    /// A branch becomes what a fork is, which is no branch any more; what the branch was gets a name, or is deleted. The fork's
-    /// snapshots, which `snapshots` are, become those of the branch.
-    pub(super) fn take_over(
+    /// A fork is promoted: a branch becomes what it is, and it is no branch any more. What the branch was gets a name, or is
+    /// deleted. The fork's snapshots, which `snapshots` are, become those of the branch.
+    pub(super) fn promote(
         &mut self,
         branch: u64,
         fork: u64,

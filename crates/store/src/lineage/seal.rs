@@ -90,8 +90,8 @@ impl Inner {
         self.seal_locked(&mut walks, &mut |plan| plan.delete_branch(branch, &snapshots, now))
     }
 
-    /// A branch becomes what a fork is, which goes; what it was is kept as a snapshot of this name, or deleted.
-    pub(crate) fn take_over(
+    /// Promotes a fork: a branch becomes what it is, and it goes; what the branch was is kept as a snapshot of this name, or deleted.
+    pub(crate) fn promote(
         &self,
         branch: u64,
         fork: u64,
@@ -101,7 +101,7 @@ impl Inner {
         let mut walks = self.lineage.lock();
         let snapshots = self.snapshots_of(&mut walks, fork)?;
         self.seal_locked(&mut walks, &mut |plan| {
-            plan.take_over(branch, fork, &snapshots, kept_as, now)
+            plan.promote(branch, fork, &snapshots, kept_as, now)
         })
     }
 

@@ -3,11 +3,12 @@
 mod delete;
 mod limit;
 mod list;
+mod promote;
 mod rename;
 
 use crate::outcome::Outcome;
 
-/// List, delete, rename, limit the branches of a volume.
+/// List, delete, rename, limit, promote the branches of a volume.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = "\
@@ -28,6 +29,7 @@ enum What {
     Delete(delete::Args),
     Rename(rename::Args),
     Limit(limit::Args),
+    Promote(promote::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -36,5 +38,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         What::Delete(args) => delete::run(args),
         What::Rename(args) => rename::run(args),
         What::Limit(args) => limit::run(args),
+        What::Promote(args) => promote::run(args),
     }
 }

@@ -1,7 +1,7 @@
-//! A branch becomes what a fork of it is.
+//! A fork is promoted: the branch becomes what the fork is.
 //!
-//! What a program did in a fork is the branch's in one step (P12): before it nothing of it is, behind it all. The fork is gone then, and its snapshots are
-//! those of the branch.
+//! What a program did in a fork is the branch's in one step (P12): before it nothing of it is, behind it all. The fork is gone
+//! then, and its snapshots are those of the branch.
 
 use holdfast_base::{Timestamp, show};
 use holdfast_store::{Inodes, Store};
@@ -11,12 +11,12 @@ use crate::which::name_of;
 use crate::*;
 
 impl FileSystem {
-    /// Makes a branch what `fork` is, which is not open and goes. What the branch was is kept as a snapshot of the name
+    /// Promotes a fork: the branch becomes what `fork` is, which is not open and goes. What the branch was is kept as a snapshot of the name
     /// `keep`, or deleted. With `unchanged` the branch must be what the fork has begun with; otherwise it is
     /// [`FsError::Diverged`], and nothing has happened. Access times are no change.
     ///
     /// For what is open or remembered of the branch this is a rollback, see [`FileSystem::watch_rollback`].
-    pub fn take_over<'a, 'b>(
+    pub fn promote<'a, 'b>(
         &self,
         branch: impl Into<Which<'a>>,
         fork: impl Into<Which<'b>>,
@@ -26,27 +26,27 @@ impl FileSystem {
         self.expect_changeable()?;
         let (branch, fork) = (self.branch_no(branch.into())?, self.branch_no(fork.into())?);
         let volume = &self.volume.volume;
-        let took = loop {
+        let done = loop {
             if let Some(core) = volume.find(branch) {
                 if core.options.read_only {
                     return Err(StoreError::ReadOnly.into());
                 }
                 let _settled = core.settle()?;
                 let _still = volume.lock_opening();
-                break self.take_over_still((branch, Some(&core)), fork, keep, unchanged);
+                break self.promote_still((branch, Some(&core)), fork, keep, unchanged);
             }
             let _still = volume.lock_opening();
             // Nobody has opened it meanwhile.
             if volume.find(branch).is_none() {
-                break self.take_over_still((branch, None), fork, keep, unchanged);
+                break self.promote_still((branch, None), fork, keep, unchanged);
             }
         };
         volume.deletions.begin();
-        took
+        done
     }
 
     /// The branch stands still, and nothing is opened meanwhile.
-    fn take_over_still(
+    fn promote_still(
         &self,
         (branch, open): (u64, Option<&Core>),
         fork: u64,
@@ -58,7 +58,7 @@ impl FileSystem {
         if unchanged && self.has_diverged(store, branch, fork)? {
             return Err(FsError::Diverged(show::name(&name_of(self.tree(branch)?))));
         }
-        let turn = || Ok(store.take_over(branch, fork, keep, Timestamp::now())?);
+        let turn = || Ok(store.promote(branch, fork, keep, Timestamp::now())?);
         let Some(core) = open else { return turn() };
         if keep.is_some() {
             // Writes that came since are part of what is kept.
