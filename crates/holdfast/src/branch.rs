@@ -215,7 +215,7 @@ impl Branch {
     /// let volume = Volume::in_memory(64 << 20)?;
     /// let main = volume.branch("main")?;
     /// let attempt = main.fork("attempt")?;
-    /// attempt.open(None)?.write("/notes", b"it worked")?;
+    /// attempt.open()?.write("/notes", b"it worked")?;
     /// main.promote(attempt, None)?;
     /// assert_eq!(volume.read("/notes")?, b"it worked");
     /// # Ok(())

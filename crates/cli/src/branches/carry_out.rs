@@ -326,8 +326,7 @@ mod tests {
         let fs = volume.engine().unwrap();
         let none = |_: &[u8], _: Option<&[u8]>| Ok(Told::All);
         let none_either = |_: &[u8], _: Option<&[u8]>, _| Ok(Told::All);
-        let open =
-            Open { fs: &fs, is_mounted: true, roll_back: &none, promote: &none_either };
+        let open = Open { fs: &fs, is_mounted: true, roll_back: &none, promote: &none_either };
         let done = |ask: Ask| {
             let reply = carry_out(&open, &ask);
             let bytes = serde_json::to_vec(&reply).unwrap().len();

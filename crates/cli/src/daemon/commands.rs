@@ -30,8 +30,7 @@ fn answer(mount: &dyn Controlled, ask: &Ask) -> Reply {
     let promote = |fork: &[u8], keep: Option<&[u8]>, unchanged| {
         mount.promote(fork, keep, unchanged).map_err(|error| error.to_string())
     };
-    let open =
-        Open { fs: mount.fs(), is_mounted: true, roll_back: &roll_back, promote: &promote };
+    let open = Open { fs: mount.fs(), is_mounted: true, roll_back: &roll_back, promote: &promote };
     let reply = carry_out(&open, ask);
     if !ask.only_looks() {
         match &reply {

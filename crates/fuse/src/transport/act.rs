@@ -23,7 +23,12 @@ const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const IOCTL_MOST: u32 = 32;
 
 /// The answer, with a line in the log if it is EIO. What makes something durable has had its line.
-pub(super) fn told<T>(server: &Server, header: &abi::InHeader, op: &Op<'_>, answer: Answer<T>) -> Answer<T> {
+pub(super) fn told<T>(
+    server: &Server,
+    header: &abi::InHeader,
+    op: &Op<'_>,
+    answer: Answer<T>,
+) -> Answer<T> {
     if let Err(Errno(libc::EIO)) = answer
         && !matches!(op, Op::Fsync(_) | Op::Fsyncdir)
         && let Some(kind) = kind(op)

@@ -193,9 +193,7 @@ impl DirSink for Names<'_> {
             }
         };
         let plus = self.plus.then(|| match attr {
-            Some((attr, ttl)) => {
-                self::entry(&Entry { attr: Some(Attr { inode, ..*attr }), ttl })
-            }
+            Some((attr, ttl)) => self::entry(&Entry { attr: Some(Attr { inode, ..*attr }), ttl }),
             None => type_only(inode.0, entry.file_type),
         });
         let kind = entry.file_type.mode_bits() >> 12;

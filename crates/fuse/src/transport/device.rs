@@ -28,7 +28,7 @@ use zerocopy::IntoBytes;
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
 use super::work::Work;
-use super::{Ways, answer, dispatch, stale};
+use super::{Ways, answer, dispatch, fsync, kind, stale};
 use crate::interface::{Answer, Errno, Kernel};
 use crate::server::Server;
 

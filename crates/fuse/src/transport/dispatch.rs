@@ -69,8 +69,8 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
             }
         }
         Op::BatchForget(ones) => {
-            let live = Op::forgotten(ones)
-                .filter(|one| !within::forget(server, one.nodeid, one.nlookup));
+            let live =
+                Op::forgotten(ones).filter(|one| !within::forget(server, one.nodeid, one.nlookup));
             server.forget_all(live.map(|one| (InodeNo(one.nodeid), one.nlookup)));
         }
         // A request that waits cannot be given up half-way; its answer comes by itself.

@@ -24,12 +24,12 @@ use holdfast_base::wait;
 use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
 
-use super::dispatch;
 use super::lone::Lone;
 use super::processors::Home;
 use super::readers::told;
 use super::work::Work;
 use super::{answer, processors};
+use super::{dispatch, kind};
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
 use crate::threads;

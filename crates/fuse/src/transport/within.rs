@@ -25,11 +25,7 @@ const BEHIND: u64 = i64::MAX as u64;
 const OF_MOUNT: &[u8] = b"system.holdfast.";
 
 /// The answer, if the request concerns the directory or what lies in it.
-pub(super) fn answer(
-    server: &Server,
-    header: &abi::InHeader,
-    op: &Op<'_>,
-) -> Option<Answer<Out>> {
+pub(super) fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Option<Answer<Out>> {
     server.snapdir()?;
     match number::node(header.nodeid) {
         Node::Live(inode) => live(server, header, inode, op),
@@ -172,16 +168,14 @@ fn directory(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out
         Op::Lookup { name } => server.lookup_snapshot(name).map(Out::Entry),
         Op::Getattr => server.snapdir_attr().map(|(attr, ttl)| Out::Attr(attr, ttl)),
         Op::Statx(_) => server.snapdir_attr().map(|(attr, ttl)| Out::Statx(attr, ttl)),
-        Op::Access { mask } => {
-            server.access_snapdir(request, mask as i32).map(|()| Out::Nothing)
-        }
+        Op::Access { mask } => server.access_snapdir(request, mask as i32).map(|()| Out::Nothing),
         Op::Mkdir { name, .. } => server.take_snapshot(request, name).map(Out::Entry),
         Op::Rmdir { name } => server.delete_snapshot(request, name).map(|()| Out::Nothing),
         Op::Unlink { .. } => Err(Errno(libc::EISDIR)),
         Op::Rename { how, name, new_name } => match number::node(how.newdir) {
-            Node::Directory => server
-                .rename_snapshot(request, name, new_name, how.flags)
-                .map(|()| Out::Nothing),
+            Node::Directory => {
+                server.rename_snapshot(request, name, new_name, how.flags).map(|()| Out::Nothing)
+            }
             _ => Err(Errno(libc::EXDEV)),
         },
         Op::Getxattr { .. } => Err(Errno(libc::ENODATA)),
@@ -209,7 +203,14 @@ fn inside(
     match *op {
         // Of the mount.
         Op::Opendir | Op::Flush | Op::Syncfs => return act(server, header, op),
-        Op::Link { .. } | Op::Rename { .. } => return Err(Errno(libc::EROFS)),
+        // Also of a file that the kernel has opened itself.
+        Op::Link { .. } | Op::Write { .. } | Op::Fallocate(_) => return Err(Errno(libc::EROFS)),
+        Op::Rename { how, .. } => {
+            return Err(Errno(match number::node(how.newdir) {
+                Node::In(other, _) if other == slot => libc::EROFS,
+                _ => libc::EXDEV,
+            }));
+        }
         Op::CopyFileRange(how) => {
             return Err(Errno(match number::node(how.nodeid_out) {
                 Node::Live(_) => libc::EXDEV,

@@ -82,7 +82,7 @@ fn place(item: &InodeItem) -> Option<Place> {
 }
 
 impl Changes {
-    pub(super) fn new(old: Pin, new: Pin, ranges: bool) -> Changes {
+    pub(crate) fn new(old: Pin, new: Pin, ranges: bool) -> Changes {
         Changes {
             walk: Difference::new(old.clone(), new.clone()),
             old: Side::new(old),

@@ -12,7 +12,8 @@ pub fn closing(script: &Script) -> Script {
     let mut ops = Vec::new();
     for op in script.ops() {
         use BranchOp::{Look, Promote, Rollback, Switch};
-        if matches!(op, Op::Branch(Switch { .. } | Look { .. } | Rollback { .. } | Promote { .. })) {
+        if matches!(op, Op::Branch(Switch { .. } | Look { .. } | Rollback { .. } | Promote { .. }))
+        {
             let open = model.handles(model.current());
             for close in open.into_iter().map(|handle| Op::Close { handle }) {
                 model.apply(&close);

@@ -251,9 +251,7 @@ impl VolumeModel {
         keep.map_or(Ok(()), short_enough)?;
         let own = &self.here().snapshots;
         let is_taken = fork.snapshots.keys().any(|name| own.contains_key(name))
-            || keep.is_some_and(|keep| {
-                own.contains_key(keep) || fork.snapshots.contains_key(keep)
-            });
+            || keep.is_some_and(|keep| own.contains_key(keep) || fork.snapshots.contains_key(keep));
         if is_taken {
             return Err(Errno::EEXIST);
         }

@@ -8,8 +8,8 @@ mod opened;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::switch::SnapDir;
 use holdfast_base::InodeNo;
+use holdfast_base::switch::SnapDir;
 use holdfast_posix::{
     Attr, Caller, DirEntry, FileSystem, FileType, FsError, MountOptions, SnapshotInfo, Which,
 };
@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 
 use super::Server;
 use crate::interface::{Answer, DirSink, Entry, Errno, Request};
-use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
 use crate::snapdir::NAME;
+use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
 use crate::statistics::Operation;
 
 /// Permissions of the directory.
@@ -88,7 +88,7 @@ impl Server {
             _ => {
                 let fs = self.fs()?;
                 self.expect_to_write_snapdir(&fs, request)
-            },
+            }
         }
     }
 
@@ -179,7 +179,7 @@ impl Server {
     /// What answers requests about a snapshot.
     pub(crate) fn snapshot(&self, slot: Slot) -> Answer<Arc<Server>> {
         let fs = self.fs()?;
-        self.opened(&fs, slot)
+        self.snapshot_of(&fs, slot)
     }
 
     /// Takes back references to what lies in a snapshot.
@@ -194,10 +194,9 @@ impl Server {
         self.snapshots.opened.close_idle();
     }
 
-    fn opened(&self, fs: &FileSystem, slot: Slot) -> Answer<Arc<Server>> {
+    fn snapshot_of(&self, fs: &FileSystem, slot: Slot) -> Answer<Arc<Server>> {
         self.snapshots.opened.server(slot, |snapshot| {
-            let options =
-                MountOptions { read_only: true, threads: false, ..fs.options().clone() };
+            let options = MountOptions { read_only: true, threads: false, ..fs.options().clone() };
             let branch = Which::Numbered(fs.branch_number()?);
             match fs.open_snapshot(branch, Which::Numbered(snapshot), options) {
                 Ok(opened) => Ok(self.beside(Arc::new(opened))),
@@ -210,7 +209,7 @@ impl Server {
     /// The root directory of a snapshot, as a name leads to it.
     fn snapshot_entry(&self, fs: &FileSystem, snapshot: u64) -> Answer<Entry> {
         let slot = self.snapshots.opened.slot(snapshot)?;
-        let of = self.opened(fs, slot)?;
+        let of = self.snapshot_of(fs, slot)?;
         let (mut attr, _) = of.getattr(InodeNo::ROOT)?;
         attr.inode = number::inside(slot, InodeNo::ROOT)?;
         Ok(Entry { attr: Some(attr), ttl: Duration::ZERO })
@@ -218,9 +217,8 @@ impl Server {
 
     /// The kernel has checked it, unless it checks nothing.
     fn expect_to_write_snapdir(&self, fs: &FileSystem, request: &Request) -> Answer<()> {
-        let is_allowed = self.trusted
-            || request.uid == 0
-            || fs.getattr(InodeNo::ROOT)?.uid == request.uid;
+        let is_allowed =
+            self.trusted || request.uid == 0 || fs.getattr(InodeNo::ROOT)?.uid == request.uid;
         match is_allowed {
             true => Ok(()),
             false => Err(Errno(libc::EACCES)),

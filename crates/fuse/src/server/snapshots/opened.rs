@@ -34,8 +34,7 @@ impl Known {
         // If it is held, it is wanted.
         let mut server = self.server.try_lock()?;
         // A request has a reference that it got under this lock.
-        let is_idle =
-            |it: &Arc<Server>| Arc::strong_count(it) == 1 && !it.has_open_files();
+        let is_idle = |it: &Arc<Server>| Arc::strong_count(it) == 1 && !it.has_open_files();
         match server.as_ref().is_some_and(is_idle) {
             true => server.take().and_then(Arc::into_inner),
             false => None,
