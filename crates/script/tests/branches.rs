@@ -79,6 +79,20 @@ fn what_is_refused_and_why() {
 }
 
 #[test]
+fn a_fork_that_is_promoted_is_the_branch_and_its_snapshots_are_too() {
+    let script = "
+        mkfile /f -> ok; fork b -> ok; snapshot s -> ok; switch b -> ok; mkfile /g -> ok; snapshot t -> ok; unlink /f -> ok
+        snapshot s -> ok; switch main -> ok; promote main -> EBUSY; promote c -> ENOENT; promote b -> EEXIST
+        rmsnapshot s -> ok; promote b t -> EEXIST; promote b {x*256} -> EINVAL; fork c t -> ENOENT
+        open h /f write -> ok; promote b -> EBUSY; close h -> ok; promote b was -> ok
+        branches -> [main] in main; snapshots -> [s, t, was]; ls / -> [g file]; rmsnapshot s -> ok; fork c t -> ok; rollback was -> ok
+        ls / -> [f file]; switch c -> ok; ls / -> [f file, g file]; switch main -> ok; mkfile /h -> ok; promote c -> ok; ls / -> [f file, g file]
+    ";
+    let script: Script = script.parse().unwrap();
+    verify(&script, &mut VolumeModel::new()).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+}
+
+#[test]
 fn a_branch_is_kept_by_what_grew_out_of_it_also_through_what_was_removed() {
     let script = "
         fork b -> ok; switch b -> ok; snapshot one -> ok; snapshot two -> ok; fork c two -> ok; rmsnapshot two -> ok
@@ -246,6 +260,8 @@ fn sixty_operations_hold_several_of_everything() {
         ("fork of a snapshot", 60),
         ("rollback", 40),
         ("rollback, kept", 40),
+        ("promote", 15),
+        ("promote, kept", 12),
         ("remove the oldest", 30),
         ("remove the newest", 30),
         ("remove in the middle", 15),
@@ -257,7 +273,7 @@ fn sixty_operations_hold_several_of_everything() {
         ("rename a snapshot", 5),
         ("hold", 5),
         ("work in main", 1000),
-        ("work in another branch", 1000),
+        ("work in another branch", 800),
         ("refused", 50),
     ];
     for (kind, least) in least {

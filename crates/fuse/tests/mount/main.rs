@@ -14,6 +14,7 @@ mod lost;
 mod names;
 mod opens;
 mod programs;
+mod promote;
 mod reserved;
 mod rollback;
 mod session;
