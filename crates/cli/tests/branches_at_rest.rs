@@ -280,3 +280,35 @@ fn paths_in_branches_and_snapshots() {
     assert_eq!(place.run(&["cat", &at(":main@s", "/file")]).fine(), "one");
     place.fsck();
 }
+
+#[test]
+fn a_fork_is_promoted_unless_its_branch_has_changed() {
+    let place = TestMount::with_volume();
+    let image = place.image();
+    put(&place, "one");
+    place.run(&["fork", image, "try"]).fine();
+    fs::write(place.path("host"), "two").unwrap();
+    let fork = format!("{image}:try");
+    place.run(&["cp", &place.path("host"), &format!("{fork}:/file")]).fine();
+    place.run(&["snapshot", "create", &fork, "of-the-fork"]).fine();
+    let said = place.run(&["branch", "promote", "--keep", "was", image, "try"]).fine();
+    assert_eq!(said, "main is what try was; what it was is kept as main@was\n");
+    assert_eq!(cat(&place), "two");
+    let list = place.run(&["snapshot", "list", image]).fine();
+    assert!(list.contains("of-the-fork") && list.contains("was"), "{list}");
+    place.run(&["branch", "promote", image, "try"]).fails(1, "there is no branch `try`");
+    place.run(&["branch", "promote", image, "main"]).fails(1, "`main` is open");
+
+    place.run(&["fork", image, "late"]).fine();
+    put(&place, "three");
+    place.run(&["branch", "promote", image, "late"]).fails(1, "`main` has changed since");
+    assert_eq!(cat(&place), "three");
+    let json =
+        place.run(&["branch", "promote", "--force", "--discard", "--json", image, "late"]).fine();
+    assert_eq!(
+        json,
+        "{\"branch\":\"main\",\"forgotten\":true,\"fork\":\"late\",\"kept\":null}\n"
+    );
+    assert_eq!(cat(&place), "two");
+    place.fsck();
+}

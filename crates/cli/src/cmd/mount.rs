@@ -87,9 +87,9 @@ How the kernel and the filesystem process talk; the defaults suit nearly everyth
                       that has it open
 
 Snapshots:
-  snapdir=WHO         .snapshots in the root of the mount holds the snapshots of the branch: mkdir takes
-                      one, rmdir deletes one, mv renames one. hidden (default: it is there and not
-                      listed), visible (listed), or off
+  snapdir=WHO         .snapshots in the root of the mount has the snapshots of the branch: mkdir
+                      takes one, rmdir deletes one, mv renames one. hidden (default: it is there,
+                      and not listed), visible (listed), or off
 
 Mounting:
   remount             change a mount in use: ro, rw, access times, sync, nodev, nosuid, noexec and
