@@ -296,7 +296,7 @@ fn a_fork_is_promoted_unless_its_branch_has_changed() {
     assert_eq!(cat(&place), "two");
     let list = place.run(&["snapshot", "list", image]).fine();
     assert!(list.contains("of-the-fork") && list.contains("was"), "{list}");
-    place.run(&["branch", "promote", image, "try"]).fails(1, "there is no branch `try`");
+    place.run(&["branch", "promote", image, "try"]).fails(1, "there is no `try`");
     place.run(&["branch", "promote", image, "main"]).fails(1, "`main` is open");
 
     place.run(&["fork", image, "late"]).fine();
