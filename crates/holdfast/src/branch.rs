@@ -205,6 +205,40 @@ impl Branch {
         self.with(|fs, branch| fs.rollback_of(branch, to.number(), keep))
     }
 
+    /// Lets it go on with a snapshot of another branch, which becomes one of its own with the name `name`: the last step of
+    /// work that was done in a fork. What it was is kept as a snapshot of the name `keep`, or deleted. All of that is one step.
+    ///
+    /// ```
+    /// # use holdfast::Volume;
+    /// # fn main() -> std::io::Result<()> {
+    /// let volume = Volume::in_memory(64 << 20)?;
+    /// let main = volume.branch("main")?;
+    /// let trial = main.fork("trial")?;
+    /// let work = trial.open()?;
+    /// work.write("/notes", b"tried")?;
+    /// work.close()?;
+    /// let done = main.take_over(trial.snapshot("done")?, "tried", None)?;
+    /// trial.delete()?;
+    /// assert_eq!(volume.read("/notes")?, b"tried");
+    /// assert_eq!(done.branch().name(), "main");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists` if it has a snapshot of this name.
+    pub fn take_over(
+        &self,
+        snapshot: Snapshot,
+        name: &str,
+        keep: Option<&str>,
+    ) -> io::Result<Snapshot> {
+        let (of, number) = (snapshot.branch.number, snapshot.number());
+        let keep = keep.map(str::as_bytes);
+        self.with(|fs, branch| fs.take_over(branch, of, number, name.as_bytes(), keep))?;
+        self.find_snapshot(number.into())
+    }
+
     /// Deletes it and its snapshots.
     ///
     /// # Errors
@@ -288,6 +322,11 @@ impl Snapshot {
     /// When it was taken.
     pub fn created(&self) -> SystemTime {
         self.info.created.into()
+    }
+
+    /// The last operation before it was taken, as its place in the volume's history.
+    pub fn lsn(&self) -> u64 {
+        self.info.lsn.0
     }
 
     /// Files, directories and everything else in it.

@@ -291,6 +291,21 @@ impl Store {
         self.inner.roll_back(branch, to, kept_as, now).map(drop)
     }
 
+    /// Lets a branch go on with a snapshot of any other branch (S6), which becomes one of its own, with the name `name`. What
+    /// the branch was is kept as a snapshot of the name `kept_as`, or deleted. All of it is one step. Nothing that was read of
+    /// the branch before is good any more.
+    pub fn take_over(
+        &self,
+        branch: u64,
+        snapshot: u64,
+        name: &[u8],
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let kept_as = kept_as.map(named).transpose()?;
+        self.inner.take_over(branch, snapshot, named(name)?, kept_as, now).map(drop)
+    }
+
     /// Gives a branch or snapshot another name.
     pub fn rename_tree(&self, number: u64, name: &[u8]) -> Result<()> {
         let made = self.inner.rename_tree(number, named(name)?)?;

@@ -178,6 +178,24 @@ impl FileSystem {
         self.rollback_number(branch, to, keep)
     }
 
+    /// Lets a branch go on with a snapshot of any other branch (`of`), which becomes one of its own, with the name `name`. What
+    /// the branch was is kept as a snapshot of the name `keep`, or deleted. All of it is one step, and durable when this returns
+    /// (P12). Open files are treated as in a rollback.
+    pub fn take_over<'a, 'b, 'c>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        of: impl Into<Which<'b>>,
+        snapshot: impl Into<Which<'c>>,
+        name: &[u8],
+        keep: Option<&[u8]>,
+    ) -> Result<()> {
+        let branch = self.branch_no(branch.into())?;
+        let snapshot = self.snapshot_no(of.into(), snapshot.into())?;
+        self.turn_to(branch, snapshot, keep, |store| {
+            Ok(store.take_over(branch, snapshot, name, keep, Timestamp::now())?)
+        })
+    }
+
     fn snapshot_number(&self, branch: u64, name: &[u8]) -> Result<u64> {
         self.with_branch(branch, |store, _| Ok(store.snapshot(branch, name, Timestamp::now())?))
     }
@@ -194,7 +212,19 @@ impl FileSystem {
     }
 
     fn rollback_number(&self, branch: u64, to: u64, keep: Option<&[u8]>) -> Result<()> {
-        let turn = |store: &Store| Ok(store.roll_back(branch, to, keep, Timestamp::now())?);
+        self.turn_to(branch, to, keep, |store| {
+            Ok(store.roll_back(branch, to, keep, Timestamp::now())?)
+        })
+    }
+
+    /// A branch becomes what a snapshot is, by `turn`.
+    fn turn_to(
+        &self,
+        branch: u64,
+        to: u64,
+        keep: Option<&[u8]>,
+        turn: impl Fn(&Store) -> Result<()>,
+    ) -> Result<()> {
         self.with_branch(branch, |store, open| {
             let Some(core) = open else { return turn(store) };
             if keep.is_some() {

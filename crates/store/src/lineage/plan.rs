@@ -481,6 +481,26 @@ impl<'a> Plan<'a> {
         Ok(left)
     }
 
+    /// A branch goes on with a snapshot of another branch, which becomes one of its own, of this name. What the branch was
+    /// gets a name, or is deleted.
+    pub(super) fn take_over(
+        &mut self,
+        branch: u64,
+        snapshot: u64,
+        name: &[u8],
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> PlanResult<u64> {
+        let left = self.roll_back(branch, snapshot, kept_as, now)?;
+        let mut item = self.snapshot(snapshot)?;
+        self.take_name(item.branch, &item.name, snapshot)?;
+        self.add_name(branch, name, snapshot)?;
+        item.branch = branch;
+        item.name = name.to_vec();
+        self.put_item(snapshot, &item);
+        Ok(left)
+    }
+
     /// Deletes a branch with its snapshots (S5), which `snapshots` are.
     pub(super) fn delete_branch(
         &mut self,

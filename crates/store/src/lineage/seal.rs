@@ -83,6 +83,27 @@ impl Inner {
         self.seal_with(&mut |plan| plan.roll_back(branch, to, kept_as, now))
     }
 
+    /// Lets a branch go on with a snapshot of another branch, which becomes one of its own; what it was is kept as a snapshot of
+    /// this name, or deleted.
+    pub(crate) fn take_over(
+        &self,
+        branch: u64,
+        snapshot: u64,
+        name: &[u8],
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<Made> {
+        let mut walks = self.lineage.lock();
+        let of = self.tree_item(snapshot)?.branch;
+        let made = self.seal_locked(&mut walks, &mut |plan| {
+            plan.take_over(branch, snapshot, name, kept_as, now)
+        })?;
+        if of != branch {
+            walks.snapshots.ended(of, snapshot);
+        }
+        Ok(made)
+    }
+
     /// Deletes a branch and its snapshots.
     pub(crate) fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<Made> {
         // Listed under the lock: one that is taken meanwhile would be of a branch that is gone.
