@@ -21,6 +21,7 @@ mod send;
 mod token;
 
 pub use error::StreamError;
+pub use frame::repaired;
 pub use receive::{Received, Receiving, tokens};
 pub use record::Begin;
 pub use send::{What, send};
