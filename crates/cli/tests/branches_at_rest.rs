@@ -305,10 +305,7 @@ fn a_fork_is_promoted_unless_its_branch_has_changed() {
     assert_eq!(cat(&place), "three");
     let json =
         place.run(&["branch", "promote", "--force", "--discard", "--json", image, "late"]).fine();
-    assert_eq!(
-        json,
-        "{\"branch\":\"main\",\"forgotten\":true,\"fork\":\"late\",\"kept\":null}\n"
-    );
+    assert_eq!(json, "{\"branch\":\"main\",\"forgotten\":true,\"fork\":\"late\",\"kept\":null}\n");
     assert_eq!(cat(&place), "two");
     place.fsck();
 }

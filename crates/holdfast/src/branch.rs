@@ -324,6 +324,11 @@ impl Snapshot {
         self.info.created.into()
     }
 
+    /// The last operation before it was taken, as its place in the volume's history.
+    pub fn lsn(&self) -> u64 {
+        self.info.lsn.0
+    }
+
     /// Files, directories and everything else in it.
     pub fn inodes(&self) -> u64 {
         self.info.inodes

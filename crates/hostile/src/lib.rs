@@ -19,6 +19,7 @@ pub mod messages;
 pub mod program;
 pub mod random;
 pub mod requests;
+pub mod streams;
 mod use_on;
 pub mod volume;
 mod walk;
@@ -98,6 +99,12 @@ pub const TARGETS: &[Target] = &[
         says: "any requests to the FUSE server leave a clean volume",
         run: requests::requests,
         seeds: requests::seeds,
+    },
+    Target {
+        name: "stream",
+        says: "any stream is received or refused, and other branches stay as they are",
+        run: streams::stream,
+        seeds: streams::seeds,
     },
 ];
 

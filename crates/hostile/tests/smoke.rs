@@ -93,6 +93,11 @@ fn requests() {
 }
 
 #[test]
+fn streams() {
+    smoke("stream", 400);
+}
+
+#[test]
 fn the_alarm_rings() {
     // As if a decoder forgot one rule of the format: `durable` is below `number`.
     let is_caught = |input: &[u8]| {

@@ -12,8 +12,9 @@ use holdfast_base::{InodeNo, show};
 use holdfast_format::item::{Dentry, InodeItem};
 use holdfast_format::{ItemKind, Key};
 
-use crate::FileSystem;
 use crate::core::Core;
+use crate::error::damaged_item;
+use crate::{FileSystem, FsError, Result};
 
 /// Names that a path may have.
 const NAMES_MAX: usize = 4096;
@@ -69,6 +70,28 @@ impl FileSystem {
     /// Where `inode` is. Takes two look-ups for each name of the path, and no search.
     pub fn whereabouts(&self, inode: InodeNo) -> Whereabouts {
         find(&self.core, inode, Look::Anywhere)
+    }
+
+    /// The directory that holds the newest name of an inode, and the name. `None`: it has several names and does not know where
+    /// they are, or it is the root.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] if it does not exist, or has no name.
+    pub fn place_of(&self, inode: InodeNo) -> Result<Option<(InodeNo, Vec<u8>)>> {
+        let core = &*self.core;
+        let bytes = core.store.get(&Key::inode(inode))?.ok_or(FsError::NotFound)?;
+        let damaged = |source| damaged_item(&core.store, format!("inode {inode}"), source);
+        let item = InodeItem::decode(&bytes).map_err(damaged)?;
+        if item.nlink == 0 {
+            return Err(FsError::NotFound);
+        }
+        if item.parent.0 == 0 || inode == InodeNo::ROOT {
+            return Ok(None);
+        }
+        let key = Key::new(item.parent, ItemKind::Dentry, item.parent_slot);
+        let Some(bytes) = core.store.get(&key)? else { return Ok(None) };
+        let name = Dentry::decode(&bytes).map_err(damaged)?;
+        Ok((name.inode == inode).then(|| (item.parent, name.name.to_vec())))
     }
 
     /// For who outlives a call: names inodes as long as the filesystem is there, and from memory only.

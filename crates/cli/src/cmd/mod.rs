@@ -16,7 +16,9 @@ mod man;
 mod mkfs;
 mod mount;
 mod mount_helper;
+mod receive;
 mod remount;
+mod send;
 mod snapshot;
 pub(crate) mod stats;
 mod sync;
@@ -70,6 +72,8 @@ pub(crate) enum Command {
     Fork(fork::Args),
     Branch(branch::Args),
     Diff(diff::Args),
+    Send(send::Args),
+    Receive(receive::Args),
     Explain(explain::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -106,6 +110,8 @@ impl Command {
             Command::Fork(args) => fork::run(&args),
             Command::Branch(args) => branch::run(&args),
             Command::Diff(args) => diff::run(&args),
+            Command::Send(args) => send::run(&args),
+            Command::Receive(args) => receive::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),

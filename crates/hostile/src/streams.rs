@@ -1,0 +1,110 @@
+//! Streams between volumes: received whole, or refused, and then nothing has changed (P10).
+//!
+//! A stream is received as it is, and once more with all checksums put right, so that what stands behind them is judged as well.
+
+use std::sync::{Arc, LazyLock};
+
+use holdfast::device::{Device, MemoryDevice};
+use holdfast::{CreateOptions, Volume, VolumeOptions, XattrFlags};
+use holdfast_base::clock;
+use holdfast_stream::{Receiving, What, repaired, send};
+
+/// A moment for the clock, in nanoseconds.
+const MOMENT: u64 = 1_700_000_000_000_000_000;
+/// Bytes of the volumes.
+const BYTES: u64 = 16 << 20;
+
+/// A volume that has received a snapshot, and streams for it.
+struct Golden {
+    target: Vec<u8>,
+    streams: Vec<Vec<u8>>,
+}
+
+static GOLDEN: LazyLock<Golden> = LazyLock::new(|| golden().expect("honest streams are received"));
+
+fn open(device: &Arc<MemoryDevice>) -> std::io::Result<Volume> {
+    let device: Arc<dyn Device> = device.clone();
+    VolumeOptions::new().commit_secs(0).open_device(device)
+}
+
+fn empty(id: u8) -> std::io::Result<Arc<MemoryDevice>> {
+    let device = Arc::new(MemoryDevice::new(BYTES));
+    let any: Arc<dyn Device> = device.clone();
+    CreateOptions::new().node_size(4096).uuid([id; 16]).format(&any)?;
+    Ok(device)
+}
+
+fn sent(volume: &Volume, what: What) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    send(volume, what, &mut bytes, &mut |_| {}).map_err(std::io::Error::other)?;
+    Ok(bytes)
+}
+
+fn golden() -> std::io::Result<Golden> {
+    let _pinned = clock::pin(MOMENT);
+    let source = open(&empty(1)?)?;
+    let main = source.branch("main")?;
+    source.create_dir_all("/dir/below")?;
+    source.write("/dir/file", vec![1; 9000])?;
+    source.write("/dir/below/other", b"other")?;
+    source.write("/name", b"name")?;
+    source.hard_link("/name", "/dir/link")?;
+    source.symlink("name", "/symlink")?;
+    source.set_xattr("/dir", "user.name", b"value", XattrFlags::empty())?;
+    let first = main.snapshot("first")?;
+    source.rename("/dir", "/moved")?;
+    source.create_dir("/dir")?;
+    source.rename("/moved/below", "/dir/below")?;
+    source.remove_file("/name")?;
+    source.write("/moved/file", vec![2; 5000])?;
+    source.write("/dir/new", b"new")?;
+    source.hard_link("/dir/new", "/new-too")?;
+    let second = main.snapshot("second")?;
+    let whole = sent(&source, What::Whole(first.clone()))?;
+    let changes = sent(&source, What::Changes(first, second.clone()))?;
+    let other = sent(&source, What::Whole(second))?;
+    source.close()?;
+    let target = empty(2)?;
+    let volume = open(&target)?;
+    let receive = Receiving::begin(&volume, &whole[..], None);
+    receive.and_then(|of| of.run(&mut |_| {})).map_err(std::io::Error::other)?;
+    volume.close()?;
+    Ok(Golden { target: target.to_image(), streams: vec![changes, whole, other] })
+}
+
+/// Streams as they are sent.
+pub fn seeds() -> Vec<Vec<u8>> {
+    GOLDEN.streams.clone()
+}
+
+/// Receives a stream, and the same with its checksums put right.
+pub fn stream(data: &[u8]) {
+    receive(data);
+    let repaired = repaired(data);
+    if repaired != data {
+        receive(&repaired);
+    }
+}
+
+fn receive(bytes: &[u8]) {
+    let golden = &*GOLDEN;
+    let _pinned = clock::pin(MOMENT);
+    let device = Arc::new(MemoryDevice::from_image(&golden.target));
+    let volume = open(&device).expect("it was closed whole");
+    let done = Receiving::begin(&volume, bytes, None).and_then(|of| of.run(&mut |_| {}));
+    let names = || -> std::io::Result<Vec<String>> {
+        let snapshots = volume.branch("main")?.snapshots()?;
+        Ok(snapshots.iter().map(|of| of.name().to_owned()).collect())
+    };
+    let names = names().expect("the volume is whole");
+    assert!(names.iter().any(|name| name == "first"), "P13: {names:?} after {done:?}");
+    if let Err(error) = &done {
+        assert_eq!(names, ["first"], "P12: {error}");
+        let file = volume.read("/dir/file").expect("it was there");
+        assert_eq!(file, [1; 9000], "P14: {error}");
+    }
+    volume.close().expect("the volume is whole");
+    let report = holdfast_check::check(&*device, &holdfast_check::Options::default());
+    let report = report.expect("it is a volume");
+    assert!(report.is_clean(), "{:?} after {done:?}", report.findings);
+}

@@ -1,0 +1,119 @@
+//! Which snapshot a snapshot is a copy of.
+//!
+//! A received snapshot says so in an extended attribute of its root, together with its own number. What grows out of it inherits
+//! the attribute and has another number, so there it counts for nothing.
+
+use std::io;
+
+use holdfast::{FileSystem, Snapshot};
+use holdfast_base::InodeNo;
+use holdfast_posix::{Caller, FsError, XattrFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Doing;
+use crate::record::{IDS_MAX, Identity, Named};
+use crate::{Result, StreamError, partial};
+
+/// The attribute. It is never sent.
+pub(crate) const ATTRIBUTE: &[u8] = b"trusted.holdfast.received";
+
+/// Its value.
+#[derive(Debug, Serialize, Deserialize)]
+struct Origin {
+    /// The number of the snapshot that this is about.
+    number: u64,
+    /// The snapshots that it is a copy of.
+    ids: Vec<Identity>,
+}
+
+/// Writes into a tree that its next snapshot, if that gets this number, is a copy.
+pub(crate) fn put(fs: &FileSystem, number: u64, ids: &[Identity]) -> Result<()> {
+    let origin = Origin { number, ids: ids.iter().take(IDS_MAX).cloned().collect() };
+    let value = postcard::to_allocvec(&origin).expect("plain fields go into memory");
+    let flags = XattrFlags::empty();
+    fs.setxattr(&Caller::root(), InodeNo::ROOT, ATTRIBUTE, &value, flags)
+        .doing(|| "where the snapshot comes from".into())
+}
+
+/// What a snapshot is called anywhere: its own id, and those of the snapshots that it is a copy of. `fs` is the snapshot.
+pub(crate) fn ids(volume: [u8; 16], snapshot: &Snapshot, fs: &FileSystem) -> Result<Vec<Identity>> {
+    let mut ids = vec![own(volume, snapshot)];
+    let value = match fs.getxattr(&Caller::root(), InodeNo::ROOT, ATTRIBUTE) {
+        Err(FsError::NoAttribute) => return Ok(ids),
+        value => value.doing(|| "where the snapshot comes from".into())?,
+    };
+    // Whoever is root can write anything there: what makes no sense says nothing.
+    let origin = postcard::from_bytes::<Origin>(&value).ok();
+    let origin = origin.filter(|origin| origin.number == snapshot.number());
+    ids.extend(origin.into_iter().flat_map(|origin| origin.ids));
+    ids.dedup();
+    ids.truncate(IDS_MAX);
+    Ok(ids)
+}
+
+fn own(volume: [u8; 16], snapshot: &Snapshot) -> Identity {
+    let created = holdfast_base::Timestamp::from(snapshot.created());
+    Identity {
+        volume,
+        number: snapshot.number(),
+        lsn: snapshot.lsn(),
+        secs: created.secs,
+        nanos: created.nanos,
+    }
+}
+
+/// What a snapshot is called anywhere, and its name here.
+pub(crate) fn named(volume: [u8; 16], snapshot: &Snapshot, fs: &FileSystem) -> Result<Named> {
+    let (branch, name) = (snapshot.branch().name().into(), snapshot.name().into());
+    Ok(Named { branch, snapshot: name, ids: ids(volume, snapshot, fs)? })
+}
+
+/// A snapshot that is this one, or a copy of it, or of the same.
+pub(crate) fn find(volume: &holdfast::Volume, wanted: &[Identity]) -> Result<Option<Snapshot>> {
+    let uuid = volume.info().doing(|| "the volume".into())?.uuid;
+    let all = snapshots(volume).doing(|| "the snapshots".into())?;
+    // The newest first: mostly it is that.
+    for snapshot in all.into_iter().rev() {
+        if wanted.contains(&own(uuid, &snapshot)) {
+            return Ok(Some(snapshot));
+        }
+        let opened = match snapshot.open() {
+            Ok(opened) => opened,
+            // Another one may be whole.
+            Err(_) => continue,
+        };
+        let found = {
+            let fs = opened.engine().doing(|| "a snapshot".into())?;
+            ids(uuid, &snapshot, &fs)
+        };
+        opened.close().doing(|| "a snapshot".into())?;
+        if found.is_ok_and(|ids| ids.iter().any(|id| wanted.contains(id))) {
+            return Ok(Some(snapshot));
+        }
+    }
+    Ok(None)
+}
+
+/// All snapshots of a volume but those of receives, in the order in which they were taken.
+fn snapshots(volume: &holdfast::Volume) -> io::Result<Vec<Snapshot>> {
+    let mut all = Vec::new();
+    for branch in volume.branches()? {
+        if !partial::is_receiving(branch.name()) {
+            all.extend(branch.snapshots()?);
+        }
+    }
+    all.sort_by_key(Snapshot::number);
+    Ok(all)
+}
+
+/// The snapshot of this id.
+pub(crate) fn by_id(volume: &holdfast::Volume, id: &Identity) -> Result<Snapshot> {
+    let uuid = volume.info().doing(|| "the volume".into())?.uuid;
+    let all = snapshots(volume).doing(|| "the snapshots".into())?;
+    all.into_iter().find(|snapshot| own(uuid, snapshot) == *id).ok_or_else(|| {
+        StreamError::Refused(format!(
+            "the volume has no snapshot {} any more that the token is of",
+            id.number
+        ))
+    })
+}

@@ -1,0 +1,162 @@
+//! How far a receive has come, in a file of the fork, of which a snapshot is kept.
+
+use holdfast::{Branch, Snapshot, Volume};
+use holdfast_base::{InodeNo, Timestamp};
+use holdfast_posix::{FileType, OpenFlags, SetAttr, SetTime, WriteHow};
+use serde::{Deserialize, Serialize};
+
+use super::of_volume;
+use super::tree::{Entry, Tree};
+use crate::error::Doing;
+use crate::record::{Attributes, Begin, Resume, Time};
+use crate::token::Token;
+use crate::{Result, partial};
+
+/// The file, in the parking directory.
+const FILE: &[u8] = b"state";
+/// What the snapshots are called, with the place in the stream behind.
+const SNAPSHOT: &str = "resume-";
+
+/// How far a receive has come.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct State {
+    begin: Begin,
+    pub(super) resume: Resume,
+    pub(super) records: u64,
+    pub(super) data_bytes: u64,
+    pub(super) files: u64,
+    root: Attributes,
+    /// Sender's number, own number, type.
+    table: Vec<(u64, u64, u8)>,
+}
+
+fn snapshot_name(place: Resume) -> String {
+    format!("{SNAPSHOT}{}", place.position)
+}
+
+/// Whether a snapshot of a fork says how far it has come.
+pub(super) fn is_kept(snapshot: &Snapshot) -> bool {
+    snapshot.name().starts_with(SNAPSHOT)
+}
+
+fn time(of: Option<SetTime>) -> Time {
+    let of = match of {
+        Some(SetTime::At(time)) => time,
+        _ => Timestamp::default(),
+    };
+    Time { secs: of.secs, nanos: of.nanos }
+}
+
+impl State {
+    pub(super) fn of(tree: &Tree<'_>, resume: Resume, records: u64) -> State {
+        let SetAttr { perm, uid, gid, atime, mtime, btime, .. } = tree.root;
+        let root = Attributes {
+            id: 0,
+            perm: perm.unwrap_or(0o755),
+            uid: uid.unwrap_or(0),
+            gid: gid.unwrap_or(0),
+            accessed: time(atime),
+            modified: time(mtime),
+            created: time(btime.map(SetTime::At)),
+        };
+        let entries = tree.table.iter();
+        let table = entries.map(|(id, of)| (*id, of.inode.0, of.file_type as u8)).collect();
+        let (begin, data_bytes, files) = (tree.begin.clone(), tree.data_bytes, tree.files);
+        let begin = Begin { resume: None, ..begin };
+        State { begin, resume, records, data_bytes, files, root, table }
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, Entry)> {
+        self.table.iter().filter_map(|(id, inode, file_type)| {
+            let file_type = FileType::from_raw(*file_type)?;
+            Some((*id, Entry { inode: InodeNo(*inode), file_type }))
+        })
+    }
+
+    pub(super) fn root(&self) -> SetAttr {
+        let at = |time: Time| Timestamp { secs: time.secs, nanos: time.nanos };
+        SetAttr {
+            perm: Some(self.root.perm),
+            uid: Some(self.root.uid),
+            gid: Some(self.root.gid),
+            atime: Some(SetTime::At(at(self.root.accessed))),
+            mtime: Some(SetTime::At(at(self.root.modified))),
+            btime: Some(at(self.root.created)),
+            ..SetAttr::default()
+        }
+    }
+
+    pub(super) fn write(&self, tree: &Tree<'_>) -> Result<()> {
+        let bytes = postcard::to_allocvec(self).expect("plain fields go into memory");
+        let (fs, caller) = (&tree.fs, &tree.caller);
+        let what = || "how far it has come".to_string();
+        let flags = OpenFlags::WRITE | OpenFlags::TRUNCATE;
+        let (_, file) = fs.create(caller, tree.parking, FILE, 0o600, flags, false).doing(what)?;
+        let mut at = 0;
+        while at < bytes.len() {
+            let how = WriteHow::default();
+            let len = fs.write(caller, &file, at as u64, &bytes[at..], how).doing(what)?;
+            if len == 0 {
+                let full: std::io::Result<()> = Err(std::io::ErrorKind::StorageFull.into());
+                return full.doing(what);
+            }
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// What was kept last of a fork.
+    pub(super) fn last(branch: &Branch) -> Result<Option<(State, Snapshot)>> {
+        let Some(directory) = partial::directory_in(branch.name()) else { return Ok(None) };
+        let all = of_volume(branch.snapshots())?;
+        for snapshot in all.into_iter().rev().filter(is_kept) {
+            let opened = of_volume(snapshot.open())?;
+            let bytes = opened.read(format!("/{directory}/state"));
+            of_volume(opened.close())?;
+            // What makes no sense is of no use: the receive begins anew.
+            let state = bytes.ok().and_then(|bytes| postcard::from_bytes(&bytes).ok());
+            if let Some(state) = state {
+                return Ok(Some((state, snapshot)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Tree<'_> {
+    /// Keeps durably how far it has come: a snapshot of the fork as it is, with the state in it.
+    pub(super) fn keep(&mut self, place: Resume, records: u64) -> Result<()> {
+        let name = snapshot_name(place);
+        if self.kept.as_ref().is_some_and(|kept| kept.name() == name) {
+            return Ok(());
+        }
+        self.open = None;
+        State::of(self, place, records).write(self)?;
+        let snapshot = self.branch.snapshot(&name).doing(|| "how far it has come".into())?;
+        if let Some(before) = self.kept.replace(snapshot) {
+            before.delete().doing(|| "how far it had come".into())?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with what was kept.
+    pub(super) fn restore(&mut self, state: &State, kept: Snapshot) {
+        self.table.extend(state.entries());
+        (self.root, self.data_bytes, self.files) = (state.root(), state.data_bytes, state.files);
+        self.kept = Some(kept);
+    }
+}
+
+/// Each receive that was cut: the name of its branch, what it is, and a token with which `send` goes on.
+pub fn tokens(volume: &Volume) -> Result<Vec<(String, Begin, Token)>> {
+    let mut found = Vec::new();
+    for branch in of_volume(volume.branches())? {
+        if partial::is_receiving(branch.name())
+            && let Some((state, _)) = State::last(&branch)?
+            && let Some(token) = Token::new(&state.begin, state.resume)
+        {
+            found.push((branch.name().to_owned(), state.begin, token));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,118 @@
+//! The fork in which a stream is obeyed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use holdfast::{Branch, FileSystem, Snapshot, Volume};
+use holdfast_base::InodeNo;
+use holdfast_posix::{Caller, FileType, OpenFile, SetAttr};
+
+use super::of_volume;
+use crate::Result;
+use crate::error::Doing;
+use crate::record::{Begin, ROOT};
+
+/// A file that the stream speaks of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) inode: InodeNo,
+    pub(super) file_type: FileType,
+}
+
+/// The base, which is looked at only.
+struct Base {
+    volume: Volume,
+    fs: Arc<FileSystem>,
+}
+
+/// A fork, and what is known of it while a stream comes.
+pub(super) struct Tree<'a> {
+    pub(super) branch: Branch,
+    volume: Volume,
+    pub(super) fs: Arc<FileSystem>,
+    base: Option<Base>,
+    pub(super) begin: &'a Begin,
+    pub(super) caller: Caller,
+    /// The directory for what has no place yet.
+    pub(super) parking: InodeNo,
+    pub(super) table: HashMap<u64, Entry>,
+    /// The file that was written last.
+    pub(super) open: Option<Arc<OpenFile>>,
+    /// What the root directory is in the end.
+    pub(super) root: SetAttr,
+    pub(super) data_bytes: u64,
+    pub(super) files: u64,
+    /// A record was obeyed in part, perhaps.
+    pub(super) is_broken: bool,
+    /// Where it was kept last how far it has come.
+    pub(super) kept: Option<Snapshot>,
+}
+
+/// What a tree is made of.
+pub(super) struct Parts<'a, 'b> {
+    pub(super) branch: Branch,
+    pub(super) volume: Volume,
+    pub(super) base: Option<&'b Snapshot>,
+    pub(super) begin: &'a Begin,
+    pub(super) parking: InodeNo,
+}
+
+impl<'a> Tree<'a> {
+    pub(super) fn new(parts: Parts<'a, '_>, root: SetAttr) -> Result<Tree<'a>> {
+        let Parts { branch, volume, base, begin, parking } = parts;
+        let fs = of_volume(volume.engine())?;
+        let base = match base {
+            None => None,
+            Some(snapshot) => {
+                let volume = snapshot.open().doing(|| format!("snapshot {}", snapshot.name()))?;
+                let fs = of_volume(volume.engine())?;
+                Some(Base { volume, fs })
+            }
+        };
+        let (caller, is_broken) = (Caller::root(), false);
+        let entry = Entry { inode: InodeNo::ROOT, file_type: FileType::Directory };
+        let table = HashMap::from([(ROOT, entry)]);
+        let (open, data_bytes, files, kept) = (None, 0, 0, None);
+        Ok(Tree {
+            branch,
+            volume,
+            fs,
+            base,
+            begin,
+            caller,
+            parking,
+            table,
+            open,
+            root,
+            data_bytes,
+            files,
+            is_broken,
+            kept,
+        })
+    }
+
+    pub(super) fn base(&self) -> Option<&FileSystem> {
+        self.base.as_ref().map(|base| &*base.fs)
+    }
+
+    /// The stream has failed. Deletes the fork if nothing of it can be used.
+    pub(super) fn leave(self, kept: bool) {
+        let is_of_use = kept || self.kept.is_some();
+        let branch = self.branch.clone();
+        if self.close().is_ok() && !is_of_use {
+            // It can be deleted by hand as well.
+            let _ = branch.delete();
+        }
+    }
+
+    /// Ends all use of fork and base.
+    pub(super) fn close(self) -> Result<()> {
+        let Tree { volume, fs, base, open, branch, .. } = self;
+        drop((open, fs));
+        if let Some(Base { volume, fs }) = base {
+            drop(fs);
+            of_volume(volume.close())?;
+        }
+        volume.close().doing(|| format!("branch {}", branch.name()))
+    }
+}

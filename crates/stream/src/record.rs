@@ -1,0 +1,332 @@
+//! What the records of a stream say. docs/STREAM.md describes each byte.
+//!
+//! The fields of a body stand one after the other as postcard has them: numbers as LEB128, signed ones in zigzag, byte strings
+//! and lists behind their length, an option behind a byte 0 or 1, arrays of bytes as they are.
+
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of data in one record.
+pub(crate) const DATA_MAX: usize = 1 << 20;
+/// Most bytes of a body.
+pub(crate) const BODY_MAX: usize = DATA_MAX + (1 << 14);
+/// Most files that a stream speaks of at a time.
+pub(crate) const TABLE_MAX: usize = 1 << 20;
+/// Most ids of one snapshot.
+pub(crate) const IDS_MAX: usize = 8;
+/// The sender's number of the root directory.
+pub(crate) const ROOT: u64 = 1;
+/// How this program makes a stream of two snapshots. A stream goes on only with a program that makes it alike.
+pub(crate) const GENERATOR: u32 = 1;
+
+/// A snapshot, as no other snapshot of any volume is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    /// The id of its volume.
+    pub(crate) volume: [u8; 16],
+    /// Its number there.
+    pub(crate) number: u64,
+    /// The last operation before it.
+    pub(crate) lsn: u64,
+    /// Seconds since 1970 when it was taken.
+    pub(crate) secs: i64,
+    /// Nanoseconds of that second.
+    pub(crate) nanos: u32,
+}
+
+/// A snapshot that is sent, or that the receiver has to have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Named {
+    pub(crate) branch: String,
+    pub(crate) snapshot: String,
+    /// Its own id; then those of the snapshots that it is a copy of.
+    pub(crate) ids: Vec<Identity>,
+}
+
+/// Where a stream goes on that was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Resume {
+    /// Bytes of the stream before that, as it would be without a cut.
+    pub(crate) position: u64,
+    /// The checksum of the record before that.
+    pub(crate) sum: u64,
+}
+
+/// The first record: what the stream is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// Names the stream: the same two snapshots have the same.
+    pub(crate) stream: [u8; 16],
+    pub(crate) generator: u32,
+    /// Bytes of a block of the sender.
+    pub(crate) block_bytes: u32,
+    /// Files in the snapshot, for progress.
+    pub(crate) inodes: u64,
+    pub(crate) snapshot: Named,
+    pub(crate) base: Option<Named>,
+    pub(crate) resume: Option<Resume>,
+}
+
+impl Begin {
+    /// `main@tuesday`.
+    pub fn snapshot(&self) -> String {
+        format!("{}@{}", self.snapshot.branch, self.snapshot.snapshot)
+    }
+
+    /// What it continues, if it does.
+    pub fn base(&self) -> Option<String> {
+        self.base.as_ref().map(|base| format!("{}@{}", base.branch, base.snapshot))
+    }
+}
+
+/// Where a file is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Where {
+    /// Under a name in the base.
+    Base,
+    /// Under a name in what the stream has made so far.
+    Now,
+    /// Parked.
+    Parked,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Fifo,
+    CharDevice,
+    Directory,
+    BlockDevice,
+    Regular,
+    Symlink,
+    Socket,
+}
+
+/// A point in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Time {
+    pub(crate) secs: i64,
+    pub(crate) nanos: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Known<'a> {
+    pub(crate) id: u64,
+    pub(crate) at: Where,
+    pub(crate) dir: u64,
+    #[serde(borrow)]
+    pub(crate) name: &'a [u8],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Gone<'a> {
+    pub(crate) dir: u64,
+    #[serde(borrow)]
+    pub(crate) name: &'a [u8],
+    pub(crate) park: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Make<'a> {
+    pub(crate) id: u64,
+    pub(crate) dir: Option<u64>,
+    #[serde(borrow)]
+    pub(crate) name: &'a [u8],
+    pub(crate) kind: Kind,
+    pub(crate) rdev: u64,
+    #[serde(borrow)]
+    pub(crate) target: &'a [u8],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Named3<'a> {
+    pub(crate) id: u64,
+    pub(crate) dir: u64,
+    #[serde(borrow)]
+    pub(crate) name: &'a [u8],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Attributes {
+    pub(crate) id: u64,
+    pub(crate) perm: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) accessed: Time,
+    pub(crate) modified: Time,
+    pub(crate) created: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct End {
+    pub(crate) records: u64,
+    pub(crate) data_bytes: u64,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    Begin(Begin),
+    /// A file that the receiver has.
+    Known(Known<'a>),
+    /// All files that were spoken of, but for the root, are spoken of no more.
+    Reset,
+    /// A name goes; what it leads to is parked, or is gone with its last name.
+    Gone(Gone<'a>),
+    /// A new file, in a directory or parked.
+    Make(Make<'a>),
+    /// What is parked gets a name, and is parked no more.
+    Move(Named3<'a>),
+    /// A file gets one more name.
+    Link(Named3<'a>),
+    Data {
+        id: u64,
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    /// A range reads as zeros.
+    Hole {
+        id: u64,
+        offset: u64,
+        len: u64,
+    },
+    Size {
+        id: u64,
+        size: u64,
+    },
+    Xattr {
+        id: u64,
+        name: &'a [u8],
+        value: &'a [u8],
+    },
+    NoXattr {
+        id: u64,
+        name: &'a [u8],
+    },
+    /// Attributes of a file. Unless it is a directory, it is spoken of no more.
+    Attributes(Attributes),
+    End(End),
+}
+
+/// The type of each record in a frame.
+mod types {
+    pub(super) const BEGIN: u8 = 1;
+    pub(super) const KNOWN: u8 = 2;
+    pub(super) const RESET: u8 = 3;
+    pub(super) const GONE: u8 = 4;
+    pub(super) const MAKE: u8 = 5;
+    pub(super) const MOVE: u8 = 6;
+    pub(super) const LINK: u8 = 7;
+    pub(super) const DATA: u8 = 8;
+    pub(super) const HOLE: u8 = 9;
+    pub(super) const SIZE: u8 = 10;
+    pub(super) const XATTR: u8 = 11;
+    pub(super) const NO_XATTR: u8 = 12;
+    pub(super) const ATTRIBUTES: u8 = 13;
+    pub(super) const END: u8 = 14;
+}
+
+fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, &'static str> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err("bytes are left in the record"),
+        Err(_) => Err("the fields of the record make no sense"),
+    }
+}
+
+impl<'a> Record<'a> {
+    /// The type and the body.
+    pub(crate) fn encode(&self) -> (u8, Vec<u8>) {
+        fn of(kind: u8, value: &impl Serialize) -> (u8, Vec<u8>) {
+            (kind, postcard::to_allocvec(value).expect("plain fields go into memory"))
+        }
+        match self {
+            Record::Begin(begin) => of(types::BEGIN, begin),
+            Record::Known(known) => of(types::KNOWN, known),
+            Record::Reset => (types::RESET, Vec::new()),
+            Record::Gone(gone) => of(types::GONE, gone),
+            Record::Make(make) => of(types::MAKE, make),
+            Record::Move(to) => of(types::MOVE, to),
+            Record::Link(to) => of(types::LINK, to),
+            Record::Data { id, offset, bytes } => {
+                let (kind, mut body) = of(types::DATA, &(id, offset));
+                body.extend_from_slice(bytes);
+                (kind, body)
+            }
+            Record::Hole { id, offset, len } => of(types::HOLE, &(id, offset, len)),
+            Record::Size { id, size } => of(types::SIZE, &(id, size)),
+            Record::Xattr { id, name, value } => of(types::XATTR, &(id, name, value)),
+            Record::NoXattr { id, name } => of(types::NO_XATTR, &(id, name)),
+            Record::Attributes(attributes) => of(types::ATTRIBUTES, attributes),
+            Record::End(end) => of(types::END, end),
+        }
+    }
+
+    /// Bytes of the body of a [`Record::Data`] of so many bytes.
+    pub(crate) fn data_body_len(id: u64, offset: u64, len: usize) -> usize {
+        Record::Data { id, offset, bytes: &[] }.encode().1.len() + len
+    }
+
+    /// Reads a body. `None`: the type is unknown.
+    pub(crate) fn decode(kind: u8, body: &'a [u8]) -> Result<Option<Record<'a>>, &'static str> {
+        Ok(Some(match kind {
+            types::BEGIN => Record::Begin(whole(body)?),
+            types::KNOWN => Record::Known(whole(body)?),
+            types::RESET if body.is_empty() => Record::Reset,
+            types::RESET => return Err("bytes are left in the record"),
+            types::GONE => Record::Gone(whole(body)?),
+            types::MAKE => Record::Make(whole(body)?),
+            types::MOVE => Record::Move(whole(body)?),
+            types::LINK => Record::Link(whole(body)?),
+            types::DATA => {
+                let ((id, offset), bytes) = postcard::take_from_bytes(body)
+                    .map_err(|_| "the fields of the record make no sense")?;
+                if bytes.is_empty() || bytes.len() > DATA_MAX {
+                    return Err("a record of data has 1 byte to 1 MiB");
+                }
+                Record::Data { id, offset, bytes }
+            }
+            types::HOLE => {
+                let (id, offset, len) = whole(body)?;
+                Record::Hole { id, offset, len }
+            }
+            types::SIZE => {
+                let (id, size) = whole(body)?;
+                Record::Size { id, size }
+            }
+            types::XATTR => {
+                let (id, name, value) = whole(body)?;
+                Record::Xattr { id, name, value }
+            }
+            types::NO_XATTR => {
+                let (id, name) = whole(body)?;
+                Record::NoXattr { id, name }
+            }
+            types::ATTRIBUTES => Record::Attributes(whole(body)?),
+            types::END => Record::End(whole(body)?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_those_of_the_document() {
+        let known = Known { id: 300, at: Where::Now, dir: 1, name: b"ab" };
+        assert_eq!(Record::Known(known).encode(), (2, vec![0xac, 0x02, 1, 1, 2, b'a', b'b']));
+        let data = Record::Data { id: 5, offset: 128, bytes: b"xyz" };
+        assert_eq!(data.encode(), (8, vec![5, 0x80, 0x01, b'x', b'y', b'z']));
+        assert_eq!(Record::data_body_len(5, 128, 3), 6);
+        let gone = Gone { dir: 7, name: b"n", park: None };
+        assert_eq!(Record::Gone(gone.clone()).encode(), (4, vec![7, 1, b'n', 0]));
+        assert_eq!(Record::decode(4, &[7, 1, b'n', 0]), Ok(Some(Record::Gone(gone))));
+        assert_eq!(Record::decode(200, &[]), Ok(None));
+        for wrong in [&[7u8, 1, b'n', 0, 0][..], &[7, 9, b'n', 0], &[], &[7, 1, b'n', 2]] {
+            assert!(Record::decode(4, wrong).is_err(), "{wrong:?}");
+        }
+        assert!(Record::decode(8, &[5, 0]).is_err(), "no data");
+        assert!(Record::decode(3, &[0]).is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! A snapshot as a stream, whole or as what became of another one.
+
+mod changes;
+mod file;
+mod side;
+mod table;
+mod whole;
+
+use std::io::Write;
+
+use holdfast::{Snapshot, Volume};
+use xxhash_rust::xxh3::xxh3_128;
+
+use self::side::Side;
+use self::table::Table;
+use crate::error::Doing;
+use crate::frame::FrameWriter;
+use crate::record::{Begin, End, GENERATOR, Identity, Record, Resume};
+use crate::token::Token;
+use crate::{Progress, Result, StreamError, origin};
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// All of a snapshot.
+    Whole(Snapshot),
+    /// What makes the first snapshot the second.
+    Changes(Snapshot, Snapshot),
+    /// What is left of a stream that was cut.
+    Rest(Token),
+}
+
+/// What a stream is made of, and where it goes.
+struct Sender<'a, W: Write> {
+    volume: &'a Volume,
+    base: Option<Side>,
+    new: Side,
+    out: FrameWriter<W>,
+    /// Files that the receiver knows by their numbers.
+    table: Table,
+    files: u64,
+    files_in_all: u64,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+/// Writes a stream to `out`. The same two snapshots make the same stream each time.
+///
+/// # Errors
+/// What the volume or `out` says; nothing behind it makes a stream whole that has failed here.
+pub fn send<W: Write>(
+    volume: &Volume,
+    what: What,
+    out: W,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    let (base, snapshot, resume) = match what {
+        What::Whole(snapshot) => (None, snapshot, None),
+        What::Changes(base, snapshot) => (Some(base), snapshot, None),
+        What::Rest(token) => {
+            if !token.is_ours() {
+                return StreamError::refused(
+                    "another version of this program made the stream, and it cannot go on; send it anew",
+                );
+            }
+            let base = match &token.base {
+                Some(id) => Some(origin::by_id(volume, id)?),
+                None => None,
+            };
+            (base, origin::by_id(volume, &token.snapshot)?, Some(token))
+        }
+    };
+    if base.as_ref().is_some_and(|base| base.number() == snapshot.number()) {
+        return StreamError::refused("both are the same snapshot; there is nothing to send");
+    }
+    let uuid = volume.info().doing(|| "the volume".into())?.uuid;
+    let new = Side::open(snapshot)?;
+    let base = base.map(Side::open).transpose()?;
+    let named = |side: &Side| origin::named(uuid, &side.snapshot, &side.fs);
+    let begin = Begin {
+        stream: [0; 16],
+        generator: GENERATOR,
+        block_bytes: holdfast_base::units::BLOCK_BYTES as u32,
+        inodes: new.snapshot.inodes(),
+        snapshot: named(&new)?,
+        base: base.as_ref().map(named).transpose()?,
+        resume: None,
+    };
+    let begin = Begin { stream: stream_id(&begin), ..begin };
+    if resume.as_ref().is_some_and(|token| token.stream != begin.stream) {
+        return StreamError::refused("this token is of other snapshots of the same numbers");
+    }
+    let resume = resume.map(|token| token.resume);
+    let out = start(out, begin, resume)?;
+    let table = Table::new();
+    let (files, files_in_all) = (0, new.snapshot.inodes());
+    let mut sender = Sender { volume, base, new, out, table, files, files_in_all, progress };
+    match sender.base {
+        None => sender.whole()?,
+        Some(_) => sender.changes()?,
+    }
+    let Sender { mut out, base, new, .. } = sender;
+    let (records, data_bytes) = out.counts();
+    out.put(&Record::End(End { records, data_bytes }))?;
+    out.finish()?;
+    base.into_iter().chain([new]).try_for_each(Side::close)
+}
+
+fn start<W: Write>(out: W, begin: Begin, resume: Option<Resume>) -> Result<FrameWriter<W>> {
+    let Some(resume) = resume else {
+        return FrameWriter::new(out, &Record::Begin(begin), None);
+    };
+    let again = Record::Begin(Begin { resume: Some(resume), ..begin.clone() });
+    let mut out = FrameWriter::new(out, &again, Some(resume))?;
+    // As it was put when the stream began.
+    out.put(&Record::Begin(begin))?;
+    Ok(out)
+}
+
+/// The same for the same snapshots, so that a receive that begins anew finds what is left of the last one.
+fn stream_id(begin: &Begin) -> [u8; 16] {
+    let id = |ids: &Vec<Identity>| ids.first().cloned();
+    let of = (id(&begin.snapshot.ids), begin.base.as_ref().and_then(|base| id(&base.ids)));
+    let bytes = postcard::to_allocvec(&of).expect("plain fields go into memory");
+    xxh3_128(&bytes).to_le_bytes()
+}
+
+impl<W: Write> Sender<'_, W> {
+    fn put(&mut self, record: &Record<'_>) -> Result<()> {
+        self.out.put(record)
+    }
+
+    /// A file is whole.
+    fn made_one(&mut self) {
+        self.files = self.files.saturating_add(1);
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        let (bytes, files, files_in_all) = (self.out.position(), self.files, self.files_in_all);
+        (self.progress)(Progress { bytes, files, files_in_all });
+    }
+}
