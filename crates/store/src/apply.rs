@@ -325,8 +325,8 @@ impl Inner {
             }
             let space = self.space.lock();
             self.check_freed(&transaction, &space)?;
-            let ancestry = &forest.trees.get(tree).ancestry;
-            if transaction.unwritten.iter().any(|(_, birth)| !ancestry.owns_surely(*birth)) {
+            let of = forest.trees.get(tree);
+            if transaction.unwritten.iter().any(|(_, birth)| !of.owns_for_good(*birth)) {
                 drop(space);
                 drop(forest);
                 transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));

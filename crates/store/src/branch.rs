@@ -98,14 +98,16 @@ impl Branch {
         }
     }
 
-    /// Whether what was born then belongs to this branch alone, at this moment (S1).
+    /// Whether what was born then belongs to this branch alone (S1), see [`Branch::parent_epoch`].
     pub fn owns(&self, birth: Epoch) -> bool {
-        self.store.inner.forest.read().trees.get(self.tree).ancestry.owns_surely(birth)
+        self.store.inner.forest.read().trees.get(self.tree).owns_for_good(birth)
     }
 
-    /// The epoch of the snapshot that it grew out of, 0 if there is none: what was born later belongs to it alone (S1).
+    /// The epoch of the snapshot that it grew out of, 0 if there is none: what was born later belongs to it alone (S1). When
+    /// that snapshot has gone, it counts until a commit says so: a recovery that finds it still must not meet blocks of it as
+    /// if they were the branch's own.
     pub fn parent_epoch(&self) -> Epoch {
-        self.store.inner.forest.read().trees.get(self.tree).ancestry.parent
+        self.store.inner.forest.read().trees.get(self.tree).sure_parent()
     }
 
     /// How full the volume is for this branch: within its limit, if it has one.

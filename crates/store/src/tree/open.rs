@@ -130,6 +130,17 @@ impl OpenTree {
         }
     }
 
+    /// The latest epoch of a parent that a commit has with which a recovery may begin, or 0. What is younger belongs to the
+    /// tree alone, whatever a crash leaves.
+    pub(crate) fn sure_parent(&self) -> Epoch {
+        self.ancestry.parent.max(self.judged_from)
+    }
+
+    /// Whether what was born then belongs to the tree alone, in every state that a recovery may come back to.
+    pub(crate) fn owns_for_good(&self, birth: Epoch) -> bool {
+        Ancestry { parent: self.sure_parent(), ..self.ancestry }.owns_surely(birth)
+    }
+
     /// Whether it would refer to more than it may with `growth` blocks more, when so many are `promised` to it.
     pub(crate) fn exceeds_limit(&self, promised: u64, growth: u64) -> bool {
         let all = self.referenced.saturating_add(promised).saturating_add(growth);
