@@ -10,8 +10,8 @@ use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{TreeItem, TreeKind};
 
 use crate::error::LineageError;
-use crate::tree::TreeNo;
 use crate::tree::open::OpenTree;
+use crate::tree::{OpenHandle, TreeNo};
 use crate::{
     Inner, Inodes, Need, Reservation, Reserved, Result, SpaceUse, Store, StoreError, Transaction,
     TreeInfo,
@@ -22,6 +22,8 @@ use crate::{
 pub struct Branch {
     store: Arc<Store>,
     tree: TreeNo,
+    /// Keeps the tree open.
+    _open: OpenHandle,
     number: u64,
     is_snapshot: bool,
 }
@@ -37,7 +39,12 @@ impl Deref for Branch {
 impl Branch {
     /// The branch that mkfs made.
     pub fn main(store: Arc<Store>) -> Branch {
-        Branch { store, tree: TreeNo::MAIN, number: MAIN, is_snapshot: false }
+        let open = store.inner.forest.read().trees.hold(TreeNo::MAIN);
+        Branch::of(store, open, MAIN, false)
+    }
+
+    fn of(store: Arc<Store>, open: OpenHandle, number: u64, is_snapshot: bool) -> Branch {
+        Branch { store, tree: open.no, _open: open, number, is_snapshot }
     }
 
     /// A branch by its name, or one of its snapshots.
@@ -57,7 +64,7 @@ impl Branch {
             let _one = inner.lineage.lock();
             (inner.open_tree(number)?, inner.tree_item(number)?)
         };
-        Ok(Branch { store, tree, number, is_snapshot: item.kind == TreeKind::Snapshot })
+        Ok(Branch::of(store, tree, number, item.kind == TreeKind::Snapshot))
     }
 
     fn find(
@@ -72,7 +79,7 @@ impl Branch {
             let number = snapshot.map_or(Ok(branch), |name| inner.find_tree(branch, name))?;
             (number, inner.open_tree(number)?)
         };
-        Ok(Branch { store, tree, number, is_snapshot: snapshot.is_some() })
+        Ok(Branch::of(store, tree, number, snapshot.is_some()))
     }
 
     /// The store that it shares with other branches.

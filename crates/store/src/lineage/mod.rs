@@ -105,6 +105,8 @@ impl Inner {
 
 #[cfg(test)]
 mod lies_tests;
+#[cfg(test)]
+mod open_tests;
 
 #[cfg(test)]
 mod tests {

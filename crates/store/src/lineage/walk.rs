@@ -151,7 +151,18 @@ impl Inner {
         }
         let of = self.open_tree(snapshot)?;
         let beside = child.map(|child| self.open_tree(child)).transpose()?;
-        Ok(Some(Walk { snapshot, branch, of, child, beside, above, here, cursor }))
+        let (no, beside_no) = (of.no, beside.as_ref().map(|beside| beside.no));
+        Ok(Some(Walk {
+            snapshot,
+            branch,
+            of: no,
+            child,
+            beside: beside_no,
+            _open: (of, beside),
+            above,
+            here,
+            cursor,
+        }))
     }
 
     /// Whether the deletion of a snapshot has passed something.

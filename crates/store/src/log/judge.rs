@@ -149,7 +149,7 @@ impl<'a> Judge<'a> {
             Some(item) => self.inner.open_root(branch, item)?,
             None => self.inner.open_tree(branch)?,
         };
-        Ok(extent(self.inner.get(tree, key)?.as_deref()))
+        Ok(extent(self.inner.get(tree.no, key)?.as_deref()))
     }
 
     fn take(
