@@ -331,13 +331,15 @@ impl Store {
     }
 
     /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more is to be done. One that
-    /// fails on a damaged snapshot is set aside, and others go on: [`Store::failed_deletions`] has it.
+    /// fails on a damaged snapshot is set aside, and others go on: [`Store::failed_deletions`] has it. One for which the device
+    /// does not read is there as well until it has come further: that is an error once no other can go on, and each call
+    /// tries it again.
     pub fn work_off_deletions(&self, steps: usize) -> Result<bool> {
         self.inner.work_off_deletions(steps)
     }
 
-    /// Deletions that have failed since the volume was opened, and why: number of the snapshot, and words. They are tried again
-    /// when it is opened next.
+    /// Deletions that have failed, and why: number of the snapshot, and words. One that has met damage is tried again when the
+    /// volume is opened next, one that the device has refused with the next call of [`Store::work_off_deletions`].
     pub fn failed_deletions(&self) -> Vec<(u64, String)> {
         self.inner.failed_deletions()
     }
