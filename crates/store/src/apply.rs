@@ -369,11 +369,10 @@ impl Inner {
         let given_up = GivenUp::of(forest.trees.get(tree), &transaction.dropped);
         self.change_blocks(&mut space, &given_up, &transaction.unwritten);
         // First all of them: one that is dropped takes the lock of the space.
-        let published: Vec<(BlockRange, u64)> =
-            transaction.placed.into_iter().map(Allocated::published).collect();
-        for (range, growth) in published {
+        let published: Vec<_> = transaction.placed.into_iter().map(Allocated::published).collect();
+        for (range, promised_to, growth) in published {
             space.publish(range);
-            space.promises.grown(tree.number(), growth);
+            space.promises.grown(promised_to, growth);
         }
         transaction.filled.into_iter().for_each(Filling::published);
         space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));

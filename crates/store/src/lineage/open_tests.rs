@@ -1,7 +1,7 @@
 //! How long the trees of branches and snapshots stay open.
 
 use holdfast_base::{InodeNo, Timestamp};
-use holdfast_format::Key;
+use holdfast_format::{ItemKind, Key};
 
 use super::lies_tests::made;
 use crate::{Branch, Need, Store, Transaction};
@@ -142,4 +142,25 @@ fn what_is_deleted_is_closed() {
     store.give_back_memory();
     assert_eq!(count(&store), 2);
     assert_eq!(get(&Branch::main(store.clone()), 20), Some(19));
+}
+
+/// Blocks that were taken for one branch and that another publishes: what was promised to the first is given back to it.
+#[test]
+fn growth_goes_back_to_the_branch_that_it_was_promised_to() {
+    let (_, store) = made();
+    let main = Branch::main(store.clone());
+    store.fork(1, b"fork", Timestamp::default()).unwrap();
+    let fork = Branch::open(store.clone(), b"fork", None).unwrap();
+    let mut room = main.reserve(Need::Grow { changes: 1, blocks: 3 }).unwrap();
+    let mut other = fork.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap();
+    let mut transaction = Transaction::new();
+    let placed = main.allocate(&mut room, 3, None).unwrap();
+    let extent = transaction.publish_unwritten(placed);
+    transaction.put(Key::new(InodeNo(20), ItemKind::Extent, 0), extent.encode());
+    fork.apply(transaction, &mut other).unwrap();
+    drop((room, other));
+    let tree = |number| store.inner.forest.read().trees.find(number).unwrap().number();
+    let trees = [1, fork.number()].map(tree);
+    let left = trees.map(|tree| store.inner.space.lock().promises.growth_of(tree));
+    assert_eq!(left, [0, 0]);
 }
