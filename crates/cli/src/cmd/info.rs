@@ -98,7 +98,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
         .flatten()
         .filter_map(|report| report.activity.as_ref())
         .map(|activity| ("transport", rings::words(&activity.transport).to_owned()));
-    for (name, value) in lines.into_iter().chain(mounted).chain(counts).chain(transport) {
+    let failed = lineage.iter().flat_map(|it| &it.failed_deletions);
+    let failed = failed.map(|why| ("not deleted", why.clone()));
+    for (name, value) in
+        lines.into_iter().chain(mounted).chain(counts).chain(failed).chain(transport)
+    {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }
     Ok(0)
@@ -109,6 +113,7 @@ fn tell_lineage(object: &mut Value, lineage: Option<&Mounted>, is_mounted: bool)
     let count = |of: fn(&Mounted) -> u64| Value::from(lineage.map(of));
     object["branches"] = count(|it| it.branches);
     object["snapshots"] = count(|it| it.snapshots);
+    object["failed_deletions"] = lineage.map(|it| it.failed_deletions.clone()).into();
     if let Some(mounted) = lineage.filter(|_| is_mounted) {
         object["mounted_branch"] = mounted.branch.clone().into();
         object["mounted_snapshot"] = mounted.snapshot.clone().into();
