@@ -133,8 +133,9 @@ impl Need {
     /// What must stay free for others.
     fn floor(self, floors: &Floors) -> u64 {
         match self {
+            // Growth of blocks that it has already takes nothing from others.
+            Need::Fill { .. } | Need::Delay { blocks: 0, .. } => floors.fill,
             Need::Grow { .. } | Need::Change { .. } | Need::Delay { .. } => floors.grow,
-            Need::Fill { .. } => floors.fill,
             Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
             Need::Delete { .. } => floors.checkpoint.div_ceil(2),
         }
