@@ -23,13 +23,10 @@ use holdfast_format::log::record::leads_to;
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Dropped, Patch, Record};
 use holdfast_format::{ItemKind, Key, Superblock};
 
-use super::judge_blocks::{Part, Parts};
+use super::judge_blocks::{Part, Parts, Span};
 use super::judge_lineage::{Items, Lineage, Wrong};
 use super::replay::LoggedBatch;
 use crate::{Inner, Result};
-
-/// First block of a range, and the first behind it.
-pub(super) type Span = (u64, u64);
 
 /// What is known of the batches judged so far.
 pub(super) struct Judge<'a> {

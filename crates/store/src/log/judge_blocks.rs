@@ -20,7 +20,8 @@ use holdfast_format::Key;
 use holdfast_format::item::Extent;
 use holdfast_format::log::Dropped;
 
-use super::judge::Span;
+/// First block of a range, and the first behind it.
+pub(super) type Span = (u64, u64);
 
 /// Blocks that the tree of a branch had before the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
