@@ -120,6 +120,7 @@ impl Parts {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects)]
 mod tests {
     use super::*;
     use holdfast_base::{BlockNo, BlockRange};
