@@ -92,20 +92,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("mounted at", mounted_at.unwrap_or_else(|| "not mounted".into())),
     ];
     let mounted = lineage.as_ref().map(|it| ("mounted", it.name())).filter(|_| mount.is_some());
-    let counts = lineage.as_ref().map(|it| ("branches", it.counts()));
+    let counts = lineage.iter().flat_map(counts);
     let transport = live
         .iter()
         .flatten()
         .filter_map(|report| report.activity.as_ref())
         .map(|activity| ("transport", rings::words(&activity.transport).to_owned()));
-    let failed = lineage.iter().flat_map(|it| &it.failed_deletions);
-    let failed = failed.map(|why| ("not deleted", why.clone()));
-    for (name, value) in
-        lines.into_iter().chain(mounted).chain(counts).chain(failed).chain(transport)
-    {
+    for (name, value) in lines.into_iter().chain(mounted).chain(counts).chain(transport) {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }
     Ok(0)
+}
+
+/// Lines about branches and snapshots: how many there are, and which are not deleted though they should be.
+fn counts(of: &Mounted) -> Vec<(&'static str, String)> {
+    let failed = of.failed_deletions.iter().map(|why| ("not deleted", why.clone()));
+    [("branches", of.counts())].into_iter().chain(failed).collect()
 }
 
 /// How many branches and snapshots there are, and which is mounted.

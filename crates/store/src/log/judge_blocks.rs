@@ -120,8 +120,9 @@ impl Parts {
 }
 
 #[cfg(test)]
-#[allow(clippy::arithmetic_side_effects)]
 mod tests {
+    #![allow(clippy::arithmetic_side_effects)]
+
     use super::*;
     use holdfast_base::{BlockNo, BlockRange};
     use holdfast_format::ItemKind;
