@@ -996,6 +996,8 @@ class Log:
         self.batches, self.total, self.applied = [], 0, 0
         self.data, self.counts = {}, {}
         self.taken, self.freed = [], []
+        # What each extent key that the log has changed holds of what its tree had: first, end, birth, where block 0 would lie.
+        self.before = {}
 
     def ring(self, at, size):
         """Bytes of the ring, which goes on at its start."""
@@ -1080,20 +1082,9 @@ class Log:
         said = {key: value for (branch, key), value in batch.puts.items() if branch == 0}
         judge_said(volume.lineage, said, [key for branch, key in batch.removes if branch == 0])
         # Branches and snapshots first: the batch may make a branch that it changes.
-        for branch, key in sorted(batch.removes):
-            volume.items(branch).pop(key, None)
-        # What a new branch has grown out of: its item may say what came later.
-        parents = {key[2]: key[0] - LINEAGE for _, key in batch.puts if key[1] == CHILD_ITEM}
-        for branch, key in sorted(batch.puts):
-            value = batch.puts[branch, key]
-            if key[1] == EXTENT and len(value) >= EXTENT_ITEM.size and u64(value, 8) > self.birth_limit:
-                value = value[:8] + self.birth_limit.to_bytes(8, "little") + value[16:]
-            before = volume.items(branch).get(key)
-            if key[1] == TREE_ITEM and before and len(value) >= 8:
-                value = before[:8] + value[8:]
-            elif key[1] == TREE_ITEM and key[0] - LINEAGE in parents and len(value) >= 8:
-                value = parents[key[0] - LINEAGE].to_bytes(8, "little") + value[8:]
-            volume.items(branch)[key] = value
+        self.put(batch, volume, lambda branch: branch == 0)
+        had = self.had(batch, volume)
+        self.put(batch, volume, lambda branch: branch != 0)
         for branch in batch.counts:
             item = volume.lineage.tree(branch)
             there = branch == MAIN or (item and item.kind == BRANCH and volume.lineage.root(branch))
@@ -1103,17 +1094,80 @@ class Log:
             before = ZERO_BLOCK if base == 0 else self.data.get(base) or self.image.read(base)
             self.data[block] = before[:start] + data + before[start + len(data) :]
         need(len(self.data) * BLOCK <= PATCHED_LIMIT, "the log holds more data than this reader takes")
+        self.taken += batch.taken
+        self.judge_given(batch, volume.lineage, had)
         freed = list(batch.freed)
         for drop in batch.drops:
             own = volume.lineage.own(drop)
             freed += [(drop.first, drop.first + own)] if own else []
-        self.taken += batch.taken
         self.freed += freed
         for first, end in freed:
             if end - first < len(self.data):
                 for block in range(first, end):
                     self.data.pop(block, None)
         self.applied += 1
+
+    def put(self, batch, volume, is_meant):
+        """What a batch puts and removes in some trees."""
+        for branch, key in batch.removes:
+            if is_meant(branch):
+                volume.items(branch).pop(key, None)
+        # What a new branch has grown out of: its item may say what came later.
+        parents = {key[2]: key[0] - LINEAGE for _, key in batch.puts if key[1] == CHILD_ITEM}
+        for (branch, key), value in batch.puts.items():
+            if not is_meant(branch):
+                continue
+            if key[1] == EXTENT and len(value) >= EXTENT_ITEM.size and u64(value, 8) > self.birth_limit:
+                value = value[:8] + self.birth_limit.to_bytes(8, "little") + value[16:]
+            before = volume.items(branch).get(key)
+            if key[1] == TREE_ITEM and before and len(value) >= 8:
+                value = before[:8] + value[8:]
+            elif key[1] == TREE_ITEM and key[0] - LINEAGE in parents and len(value) >= 8:
+                value = parents[key[0] - LINEAGE].to_bytes(8, "little") + value[8:]
+            volume.items(branch)[key] = value
+
+    def had(self, batch, volume):
+        """What the extents that a batch changes held before it of what trees had before the log, by branch."""
+        had, put = {}, {}
+        changed = [of for of in [*batch.removes, *batch.puts] if of[1][1] == EXTENT]
+        for branch, key in changed:
+            known = self.before.get((branch, key))
+            if known is None:
+                value = volume.items(branch).get(key, b"")
+                whole = len(value) >= EXTENT_ITEM.size
+                first, birth, count = (u64(value, 0), u64(value, 8), u32(value, 16)) if whole else (0, 0, 0)
+                known = [(first, first + count, birth, key[0], key[2] - first * BLOCK)] if count else []
+            had.setdefault(branch, []).extend(known)
+        had = {branch: sorted(parts) for branch, parts in had.items()}
+        for branch, key in changed:
+            value, kept, parts = batch.puts.get((branch, key), b""), [], had[branch]
+            if len(value) >= EXTENT_ITEM.size:
+                start = u64(value, 0)
+                end, place = start + u32(value, 16), (key[0], key[2] - start * BLOCK)
+                at = max(bisect.bisect_right(parts, (start, 1 << 64)) - 1, 0)
+                while at < len(parts) and parts[at][0] < end:
+                    first, last = max(parts[at][0], start), min(parts[at][1], end)
+                    if first < last and parts[at][3:] == place:
+                        kept.append((first, last, *parts[at][2:]))
+                    at += 1
+            put[branch, key] = kept
+        self.before.update(put)
+        return had
+
+    def judge_given(self, batch, lineage, had):
+        """What a batch gives back was taken by the log, or is as old as it says, and no snapshot's [904]."""
+        own = []
+        for branch, parts in had.items():
+            item = lineage.tree(branch)
+            parent = lineage.tree(item.parent) if item and item.parent else None
+            own += [part[:2] for part in parts if parent is None or part[2] > parent.epoch]
+        given = minus(sorted(batch.freed), union(sorted(own + self.taken))) if batch.freed else []
+        need(not given, f"batch {batch.head.number} of the log gives back what a snapshot has [904]")
+        for drop in batch.drops:
+            place = (drop.birth, drop.inode, drop.offset - drop.first * BLOCK)
+            same = [part[:2] for part in had.get(drop.branch, []) if part[2:] == place]
+            given = minus([(drop.first, drop.first + drop.count)], union(sorted(same + self.taken)))
+            need(not given, f"batch {batch.head.number} of the log gives back what is older, or elsewhere [904]")
 
     def replay(self, volume):
         """Reads the log and applies it to the items of the volume."""

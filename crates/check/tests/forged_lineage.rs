@@ -5,17 +5,22 @@
 
 mod common;
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use common::branches::{Grown, Items, grown, open};
 use common::log::{Log, last_shown};
 use common::*;
-use holdfast_base::{BlockRange, Epoch, InodeNo};
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_check::Issue;
+use holdfast_device::Device;
 use holdfast_format::item::lineage::{LINEAGE, LineageItem, child_key, name_key};
-use holdfast_format::item::{RootItem, TreeItem, WalkItem, WalkPlace};
+use holdfast_format::item::{Extent, RootItem, TreeItem, WalkItem, WalkPlace};
 use holdfast_format::log::{Dropped, Encoder};
 use holdfast_format::{ItemKind, Key};
+use holdfast_store::Branch;
 
 /// What the space tree of a volume with `main@before` (2) and `agent` (3) holds.
 fn items_of(grown: &Grown) -> Items {
@@ -315,6 +320,221 @@ fn what_no_operation_says_is_refused() {
         assert_eq!(issues(&report), [Issue::BatchMalformed], "{what}: {:#?}", report.findings);
         assert!(report.findings[0].what.contains("batch "), "{what}: {}", report.findings[0]);
         assert_eq!(last_shown(&made.device), grown.superblock.lsn, "{what}");
+    }
+}
+
+/// What the second reader says of a volume; `None` if there is no Python.
+fn second_reader(device: &dyn Device) -> Option<String> {
+    let mut bytes = vec![0; device.len() as usize];
+    device.read(0, &mut bytes).unwrap();
+    let image = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(image.path(), &bytes).unwrap();
+    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/readvolume.py");
+    let mut python = Command::new("python3");
+    match python.arg("-B").arg(tool).arg(image.path()).arg("check").output() {
+        Ok(output) => Some(String::from_utf8(output.stderr).unwrap()),
+        Err(error) => {
+            holdfast_base::skip::skipped(format_args!("python3: {error}"));
+            None
+        }
+    }
+}
+
+/// An extent of a file of `agent` that the snapshot has as well, if it was not written since.
+fn extent_of_agent(grown: &Grown, block: u64) -> (Key, Extent) {
+    let device = Arc::new(grown.device.snapshot());
+    let agent = Branch::open(open(&device), b"agent", None).unwrap();
+    let key = Key::new(DATA, ItemKind::Extent, block * BLOCK_BYTES);
+    (key, Extent::decode(&agent.get(&key).unwrap().unwrap()).unwrap())
+}
+
+/// Batches of `agent`, the last of which gives back what the snapshot has, by a lie about its birth or its place. All three
+/// readers refuse it. The honest ones they take.
+#[test]
+fn no_batch_frees_what_a_snapshot_has() {
+    /// What a batch does, with the blocks of an extent at a key.
+    type Does = fn(&mut Writer<'_>, Key, &Extent);
+    fn free(of: &mut Writer<'_>, blocks: BlockRange) {
+        of.encoder.free(blocks, of.out);
+    }
+    fn drop_as(of: &mut Writer<'_>, blocks: BlockRange, birth: u64, at: Key) {
+        let birth = Epoch(birth);
+        of.encoder.drop_blocks(&Dropped { blocks, birth, at }, of.out);
+    }
+    fn delete(of: &mut Writer<'_>, key: Key, _: &Extent) {
+        of.encoder.delete(&key, of.out);
+    }
+    fn younger(of: &mut Writer<'_>, key: Key, extent: &Extent) {
+        of.put(key, &Extent { birth: Epoch(1 << 40), ..extent.clone() }.encode());
+    }
+    fn cut(of: &mut Writer<'_>, key: Key, extent: &Extent) {
+        let BlockRange { start, count } = extent.blocks;
+        let rest = BlockRange::new(BlockNo(start.0 + 1), count - 1);
+        let at = Key { offset: key.offset + BLOCK_BYTES, ..key };
+        let rest = Extent { birth: Epoch(1 << 40), ..Extent::new(rest, Vec::new()) };
+        delete(of, key, extent);
+        of.put(at, &rest.encode());
+    }
+    let none: &[Does] = &[];
+    let cases: [(&str, u64, &[Does], Does, bool); 12] = [
+        (
+            "what it wrote is freed",
+            0,
+            none,
+            |of, key, extent| {
+                delete(of, key, extent);
+                free(of, extent.blocks);
+            },
+            true,
+        ),
+        (
+            "what it wrote is dropped",
+            0,
+            none,
+            |of, key, extent| {
+                delete(of, key, extent);
+                drop_as(of, extent.blocks, extent.birth.0, key);
+            },
+            true,
+        ),
+        (
+            "what the snapshot has is dropped",
+            8,
+            none,
+            |of, key, extent| {
+                delete(of, key, extent);
+                drop_as(of, extent.blocks, extent.birth.0, key);
+            },
+            true,
+        ),
+        (
+            "and a part of it, behind a cut",
+            8,
+            &[cut],
+            |of, key, extent| {
+                let at = Key { offset: key.offset + BLOCK_BYTES, ..key };
+                delete(of, at, extent);
+                let rest = BlockRange::new(BlockNo(extent.blocks.start.0 + 1), 1);
+                drop_as(of, rest, extent.birth.0, at);
+            },
+            true,
+        ),
+        (
+            "freed",
+            8,
+            none,
+            |of, key, extent| {
+                delete(of, key, extent);
+                free(of, extent.blocks);
+            },
+            false,
+        ),
+        (
+            "one block of it freed",
+            8,
+            none,
+            |of, key, extent| {
+                delete(of, key, extent);
+                free(of, BlockRange::new(extent.blocks.start, 1));
+            },
+            false,
+        ),
+        (
+            "dropped as if younger",
+            8,
+            none,
+            |of, key, extent| {
+                delete(of, key, extent);
+                drop_as(of, extent.blocks, 1 << 40, key);
+            },
+            false,
+        ),
+        (
+            "dropped as if older",
+            0,
+            none,
+            |of, key, extent| {
+                delete(of, key, extent);
+                drop_as(of, extent.blocks, extent.birth.0 - 1, key);
+            },
+            false,
+        ),
+        (
+            "dropped elsewhere",
+            8,
+            none,
+            |of, key, extent| {
+                delete(of, key, extent);
+                let at = Key { offset: key.offset - BLOCK_BYTES, ..key };
+                drop_as(of, extent.blocks, extent.birth.0, at);
+            },
+            false,
+        ),
+        (
+            "made younger, then freed",
+            8,
+            &[younger],
+            |of, key, extent| {
+                delete(of, key, extent);
+                free(of, extent.blocks);
+            },
+            false,
+        ),
+        (
+            "cut, and the rest made younger, then freed",
+            8,
+            &[cut],
+            |of, key, extent| {
+                let at = Key { offset: key.offset + BLOCK_BYTES, ..key };
+                delete(of, at, extent);
+                free(of, BlockRange::new(BlockNo(extent.blocks.start.0 + 1), 1));
+            },
+            false,
+        ),
+        (
+            "named by another key, then freed with that",
+            8,
+            &[|of, key, extent| {
+                younger(of, Key { offset: 100 * BLOCK_BYTES, ..key }, extent);
+            }],
+            |of, key, extent| {
+                delete(of, Key { offset: 100 * BLOCK_BYTES, ..key }, extent);
+                free(of, extent.blocks);
+            },
+            false,
+        ),
+    ];
+    let grown = grown();
+    for (what, block, before, last, is_honest) in cases {
+        let (key, extent) = extent_of_agent(&grown, block);
+        let says: Vec<Box<Says>> = before
+            .iter()
+            .copied()
+            .chain([last])
+            .map(|does| -> Box<Says> {
+                let extent = extent.clone();
+                Box::new(move |of| {
+                    of.branch(3);
+                    does(of, key, &extent);
+                })
+            })
+            .collect();
+        let says: Vec<&Says> = says.iter().map(|says| &**says).collect();
+        let made = logged(&grown, &says);
+        let report = check_all(&made.device);
+        let is_refused = issues(&report).contains(&Issue::BatchBlocks);
+        let taken = says.len() as u64 - u64::from(!is_honest);
+        assert_eq!(is_refused, !is_honest, "{what}: {:#?}", report.findings);
+        assert_eq!(report.facts.log_batches, taken, "{what}");
+        if is_honest {
+            drop(open(&Arc::new(made.device.snapshot())));
+        } else {
+            let shown = last_shown(&made.device).0 - grown.superblock.lsn.0;
+            assert_eq!(shown, taken, "{what}");
+        }
+        if let Some(said) = second_reader(&made.device) {
+            assert_eq!(said.contains("[904]"), !is_honest, "{what}: {said}");
+        }
     }
 }
 

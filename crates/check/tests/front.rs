@@ -9,6 +9,7 @@ use holdfast_base::{BLOCK_SIZE, BlockNo, TreeId};
 use holdfast_check::pass::PASSES;
 use holdfast_check::{CheckError, Options, Progress, What, check, dump, identify, probe};
 use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::Superblock;
 use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::superblock::VERSION;
@@ -64,6 +65,36 @@ fn a_newer_format_is_an_error_and_not_damage() {
         assert!(matches!(error, CheckError::Newer(_)), "{error}");
         assert!(error.to_string().contains(name), "{error}");
         assert_eq!(identify(&made.device), Some("a Holdfast volume"));
+    }
+}
+
+/// Both slots ask for a newer program. A far copy of the same volume that is of a later checkpoint counts all the same: the volume
+/// has given up what asked for it. One that is not later, or of another volume, does not.
+#[test]
+fn a_later_far_copy_counts_more_than_slots_that_are_too_new() {
+    for (later, is_same, counts) in
+        [(true, true, true), (false, true, false), (true, false, false), (false, false, false)]
+    {
+        let made = Maker::sample().make();
+        let here = made.superblock.clone();
+        let epoch = if later { here.epoch.next() } else { here.epoch };
+        made.write_far_copy(&Superblock { epoch, ..here.clone() });
+        let mut slots = here;
+        if !is_same {
+            slots.created.secs += 1;
+        }
+        for (slot, at) in SUPERBLOCK_SLOTS.into_iter().enumerate() {
+            made.write_superblock(slot, &slots);
+            made.poke(at, BLOCK_SIZE, |bytes| {
+                bytes[64] = 2;
+                let sum = crc64_with_hole(bytes, 16);
+                bytes[16..24].copy_from_slice(&sum.to_le_bytes());
+            });
+        }
+        let checked = check(&made.device, &Options::default());
+        let what = format!("later {later}, the same volume {is_same}: {checked:?}");
+        assert_eq!(!matches!(checked, Err(CheckError::Newer(_))), counts, "{what}");
+        assert_eq!(checked.is_ok(), counts, "{what}");
     }
 }
 

@@ -8,7 +8,7 @@ use holdfast::VolumeOptions;
 use holdfast_fuse::Told;
 
 use crate::branches::carry_out::{Open, carry_out};
-use crate::branches::message::{Branch, Snapshot};
+use crate::branches::message::{Branch, Failed, Snapshot};
 use crate::branches::{Ask, Name, Place, Reply};
 use crate::daemon::ask::command;
 use crate::mounts::{self, Mount};
@@ -107,13 +107,18 @@ pub(crate) fn rolled_back(place: &Place, question: &Ask) -> Result<(Name, bool),
     }
 }
 
-/// All branches.
-pub(crate) fn branches(place: &Place) -> Result<Vec<Branch>, Failure> {
+/// All branches, and deletions that have failed.
+pub(crate) fn branches(place: &Place) -> Result<(Vec<Branch>, Vec<Failed>), Failure> {
+    let mut all_failed = Vec::new();
     let part = |after| match ask(place, &Ask::Branches { after })? {
-        Reply::Branches { list, more } => Ok((list, more)),
+        Reply::Branches { list, more, mut failed } => {
+            all_failed.append(&mut failed);
+            Ok((list, more))
+        }
         other => Err(nonsense(&other)),
     };
-    in_parts(part, |branch| branch.number)
+    let all = in_parts(part, |branch| branch.number)?;
+    Ok((all, all_failed))
 }
 
 /// A list that comes in parts, each behind the last number of the one before. A daemon that is a stranger's may answer
@@ -144,14 +149,15 @@ fn in_parts<T>(
     }
 }
 
-/// The name of the branch, and all its snapshots.
-pub(crate) fn snapshots(place: &Place) -> Result<(Name, Vec<Snapshot>), Failure> {
-    let mut name = None;
+/// The name of the branch, all its snapshots, and deletions of such that have failed.
+pub(crate) fn snapshots(place: &Place) -> Result<(Name, Vec<Snapshot>, Vec<Failed>), Failure> {
+    let (mut name, mut all_failed) = (None, Vec::new());
     let part = |after| {
         let question = Ask::Snapshots { branch: place.branch.clone(), after };
         match ask(place, &question)? {
-            Reply::Snapshots { branch, list, more } => {
+            Reply::Snapshots { branch, list, more, mut failed } => {
                 name = Some(branch);
+                all_failed.append(&mut failed);
                 Ok((list, more))
             }
             other => Err(nonsense(&other)),
@@ -159,7 +165,7 @@ pub(crate) fn snapshots(place: &Place) -> Result<(Name, Vec<Snapshot>), Failure>
     };
     let all = in_parts(part, |snapshot| snapshot.number)?;
     // There was a part, or an error.
-    name.map(|name| (name, all)).ok_or_else(|| Failure::plain("there was no answer"))
+    name.map(|name| (name, all, all_failed)).ok_or_else(|| Failure::plain("there was no answer"))
 }
 
 /// The name of the branch, and one of its snapshots.

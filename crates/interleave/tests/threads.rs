@@ -22,7 +22,7 @@ use steered_device::sim::{Event, Policy};
 use steered_device::{Device, MemoryDevice, SimDevice};
 use steered_posix::{
     Caller, FallocateFlags, FileSystem, FsError, MountOptions, OpenFile, OpenFlags, RenameFlags,
-    SetAttr, StoreError, WriteHow,
+    SetAttr, StoreError, Which, WriteHow,
 };
 
 const BYTES: u64 = 8 << 20;
@@ -288,6 +288,55 @@ fn punch_reserved(fs: &FileSystem) -> Result<(), FsError> {
     }
 }
 
+/// Forks that come and go in a scene.
+const FORKS: u64 = 3;
+
+/// Opens forks, changes and closes them, while others do the same: each has what was written to it when it is opened once more.
+fn forks_come_and_go(fs: &FileSystem) -> Result<(), FsError> {
+    let options = || MountOptions { commit_secs: 0, inode_cache: 2, ..MountOptions::default() };
+    // What another thread has open is its.
+    let open = |name: &[u8]| match fs.open_branch(Which::Named(name), options()) {
+        Ok(fork) => Ok(Some(fork)),
+        Err(FsError::InUse(_)) => Ok(None),
+        Err(error) => Err(error),
+    };
+    for fork in 0..FORKS {
+        let name = format!("fork-{fork}").into_bytes();
+        if fs.find_branch(&name).is_err() {
+            // Another thread may be faster.
+            let made = fs.fork(&name, None);
+            assert!(made.is_ok() || fs.find_branch(&name).is_ok(), "{made:?}");
+        }
+        let Some(here) = open(&name)? else { continue };
+        let before = counted(&here)?;
+        let (root, flags) = (Caller::root(), OpenFlags::WRITE);
+        let (_, file) = here.create(&root, InodeNo::ROOT, COUNT, 0o644, flags, false)?;
+        let bytes = (before + 1).to_le_bytes();
+        here.write(&root, &file, 0, &bytes, WriteHow::default())?;
+        if fork == 0 {
+            here.fsync(&file, false)?;
+        }
+        drop(file);
+        here.unmount()?;
+        let Some(again) = open(&name)? else { continue };
+        assert!(counted(&again)? > before, "a change of `fork-{fork}` is gone");
+        again.unmount()?;
+    }
+    Ok(())
+}
+
+/// The file that says how often its fork was opened.
+const COUNT: &[u8] = b"count";
+
+fn counted(fork: &FileSystem) -> Result<u64, FsError> {
+    let root = Caller::root();
+    let Ok(attr) = fork.lookup(&root, InodeNo::ROOT, COUNT) else { return Ok(0) };
+    let file = fork.open(&root, attr.inode, OpenFlags::READ)?;
+    let mut bytes = [0; 8];
+    fork.read(&file, 0, &mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
 /// A volume that is full: each file has reserved its bytes.
 fn filled(files: u64) -> Vec<u8> {
     use holdfast_posix::{Caller, FallocateFlags, FileSystem, MountOptions, OpenFlags, WriteHow};
@@ -519,6 +568,23 @@ fn changers_beside_checkpoints_and_commits() {
         allows: replaced,
         threads: 2,
         beside: &[FileSystem::checkpoint, FileSystem::commit],
+        fsync_wait: FsyncWait::Writeback,
+        log_data_bytes: 4096,
+        is_full: false,
+    };
+    explore(&SCENE);
+}
+
+/// The trees of forks are closed when nobody has them open, beside commits and checkpoints that carry their roots; their numbers
+/// are used again.
+#[test]
+fn forks_come_and_go_beside_checkpoints_and_commits() {
+    static SCENE: Scene = Scene {
+        name: "forks come and go beside checkpoints and commits",
+        work: overwrite,
+        allows: has_overwritten,
+        threads: 1,
+        beside: &[forks_come_and_go, forks_come_and_go, FileSystem::checkpoint, FileSystem::commit],
         fsync_wait: FsyncWait::Writeback,
         log_data_bytes: 4096,
         is_full: false,

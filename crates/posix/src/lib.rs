@@ -46,7 +46,7 @@ mod tests;
 pub use changes::{Change, ChangeKind, Changes, Moment, Parts};
 pub use error::FsError;
 pub use holdfast_store::{Device, LineageError, StoreError};
-pub use op::branches::{BranchInfo, SnapshotInfo};
+pub use op::branches::{BranchInfo, FailedDeletion, SnapshotInfo};
 pub use op::open::OpenFile;
 pub use op::write::WriteHow;
 pub use options::*;

@@ -133,8 +133,9 @@ impl Need {
     /// What must stay free for others.
     fn floor(self, floors: &Floors) -> u64 {
         match self {
+            // Growth of blocks that it has already takes nothing from others.
+            Need::Fill { .. } | Need::Delay { blocks: 0, .. } => floors.fill,
             Need::Grow { .. } | Need::Change { .. } | Need::Delay { .. } => floors.grow,
-            Need::Fill { .. } => floors.fill,
             Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
             Need::Delete { .. } => floors.checkpoint.div_ceil(2),
         }
@@ -325,8 +326,8 @@ impl Inner {
             }
             let space = self.space.lock();
             self.check_freed(&transaction, &space)?;
-            let ancestry = &forest.trees.get(tree).ancestry;
-            if transaction.unwritten.iter().any(|(_, birth)| !ancestry.owns_surely(*birth)) {
+            let of = forest.trees.get(tree);
+            if transaction.unwritten.iter().any(|(_, birth)| !of.owns_for_good(*birth)) {
                 drop(space);
                 drop(forest);
                 transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
@@ -369,11 +370,10 @@ impl Inner {
         let given_up = GivenUp::of(forest.trees.get(tree), &transaction.dropped);
         self.change_blocks(&mut space, &given_up, &transaction.unwritten);
         // First all of them: one that is dropped takes the lock of the space.
-        let published: Vec<(BlockRange, u64)> =
-            transaction.placed.into_iter().map(Allocated::published).collect();
-        for (range, growth) in published {
+        let published: Vec<_> = transaction.placed.into_iter().map(Allocated::published).collect();
+        for (range, promised_to, growth) in published {
             space.publish(range);
-            space.promises.grown(tree.number(), growth);
+            space.promises.grown(promised_to, growth);
         }
         transaction.filled.into_iter().for_each(Filling::published);
         space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));

@@ -10,8 +10,8 @@ use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{TreeItem, TreeKind};
 
 use crate::error::LineageError;
-use crate::tree::TreeNo;
 use crate::tree::open::OpenTree;
+use crate::tree::{OpenHandle, TreeNo};
 use crate::{
     Inner, Inodes, Need, Reservation, Reserved, Result, SpaceUse, Store, StoreError, Transaction,
     TreeInfo,
@@ -22,6 +22,8 @@ use crate::{
 pub struct Branch {
     store: Arc<Store>,
     tree: TreeNo,
+    /// Keeps the tree open.
+    _open: OpenHandle,
     number: u64,
     is_snapshot: bool,
 }
@@ -37,7 +39,12 @@ impl Deref for Branch {
 impl Branch {
     /// The branch that mkfs made.
     pub fn main(store: Arc<Store>) -> Branch {
-        Branch { store, tree: TreeNo::MAIN, number: MAIN, is_snapshot: false }
+        let open = store.inner.forest.read().trees.hold(TreeNo::MAIN);
+        Branch::of(store, open, MAIN, false)
+    }
+
+    fn of(store: Arc<Store>, open: OpenHandle, number: u64, is_snapshot: bool) -> Branch {
+        Branch { store, tree: open.no, _open: open, number, is_snapshot }
     }
 
     /// A branch by its name, or one of its snapshots.
@@ -57,7 +64,7 @@ impl Branch {
             let _one = inner.lineage.lock();
             (inner.open_tree(number)?, inner.tree_item(number)?)
         };
-        Ok(Branch { store, tree, number, is_snapshot: item.kind == TreeKind::Snapshot })
+        Ok(Branch::of(store, tree, number, item.kind == TreeKind::Snapshot))
     }
 
     fn find(
@@ -72,7 +79,7 @@ impl Branch {
             let number = snapshot.map_or(Ok(branch), |name| inner.find_tree(branch, name))?;
             (number, inner.open_tree(number)?)
         };
-        Ok(Branch { store, tree, number, is_snapshot: snapshot.is_some() })
+        Ok(Branch::of(store, tree, number, snapshot.is_some()))
     }
 
     /// The store that it shares with other branches.
@@ -98,14 +105,16 @@ impl Branch {
         }
     }
 
-    /// Whether what was born then belongs to this branch alone, at this moment (S1).
+    /// Whether what was born then belongs to this branch alone (S1), see [`Branch::parent_epoch`].
     pub fn owns(&self, birth: Epoch) -> bool {
-        self.store.inner.forest.read().trees.get(self.tree).ancestry.owns_surely(birth)
+        self.store.inner.forest.read().trees.get(self.tree).owns_for_good(birth)
     }
 
-    /// The epoch of the snapshot that it grew out of, 0 if there is none: what was born later belongs to it alone (S1).
+    /// The epoch of the snapshot that it grew out of, 0 if there is none: what was born later belongs to it alone (S1). When
+    /// that snapshot has gone, it counts until a commit says so: a recovery that finds it still must not meet blocks of it as
+    /// if they were the branch's own.
     pub fn parent_epoch(&self) -> Epoch {
-        self.store.inner.forest.read().trees.get(self.tree).ancestry.parent
+        self.store.inner.forest.read().trees.get(self.tree).sure_parent()
     }
 
     /// How full the volume is for this branch: within its limit, if it has one.
@@ -349,13 +358,15 @@ impl Store {
     }
 
     /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more is to be done. One that
-    /// fails on a damaged snapshot is set aside, and others go on: [`Store::failed_deletions`] has it.
+    /// fails on a damaged snapshot is set aside, and others go on: [`Store::failed_deletions`] has it. One for which the device
+    /// does not read is there as well until it has come further: that is an error once no other can go on, and each call
+    /// tries it again.
     pub fn work_off_deletions(&self, steps: usize) -> Result<bool> {
         self.inner.work_off_deletions(steps)
     }
 
-    /// Deletions that have failed since the volume was opened, and why: number of the snapshot, and words. They are tried again
-    /// when it is opened next.
+    /// Deletions that have failed, and why: number of the snapshot, and words. One that has met damage is tried again when the
+    /// volume is opened next, one that the device has refused with the next call of [`Store::work_off_deletions`].
     pub fn failed_deletions(&self) -> Vec<(u64, String)> {
         self.inner.failed_deletions()
     }

@@ -34,7 +34,7 @@ use crate::sealed::{LeftOver, Sealed};
 use crate::space::alloc::Space;
 use crate::step::Step;
 use crate::tree::Forest;
-use crate::{Inner, Result, nodes, superblock};
+use crate::{Inner, Result, StoreError, nodes, superblock};
 
 /// A checkpoint that is durable.
 #[derive(Debug)]
@@ -292,7 +292,16 @@ impl Inner {
     pub(crate) fn close(self: &Arc<Inner>) -> Result<()> {
         self.checkpoint()?;
         if self.hides_damage() {
-            self.first_checkpoint()?;
+            match self.expect_rings() {
+                Ok(()) => self.first_checkpoint()?,
+                // A new volume whose superblock says something else is one with rings: it could be opened no more.
+                Err(StoreError::NoSpace) => {
+                    tracing::warn!(
+                        "the host has no room: no superblock says what was found damaged"
+                    );
+                }
+                Err(error) => return Err(error),
+            }
         }
         let _one = self.lock_checkpoints()?;
         let epoch = self.superblock.lock().epoch;

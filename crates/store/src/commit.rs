@@ -330,8 +330,12 @@ impl Inner {
         }
     }
 
-    /// What commits and batches keep for the next ones goes, if none is being made.
+    /// What commits and batches keep for the next ones goes, if none is being made; and the trees of branches that were
+    /// closed.
     pub(crate) fn give_back_memory(&self) {
+        if let Some(_one) = self.lineage.try_lock() {
+            self.close_trees();
+        }
         if let Some(mut journal) = self.journal.try_lock() {
             journal.give_back_memory();
         }

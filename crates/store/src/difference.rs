@@ -70,7 +70,7 @@ impl Difference {
                 return Ok(Some(found));
             }
             let Some(at) = self.at else { return Ok(None) };
-            let (found, next) = store.inner.next_differing(self.old.tree, self.new.tree, at)?;
+            let (found, next) = store.inner.next_differing(self.old.tree(), self.new.tree(), at)?;
             self.found = found;
             self.at = next;
         }

@@ -34,7 +34,7 @@ impl GivenUp {
     /// What `tree` gives up, of what a transaction of it drops.
     pub(crate) fn of(tree: &OpenTree, dropped: &[Dropped]) -> GivenUp {
         let mut given_up = GivenUp::default();
-        let sure = tree.ancestry.parent.max(tree.judged_from);
+        let sure = tree.sure_parent();
         for of in dropped {
             let owned = owned(&tree.ancestry, of);
             if owned.blocks.is_empty() {

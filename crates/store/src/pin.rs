@@ -8,20 +8,24 @@ use holdfast_base::Timestamp;
 use holdfast_format::Key;
 use holdfast_format::item::{TreeItem, TreeKind};
 
-use crate::tree::TreeNo;
+use crate::tree::{OpenHandle, TreeNo};
 use crate::{Result, Store};
 
 /// The tree of a snapshot that stays as it is while this lives, though its name may go meanwhile; or of a branch, which
 /// may go on changing.
 #[derive(Clone, Debug)]
 pub struct Pin {
-    pub(crate) tree: TreeNo,
+    tree: OpenHandle,
     number: u64,
     is_snapshot: bool,
     _stays: Arc<()>,
 }
 
 impl Pin {
+    pub(crate) fn tree(&self) -> TreeNo {
+        self.tree.no
+    }
+
     /// The number of the branch or snapshot.
     pub fn number(&self) -> u64 {
         self.number
@@ -102,7 +106,7 @@ impl Store {
 
     /// The value of `key` in what is pinned.
     pub fn get_pinned(&self, pin: &Pin, key: &Key) -> Result<Option<Vec<u8>>> {
-        self.inner.get(pin.tree, key)
+        self.inner.get(pin.tree(), key)
     }
 
     /// See [`crate::Branch::scan`].
@@ -113,6 +117,6 @@ impl Store {
         to: &Key,
         mut visit: impl FnMut(Key, &[u8]) -> std::ops::ControlFlow<()>,
     ) -> Result<()> {
-        self.inner.scan(pin.tree, from, to, &mut visit)
+        self.inner.scan(pin.tree(), from, to, &mut visit)
     }
 }

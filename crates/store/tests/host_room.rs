@@ -117,6 +117,25 @@ fn fill(store: &Branch, want: u64, extents: &mut Vec<BlockRange>) {
     }
 }
 
+/// Damage that was found in a new volume is said by its superblock, if the host has room for the rings that it has from then on.
+/// Otherwise nothing is written, and it can be opened as before.
+#[test]
+fn a_new_volume_on_a_full_host_that_is_damaged_can_be_opened_again() {
+    let (image, _) = formatted(64 << 20);
+    for (room, is_said) in [(0, false), (100 << 10, false), (64 << 20, true)] {
+        let hosted: Arc<dyn Device> = Arc::new(HostedDevice::new(&image, room));
+        let store = open(hosted.clone());
+        assert!(store.is_without_rings());
+        store.found_damage("a node is none");
+        store.close().unwrap();
+        let store = open(hosted);
+        assert_eq!(store.is_without_rings(), !is_said, "{room} bytes");
+        assert_eq!(store.superblock().fault.is_some(), is_said, "{room} bytes");
+        assert_eq!(store.stop_reason(), None);
+        store.close().unwrap();
+    }
+}
+
 /// What an earlier mount has filled is not asked for again: only pieces with a free block are worth a call of the host.
 #[test]
 fn a_full_image_asks_its_host_for_pieces_with_free_blocks_only() {

@@ -3,8 +3,9 @@
 //! A batch is judged as a whole first, against the state before it; then its
 //! changes join those of the batches before. Blocks are taken before blocks are
 //! given back, in whatever order the records come. What a batch gives back was
-//! held by extents of keys that it changes, or taken by itself: nothing else
-//! may it give back.
+//! held by extents of keys that it changes, or taken by itself, and no snapshot
+//! has it, whatever birth the batch claims ([`super::origins`]): nothing else may it
+//! give back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,6 +20,7 @@ use holdfast_format::log::{
 use holdfast_format::{ItemKind, Key};
 
 use super::blocks::Blocks;
+use super::origins::{Before, Origin, Origins, Place, origin};
 use super::{Replay, Whole, lineage};
 use crate::changes::{Change, NO_CHANGES};
 use crate::issue::Issue;
@@ -58,6 +60,8 @@ pub(super) struct State {
     /// Blocks that the log gave back.
     freed: Blocks,
     data: Patched,
+    /// What extents of the log had before it.
+    origins: Origins,
     /// Branches and snapshots by now.
     lineage: Lineage,
     kept: u64,
@@ -75,6 +79,7 @@ pub(super) struct Judged {
     counts: BTreeMap<u64, u64>,
     taken: Blocks,
     freed: Blocks,
+    origins: Origins,
     data: Patched,
     /// Bytes of data inside the batch.
     data_bytes: u64,
@@ -108,16 +113,7 @@ impl Judged {
         let extents = keys.filter_map(|(of, key)| Extent::decode(&value(*of, key)?).ok());
         let mut runs: Vec<(u64, u64)> = extents.map(|extent| ends(extent.blocks)).collect();
         runs.extend(self.taken.runs().iter().map(|run| (run.start, run.end)));
-        runs.sort_unstable();
-        // Extents of branches, and of a damaged volume, may lie over one another.
-        let (mut held, mut done) = (Blocks::default(), 0);
-        for (start, end) in runs {
-            if end > done {
-                held.insert(start.max(done), end);
-                done = end;
-            }
-        }
-        held
+        united(runs)
     }
 
     fn put(&mut self, branch: u64, key: Key, value: Vec<u8>) -> Result<(), Refusal> {
@@ -144,6 +140,14 @@ enum Given {
     Drop(u64, Dropped),
 }
 
+impl Given {
+    fn blocks(&self) -> BlockRange {
+        match self {
+            Given::Free(blocks) | Given::Drop(_, Dropped { blocks, .. }) => *blocks,
+        }
+    }
+}
+
 impl State {
     /// Before the log, when the blocks `before` were in use, as far as that is known.
     pub(super) fn new(before: Option<Runs>, lineage: Lineage) -> State {
@@ -152,6 +156,7 @@ impl State {
             taken: Blocks::default(),
             freed: Blocks::default(),
             data: Patched::default(),
+            origins: Origins::default(),
             lineage,
             kept: 0,
         }
@@ -225,6 +230,8 @@ impl State {
         value: &Value<'_>,
     ) -> Result<(), Refusal> {
         judged.kept += COST * given.len() as u64;
+        let origins = self.origins_before(judged, !given.is_empty(), value);
+        let younger = self.younger(&origins);
         let mut held = BTreeMap::new();
         for given in given {
             let (of, blocks) = match &given {
@@ -233,6 +240,7 @@ impl State {
             };
             let held = held.entry(of).or_insert_with(|| judged.held(of, value));
             is_held(held, blocks)?;
+            self.is_its_own(judged, (&origins, &younger), &given)?;
             match given {
                 Given::Free(blocks) => self.free(judged, blocks)?,
                 Given::Drop(branch, dropped) => {
@@ -244,6 +252,96 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// What the keys that a batch changes hold of what the trees had, by branch. Says in `judged` what its extents keep. If it
+    /// gives nothing back, and its extents have what the log took, no tree is asked.
+    fn origins_before(
+        &self,
+        judged: &mut Judged,
+        gives: bool,
+        value: &Value<'_>,
+    ) -> BTreeMap<u64, Before> {
+        let keys = judged.items.iter().filter(|((_, key), _)| key.kind == ItemKind::Extent);
+        let puts: Vec<(OfBranch, Option<Extent>)> = keys
+            .map(|(of, put)| (*of, put.as_ref().and_then(|put| Extent::decode(put).ok())))
+            .collect();
+        for ((branch, key), _) in &puts {
+            judged.origins.set(*branch, *key, Vec::new());
+        }
+        let is_taken = |extent: &Extent| {
+            let (start, end) = ends(extent.blocks);
+            is_within(start..end, |at| self.taken_until(judged, at))
+        };
+        if !gives && puts.iter().filter_map(|(_, put)| put.as_ref()).all(is_taken) {
+            return BTreeMap::new();
+        }
+        let (mut all, mut new) = (BTreeMap::new(), BTreeMap::new());
+        for ((branch, key), put) in puts {
+            let before: &mut Vec<Origin> = all.entry(branch).or_default();
+            match self.origins.get(branch, &key) {
+                Some(known) => before.extend(known),
+                None => {
+                    let extent = value(branch, &key).and_then(|value| Extent::decode(&value).ok());
+                    before.extend(extent.map(|extent| origin(&key, &extent)));
+                }
+            }
+            let new: &mut Vec<(Key, Extent)> = new.entry(branch).or_default();
+            new.extend(put.map(|extent| (key, extent)));
+        }
+        let all: BTreeMap<u64, Before> =
+            all.into_iter().map(|(branch, before)| (branch, Before::of(before))).collect();
+        for (branch, new) in new {
+            let Some(before) = all.get(&branch) else { continue };
+            for (key, kept) in before.kept(new) {
+                judged.kept += COST * kept.len() as u64;
+                judged.origins.set(branch, key, kept);
+            }
+        }
+        all
+    }
+
+    /// What of that is younger than the parent of its branch.
+    fn younger(&self, origins: &BTreeMap<u64, Before>) -> Blocks {
+        let of_branch = |(branch, before): (&u64, &Before)| {
+            let parent = self.lineage.parent(*branch).map(|parent| parent.epoch);
+            before.younger(parent)
+        };
+        united(origins.iter().flat_map(of_branch).collect())
+    }
+
+    /// The end of what the log took with a block.
+    fn taken_until(&self, judged: &Judged, block: u64) -> Option<u64> {
+        self.taken.end_at(block).or_else(|| judged.taken.end_at(block))
+    }
+
+    /// Fails if a snapshot has what is given back: what the log did not take is as old as the tree says.
+    fn is_its_own(
+        &self,
+        judged: &Judged,
+        (origins, younger): (&BTreeMap<u64, Before>, &Blocks),
+        given: &Given,
+    ) -> Result<(), Refusal> {
+        let of_tree = |block: u64| match given {
+            Given::Free(_) => younger.end_at(block),
+            Given::Drop(branch, of) => {
+                let place = Place::of(&of.at, of.blocks.start.0);
+                origins.get(branch)?.same(block, of.birth, place)
+            }
+        };
+        let blocks = given.blocks();
+        let (start, end) = ends(blocks);
+        if is_within(start..end, |at| self.taken_until(judged, at).or_else(|| of_tree(at))) {
+            return Ok(());
+        }
+        misused(
+            start,
+            blocks.count,
+            match given {
+                Given::Free(_) => "are given back, but a snapshot has them",
+                Given::Drop(..) => "are given back, but are not as old, or not where, it says",
+            },
+        )
     }
 
     fn take(
@@ -346,6 +444,7 @@ impl State {
             self.data.forget(run.start, run.end);
         }
         self.freed.absorb(&judged.freed);
+        self.origins.absorb(judged.origins);
         self.kept += judged.kept;
         replay.data_bytes += judged.data_bytes;
     }
@@ -385,6 +484,31 @@ fn value_of(
     }
     let root = lineage.root(branch)?;
     before.with_files((root.pointer(), root.level), &NO_CHANGES).get(key)
+}
+
+/// The union of runs. Extents of branches, and of a damaged volume, may lie over one another.
+fn united(mut runs: Vec<(u64, u64)>) -> Blocks {
+    runs.sort_unstable();
+    let (mut all, mut done) = (Blocks::default(), 0);
+    for (start, end) in runs {
+        if end > done {
+            all.insert(start.max(done), end);
+            done = end;
+        }
+    }
+    all
+}
+
+/// Whether blocks lie in runs without a gap, each of which is known by its end.
+fn is_within(blocks: Range<u64>, end_at: impl Fn(u64) -> Option<u64>) -> bool {
+    let mut at = blocks.start;
+    while at < blocks.end {
+        match end_at(at) {
+            Some(end) => at = end,
+            None => return false,
+        }
+    }
+    true
 }
 
 /// Whether all blocks belong to what the batch changes.

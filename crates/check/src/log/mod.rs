@@ -13,6 +13,7 @@
 mod apply;
 mod blocks;
 mod lineage;
+mod origins;
 mod ring;
 
 use std::collections::BTreeMap;

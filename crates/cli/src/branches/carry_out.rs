@@ -8,7 +8,7 @@ use holdfast::{BranchInfo, FileSystem, SnapshotInfo, Which};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_fuse::{PIECE, Told};
 
-use super::message::{Branch, Origin, Snapshot, nanoseconds};
+use super::message::{Branch, Failed, Origin, Snapshot, nanoseconds};
 use super::{Ask, Name, Reply};
 
 /// Bytes of a message besides the entries of a list and the name of a branch.
@@ -16,6 +16,9 @@ const FRAME: usize = 200;
 /// Names of forks that a snapshot shows, and their bytes: a name that is no text takes four times its length.
 const FORKS: usize = 8;
 const FORK_BYTES: usize = 4000;
+/// Failed deletions that a list shows, and letters of the reason of each: as JSON one may take six bytes.
+const FAILED: usize = 4;
+const WHY: usize = 160;
 
 /// A volume with an open branch or snapshot.
 pub(crate) struct Open<'a> {
@@ -193,7 +196,8 @@ fn branches(open: &Open<'_>, after: u64) -> Done<Reply> {
     let all = open.fs.branches().map_err(words)?;
     let snapshots = open.fs.all_snapshots().map_err(words)?;
     let named = snapshots.iter().filter(|it| !it.name.is_empty());
-    let mut part = Part::of(None)?;
+    let failed = if after == 0 { failed(open.fs, &all, None) } else { Vec::new() };
+    let mut part = Part::of(None, &failed)?;
     for of in all.iter().filter(|of| of.number > after) {
         let origin = origin(of, &snapshots);
         let branch_of = |number| all.iter().find(|it| it.number == number);
@@ -215,7 +219,19 @@ fn branches(open: &Open<'_>, after: u64) -> Done<Reply> {
             break;
         }
     }
-    Ok(Reply::Branches { list: part.list, more: part.more })
+    Ok(Reply::Branches { list: part.list, more: part.more, failed })
+}
+
+/// Deletions that have failed: of all branches and those that are gone, or of one.
+fn failed(fs: &FileSystem, branches: &[BranchInfo], branch: Option<&Name>) -> Vec<Failed> {
+    let name_of = |number| branches.iter().find(|it| it.number == number).map(|it| &it.name);
+    let failed = fs.failed_deletions().into_iter().map(|of| Failed {
+        number: of.number,
+        branch: of.branch.and_then(name_of).map(|name| Name(name.clone())),
+        why: of.why.chars().take(WHY).collect(),
+    });
+    let is_meant = |of: &Failed| branch.is_none() || of.branch.as_ref() == branch;
+    failed.filter(is_meant).take(FAILED).collect()
 }
 
 fn snapshots(open: &Open<'_>, branch: Option<&Name>, after: u64) -> Done<Reply> {
@@ -224,7 +240,8 @@ fn snapshots(open: &Open<'_>, branch: Option<&Name>, after: u64) -> Done<Reply> 
     let all = open.fs.all_snapshots().map_err(words)?;
     let origins: Vec<_> = branches.iter().map(|it| (it, origin(it, &all))).collect();
     let snapshots = open.fs.snapshots_of(&name.0).map_err(words)?;
-    let mut part = Part::of(Some(&name))?;
+    let failed = if after == 0 { failed(open.fs, &branches, Some(&name)) } else { Vec::new() };
+    let mut part = Part::of(Some(&name), &failed)?;
     for of in snapshots.into_iter().filter(|of| of.number > after) {
         let is_of = |it: Option<&SnapshotInfo>| it.is_some_and(|it| it.number == of.number);
         let forks = origins.iter().filter(|(_, origin)| is_of(*origin));
@@ -245,18 +262,19 @@ fn snapshots(open: &Open<'_>, branch: Option<&Name>, after: u64) -> Done<Reply> 
             break;
         }
     }
-    Ok(Reply::Snapshots { branch: name, list: part.list, more: part.more })
+    Ok(Reply::Snapshots { branch: name, list: part.list, more: part.more, failed })
 }
 
 fn snapshot(open: &Open<'_>, branch: Option<&Name>, name: &Name) -> Done<Reply> {
     let mut after = 0;
     loop {
-        let Reply::Snapshots { branch, list, more } = snapshots(open, branch, after)? else {
+        let Reply::Snapshots { branch, list, more, .. } = snapshots(open, branch, after)? else {
             return Err("no list of snapshots".into());
         };
         after = list.last().map_or(after, |last| last.number);
         if let Some(found) = list.into_iter().find(|it| it.name == *name) {
-            return Ok(Reply::Snapshots { branch, list: vec![found], more: false });
+            let list = vec![found];
+            return Ok(Reply::Snapshots { branch, list, more: false, failed: Vec::new() });
         }
         if !more {
             return Err(format!("there is no `{}@{}`", branch.text(), name.text()));
@@ -272,9 +290,9 @@ struct Part<T> {
 }
 
 impl<T: serde::Serialize> Part<T> {
-    /// A part of a list of this branch.
-    fn of(branch: Option<&Name>) -> Done<Part<T>> {
-        let room = PIECE - FRAME - length(&branch)?;
+    /// A part of a list of this branch, in a message with these deletions.
+    fn of(branch: Option<&Name>, failed: &[Failed]) -> Done<Part<T>> {
+        let room = (PIECE - FRAME - length(&branch)?).saturating_sub(length(&failed)?);
         Ok(Part { list: Vec::new(), room, more: false })
     }
 
@@ -357,7 +375,9 @@ mod tests {
         assert_eq!(seen, (0..6).map(long).collect::<Vec<_>>());
         let (mut after, mut count) = (0, 0);
         loop {
-            let Reply::Branches { list, more } = done(Ask::Branches { after }) else { panic!() };
+            let Reply::Branches { list, more, .. } = done(Ask::Branches { after }) else {
+                panic!()
+            };
             after = list.last().unwrap().number;
             count += list.len();
             if !more {

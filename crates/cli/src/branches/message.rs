@@ -56,9 +56,20 @@ impl Ask {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
     /// A part of the branches, and whether there are more.
-    Branches { list: Vec<Branch>, more: bool },
+    Branches {
+        list: Vec<Branch>,
+        more: bool,
+        #[serde(default)]
+        failed: Vec<Failed>,
+    },
     /// A part of the snapshots of a branch, and whether there are more.
-    Snapshots { branch: Name, list: Vec<Snapshot>, more: bool },
+    Snapshots {
+        branch: Name,
+        list: Vec<Snapshot>,
+        more: bool,
+        #[serde(default)]
+        failed: Vec<Failed>,
+    },
     /// It is done: the branch that it was about, and the number of what was made.
     Done { branch: Name, number: Option<u64> },
     /// The branch has another head; whether the kernel has forgotten all that was.
@@ -104,6 +115,16 @@ pub(crate) struct Snapshot {
     /// There are more of them than `forks` names.
     pub(crate) more_forks: bool,
     pub(crate) mounted: bool,
+}
+
+/// A deletion that has failed and waits. The first part of a list has some of them.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Failed {
+    /// Of the snapshot, which has no name any more.
+    pub(crate) number: u64,
+    /// The branch that it was taken of, if that is there.
+    pub(crate) branch: Option<Name>,
+    pub(crate) why: String,
 }
 
 /// A snapshot, as it is named elsewhere.

@@ -6,8 +6,8 @@ use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value};
 
 use super::Name;
-use super::message::{Branch, Origin, Snapshot};
-use crate::outcome::{Outcome, printed};
+use super::message::{Branch, Failed, Origin, Snapshot};
+use crate::outcome::{Outcome, printable, printed};
 
 /// A name by the present moment. It has no colon, which no name may have.
 pub(crate) fn name_by_time(prefix: &str) -> Name {
@@ -61,6 +61,36 @@ pub(crate) fn table<const N: usize>(
         printed(writeln!(out, "{}", line.trim_end()))?;
     }
     Ok(0)
+}
+
+/// Lines under a table: deletions that have failed and wait.
+pub(crate) fn failed(of: &[Failed]) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    for of in of {
+        printed(writeln!(out, "{}", failed_line(of)))?;
+    }
+    Ok(0)
+}
+
+fn failed_line(of: &Failed) -> String {
+    let branch = of.branch.as_ref().map(|branch| format!(" of {branch}")).unwrap_or_default();
+    let why = printable(&of.why);
+    format!("failed{branch}, and takes its space on: {why}")
+}
+
+/// The same for programs.
+pub(crate) fn failed_json(of: &[Failed]) -> Value {
+    let object = |of: &Failed| {
+        let mut object = Map::new();
+        object.insert("number".into(), of.number.into());
+        object.insert("branch".into(), Value::Null);
+        if let Some(branch) = &of.branch {
+            put(&mut object, "branch", branch);
+        }
+        object.insert("why".into(), of.why.clone().into());
+        Value::Object(object)
+    };
+    of.iter().map(object).collect()
 }
 
 /// Prints one JSON object.
@@ -198,6 +228,17 @@ pub(crate) fn branch(of: &Branch) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deletion_that_failed_is_one_line_whatever_a_daemon_says() {
+        let why = "the deletion of snapshot 7 does not go on:\nit\u{1b}[2J rotted".to_owned();
+        let failed = Failed { number: 7, branch: Some(Name(b"main".to_vec())), why };
+        let line = failed_line(&failed);
+        assert!(line.starts_with("failed of main, and takes its space on: the deletion"), "{line}");
+        assert!(!line.contains(['\n', '\u{1b}']), "{line:?}");
+        let json = failed_json(&[failed]);
+        assert_eq!((&json[0]["number"], &json[0]["branch"]), (&7.into(), &"main".into()));
+    }
 
     #[test]
     fn a_name_by_time_is_one() {

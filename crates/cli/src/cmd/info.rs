@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("mounted at", mounted_at.unwrap_or_else(|| "not mounted".into())),
     ];
     let mounted = lineage.as_ref().map(|it| ("mounted", it.name())).filter(|_| mount.is_some());
-    let counts = lineage.as_ref().map(|it| ("branches", it.counts()));
+    let counts = lineage.iter().flat_map(counts);
     let transport = live
         .iter()
         .flatten()
@@ -104,11 +104,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
+/// Lines about branches and snapshots: how many there are, and which are not deleted though they should be.
+fn counts(of: &Mounted) -> Vec<(&'static str, String)> {
+    let failed = of.failed_deletions.iter().map(|why| ("not deleted", why.clone()));
+    [("branches", of.counts())].into_iter().chain(failed).collect()
+}
+
 /// How many branches and snapshots there are, and which is mounted.
 fn tell_lineage(object: &mut Value, lineage: Option<&Mounted>, is_mounted: bool) {
     let count = |of: fn(&Mounted) -> u64| Value::from(lineage.map(of));
     object["branches"] = count(|it| it.branches);
     object["snapshots"] = count(|it| it.snapshots);
+    object["failed_deletions"] = lineage.map(|it| it.failed_deletions.clone()).into();
     if let Some(mounted) = lineage.filter(|_| is_mounted) {
         object["mounted_branch"] = mounted.branch.clone().into();
         object["mounted_snapshot"] = mounted.snapshot.clone().into();

@@ -56,14 +56,25 @@ pub(crate) struct Mounted {
     /// How many branches, and snapshots with a name, there are.
     pub(crate) branches: u64,
     pub(crate) snapshots: u64,
+    /// Why deletions have failed: the first of them.
+    #[serde(default)]
+    pub(crate) failed_deletions: Vec<String>,
 }
+
+/// Failed deletions that a report has, and letters of each.
+const FAILED: usize = 4;
+const FAILED_LETTERS: usize = 160;
 
 impl Mounted {
     /// What is open as `fs`; `None` if it cannot be read.
     pub(crate) fn of(fs: &FileSystem) -> Option<Mounted> {
         let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
         let snapshots = fs.all_snapshots().ok()?;
+        let failed = fs.failed_deletions().into_iter().take(FAILED);
         Some(Mounted {
+            failed_deletions: failed
+                .map(|of| of.why.chars().take(FAILED_LETTERS).collect())
+                .collect(),
             branch: text(fs.branch_name().ok()?),
             snapshot: fs.snapshot_name().ok()?.map(text),
             branches: fs.branches().ok()?.len() as u64,
@@ -307,6 +318,7 @@ mod tests {
                 snapshot: Some("\u{1}".repeat(255)),
                 branches: u64::MAX,
                 snapshots: u64::MAX,
+                failed_deletions: vec!["\u{1}".repeat(FAILED_LETTERS); FAILED],
             }),
             activity: Some(Activity { operations, ..Activity::default() }),
             counters,

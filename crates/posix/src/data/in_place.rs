@@ -92,6 +92,10 @@ impl Room {
         self.held.as_ref().map_or(0, Reservation::blocks)
     }
 
+    fn growth(&self) -> u64 {
+        self.held.as_ref().map_or(0, Reservation::growth)
+    }
+
     fn delayed(&self) -> Delayed {
         self.kept_nodes.as_ref().map_or(Delayed::default(), KeptNodes::delayed)
     }
@@ -100,6 +104,7 @@ impl Room {
     pub(super) fn is_enough(&self, wants: Wants) -> bool {
         let Delayed { runs, pages } = self.delayed();
         self.blocks() >= wants.blocks
+            && self.growth() >= wants.growth
             && self.in_place >= wants.in_place
             && pages >= wants.blocks + wants.in_place
             && runs >= wants.runs
@@ -122,8 +127,9 @@ impl Room {
     pub(super) fn take(&mut self, core: &Core, wants: Wants) -> Result<(), FsError> {
         let blocks = wants.blocks.saturating_sub(self.blocks());
         let mut runs = wants.runs.saturating_sub(self.delayed().runs);
-        if blocks > 0 {
-            let growth = wants.growth.min(blocks);
+        // What the file had when the blocks were taken may be gone since: then they are its growth.
+        let growth = wants.growth.saturating_sub(self.growth());
+        if blocks > 0 || growth > 0 {
             let need = Need::Delay { blocks, growth, delayed: Delayed { runs, pages: blocks } };
             let more = match self.is_short {
                 true => Some(core.with_room(|| Ok(core.store.reserve(need)?))?),

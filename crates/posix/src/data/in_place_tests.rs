@@ -8,6 +8,7 @@ use holdfast_base::units::BLOCK_SIZE;
 use holdfast_format::item::Extent;
 use holdfast_store::{Need, StoreError, Transaction};
 
+use super::in_place::{Room, Wants};
 use super::tests::{BOTH, volume, write};
 use crate::file::lookup::pieces;
 use crate::file::map::extent_key;
@@ -77,4 +78,22 @@ fn a_reserved_block_of_two_files_is_written_for_one_of_them() {
         let gone = fs.unlink(&Caller::root(), InodeNo::ROOT, b"one");
         assert!(matches!(gone, Ok(()) | Err(FsError::Store(StoreError::Item { .. }))), "{gone:?}");
     }
+}
+
+/// Blocks that were taken to replace what a file has are growth once that is gone: the limit of the branch is asked again.
+#[test]
+fn blocks_that_replace_nothing_any_more_count_for_the_limit() {
+    let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+    let fs = FileSystem::mount(volume(), options).unwrap();
+    let wants = |growth| Wants { blocks: 2, growth, in_place: 0, runs: 1 };
+    let referenced = fs.core.store.referenced_blocks();
+    fs.limit(Which::Named(b"main"), Some(referenced + 1)).unwrap();
+    let mut room = Room::default();
+    room.take(&fs.core, wants(0)).unwrap();
+    assert!(room.is_enough(wants(0)) && !room.is_enough(wants(2)));
+    let refused = room.take(&fs.core, wants(2)).unwrap_err();
+    assert!(matches!(refused, FsError::Store(StoreError::Limit)), "{refused}");
+    fs.limit(Which::Named(b"main"), Some(referenced + 20)).unwrap();
+    room.take(&fs.core, wants(2)).unwrap();
+    assert!(room.is_enough(wants(2)));
 }

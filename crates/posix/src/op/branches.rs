@@ -57,6 +57,17 @@ pub struct SnapshotInfo {
     pub is_open: bool,
 }
 
+/// A deletion that has failed, or that the device keeps from going on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedDeletion {
+    /// The number of the snapshot, which has no name any more.
+    pub number: u64,
+    /// The number of the branch that it was taken of, which may be gone, if that can be read.
+    pub branch: Option<u64>,
+    /// What happened, and that it waits.
+    pub why: String,
+}
+
 /// No change of the branch is under way, and none begins.
 pub(super) struct Settled<'a> {
     core: &'a Core,
@@ -372,6 +383,17 @@ impl FileSystem {
             Some((_, why)) => Err(StoreError::Refused(why.clone()).into()),
             None => Ok(()),
         }
+    }
+
+    /// Deletions that have failed since the volume was opened, which others do not wait for: see
+    /// [`holdfast_store::Store::failed_deletions`].
+    pub fn failed_deletions(&self) -> Vec<FailedDeletion> {
+        let store = self.core.store.store();
+        let failed = store.failed_deletions().into_iter();
+        let branch_of = |number| store.tree(number).ok().map(|of| of.branch);
+        failed
+            .map(|(number, why)| FailedDeletion { number, branch: branch_of(number), why })
+            .collect()
     }
 
     pub(super) fn expect_changeable(&self) -> Result<()> {

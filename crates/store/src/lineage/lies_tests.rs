@@ -39,7 +39,7 @@ pub(super) fn made() -> (Arc<dyn Device>, Arc<Store>) {
 }
 
 /// Puts something into a tree, whatever it means.
-fn put(store: &Store, tree: TreeNo, items: &[(Key, Vec<u8>)]) {
+pub(super) fn put(store: &Store, tree: TreeNo, items: &[(Key, Vec<u8>)]) {
     let changes = items.len() as u32;
     let mut room = store.inner.reserve(tree, Need::Grow { changes, blocks: 0 }).unwrap();
     let mut transaction = Transaction::new();

@@ -14,7 +14,7 @@ use crate::apply::Halt;
 use crate::error::LineageError;
 use crate::load::Failed;
 use crate::tree::open::{Ancestry, OpenTree, Walked};
-use crate::tree::{Forest, Root, TreeNo};
+use crate::tree::{Forest, OpenHandle, Root, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 /// A branch or snapshot.
@@ -188,10 +188,14 @@ impl Inner {
         }
     }
 
-    /// Opens the tree of a branch or snapshot. The caller holds the lineage's lock, or is alone.
-    pub(crate) fn open_tree(&self, number: u64) -> Result<TreeNo> {
-        if let Some(no) = self.forest.read().trees.find(number) {
-            return Ok(no);
+    /// Opens the tree of a branch or snapshot, for as long as the handle is kept. The caller holds the lineage's lock, or is
+    /// alone.
+    pub(crate) fn open_tree(&self, number: u64) -> Result<OpenHandle> {
+        if let Some(open) = self.held_if_open(number) {
+            return Ok(open);
+        }
+        if self.forest.read().trees.are_many() {
+            self.close_trees();
         }
         let item = self.tree_item(number)?;
         let (root, inodes, referenced) = match item.kind {
@@ -217,7 +221,7 @@ impl Inner {
         };
         let mut forest = self.forest.write();
         is_older(root, &forest, number)?;
-        Ok(forest.trees.add(OpenTree {
+        Ok(forest.open(OpenTree {
             ancestry,
             judged_from: ancestry.parent,
             inodes,
@@ -229,12 +233,26 @@ impl Inner {
         }))
     }
 
-    /// Opens a branch at the root that the log gives it, before the log is replayed. What it owns is found with that.
-    pub(crate) fn open_root(&self, branch: u64, item: &RootItem) -> Result<TreeNo> {
+    fn held_if_open(&self, number: u64) -> Option<OpenHandle> {
+        let forest = self.forest.read();
+        forest.trees.find(number).map(|no| forest.trees.hold(no))
+    }
+
+    /// Closes the trees of which nothing is left in memory. The caller holds the lineage's lock.
+    pub(crate) fn close_trees(&self) {
         let mut forest = self.forest.write();
-        if let Some(no) = forest.trees.find(branch) {
-            return Ok(no);
+        let epoch = forest.epoch;
+        let space = self.space.lock();
+        // What is promised to a tree is counted by its number.
+        forest.trees.close_unheld(epoch, |no| space.promises.growth_of(no.number()) == 0);
+    }
+
+    /// Opens a branch at the root that the log gives it, before the log is replayed. What it owns is found with that.
+    pub(crate) fn open_root(&self, branch: u64, item: &RootItem) -> Result<OpenHandle> {
+        if let Some(open) = self.held_if_open(branch) {
+            return Ok(open);
         }
+        let mut forest = self.forest.write();
         let root = Root { pointer: item.pointer(), level: item.level };
         is_older(root, &forest, branch)?;
         let tree = OpenTree {
@@ -244,7 +262,7 @@ impl Inner {
             referenced_carried: item.referenced_blocks,
             ..OpenTree::at(branch, root)
         };
-        Ok(forest.trees.add(tree))
+        Ok(forest.open(tree))
     }
 
     /// What a branch owns that was opened before the log was replayed, and its limit.

@@ -105,6 +105,8 @@ impl Inner {
 
 #[cfg(test)]
 mod lies_tests;
+#[cfg(test)]
+mod open_tests;
 
 #[cfg(test)]
 mod tests {
@@ -115,6 +117,7 @@ mod tests {
     use holdfast_device::{Device, MemoryDevice};
     use holdfast_format::{Geometry, Key};
 
+    use super::lies_tests;
     use crate::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
 
     fn open(device: &Arc<dyn Device>) -> Arc<Store> {
@@ -129,6 +132,35 @@ mod tests {
         let mut transaction = Transaction::new();
         transaction.put(Key::inode(InodeNo(no)), [1]);
         main.apply(transaction, &mut room).unwrap();
+    }
+
+    /// A volume with `main`, which has changed between two snapshots and behind the second.
+    fn with_two_snapshots() -> (Arc<dyn Device>, Arc<Store>, [u64; 2]) {
+        let (device, store) = lies_tests::made();
+        let taken = [b"first".as_slice(), b"second"].map(|name| {
+            put(&store, 20 + name.len() as u64);
+            store.snapshot(1, name, Timestamp::default()).unwrap()
+        });
+        put(&store, 40);
+        (device, store, taken)
+    }
+
+    /// A deletion has come to its end, and no commit says so: a recovery would find the snapshot. What is as old is joined
+    /// with nothing younger, made unwritten by nobody, and not written in place (S1, S2).
+    #[test]
+    fn a_parent_that_has_gone_counts_until_a_commit_says_so() {
+        let (_, store, [first, second]) = with_two_snapshots();
+        let main = Branch::main(store.clone());
+        let epoch = |number: u64| store.tree(number).unwrap().epoch;
+        let (before, between) = (epoch(first), epoch(second));
+        store.delete_snapshot(second).unwrap();
+        while store.work_off_deletions(9).unwrap() {}
+        assert_eq!(store.tree(1).unwrap().parent, first, "it has gone");
+        assert_eq!(main.parent_epoch(), between);
+        assert!(!main.owns(between) && main.owns(between.next()));
+        store.commit_deletions().unwrap();
+        assert_eq!(main.parent_epoch(), before);
+        assert!(main.owns(between) && !main.owns(before));
     }
 
     /// A fork, the whole deletion of its snapshot and a rename go into one batch of the log, which has the last value of the

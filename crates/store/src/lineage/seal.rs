@@ -12,19 +12,21 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Lsn, Timestamp};
-use holdfast_format::item::TreeKind;
+use holdfast_format::item::lineage::LINEAGE;
+use holdfast_format::item::{RootItem, TreeKind};
+use holdfast_format::{ItemKind, Key};
 use parking_lot::MutexGuard;
 
 use super::Made;
 use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
 use super::walks::Walks;
 use crate::apply::{Halt, Slots};
-use crate::room::Tries;
+use crate::room::{Tries, keep_roots};
 use crate::space::alloc::Space;
 use crate::step;
 use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, OpenTree};
-use crate::tree::{Forest, TreeNo};
+use crate::tree::{Forest, Root, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 /// A change of the lineage that a commit makes.
@@ -208,6 +210,8 @@ impl Inner {
                 TurnTo::Gone => {}
             }
         }
+        // What is listed with its turn counts for nobody's next change any more.
+        keep_roots(forest, space);
     }
 
     /// The commit has no room, and comes again as a checkpoint: the open trees are as they were.
@@ -219,9 +223,12 @@ impl Inner {
     ) {
         for (tree, before) in sealing.turned.drain(..).rev() {
             forest.replace_root(tree, before.root);
-            *forest.trees.get_mut(tree) = before;
+            let of = forest.trees.get_mut(tree);
+            // What is listed stays so until a commit looks at it.
+            *of = OpenTree { is_listed: of.is_listed, ..before };
         }
         space.inodes = sealing.main_inodes;
+        keep_roots(forest, space);
     }
 
     /// The commit is sure: what is gone is forgotten.
@@ -240,14 +247,15 @@ impl Inner {
         if sealing.before.is_empty() || self.stop.is_stopped() {
             return;
         }
-        let mut changes = Changes::default();
-        for (key, value) in &sealing.before {
-            match value {
-                Some(value) => changes.put(*key, value),
-                None => changes.delete(*key),
-            }
-        }
         let done = self.stop_changers(|forest, space| {
+            let mut changes = Changes::default();
+            for (key, value) in &sealing.before {
+                let carried = carried_root(forest, key);
+                match carried.as_deref().or(value.as_deref()) {
+                    Some(value) => changes.put(*key, value),
+                    None => changes.delete(*key),
+                }
+            }
             forest.prepare_all(TreeNo::SPACE, &changes)?;
             let slots = &mut Slots { space, promised: &mut 0 };
             forest.carry_out_all(TreeNo::SPACE, &changes, slots);
@@ -259,9 +267,82 @@ impl Inner {
     }
 }
 
+/// The item of the root of an open branch as the last commit, or one that was tried since, has carried it. Writers of other
+/// branches go on between two tries of a change: what the item was before the first may be an older root.
+fn carried_root(forest: &Forest, key: &Key) -> Option<Vec<u8>> {
+    let number = key.inode.0.checked_sub(LINEAGE).filter(|_| key.kind == ItemKind::Root)?;
+    let of = forest.trees.get(forest.trees.find(number)?);
+    let Root { pointer, level } = of.carried;
+    Some(RootItem::of(pointer, level, of.inodes_carried, of.referenced_carried).bytes().to_vec())
+}
+
 impl Sealing<'_> {
     /// Whether the epoch ends with it.
     pub(crate) fn seals(&self) -> bool {
         self.planned.as_ref().is_some_and(|planned| planned.seals)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::InodeNo;
+
+    use super::super::lies_tests::{made, put};
+    use super::*;
+    use crate::{Branch, OpenOptions, Store};
+
+    /// The deletion of a branch, and a rollback, fail when they were tried twice, and a writer of the branch, and a commit, came
+    /// in between: the item of its root is that of the commit.
+    #[test]
+    fn a_change_that_is_taken_back_leaves_the_root_that_was_carried_last() {
+        for deletes in [true, false] {
+            let (device, store) = made();
+            let now = Timestamp::default();
+            let snapshot = store.snapshot(1, b"s", now).unwrap();
+            let fork = store.fork(snapshot, b"fork", now).unwrap();
+            let branch = Branch::open(store.clone(), b"fork", None).unwrap();
+            let write = |no: u64| {
+                let tree = store.inner.forest.read().trees.find(fork).unwrap();
+                put(&store, tree, &[(Key::inode(InodeNo(no)), vec![no as u8])]);
+            };
+            let inner = &store.inner;
+            write(20);
+            store.checkpoint().unwrap();
+            let mut plan = |plan: &mut Plan<'_>| match deletes {
+                true => plan.delete_branch(fork, &[], now),
+                false => plan.roll_back(fork, snapshot, None, now),
+            };
+            let mut sealing = Sealing {
+                plan: &mut plan,
+                before: Items::new(),
+                planned: None,
+                turned: Vec::new(),
+                main_inodes: 0,
+            };
+            let mut try_it = |inner: &Inner| {
+                inner.stop_changers(|forest, space| {
+                    inner.carry_roots(forest, space)?;
+                    inner.put_items(&mut sealing, forest, space)
+                })
+            };
+            try_it(inner).unwrap();
+            write(21);
+            try_it(inner).unwrap();
+            inner.put_back(&mut sealing);
+            let item = inner.get(TreeNo::SPACE, &RootItem::key(fork)).unwrap().unwrap();
+            let forest = inner.forest.read();
+            let root = forest.root(forest.trees.find(fork).unwrap());
+            assert_eq!(RootItem::decode(&item).unwrap().pointer(), root.pointer, "{deletes}");
+            drop(forest);
+            store.commit_deletions().unwrap();
+            drop((branch, store));
+            let options = OpenOptions { threads: false, ..OpenOptions::default() };
+            let store =
+                std::sync::Arc::new(Store::open(device, &options, Default::default()).unwrap());
+            let branch = Branch::open(store, b"fork", None).unwrap();
+            for no in [20, 21] {
+                assert_eq!(branch.get(&Key::inode(InodeNo(no))).unwrap(), Some(vec![no as u8]));
+            }
+        }
     }
 }

@@ -34,23 +34,28 @@ use crate::tree::{Forest, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 impl Inner {
-    /// Goes on with a deletion, for at most so many steps. Returns whether more is to be done.
+    /// Goes on with a deletion, for at most so many steps. Returns whether more is to be done. Fails if the device kept some from
+    /// going on, and no other can: they are tried again with the next call.
     pub(crate) fn work_off_deletions(&self, steps: usize) -> Result<bool> {
         let mut left = steps;
+        let mut refused = None;
+        self.lineage.lock().try_again();
         loop {
             let mut walks = self.lineage.lock();
-            let Some(walk) = self.next_walk(&mut walks)? else { return Ok(false) };
+            let Some(walk) = self.next_walk(&mut walks, &mut refused)? else {
+                return refused.map_or(Ok(false), Err);
+            };
             let Some(less) = left.checked_sub(1) else { return Ok(true) };
             left = less;
             self.check_running()?;
             match self.step_of(&walk) {
-                Ok(true) => {}
+                Ok(true) => walks.came_further(walk.snapshot),
                 Ok(false) => {
                     walks.ended(walk.snapshot, walk.child.into_iter().chain([walk.above.snapshot]));
                     walks.snapshots.ended(walk.branch, walk.snapshot);
                     self.counters.deletions_left.set(walks.left());
                 }
-                Err(error) => self.set_aside(&mut walks, walk.snapshot, error)?,
+                Err(error) => self.set_aside(&mut walks, walk.snapshot, error, &mut refused)?,
             }
             drop(walks);
             self.idle.stir();
@@ -63,40 +68,56 @@ impl Inner {
         self.counters.deletions_left.set(walks.left());
     }
 
-    /// A deletion has failed. If that says something of its snapshot, others go on without it; else it is the answer.
-    fn set_aside(&self, walks: &mut Walks, snapshot: u64, error: StoreError) -> Result<()> {
-        let is_its_own = matches!(
-            error,
-            StoreError::Node { .. }
-                | StoreError::Item { .. }
-                | StoreError::Device(_)
-                | StoreError::Lineage(_)
-        );
-        if !is_its_own || self.stop.is_stopped() {
+    /// A deletion has failed. If that says something of its snapshot, others go on without it; else it is the answer. What is
+    /// damaged stays so: the next superblock says it. What a device does not read now it may read later: that is said to the
+    /// caller alone, once none can go on.
+    fn set_aside(
+        &self,
+        walks: &mut Walks,
+        snapshot: u64,
+        error: StoreError,
+        refused: &mut Option<StoreError>,
+    ) -> Result<()> {
+        let is_damage = match error {
+            StoreError::Node { .. } | StoreError::Item { .. } | StoreError::Lineage(_) => true,
+            StoreError::Device(_) => false,
+            _ => return Err(error),
+        };
+        if self.stop.is_stopped() {
             return Err(error);
         }
         let why = format!("the deletion of snapshot {snapshot} does not go on: {error}");
-        tracing::error!("{why}; it is tried again when the volume is opened next");
-        self.found_damage(&why);
-        walks.set_aside(snapshot, why);
-        self.counters.deletions_failed.increment();
+        if is_damage {
+            tracing::error!("{why}; it is tried again when the volume is opened next");
+            self.found_damage(&why);
+            walks.set_aside(snapshot, why);
+            self.counters.deletions_failed.increment();
+        } else {
+            walks.is_refused(snapshot, why);
+            refused.get_or_insert(error);
+        }
         Ok(())
     }
 
-    /// The deletions that have failed since the volume was opened, and why.
+    /// The deletions that have failed since the volume was opened, or were refused by the device when they were tried last,
+    /// and why.
     pub(crate) fn failed_deletions(&self) -> Vec<(u64, String)> {
         let walks = self.lineage.lock();
-        walks.failed().iter().map(|(snapshot, why)| (*snapshot, why.clone())).collect()
+        walks.failed().map(|(snapshot, why)| (snapshot, why.to_owned())).collect()
     }
 
     /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot, and nobody
     /// looks at it.
-    fn next_walk(&self, walks: &mut Walks) -> Result<Option<Walk>> {
+    fn next_walk(
+        &self,
+        walks: &mut Walks,
+        refused: &mut Option<StoreError>,
+    ) -> Result<Option<Walk>> {
         if !walks.are_known() {
             let (all, wrong) = self.walks()?;
             walks.are(&all);
             for (snapshot, error) in wrong {
-                self.set_aside(walks, snapshot, error)?;
+                self.set_aside(walks, snapshot, error, refused)?;
             }
             self.counters.deletions_left.set(walks.left());
         }
@@ -114,7 +135,7 @@ impl Inner {
                     return Ok(Some(walk));
                 }
                 Ok(None) => walks.waits(snapshot),
-                Err(error) => self.set_aside(walks, snapshot, error)?,
+                Err(error) => self.set_aside(walks, snapshot, error, refused)?,
             }
         }
         Ok(None)
@@ -151,7 +172,18 @@ impl Inner {
         }
         let of = self.open_tree(snapshot)?;
         let beside = child.map(|child| self.open_tree(child)).transpose()?;
-        Ok(Some(Walk { snapshot, branch, of, child, beside, above, here, cursor }))
+        let (no, beside_no) = (of.no, beside.as_ref().map(|beside| beside.no));
+        Ok(Some(Walk {
+            snapshot,
+            branch,
+            of: no,
+            child,
+            beside: beside_no,
+            _open: (of, beside),
+            above,
+            here,
+            cursor,
+        }))
     }
 
     /// Whether the deletion of a snapshot has passed something.

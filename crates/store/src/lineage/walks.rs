@@ -4,7 +4,8 @@
 //! of a child ends. So each deletion is looked at when it begins, and when one of the children ends. And one waits while its
 //! snapshot is pinned ([`crate::pin`]).
 //!
-//! One that fails, because its snapshot is damaged or does not read, is set aside until the next opening: others go on.
+//! One that fails, because its snapshot is damaged, is set aside until the next opening: others go on. One whose nodes the device
+//! does not read just now is tried again with the next call, and others go on meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +26,10 @@ pub(crate) struct Walks {
     ready: BTreeSet<u64>,
     /// How many there are.
     left: u64,
-    /// Those that have failed, and why.
+    /// Those that have failed on what is damaged, and why.
     set_aside: BTreeMap<u64, String>,
+    /// Those that the device has kept from going on when they were tried last, and why.
+    refused: BTreeMap<u64, String>,
     pub(super) snapshots: Snapshots,
 }
 
@@ -96,6 +99,7 @@ impl Walks {
             ready: all.iter().map(|(snapshot, _)| *snapshot).collect(),
             left: all.len() as u64,
             set_aside: BTreeMap::new(),
+            refused: BTreeMap::new(),
             snapshots: std::mem::take(&mut self.snapshots),
         };
     }
@@ -106,9 +110,26 @@ impl Walks {
         self.set_aside.insert(snapshot, why);
     }
 
+    /// The device does not read what this one needs: others go on, until [`Walks::try_again`].
+    pub(super) fn is_refused(&mut self, snapshot: u64, why: String) {
+        self.waits(snapshot);
+        self.refused.insert(snapshot, why);
+    }
+
+    /// Those that the device refused can go on, perhaps.
+    pub(super) fn try_again(&mut self) {
+        self.ready.extend(self.refused.keys());
+    }
+
+    /// This one has come further.
+    pub(super) fn came_further(&mut self, snapshot: u64) {
+        self.refused.remove(&snapshot);
+    }
+
     /// Those that have failed, and why.
-    pub(super) fn failed(&self) -> &BTreeMap<u64, String> {
-        &self.set_aside
+    pub(super) fn failed(&self) -> impl Iterator<Item = (u64, &str)> {
+        let all = self.set_aside.iter().chain(&self.refused);
+        all.map(|(snapshot, why)| (*snapshot, why.as_str()))
     }
 
     /// Deletions have begun. What is not known yet is found with all others.
@@ -143,6 +164,7 @@ impl Walks {
     /// One has come to its end: fewer trees may have grown out of its parent, and neither that nor its child waits for it.
     pub(super) fn ended(&mut self, snapshot: u64, beside: impl IntoIterator<Item = u64>) {
         self.waits(snapshot);
+        self.came_further(snapshot);
         self.left = self.left.saturating_sub(1);
         let beside = beside.into_iter().filter(|other| *other != 0);
         self.ready.extend(beside.filter(|other| !self.set_aside.contains_key(other)));

@@ -10,10 +10,10 @@ use holdfast_format::{Key, NodePointer};
 
 use crate::cache::Node;
 use crate::tree::open::Ancestry;
-use crate::tree::{Forest, TreeNo};
+use crate::tree::{Forest, OpenHandle, TreeNo};
 
 /// A walk that can go on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Walk {
     pub(super) snapshot: u64,
     /// The branch that it was taken of.
@@ -23,6 +23,8 @@ pub(super) struct Walk {
     /// What has grown out of it, if anything has.
     pub(super) child: Option<u64>,
     pub(super) beside: Option<TreeNo>,
+    /// Both stay open.
+    pub(super) _open: (OpenHandle, Option<OpenHandle>),
     /// What a tree owns that has grown out of the snapshot's parent.
     pub(super) above: Ancestry,
     /// What a tree owns that has grown out of the snapshot, but for the cursor.

@@ -3,7 +3,8 @@
 //! A batch takes blocks that are free, once each, and gives back blocks that are
 //! in use. What it gives back, its own records show: the extents of keys that it
 //! changes held it before, or it took it itself. So no batch, forged or not, frees the
-//! block of a node, or one of a file that it does not change (P10).
+//! block of a node, or one of a file that it does not change; nor one that a snapshot
+//! has, whatever birth it claims (P10): see [`super::judge_blocks`].
 //!
 //! Judges against the volume as it stood before the log and what earlier batches
 //! say; changes nothing, but takes the blocks that batches name out of the free
@@ -15,19 +16,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BlockNo, BlockRange, InodeNo};
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_format::item::Extent;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::log::record::leads_to;
-use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Patch, Record};
+use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Dropped, Patch, Record};
 use holdfast_format::{ItemKind, Key, Superblock};
 
+use super::judge_blocks::{Part, Parts, Span};
 use super::judge_lineage::{Items, Lineage, Wrong};
 use super::replay::LoggedBatch;
 use crate::{Inner, Result};
-
-/// First block of a range, and the first behind it.
-type Span = (u64, u64);
 
 /// What is known of the batches judged so far.
 pub(super) struct Judge<'a> {
@@ -36,8 +35,12 @@ pub(super) struct Judge<'a> {
     inode_next: u64,
     /// Blocks that batches gave back: starts and ends.
     freed: BTreeMap<u64, u64>,
+    /// Blocks that batches took.
+    taken: BTreeMap<u64, u64>,
     /// Blocks of the extents of keys that batches changed, by branch.
     extents: BTreeMap<(u64, Key), Option<Span>>,
+    /// What of these the tree had before the log.
+    parts: BTreeMap<(u64, Key), Vec<Part>>,
     /// What batches say of branches and snapshots.
     lineage: Lineage,
 }
@@ -55,8 +58,25 @@ struct Said {
     waiting: HashSet<(u64, InodeNo)>,
     extents: Vec<((u64, Key), Option<Span>)>,
     taken: Vec<Span>,
-    freed: Vec<Span>,
+    freed: Vec<Given>,
     named_blocks: u64,
+}
+
+/// What a batch gives back; what a branch drops, as the record of that branch says.
+struct Given {
+    blocks: Span,
+    dropped: Option<(u64, Dropped)>,
+}
+
+/// What the keys that a batch changes hold before it.
+#[derive(Default)]
+struct HeldBefore {
+    /// All blocks, and those that it takes itself: few disjoint spans, upwards.
+    blocks: Vec<Span>,
+    /// What of them the trees of branches had before the log.
+    parts: BTreeMap<u64, Parts>,
+    /// Those of them that are younger than the parent of their branch.
+    own: Vec<Span>,
 }
 
 fn span(blocks: BlockRange) -> std::result::Result<Span, String> {
@@ -94,7 +114,9 @@ impl<'a> Judge<'a> {
             superblock,
             inode_next: superblock.inode_next.0,
             freed: BTreeMap::new(),
+            taken: BTreeMap::new(),
             extents: BTreeMap::new(),
+            parts: BTreeMap::new(),
             lineage: Lineage::default(),
         }
     }
@@ -118,12 +140,12 @@ impl<'a> Judge<'a> {
                     Ok(())
                 }
                 // What it frees, and whether that may be, depends on the lineage: the space is asked when it is replayed.
-                Record::Drop(of) => span(of.blocks).map(|dropped| said.freed.push(dropped)),
+                Record::Drop(of) => said.give(of.blocks, Some((said.branch, of))),
                 Record::Put(key, value) => said.change(key, Some(value)),
                 Record::Inode(no, _) => said.change(Key::inode(no), None),
                 Record::Delete(key) => said.change(key, None),
                 Record::Take(blocks, content) => self.take(&mut said, blocks, &content),
-                Record::Free(blocks) => span(blocks).map(|freed| said.freed.push(freed)),
+                Record::Free(blocks) => said.give(blocks, None),
             };
             if let Err(why) = judged {
                 return refuse(why);
@@ -134,22 +156,26 @@ impl<'a> Judge<'a> {
             Err(Wrong::Batch(why)) => return refuse(why),
             Err(Wrong::Before(error)) => return Err(error),
         }
-        let held = if said.freed.is_empty() { Vec::new() } else { self.held(&said)? };
+        for &(start, end) in &said.taken {
+            self.taken.insert(start, end);
+        }
+        let held = self.held(&said)?;
         if let Some(why) = self.give_back(&said, &held) {
             return refuse(why);
         }
+        self.carry(&said, &held);
         self.extents.extend(said.extents);
         self.inode_next = batch.header.inode_next;
         Ok(())
     }
 
     /// The extent under a key, as it was before the log.
-    fn extent_before(&self, branch: u64, key: &Key) -> Result<Option<Span>> {
+    fn extent_before(&self, branch: u64, key: &Key) -> Result<Option<Extent>> {
         let tree = match self.lineage.made(branch) {
             Some(item) => self.inner.open_root(branch, item)?,
             None => self.inner.open_tree(branch)?,
         };
-        Ok(extent(self.inner.get(tree, key)?.as_deref()))
+        Ok(extent(self.inner.get(tree.no, key)?.as_deref()))
     }
 
     fn take(
@@ -199,20 +225,56 @@ impl<'a> Judge<'a> {
     }
 
     /// What the keys that a batch changes hold before it, and what it takes itself.
-    fn held(&self, said: &Said) -> Result<Vec<Span>> {
-        let mut held = said.taken.clone();
-        for ((branch, key), _) in &said.extents {
-            held.extend(match self.extents.get(&(*branch, *key)) {
-                Some(known) => *known,
-                None => self.extent_before(*branch, key)?,
-            });
+    fn held(&mut self, said: &Said) -> Result<HeldBefore> {
+        // Nothing is given back, now or later, but what the log took: then no tree is asked.
+        let is_taken = |span: &Span| self.are_taken_or(&[], *span);
+        if said.freed.is_empty()
+            && said.extents.iter().filter_map(|(_, span)| span.as_ref()).all(is_taken)
+        {
+            return Ok(HeldBefore::default());
         }
-        Ok(merged(held))
+        let mut blocks = said.taken.clone();
+        let mut parts: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
+        for (of, _) in &said.extents {
+            let (branch, key) = of;
+            match self.extents.get(of) {
+                Some(known) => {
+                    blocks.extend(known);
+                    let of = self.parts.get(of).into_iter().flatten();
+                    parts.entry(*branch).or_default().extend(of);
+                }
+                None => {
+                    let Some(before) = self.extent_before(*branch, key)? else { continue };
+                    blocks.extend(span(before.blocks).ok());
+                    parts.entry(*branch).or_default().extend(Part::of(key, &before));
+                }
+            }
+        }
+        let parts: BTreeMap<u64, Parts> =
+            parts.into_iter().map(|(branch, of)| (branch, Parts::of(of))).collect();
+        let mut own = Vec::new();
+        if said.freed.iter().any(|given| given.dropped.is_none()) {
+            for (branch, of) in &parts {
+                own.extend(of.younger(self.parent(*branch)?));
+            }
+        }
+        Ok(HeldBefore { blocks: merged(blocks), parts, own: merged(own) })
+    }
+
+    /// The epoch of what a branch has grown out of, as the replay finds it; 0: nothing.
+    fn parent(&mut self, branch: u64) -> Result<Epoch> {
+        match self.lineage.parent_epoch(self.inner, branch) {
+            Ok(epoch) => Ok(epoch),
+            // Nothing is written, and so nothing that is freed is used again.
+            Err(_) if self.inner.read_only => Ok(Epoch(0)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Why a batch cannot give back what it does.
-    fn give_back(&mut self, said: &Said, held: &[Span]) -> Option<String> {
-        for &(start, end) in &said.freed {
+    fn give_back(&mut self, said: &Said, held: &HeldBefore) -> Option<String> {
+        for Given { blocks: (start, end), dropped } in &said.freed {
+            let (start, end) = (*start, *end);
             // No span ends before it begins.
             let blocks = BlockRange::new(BlockNo(start), end.saturating_sub(start));
             if touches(&self.freed, (start, end)) {
@@ -221,18 +283,77 @@ impl<'a> Judge<'a> {
             if !self.inner.space.lock().is_busy(blocks) {
                 return Some(format!("the blocks {blocks:?} are given back, but not in use"));
             }
-            if !covers(held, (start, end)) {
+            if !covers(&held.blocks, (start, end)) {
                 return Some(format!(
                     "the blocks {blocks:?} are given back, but belong to nothing that it changes"
                 ));
+            }
+            let is_its_own = match dropped {
+                None => self.are_taken_or(&held.own, (start, end)),
+                Some((branch, of)) => {
+                    let parts = held.parts.get(branch);
+                    let as_said =
+                        parts.into_iter().flat_map(|of_it| of_it.as_said(of, (start, end)));
+                    self.are_taken_or(&merged(as_said.collect()), (start, end))
+                }
+            };
+            if !is_its_own {
+                return Some(match dropped {
+                    None => {
+                        format!("the blocks {blocks:?} are given back, but a snapshot has them")
+                    }
+                    Some(_) => {
+                        format!("the blocks {blocks:?} are not as old, or not where, it says")
+                    }
+                });
             }
             self.freed.insert(start, end);
         }
         None
     }
+
+    /// Whether each block of a range was taken by the log, or lies in one of these spans.
+    fn are_taken_or(&self, spans: &[Span], (start, end): Span) -> bool {
+        let mut at = start;
+        while at < end {
+            let taken = self.taken.range(..=at).next_back().map(|(_, &last)| last);
+            let before = spans.partition_point(|(first, _)| *first <= at).checked_sub(1);
+            let of_spans = before.and_then(|before| spans.get(before)).map(|(_, last)| *last);
+            match [taken, of_spans].into_iter().flatten().max() {
+                Some(last) if last > at => at = last,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// What the extents that a batch puts keep of what the trees had.
+    fn carry(&mut self, said: &Said, held: &HeldBefore) {
+        let mut puts: BTreeMap<u64, Vec<(&Key, Span)>> = BTreeMap::new();
+        for ((branch, key), span) in &said.extents {
+            self.parts.remove(&(*branch, *key));
+            puts.entry(*branch).or_default().extend(span.map(|span| (key, span)));
+        }
+        for (branch, puts) in puts {
+            let Some(parts) = held.parts.get(&branch) else { continue };
+            let kept = parts.kept(puts.into_iter());
+            let kept = kept.into_iter().filter(|(_, parts)| !parts.is_empty());
+            self.parts.extend(kept.map(|(key, parts)| ((branch, key), parts)));
+        }
+    }
 }
 
 impl Said {
+    /// Blocks that it gives back.
+    fn give(
+        &mut self,
+        blocks: BlockRange,
+        dropped: Option<(u64, Dropped)>,
+    ) -> std::result::Result<(), String> {
+        self.freed.push(Given { blocks: span(blocks)?, dropped });
+        Ok(())
+    }
+
     /// The one record of an item of the lineage.
     fn lineage(&mut self, key: Key, value: Option<Vec<u8>>) -> std::result::Result<(), String> {
         match self.lineage.insert(key, value) {
@@ -251,7 +372,8 @@ impl Said {
             return Err(format!("it has two records of {key:?}"));
         }
         if key.kind == ItemKind::Extent {
-            self.extents.push(((branch, key), extent(value)));
+            let blocks = extent(value).and_then(|extent| span(extent.blocks).ok());
+            self.extents.push(((branch, key), blocks));
         }
         if let Some(child) = value.and_then(|value| leads_to(&key, value))
             && !self.keys.contains(&(branch, Key::inode(child)))
@@ -262,7 +384,7 @@ impl Said {
     }
 }
 
-/// The blocks of an extent. One that cannot be read holds nothing: a walk of the tree will say so.
-fn extent(value: Option<&[u8]>) -> Option<Span> {
-    Extent::decode(value?).ok().and_then(|extent| span(extent.blocks).ok())
+/// An extent. One that cannot be read holds nothing: a walk of the tree will say so.
+fn extent(value: Option<&[u8]>) -> Option<Extent> {
+    Extent::decode(value?).ok()
 }

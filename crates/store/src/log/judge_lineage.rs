@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holdfast_base::Epoch;
 use holdfast_format::item::lineage::{LINEAGE, MAIN, decode_numbers};
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_format::{ItemKind, Key, Malformed};
@@ -212,6 +213,23 @@ impl Lineage {
         }
         let bytes = inner.get(TreeNo::SPACE, &RootItem::key(id))?;
         bytes.map(|bytes| RootItem::decode(&bytes)).transpose().map_err(before("branch", id))
+    }
+
+    /// The epoch of the snapshot that a branch has grown out of, as it is behind the batches so far; 0 if there is none.
+    pub(super) fn parent_epoch(
+        &self,
+        inner: &Inner,
+        branch: u64,
+    ) -> std::result::Result<Epoch, StoreError> {
+        let found = self.tree(inner, branch).and_then(|of| {
+            let parent = of.map_or(0, |of| of.parent);
+            let parent = if parent == 0 { None } else { self.tree(inner, parent)? };
+            Ok(parent.map_or(Epoch(0), |of| of.epoch))
+        });
+        found.map_err(|wrong| match wrong {
+            Wrong::Before(error) => error,
+            Wrong::Batch(why) => StoreError::Refused(why),
+        })
     }
 
     /// Where a branch that the log makes begins.

@@ -14,6 +14,7 @@
 mod format;
 pub(crate) mod generation;
 mod judge;
+mod judge_blocks;
 mod judge_lineage;
 pub(crate) mod pending;
 mod queue;

@@ -106,7 +106,8 @@ impl Inner {
     ) -> Result<()> {
         let (mut changes, mut freed) = (Changes::default(), Vec::new());
         let (mut lineage, mut dropped) = (Changes::default(), Vec::new());
-        let mut tree = TreeNo::MAIN;
+        // Until the batch is applied.
+        let (mut tree, mut opened) = (TreeNo::MAIN, Vec::new());
         // The lineage counts as it is behind the batch, wherever its records stand: it may make the branches that others are of.
         for record in batch.records(superblock) {
             match record.map_err(|source| batch.damage(source))? {
@@ -124,7 +125,9 @@ impl Inner {
                 Record::Delete(key) => changes.delete(key),
                 Record::Branch { id, inode_count } => {
                     self.change(tree, &mut changes, last_birth)?;
-                    tree = self.open_tree(id)?;
+                    let open = self.open_tree(id)?;
+                    tree = open.no;
+                    opened.push(open);
                     self.find_ancestry(tree)?;
                     let mut forest = self.forest.write();
                     forest.trees.get_mut(tree).inodes = inode_count;

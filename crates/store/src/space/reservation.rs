@@ -59,6 +59,11 @@ impl Reservation {
         self.blocks
     }
 
+    /// How many of them its branch is to refer to more than now.
+    pub fn growth(&self) -> u64 {
+        self.growth
+    }
+
     /// Moves `blocks` data blocks (at most all) into a reservation of their own.
     pub fn split(&mut self, blocks: u64) -> Reservation {
         let blocks = blocks.min(self.blocks);
@@ -150,10 +155,10 @@ impl Allocated {
         Allocated { space, tree, blocks, growth, published: false }
     }
 
-    /// The blocks belong to a file now. So many of them had been promised to its branch for its growth.
-    pub(crate) fn published(mut self) -> (BlockRange, u64) {
+    /// The blocks belong to a file now. So many of them had been promised for its growth to the tree of this number.
+    pub(crate) fn published(mut self) -> (BlockRange, u32, u64) {
         self.published = true;
-        (self.blocks, self.growth)
+        (self.blocks, self.tree, self.growth)
     }
 }
 

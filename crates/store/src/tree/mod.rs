@@ -24,8 +24,8 @@ use crate::cache::{Cache, Node};
 
 pub(crate) use change::Prepared;
 use leaf_hint::LeafHints;
-use open::OpenTrees;
-pub(crate) use open::TreeNo;
+pub(crate) use open::{OpenHandle, TreeNo};
+use open::{OpenTree, OpenTrees};
 
 /// A node that must be read before the call can be carried out, or be judged again because it is
 /// not what its parent says.
@@ -113,6 +113,14 @@ impl Forest {
     pub(crate) fn replace_root(&mut self, tree: TreeNo, root: Root) {
         self.shape += 1;
         self.set_root(tree, root);
+    }
+
+    /// Opens a tree that is not. It may have a number that another tree had, of which no leaf hint, and nothing that was
+    /// prepared, is good for it.
+    pub(crate) fn open(&mut self, tree: OpenTree) -> OpenHandle {
+        self.shape += 1;
+        let no = self.trees.add(tree);
+        self.trees.hold(no)
     }
 
     fn expected(&self, tree: TreeNo, pointer: NodePointer, level: u8) -> Expected {

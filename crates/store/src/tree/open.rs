@@ -1,13 +1,17 @@
 //! The trees that are open: the space tree, and those of branches and snapshots.
 //!
-//! A tree that was opened keeps its number here for as long as the store is open.
+//! Each has a number, by which everything that looks into it names it. A tree stays open as long as an [`OpenHandle`] of it is
+//! left, and until a commit has carried what is known of it into its item. After that it may be closed, and another tree gets
+//! its number: the cost of branches that were open once is not kept.
+
+use std::sync::Arc;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Epoch, TreeId};
 use holdfast_format::item::WalkPlace;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::limits::COUNTER_MAX;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Root;
 
@@ -37,6 +41,14 @@ impl TreeNo {
     fn index(self) -> usize {
         self.0 as usize
     }
+}
+
+/// Keeps a tree open, and says which. The last one that is dropped closes nothing itself: [`OpenTrees::close_unheld`] does. It
+/// does not hold the store.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenHandle {
+    pub(crate) no: TreeNo,
+    _held: Arc<()>,
 }
 
 /// What of a tree is its own, and not its parent's (S1).
@@ -130,6 +142,17 @@ impl OpenTree {
         }
     }
 
+    /// The latest epoch of a parent that a commit has with which a recovery may begin, or 0. What is younger belongs to the
+    /// tree alone, whatever a crash leaves.
+    pub(crate) fn sure_parent(&self) -> Epoch {
+        self.ancestry.parent.max(self.judged_from)
+    }
+
+    /// Whether what was born then belongs to the tree alone, in every state that a recovery may come back to.
+    pub(crate) fn owns_for_good(&self, birth: Epoch) -> bool {
+        Ancestry { parent: self.sure_parent(), ..self.ancestry }.owns_surely(birth)
+    }
+
     /// Whether it would refer to more than it may with `growth` blocks more, when so many are `promised` to it.
     pub(crate) fn exceeds_limit(&self, promised: u64, growth: u64) -> bool {
         let all = self.referenced.saturating_add(promised).saturating_add(growth);
@@ -143,10 +166,19 @@ impl OpenTree {
     }
 }
 
+/// So many trees are open before it is asked whether some can be closed: the space tree, `main`, and two others.
+const CLOSE_FROM: usize = 4;
+
 /// All open trees.
 #[derive(Debug)]
 pub(crate) struct OpenTrees {
     trees: Vec<OpenTree>,
+    /// Of each of them, what its handles share; `None`: the place is free.
+    held: Vec<Option<Arc<()>>>,
+    /// Places that are free.
+    free: Vec<TreeNo>,
+    /// If so many are open, it is asked which can be closed.
+    close_at: usize,
     by_number: FxHashMap<u64, TreeNo>,
     /// Those that have moved since the last commit, perhaps.
     moved: Vec<TreeNo>,
@@ -161,7 +193,10 @@ impl OpenTrees {
     pub(crate) fn new(space: Root, main: Root) -> OpenTrees {
         let trees = vec![OpenTree::at(0, space), OpenTree::at(MAIN, main)];
         OpenTrees {
+            held: trees.iter().map(|_| Some(Arc::default())).collect(),
             trees,
+            free: Vec::new(),
+            close_at: CLOSE_FROM,
             by_number: FxHashMap::from_iter([(MAIN, TreeNo::MAIN)]),
             moved: Vec::new(),
             orphaned: Vec::new(),
@@ -171,11 +206,13 @@ impl OpenTrees {
 
     #[inline]
     pub(crate) fn get(&self, tree: TreeNo) -> &OpenTree {
+        debug_assert!(self.held[tree.index()].is_some(), "{tree:?} is closed");
         &self.trees[tree.index()]
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, tree: TreeNo) -> &mut OpenTree {
+        debug_assert!(self.held[tree.index()].is_some(), "{tree:?} is closed");
         &mut self.trees[tree.index()]
     }
 
@@ -184,13 +221,80 @@ impl OpenTrees {
         self.by_number.get(&number).copied()
     }
 
-    /// Opens a tree that is not.
-    pub(crate) fn add(&mut self, tree: OpenTree) -> TreeNo {
-        let no = TreeNo(u32::try_from(self.trees.len()).expect("memory is full of trees before"));
+    /// Opens a tree that is not. Its number may be one that another tree had before: see [`super::Forest::open`].
+    pub(super) fn add(&mut self, tree: OpenTree) -> TreeNo {
+        let no = match self.free.pop() {
+            Some(no) => {
+                (self.trees[no.index()], self.held[no.index()]) = (tree, Some(Arc::default()));
+                no
+            }
+            None => {
+                let no = u32::try_from(self.trees.len()).expect("memory is full of trees before");
+                self.trees.push(tree);
+                self.held.push(Some(Arc::default()));
+                TreeNo(no)
+            }
+        };
         let before = self.by_number.insert(tree.number, no);
         assert_eq!(before, None, "tree {} is open", tree.number);
-        self.trees.push(tree);
         no
+    }
+
+    /// Keeps an open tree open.
+    pub(crate) fn hold(&self, no: TreeNo) -> OpenHandle {
+        let held = self.held[no.index()].as_ref().expect("the tree is open");
+        OpenHandle { no, _held: held.clone() }
+    }
+
+    /// How many are open.
+    pub(crate) fn count(&self) -> usize {
+        self.trees.len() - self.free.len()
+    }
+
+    /// Whether so many are open that some can be closed, perhaps. Asked before each opening it costs the same, however
+    /// many are open.
+    pub(crate) fn are_many(&self) -> bool {
+        self.count() >= self.close_at
+    }
+
+    /// Closes the trees that nobody holds, and of which nothing is known that their items and nodes do not say: none of their
+    /// nodes is of the present `epoch`, a commit has carried their roots and counts, and no recovery finds another parent.
+    /// `may_close` is asked of each of these as well. The caller holds the lineage's lock, so that nobody names a tree
+    /// without a handle.
+    pub(crate) fn close_unheld(&mut self, epoch: Epoch, may_close: impl Fn(TreeNo) -> bool) {
+        let waiting = self.orphaned.iter().chain(&self.orphaned_frozen);
+        let waiting: FxHashSet<TreeNo> = waiting.map(|(no, _)| *no).collect();
+        for (no, of) in (0..).map(TreeNo).zip(&self.trees).skip(2) {
+            let is_held = self.held[no.index()].as_ref().is_none_or(|of| Arc::strong_count(of) > 1);
+            // What has moved is listed; asked all the same, as a root that is lost is a tree that is lost.
+            let is_carried = !of.is_listed && (of.is_gone || !of.has_moved());
+            if is_held || !is_carried || of.root.pointer.epoch >= epoch {
+                continue;
+            }
+            if waiting.contains(&no) || !may_close(no) {
+                continue;
+            }
+            self.held[no.index()] = None;
+            self.free.push(no);
+            if self.by_number.get(&of.number) == Some(&no) {
+                self.by_number.remove(&of.number);
+            }
+        }
+        self.close_at = CLOSE_FROM.max(2 * self.count());
+        self.give_back_memory();
+    }
+
+    /// The places behind the last open tree go, and memory that would stay for a burst.
+    fn give_back_memory(&mut self) {
+        let open = self.held.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        self.trees.truncate(open);
+        self.held.truncate(open);
+        self.free.retain(|no| no.index() < open);
+        let most = 2 * self.close_at;
+        self.trees.shrink_to(most);
+        self.held.shrink_to(most);
+        self.free.shrink_to(most);
+        self.by_number.shrink_to(most);
     }
 
     /// Takes the number away from a branch or snapshot that is deleted: its tree can be looked at no more.
@@ -259,8 +363,9 @@ impl OpenTrees {
 
     /// The open trees that have grown out of a snapshot. For a recovery, which opens few.
     pub(crate) fn grown_out_of(&self, snapshot: u64) -> Vec<TreeNo> {
-        let trees = (0..).map(TreeNo).zip(&self.trees);
-        trees.filter(|(_, of)| of.ancestry.snapshot == snapshot).map(|(no, _)| no).collect()
+        let trees = (0..).map(TreeNo).zip(&self.trees).zip(&self.held);
+        let open = trees.filter(|(_, held)| held.is_some()).map(|(tree, _)| tree);
+        open.filter(|(_, of)| of.ancestry.snapshot == snapshot).map(|(no, _)| no).collect()
     }
 
     /// The deletion of a snapshot has come so far: an open tree that has grown out of it learns it. A snapshot has nothing to
@@ -322,5 +427,38 @@ mod tests {
         assert!(ancestry.owns(Epoch(9), place(4)), "the walk has left it to the child");
         assert!(!ancestry.owns(Epoch(9), place(5)), "the walk comes there");
         assert!(!ancestry.owns(Epoch(4), place(4)), "the parent's parent has it");
+    }
+
+    fn root(epoch: u64) -> Root {
+        let block = holdfast_base::BlockNo(epoch);
+        Root { pointer: holdfast_format::NodePointer { block, epoch: Epoch(epoch) }, level: 0 }
+    }
+
+    /// What is closed is what nobody holds and what its item says; each of the others stays for a reason of its own.
+    #[test]
+    fn a_tree_is_closed_when_nothing_is_left_of_it() {
+        let mut trees = OpenTrees::new(root(1), root(1));
+        let open: Vec<TreeNo> = (2..9).map(|no| trees.add(OpenTree::at(no, root(5)))).collect();
+        let held = trees.hold(open[0]);
+        trees.changes(open[1]);
+        trees.get_mut(open[2]).root = root(9);
+        trees.get_mut(open[2]).carried = root(9);
+        trees.get_mut(open[3]).ancestry = Ancestry { snapshot: 70, ..Ancestry::default() };
+        trees.outlives(open[3], 70, Ancestry::default());
+        trees.forget(7);
+        assert!(trees.are_many());
+        trees.close_unheld(Epoch(9), |no| no != open[4]);
+        let left: Vec<_> = (2..9).filter(|number| trees.find(*number).is_some()).collect();
+        assert_eq!((left, trees.count()), (vec![2, 3, 4, 5, 6], 2 + 5));
+        // The next moment ends most of it.
+        drop(held);
+        trees.carried(open[1]);
+        trees.freeze();
+        trees.close_unheld(Epoch(10), |_| true);
+        assert_eq!((trees.find(5), trees.count()), (Some(open[3]), 2 + 1));
+        trees.thaw();
+        trees.close_unheld(Epoch(10), |_| true);
+        assert_eq!((trees.count(), trees.trees.len(), trees.free.len()), (2, 2, 0));
+        assert!(!trees.are_many() && trees.find(MAIN) == Some(TreeNo::MAIN));
     }
 }

@@ -335,7 +335,14 @@ fn content(branch: &Branch) -> Map {
     map
 }
 
-/// Trees that were just read are in memory, so that their blocks are counted and compared with what they say.
+/// Keeps all trees open that have a name.
+fn all_open(store: &Arc<Store>) -> Vec<Branch> {
+    let trees = store.trees().unwrap().into_iter();
+    let named = trees.filter(|of| !of.is_deleted && !of.item.name.is_empty());
+    named.map(|of| Branch::open_number(store.clone(), of.number).unwrap()).collect()
+}
+
+/// Trees that were just read, and are open, are in memory, so that their blocks are counted and compared with what they say.
 fn expect_counted(store: &Store, trees: usize) {
     #[cfg(debug_assertions)]
     assert!(store.invariants() >= trees, "{trees} trees are in memory");
@@ -406,8 +413,10 @@ pub(crate) fn cut(seed: u64, steps: usize) -> usize {
                 more -= 1;
             }
             store.checkpoint().unwrap();
+            let open = all_open(&store);
             assert_eq!(shown(&store), seen, "seed {seed}, step {done}, call {at}");
             expect_counted(&store, seen.len());
+            drop(open);
         }
     }
     images

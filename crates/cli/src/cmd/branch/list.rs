@@ -9,6 +9,7 @@ use crate::size;
 /// List the branches of a volume, in the order in which they were made.
 ///
 /// A branch refers to its tree and the blocks of its files; what it shares with other branches and snapshots counts in full.
+/// Deletions that have failed follow, with the reason: they keep their space.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print one JSON object, for programs: whole numbers, sizes in bytes, times in nanoseconds since 1970.
@@ -20,13 +21,16 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let branches = lineage::branches(&args.place)?;
+    let (branches, failed) = lineage::branches(&args.place)?;
     if args.json {
         let list: Vec<_> = branches.iter().map(show::branch).collect();
-        return show::json([("branches".into(), list.into())].into_iter().collect());
+        let failed = show::failed_json(&failed);
+        let object = [("branches".into(), list.into()), ("failed_deletions".into(), failed)];
+        return show::json(object.into_iter().collect());
     }
     let head = ["NAME", "MADE (UTC)", "OUT OF", "SNAPSHOTS", "REFERENCED", "LIMIT", ""];
-    show::table(&head, branches.iter().map(row))
+    show::table(&head, branches.iter().map(row))?;
+    show::failed(&failed)
 }
 
 fn row(of: &Branch) -> [String; 7] {

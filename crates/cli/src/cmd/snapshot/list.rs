@@ -6,6 +6,8 @@ use crate::lineage;
 use crate::outcome::Outcome;
 
 /// List the snapshots of a branch, in the order in which they were taken.
+///
+/// Deletions of its snapshots that have failed follow, with the reason: they keep their space.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print one JSON object, for programs: whole numbers, times in nanoseconds since 1970.
@@ -20,16 +22,18 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let (branch, mut snapshots) = lineage::snapshots(&args.place)?;
+    let (branch, mut snapshots, failed) = lineage::snapshots(&args.place)?;
     snapshots.retain(|it| args.all || !it.name.0.is_empty());
     if args.json {
         let list: Vec<_> = snapshots.iter().map(show::snapshot).collect();
         let mut object = show::named(&branch);
         object.insert("snapshots".into(), list.into());
+        object.insert("failed_deletions".into(), show::failed_json(&failed));
         return show::json(object);
     }
     let head = ["NAME", "TAKEN (UTC)", "FILES", "HELD", "FORKS", ""];
-    show::table(&head, snapshots.iter().map(row))
+    show::table(&head, snapshots.iter().map(row))?;
+    show::failed(&failed)
 }
 
 fn row(of: &Snapshot) -> [String; 6] {
