@@ -8,7 +8,9 @@ use holdfast_base::switch::{Opens, Transport};
 
 use crate::connection::Watchdog;
 use crate::interface::Controlled;
+use crate::notices::Tellers;
 use crate::statistics::Requests;
+use crate::transport::watch::Watch;
 
 /// How long a reader polls for the next request before it sleeps, on machines with at most so many processors. With more of
 /// them one that wakes costs less than one that is never idle.
@@ -66,6 +68,10 @@ pub struct FuseOptions {
     pub transport: Transport,
     /// Which side opens regular files.
     pub opens: Opens,
+    /// The user of the mount; `None`: that of this process.
+    pub owner: Option<u32>,
+    /// The threads that the mounts of this process share.
+    pub shared: SharedThreads,
     /// Where requests are counted.
     pub requests: Arc<Requests>,
     /// What the mount says of itself, if anything.
@@ -74,6 +80,20 @@ pub struct FuseOptions {
     pub control: Option<Control>,
     /// What ends the connection if this process is killed when it cannot end.
     pub watchdog: Option<Watchdog>,
+}
+
+/// Threads that serve many mounts of one process: the watch over their requests, and those that tell their kernels of changes.
+/// Clones are the same threads; they end with the last.
+#[derive(Clone, Default)]
+pub struct SharedThreads {
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) tellers: Arc<Tellers>,
+}
+
+impl std::fmt::Debug for SharedThreads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedThreads")
+    }
 }
 
 /// Makes what root and the user of the mount read as the attribute [`REPORT_XATTR`](crate::REPORT_XATTR), of at most 64
@@ -149,6 +169,8 @@ impl Default for FuseOptions {
             noxattr: false,
             transport: Transport::default(),
             opens: Opens::default(),
+            owner: None,
+            shared: SharedThreads::default(),
             requests: Arc::default(),
             report: None,
             control: None,

@@ -15,7 +15,6 @@ use holdfast_wire::ask::PIECE;
 use parking_lot::{Mutex, RwLock};
 
 use super::Server;
-use crate::caller::is_owner;
 use crate::interface::{Answer, Controlled, Errno, Request, Told};
 use crate::notices::Notice;
 
@@ -173,9 +172,25 @@ impl Server {
         });
     }
 
+    /// Takes the branch of this mount back to one of its snapshots, and says what its kernel knows of it; for a command that
+    /// came by another mount of the volume. `None`: this mount is over.
+    ///
+    /// # Errors
+    /// As of [`FileSystem::rollback`]: the branch is what it was.
+    pub(crate) fn roll_back(
+        &self,
+        to: &[u8],
+        keep: Option<&[u8]>,
+    ) -> Option<holdfast_posix::Result<Told>> {
+        let fs = self.fs().ok()?;
+        let _stop = StopOnPanic(&fs);
+        let mount = Mount { server: self, fs: &fs, may_change: true, patience: PATIENCE };
+        Some(mount.roll_back(to, keep))
+    }
+
     /// Carries out a command, and returns what is answered.
     pub(super) fn control(&self, request: &Request, command: &[u8]) -> Answer<Vec<u8>> {
-        if !is_owner(request) {
+        if !self.is_owner(request) {
             return Err(Errno(libc::EACCES));
         }
         let control = self.control.get().ok_or(Errno(libc::EOPNOTSUPP))?;

@@ -15,12 +15,14 @@ mod answer;
 mod convert;
 mod device;
 mod dispatch;
+pub(crate) mod ending;
 mod lone;
 mod processors;
 pub(crate) mod readers;
 mod rings;
 mod stale;
 mod synchronous;
+pub(crate) mod watch;
 pub(crate) mod work;
 
 use holdfast_base::switch::{Opens, Transport};
