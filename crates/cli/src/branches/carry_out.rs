@@ -23,12 +23,12 @@ pub(crate) struct Open<'a> {
     pub(crate) fs: &'a FileSystem,
     /// It is mounted.
     pub(crate) is_mounted: bool,
-    /// Takes the open branch back to a snapshot, and tells all who remember it.
+    /// Takes a branch back to a snapshot, and tells all who remember it.
     pub(crate) roll_back: RollBack<'a>,
 }
 
-/// See [`FileSystem::rollback`], and what the kernel knows of it.
-pub(crate) type RollBack<'a> = &'a dyn Fn(&[u8], Option<&[u8]>) -> Result<Told, String>;
+/// See [`FileSystem::rollback_of`], of the branch of a number, and what the kernel knows of it.
+pub(crate) type RollBack<'a> = &'a dyn Fn(u64, &[u8], Option<&[u8]>) -> Result<Told, String>;
 
 /// Carries out what is asked.
 pub(crate) fn carry_out(open: &Open<'_>, ask: &Ask) -> Reply {
@@ -117,13 +117,7 @@ fn roll_back(
     let branch = name_of(open, branch)?;
     // It may get another name meanwhile.
     let number = open.fs.find_branch(&branch.0).map_err(words)?.number;
-    let told = match is_open(open, number)? {
-        true => (open.roll_back)(to, keep)?,
-        false => {
-            open.fs.rollback_of(number, to, keep).map_err(words)?;
-            Told::All
-        }
-    };
+    let told = (open.roll_back)(number, to, keep)?;
     Ok(Reply::RolledBack { branch, forgotten: told == Told::All })
 }
 
@@ -133,12 +127,6 @@ fn name_of(open: &Open<'_>, branch: Option<&Name>) -> Done<Name> {
         Some(branch) => Ok(branch.clone()),
         None => open.fs.branch_name().map(Name).map_err(words),
     }
-}
-
-/// Whether it is this branch that is open, and no snapshot of it.
-fn is_open(open: &Open<'_>, branch: u64) -> Done<bool> {
-    let is_snapshot = open.fs.snapshot_name().map_err(words)?.is_some();
-    Ok(!is_snapshot && open.fs.branch_number().map_err(words)? == branch)
 }
 
 /// The snapshot of another branch that a branch was made of. Its own snapshots lie between them.
@@ -294,7 +282,7 @@ mod tests {
     fn the_longest_entries_fit_their_messages() {
         let volume = Volume::in_memory(64 << 20).unwrap();
         let fs = volume.engine().unwrap();
-        let none = |_: &[u8], _: Option<&[u8]>| Ok(Told::All);
+        let none = |_: u64, _: &[u8], _: Option<&[u8]>| Ok(Told::All);
         let open = Open { fs: &fs, is_mounted: true, roll_back: &none };
         let done = |ask: Ask| {
             let reply = carry_out(&open, &ask);

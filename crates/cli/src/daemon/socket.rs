@@ -195,7 +195,7 @@ fn is_none(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | ConnectionRefused | PermissionDenied | UnexpectedEof)
 }
 
-/// The daemons of this user; for root those of all users. What was left by daemons that were killed is removed.
+/// The daemons of this user; for root those of all users. What this user's daemons have left that were killed is removed.
 pub(super) fn all(patience: Duration) -> Vec<Daemon> {
     let me = geteuid().as_raw();
     let mut dirs: Vec<(PathBuf, u32)> =
@@ -223,7 +223,9 @@ pub(super) fn all(patience: Duration) -> Vec<Daemon> {
             }
             match Daemon::at(&path, owner, patience) {
                 Ok(daemon) => daemons.push(daemon),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => sweep(&dir, &path),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && owner == me => {
+                    sweep(&dir, &path);
+                }
                 Err(_) => {}
             }
         }
