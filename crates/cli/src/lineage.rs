@@ -51,8 +51,9 @@ fn mount_for(place: &Place, ask: &Ask) -> Result<Option<Mount>, Failure> {
         )));
     }
     if mounts.len() > 1 && !ask.only_looks() {
-        let is_writable =
-            |mount: &Mount| mounts::words(mount).is_ok_and(|words| words.iter().all(|it| it != "ro"));
+        let is_writable = |mount: &Mount| {
+            mounts::words(mount).is_ok_and(|words| words.iter().all(|it| it != "ro"))
+        };
         if let Some(at) = mounts.iter().position(is_writable) {
             return Ok(Some(mounts.swap_remove(at)));
         }

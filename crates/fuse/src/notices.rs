@@ -211,7 +211,9 @@ impl Shared {
                     let told = catch_unwind(AssertUnwindSafe(|| mount.tell()));
                     drop(mount);
                     if told.is_err() {
-                        tracing::error!("telling the kernel has panicked; it is told of no change any more");
+                        tracing::error!(
+                            "telling the kernel has panicked; it is told of no change any more"
+                        );
                     }
                 });
                 state.idle += 1;
@@ -249,7 +251,8 @@ mod tests {
     fn every_notice_is_sent_and_a_waiter_does_not_wait_for_ever() {
         let (notices, tellers) = (Arc::new(Notices::default()), Arc::default());
         let (sender, received) = channel();
-        let tell = move |some: &[Notice]| some.iter().for_each(|it| sender.send(it.clone()).unwrap());
+        let tell =
+            move |some: &[Notice]| some.iter().for_each(|it| sender.send(it.clone()).unwrap());
         notices.start(&tellers, tell).unwrap();
         notices.drain();
         let both = [Notice::Inode(5), Notice::Name(1, b"name"[..].into())];

@@ -15,8 +15,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
@@ -373,7 +373,10 @@ pub fn end_all(sessions: &mut [&mut Session]) {
                 // In use, out of sight, or another mount namespace has a copy of the mount.
                 other => {
                     if let Err(error) = other {
-                        tracing::info!("{} is in use ({error}); tearing it away", session.dir().display());
+                        tracing::info!(
+                            "{} is in use ({error}); tearing it away",
+                            session.dir().display()
+                        );
                     }
                     session.tear_away();
                     session.wait_ended(FAREWELL);

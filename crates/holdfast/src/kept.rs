@@ -25,16 +25,16 @@ use crate::volume::Volume;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Kept(holdfast_posix::Kept);
+pub struct KeptVolume(holdfast_posix::Kept);
 
 impl Volume {
-    /// Keeps the volume open until [`Kept::close`].
-    pub fn keep(&self) -> io::Result<Kept> {
-        self.shared().with_volume(|fs| Ok(Kept(fs.keep())))
+    /// Keeps the volume open until [`KeptVolume::close`].
+    pub fn keep(&self) -> io::Result<KeptVolume> {
+        self.shared().with_volume(|fs| Ok(KeptVolume(fs.keep())))
     }
 }
 
-impl Kept {
+impl KeptVolume {
     /// The numbers of the branch that `options` name, and of the snapshot of it.
     ///
     /// # Errors

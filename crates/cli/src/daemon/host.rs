@@ -12,11 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use holdfast::{FileSystem, Kept, Volume};
 use holdfast::device::Device;
-use holdfast_device::FileId;
+use holdfast::{FileSystem, KeptVolume, Volume};
+use holdfast_device::HostFile;
 use holdfast_fuse::connection::Watchdog;
-use holdfast_fuse::{FuseOptions, Handed, Mounted, Report, Requests, Session, SharedThreads, Transport};
+use holdfast_fuse::{
+    FuseOptions, Handed, Mounted, Report, Requests, Session, SharedThreads, Transport,
+};
 use rustix::net::sockopt::socket_peercred;
 use uuid::Uuid;
 
@@ -44,12 +46,12 @@ const FUSE: (u32, u32) = (10, 229);
 pub(super) struct Host {
     pub(super) table: Arc<Table>,
     pub(super) path: PathBuf,
-    pub(super) id: FileId,
+    pub(super) id: HostFile,
     pub(super) device: std::sync::Weak<dyn Device>,
     /// The options of the first mount: what they say of the volume holds for all.
     pub(super) options: MountOptions,
     /// What keeps the volume open; `None` when it is closed.
-    pub(super) kept: RwLock<Option<Kept>>,
+    pub(super) kept: RwLock<Option<KeptVolume>>,
     pub(super) shared: SharedThreads,
     pub(super) uuid: String,
     pub(super) label: String,
@@ -83,8 +85,7 @@ pub(super) fn mount_options(
 ) -> FuseOptions {
     let requests = Arc::new(Requests::default());
     let (ends, counts) = (Arc::downgrade(engine), host.device.clone());
-    let answers =
-        control::Answers::new(&host.path, options, ends, counts, Arc::clone(&requests));
+    let answers = control::Answers::new(&host.path, options, ends, counts, Arc::clone(&requests));
     FuseOptions {
         requests,
         owner: Some(user),
@@ -98,7 +99,7 @@ pub(super) fn mount_options(
 
 impl Host {
     pub(super) fn new(
-        (path, id, device): (&Path, FileId, std::sync::Weak<dyn Device>),
+        (path, id, device): (&Path, HostFile, std::sync::Weak<dyn Device>),
         options: &MountOptions,
         table: Arc<Table>,
         volume: &Volume,
@@ -239,7 +240,11 @@ impl Host {
             close(volume);
             return Err(No::Ending);
         }
-        tracing::info!("{} is mounted at {} as well", self.path.display(), printable(&join.dir.text()));
+        tracing::info!(
+            "{} is mounted at {} as well",
+            self.path.display(),
+            printable(&join.dir.text())
+        );
         Ok(Answer::Done)
     }
 
@@ -262,14 +267,14 @@ impl Host {
             options.transport = Transport::Device;
         }
         // That was decided when it was mounted, by the user who has mounted.
-        options.allow_other = Some(options.default_permissions && options.allow_other == Some(true));
+        options.allow_other =
+            Some(options.default_permissions && options.allow_other == Some(true));
         Ok(options)
     }
 
     fn expect_allowed(&self, options: &MountOptions, may_write: Option<bool>) -> Result<(), No> {
-        let may_write = may_write.ok_or_else(|| {
-            No::Refused("nothing proves that you may open the volume".into())
-        })?;
+        let may_write = may_write
+            .ok_or_else(|| No::Refused("nothing proves that you may open the volume".into()))?;
         if !options.read_only && !may_write {
             return Err(No::Refused("nothing proves that you may write the volume".into()));
         }
@@ -301,8 +306,7 @@ impl Host {
         let mut descriptors = descriptors.into_iter();
         let fuse = descriptors.next().filter(is_fuse);
         let fuse = fuse.ok_or_else(|| No::Refused("this is no mount".into()))?;
-        let handed =
-            Handed { dir: OsString::from_vec(dir.0).into(), device: device.clone() };
+        let handed = Handed { dir: OsString::from_vec(dir.0).into(), device: device.clone() };
         let mounted = Mounted::adopt(&handed, descriptors.next(), user);
         let fuse_options = mount_options(self, options, &engine, user);
         let session = Session::start(engine, (fuse, mounted), &fuse_options);

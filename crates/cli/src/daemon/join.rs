@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast_device::FileId;
+use holdfast_device::HostFile;
 use rustix::fs::{Mode, OFlags};
 
 use super::message::{Answer, Join, Question, Served};
@@ -35,9 +35,9 @@ fn failed(dir: &Path, why: &str) -> Failure {
 }
 
 /// The volume at `path`, without opening what is no file, and without any right to it.
-fn id(path: &Path) -> Option<FileId> {
+fn id(path: &Path) -> Option<HostFile> {
     let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    FileId::of(file).ok()
+    HostFile::of(file).ok()
 }
 
 /// The daemon that serves the volume at `path`, if one does that can be asked.
@@ -68,7 +68,7 @@ pub(crate) fn join(
     open.read(true).write(!options.read_only).custom_flags(how.bits().cast_signed());
     // Who may not open it is told why by an own daemon.
     let Ok(file) = open.open(volume) else { return Ok(Joined::No) };
-    let Ok(found) = FileId::of(&file) else { return Ok(Joined::No) };
+    let Ok(found) = HostFile::of(&file) else { return Ok(Joined::No) };
     let daemon = match Daemon::of(&found, HELLO) {
         Ok(daemon) => daemon,
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {

@@ -142,7 +142,12 @@ pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions, linger
 }
 
 /// The daemon's life in the caller's process.
-pub(crate) fn foreground(volume: &Path, dir: &Path, options: &MountOptions, linger: bool) -> Outcome {
+pub(crate) fn foreground(
+    volume: &Path,
+    dir: &Path,
+    options: &MountOptions,
+    linger: bool,
+) -> Outcome {
     log::to_stderr(options.log.as_deref())?;
     let served = serve(volume, dir, options, linger, |_| {
         tracing::info!("{} is mounted at {}", volume.display(), dir.display());

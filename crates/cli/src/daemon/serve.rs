@@ -55,15 +55,20 @@ pub(super) fn serve(
     stop_on_signals(&table)?;
     let id = device.id().context(path.display()).map_err(failed)?;
     let ends = Arc::downgrade(&shared);
-    let host = Host::new((path, id, ends), options, Arc::clone(&table), &volume).context("the volume");
+    let host =
+        Host::new((path, id, ends), options, Arc::clone(&table), &volume).context("the volume");
     let host = host.map_err(failed)?;
     drop(shared);
     drop(device);
-    if let Some(socket) = &socket
-        && let Err(error) = host.listen(socket)
-    {
-        tracing::warn!("the system gives no thread for the control socket ({error}): nobody can join");
-    }
+    let socket = socket.filter(|socket| match host.listen(socket) {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::warn!(
+                "the system gives no thread for callers ({error}): no other mount can join"
+            );
+            false
+        }
+    });
     let served = first(&host, volume, dir, options, ready).map(|()| live(&table, &told));
     let ended = match served {
         Ok(ended) => ended,
@@ -86,7 +91,10 @@ pub(super) fn serve(
 fn listen_for(device: &FileDevice, read_only: bool) -> Option<ControlSocket> {
     let made = device.id().and_then(|id| ControlSocket::bind(&id, !read_only));
     made.inspect_err(|error| {
-        tracing::warn!("there is no control socket ({}): no other mount can join", plain_words(error));
+        tracing::warn!(
+            "there is no control socket ({}): no other mount can join",
+            plain_words(error)
+        );
     })
     .ok()
 }
@@ -196,7 +204,7 @@ fn close(session: Session, volume: Volume) -> Result<(), Failure> {
 
 fn close_volume(host: &Host) -> std::io::Result<()> {
     let kept = host.kept.write().unwrap_or_else(PoisonError::into_inner).take();
-    kept.map_or(Ok(()), holdfast::Kept::close)
+    kept.map_or(Ok(()), holdfast::KeptVolume::close)
 }
 
 /// SIGTERM and SIGINT unmount and end cleanly; SIGHUP means nothing to a daemon, and a file that may grow no further

@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use holdfast_device::FileId;
+use holdfast_device::HostFile;
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -28,7 +28,7 @@ const USERS_MAX: usize = 10_000;
 const SOCKETS_MAX: usize = 10_000;
 
 /// The name of the socket of a volume.
-fn name(volume: &FileId) -> String {
+fn name(volume: &HostFile) -> String {
     let kind = if volume.is_block_device { "block" } else { "file" };
     format!("{kind}-{:x}-{:x}.sock", volume.device, volume.inode)
 }
@@ -90,7 +90,7 @@ impl ControlSocket {
     ///
     /// # Errors
     /// There is no safe place; or another daemon that only reads the volume listens already.
-    pub(super) fn bind(volume: &FileId, is_alone: bool) -> io::Result<ControlSocket> {
+    pub(super) fn bind(volume: &HostFile, is_alone: bool) -> io::Result<ControlSocket> {
         let dir = own_directory()?;
         // One at a time: two that only read may look at the same moment.
         let lock = File::open(&dir)?;
@@ -158,7 +158,7 @@ impl Daemon {
     ///
     /// # Errors
     /// `NotFound`: there is none. Others: it does not answer, or makes no sense.
-    pub(super) fn of(volume: &FileId, patience: Duration) -> io::Result<Daemon> {
+    pub(super) fn of(volume: &HostFile, patience: Duration) -> io::Result<Daemon> {
         let me = geteuid().as_raw();
         let own = own_directories().into_iter().map(|dir| (dir, me));
         let mut why = io::Error::from(io::ErrorKind::NotFound);

@@ -187,7 +187,9 @@ impl Table {
             let mut mounts = state.mounts.values();
             let found = mounts.find(|it| it.branch == Some(branch)).map(|it| it.remote.clone());
             if found.is_none() && !state.taken.insert(branch) {
-                return Err("the branch is just being mounted, unmounted or rolled back; try again".into());
+                return Err(
+                    "the branch is just being mounted, unmounted or rolled back; try again".into(),
+                );
             }
             found
         };

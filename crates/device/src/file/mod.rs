@@ -12,7 +12,7 @@
 
 mod behind;
 mod cached;
-mod id;
+mod host_file;
 pub mod lock;
 mod probe;
 mod physical;
@@ -24,7 +24,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use id::FileId;
+pub use host_file::HostFile;
 pub use physical::{PhysicalSector, Source};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, fstatvfs, seek};
 use rustix::io::Errno;
@@ -171,8 +171,8 @@ impl FileDevice {
     ///
     /// # Errors
     /// The host does not say.
-    pub fn id(&self) -> io::Result<FileId> {
-        FileId::of(&self.file)
+    pub fn id(&self) -> io::Result<HostFile> {
+        HostFile::of(&self.file)
     }
 
     /// What was opened.

@@ -69,7 +69,9 @@ impl Server {
                 self.durable(&fs, InodeNo::ROOT, What::Sync, || fs.sync())?;
                 Vec::new()
             }
-            REPORT_XATTR | STATS_XATTR if !self.is_owner(request) => return Err(Errno(libc::EACCES)),
+            REPORT_XATTR | STATS_XATTR if !self.is_owner(request) => {
+                return Err(Errno(libc::EACCES));
+            }
             REPORT_XATTR => {
                 let report = self.report.get().and_then(|report| report.make());
                 report.ok_or(Errno(libc::ENODATA))?

@@ -53,7 +53,8 @@ mod tests {
     fn the_first_failure_ends_a_session_and_so_does_the_last_thread() {
         for fails in [true, false] {
             let (send, ends) = channel();
-            let ending = Ending::new(move |outcome: io::Result<()>| send.send(outcome.is_ok()).unwrap());
+            let ending =
+                Ending::new(move |outcome: io::Result<()>| send.send(outcome.is_ok()).unwrap());
             let other = ending.clone();
             ending.note(Ok(()));
             assert!(ends.try_recv().is_err(), "another one goes on");

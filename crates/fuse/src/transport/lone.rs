@@ -15,9 +15,9 @@
 
 use std::cell::Cell;
 use std::io;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;

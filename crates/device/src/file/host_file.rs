@@ -7,7 +7,7 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 
 /// A regular file or a block device, the same by all its paths. Not to be compared with that of another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileId {
+pub struct HostFile {
     /// The device of its filesystem, or the block device itself.
     pub device: u64,
     /// The inode; 0 of a block device, which may have several.
@@ -16,19 +16,19 @@ pub struct FileId {
     pub is_block_device: bool,
 }
 
-impl FileId {
+impl HostFile {
     /// That of an open file.
     ///
     /// # Errors
     /// It is neither, or the host does not say.
-    pub fn of(file: impl AsFd) -> io::Result<FileId> {
+    pub fn of(file: impl AsFd) -> io::Result<HostFile> {
         let found = fstat(file)?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::RegularFile => {
-                Ok(FileId { device: found.st_dev, inode: found.st_ino, is_block_device: false })
+                Ok(HostFile { device: found.st_dev, inode: found.st_ino, is_block_device: false })
             }
             FileType::BlockDevice => {
-                Ok(FileId { device: found.st_rdev, inode: 0, is_block_device: true })
+                Ok(HostFile { device: found.st_rdev, inode: 0, is_block_device: true })
             }
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "neither file nor block device")),
         }
@@ -36,7 +36,7 @@ impl FileId {
 
     /// Whether a descriptor leads to it, and can be read: then whether it can be written as well.
     pub fn proven_by(&self, file: impl AsFd) -> Option<bool> {
-        if FileId::of(file.as_fd()).ok()? != *self {
+        if HostFile::of(file.as_fd()).ok()? != *self {
             return None;
         }
         let how = fcntl_getfl(file).ok()?;
@@ -68,7 +68,7 @@ mod tests {
         let proof = |read: bool, write: bool, flags: OFlags| {
             let mut how = OpenOptions::new();
             how.read(read).write(write).custom_flags(flags.bits().cast_signed());
-            let id = FileId::of(how.open(&path).unwrap());
+            let id = HostFile::of(how.open(&path).unwrap());
             let file = how.open(&path).unwrap();
             (id.map_or(None, |id| id.proven_by(&file)), file)
         };
@@ -76,8 +76,8 @@ mod tests {
         assert_eq!(proof(true, false, OFlags::empty()).0, Some(false));
         assert_eq!(proof(false, true, OFlags::empty()).0, None);
         assert_eq!(proof(true, false, OFlags::PATH).0, None, "that takes no right to read");
-        let id = FileId::of(std::fs::File::open(&other).unwrap()).unwrap();
+        let id = HostFile::of(std::fs::File::open(&other).unwrap()).unwrap();
         assert_eq!(id.proven_by(proof(true, true, OFlags::empty()).1), None);
-        assert!(FileId::of(std::fs::File::open("/dev/null").unwrap()).is_err());
+        assert!(HostFile::of(std::fs::File::open("/dev/null").unwrap()).is_err());
     }
 }
