@@ -108,7 +108,7 @@ fn each_mount_has_its_own_branch_and_the_last_umount_ends_the_daemon() {
     place.run(&["fork", &format!("{image}:work"), "third"]).fine();
     let third = format!("{image}:third");
     place.run(&["mount", "-o", "ro,commit=77", &third, other]).fails(32, "commit=77: this holds");
-    place.run(&["branch", "delete", image, "work"]).fails(1, "in use");
+    place.run(&["branch", "delete", image, "work"]).fails(1, "`work` is open");
     place.run(&["snapshot", "create", image, "x"]).fails(1, "say which branch");
     assert_eq!(many.list().len(), 4, "{:?}", many.list());
     // Its own options.
@@ -158,6 +158,7 @@ fn a_rollback_that_another_mount_is_asked_for_is_told_to_the_kernel() {
     assert!(!work.join("new").exists());
     assert_eq!(fs::read(work.join("file")).unwrap(), b"one");
     assert_eq!(open.metadata().unwrap().len(), 3);
+    drop(open);
     // And one that is not mounted.
     place.run(&["umount", work.to_str().unwrap()]).fine();
     place.run(&["snapshot", "rollback", "--discard", &of_work, "s"]).fine();
@@ -309,9 +310,10 @@ fn a_user_joins_the_own_daemon_through_the_helper_and_sigterm_unmounts_all() {
     assert_eq!(nobody.run(&["cat", &format!("{image}:work:/file")]).fine(), "mine\n");
 }
 
-/// Asks a daemon without our help: what stands in the second argument, with the descriptors that the others open. Prints its
+/// A program of `nobody` that asks a daemon without our help: what stands in the second argument, with the descriptors that the others open. Prints its
 /// last answer.
-const ASKS: &str = "import json, os, socket, struct, sys\n\
+const ASKS: &str = "import os, socket, struct, sys\n\
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n\
     s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1])\n\
     def hear():\n\
     \x20   head = s.recv(4, socket.MSG_WAITALL)\n\
@@ -339,9 +341,8 @@ fn who_may_not_open_the_volume_does_not_join_and_who_may_read_it_only_reads() {
     mode(0o600);
     nobody.run(&["mount", &work, dir]).fails(32, "ermission denied");
     let asks = |questions: &[String]| {
-        let mut python = Command::new("setpriv");
-        python.args(["--reuid=65534", "--regid=65534", "--clear-groups", "python3", "-c", ASKS]);
-        let said = said(python.arg(&socket).args(questions).output().unwrap());
+        let mut python = Command::new("python3");
+        let said = said(python.args(["-c", ASKS]).arg(&socket).args(questions).output().unwrap());
         assert_eq!(said.err, "");
         said.out
     };
@@ -366,6 +367,10 @@ fn who_may_not_open_the_volume_does_not_join_and_who_may_read_it_only_reads() {
         ("|/dev/fuse+O_RDWR", "refused"),
         ("", "this is no mount"),
     ] {
+        let is_open_to_all = fs::metadata("/dev/fuse").unwrap().mode() & 0o006 == 0o006;
+        if opens.contains("fuse") && !is_open_to_all {
+            continue;
+        }
         let mounted = format!(r#"{{"mounted":{{"dir":"{dir}","device":"0:1"}}}}{opens}"#);
         let said = asks(&[join(&proof), mounted]);
         assert!(said.contains(words), "{opens}: {said}");

@@ -21,6 +21,9 @@ use crate::outcome::{Failure, MOUNT_FAILED, plain_words, printable};
 /// How long a daemon gets to open its volume, or to close a branch that is mounted next.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long one of many daemons gets to answer.
+const SOON: Duration = Duration::from_secs(2);
+
 /// What became of a mount that was to join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
@@ -135,13 +138,14 @@ pub(crate) struct Listed {
     pub(crate) served: Served,
 }
 
-/// The daemons of this user, and for root of all.
+/// The daemons of this user, and for root of all. One that does not answer soon is left out.
 pub(crate) fn list() -> Vec<Listed> {
-    let with = |daemon: Daemon| {
-        let served = served(&daemon)?;
-        Some(Listed { pid: daemon.pid, user: daemon.user, served })
-    };
-    socket::all(HELLO).into_iter().filter_map(with).collect()
+    let mut all = Vec::new();
+    socket::each(SOON, |daemon| {
+        let (pid, user) = (daemon.pid, daemon.user);
+        all.extend(served(&daemon).map(|served| Listed { pid, user, served }));
+    });
+    all
 }
 
 /// Whether a daemon keeps the volume at `path` open although nothing of it is mounted.

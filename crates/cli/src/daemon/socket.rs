@@ -195,8 +195,9 @@ fn is_none(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | ConnectionRefused | PermissionDenied | UnexpectedEof)
 }
 
-/// The daemons of this user; for root those of all users. What this user's daemons have left that were killed is removed.
-pub(super) fn all(patience: Duration) -> Vec<Daemon> {
+/// Visits the daemons of this user; for root those of all users. Each is visited at once, as it waits to be asked. What this user's
+/// daemons have left that were killed is removed.
+pub(super) fn each(patience: Duration, mut visit: impl FnMut(Daemon)) {
     let me = geteuid().as_raw();
     let mut dirs: Vec<(PathBuf, u32)> =
         own_directories().into_iter().map(|dir| (dir, me)).collect();
@@ -213,7 +214,6 @@ pub(super) fn all(patience: Duration) -> Vec<Daemon> {
             }
         }
     }
-    let mut daemons = Vec::new();
     for (dir, owner) in dirs.into_iter().filter(|(dir, owner)| is_safe(dir, *owner)) {
         for path in entries(&dir, SOCKETS_MAX) {
             let is_socket =
@@ -222,7 +222,7 @@ pub(super) fn all(patience: Duration) -> Vec<Daemon> {
                 continue;
             }
             match Daemon::at(&path, owner, patience) {
-                Ok(daemon) => daemons.push(daemon),
+                Ok(daemon) => visit(daemon),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && owner == me => {
                     sweep(&dir, &path);
                 }
@@ -230,7 +230,6 @@ pub(super) fn all(patience: Duration) -> Vec<Daemon> {
             }
         }
     }
-    daemons
 }
 
 /// Removes a socket on which nobody listens, unless somebody does by now.
