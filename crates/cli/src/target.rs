@@ -14,7 +14,7 @@ use holdfast_base::clock::Stopwatch;
 
 use crate::branches::Place;
 use crate::branches::place::holds_bytes;
-use crate::daemon::join;
+use crate::control_socket;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure};
 
@@ -143,7 +143,7 @@ fn is_being_closed(path: &Path) -> bool {
     let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     // A volume that cannot be seen may be this one.
     let may_be_this = |mount: &Mount| id(&mount.source).is_none_or(|other| Some(other) == id(path));
-    !mounts::parse(&text).iter().any(may_be_this) && !join::lingers(path)
+    !mounts::parse(&text).iter().any(may_be_this) && !control_socket::lingers(path)
 }
 
 /// Opens the volume in a file or block device.

@@ -27,6 +27,7 @@ pub mod statistics;
 mod threads;
 mod troubles;
 pub mod transport;
+mod watch;
 
 pub use holdfast_base::switch::{Opens, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};

@@ -10,7 +10,7 @@ use crate::connection::Watchdog;
 use crate::interface::Controlled;
 use crate::notices::Tellers;
 use crate::statistics::Requests;
-use crate::transport::watch::Watch;
+use crate::watch::Watch;
 
 /// How long a reader polls for the next request before it sleeps, on machines with at most so many processors. With more of
 /// them one that wakes costs less than one that is never idle.

@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::branches::{Name, show};
+use crate::control_socket::message::ServedMount;
 use crate::daemon::join::{self, Listed};
-use crate::daemon::message::ServedMount;
 use crate::outcome::{Outcome, printable};
 use crate::size;
 

@@ -22,11 +22,13 @@ use holdfast_fuse::{
 use rustix::net::sockopt::socket_peercred;
 use uuid::Uuid;
 
-use super::message::{self, Answer, Join, PROTOCOL, QUESTION_MAX, Question, Served, ServedMount};
-use super::socket::ControlSocket;
 use super::table::{Entry, Event, New, Table, Taken};
 use super::{commands, control, fuse_options, start_watchdog};
 use crate::branches::Name;
+use crate::control_socket::ControlSocket;
+use crate::control_socket::message::{
+    self, Answer, Join, PROTOCOL, QUESTION_MAX, Question, Served, ServedMount,
+};
 use crate::mount_options::MountOptions;
 use crate::outcome::{plain_words, printable};
 

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast_device::HostFile;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
-use super::message::{Answer, Join, Question, Served};
-use super::socket::{self, Daemon, HELLO};
 use crate::branches::Name;
+use crate::control_socket::message::{Answer, Join, Question, Served};
+use crate::control_socket::{self, Daemon, HELLO, daemon_of, served};
 use crate::mount_options::MountOptions;
 use crate::outcome::{Failure, MOUNT_FAILED, plain_words, printable};
 
@@ -35,17 +35,6 @@ pub(crate) enum Joined {
 
 fn failed(dir: &Path, why: &str) -> Failure {
     Failure::new(MOUNT_FAILED, format!("{}: {}", dir.display(), printable(why)))
-}
-
-/// The volume at `path`, without opening what is no file, and without any right to it.
-fn id(path: &Path) -> Option<HostFile> {
-    let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    HostFile::of(file).ok()
-}
-
-/// The daemon that serves the volume at `path`, if one does that can be asked.
-fn daemon_of(path: &Path, patience: Duration) -> Option<Daemon> {
-    Daemon::of(&id(path)?, patience).ok()
 }
 
 /// Whether a daemon listens for the volume at `path`.
@@ -122,14 +111,6 @@ pub(crate) fn join(
     }
 }
 
-/// What the daemon of a volume serves.
-fn served(daemon: &Daemon) -> Option<Served> {
-    match daemon.ask(&Question::List, &[], HELLO) {
-        Ok(Answer::Served(served)) => Some(served),
-        _ => None,
-    }
-}
-
 /// A daemon with what it serves: the process, its user, and what it says.
 #[derive(Debug)]
 pub(crate) struct Listed {
@@ -141,16 +122,11 @@ pub(crate) struct Listed {
 /// The daemons of this user, and for root of all. One that does not answer soon is left out.
 pub(crate) fn list() -> Vec<Listed> {
     let mut all = Vec::new();
-    socket::each(SOON, |daemon| {
+    control_socket::each(SOON, |daemon| {
         let (pid, user) = (daemon.pid, daemon.user);
         all.extend(served(&daemon).map(|served| Listed { pid, user, served }));
     });
     all
-}
-
-/// Whether a daemon keeps the volume at `path` open although nothing of it is mounted.
-pub(crate) fn lingers(path: &Path) -> bool {
-    daemon_of(path, HELLO).and_then(|daemon| served(&daemon)).is_some_and(|it| it.linger)
 }
 
 /// Waits until the mount of `device` at `dir` is closed in the daemon of the volume at `path`. True: the daemon goes on, for

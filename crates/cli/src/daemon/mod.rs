@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A second mount of a volume that is served *joins*: the command that mounts hands the connection to the daemon, through its
-//! control socket ([`socket`], [`join`], [`host`]).
+//! control socket ([`crate::control_socket`], [`join`], [`host`]).
 //!
 //! The daemon is this program run again, not forked, so that it starts with
 //! one thread. Of its caller it keeps nothing: no descriptor, no terminal, no
@@ -22,9 +22,7 @@ pub(crate) mod control;
 mod host;
 pub(crate) mod join;
 mod log;
-pub(crate) mod message;
 mod serve;
-mod socket;
 mod surroundings;
 mod table;
 

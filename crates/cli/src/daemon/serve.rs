@@ -14,9 +14,9 @@ use rustix::process::geteuid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use super::host::{Host, mount_options};
-use super::socket::ControlSocket;
 use super::table::{Event, New, Table};
 use super::tell_transport;
+use crate::control_socket::ControlSocket;
 use crate::mount_options::MountOptions;
 use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, plain_words};
 use crate::{recovery, target};

@@ -22,7 +22,6 @@ pub(crate) mod readers;
 mod rings;
 mod stale;
 mod synchronous;
-pub(crate) mod watch;
 pub(crate) mod work;
 
 use holdfast_base::switch::{Opens, Transport};

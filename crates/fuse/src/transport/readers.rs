@@ -9,7 +9,7 @@
 //! The thread that read a request serves it, but for the end of an fsync (below). A thread that is about to wait
 //! ([`holdfast_base::wait`]) steps out, and makes sure that another one reads. Threads are started when they
 //! are needed, up to a bound, and end when they have rested for long: a mount at rest has one. A watch notices a request
-//! that takes long and has not said so, and wakes another thread, too ([`super::watch`]).
+//! that takes long and has not said so, and wakes another thread, too ([`crate::watch`]).
 //!
 //! Of the fsyncs that wait for the log only one keeps its thread, the leader. It makes the batch, answers for all that
 //! share it, and goes on with the next one while any fsync waits ([`holdfast_posix::FileSystem::fsync_then`]).
@@ -23,8 +23,8 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
@@ -33,8 +33,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::ending::Ending;
 use super::lone::{Lone, Place};
-use super::watch::{TICK, Watch};
 use crate::threads;
+use crate::watch::{TICK, Watch, Watched};
 
 /// A thread that finds this many requests in a row wakes another one. A single client makes two: its next one, and what
 /// the kernel sends by itself, as for a file that was closed.
@@ -234,9 +234,19 @@ impl Readers {
         Ok(())
     }
 
-    /// For the watch, every tick: whether one request has kept all that read from reading for as long. `begun` is how many had
-    /// begun at its last look. False: it need not look until something begins.
-    pub(super) fn look_after(self: &Arc<Self>, begun: &mut u64) -> bool {
+    fn begin(self: &Arc<Self>) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.serving.fetch_add(1, Ordering::SeqCst);
+        if !self.is_watched.load(Ordering::SeqCst) && !self.is_watched.swap(true, Ordering::SeqCst)
+        {
+            let watched: Weak<Readers> = Arc::downgrade(self);
+            self.watch.over(watched);
+        }
+    }
+}
+
+impl Watched for Readers {
+    fn look_after(self: Arc<Self>, begun: &mut u64) -> bool {
         let now = self.begun.load(Ordering::SeqCst);
         if std::mem::replace(begun, now) != now {
             return !self.is_over();
@@ -253,15 +263,6 @@ impl Readers {
             return has_begun && !self.is_watched.swap(true, Ordering::SeqCst);
         }
         !self.is_over()
-    }
-
-    fn begin(self: &Arc<Self>) {
-        self.begun.fetch_add(1, Ordering::SeqCst);
-        self.serving.fetch_add(1, Ordering::SeqCst);
-        if !self.is_watched.load(Ordering::SeqCst) && !self.is_watched.swap(true, Ordering::SeqCst)
-        {
-            self.watch.over(self);
-        }
     }
 }
 

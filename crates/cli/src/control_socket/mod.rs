@@ -5,6 +5,8 @@
 //! daemon makes it while it holds the lock of the volume, and removes it before it gives that back; what lies there else
 //! is of a daemon that was killed.
 
+pub(crate) mod message;
+
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -13,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast_device::HostFile;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
-use super::message::{self, ANSWER_MAX, Answer, PROTOCOL, Question};
+use self::message::{ANSWER_MAX, Answer, PROTOCOL, Question, Served};
 
 /// Root's.
 const OF_ROOT: &str = "/run/holdfast";
 /// How long a daemon may take to say that it listens.
-pub(super) const HELLO: Duration = Duration::from_secs(5);
+pub(crate) const HELLO: Duration = Duration::from_secs(5);
 /// Directories of users that root looks at, and sockets in one of them.
 const USERS_MAX: usize = 10_000;
 const SOCKETS_MAX: usize = 10_000;
@@ -79,7 +81,7 @@ fn own_directory() -> io::Result<PathBuf> {
 
 /// A control socket that listens. Removed when it is dropped, which must be before the lock of the volume is given back.
 #[derive(Debug)]
-pub(super) struct ControlSocket {
+pub(crate) struct ControlSocket {
     path: PathBuf,
     listener: UnixListener,
 }
@@ -90,7 +92,7 @@ impl ControlSocket {
     ///
     /// # Errors
     /// There is no safe place; or another daemon that only reads the volume listens already.
-    pub(super) fn bind(volume: &HostFile, is_alone: bool) -> io::Result<ControlSocket> {
+    pub(crate) fn bind(volume: &HostFile, is_alone: bool) -> io::Result<ControlSocket> {
         let dir = own_directory()?;
         // One at a time: two that only read may look at the same moment.
         let lock = File::open(&dir)?;
@@ -109,7 +111,7 @@ impl ControlSocket {
         Ok(ControlSocket { path, listener })
     }
 
-    pub(super) fn listener(&self) -> &UnixListener {
+    pub(crate) fn listener(&self) -> &UnixListener {
         &self.listener
     }
 }
@@ -124,11 +126,11 @@ impl Drop for ControlSocket {
 
 /// A daemon that listens.
 #[derive(Debug)]
-pub(super) struct Daemon {
-    pub(super) stream: UnixStream,
+pub(crate) struct Daemon {
+    pub(crate) stream: UnixStream,
     /// The process and its user, as the kernel says.
-    pub(super) pid: i32,
-    pub(super) user: u32,
+    pub(crate) pid: i32,
+    pub(crate) user: u32,
 }
 
 impl Daemon {
@@ -158,7 +160,7 @@ impl Daemon {
     ///
     /// # Errors
     /// `NotFound`: there is none. Others: it does not answer, or makes no sense.
-    pub(super) fn of(volume: &HostFile, patience: Duration) -> io::Result<Daemon> {
+    pub(crate) fn of(volume: &HostFile, patience: Duration) -> io::Result<Daemon> {
         let me = geteuid().as_raw();
         let own = own_directories().into_iter().map(|dir| (dir, me));
         let mut why = io::Error::from(io::ErrorKind::NotFound);
@@ -174,7 +176,7 @@ impl Daemon {
     }
 
     /// Asks, with descriptors.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &self,
         question: &Question,
         descriptors: &[std::os::fd::BorrowedFd<'_>],
@@ -197,7 +199,7 @@ fn is_none(error: &io::Error) -> bool {
 
 /// Visits the daemons of this user; for root those of all users. Each is visited at once, as it waits to be asked. What this user's
 /// daemons have left that were killed is removed.
-pub(super) fn each(patience: Duration, mut visit: impl FnMut(Daemon)) {
+pub(crate) fn each(patience: Duration, mut visit: impl FnMut(Daemon)) {
     let me = geteuid().as_raw();
     let mut dirs: Vec<(PathBuf, u32)> =
         own_directories().into_iter().map(|dir| (dir, me)).collect();
@@ -246,4 +248,28 @@ fn sweep(dir: &Path, path: &Path) {
 fn entries(dir: &Path, most: usize) -> Vec<PathBuf> {
     let found = fs::read_dir(dir).into_iter().flatten().flatten();
     found.take(most).map(|entry| entry.path()).collect()
+}
+
+/// The volume at `path`, without opening what is no file, and without any right to it.
+fn id(path: &Path) -> Option<HostFile> {
+    let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    HostFile::of(file).ok()
+}
+
+/// The daemon that serves the volume at `path`, if one does that can be asked.
+pub(crate) fn daemon_of(path: &Path, patience: Duration) -> Option<Daemon> {
+    Daemon::of(&id(path)?, patience).ok()
+}
+
+/// What the daemon of a volume serves.
+pub(crate) fn served(daemon: &Daemon) -> Option<Served> {
+    match daemon.ask(&Question::List, &[], HELLO) {
+        Ok(Answer::Served(served)) => Some(served),
+        _ => None,
+    }
+}
+
+/// Whether a daemon keeps the volume at `path` open although nothing of it is mounted.
+pub(crate) fn lingers(path: &Path) -> bool {
+    daemon_of(path, HELLO).and_then(|daemon| served(&daemon)).is_some_and(|it| it.linger)
 }

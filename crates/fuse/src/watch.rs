@@ -10,11 +10,17 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::readers::Readers;
 use crate::threads;
 
 /// A request that takes longer has another thread read.
-pub(super) const TICK: Duration = Duration::from_millis(2);
+pub(crate) const TICK: Duration = Duration::from_millis(2);
+
+/// What is watched: the threads of one mount.
+pub(crate) trait Watched: Send + Sync {
+    /// Called every tick: whether one request has kept all that read from reading for as long. `begun` is how many had begun at
+    /// the last look. False: it need not look until something begins.
+    fn look_after(self: Arc<Self>, begun: &mut u64) -> bool;
+}
 
 /// Ends its thread when it is dropped.
 #[derive(Default)]
@@ -29,7 +35,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// Readers that serve, and how many requests had begun there at the last look.
-    awake: Vec<(Weak<Readers>, u64)>,
+    awake: Vec<(Weak<dyn Watched>, u64)>,
     is_started: bool,
     is_over: bool,
 }
@@ -58,8 +64,8 @@ impl Watch {
     }
 
     /// Looks at these readers from now on, until they serve nothing.
-    pub(super) fn over(&self, readers: &Arc<Readers>) {
-        self.0.state.lock().awake.push((Arc::downgrade(readers), u64::MAX));
+    pub(crate) fn over(&self, readers: Weak<dyn Watched>) {
+        self.0.state.lock().awake.push((readers, u64::MAX));
         self.0.called.notify_one();
     }
 }

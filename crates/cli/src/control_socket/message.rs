@@ -20,18 +20,18 @@ use serde::{Deserialize, Serialize};
 use crate::branches::Name;
 
 /// What both sides must speak.
-pub(super) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 1;
 /// Bytes of a question.
-pub(super) const QUESTION_MAX: usize = 64 << 10;
+pub(crate) const QUESTION_MAX: usize = 64 << 10;
 /// Bytes of an answer: a list of ten thousand mounts has less.
-pub(super) const ANSWER_MAX: usize = 32 << 20;
+pub(crate) const ANSWER_MAX: usize = 32 << 20;
 /// Descriptors of a message: what more comes is closed by the kernel.
 const DESCRIPTORS: usize = 2;
 
 /// What is asked of a daemon.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Question {
+pub(crate) enum Question {
     /// To serve one more mount. With a descriptor of the volume's file, open as the mount needs it: who has that may join.
     Join(Join),
     /// It is mounted. With the connection to the kernel, and what ends it if the caller may.
@@ -46,19 +46,19 @@ pub(super) enum Question {
 
 /// A mount that is to be served.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Join {
-    pub(super) dir: Name,
+pub(crate) struct Join {
+    pub(crate) dir: Name,
     /// The lists of `-o`.
-    pub(super) options: Vec<String>,
-    pub(super) branch: Option<String>,
-    pub(super) snapshot: Option<String>,
-    pub(super) linger: bool,
+    pub(crate) options: Vec<String>,
+    pub(crate) branch: Option<String>,
+    pub(crate) snapshot: Option<String>,
+    pub(crate) linger: bool,
 }
 
 /// What a daemon answers.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// Comes first, before anything was asked.
     Hello { protocol: u32 },
     /// The mount is prepared: mount it.
@@ -103,7 +103,7 @@ pub(crate) struct ServedMount {
 ///
 /// # Errors
 /// The peer is gone, or has not read it in time.
-pub(super) fn send(
+pub(crate) fn send(
     to: &UnixStream,
     message: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
@@ -135,7 +135,7 @@ pub(super) fn send(
 ///
 /// # Errors
 /// The peer is gone (`UnexpectedEof`), has not sent all of it in time (`TimedOut`), or sends nonsense.
-pub(super) fn receive<T: DeserializeOwned>(
+pub(crate) fn receive<T: DeserializeOwned>(
     from: &UnixStream,
     most: usize,
     patience: Duration,
