@@ -25,7 +25,7 @@ use crate::volume::Volume;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct KeptVolume(holdfast_posix::Kept);
+pub struct KeptVolume(holdfast_posix::Keeper);
 
 impl Volume {
     /// Keeps the volume open until [`KeptVolume::close`].

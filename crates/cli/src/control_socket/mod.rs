@@ -7,9 +7,9 @@
 
 pub(crate) mod message;
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,13 +61,13 @@ fn is_safe(dir: &Path, owner: u32) -> bool {
 
 /// The directory for a new socket of this user.
 fn own_directory() -> io::Result<PathBuf> {
-    let mode = if geteuid().is_root() { 0o755 } else { 0o700 };
+    let mode = Mode::from_raw_mode(if geteuid().is_root() { 0o755 } else { 0o700 });
     let mut why = io::Error::from(io::ErrorKind::NotFound);
     for dir in own_directories() {
-        if let Err(error) = DirBuilder::new().mode(mode).create(&dir)
-            && error.kind() != io::ErrorKind::AlreadyExists
+        if let Err(error) = rustix::fs::mkdir(&dir, mode)
+            && error != rustix::io::Errno::EXIST
         {
-            why = error;
+            why = error.into();
             continue;
         }
         if is_safe(&dir, geteuid().as_raw()) {

@@ -8,20 +8,20 @@ use crate::open_volume::OpenVolume;
 use crate::{FileSystem, MountOptions, Result};
 
 /// Keeps a volume open: its store, its space and its history go on when its last branch is closed, and others can be opened.
-/// To be [closed](Kept::close) after all branches; dropping it then is like a crash.
+/// To be [closed](Keeper::close) after all branches; dropping it then is like a crash.
 #[derive(Debug)]
-pub struct Kept {
+pub struct Keeper {
     volume: Arc<OpenVolume>,
 }
 
 impl FileSystem {
     /// Keeps the volume open beyond the last of its branches.
-    pub fn keep(&self) -> Kept {
-        Kept { volume: Arc::clone(&self.volume) }
+    pub fn keep(&self) -> Keeper {
+        Keeper { volume: Arc::clone(&self.volume) }
     }
 }
 
-impl Kept {
+impl Keeper {
     /// The numbers of a branch and of a snapshot of it, by the names that they have now. `None` in place of a branch: the one
     /// that the volume was made with.
     pub fn find(
