@@ -10,6 +10,7 @@
 
 mod branches;
 mod cmd;
+mod control_socket;
 mod daemon;
 mod dying;
 mod lineage;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::VolumeOptions;
-use holdfast_fuse::Told;
+use holdfast_fuse::{NewHead, Told};
 
 use crate::branches::carry_out::{Open, carry_out};
 use crate::branches::message::{Branch, Failed, Snapshot};
@@ -25,7 +25,7 @@ const MOST: usize = 1_000_000;
 
 /// Has it carried out, where the volume is.
 fn ask(place: &Place, ask: &Ask) -> Result<Reply, Failure> {
-    let mount = mounts::find(&place.path).context("/proc/self/mountinfo")?;
+    let mount = mount_for(place, ask)?;
     let reply = match mount {
         Some(mount) => live(&mount, ask)?,
         None if place.path.is_dir() => {
@@ -38,6 +38,27 @@ fn ask(place: &Place, ask: &Ask) -> Result<Reply, Failure> {
         Reply::Refused { why } => Err(Failure::plain(why)),
         reply => Ok(reply),
     }
+}
+
+/// The mount that is asked. Of several of one volume any will do that may be written if something is to be changed; but only
+/// one has the branch that is meant by no name.
+fn mount_for(place: &Place, ask: &Ask) -> Result<Option<Mount>, Failure> {
+    let mut mounts = mounts::find_all(&place.path).context("/proc/self/mountinfo")?;
+    if mounts.len() > 1 && ask.means_what_is_mounted() {
+        let path = place.path.display();
+        return Err(Failure::plain(format!(
+            "{path} is mounted more than once; say which branch: {path}:BRANCH, or name the directory"
+        )));
+    }
+    if mounts.len() > 1 && !ask.only_looks() {
+        let is_writable = |mount: &Mount| {
+            mounts::words(mount).is_ok_and(|words| words.iter().all(|it| it != "ro"))
+        };
+        if let Some(at) = mounts.iter().position(is_writable) {
+            return Ok(Some(mounts.swap_remove(at)));
+        }
+    }
+    Ok(mounts.into_iter().next())
 }
 
 fn live(mount: &Mount, ask: &Ask) -> Result<Reply, Failure> {
@@ -76,16 +97,11 @@ fn at_rest(path: &Path, ask: &Ask) -> Result<Reply, Failure> {
     let volume = target::open_volume(path, &options, ask.only_looks())?;
     let reply = {
         let fs = volume.engine().context(path.display())?;
-        let roll_back = |to: &[u8], keep: Option<&[u8]>| {
-            fs.rollback(to, keep).map(|()| Told::All).map_err(|error| error.to_string())
-        };
-        let promote = |fork: &[u8], keep: Option<&[u8]>, unchanged| {
-            let number = fs.branch_number().map_err(|error| error.to_string())?;
-            let done = fs.promote(number, fork, keep, unchanged);
+        let give_head = |branch: u64, head: NewHead<'_>| {
+            let done = head.give(&fs, branch);
             done.map(|()| Told::All).map_err(|error| error.to_string())
         };
-        let (roll_back, promote) = (&roll_back, &promote);
-        carry_out(&Open { fs: &fs, is_mounted: false, roll_back, promote }, ask)
+        carry_out(&Open { fs: &fs, is_mounted: false, give_head: &give_head }, ask)
     };
     volume.close().context(path.display())?;
     Ok(reply)

@@ -13,6 +13,9 @@ use crate::size;
 /// A batch of the log is much larger, whatever else it holds.
 const LOG_DATA_MAX: u64 = 512 << 10;
 
+/// Seconds of `commit=` where nothing is said.
+const COMMIT_DEFAULT: u32 = 5;
+
 /// What `-o` asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountOptions {
@@ -161,6 +164,36 @@ impl MountOptions {
             text: usual.text,
             ..self.clone()
         }
+    }
+
+    /// What holds for the whole volume, whichever of its branches is mounted.
+    fn of_volume(&self) -> MountOptions {
+        MountOptions {
+            commit: Some(self.commit.unwrap_or(COMMIT_DEFAULT)),
+            cache: self.cache,
+            recover: self.recover,
+            dirty: self.dirty,
+            accounting: self.accounting,
+            batching: self.batching,
+            log: self.log.clone(),
+            ..MountOptions::default()
+        }
+    }
+
+    /// Those options of `lists` that ask another thing of the volume than these.
+    pub(crate) fn of_volume_differing<'a>(
+        &self,
+        lists: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Vec<&'a str>, String> {
+        let mut differing = Vec::new();
+        for option in lists.into_iter().flat_map(split) {
+            let mut with = self.clone();
+            with.set(option)?;
+            if with.of_volume() != self.of_volume() {
+                differing.push(option);
+            }
+        }
+        Ok(differing)
     }
 
     /// Those of `options` that differ from these and that a remount cannot change.
@@ -543,6 +576,16 @@ mod tests {
         );
         assert_eq!(refused(&["ro", "commit=5", "dirsync"]), ["commit=5", "dirsync"]);
         assert!(options.not_to_be_changed(&["odd"]).is_err());
+    }
+
+    #[test]
+    fn what_differs_for_a_volume_that_is_mounted_is_named() {
+        let first = MountOptions::parse(["cache=64M,noatime,threads=3"], false).unwrap();
+        let differing = |list: &'static str| first.of_volume_differing([list]).unwrap();
+        let fine = "commit=5,cache=65536k,relatime,threads=7,log_data=0,ro,branch=x,dirty_bytes=8M";
+        assert!(differing(fine).is_empty());
+        assert_eq!(differing("ro,commit=9,cache=1M,log=/x"), ["commit=9", "cache=1M", "log=/x"]);
+        assert!(first.of_volume_differing(["odd"]).is_err());
     }
 
     #[test]

@@ -40,6 +40,16 @@ pub(crate) fn find(dir: &Path) -> io::Result<Option<Mount>> {
     Ok(found.cloned())
 }
 
+/// The newest mount at `dir`; or all of the volume at `dir`, newest first.
+pub(crate) fn find_all(dir: &Path) -> io::Result<Vec<Mount>> {
+    let dir = real_path(dir);
+    let mounts = list()?;
+    if let Some(found) = mounts.iter().rev().find(|mount| mount.dir == dir) {
+        return Ok(vec![found.clone()]);
+    }
+    Ok(all_of_volume(&mounts, &dir).cloned().collect())
+}
+
 /// The words that the kernel shows of a mount and of what is mounted.
 pub(crate) fn words(mount: &Mount) -> io::Result<Vec<String>> {
     let text = std::fs::read("/proc/self/mountinfo")?;
@@ -53,13 +63,20 @@ pub(crate) fn words(mount: &Mount) -> io::Result<Vec<String>> {
 
 /// The newest of `mounts` that is of the volume at `path`. The source that a stranger's mount names proves nothing.
 fn of_volume<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    all_of_volume(mounts, path).next()
+}
+
+/// All of them, newest first.
+fn all_of_volume<'a>(mounts: &'a [Mount], path: &Path) -> impl Iterator<Item = &'a Mount> {
     let may_open = [
         Some(0),
         Some(rustix::process::geteuid().as_raw()),
         std::fs::metadata(path).ok().map(|found| found.uid()),
     ];
-    let mut newest_first = mounts.iter().rev();
-    newest_first.find(|mount| mount.source == path && may_open.contains(&Some(mount.owner)))
+    mounts
+        .iter()
+        .rev()
+        .filter(move |mount| mount.source == path && may_open.contains(&Some(mount.owner)))
 }
 
 /// Whether an error of a call inside a mount says that it has no daemon any more. Requests that were on their way

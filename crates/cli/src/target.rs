@@ -14,6 +14,7 @@ use holdfast_base::clock::Stopwatch;
 
 use crate::branches::Place;
 use crate::branches::place::holds_bytes;
+use crate::control_socket;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure};
 
@@ -90,6 +91,15 @@ impl Target {
 
 /// Opens and locks a file or block device.
 pub(crate) fn open_device(path: &Path, read_only: bool) -> Result<Arc<dyn Device>, Failure> {
+    let opened = open_file(path, read_only);
+    opened.map(|device| device as Arc<dyn Device>).map_err(|failure| failure.with_code(1))
+}
+
+/// The code of a failure of [`open_file`] because another process has the volume open.
+pub(crate) const IN_USE: u8 = 75;
+
+/// As [`open_device`].
+pub(crate) fn open_file(path: &Path, read_only: bool) -> Result<Arc<FileDevice>, Failure> {
     let found = std::fs::metadata(path).context(path.display())?;
     if found.is_dir() {
         return Err(Failure::plain(format!("{} is a directory", path.display())));
@@ -106,6 +116,9 @@ pub(crate) fn open_device(path: &Path, read_only: bool) -> Result<Arc<dyn Device
                 if since.elapsed() < CLOSING_MAX && is_being_closed(path) =>
             {
                 std::thread::sleep(PAUSE);
+            }
+            Err(error @ DeviceError::InUse { .. }) => {
+                return Err(Failure::new(IN_USE, error.to_string()));
             }
             Err(error) => return Err(Failure::plain(error.to_string())),
         }
@@ -130,7 +143,7 @@ fn is_being_closed(path: &Path) -> bool {
     let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     // A volume that cannot be seen may be this one.
     let may_be_this = |mount: &Mount| id(&mount.source).is_none_or(|other| Some(other) == id(path));
-    !mounts::parse(&text).iter().any(may_be_this)
+    !mounts::parse(&text).iter().any(may_be_this) && !control_socket::lingers(path)
 }
 
 /// Opens the volume in a file or block device.

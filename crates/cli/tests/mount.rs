@@ -64,7 +64,9 @@ fn a_second_mount_is_refused_and_the_holder_named() {
     let other = place.path("other");
     fs::create_dir(&other).unwrap();
     let holder = format!("process {} (holdfast)", place.daemon());
-    place.run(&["mount", place.image(), &other]).fails(32, &holder);
+    let already = format!("is mounted at {} already", place.dir());
+    place.run(&["mount", place.image(), &other]).fails(32, &already);
+    place.run(&["mount", "--foreground", place.image(), &other]).fails(32, &holder);
     place.run(&["ls", place.image()]).fails(1, &holder);
     place.run(&["fsck", place.image()]).fails(8, &holder);
     place.run(&["mkfs", "--force", place.image()]).fails(1, &holder);

@@ -45,9 +45,9 @@ pub(crate) fn is_capable(request: &Request, capability: Capability) -> bool {
     is_ours && status.is_ok_and(|status| parse_effective(&status) & 1 << capability as u32 != 0)
 }
 
-/// Whether the caller is root or the user of the mount.
-pub(crate) fn is_owner(request: &Request) -> bool {
-    request.uid == rustix::process::getuid().as_raw() || is_capable(request, Capability::Administer)
+/// Whether the caller is root or `owner`, the user of the mount.
+pub(crate) fn is_owner(request: &Request, owner: u32) -> bool {
+    (request.uid == owner && owner != NO_ID) || is_capable(request, Capability::Administer)
 }
 
 fn parse_effective(status: &str) -> u64 {

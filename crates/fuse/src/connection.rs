@@ -13,12 +13,14 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{FsWord, Mode, OFlags, fstatfs, openat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use rustix::process::{Pid, getppid};
 
 /// Where the kernel usually shows its connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+/// The kind of filesystem that connections are shown in.
+const FUSECTL_MAGIC: FsWord = 0x6573_5543;
 /// Between two looks at a daemon.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -50,8 +52,14 @@ impl Connection {
         Ok(Connection(file.into()))
     }
 
+    /// The connection that a process which is not trusted has opened: it may end what it may open. `None` if it is none.
+    pub(crate) fn received(descriptor: OwnedFd) -> Option<Connection> {
+        let is_connection = fstatfs(&descriptor).is_ok_and(|found| found.f_type == FUSECTL_MAGIC);
+        is_connection.then(|| Connection(descriptor.into()))
+    }
+
     /// What another process [holds](Connection::held) for it.
-    fn shared(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn shared(&self) -> io::Result<OwnedFd> {
         Ok(self.0.try_clone()?.into())
     }
 

@@ -137,21 +137,49 @@ pub trait Controlled {
     fn fs(&self) -> &FileSystem;
     /// Whether the caller has shown that the mount may be written where it stands.
     fn may_change(&self) -> bool;
-    /// Takes the branch back to one of its snapshots (see [`FileSystem::rollback`]), and says what the kernel knows of it.
+    /// Gives the branch another head, and says what the kernel knows of it.
     ///
     /// # Errors
-    /// As of [`FileSystem::rollback`]: the branch is what it was.
-    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told>;
-    /// The branch becomes what a fork is (see [`FileSystem::promote`]); as [`Controlled::roll_back`].
-    ///
-    /// # Errors
-    /// As of [`FileSystem::promote`]: the branch is what it was.
-    fn promote(
-        &self,
-        fork: &[u8],
-        keep: Option<&[u8]>,
+    /// As of [`NewHead::give`]: the branch is what it was.
+    fn give_head(&self, head: NewHead<'_>) -> holdfast_posix::Result<Told>;
+    /// Takes the branch back to one of its snapshots. See [`Controlled::give_head`].
+    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told> {
+        self.give_head(NewHead::Snapshot { to, keep })
+    }
+}
+
+/// Another head for a branch. What the branch was is kept as a snapshot of the name `keep`, or deleted.
+#[derive(Clone, Copy, Debug)]
+pub enum NewHead<'a> {
+    /// That of one of its snapshots: a rollback.
+    Snapshot {
+        /// The snapshot.
+        to: &'a [u8],
+        /// The name for what the branch was.
+        keep: Option<&'a [u8]>,
+    },
+    /// That of a fork, which is promoted.
+    Fork {
+        /// The fork.
+        fork: &'a [u8],
+        /// The name for what the branch was.
+        keep: Option<&'a [u8]>,
+        /// Only if the branch has not changed since the fork was made.
         unchanged: bool,
-    ) -> holdfast_posix::Result<Told>;
+    },
+}
+
+impl NewHead<'_> {
+    /// Gives it to the branch of this number.
+    ///
+    /// # Errors
+    /// As of [`FileSystem::rollback_of`] and [`FileSystem::promote`].
+    pub fn give(self, fs: &FileSystem, branch: u64) -> holdfast_posix::Result<()> {
+        match self {
+            NewHead::Snapshot { to, keep } => fs.rollback_of(branch, to, keep),
+            NewHead::Fork { fork, keep, unchanged } => fs.promote(branch, fork, keep, unchanged),
+        }
+    }
 }
 
 /// What the kernel knows of a rollback that has happened.

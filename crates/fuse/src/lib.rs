@@ -1,7 +1,7 @@
 //! Floor 4: kernel requests become calls of the filesystem.
 //!
 //! [`session::serve`] mounts a volume and answers the kernel until it is
-//! unmounted. What a request means is decided in [`server`], in plain
+//! unmounted; a [`Session`] does so beside others, for a mount that another process may have made. What a request means is decided in [`server`], in plain
 //! structs ([`interface`]); how requests arrive and answers leave is the business of
 //! a [`transport`]. So a second transport needs no second server.
 //!
@@ -28,15 +28,16 @@ pub mod statistics;
 mod threads;
 mod troubles;
 pub mod transport;
+mod watch;
 
 pub use holdfast_base::switch::{Opens, SnapDir, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};
-pub use interface::{Controlled, Told};
-pub use mount::remount;
-pub use options::{Control, FuseOptions, Report, SLOW_FSYNC};
+pub use interface::{Controlled, NewHead, Told};
+pub use mount::{Handed, Mounted, mount, remount};
+pub use options::{Control, FuseOptions, Report, SLOW_FSYNC, SharedThreads};
 pub use server::{
     CHANGE_XATTR, CONTROL, FSYNC_XATTR, PERMIT, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR,
     SYNC_XATTR,
 };
-pub use session::{Stopper, serve};
+pub use session::{Remote, Session, Stopper, end_all, serve};
 pub use statistics::{BucketScale, Latency, Operation, Operations, RequestKind, Requests};

@@ -31,8 +31,10 @@ const READ_AHEAD_KB: &str = "1024";
 
 /// A mount of ours. Dropping it detaches it if it is still there.
 #[derive(Debug)]
-pub(crate) struct Mounted {
+pub struct Mounted {
     dir: PathBuf,
+    /// It lies in another mount namespace, and can only be ended.
+    is_elsewhere: bool,
     /// `major:minor`; `None` if it could not be found out.
     device: Option<String>,
     /// Of this mount alone, for as long as the system runs; `None` where the kernel is older than 6.8.
@@ -42,8 +44,21 @@ pub(crate) struct Mounted {
     gone: bool,
 }
 
-/// Mounts at `dir` and returns the connection to the kernel.
-pub(crate) fn mount(dir: &Path, options: &FuseOptions) -> io::Result<(OwnedFd, Mounted)> {
+/// What a process that has mounted tells the one that serves the mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// `major:minor`; `None` if it could not be found out.
+    pub device: Option<String>,
+}
+
+/// Mounts at `dir` and returns the connection to the kernel, which [`Session::start`](crate::Session::start) serves, in this process
+/// or in another one. As root by mount(2), otherwise by the helper fusermount3.
+///
+/// # Errors
+/// The directory cannot be mounted on, or this user may not.
+pub fn mount(dir: &Path, options: &FuseOptions) -> io::Result<(OwnedFd, Mounted)> {
     let dir = dir.canonicalize()?;
     if !dir.metadata()?.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
@@ -68,7 +83,7 @@ pub(crate) fn mount(dir: &Path, options: &FuseOptions) -> io::Result<(OwnedFd, M
     let id = device.as_ref().and_then(|_| mountinfo::unique_id(&dir));
     let connection = device.as_deref().and_then(|device| Connection::open(device).ok());
     let connection = connection.map(Arc::new);
-    let mounted = Mounted { dir, device, id, connection, gone: false };
+    let mounted = Mounted { dir, is_elsewhere: false, device, id, connection, gone: false };
     Ok((fd, mounted))
 }
 
@@ -207,6 +222,38 @@ fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
 }
 
 impl Mounted {
+    /// What another process needs to [adopt](Mounted::adopt) it, and what ends it, if this user may end it.
+    pub fn to_hand(&self) -> (Handed, Option<OwnedFd>) {
+        let handed = Handed { dir: self.dir.clone(), device: self.device.clone() };
+        let ends = self.connection.as_ref().and_then(|connection| connection.shared().ok());
+        (handed, ends)
+    }
+
+    /// Another process has it now: it is nothing of ours any more.
+    pub fn handed_over(mut self) {
+        self.gone = true;
+    }
+
+    /// A mount that a process of the user `owner` has made. What that process says is believed as far as it can be seen: a
+    /// mount at that place, of that device and of that user, is unmounted in the end; anything else is only ended.
+    pub fn adopt(handed: &Handed, ends: Option<OwnedFd>, owner: u32) -> Mounted {
+        let is_it = |mount: &mountinfo::Mount| {
+            mount.fs_type == FS_TYPE
+                && Some(&mount.device) == handed.device.as_ref()
+                && mount.owner == Some(owner)
+        };
+        let seen = mountinfo::topmost(&handed.dir).filter(is_it);
+        let id = seen.as_ref().and_then(|_| mountinfo::unique_id(&handed.dir));
+        Mounted {
+            dir: handed.dir.clone(),
+            is_elsewhere: seen.is_none(),
+            device: seen.map(|mount| mount.device),
+            id,
+            connection: ends.and_then(Connection::received).map(Arc::new),
+            gone: false,
+        }
+    }
+
     /// Raises the readahead of the mount; needs root and is not worth an error.
     pub(crate) fn raise_read_ahead(&self) {
         if let Some(device) = &self.device {
@@ -215,6 +262,14 @@ impl Mounted {
                 tracing::debug!("{file}: {error}");
             }
         }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
     }
 
     /// What ends it, if this user may.
@@ -247,6 +302,10 @@ impl Mounted {
     }
 
     fn take_away(&mut self, flags: UnmountFlags) -> Result<(), Errno> {
+        if self.is_elsewhere && !self.gone {
+            self.gone = flags.contains(UnmountFlags::FORCE);
+            return if self.gone { Ok(()) } else { Err(Errno::NOENT) };
+        }
         if self.gone || !self.is_there() {
             self.gone = true;
             return Ok(());

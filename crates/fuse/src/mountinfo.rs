@@ -21,6 +21,8 @@ pub(crate) struct Mount {
     point: PathBuf,
     /// Type with subtype.
     pub(crate) fs_type: String,
+    /// The user that has mounted, as the kernel says of mounts of FUSE.
+    pub(crate) owner: Option<u32>,
 }
 
 /// The mount that one sees at `point`, if something is mounted there.
@@ -52,8 +54,11 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let parent = text(fields.next()?)?.parse().ok()?;
     let device = text(fields.next()?)?;
     let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
-    let fs_type = text(fields.skip_while(|field| *field != b"-").nth(1)?)?;
-    Some(Mount { id, parent, device, point, fs_type })
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let fs_type = text(fields.next()?)?;
+    let options = fields.nth(1).and_then(text).unwrap_or_default();
+    let owner = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+    Some(Mount { id, parent, device, point, fs_type, owner })
 }
 
 /// Space, tab, newline and backslash are written as three octal digits.
@@ -93,7 +98,7 @@ mod tests {
     fn the_upper_one_of_two_mounts_is_found() {
         let mount = topmost_in(TEXT, Path::new("/mnt/a b")).unwrap();
         assert_eq!(mount.device, "0:36");
-        assert_eq!(mount.fs_type, "fuse.holdfast");
+        assert_eq!((mount.fs_type.as_str(), mount.owner), ("fuse.holdfast", Some(0)));
         assert_eq!(topmost_in(TEXT, Path::new("/mnt/c")).unwrap().device, "0:40");
         assert_eq!(topmost_in(TEXT, Path::new("/mnt")), None);
     }

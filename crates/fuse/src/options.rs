@@ -8,7 +8,9 @@ use holdfast_base::switch::{Opens, SnapDir, Transport};
 
 use crate::connection::Watchdog;
 use crate::interface::Controlled;
+use crate::notices::Tellers;
 use crate::statistics::Requests;
+use crate::watch::Watch;
 
 /// How long a reader polls for the next request before it sleeps, on machines with at most so many processors. With more of
 /// them one that wakes costs less than one that is never idle.
@@ -68,6 +70,10 @@ pub struct FuseOptions {
     pub opens: Opens,
     /// Whether the root has a directory `.snapshots`.
     pub snapdir: SnapDir,
+    /// The user of the mount; `None`: that of this process.
+    pub owner: Option<u32>,
+    /// The threads that the mounts of this process share.
+    pub shared: SharedThreads,
     /// Where requests are counted.
     pub requests: Arc<Requests>,
     /// What the mount says of itself, if anything.
@@ -76,6 +82,20 @@ pub struct FuseOptions {
     pub control: Option<Control>,
     /// What ends the connection if this process is killed when it cannot end.
     pub watchdog: Option<Watchdog>,
+}
+
+/// Threads that serve many mounts of one process: the watch over their requests, and those that tell their kernels of changes.
+/// Clones are the same threads; they end with the last.
+#[derive(Clone, Default)]
+pub struct SharedThreads {
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) tellers: Arc<Tellers>,
+}
+
+impl std::fmt::Debug for SharedThreads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedThreads")
+    }
 }
 
 /// Makes what root and the user of the mount read as the attribute [`REPORT_XATTR`](crate::REPORT_XATTR), of at most 64
@@ -152,6 +172,8 @@ impl Default for FuseOptions {
             transport: Transport::default(),
             opens: Opens::default(),
             snapdir: SnapDir::default(),
+            owner: None,
+            shared: SharedThreads::default(),
             requests: Arc::default(),
             report: None,
             control: None,

@@ -8,21 +8,28 @@
 //! Let go: all requests under way are over, and no thread holds the filesystem any more, so that
 //! the caller can unmount it, even if the kernel still has open files. What was promised to
 //! callers is durable by their own fsyncs, not by what happens here.
+//!
+//! A mount and its service are two things: a process may mount and hand the connection to another one, which serves it beside
+//! others ([`Session`]).
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_posix::FileSystem;
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
+use crate::interface::{NewHead, Told};
 use crate::mount::{self, Mounted};
 use crate::options::FuseOptions;
 use crate::server::Server;
-use crate::threads;
+use crate::transport::ending::Ending;
 use crate::transport::readers::Readers;
 use crate::transport::work::Work;
 use crate::transport::{self, Ways};
@@ -33,6 +40,8 @@ const BYTES_OF_A_WAITING_THREAD: usize = 4 << 20;
 const WAITING: std::ops::RangeInclusive<usize> = 8..=64;
 /// How long files that are just being closed may keep a mount busy before it is torn away.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long reader threads get to notice that the connection has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -70,24 +79,243 @@ impl Stopper {
         }
     }
 
-    /// Waits until `ended`, but not longer than `time`. Says whether it has.
-    fn wait_ended(&self, ended: &AtomicBool, time: Duration) -> bool {
-        let until = Deadline::after(time);
-        let mut stopped = self.0.stopped.lock();
-        while !ended.load(Ordering::Acquire) {
-            if self.0.changed.wait_for(&mut stopped, until.left()).timed_out() {
-                return ended.load(Ordering::Acquire);
-            }
-        }
-        true
-    }
-
     fn set_ended(&self, ended: &AtomicBool) {
         // Under the lock, so that no waiter misses it between looking and sleeping.
         let _stopped = self.0.stopped.lock();
         ended.store(true, Ordering::Release);
         self.0.changed.notify_all();
     }
+}
+
+/// A mount that is served. Dropping it without [`Session::finish`] leaves its threads to the kernel.
+pub struct Session {
+    server: Arc<Server>,
+    readers: Arc<Readers>,
+    fuse: Arc<OwnedFd>,
+    mounted: Mounted,
+    end: Arc<End>,
+}
+
+/// How a session has ended, and who is told.
+#[derive(Default)]
+struct End {
+    state: Mutex<EndState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct EndState {
+    outcome: Option<io::Result<()>>,
+    has_ended: bool,
+    tell: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl End {
+    fn set(&self, outcome: io::Result<()>) {
+        let mut state = self.state.lock();
+        (state.outcome, state.has_ended) = (Some(outcome), true);
+        let tell = state.tell.take();
+        drop(state);
+        self.changed.notify_all();
+        if let Some(tell) = tell {
+            tell();
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("mounted", &self.mounted).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Serves `fs` to the kernel at the other end of a connection that [`mount`](crate::mount()) has made, in this process or in
+    /// another one. When it returns the mount can be used.
+    ///
+    /// # Errors
+    /// The handshake has failed, the system gives no thread, or other users were to come in unchecked. The mount is gone.
+    pub fn start(
+        fs: Arc<FileSystem>,
+        mounted: (OwnedFd, Mounted),
+        options: &FuseOptions,
+    ) -> io::Result<Session> {
+        Session::start_on(usual_ways(options), fs, mounted, options)
+    }
+
+    fn start_on(
+        ways: Ways,
+        fs: Arc<FileSystem>,
+        (fuse, mounted): (OwnedFd, Mounted),
+        options: &FuseOptions,
+    ) -> io::Result<Session> {
+        expect_checked(options)?;
+        let waiting = fs.options().dirty_bytes / BYTES_OF_A_WAITING_THREAD;
+        let waiting = waiting.clamp(*WAITING.start(), *WAITING.end());
+        let server = new_server(fs, options);
+        if let (Some(watchdog), Some(connection)) = (&options.watchdog, mounted.connection()) {
+            server.set_watchdog(watchdog.clone(), connection);
+        }
+        let watch = Arc::clone(&options.shared.watch);
+        let readers = Readers::new(watch, options.readers(), waiting, options.spin);
+        let (fuse, end) = (Arc::new(fuse), Arc::<End>::default());
+        let ending = Ending::new({
+            let end = Arc::clone(&end);
+            move |outcome| end.set(outcome)
+        });
+        let work = Work::new(Arc::clone(&server));
+        let connected = transport::connect(&fuse, &work, &readers, ways, ending);
+        let session = Session { server, readers, fuse, mounted, end };
+        match connected {
+            Ok(()) => {
+                session.mounted.raise_read_ahead();
+                Ok(session)
+            }
+            Err(error) => {
+                // Whatever has happened, the filesystem is dropped.
+                session.let_go();
+                Err(error)
+            }
+        }
+    }
+
+    /// `tell` is called once when the session has ended by itself: on a thread of the session, which it must not wait for, or
+    /// at once if it has.
+    pub fn when_ended(&self, tell: impl FnOnce() + Send + 'static) {
+        let mut state = self.end.state.lock();
+        if state.has_ended {
+            drop(state);
+            return tell();
+        }
+        state.tell = Some(Box::new(tell));
+    }
+
+    /// Whether the kernel is there still: not once it is unmounted, even if no thread has heard of it.
+    pub fn is_connected(&self) -> bool {
+        let mut looks = [PollFd::new(&*self.fuse, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match rustix::event::poll(&mut looks, Some(&at_once)) {
+            Ok(_) => !looks[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL),
+            Err(_) => true,
+        }
+    }
+
+    /// Where it is mounted.
+    pub fn dir(&self) -> &Path {
+        self.mounted.dir()
+    }
+
+    /// `major:minor` of the mount, as /proc/self/mountinfo shows it; `None` if it is not to be seen from here.
+    pub fn device(&self) -> Option<&str> {
+        self.mounted.device()
+    }
+
+    /// The mount, for commands that come by another one of the volume.
+    pub fn remote(&self) -> Remote {
+        Remote(Arc::downgrade(&self.server))
+    }
+
+    /// Waits until it has ended, but not longer than `time`. Says whether it has.
+    pub fn wait_ended(&self, time: Duration) -> bool {
+        let until = Deadline::after(time);
+        let mut state = self.end.state.lock();
+        while !state.has_ended && !until.is_over() {
+            let _ = self.end.changed.wait_for(&mut state, until.left());
+        }
+        state.has_ended
+    }
+
+    /// Unmounts; then it ends, unless another mount namespace has a copy of the mount.
+    ///
+    /// # Errors
+    /// EBUSY: files are open there, or a program stands in it. ENOENT: the mount cannot be seen from here.
+    pub fn unmount(&mut self) -> Result<(), Errno> {
+        self.mounted.unmount()
+    }
+
+    /// Ends it, whatever is open: first every answer to what has begun, then the end of the connection, so callers hear of
+    /// what was done.
+    pub fn tear_away(&mut self) {
+        self.server.close();
+        self.readers.drain(FAREWELL);
+        if let Err(error) = self.mounted.abort() {
+            tracing::warn!("the mount could not be torn away: {error}");
+        }
+    }
+
+    /// Lets go of the filesystem: when this returns all requests are over and only the caller holds it.
+    ///
+    /// # Errors
+    /// The connection to the kernel broke.
+    pub fn finish(self) -> io::Result<()> {
+        self.let_go();
+        let mut state = self.end.state.lock();
+        match state.has_ended {
+            true => state.outcome.take().unwrap_or(Ok(())),
+            false => {
+                tracing::warn!("the kernel keeps the connection open; its threads are left behind");
+                Ok(())
+            }
+        }
+    }
+
+    fn let_go(&self) {
+        self.server.close();
+        self.readers.drain(FAREWELL);
+    }
+}
+
+/// A mount, as other mounts of the volume reach it. It keeps nothing alive.
+#[derive(Clone, Debug)]
+pub struct Remote(Weak<Server>);
+
+impl Remote {
+    /// Gives the branch that is mounted there another head, and says what the kernel knows of it. `None`: the mount is over.
+    ///
+    /// # Errors
+    /// As of [`NewHead::give`]: the branch is what it was.
+    pub fn give_head(&self, head: NewHead<'_>) -> Option<holdfast_posix::Result<Told>> {
+        self.0.upgrade()?.give_head(head)
+    }
+}
+
+fn expect_checked(options: &FuseOptions) -> io::Result<()> {
+    match options.allow_other && !options.default_permissions {
+        true => Err(io::Error::new(io::ErrorKind::InvalidInput, STRANGERS_UNCHECKED)),
+        false => Ok(()),
+    }
+}
+
+fn usual_ways(options: &FuseOptions) -> Ways {
+    let ring_bytes = transport::MAX_WRITE as usize;
+    Ways { transport: options.transport, opens: options.opens, ring_bytes }
+}
+
+fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
+    let mut server = Server::new(
+        fs,
+        options.default_permissions,
+        options.ttl,
+        Arc::clone(&options.requests),
+        options.slow_fsync,
+    );
+    server.set_snapdir(options.snapdir);
+    let server = Arc::new(server);
+    server.set_synchronous(options.sync, options.dirsync);
+    server.set_tellers(Arc::clone(&options.shared.tellers));
+    if let Some(user) = options.owner {
+        server.set_owner(user);
+    }
+    if options.noxattr {
+        server.set_no_xattrs();
+    }
+    if let Some(report) = &options.report {
+        server.set_report(report.clone());
+    }
+    if let Some(control) = &options.control {
+        server.set_control(control.clone());
+    }
+    server
 }
 
 /// Mounts `fs` at `dir`, calls `ready` once it can be used, and serves the kernel until it is unmounted or `stop` is
@@ -103,9 +331,7 @@ pub fn serve(
     ready: impl FnOnce(),
     stop: Stopper,
 ) -> io::Result<()> {
-    let ring_bytes = transport::MAX_WRITE as usize;
-    let ways = Ways { transport: options.transport, opens: options.opens, ring_bytes };
-    serve_on(ways, fs, dir, options, ready, stop)
+    serve_on(usual_ways(options), fs, dir, options, ready, stop)
 }
 
 fn serve_on(
@@ -116,105 +342,49 @@ fn serve_on(
     ready: impl FnOnce(),
     stop: Stopper,
 ) -> io::Result<()> {
-    if options.allow_other && !options.default_permissions {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, STRANGERS_UNCHECKED));
-    }
-    let (fd, mut mounted) = mount::mount(dir, options)?;
-    let readers = options.readers();
-    let waiting = fs.options().dirty_bytes / BYTES_OF_A_WAITING_THREAD;
-    let waiting = waiting.clamp(*WAITING.start(), *WAITING.end());
-    let mut server = Server::new(
-        fs,
-        options.default_permissions,
-        options.ttl,
-        Arc::clone(&options.requests),
-        options.slow_fsync,
-    );
-    server.set_snapdir(options.snapdir);
-    let server = Arc::new(server);
-    server.set_synchronous(options.sync, options.dirsync);
-    if options.noxattr {
-        server.set_no_xattrs();
-    }
-    if let Some(report) = &options.report {
-        server.set_report(report.clone());
-    }
-    if let Some(control) = &options.control {
-        server.set_control(control.clone());
-    }
-    if let (Some(watchdog), Some(connection)) = (&options.watchdog, mounted.connection()) {
-        server.set_watchdog(watchdog.clone(), connection);
-    }
-    let work = Work::new(Arc::clone(&server));
-    let readers = Readers::new(readers, waiting, options.spin);
-    // Whatever happens from here on, the filesystem is dropped.
-    let outcome = connect_and_serve(fd, &mut mounted, (&work, &readers), ways, ready, &stop);
-    server.close();
-    readers.drain(FAREWELL);
-    outcome
-}
-
-fn connect_and_serve(
-    fd: std::os::fd::OwnedFd,
-    mounted: &mut Mounted,
-    (work, readers): (&Arc<Work>, &Arc<Readers>),
-    ways: Ways,
-    ready: impl FnOnce(),
-    stop: &Stopper,
-) -> io::Result<()> {
-    let run = transport::connect(fd, work, readers, ways)?;
-    mounted.raise_read_ahead();
+    expect_checked(options)?;
+    let mut session = Session::start_on(ways, fs, mount::mount(dir, options)?, options)?;
     let ended = Arc::new(AtomicBool::new(false));
-    let thread = threads::start("holdfast-fuse", "the connection", {
+    session.when_ended({
         let (stop, ended) = (stop.clone(), Arc::clone(&ended));
-        move || {
-            let result = run();
-            stop.set_ended(&ended);
-            result
-        }
-    })?;
+        move || stop.set_ended(&ended)
+    });
     ready();
     stop.wait(&ended);
-    if !ended.load(Ordering::Acquire) && !leave(mounted, (work.server(), readers), stop, &ended) {
-        tracing::warn!("the kernel keeps the connection open; its threads are left behind");
-        return Ok(());
+    if !ended.load(Ordering::Acquire) {
+        end_all(&mut [&mut session]);
     }
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("the session has panicked")))
+    session.finish()
 }
 
-/// Unmounts. Says whether the session has ended.
-fn leave(
-    mounted: &mut Mounted,
-    (server, readers): (&Server, &Readers),
-    stop: &Stopper,
-    ended: &AtomicBool,
-) -> bool {
+/// Unmounts sessions, and tears away what is still in use a moment later. Returns when all have ended, or will not.
+pub fn end_all(sessions: &mut [&mut Session]) {
     let until = Deadline::after(PATIENCE);
-    loop {
-        match mounted.unmount() {
-            // Ended, unless another mount namespace has a copy of the mount.
-            Ok(()) => {
-                if stop.wait_ended(ended, PATIENCE) {
-                    return true;
+    let mut left: Vec<&mut Session> = sessions.iter_mut().map(|session| &mut **session).collect();
+    let mut busy = Vec::new();
+    while !left.is_empty() {
+        for session in left.drain(..) {
+            match session.unmount() {
+                Ok(()) if session.wait_ended(PATIENCE) => {}
+                Err(Errno::BUSY) if !until.is_over() => busy.push(session),
+                // In use, out of sight, or another mount namespace has a copy of the mount.
+                other => {
+                    if let Err(error) = other {
+                        tracing::info!(
+                            "{} is in use ({error}); tearing it away",
+                            session.dir().display()
+                        );
+                    }
+                    session.tear_away();
+                    session.wait_ended(FAREWELL);
                 }
-                break;
-            }
-            Err(rustix::io::Errno::BUSY) if !until.is_over() => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Err(error) => {
-                tracing::info!("the mount is in use ({error}); tearing it away");
-                break;
             }
         }
+        left = std::mem::take(&mut busy);
+        if !left.is_empty() {
+            std::thread::sleep(PAUSE);
+        }
     }
-    // First every answer, then the end of the connection: callers hear of what was done.
-    server.close();
-    readers.drain(FAREWELL);
-    if let Err(error) = mounted.abort() {
-        tracing::warn!("the mount could not be torn away: {error}");
-    }
-    stop.wait_ended(ended, FAREWELL)
 }
 
 #[cfg(test)]
@@ -278,9 +448,7 @@ mod tests {
             })
         };
         stop.wait(&ended);
-        assert!(stop.wait_ended(&ended, Duration::ZERO));
+        assert!(ended.load(Ordering::Acquire));
         other.join().unwrap();
-        let never = AtomicBool::new(false);
-        assert!(!stop.wait_ended(&never, Duration::from_millis(10)));
     }
 }

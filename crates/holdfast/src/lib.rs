@@ -65,6 +65,7 @@ mod dir;
 mod error;
 mod file;
 mod held;
+mod kept;
 mod identity;
 mod make;
 mod metadata;
@@ -84,6 +85,7 @@ pub use holdfast_posix::{
     SnapshotInfo, StatFs, Which, XattrFlags,
 };
 pub use identity::{clear_fault, restore_superblock, set_identity};
+pub use kept::KeptVolume;
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use options::{
     Accounting, Atime, Batching, CreateOptions, Dirty, FsyncWait, OpenOptions, RenameLog,

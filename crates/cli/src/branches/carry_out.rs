@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use holdfast::{BranchInfo, FileSystem, SnapshotInfo, Which};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_fuse::{PIECE, Told};
+use holdfast_fuse::{NewHead, PIECE, Told};
 
 use super::message::{Branch, Failed, Origin, Snapshot, nanoseconds};
 use super::{Ask, Name, Reply};
@@ -26,28 +26,24 @@ pub(crate) struct Open<'a> {
     pub(crate) fs: &'a FileSystem,
     /// It is mounted.
     pub(crate) is_mounted: bool,
-    /// Takes the open branch back to a snapshot, and tells all who remember it.
-    pub(crate) roll_back: RollBack<'a>,
-    /// Has the open branch become what a fork is, and tells them the same.
-    pub(crate) promote: Promote<'a>,
+    /// Gives a branch another head, and tells all who remember the one that it had.
+    pub(crate) give_head: GiveHead<'a>,
 }
 
-/// See [`FileSystem::rollback`], and what the kernel knows of it.
-pub(crate) type RollBack<'a> = &'a dyn Fn(&[u8], Option<&[u8]>) -> Result<Told, String>;
-
-/// See [`FileSystem::promote`], and what the kernel knows of it.
-pub(crate) type Promote<'a> = &'a dyn Fn(&[u8], Option<&[u8]>, bool) -> Result<Told, String>;
+/// See [`NewHead::give`], of the branch of a number, and what the kernel knows of it.
+pub(crate) type GiveHead<'a> = &'a dyn Fn(u64, NewHead<'_>) -> Result<Told, String>;
 
 /// Carries out what is asked.
 pub(crate) fn carry_out(open: &Open<'_>, ask: &Ask) -> Reply {
     let done = match ask {
         Ask::RollBack { branch, to, keep } => {
             let keep = keep.as_ref().map(|keep| keep.0.as_slice());
-            roll_back(open, branch.as_ref(), &to.0, keep)
+            give_head(open, branch.as_ref(), NewHead::Snapshot { to: &to.0, keep })
         }
         Ask::Promote { branch, fork, keep, unchanged } => {
             let keep = keep.as_ref().map(|keep| keep.0.as_slice());
-            promote(open, branch.as_ref(), &fork.0, keep, *unchanged)
+            let head = NewHead::Fork { fork: &fork.0, keep, unchanged: *unchanged };
+            give_head(open, branch.as_ref(), head)
         }
         Ask::Branches { after } => branches(open, *after),
         Ask::Snapshots { branch, after } => snapshots(open, branch.as_ref(), *after),
@@ -121,42 +117,11 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
     }
 }
 
-fn roll_back(
-    open: &Open<'_>,
-    branch: Option<&Name>,
-    to: &[u8],
-    keep: Option<&[u8]>,
-) -> Done<Reply> {
+fn give_head(open: &Open<'_>, branch: Option<&Name>, head: NewHead<'_>) -> Done<Reply> {
     let branch = name_of(open, branch)?;
     // It may get another name meanwhile.
     let number = open.fs.find_branch(&branch.0).map_err(words)?.number;
-    let told = match is_open(open, number)? {
-        true => (open.roll_back)(to, keep)?,
-        false => {
-            open.fs.rollback_of(number, to, keep).map_err(words)?;
-            Told::All
-        }
-    };
-    Ok(Reply::RolledBack { branch, forgotten: told == Told::All })
-}
-
-fn promote(
-    open: &Open<'_>,
-    branch: Option<&Name>,
-    fork: &[u8],
-    keep: Option<&[u8]>,
-    unchanged: bool,
-) -> Done<Reply> {
-    let branch = name_of(open, branch)?;
-    // It may get another name meanwhile.
-    let number = open.fs.find_branch(&branch.0).map_err(words)?.number;
-    let told = match is_open(open, number)? {
-        true => (open.promote)(fork, keep, unchanged)?,
-        false => {
-            open.fs.promote(number, fork, keep, unchanged).map_err(words)?;
-            Told::All
-        }
-    };
+    let told = (open.give_head)(number, head)?;
     Ok(Reply::RolledBack { branch, forgotten: told == Told::All })
 }
 
@@ -166,12 +131,6 @@ fn name_of(open: &Open<'_>, branch: Option<&Name>) -> Done<Name> {
         Some(branch) => Ok(branch.clone()),
         None => open.fs.branch_name().map(Name).map_err(words),
     }
-}
-
-/// Whether it is this branch that is open, and no snapshot of it.
-fn is_open(open: &Open<'_>, branch: u64) -> Done<bool> {
-    let is_snapshot = open.fs.snapshot_name().map_err(words)?.is_some();
-    Ok(!is_snapshot && open.fs.branch_number().map_err(words)? == branch)
 }
 
 /// The snapshot of another branch that a branch was made of. Its own snapshots lie between them.
@@ -342,9 +301,8 @@ mod tests {
     fn the_longest_entries_fit_their_messages() {
         let volume = Volume::in_memory(64 << 20).unwrap();
         let fs = volume.engine().unwrap();
-        let none = |_: &[u8], _: Option<&[u8]>| Ok(Told::All);
-        let none_either = |_: &[u8], _: Option<&[u8]>, _| Ok(Told::All);
-        let open = Open { fs: &fs, is_mounted: true, roll_back: &none, promote: &none_either };
+        let none = |_: u64, _: NewHead<'_>| Ok(Told::All);
+        let open = Open { fs: &fs, is_mounted: true, give_head: &none };
         let done = |ask: Ask| {
             let reply = carry_out(&open, &ask);
             let bytes = serde_json::to_vec(&reply).unwrap().len();

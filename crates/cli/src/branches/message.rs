@@ -44,6 +44,24 @@ impl Ask {
         matches!(self, Ask::Branches { .. } | Ask::Snapshots { .. } | Ask::Snapshot { .. })
     }
 
+    /// Whether it is about the branch that is open, as it names none.
+    pub(crate) fn means_what_is_mounted(&self) -> bool {
+        match self {
+            Ask::Snapshots { branch, .. }
+            | Ask::Snapshot { branch, .. }
+            | Ask::Take { branch, .. }
+            | Ask::Fork { branch, .. }
+            | Ask::RollBack { branch, .. }
+            | Ask::DeleteSnapshot { branch, .. }
+            | Ask::RenameSnapshot { branch, .. }
+            | Ask::Hold { branch, .. } => branch.is_none(),
+            Ask::Branches { .. }
+            | Ask::DeleteBranch { .. }
+            | Ask::RenameBranch { .. }
+            | Ask::LimitBranch { .. } => false,
+        }
+    }
+
     /// Whether the answer depends on data that programs have in memory: pages of mapped files are handed over first.
     pub(crate) fn wants_pages(&self) -> bool {
         matches!(self, Ask::Take { .. } | Ask::RollBack { .. } | Ask::Promote { .. })

@@ -52,7 +52,10 @@ pub(crate) fn table<const N: usize>(
     }
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if matches!(head[at], "FILES" | "HELD" | "SNAPSHOTS" | "REFERENCED" | "LIMIT") {
+        if matches!(
+            head[at],
+            "FILES" | "HELD" | "SNAPSHOTS" | "REFERENCED" | "LIMIT" | "PROCESS" | "USER" | "MEMORY"
+        ) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }

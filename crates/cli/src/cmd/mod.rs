@@ -11,6 +11,7 @@ mod explain;
 mod fork;
 pub(crate) mod fsck;
 mod info;
+mod list;
 mod ls;
 mod man;
 mod mkfs;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     UmountHelper(umount_helper::Args),
     Fsck(fsck::Args),
     Info(info::Args),
+    List(list::Args),
     Ls(ls::Args),
     Cat(cat::Args),
     Cp(cp::Args),
@@ -100,6 +102,7 @@ impl Command {
             Command::UmountHelper(args) => umount_helper::run(&args),
             Command::Fsck(args) => fsck::run(&args),
             Command::Info(args) => info::run(&args),
+            Command::List(args) => list::run(&args),
             Command::Ls(args) => ls::run(&args),
             Command::Cat(args) => cat::run(&args),
             Command::Cp(args) => cp::run(&args),

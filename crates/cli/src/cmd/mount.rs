@@ -5,18 +5,27 @@
 //! are those of mount(8): 0, 1 usage, 2 system, 32 mount failed.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holdfast_base::clock::Stopwatch;
 
 use crate::branches::Place;
 use crate::cmd::remount;
 use crate::daemon;
+use crate::daemon::join::{Joined, is_there, join};
 use crate::dying;
 use crate::mount_options::MountOptions;
 use crate::mounts::{self, real_path};
 use crate::outcome::MOUNT_FAILED;
 use crate::outcome::{Context, Failure, Outcome, complain};
+use crate::target::IN_USE;
 
 const FAILED: u8 = MOUNT_FAILED;
 const USAGE: u8 = 1;
+/// How often a daemon that has the volume is looked for, and how long each time: it listens a moment after it has the lock.
+const TRIES: u32 = 10;
+const SOON: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Mount a volume at a directory.
 #[derive(Debug, clap::Args)]
@@ -25,8 +34,13 @@ A branch or a snapshot of the volume is mounted if it stands behind the volume:
   holdfast mount volume.img:work mnt             the branch `work`
   holdfast mount volume.img@monday mnt           the snapshot `monday` of `main`, read-only
   holdfast mount volume.img:work@monday mnt      the snapshot `monday` of `work`, read-only
-A file of the whole name wins. Snapshots of one volume can be mounted side by side, but not beside a
-branch: one process writes a volume.
+A file of the whole name wins.
+
+One process serves all mounts of a volume. The first starts it; others join it, each with a branch or
+a snapshot of its own, and with its own options. Whoever may open the volume may join. A branch is
+mounted once (mount --bind shows it elsewhere), a snapshot any number of times. commit=, cache=,
+recover= and log= hold for the volume: what a later mount says of them must be the same. The process
+ends with the last mount. `holdfast list` shows them all.
 
 Options for -o, separated by commas; of several the last one counts. SIZE is a number of bytes, or
 one with k, M or G.
@@ -106,6 +120,10 @@ pub(crate) struct Args {
     /// Stay in the foreground until the volume is unmounted, and log to stderr.
     #[arg(long)]
     foreground: bool,
+    /// Keep the filesystem process, with what it has in memory, when nothing of the volume is mounted any more: until
+    /// `holdfast umount` of the volume, or SIGTERM.
+    #[arg(long)]
+    linger: bool,
     /// Options, separated by commas; they are listed below.
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
@@ -135,10 +153,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
         options.branch = args.branch.clone();
         options.snapshot = args.snapshot.clone();
         options.read_only |= options.snapshot.is_some();
-        return daemon::detached(&args.target, &args.dir, &options);
+        return daemon::detached(&args.target, &args.dir, &options, args.linger);
     }
     let place = Place::parse(args.target.as_os_str());
-    match mount(&place, &args.dir, &options, &args.options, args.foreground) {
+    let how = How { foreground: args.foreground, linger: args.linger };
+    match mount(&place, &args.dir, &options, &args.options, how) {
         Err(failure) if options.nofail && !place.path.exists() => {
             complain(&format!("{} (nofail)", failure.sentence));
             Ok(0)
@@ -147,13 +166,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
 }
 
-/// Checks what a person can get wrong, then serves or starts the daemon.
+/// How a volume is served.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
+    /// By this process.
+    pub(crate) foreground: bool,
+    /// Also when nothing is mounted any more.
+    pub(crate) linger: bool,
+}
+
+/// Checks what a person can get wrong, then serves, joins the daemon that has the volume, or starts one.
 pub(crate) fn mount(
     place: &Place,
     dir: &Path,
     options: &MountOptions,
     lists: &[String],
-    foreground: bool,
+    how: How,
 ) -> Outcome {
     let target = place.path.as_path();
     let mut options = options.clone();
@@ -177,9 +205,27 @@ pub(crate) fn mount(
         return Err(Failure::new(FAILED, sentence));
     }
     let dir = real_path(dir);
-    if foreground {
-        daemon::foreground(&volume, &dir, &options)
-    } else {
-        daemon::start(&volume, &dir, &options, lists)
+    if how.foreground {
+        return daemon::foreground(&volume, &dir, &options, how.linger);
+    }
+    let mut tries = 0;
+    loop {
+        if join(&volume, &dir, &options, lists, how.linger)? == Joined::Yes {
+            return Ok(0);
+        }
+        match daemon::start(&volume, &dir, &options, lists, how.linger) {
+            // Another daemon was faster, and has its control socket in a moment; or what has the volume is none.
+            Err(failure) if failure.code == IN_USE => {
+                tries += 1;
+                let waiting = Stopwatch::start();
+                while tries <= TRIES && waiting.elapsed() < SOON && !is_there(&volume) {
+                    std::thread::sleep(PAUSE);
+                }
+                if tries > TRIES || !is_there(&volume) {
+                    return Err(failure.with_code(FAILED));
+                }
+            }
+            other => return other,
+        }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     }
     let place = Place::parse(args.spec.as_os_str());
-    match mount::mount(&place, &args.dir, &options, &lists, false) {
+    match mount::mount(&place, &args.dir, &options, &lists, mount::How::default()) {
         Err(_) if options.nofail && !place.path.exists() => Ok(0),
         other => other,
     }

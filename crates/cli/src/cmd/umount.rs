@@ -15,6 +15,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::branches::place::holds_bytes;
 use crate::daemon::ask::{self, SYNC};
+use crate::daemon::join;
 use crate::dying;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome};
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     /// Seconds to wait until everything is written. More for a slow device with much memory for data.
     #[arg(long, default_value_t = TIMEOUT)]
     timeout: u64,
-    /// The mounted directory, or the volume.
+    /// The mounted directory; or the volume, which unmounts all mounts of it and ends its process.
     dir: PathBuf,
 }
 
@@ -66,20 +67,47 @@ pub(crate) fn run(args: &Args) -> Outcome {
     take_away(&args.dir, how, Duration::from_secs(args.timeout))
 }
 
-/// Unmounts what is mounted at `dir`, or the volume at `dir`. Waits for the daemon as long as `limit`, each time it has to.
+/// Unmounts what is mounted at `dir`, or all mounts of the volume at `dir`. Waits for the daemon as long as `limit`, each time
+/// it has to.
 pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
-    let found = mounts::find(dir).context("/proc/self/mountinfo")?;
-    let Some(mount) = found else {
-        if how == How::IfDead {
-            return Ok(0);
+    let found = mounts::find_all(dir).context("/proc/self/mountinfo")?;
+    let is_volume = holds_bytes(dir);
+    let none = found.is_empty();
+    let mut done = Ok(0);
+    for mount in &found {
+        // Others go all the same; what was wrong first is said.
+        done = done.and(take_one_away(mount, how, limit));
+    }
+    let is_for_good = !matches!(how, How::IfDead | How::Lazily);
+    if done.is_ok() && is_for_good && is_volume {
+        // A daemon that lingers has nothing to do any more.
+        let volume = mounts::real_path(dir);
+        if join::end(&volume)? {
+            return match holdfast_device::wait_until_free(&volume, limit) {
+                true => Ok(0),
+                false => Err(still_held(&volume, limit)),
+            };
         }
+    }
+    if none && how != How::IfDead {
         let sentence = format!("{} is not a mounted Holdfast volume", dir.display());
         return Err(Failure::new(FAILED, sentence));
-    };
+    }
+    done
+}
+
+fn still_held(volume: &Path, limit: Duration) -> Failure {
+    let (volume, seconds) = (volume.display(), limit.as_secs());
+    let what = "is unmounted, but its daemon still holds it after";
+    Failure::new(FAILED, format!("{volume} {what} {seconds} seconds; wait for it to end"))
+}
+
+/// Unmounts one.
+fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
     // Root may abort it by force, below.
     // What is to go at once waits for nothing, not even for a look at the volume.
     if matches!(how, How::Orderly | How::IfDead)
-        && let Err(error) = dying::end_if_dying(&mount)
+        && let Err(error) = dying::end_if_dying(mount)
         && !rustix::process::geteuid().is_root()
     {
         let dir = mount.dir.display();
@@ -91,9 +119,9 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
     }
     let (detach, force) = (UnmountFlags::DETACH, UnmountFlags::FORCE);
     let synced = match how {
-        How::Lazily => return unmount(&mount, detach).map(|()| 0),
+        How::Lazily => return unmount(mount, detach).map(|()| 0),
         How::ByForce => Synced::Done,
-        How::Orderly | How::IfDead => sync(&mount, limit),
+        How::Orderly | How::IfDead => sync(mount, limit),
     };
     let flags = match (how, &synced) {
         // By force, as it may be dying where connections cannot be aborted otherwise.
@@ -102,12 +130,12 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
         (How::ByForce, _) => force,
         _ => UnmountFlags::empty(),
     };
-    if synced == Synced::Dead && matches!(mounts::is_there(&mount), Ok(false)) {
+    if synced == Synced::Dead && matches!(mounts::is_there(mount), Ok(false)) {
         // Another process was faster, and may have mounted something else there.
         return Ok(0);
     }
-    unmount(&mount, flags)?;
-    wait(&mount, limit, &synced)?;
+    unmount(mount, flags)?;
+    wait(mount, limit, &synced)?;
     match synced {
         Synced::Unanswered => {
             let (dir, seconds) = (mount.dir.display(), limit.as_secs());
@@ -124,10 +152,19 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
     }
 }
 
-/// Returns when the daemon has released the volume.
+/// Returns when the daemon has released the volume; or has closed the branch, and goes on for other mounts.
 fn wait(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> {
     // The user of the mount says which volume it is. Opening anything but a volume may have effects.
-    if !holds_bytes(&mount.source) || holdfast_device::wait_until_free(&mount.source, limit) {
+    if !holds_bytes(&mount.source) {
+        return Ok(());
+    }
+    // A daemon that has not answered would be waited for twice.
+    if *synced != Synced::Unanswered
+        && join::goes_on_without(&mount.source, &mount.dir, &mount.device, limit)
+    {
+        return Ok(());
+    }
+    if holdfast_device::wait_until_free(&mount.source, limit) {
         return Ok(());
     }
     let (dir, source) = (mount.dir.display(), mount.source.display());

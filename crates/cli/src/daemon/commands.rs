@@ -1,18 +1,23 @@
 //! Commands for branches and snapshots, carried out in the daemon of a mount.
 
-use holdfast_fuse::{Control, Controlled, PIECE};
+use std::sync::{Arc, Weak};
 
+use holdfast_fuse::{Control, Controlled, NewHead, PIECE, Told};
+
+use super::table::Table;
 use crate::branches::carry_out::{Open, carry_out};
 use crate::branches::{Ask, Reply};
 
-/// Carries out commands for a mount.
-pub(super) fn control() -> Control {
-    Control::new(|mount, command| {
+/// Carries out commands for one of the mounts of a table. `may_write`: whoever has mounted it may write the volume, whatever the
+/// kernel lets through.
+pub(super) fn control(table: &Arc<Table>, may_write: bool) -> Control {
+    let table = Arc::downgrade(table);
+    Control::new(move |mount, command| {
         let reply = match serde_json::from_slice::<Ask>(command) {
-            Ok(ask) if !ask.only_looks() && !mount.may_change() => {
+            Ok(ask) if !(ask.only_looks() || may_write && mount.may_change()) => {
                 refused("nothing says that the mount may be written here".into())
             }
-            Ok(ask) => answer(mount, &ask),
+            Ok(ask) => answer(&table, mount, &ask),
             Err(error) => refused(format!("the daemon does not understand the command: {error}")),
         };
         let message = encode(&reply);
@@ -23,14 +28,15 @@ pub(super) fn control() -> Control {
     })
 }
 
-fn answer(mount: &dyn Controlled, ask: &Ask) -> Reply {
-    let roll_back = |to: &[u8], keep: Option<&[u8]>| {
-        mount.roll_back(to, keep).map_err(|error| error.to_string())
+fn answer(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
+    let give_head = |branch: u64, head: NewHead<'_>| {
+        let table = table.upgrade().ok_or("the daemon ends")?;
+        table.give_head(branch, head, || {
+            let done = head.give(mount.fs(), branch);
+            done.map(|()| Told::All).map_err(|error| error.to_string())
+        })
     };
-    let promote = |fork: &[u8], keep: Option<&[u8]>, unchanged| {
-        mount.promote(fork, keep, unchanged).map_err(|error| error.to_string())
-    };
-    let open = Open { fs: mount.fs(), is_mounted: true, roll_back: &roll_back, promote: &promote };
+    let open = Open { fs: mount.fs(), is_mounted: true, give_head: &give_head };
     let reply = carry_out(&open, ask);
     if !ask.only_looks() {
         match &reply {

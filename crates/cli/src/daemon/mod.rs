@@ -1,11 +1,14 @@
-//! The process that serves a mount: how it starts, says that it is ready, and ends.
+//! The process that serves the mounts of a volume: how it starts, says that it is ready, and ends.
 //!
 //! ```text
-//! start ──spawns──▶ detached ──▶ serve: open, mount ──▶ "ready" ──▶ answer the kernel
-//!   │                                    │ fails                          │ unmounted, SIGTERM, SIGINT
+//! start ──spawns──▶ detached ──▶ serve: open, mount ──▶ "ready" ──▶ answer the kernel, and who joins
+//!   │                                    │ fails                          │ all unmounted, SIGTERM, SIGINT
 //!   └─waits on the daemon's stdout ◀─────┴─ "code sentence"               ▼
 //!                                                            everything durable, volume released, exit
 //! ```
+//!
+//! A second mount of a volume that is served *joins*: the command that mounts hands the connection to the daemon, through its
+//! control socket ([`crate::control_socket`], [`join`], [`host`]).
 //!
 //! The daemon is this program run again, not forked, so that it starts with
 //! one thread. Of its caller it keeps nothing: no descriptor, no terminal, no
@@ -16,8 +19,12 @@ pub(crate) mod activity;
 pub(crate) mod ask;
 mod commands;
 pub(crate) mod control;
+mod host;
+pub(crate) mod join;
 mod log;
+mod serve;
 mod surroundings;
+mod table;
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::fd::OwnedFd;
@@ -27,17 +34,15 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 
 use holdfast::Atime;
-use holdfast_fuse::connection::Watchdog;
-use holdfast_fuse::{FuseOptions, Report, Requests, Stopper, Transport};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use holdfast_fuse::{FuseOptions, Transport};
 
+use self::serve::serve;
 use crate::mount_options::MountOptions;
 use crate::outcome::MOUNT_FAILED;
-use crate::outcome::{Context, Failure, Outcome, complain, plain_words, printable};
-use crate::{recovery, rings, target};
+use crate::outcome::{Context, Failure, Outcome, complain, printable};
+use crate::rings;
 
 /// The word by which a daemon says that its mount can be used.
 const READY: &str = "ready";
@@ -50,6 +55,7 @@ pub(crate) fn start(
     dir: &Path,
     options: &MountOptions,
     option_lists: &[String],
+    linger: bool,
 ) -> Outcome {
     let program = std::env::current_exe().context("this program's own path")?;
     keep_descriptors();
@@ -61,6 +67,9 @@ pub(crate) fn start(
     for (word, name) in [("--branch", &options.branch), ("--snapshot", &options.snapshot)] {
         // One argument: a name may begin with a dash.
         command.args(name.as_ref().map(|name| format!("{word}={name}")));
+    }
+    if linger {
+        command.arg("--linger");
     }
     let mut child = command
         .arg("--")
@@ -103,14 +112,14 @@ pub(crate) fn start(
 }
 
 /// The daemon's life in the background.
-pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions) -> Outcome {
+pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions, linger: bool) -> Outcome {
     // Opened before the working directory changes under a relative path.
     let outcome = log::to_file_or_system(options.log.as_deref()).and_then(|()| {
         // A session of its own: no terminal, no hangup with the caller's. It fails only if there is one already.
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/").context("/")?;
         surroundings::leave();
-        serve(volume, dir, options, |recovered| {
+        serve(volume, dir, options, linger, |recovered| {
             if let Some(sentence) = recovered {
                 println!("{NOTE} {sentence}");
             }
@@ -131,11 +140,20 @@ pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions) -> Out
 }
 
 /// The daemon's life in the caller's process.
-pub(crate) fn foreground(volume: &Path, dir: &Path, options: &MountOptions) -> Outcome {
+pub(crate) fn foreground(
+    volume: &Path,
+    dir: &Path,
+    options: &MountOptions,
+    linger: bool,
+) -> Outcome {
     log::to_stderr(options.log.as_deref())?;
-    serve(volume, dir, options, |_| {
+    let served = serve(volume, dir, options, linger, |_| {
         tracing::info!("{} is mounted at {}", volume.display(), dir.display());
         tell_supervisor();
+    });
+    served.map_err(|failure| match failure.code {
+        crate::target::IN_USE => failure.with_code(MOUNT_FAILED),
+        _ => failure,
     })
 }
 
@@ -162,66 +180,6 @@ fn leave_stdout() {
     if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(null);
     }
-}
-
-/// Opens the volume, mounts it, and serves it until it is unmounted; then everything is durable and it is released.
-/// `ready` learns what was recovered, if anything was.
-fn serve(
-    path: &Path,
-    dir: &Path,
-    options: &MountOptions,
-    ready: impl FnOnce(Option<&str>) + Send,
-) -> Outcome {
-    let failed = |failure: Failure| failure.with_code(MOUNT_FAILED);
-    // As many arenas as threads that work: the others wait. Set before there are any, since arenas stay.
-    let readers = FuseOptions { threads: options.threads, ..FuseOptions::default() }.readers();
-    holdfast_device::heap::bound_arenas(readers);
-    let device = target::open_device(path, options.read_only).map_err(failed)?;
-    let volume = options
-        .volume()
-        .at_rest(holdfast_device::heap::give_back)
-        .open_device(device.clone())
-        .map_err(|error| failed(target::not_opened(path, &*device, &error)))?;
-    let stopper = Stopper::new();
-    stop_on_signals(&stopper)?;
-    let engine = volume.engine().context("the volume")?;
-    let opened = engine.counters().list();
-    let value = |name: &str| opened.iter().find(|it| it.name == name).map(|it| it.value);
-    let recovered = recovery::done(value);
-    if let Some(sentence) = &recovered {
-        tracing::info!("{}: {sentence}", path.display());
-    }
-    // Access times of directories are the only ones that the engine does not know of yet.
-    engine.set_atime(options.atime.unwrap_or(Atime::Relative), !options.nodiratime);
-    let (ends, counts) = (Arc::downgrade(&engine), Arc::downgrade(&device));
-    let requests = Arc::new(Requests::default());
-    let answers = control::Answers::new(path, options, ends, counts, Arc::clone(&requests));
-    let fuse = FuseOptions {
-        requests,
-        report: Some(Report::new(move || answers.report())),
-        control: Some(commands::control()),
-        watchdog: Some(Watchdog::new(start_watchdog)),
-        ..fuse_options(path, options)
-    };
-    let ready = || {
-        tell_transport(options);
-        ready(recovered.as_deref());
-    };
-    let served = holdfast_fuse::serve(engine, dir, &fuse, ready, stopper);
-    drop(device);
-    let stopped = volume.stop_reason();
-    let closed = volume.close();
-    served.map_err(|error| {
-        let sentence = format!("{}: {}", dir.display(), crate::outcome::plain_words(&error));
-        Failure::new(MOUNT_FAILED, sentence)
-    })?;
-    if let Some(reason) = stopped {
-        let sentence = format!("{} had stopped after an error: {reason}", path.display());
-        return Err(Failure::new(MOUNT_FAILED, sentence));
-    }
-    closed.context(format_args!("{} could not be closed", path.display())).map_err(failed)?;
-    tracing::info!("{} is closed, everything is written", path.display());
-    Ok(0)
 }
 
 /// How requests come stands in the log, and how they could come faster.
@@ -292,25 +250,4 @@ pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
 /// its end, or a process waiting for a lock, would wait for the daemon.
 pub(crate) fn keep_descriptors() {
     close_fds::set_fds_cloexec(3, &[]);
-}
-
-/// SIGTERM and SIGINT unmount and end cleanly; SIGHUP means nothing to a daemon, and a file that may grow no further
-/// (SIGXFSZ) is an error of its write.
-fn stop_on_signals(stopper: &Stopper) -> Result<(), Failure> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGXFSZ])
-        .context("signal handlers")
-        .map_err(|failure| failure.with_code(2))?;
-    let stopper = stopper.clone();
-    let started = holdfast_sync::start("signals", move || {
-        for signal in signals.forever() {
-            if matches!(signal, SIGTERM | SIGINT) {
-                tracing::info!("signal {signal}: unmounting");
-                stopper.stop();
-            }
-        }
-    });
-    started.map(drop).map_err(|error| {
-        let why = format!("the system gives no thread for signals ({})", plain_words(&error));
-        Failure::new(2, format!("{why}; raise its limit of processes"))
-    })
 }

@@ -12,6 +12,7 @@
 
 mod behind;
 mod cached;
+mod host_file;
 pub mod lock;
 mod probe;
 mod physical;
@@ -23,6 +24,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use host_file::HostFile;
 pub use physical::{PhysicalSector, Source};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, fstatvfs, seek};
 use rustix::io::Errno;
@@ -163,6 +165,14 @@ impl FileDevice {
             pool: BufferPool::new(BOUNCE_BYTES, BOUNCE_BUFFERS),
             tally: Tally::default(),
         })
+    }
+
+    /// Which file or block device was opened, whatever its path leads to by now.
+    ///
+    /// # Errors
+    /// The host does not say.
+    pub fn id(&self) -> io::Result<HostFile> {
+        HostFile::of(&self.file)
     }
 
     /// What was opened.

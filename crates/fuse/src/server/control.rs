@@ -15,8 +15,7 @@ use holdfast_wire::ask::PIECE;
 use parking_lot::{Mutex, RwLock};
 
 use super::Server;
-use crate::caller::is_owner;
-use crate::interface::{Answer, Controlled, Errno, Request, Told};
+use crate::interface::{Answer, Controlled, Errno, NewHead, Request, Told};
 use crate::notices::Notice;
 
 /// What a program asks by ioctl(2), as it asks for an attribute, is a command if it begins so.
@@ -94,32 +93,13 @@ impl Controlled for Mount<'_> {
         self.may_change
     }
 
-    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told> {
-        self.turn(|fs| fs.rollback(to, keep))
-    }
-
-    fn promote(
-        &self,
-        fork: &[u8],
-        keep: Option<&[u8]>,
-        unchanged: bool,
-    ) -> holdfast_posix::Result<Told> {
-        self.turn(|fs| fs.promote(fs.branch_number()?, fork, keep, unchanged))
-    }
-}
-
-impl Mount<'_> {
-    /// Carries out what gives the branch another head, and tells the kernel.
-    fn turn(
-        &self,
-        turn: impl FnOnce(&FileSystem) -> holdfast_posix::Result<()>,
-    ) -> holdfast_posix::Result<Told> {
+    fn give_head(&self, head: NewHead<'_>) -> holdfast_posix::Result<Told> {
         let kernel = self.server.kernel.get();
         let _one = self.server.one_rollback.lock();
         // It does no harm before, and says whether the kernel understands it.
         let by_epoch = kernel.is_none_or(|kernel| kernel.all_names_changed());
         let before = if by_epoch { Vec::new() } else { names(self.fs)? };
-        turn(self.fs)?;
+        head.give(self.fs, self.fs.branch_number()?)?;
         if by_epoch {
             kernel.map(|kernel| kernel.all_names_changed());
         } else {
@@ -192,9 +172,21 @@ impl Server {
         });
     }
 
+    /// Gives the branch of this mount another head, and says what its kernel knows of it; for a command that came by another
+    /// mount of the volume. `None`: this mount is over.
+    ///
+    /// # Errors
+    /// As of [`NewHead::give`]: the branch is what it was.
+    pub(crate) fn give_head(&self, head: NewHead<'_>) -> Option<holdfast_posix::Result<Told>> {
+        let fs = self.fs().ok()?;
+        let _stop = StopOnPanic(&fs);
+        let mount = Mount { server: self, fs: &fs, may_change: true, patience: PATIENCE };
+        Some(mount.give_head(head))
+    }
+
     /// Carries out a command, and returns what is answered.
     pub(super) fn control(&self, request: &Request, command: &[u8]) -> Answer<Vec<u8>> {
-        if !is_owner(request) {
+        if !self.is_owner(request) {
             return Err(Errno(libc::EACCES));
         }
         let control = self.control.get().ok_or(Errno(libc::EOPNOTSUPP))?;

@@ -32,7 +32,7 @@ pub use control::{CHANGE_XATTR, CONTROL, PERMIT};
 pub use remount::REMOUNT_XATTR;
 pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -40,12 +40,12 @@ use holdfast_base::InodeNo;
 use holdfast_posix::{Attr, Caller, FileSystem, OpenFile, Whereabouts};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
-use crate::caller::caller;
+use crate::caller::{caller, is_owner};
 use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::interface::{Answer, Entry, Errno, Kernel, Request};
-use crate::notices::{Notice, Notices};
+use crate::notices::{Notice, Notices, Tellers};
 use crate::options::{Control, Report};
 use crate::statistics::Requests;
 use crate::statistics::{Operation, Timed};
@@ -67,6 +67,8 @@ pub struct Server {
     fs: Arc<RwLock<Option<Arc<FileSystem>>>>,
     handles: Handles<Handle>,
     trusted: bool,
+    /// The user of the mount.
+    owner: AtomicU32,
     ttl: Duration,
     requests: Arc<Requests>,
     fsyncs: Arc<Fsyncs>,
@@ -74,6 +76,7 @@ pub struct Server {
     kernel: OnceLock<Arc<dyn Kernel>>,
     /// What tells the kernel of changes that it did not ask for.
     notices: Arc<Notices>,
+    tellers: OnceLock<Arc<Tellers>>,
     /// What watches over this process while the kernel is told of pages, and the device of the mount.
     watchdog: OnceLock<(Watchdog, Arc<Connection>)>,
     report: OnceLock<Report>,
@@ -116,12 +119,14 @@ impl Server {
             fs: Arc::new(RwLock::new(Some(fs))),
             handles: Handles::new(),
             trusted,
+            owner: AtomicU32::new(rustix::process::getuid().as_raw()),
             ttl,
             requests,
             fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
             troubles: Arc::default(),
             kernel: OnceLock::new(),
             notices: Arc::default(),
+            tellers: OnceLock::new(),
             watchdog: OnceLock::new(),
             report: OnceLock::new(),
             control: OnceLock::new(),
@@ -137,7 +142,8 @@ impl Server {
         }
     }
 
-    /// Sets the kernel to tell about changes behind its back, and starts the thread that does it. The first one stays.
+    /// Sets the kernel to tell about changes behind its back, by a thread that is started if it is not there. The first one
+    /// stays.
     ///
     /// # Errors
     /// The system gives no thread.
@@ -147,7 +153,8 @@ impl Server {
         }
         let watchdog = self.watchdog.get().cloned();
         let (rolled_back, fs) = (Arc::clone(&self.rolled_back), Arc::clone(&self.fs));
-        self.notices.start(move |some| {
+        let tellers = self.tellers.get_or_init(Arc::default);
+        self.notices.start(tellers, move |some| {
             let _watched =
                 watchdog.as_ref().map(|(watchdog, connection)| watchdog.start(connection));
             some.iter().for_each(|notice| match notice {
@@ -177,6 +184,26 @@ impl Server {
     /// before [`Server::set_kernel`].
     pub fn set_watchdog(&self, watchdog: Watchdog, connection: Arc<Connection>) {
         let _ = self.watchdog.set((watchdog, connection));
+    }
+
+    /// Sets the threads that tell kernels. To be called before [`Server::set_kernel`], or it starts its own.
+    pub(crate) fn set_tellers(&self, tellers: Arc<Tellers>) {
+        let _ = self.tellers.set(tellers);
+    }
+
+    /// Sets the user of the mount, where that is another one than the user of this process.
+    pub(crate) fn set_owner(&self, user: u32) {
+        self.owner.store(user, Ordering::Relaxed);
+    }
+
+    /// The user of the mount.
+    pub(crate) fn owner(&self) -> u32 {
+        self.owner.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request comes from root or from the user of the mount.
+    fn is_owner(&self, request: &Request) -> bool {
+        is_owner(request, self.owner())
     }
 
     /// Sets what this mount says of itself. The first one stays.

@@ -20,7 +20,7 @@ use holdfast_wire::ask::{Piece, VALUE_MAX};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{CHANGE_XATTR, CONTROL, REMOUNT_XATTR, Server};
-use crate::caller::{Capability, is_capable, is_owner};
+use crate::caller::{Capability, is_capable};
 use crate::flags;
 use crate::fsyncs::What;
 use crate::interface::{Answer, Errno, Request, XattrReply};
@@ -69,7 +69,9 @@ impl Server {
                 self.durable(&fs, InodeNo::ROOT, What::Sync, || fs.sync())?;
                 Vec::new()
             }
-            REPORT_XATTR | STATS_XATTR if !is_owner(request) => return Err(Errno(libc::EACCES)),
+            REPORT_XATTR | STATS_XATTR if !self.is_owner(request) => {
+                return Err(Errno(libc::EACCES));
+            }
             REPORT_XATTR => {
                 let report = self.report.get().and_then(|report| report.make());
                 report.ok_or(Errno(libc::ENODATA))?
@@ -77,7 +79,7 @@ impl Server {
             STATS_XATTR => self.stats(&fs).into_bytes(),
             FSYNC_XATTR => {
                 // Who may read the file need not be allowed to see the directories above.
-                let place = is_owner(request).then(|| fs.whereabouts(inode));
+                let place = self.is_owner(request).then(|| fs.whereabouts(inode));
                 let path = place.as_ref().and_then(Whereabouts::path);
                 self.fsyncs.describe(inode, path).ok_or(Errno(libc::ENODATA))?.into_bytes()
             }
@@ -120,13 +122,13 @@ impl Server {
     ) -> Answer<()> {
         let fs = self.fs()?;
         if name == REMOUNT_XATTR {
-            return match is_owner(request) {
+            return match self.is_owner(request) {
                 true => self.remount(value),
                 false => Err(Errno(libc::EACCES)),
             };
         }
         if name == CHANGE_XATTR {
-            return match is_owner(request) {
+            return match self.is_owner(request) {
                 true => self.permits.add(value),
                 false => Err(Errno(libc::EACCES)),
             };
@@ -173,7 +175,7 @@ impl Server {
                 XattrReply::Length(_) => return Err(Errno(libc::EIO)),
             },
             // Long values are not for everybody.
-            _ if !is_owner(request) => return Err(Errno(libc::EACCES)),
+            _ if !self.is_owner(request) => return Err(Errno(libc::EACCES)),
             _ => None,
         };
         let mut asked = self.asked.lock();

@@ -15,9 +15,9 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
 use holdfast_base::switch::{Opens, Transport};
 use holdfast_wire::init::{self, Dialect, Wanted, flag};
 use holdfast_wire::{Op, Request, abi, reply};
@@ -25,6 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
 
+use super::ending::Ending;
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
 use super::work::Work;
@@ -40,6 +41,11 @@ const MAX_ANSWER: usize = 128 << 10;
 const HEADERS: usize = 4096;
 /// Readahead and asynchronous direct requests that the kernel sends before it waits for answers.
 const MAX_BACKGROUND: u16 = 64;
+/// How long the handshake may take. The kernel begins it when it mounts, so a descriptor that another process has opened is
+/// none of a new mount if it says nothing.
+const GREETING: Duration = Duration::from_secs(10);
+/// How long a reader sleeps before it gives back the memory of large requests.
+const IDLE: Duration = Duration::from_secs(10);
 /// Of a write: it comes from the kernel's cache.
 const WRITE_CACHE: u32 = 1;
 
@@ -48,37 +54,31 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Shakes hands with the kernel at the other end of `fd` and returns what then serves requests until the filesystem is
-/// unmounted: reading threads, and rings if they are wanted and offered.
+/// Shakes hands with the kernel at the other end of `fuse` and starts what then serves requests until the filesystem is
+/// unmounted: threads that read, and rings if they are wanted and offered. The last of them, or the first that fails, tells `ending`.
 pub(crate) fn connect(
-    fd: OwnedFd,
+    fuse: &Arc<OwnedFd>,
     work: &Arc<Work>,
     readers: &Arc<Readers>,
     ways: Ways,
-) -> io::Result<impl FnOnce() -> io::Result<()> + Send + use<>> {
-    let fuse = Arc::new(fd);
-    let (rings, dialect) = shake_hands(&fuse, work, readers, ways)?;
+    ending: Ending,
+) -> io::Result<()> {
     // From here on a reader that finds nothing decides itself how to wait.
-    rustix::io::ioctl_fionbio(&fuse, true)?;
-    work.server().set_kernel(Arc::new(ToKernel(Arc::clone(&fuse))))?;
-    let (ended, all) = channel();
+    rustix::io::ioctl_fionbio(fuse, true)?;
+    let (rings, dialect) = shake_hands(fuse, work, readers, ways)?;
+    work.server().set_kernel(Arc::new(ToKernel(Arc::clone(fuse))))?;
     if let Some(rings) = rings
-        && let Err(error) = rings.start(&ended)
+        && let Err(error) = rings.start(&ending)
     {
         if ways.transport == Transport::Rings {
             return Err(io::Error::new(error.kind(), format!("the kernel refuses rings: {error}")));
         }
         tracing::warn!("the kernel refuses rings ({error}); requests come through /dev/fuse");
     }
-    let work = Arc::clone(work);
+    let (fuse, work) = (Arc::clone(fuse), Arc::clone(work));
     let body = move |reader: &Reader| read_requests(&fuse, &work, reader, dialect);
     // Before the mount is announced as usable: the system may give no thread.
-    readers.start(ended.clone(), body)?;
-    drop(ended);
-    Ok(move || {
-        // The first failure ends the session; at an unmount all of them end well.
-        all.iter().find(Result::is_err).unwrap_or(Ok(()))
-    })
+    readers.start(ending, body)
 }
 
 /// The handshake: what the kernel begins with is answered with what is wanted of it, or the mount fails.
@@ -113,9 +113,14 @@ fn shake_hands(
 /// The first request, with its number: what the kernel offers.
 fn read_init(fuse: &OwnedFd) -> io::Result<(u64, abi::InitIn)> {
     let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
+    let until = Deadline::after(GREETING);
     let len = loop {
         match rustix::io::read(fuse, &mut buffer[..]) {
-            Err(Failed::INTR | Failed::AGAIN | Failed::NOENT) => {}
+            Err(Failed::AGAIN) if until.is_over() => {
+                return Err(io::Error::other("the kernel does not begin with the handshake"));
+            }
+            Err(Failed::AGAIN) => sleep(fuse, Some(until.left())).map(drop)?,
+            Err(Failed::INTR | Failed::NOENT) => {}
             read => break read?,
         }
     };
@@ -174,7 +179,7 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
         flags |= flag::POSIX_ACL | flag::DONT_MASK;
         // Then the mount may be mounted again with other owners, and only requests that make inodes tell whose they
         // are. Any other caller is known by looking at the process, which only root may.
-        if rustix::process::geteuid().is_root() {
+        if rustix::process::geteuid().is_root() && server.owner() == 0 {
             flags |= flag::ALLOW_IDMAP;
         }
     }
@@ -205,10 +210,14 @@ fn read_requests(
     reader: &Reader,
     dialect: Dialect,
 ) -> io::Result<()> {
-    let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
+    let new_buffer = || vec![0; HEADERS + MAX_WRITE as usize];
+    let mut buffer = new_buffer();
+    // Pages of the buffers are in memory.
+    let mut is_warm = false;
     loop {
         match rustix::io::read(fuse, &mut buffer[..]) {
             Ok(len) => {
+                is_warm = true;
                 let message = &buffer[..len];
                 let next = match Request::decode(message, dialect) {
                     Ok(request) => {
@@ -223,7 +232,14 @@ fn read_requests(
             }
             Err(Failed::AGAIN) => match reader.found_nothing() {
                 Next::Look => {}
-                Next::Sleep(most) => sleep(fuse, most)?,
+                Next::Sleep(None) if is_warm => {
+                    if !sleep(fuse, Some(IDLE))? {
+                        buffer = new_buffer();
+                        BUFFER.with_borrow_mut(|buffer| *buffer = Vec::new());
+                        is_warm = false;
+                    }
+                }
+                Next::Sleep(most) => sleep(fuse, most).map(drop)?,
                 Next::End => return Ok(()),
             },
             // Given up by the caller before it was read.
@@ -247,11 +263,12 @@ fn is_ahead(op: &Op<'_>) -> bool {
     }
 }
 
-/// Sleeps until there is something to read, or for so long.
-fn sleep(fuse: &OwnedFd, most: Option<Duration>) -> io::Result<()> {
+/// Sleeps until there is something to read, or for so long. Whether there may be something.
+fn sleep(fuse: &OwnedFd, most: Option<Duration>) -> io::Result<bool> {
     let most = most.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(fuse, PollFlags::IN)], most.as_ref()) {
-        Ok(_) | Err(Failed::INTR | Failed::AGAIN) => Ok(()),
+        Ok(0) => Ok(false),
+        Ok(_) | Err(Failed::INTR | Failed::AGAIN) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }

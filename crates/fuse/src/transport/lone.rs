@@ -8,16 +8,16 @@
 //! of the lowest priority, which yields all the time, keeps the other processor from being idle: the kernel then leaves
 //! both where they are. (A thread of the idle class would not do: a processor that has only such threads is idle for
 //! the kernel.) The busy thread goes first, or the client would be gone when the server comes. It sleeps when nothing
-//! was asked for a while. The first request of another client ends all that, and so does a client that does not stay.
+//! was asked for a while, and ends when nothing was asked for long. The first request of another client ends all that, and so does a client that does not stay.
 //!
 //! Only on machines with two processors, both of which may be used in full: with more, all the others would have to be
 //! kept busy. A ring's thread is on the client's processor anyway, and only needs the busy thread.
 
 use std::cell::Cell;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
@@ -31,6 +31,8 @@ const ROW: i32 = 32;
 const TRUCE: i32 = 1024;
 /// How much longer than a reader polls the busy thread goes on: until a flush of a fast device is over.
 const SPINS: u32 = 8;
+/// How long the busy thread sleeps before it ends.
+const IDLE: Duration = Duration::from_secs(10);
 /// No processor.
 const NONE: u32 = u32::MAX;
 
@@ -54,8 +56,14 @@ pub(super) struct Lone {
     beats: AtomicU32,
     /// The busy thread sleeps.
     is_asleep: AtomicBool,
+    /// Requests come: the busy thread is started for the first lone client.
+    is_in_use: AtomicBool,
+    /// There is a busy thread.
+    is_there: AtomicBool,
     is_over: Mutex<bool>,
     called: Condvar,
+    /// Itself, for the busy thread.
+    own: Weak<Lone>,
 }
 
 impl Lone {
@@ -70,7 +78,7 @@ impl Lone {
     }
 
     pub(super) fn on(pair: Option<[u16; 2]>, spin: Duration) -> Arc<Lone> {
-        Arc::new(Lone {
+        Arc::new_cyclic(|own| Lone {
             pair,
             patience: SPINS * spin,
             client: AtomicU32::new(0),
@@ -80,24 +88,39 @@ impl Lone {
             busy: AtomicU32::new(NONE),
             beats: AtomicU32::new(0),
             is_asleep: AtomicBool::new(false),
+            is_in_use: AtomicBool::new(false),
+            is_there: AtomicBool::new(false),
             is_over: Mutex::new(false),
             called: Condvar::new(),
+            own: Weak::clone(own),
         })
     }
 
-    /// Starts the busy thread, where it is of use.
-    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
-        if let Some(pair) = self.pair {
-            let lone = Arc::clone(self);
-            holdfast_sync::start("holdfast-busy", move || {
-                if let Err(error) = lone.keep_busy(pair) {
-                    tracing::debug!("no thread keeps a processor busy: {error}");
-                }
-                // Nothing is counted on it any more.
-                lone.busy.store(NONE, Relaxed);
-            })?;
+    /// From now on requests come.
+    pub(super) fn begin(&self) {
+        self.is_in_use.store(true, Relaxed);
+    }
+
+    /// Starts the busy thread, where it is of use and not there.
+    pub(super) fn start(&self) -> io::Result<()> {
+        // A thread of the lowest priority may hold the lock: the next look at the client is early enough.
+        let Some(is_over) = self.is_over.try_lock() else { return Ok(()) };
+        let (Some(pair), Some(lone)) = (self.pair, self.own.upgrade()) else { return Ok(()) };
+        if *is_over || self.is_there.swap(true, Relaxed) {
+            return Ok(());
         }
-        Ok(())
+        let started = holdfast_sync::start("holdfast-busy", move || {
+            if let Err(error) = lone.keep_busy(pair) {
+                tracing::debug!("no thread keeps a processor busy: {error}");
+            }
+            // Nothing is counted on it any more.
+            lone.busy.store(NONE, Relaxed);
+            lone.is_there.store(false, Relaxed);
+        });
+        if started.is_err() {
+            self.is_there.store(false, Relaxed);
+        }
+        started.map(drop)
     }
 
     /// Nothing comes any more: the busy thread returns.
@@ -152,6 +175,12 @@ impl Lone {
     /// The client asks from this processor. Another one may have asked while that was found out.
     fn found(&self, client: u32, processor: u16) {
         let is_same = || self.client.load(SeqCst) == client;
+        if self.is_in_use.load(Relaxed)
+            && !self.is_there.load(Relaxed)
+            && let Err(error) = self.start()
+        {
+            tracing::debug!("no thread keeps a processor busy: {error}");
+        }
         let place = self.place.load(Relaxed);
         if place == NONE {
             if self.pair.is_some_and(|pair| pair.contains(&processor)) {
@@ -180,8 +209,12 @@ impl Lone {
         let mut is_over = self.is_over.lock();
         while !*is_over {
             self.is_asleep.store(true, Relaxed);
-            self.called.wait(&mut is_over);
+            let slept = self.called.wait_for(&mut is_over, IDLE);
             self.is_asleep.store(false, Relaxed);
+            if slept.timed_out() {
+                // Another one is started for the next lone client.
+                break;
+            }
             MutexGuard::unlocked(&mut is_over, || self.be_busy(pair))?;
         }
         Ok(())

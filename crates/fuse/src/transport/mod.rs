@@ -18,6 +18,7 @@ mod device;
 mod dispatch;
 mod fsync;
 mod kind;
+pub(crate) mod ending;
 mod lone;
 mod processors;
 pub(crate) mod readers;

@@ -7,9 +7,9 @@
 //! once, and a wake takes longer than that.
 //!
 //! The thread that read a request serves it, but for the end of an fsync (below). A thread that is about to wait
-//! ([`holdfast_base::wait`]) steps out, and makes sure that another one reads. Threads for that are started when they
-//! are needed, up to a bound, and end when they have rested for long. A watch notices a request that takes long and has
-//! not said so, and wakes another thread, too.
+//! ([`holdfast_base::wait`]) steps out, and makes sure that another one reads. Threads are started when they
+//! are needed, up to a bound, and end when they have rested for long: a mount at rest has one. A watch notices a request
+//! that takes long and has not said so, and wakes another thread, too ([`crate::watch`]).
 //!
 //! Of the fsyncs that wait for the log only one keeps its thread, the leader. It makes the batch, answers for all that
 //! share it, and goes on with the next one while any fsync waits ([`holdfast_posix::FileSystem::fsync_then`]).
@@ -23,17 +23,18 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::ending::Ending;
 use super::lone::{Lone, Place};
 use crate::threads;
+use crate::watch::{TICK, Watch, Watched};
 
 /// A thread that finds this many requests in a row wakes another one. A single client makes two: its next one, and what
 /// the kernel sends by itself, as for a file that was closed.
@@ -44,8 +45,6 @@ const BACKLOG_ALONE: u32 = 12;
 const NAP: Duration = Duration::from_millis(2);
 /// How long a thread rests before it ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// A request that takes longer has another thread read.
-const TICK: Duration = Duration::from_millis(2);
 
 /// What its threads are for.
 const REQUESTS: &str = "requests";
@@ -56,7 +55,7 @@ type Body = dyn Fn(&Reader) -> io::Result<()> + Send + Sync;
 #[derive(Clone)]
 struct Start {
     body: Arc<Body>,
-    ended: Sender<io::Result<()>>,
+    ending: Ending,
 }
 
 /// Where one thread rests.
@@ -92,9 +91,9 @@ pub(crate) struct Readers {
     /// Requests that have begun, and those of them under way that have not stepped out.
     begun: AtomicU64,
     serving: AtomicUsize,
-    /// The watch is awake.
+    /// The watch looks at this mount.
     is_watched: AtomicBool,
-    watch: Condvar,
+    watch: Arc<Watch>,
     is_over: AtomicBool,
     /// The system has refused a thread, and that was logged.
     is_short: AtomicBool,
@@ -109,12 +108,22 @@ pub(super) fn told(body: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
 
 impl Readers {
     /// At most `most` that read at the same time, while up to `waiting` others wait. The last one polls for `spin`
-    /// before it sleeps.
-    pub(crate) fn new(most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
-        Readers::beside(Lone::new(spin), most, waiting, spin)
+    /// before it sleeps. `watch` is that of the process.
+    pub(crate) fn new(
+        watch: Arc<Watch>,
+        most: usize,
+        waiting: usize,
+        spin: Duration,
+    ) -> Arc<Readers> {
+        Readers::beside((Lone::new(spin), watch), most, waiting, spin)
     }
 
-    fn beside(lone: Arc<Lone>, most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
+    fn beside(
+        (lone, watch): (Arc<Lone>, Arc<Watch>),
+        most: usize,
+        waiting: usize,
+        spin: Duration,
+    ) -> Arc<Readers> {
         Arc::new(Readers {
             most,
             threads_max: most + waiting,
@@ -124,7 +133,7 @@ impl Readers {
             begun: AtomicU64::new(0),
             serving: AtomicUsize::new(0),
             is_watched: AtomicBool::new(false),
-            watch: Condvar::new(),
+            watch,
             is_over: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
             lone,
@@ -132,33 +141,20 @@ impl Readers {
     }
 
     /// Starts the first one, and the watch. Each does `body`, which reads requests until nothing comes any more,
-    /// and tells `ended`.
+    /// and tells `ending`.
     pub(crate) fn start(
         self: &Arc<Self>,
-        ended: Sender<io::Result<()>>,
+        ending: Ending,
         body: impl Fn(&Reader) -> io::Result<()> + Send + Sync + 'static,
     ) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.start = Some(Start { body: Arc::new(body), ended });
-        let readers = Arc::clone(self);
-        let watch = move || {
-            // It holds nothing of the volume: it begins anew.
-            while catch_unwind(AssertUnwindSafe(|| readers.watch())).is_err() {
-                tracing::error!("the watch over requests has panicked; it goes on");
-                std::thread::sleep(TICK);
-            }
-        };
-        let started =
-            self.spawn(&mut state).and_then(|()| threads::start("holdfast-watch", REQUESTS, watch));
-        if let Err(error) = started {
-            state.start = None;
-            return Err(error);
+        state.start = Some(Start { body: Arc::new(body), ending });
+        let started = self.watch.start().and_then(|()| self.spawn(&mut state));
+        match &started {
+            Ok(()) => self.lone.begin(),
+            Err(_) => state.start = None,
         }
-        drop(state);
-        if let Err(error) = self.lone.start() {
-            tracing::debug!("no thread keeps a processor busy: {error}");
-        }
-        Ok(())
+        started
     }
 
     /// Where a lone client is served.
@@ -192,7 +188,6 @@ impl Readers {
         for seat in state.resting.drain(..) {
             seat.changed.notify_one();
         }
-        self.watch.notify_all();
         self.lone.end();
     }
 
@@ -223,7 +218,7 @@ impl Readers {
     }
 
     fn spawn(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
-        let Some(Start { body, ended }) = state.start.clone() else {
+        let Some(Start { body, ending }) = state.start.clone() else {
             return Err(io::Error::other("the session is over"));
         };
         let readers = Arc::clone(self);
@@ -232,48 +227,42 @@ impl Readers {
             let reader = Reader::new(readers);
             let outcome = told(|| body(&reader));
             drop(reader);
-            let _ = ended.send(outcome);
+            ending.note(outcome);
         })?;
         state.started += 1;
         state.reading += 1;
         Ok(())
     }
 
-    /// While requests come, looks every tick whether one has kept all that read from reading for as long.
-    fn watch(self: &Arc<Self>) {
-        let mut state = self.state.lock();
-        while !self.is_over() {
-            if !self.is_watched.load(Ordering::SeqCst) {
-                self.watch.wait(&mut state);
-                continue;
-            }
-            let begun = self.begun.load(Ordering::SeqCst);
-            let _ = self.watch.wait_for(&mut state, TICK);
-            if self.begun.load(Ordering::SeqCst) != begun {
-                continue;
-            }
-            let serving = self.serving.load(Ordering::SeqCst);
-            if serving >= state.reading && !self.is_over() {
-                self.wake(&mut state);
-            }
-            if serving == 0 && state.reading > 0 {
-                self.is_watched.store(false, Ordering::SeqCst);
-                // A request that began meanwhile may have seen that the watch is awake.
-                if self.serving.load(Ordering::SeqCst) > 0 {
-                    self.is_watched.store(true, Ordering::SeqCst);
-                }
-            }
-        }
-    }
-
-    fn begin(&self) {
+    fn begin(self: &Arc<Self>) {
         self.begun.fetch_add(1, Ordering::SeqCst);
         self.serving.fetch_add(1, Ordering::SeqCst);
-        if !self.is_watched.load(Ordering::SeqCst) {
-            let _state = self.state.lock();
-            self.is_watched.store(true, Ordering::SeqCst);
-            self.watch.notify_one();
+        if !self.is_watched.load(Ordering::SeqCst) && !self.is_watched.swap(true, Ordering::SeqCst)
+        {
+            let watched: Weak<Readers> = Arc::downgrade(self);
+            self.watch.over(watched);
         }
+    }
+}
+
+impl Watched for Readers {
+    fn look_after(self: Arc<Self>, begun: &mut u64) -> bool {
+        let now = self.begun.load(Ordering::SeqCst);
+        if std::mem::replace(begun, now) != now {
+            return !self.is_over();
+        }
+        let mut state = self.state.lock();
+        let serving = self.serving.load(Ordering::SeqCst);
+        if serving >= state.reading && !self.is_over() {
+            self.wake(&mut state);
+        }
+        if serving == 0 && state.reading > 0 {
+            self.is_watched.store(false, Ordering::SeqCst);
+            // A request that began meanwhile may have seen that it is watched.
+            let has_begun = self.serving.load(Ordering::SeqCst) > 0;
+            return has_begun && !self.is_watched.swap(true, Ordering::SeqCst);
+        }
+        !self.is_over()
     }
 }
 
@@ -410,7 +399,7 @@ impl Reader {
             if readers.is_over() {
                 return Next::End;
             }
-            if is_late && state.resting.len() >= readers.most {
+            if is_late {
                 state.resting.retain(|other| !Arc::ptr_eq(other, &seat));
                 self.is_dismissed.set(true);
                 return Next::End;

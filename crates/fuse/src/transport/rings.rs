@@ -24,6 +24,7 @@ use holdfast_base::wait;
 use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
 
+use super::ending::Ending;
 use super::lone::Lone;
 use super::processors::Home;
 use super::readers::told;
@@ -49,7 +50,7 @@ struct Word {
     /// Gets whether the kernel has taken the entries.
     registered: Sender<io::Result<()>>,
     /// Gets the outcome of each thread that serves.
-    ended: Sender<io::Result<()>>,
+    ending: Ending,
 }
 
 impl Rings {
@@ -90,15 +91,15 @@ impl Rings {
         Ok(Rings { waiting })
     }
 
-    /// Lets the threads register and serve. Each that serves tells `ended` how it ended.
+    /// Lets the threads register and serve. Each that serves tells `ending` how it ended.
     ///
     /// # Errors
     /// The kernel has refused some of them. They have ended; the others serve what it sends them.
-    pub(super) fn start(self, ended: &Sender<io::Result<()>>) -> io::Result<()> {
+    pub(super) fn start(self, ending: &Ending) -> io::Result<()> {
         let (registered, all) = channel();
         for thread in self.waiting {
             // One that has ended has said so.
-            let _ = thread.send(Word { registered: registered.clone(), ended: ended.clone() });
+            let _ = thread.send(Word { registered: registered.clone(), ending: ending.clone() });
         }
         drop(registered);
         all.iter().filter(Result::is_err).last().unwrap_or(Ok(()))
@@ -128,13 +129,13 @@ fn run(
     };
     let _ = made.send(said);
     // Without the word the handshake has failed.
-    if let (Some(mut ring), Ok(Word { registered, ended })) = (ring, wait.recv()) {
+    if let (Some(mut ring), Ok(Word { registered, ending })) = (ring, wait.recv()) {
         let done = ring.register();
         let is_taken = done.is_ok();
         let _ = registered.send(done);
         drop(registered);
         if is_taken {
-            let _ = ended.send(told(|| serve_ring(&mut ring, work, (lone, cpu), home)));
+            ending.note(told(|| serve_ring(&mut ring, work, (lone, cpu), home)));
         }
     }
 }

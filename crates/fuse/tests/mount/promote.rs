@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use holdfast_fuse::{CONTROL, Control, Opens, Told};
+use holdfast_fuse::{CONTROL, Control, NewHead, Opens, Told};
 use holdfast_posix::{Caller, FileSystem, FileType, MountOptions, NewNode, OpenFlags, WriteHow};
 
 use crate::common::{Mount, can_mount, options, volume};
@@ -15,9 +15,11 @@ fn mount(opens: Opens) -> Mount {
         let done = match words[..] {
             ["fork", name] => mount.fs().fork(name.as_bytes(), None).map(drop),
             ["work", name] => work(mount.fs(), name.as_bytes()),
-            [how, name] => mount
-                .promote(name.as_bytes(), None, how == "unchanged")
-                .map(|told| assert_eq!(told, Told::All)),
+            [how, name] => {
+                let (fork, unchanged) = (name.as_bytes(), how == "unchanged");
+                let head = NewHead::Fork { fork, keep: None, unchanged };
+                mount.give_head(head).map(|told| assert_eq!(told, Told::All))
+            }
             _ => panic!("{words:?}"),
         };
         done.map_or_else(|error| error.to_string(), |()| "done".into()).into_bytes()

@@ -55,11 +55,16 @@ impl FileSystem {
         options: MountOptions,
         find: impl FnOnce() -> Result<u64>,
     ) -> Result<FileSystem> {
-        let volume = &self.volume.volume;
-        let options = MountOptions { branch: None, snapshot: None, ..options };
-        let core =
-            open(volume, options, || Ok(Branch::open_number(volume.store.clone(), find()?)?))?;
-        start(core, self.volume.clone())
+        open_beside(&self.volume, options, find)
+    }
+
+    /// Opens a branch or snapshot of an open volume.
+    pub(crate) fn open_number(
+        volume: &Arc<OpenVolume>,
+        number: u64,
+        options: MountOptions,
+    ) -> Result<FileSystem> {
+        open_beside(volume, options, || Ok(number))
     }
 
     /// The first that is opened of a volume.
@@ -79,6 +84,17 @@ impl FileSystem {
         };
         start(core, Arc::new(OpenVolume { committer, volume }))
     }
+}
+
+fn open_beside(
+    of: &Arc<OpenVolume>,
+    options: MountOptions,
+    find: impl FnOnce() -> Result<u64>,
+) -> Result<FileSystem> {
+    let volume = &of.volume;
+    let options = MountOptions { branch: None, snapshot: None, ..options };
+    let core = open(volume, options, || Ok(Branch::open_number(volume.store.clone(), find()?)?))?;
+    start(core, of.clone())
 }
 
 /// Loads a branch, carries out what is left of holes, and collects orphans.

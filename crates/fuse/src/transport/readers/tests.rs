@@ -1,7 +1,7 @@
 //! Readers of a queue in memory.
 
 use std::sync::Barrier;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use super::*;
 use crate::transport::processors;
@@ -16,10 +16,12 @@ fn readers_of_a_queue(
 ) -> (Arc<Readers>, Sender<Request>, Receiver<io::Result<()>>) {
     let spin = Duration::from_micros(50);
     // Of a machine with two processors, also where there are more.
-    let readers = Readers::beside(Lone::on(processors::two(), spin), most, waiting, spin);
+    let shared = (Lone::on(processors::two(), spin), Arc::default());
+    let readers = Readers::beside(shared, most, waiting, spin);
     let (send, receive) = channel::<Request>();
     let queue = Mutex::new(receive);
-    let (ended, ends) = channel();
+    let (tell, ends) = channel();
+    let ending = Ending::new(move |outcome| tell.send(outcome).unwrap());
     let body = move |reader: &Reader| {
         loop {
             let next = queue.lock().try_recv();
@@ -38,7 +40,7 @@ fn readers_of_a_queue(
             }
         }
     };
-    readers.start(ended, body).unwrap();
+    readers.start(ending, body).unwrap();
     (readers, send, ends)
 }
 
@@ -235,7 +237,7 @@ fn the_processor_of_a_lone_client_that_asks_no_more_is_left() {
 #[test]
 fn only_a_reader_that_has_served_lately_polls() {
     for (spin, next) in [(600, Next::Look), (0, Next::Sleep(None))] {
-        let readers = Readers::new(2, 8, Duration::from_secs(spin));
+        let readers = Readers::new(Arc::default(), 2, 8, Duration::from_secs(spin));
         readers.state.lock().reading = 1;
         assert_eq!(Reader::new(readers).found_nothing(), next);
     }

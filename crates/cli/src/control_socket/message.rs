@@ -1,0 +1,242 @@
+//! What goes through the control socket of a daemon: JSON behind its length, and descriptors beside it.
+//!
+//! Both sides distrust each other. A message has a bound and a time, and what is in it is made printable before it is shown.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use holdfast_base::clock::Deadline;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::branches::Name;
+
+/// What both sides must speak.
+pub(crate) const PROTOCOL: u32 = 1;
+/// Bytes of a question.
+pub(crate) const QUESTION_MAX: usize = 64 << 10;
+/// Bytes of an answer: a list of ten thousand mounts has less.
+pub(crate) const ANSWER_MAX: usize = 32 << 20;
+/// Descriptors of a message: what more comes is closed by the kernel.
+const DESCRIPTORS: usize = 2;
+
+/// What is asked of a daemon.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Question {
+    /// To serve one more mount. With a descriptor of the volume's file, open as the mount needs it: who has that may join.
+    Join(Join),
+    /// It is mounted. With the connection to the kernel, and what ends it if the caller may.
+    Mounted { dir: Name, device: Option<String> },
+    /// What is served.
+    List,
+    /// To say when this mount is closed, and everything of it written.
+    Closed { dir: Name, device: String },
+    /// To end when nothing is mounted any more.
+    End,
+}
+
+/// A mount that is to be served.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Join {
+    pub(crate) dir: Name,
+    /// The lists of `-o`.
+    pub(crate) options: Vec<String>,
+    pub(crate) branch: Option<String>,
+    pub(crate) snapshot: Option<String>,
+    pub(crate) linger: bool,
+}
+
+/// What a daemon answers.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// Comes first, before anything was asked.
+    Hello { protocol: u32 },
+    /// The mount is prepared: mount it.
+    Mount,
+    /// It is done.
+    Done,
+    /// What is served.
+    Served(Served),
+    /// The mount is closed; whether the daemon goes on.
+    Closed { goes_on: bool },
+    /// The daemon is about to end: the volume is free soon.
+    Ending,
+    /// It is not done, and why.
+    Refused { why: String },
+}
+
+/// A volume that is served.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Served {
+    pub(crate) volume: Name,
+    pub(crate) uuid: String,
+    pub(crate) label: String,
+    /// Nothing of it can be written.
+    pub(crate) read_only: bool,
+    /// The daemon goes on when nothing is mounted.
+    pub(crate) linger: bool,
+    pub(crate) mounts: Vec<ServedMount>,
+}
+
+/// A mount that is served.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct ServedMount {
+    pub(crate) dir: Name,
+    pub(crate) branch: Name,
+    pub(crate) snapshot: Option<Name>,
+    pub(crate) options: String,
+    pub(crate) read_only: bool,
+    pub(crate) user: u32,
+}
+
+/// Sends a message with descriptors.
+///
+/// # Errors
+/// The peer is gone, or has not read it in time.
+pub(crate) fn send(
+    to: &UnixStream,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+    patience: Duration,
+) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let length = u32::try_from(text.len()).map_err(io::Error::other)?;
+    let bytes = [&length.to_le_bytes()[..], &text].concat();
+    let until = Deadline::after(patience);
+    let mut sent = 0;
+    while sent < bytes.len() {
+        to.set_write_timeout(Some(time_left(&until)?))?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        if sent == 0 && !descriptors.is_empty() {
+            beside.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        let rest = [IoSlice::new(&bytes[sent..])];
+        match sendmsg(to, &rest, &mut beside, SendFlags::NOSIGNAL) {
+            Ok(more) => sent += more,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The next message, with the descriptors beside it.
+///
+/// # Errors
+/// The peer is gone (`UnexpectedEof`), has not sent all of it in time (`TimedOut`), or sends nonsense.
+pub(crate) fn receive<T: DeserializeOwned>(
+    from: &UnixStream,
+    most: usize,
+    patience: Duration,
+) -> io::Result<(T, Vec<OwnedFd>)> {
+    let until = Deadline::after(patience);
+    let mut descriptors = Vec::new();
+    let mut length = [0; 4];
+    fill(from, &mut length, &mut descriptors, &until)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > most {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+    }
+    let mut text = vec![0; length];
+    fill(from, &mut text, &mut descriptors, &until)?;
+    Ok((serde_json::from_slice(&text)?, descriptors))
+}
+
+fn fill(
+    from: &UnixStream,
+    bytes: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+    until: &Deadline,
+) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        from.set_read_timeout(Some(time_left(until)?))?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let mut rest = [IoSliceMut::new(&mut bytes[filled..])];
+        match recvmsg(from.as_fd(), &mut rest, &mut beside, RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) if received.bytes == 0 => {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            Ok(received) => filled += received.bytes,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for message in beside.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                descriptors.extend(received);
+            }
+        }
+        // More than belong to any message are closed.
+        descriptors.truncate(DESCRIPTORS);
+    }
+    Ok(())
+}
+
+fn time_left(until: &Deadline) -> io::Result<Duration> {
+    let left = until.left();
+    match left.is_zero() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        // Less than a microsecond would mean for ever.
+        false => Ok(left.max(Duration::from_millis(1))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(50);
+
+    #[test]
+    fn a_message_comes_with_its_descriptors_and_no_others() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let question = Question::Closed { dir: Name(b"/a\xff".into()), device: "0:53".into() };
+        send(&one, &question, &[null.as_fd(), null.as_fd()], SOON).unwrap();
+        send(&one, &Question::List, &[], SOON).unwrap();
+        let (question, descriptors) = receive(&other, QUESTION_MAX, SOON).unwrap();
+        assert!(matches!(question, Question::Closed { dir, .. } if dir.0 == b"/a\xff"));
+        assert_eq!(descriptors.len(), 2);
+        let (question, descriptors) = receive(&other, QUESTION_MAX, SOON).unwrap();
+        assert!(matches!(question, Question::List) && descriptors.is_empty());
+    }
+
+    #[test]
+    fn nonsense_silence_and_too_much_are_errors() {
+        let kind = |bytes: &[u8], is_over: bool| {
+            let (mut one, other) = UnixStream::pair().unwrap();
+            one.write_all(bytes).unwrap();
+            if is_over {
+                drop(one);
+                return receive::<Question>(&other, QUESTION_MAX, SOON).unwrap_err().kind();
+            }
+            let kind = receive::<Question>(&other, QUESTION_MAX, SOON).unwrap_err().kind();
+            drop(one);
+            kind
+        };
+        assert_eq!(kind(b"", false), io::ErrorKind::TimedOut);
+        assert_eq!(kind(b"\x05\0\0\0\"en", false), io::ErrorKind::TimedOut);
+        assert_eq!(kind(b"\x05\0\0\0\"en", true), io::ErrorKind::UnexpectedEof);
+        assert_eq!(kind(b"\xff\xff\xff\xff", false), io::ErrorKind::InvalidData);
+        assert_eq!(kind(b"\x05\0\0\0\"end\x01", false), io::ErrorKind::InvalidData);
+        // It ends, though more comes all the time.
+        let (one, other) = UnixStream::pair().unwrap();
+        assert!(send(&one, &"x".repeat(4 << 20), &[], SOON).is_err(), "nobody reads");
+        assert!(receive::<Question>(&other, QUESTION_MAX, SOON).is_err());
+    }
+}

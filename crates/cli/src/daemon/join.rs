@@ -1,0 +1,152 @@
+//! The side of a command that asks a daemon through its control socket: a mount that joins, and others.
+
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use holdfast_device::HostFile;
+use rustix::fs::OFlags;
+
+use crate::branches::Name;
+use crate::control_socket::message::{Answer, Join, Question, Served};
+use crate::control_socket::{self, Daemon, HELLO, daemon_of, served};
+use crate::mount_options::MountOptions;
+use crate::outcome::{Failure, MOUNT_FAILED, plain_words, printable};
+
+/// How long a daemon gets to open its volume, or to close a branch that is mounted next.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long one of many daemons gets to answer.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What became of a mount that was to join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joined {
+    /// It is served.
+    Yes,
+    /// No daemon serves the volume, or it is about to end.
+    No,
+}
+
+fn failed(dir: &Path, why: &str) -> Failure {
+    Failure::new(MOUNT_FAILED, format!("{}: {}", dir.display(), printable(why)))
+}
+
+/// Whether a daemon listens for the volume at `path`.
+pub(crate) fn is_there(path: &Path) -> bool {
+    daemon_of(path, HELLO).is_some()
+}
+
+/// Has the daemon that serves the volume at `volume`, if one does, serve one more mount of it.
+pub(crate) fn join(
+    volume: &Path,
+    dir: &Path,
+    options: &MountOptions,
+    lists: &[String],
+    linger: bool,
+) -> Result<Joined, Failure> {
+    let is_volume = fs::metadata(volume)
+        .is_ok_and(|found| found.is_file() || found.file_type().is_block_device());
+    if !is_volume {
+        return Ok(Joined::No);
+    }
+    let how = OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mut open = OpenOptions::new();
+    open.read(true).write(!options.read_only).custom_flags(how.bits().cast_signed());
+    // Who may not open it is told why by an own daemon.
+    let Ok(file) = open.open(volume) else { return Ok(Joined::No) };
+    let Ok(found) = HostFile::of(&file) else { return Ok(Joined::No) };
+    let daemon = match Daemon::of(&found, HELLO) {
+        Ok(daemon) => daemon,
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            return Err(failed(volume, &plain_words(&error)));
+        }
+        Err(_) => return Ok(Joined::No),
+    };
+    let question = Question::Join(Join {
+        dir: Name(dir.as_os_str().as_bytes().into()),
+        options: lists.to_vec(),
+        branch: options.branch.clone(),
+        snapshot: options.snapshot.clone(),
+        linger,
+    });
+    let gone = |error: io::Error| match error.kind() {
+        io::ErrorKind::TimedOut => {
+            Err(failed(volume, &format!("its daemon (process {}) does not answer", daemon.pid)))
+        }
+        // It has ended meanwhile.
+        _ => Ok(Joined::No),
+    };
+    match daemon.ask(&question, &[file.as_fd()], PATIENCE) {
+        Ok(Answer::Mount) => {}
+        Ok(Answer::Refused { why }) => return Err(failed(volume, &why)),
+        Ok(Answer::Ending) => return Ok(Joined::No),
+        Ok(_) => return Err(failed(volume, "its daemon answers nonsense")),
+        Err(error) => return gone(error),
+    }
+    let (fuse, mounted) = holdfast_fuse::mount(dir, &super::fuse_options(volume, options))
+        .map_err(|error| failed(dir, &plain_words(&error)))?;
+    let (handed, ends) = mounted.to_hand();
+    let question = Question::Mounted {
+        dir: Name(handed.dir.as_os_str().as_bytes().into()),
+        device: handed.device,
+    };
+    let descriptors = [Some(fuse.as_fd()), ends.as_ref().map(AsFd::as_fd)];
+    let descriptors: Vec<_> = descriptors.into_iter().flatten().collect();
+    match daemon.ask(&question, &descriptors, PATIENCE) {
+        Ok(Answer::Done) => {
+            mounted.handed_over();
+            Ok(Joined::Yes)
+        }
+        // In all other cases the mount is taken away again when it is dropped.
+        Ok(Answer::Refused { why }) => Err(failed(dir, &why)),
+        Ok(Answer::Ending) => Ok(Joined::No),
+        Ok(_) => Err(failed(volume, "its daemon answers nonsense")),
+        Err(error) => gone(error),
+    }
+}
+
+/// A daemon with what it serves: the process, its user, and what it says.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) pid: i32,
+    pub(crate) user: u32,
+    pub(crate) served: Served,
+}
+
+/// The daemons of this user, and for root of all. One that does not answer soon is left out.
+pub(crate) fn list() -> Vec<Listed> {
+    let mut all = Vec::new();
+    control_socket::each(SOON, |daemon| {
+        let (pid, user) = (daemon.pid, daemon.user);
+        all.extend(served(&daemon).map(|served| Listed { pid, user, served }));
+    });
+    all
+}
+
+/// Waits until the mount of `device` at `dir` is closed in the daemon of the volume at `path`. True: the daemon goes on, for
+/// others. False: it ends, or there is none.
+pub(crate) fn goes_on_without(path: &Path, dir: &Path, device: &str, patience: Duration) -> bool {
+    let dir: &OsStr = dir.as_os_str();
+    let question = Question::Closed { dir: Name(dir.as_bytes().into()), device: device.into() };
+    let answer = daemon_of(path, HELLO.min(patience))
+        .and_then(|daemon| daemon.ask(&question, &[], patience).ok());
+    matches!(answer, Some(Answer::Closed { goes_on: true }))
+}
+
+/// Has the daemon of the volume at `path` end when nothing is mounted. False if there is none.
+///
+/// # Errors
+/// It refuses.
+pub(crate) fn end(path: &Path) -> Result<bool, Failure> {
+    let Some(daemon) = daemon_of(path, HELLO) else { return Ok(false) };
+    match daemon.ask(&Question::End, &[], HELLO) {
+        Ok(Answer::Refused { why }) => Err(failed(path, &why)),
+        _ => Ok(true),
+    }
+}

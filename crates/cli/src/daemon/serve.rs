@@ -1,0 +1,229 @@
+//! The life of the process that serves a volume: open, mount, wait for the end of the last mount, close.
+//!
+//! One thread owns the mounts and waits for what becomes of them; those that serve requests and answer callers only tell it.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, PoisonError};
+
+use holdfast::device::Device;
+use holdfast::{Atime, Volume};
+use holdfast_device::FileDevice;
+use holdfast_fuse::{FuseOptions, Session};
+use rustix::process::geteuid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+
+use super::host::{Host, mount_options};
+use super::table::{Event, New, Table};
+use super::tell_transport;
+use crate::control_socket::ControlSocket;
+use crate::mount_options::MountOptions;
+use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, plain_words};
+use crate::{recovery, target};
+
+fn failed(failure: Failure) -> Failure {
+    failure.with_code(MOUNT_FAILED)
+}
+
+/// Opens the volume, mounts it, and serves it until all of its mounts are unmounted; then everything is durable and it is
+/// released. `ready` learns what was recovered, if anything was.
+pub(super) fn serve(
+    path: &Path,
+    dir: &Path,
+    options: &MountOptions,
+    linger: bool,
+    ready: impl FnOnce(Option<&str>) + Send,
+) -> Outcome {
+    // As many arenas as threads that work: the others wait. Set before there are any, since arenas stay.
+    let readers = FuseOptions { threads: options.threads, ..FuseOptions::default() }.readers();
+    holdfast_device::heap::bound_arenas(readers);
+    let device = target::open_file(path, options.read_only).map_err(|failure| {
+        let code = if failure.code == target::IN_USE { target::IN_USE } else { MOUNT_FAILED };
+        failure.with_code(code)
+    })?;
+    // Before the volume is opened: who comes meanwhile waits. Closed before the device is, on each way out.
+    let socket = listen_for(&device, options.read_only);
+    let shared: Arc<dyn Device> = device.clone();
+    let volume = options
+        .volume()
+        .at_rest(holdfast_device::heap::give_back)
+        .open_device(shared.clone())
+        .map_err(|error| failed(target::not_opened(path, &*device, &error)))?;
+    let (events, told) = channel();
+    let table = Table::new(events);
+    table.lock().lingers = linger;
+    stop_on_signals(&table)?;
+    let id = device.id().context(path.display()).map_err(failed)?;
+    let ends = Arc::downgrade(&shared);
+    let host =
+        Host::new((path, id, ends), options, Arc::clone(&table), &volume).context("the volume");
+    let host = host.map_err(failed)?;
+    drop(shared);
+    drop(device);
+    let socket = socket.filter(|socket| match host.listen(socket) {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::warn!(
+                "the system gives no thread for callers ({error}): no other mount can join"
+            );
+            false
+        }
+    });
+    let served = first(&host, volume, dir, options, ready).map(|()| live(&table, &told));
+    let ended = match served {
+        Ok(ended) => ended,
+        Err(failure) => {
+            drop(socket);
+            close_rest(&table);
+            let _ = close_volume(&host);
+            return Err(failure);
+        }
+    };
+    drop(socket);
+    let closed = close_volume(&host);
+    ended?;
+    closed.context(format_args!("{} could not be closed", path.display())).map_err(failed)?;
+    tracing::info!("{} is closed, everything is written", path.display());
+    Ok(0)
+}
+
+/// The control socket of a volume; without one nobody can join.
+fn listen_for(device: &FileDevice, read_only: bool) -> Option<ControlSocket> {
+    let made = device.id().and_then(|id| ControlSocket::bind(&id, !read_only));
+    made.inspect_err(|error| {
+        tracing::warn!(
+            "there is no control socket ({}): no other mount can join",
+            plain_words(error)
+        );
+    })
+    .ok()
+}
+
+/// The mount that the daemon was started for.
+fn first(
+    host: &Arc<Host>,
+    volume: Volume,
+    dir: &Path,
+    options: &MountOptions,
+    ready: impl FnOnce(Option<&str>),
+) -> Result<(), Failure> {
+    let engine = volume.engine().context("the volume")?;
+    let opened = engine.counters().list();
+    let value = |name: &str| opened.iter().find(|it| it.name == name).map(|it| it.value);
+    let recovered = recovery::done(value);
+    if let Some(sentence) = &recovered {
+        tracing::info!("{}: {sentence}", host.path.display());
+    }
+    // Access times of directories are the only ones that the engine does not know of yet.
+    engine.set_atime(options.atime.unwrap_or(Atime::Relative), !options.nodiratime);
+    let branch = match engine.snapshot_name() {
+        Ok(None) => engine.branch_number().ok(),
+        _ => None,
+    };
+    let user = geteuid().as_raw();
+    let fuse_options = mount_options(host, options, &engine, user);
+    let session = holdfast_fuse::mount(dir, &fuse_options)
+        .and_then(|mounted| Session::start(engine, mounted, &fuse_options));
+    let session = session.map_err(|error| {
+        let sentence = format!("{}: {}", dir.display(), plain_words(&error));
+        Failure::new(MOUNT_FAILED, sentence)
+    });
+    let session = match session {
+        Ok(session) => session,
+        Err(failure) => {
+            let _ = volume.close();
+            return Err(failure);
+        }
+    };
+    let new = New {
+        device: session.device().map(Into::into),
+        dir: dir.into(),
+        session,
+        volume,
+        options: options.text.clone(),
+        read_only: options.read_only,
+        user,
+    };
+    let place = host.table.place(branch, None, std::time::Duration::ZERO);
+    let filled = place.map(|mut place| place.fill(new).is_ok());
+    if !matches!(filled, Ok(true)) {
+        return Err(Failure::new(MOUNT_FAILED, format!("{}: the daemon was ended", dir.display())));
+    }
+    tell_transport(options);
+    ready(recovered.as_deref());
+    host.table.serve();
+    Ok(())
+}
+
+/// Waits for what becomes of the mounts, until none is left.
+fn live(table: &Table, told: &Receiver<Event>) -> Result<(), Failure> {
+    let mut first = Ok(());
+    while !table.is_over() {
+        let ended = match told.recv() {
+            Ok(Event::Ended(number)) => {
+                let taken = table.take(number);
+                taken.map(|(session, volume)| (number, session, volume)).into_iter().collect()
+            }
+            Ok(Event::Look) => Vec::new(),
+            Ok(Event::Stop) | Err(_) => table.end(),
+        };
+        for (number, session, volume) in ended {
+            first = first.and(close(session, volume));
+            table.remove(number);
+        }
+    }
+    first
+}
+
+/// What is left of a daemon whose first mount has failed.
+fn close_rest(table: &Table) {
+    for (number, session, volume) in table.end() {
+        let _ = close(session, volume);
+        table.remove(number);
+    }
+}
+
+/// Lets a mount go that has ended, and closes its branch.
+fn close(session: Session, volume: Volume) -> Result<(), Failure> {
+    let dir = session.dir().display().to_string();
+    let served = session.finish();
+    let stopped = volume.stop_reason();
+    let closed = volume.close();
+    let sentence = match (served, stopped, closed) {
+        (Err(error), ..) => format!("{dir}: {}", plain_words(&error)),
+        (_, Some(reason), _) => format!("the volume at {dir} had stopped after an error: {reason}"),
+        (.., Err(error)) => format!("{dir} could not be closed: {}", plain_words(&error)),
+        _ => {
+            tracing::info!("{dir} is unmounted");
+            return Ok(());
+        }
+    };
+    tracing::error!("{sentence}");
+    Err(Failure::new(MOUNT_FAILED, sentence))
+}
+
+fn close_volume(host: &Host) -> std::io::Result<()> {
+    let kept = host.kept.write().unwrap_or_else(PoisonError::into_inner).take();
+    kept.map_or(Ok(()), holdfast::KeptVolume::close)
+}
+
+/// SIGTERM and SIGINT unmount and end cleanly; SIGHUP means nothing to a daemon, and a file that may grow no further
+/// (SIGXFSZ) is an error of its write.
+fn stop_on_signals(table: &Arc<Table>) -> Result<(), Failure> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGXFSZ])
+        .context("signal handlers")
+        .map_err(|failure| failure.with_code(2))?;
+    let table = Arc::clone(table);
+    let started = holdfast_sync::start("signals", move || {
+        for signal in signals.forever() {
+            if matches!(signal, SIGTERM | SIGINT) {
+                tracing::info!("signal {signal}: unmounting");
+                table.tell(Event::Stop);
+            }
+        }
+    });
+    started.map(drop).map_err(|error| {
+        let why = format!("the system gives no thread for signals ({})", plain_words(&error));
+        Failure::new(2, format!("{why}; raise its limit of processes"))
+    })
+}

@@ -1,0 +1,317 @@
+//! The mounts that a daemon serves, and which branches they have.
+//!
+//! A branch is mounted once, as two mounts of it would not hear of each other's changes; a snapshot any number of times. The
+//! number of a branch is *taken* from before it is opened until it is closed, and while it is rolled back unmounted: so a
+//! rollback of a branch finds the mount whose kernel must hear of it, or none will come meanwhile.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use holdfast::Volume;
+use holdfast_base::clock::Deadline;
+use holdfast_fuse::{NewHead, Remote, Session, Told, end_all};
+
+/// What the thread that owns the mounts is told.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A mount has ended, by this number.
+    Ended(u64),
+    /// Somebody who was about to mount did not, or asks the daemon to end: it may be time.
+    Look,
+    /// Unmount everything.
+    Stop,
+}
+
+/// A mount that is served.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// `None` while it is let go.
+    pub(super) session: Option<Session>,
+    pub(super) volume: Option<Volume>,
+    pub(super) dir: PathBuf,
+    /// `major:minor`, as the one who has mounted says.
+    pub(super) device: Option<String>,
+    pub(super) options: String,
+    pub(super) read_only: bool,
+    pub(super) user: u32,
+    remote: Remote,
+    /// The branch, if it is one and no snapshot.
+    branch: Option<u64>,
+}
+
+/// All that a new mount brings along.
+pub(super) struct New {
+    pub(super) session: Session,
+    pub(super) volume: Volume,
+    pub(super) dir: PathBuf,
+    pub(super) device: Option<String>,
+    pub(super) options: String,
+    pub(super) read_only: bool,
+    pub(super) user: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The first mount can be used: others may join.
+    is_serving: bool,
+    is_ending: bool,
+    pub(super) lingers: bool,
+    pub(super) mounts: BTreeMap<u64, Entry>,
+    /// Branches that are open, are being opened or closed, or roll back unmounted.
+    taken: HashSet<u64>,
+    /// Those who are about to mount.
+    joining: HashMap<u64, Option<UnixStream>>,
+    next: u64,
+}
+
+/// The mounts of a daemon.
+#[derive(Debug)]
+pub(super) struct Table {
+    state: Mutex<State>,
+    changed: Condvar,
+    events: Mutex<Sender<Event>>,
+}
+
+/// Why a mount cannot come to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The branch is mounted there.
+    At(PathBuf),
+    /// The branch is being opened, closed or rolled back for long.
+    Busy,
+    /// The daemon is about to end.
+    Ending,
+}
+
+/// A place for a mount that is about to be. Given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    table: Arc<Table>,
+    number: u64,
+    branch: Option<u64>,
+    is_used: bool,
+}
+
+impl Table {
+    pub(super) fn new(events: Sender<Event>) -> Arc<Table> {
+        Arc::new(Table {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            events: Mutex::new(events),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tell(&self, event: Event) {
+        // Nobody hears it any more once the daemon ends.
+        let _ = self.events.lock().unwrap_or_else(PoisonError::into_inner).send(event);
+    }
+
+    /// Waits while `is_so`, but no longer than `patience`.
+    pub(super) fn wait_while(
+        &self,
+        patience: Duration,
+        mut is_so: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'_, State> {
+        let until = Deadline::after(patience);
+        let mut state = self.lock();
+        while is_so(&mut state) && !until.is_over() {
+            let waited = self.changed.wait_timeout(state, until.left());
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
+
+    /// The first mount can be used.
+    pub(super) fn serve(&self) {
+        self.lock().is_serving = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until others may join; false if none may any more, or not within `patience`.
+    pub(super) fn is_serving(&self, patience: Duration) -> bool {
+        let state = self.wait_while(patience, |state| !state.is_serving && !state.is_ending);
+        state.is_serving && !state.is_ending
+    }
+
+    /// A place for a mount of this branch; `None` in place of a branch: of a snapshot. `from` is who asks. Waits while the
+    /// branch is being closed.
+    pub(super) fn place(
+        self: &Arc<Self>,
+        branch: Option<u64>,
+        from: Option<UnixStream>,
+        patience: Duration,
+    ) -> Result<Place, Taken> {
+        let is_taken = |state: &State| branch.is_some_and(|no| state.taken.contains(&no));
+        let at = |state: &State| {
+            let mut mounts = state.mounts.values();
+            let found = mounts.find(|it| it.branch.is_some() && it.branch == branch)?;
+            // One that was unmounted a moment ago is on its way out.
+            let is_there = found.session.as_ref().is_some_and(Session::is_connected);
+            is_there.then(|| found.dir.clone())
+        };
+        let mut state = self.wait_while(patience, |state| {
+            !state.is_ending && is_taken(state) && at(state).is_none()
+        });
+        if state.is_ending {
+            return Err(Taken::Ending);
+        }
+        if is_taken(&state) {
+            return Err(at(&state).map_or(Taken::Busy, Taken::At));
+        }
+        state.taken.extend(branch);
+        let number = state.next;
+        state.next += 1;
+        state.joining.insert(number, from);
+        drop(state);
+        Ok(Place { table: Arc::clone(self), number, branch, is_used: false })
+    }
+
+    /// Gives a branch another head: by the mount that has it, or by `unmounted` if there is none.
+    pub(super) fn give_head(
+        &self,
+        branch: u64,
+        head: NewHead<'_>,
+        unmounted: impl FnOnce() -> Result<Told, String>,
+    ) -> Result<Told, String> {
+        let remote = {
+            let mut state = self.lock();
+            let mut mounts = state.mounts.values();
+            let found = mounts.find(|it| it.branch == Some(branch)).map(|it| it.remote.clone());
+            if found.is_none() && !state.taken.insert(branch) {
+                return Err(
+                    "the branch is just being mounted, unmounted or given another head; try again"
+                        .into(),
+                );
+            }
+            found
+        };
+        if let Some(remote) = remote {
+            let done = remote.give_head(head);
+            let gone = || Err("the branch is just being unmounted; try again".into());
+            return done.map_or_else(gone, |done| done.map_err(|error| error.to_string()));
+        }
+        let _free = Free(self, branch);
+        unmounted()
+    }
+
+    /// The session and the volume of a mount that has ended.
+    pub(super) fn take(&self, number: u64) -> Option<(Session, Volume)> {
+        let mut state = self.lock();
+        let entry = state.mounts.get_mut(&number)?;
+        entry.session.take().zip(entry.volume.take())
+    }
+
+    /// A mount is closed.
+    pub(super) fn remove(&self, number: u64) {
+        let mut state = self.lock();
+        let branch = state.mounts.remove(&number).and_then(|entry| entry.branch);
+        if let Some(branch) = branch {
+            state.taken.remove(&branch);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Whether nothing is mounted, nobody is about to mount, and the daemon does not linger. Then it ends: nobody can join
+    /// any more.
+    pub(super) fn is_over(&self) -> bool {
+        let mut state = self.lock();
+        let is_empty = state.mounts.is_empty() && state.joining.is_empty();
+        state.is_ending |= is_empty && !state.lingers;
+        let is_ending = state.is_ending && is_empty;
+        drop(state);
+        self.changed.notify_all();
+        is_ending
+    }
+
+    /// Ends all mounts, and waits for those who are about to mount. Gives what is to be closed.
+    pub(super) fn end(&self) -> Vec<(u64, Session, Volume)> {
+        let mut state = self.lock();
+        state.is_ending = true;
+        for stream in state.joining.values().flatten() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        self.changed.notify_all();
+        let mut state = self.wait_while(JOINING, |state| !state.joining.is_empty());
+        let numbers: Vec<u64> = state.mounts.keys().copied().collect();
+        let mut all = Vec::new();
+        for number in numbers {
+            let entry = state.mounts.get_mut(&number).expect("it was there");
+            all.extend(entry.session.take().zip(entry.volume.take()).map(|(s, v)| (number, s, v)));
+        }
+        drop(state);
+        let mut sessions: Vec<&mut Session> = all.iter_mut().map(|(_, it, _)| it).collect();
+        end_all(&mut sessions);
+        all
+    }
+}
+
+/// How long those who are about to mount get to notice that the daemon ends: the opening of a branch.
+const JOINING: Duration = Duration::from_secs(60);
+
+/// A branch that is not taken any more when this is dropped.
+struct Free<'a>(&'a Table, u64);
+
+impl Drop for Free<'_> {
+    fn drop(&mut self) {
+        self.0.lock().taken.remove(&self.1);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Place {
+    /// The mount is there. If the daemon ends meanwhile, it comes back, to be closed before the place is dropped.
+    pub(super) fn fill(&mut self, new: New) -> Result<(), Box<New>> {
+        let table = Arc::clone(&self.table);
+        let number = self.number;
+        let mut state = table.lock();
+        if state.is_ending {
+            return Err(Box::new(new));
+        }
+        let New { session, volume, dir, device, options, read_only, user } = new;
+        let (remote, branch) = (session.remote(), self.branch);
+        session.when_ended({
+            let table = Arc::downgrade(&table);
+            move || {
+                if let Some(table) = table.upgrade() {
+                    table.tell(Event::Ended(number));
+                }
+            }
+        });
+        let (session, volume) = (Some(session), Some(volume));
+        let entry =
+            Entry { session, volume, dir, device, options, read_only, user, remote, branch };
+        state.mounts.insert(number, entry);
+        state.joining.remove(&number);
+        self.is_used = true;
+        drop(state);
+        table.changed.notify_all();
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_used {
+            return;
+        }
+        let mut state = self.table.lock();
+        state.joining.remove(&self.number);
+        if let Some(branch) = self.branch {
+            state.taken.remove(&branch);
+        }
+        drop(state);
+        self.table.changed.notify_all();
+        self.table.tell(Event::Look);
+    }
+}
