@@ -8,14 +8,17 @@ mod cp;
 mod diff;
 mod elsewhere;
 mod explain;
+mod export;
 mod fork;
 pub(crate) mod fsck;
+mod import;
 mod info;
 mod ls;
 mod man;
 mod mkfs;
 mod mount;
 mod mount_helper;
+mod prune;
 mod remount;
 mod snapshot;
 pub(crate) mod stats;
@@ -70,6 +73,9 @@ pub(crate) enum Command {
     Fork(fork::Args),
     Branch(branch::Args),
     Diff(diff::Args),
+    Export(export::Args),
+    Import(import::Args),
+    Prune(prune::Args),
     Explain(explain::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -106,6 +112,9 @@ impl Command {
             Command::Fork(args) => fork::run(&args),
             Command::Branch(args) => branch::run(&args),
             Command::Diff(args) => diff::run(&args),
+            Command::Export(args) => export::run(&args),
+            Command::Import(args) => import::run(&args),
+            Command::Prune(args) => prune::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),
