@@ -85,3 +85,5 @@ install: $(if $(filter 1,$(PROFILED)),profiled,$(if $(filter 1,$(STATIC)),static
 	$(PROGRAM) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/holdfast.fish
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/holdfast@.service.in >$(DESTDIR)$(UNITDIR)/holdfast@.service
+	sed 's|@PREFIX@|$(PREFIX)|g' packaging/holdfast-prune@.service.in >$(DESTDIR)$(UNITDIR)/holdfast-prune@.service
+	install -m644 packaging/holdfast-prune@.timer $(DESTDIR)$(UNITDIR)/holdfast-prune@.timer

@@ -70,10 +70,14 @@ pub fn sentence(what: impl Display, error: &io::Error) -> String {
 
 /// An error without the number that Rust appends, which people cannot use.
 pub fn plain_words(error: &io::Error) -> String {
-    let words = error.to_string();
+    without_number(&error.to_string())
+}
+
+/// The same for a sentence that ends in such an error.
+pub(crate) fn without_number(words: &str) -> String {
     match words.find(" (os error ") {
         Some(at) => words[..at].to_string(),
-        None => words,
+        None => words.to_string(),
     }
 }
 

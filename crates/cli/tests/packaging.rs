@@ -17,9 +17,14 @@ fn top() -> PathBuf {
 
 /// The unit as `make install` writes it, for a program below `prefix`.
 fn unit(prefix: &str) -> String {
-    let unit = fs::read_to_string(top().join("packaging/holdfast@.service.in")).unwrap();
+    installed("holdfast@.service.in", prefix)
+}
+
+fn installed(name: &str, prefix: &str) -> String {
+    let unit = fs::read_to_string(top().join("packaging").join(name)).unwrap();
     let unit = unit.replace("@PREFIX@", prefix);
-    let rest: Vec<&str> = unit.lines().filter(|line| line.contains('@')).collect();
+    let other = |line: &&str| line.contains('@') && !line.ends_with("=holdfast@%i.service");
+    let rest: Vec<&str> = unit.lines().filter(other).collect();
     assert!(rest.iter().all(|line| line.starts_with('#')), "{rest:?}");
     unit
 }
@@ -50,7 +55,20 @@ fn systemd_understands_the_unit_and_boots_with_it() {
     let volume = "[Unit]\nRequiresMountsFor=/srv/data.holdfast /mnt/data\n[Service]\n\
         Environment=VOLUME=/srv/data.holdfast DIR=/mnt/data OPTIONS=noatime\n";
     fs::write(own.join("volume.conf"), volume).unwrap();
-    for name in ["holdfast@.service", "holdfast@data.service"] {
+    let prune = installed("holdfast-prune@.service.in", place.root.path().to_str().unwrap());
+    fs::write(units.join("holdfast-prune@.service"), prune).unwrap();
+    let timer = "holdfast-prune@.timer";
+    fs::copy(top().join("packaging").join(timer), units.join(timer)).unwrap();
+    for kind in ["service", "timer"] {
+        let (of, one) = (format!("holdfast-prune@.{kind}"), format!("holdfast-prune@data.{kind}"));
+        symlink(of, units.join(one)).unwrap();
+    }
+    for name in [
+        "holdfast@.service",
+        "holdfast@data.service",
+        "holdfast-prune@data.service",
+        "holdfast-prune@data.timer",
+    ] {
         // It puts the unit into the boot of this machine, as far as that has units.
         let mut verify = Command::new("systemd-analyze");
         let verified =
@@ -100,6 +118,22 @@ fn what_the_unit_runs_works_also_after_a_daemon_that_was_killed() {
     run("ExecStop").fine();
     assert_eq!(server.wait().unwrap().code(), Some(0));
     assert!(!place.is_mounted());
+}
+
+#[test]
+fn what_the_timer_runs_prunes() {
+    let place = TestMount::with_volume();
+    place.run(&["snapshot", "create", place.image(), "one"]).fine();
+    let unit = installed("holdfast-prune@.service.in", "/opt/holdfast");
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let variables = unit.lines().find_map(|line| line.strip_prefix("Environment=")).unwrap();
+    let mut line = line.replace("${DIR}", place.image()).replace('"', "");
+    for variable in variables.split(' ') {
+        let (name, value) = variable.split_once('=').unwrap();
+        line = line.replace(&format!("${{{name}}}"), value);
+    }
+    let args: Vec<&str> = line.split(' ').skip(1).collect();
+    assert_eq!(place.run(&args).fine(), "", "a young snapshot stays");
 }
 
 #[test]

@@ -6,9 +6,9 @@
 //! one step in the volume's history (P3): visible at once, durable with the
 //! next sync of what it touched, or with the background commit (P11).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use holdfast_posix::{FsError, NewNode, RenameFlags, SetAttr, XattrFlags};
 use crate::error::{Errno, Result};
 use crate::file::File;
 use crate::held::{Held, Shared};
-use crate::metadata::{FileTimes, Metadata, Permissions};
+use crate::metadata::{Attributes, FileTimes, Metadata, Permissions};
 use crate::options::OpenOptions;
 use crate::path::{Call, End, Follow};
 use crate::read_dir::{ReadDir, bytes};
@@ -396,11 +396,16 @@ impl Dir {
         self.set_attr(path, Follow::No, SetAttr { uid, gid, ..SetAttr::default() })
     }
 
+    /// Sets owner, permission bits and times in one step; of a symbolic link itself.
+    pub fn set_attributes(&self, path: impl AsRef<Path>, attributes: Attributes) -> io::Result<()> {
+        self.set_attr(path, Follow::No, attributes.change())
+    }
+
     /// The value of an extended attribute, symbolic links not followed; ENODATA if there is none.
-    pub fn xattr(&self, path: impl AsRef<Path>, name: &str) -> io::Result<Vec<u8>> {
+    pub fn xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
         self.with(|call| {
             let attr = call.node(self.base(), bytes(path.as_ref()), Follow::No)?;
-            Ok(call.fs.getxattr(call.caller, attr.inode, name.as_bytes())?)
+            Ok(call.fs.getxattr(call.caller, attr.inode, name.as_ref().as_bytes())?)
         })
     }
 
@@ -417,21 +422,21 @@ impl Dir {
     pub fn set_xattr(
         &self,
         path: impl AsRef<Path>,
-        name: &str,
+        name: impl AsRef<OsStr>,
         value: &[u8],
         flags: XattrFlags,
     ) -> io::Result<()> {
         self.with(|call| {
             let attr = call.node(self.base(), bytes(path.as_ref()), Follow::No)?;
-            Ok(call.fs.setxattr(call.caller, attr.inode, name.as_bytes(), value, flags)?)
+            Ok(call.fs.setxattr(call.caller, attr.inode, name.as_ref().as_bytes(), value, flags)?)
         })
     }
 
     /// Removes an extended attribute, symbolic links not followed; ENODATA if there is none.
-    pub fn remove_xattr(&self, path: impl AsRef<Path>, name: &str) -> io::Result<()> {
+    pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> io::Result<()> {
         self.with(|call| {
             let attr = call.node(self.base(), bytes(path.as_ref()), Follow::No)?;
-            Ok(call.fs.removexattr(call.caller, attr.inode, name.as_bytes())?)
+            Ok(call.fs.removexattr(call.caller, attr.inode, name.as_ref().as_bytes())?)
         })
     }
 

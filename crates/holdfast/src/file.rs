@@ -5,7 +5,9 @@
 //! be put on the device later is reported to each handle that was open, and
 //! to all of them until its bytes were written again (P7). The file lives as long as the handle, whatever happens to its names.
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use holdfast_base::Receipt;
@@ -14,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::error::Errno;
 use crate::held::Shared;
-use crate::metadata::{FileTimes, Metadata, Permissions};
+use crate::metadata::{Attributes, FileTimes, Metadata, Permissions};
 
 /// An open file. `Read`, `Write` and `Seek` work on it and on `&File`; they share one position.
 /// [`File::read_at`] and [`File::write_at`] have none and may be called from many threads at once.
@@ -121,6 +123,11 @@ impl File {
         self.set(times.change())
     }
 
+    /// Sets owner, permission bits and times in one step.
+    pub fn set_attributes(&self, attributes: Attributes) -> io::Result<()> {
+        self.set(attributes.change())
+    }
+
     fn fallocate(&self, flags: FallocateFlags, offset: u64, len: u64) -> io::Result<()> {
         self.shared.with(|call| Ok(call.fs.fallocate(&self.open, flags, offset, len)?))
     }
@@ -165,17 +172,20 @@ impl File {
     }
 
     /// The value of an extended attribute; ENODATA if there is none.
-    pub fn xattr(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.shared
-            .with(|call| Ok(call.fs.getxattr(call.caller, self.open.inode(), name.as_bytes())?))
+    pub fn xattr(&self, name: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
+        self.shared.with(|call| {
+            let name = name.as_ref().as_bytes();
+            Ok(call.fs.getxattr(call.caller, self.open.inode(), name)?)
+        })
     }
 
     /// Sets an extended attribute, new or not.
-    pub fn set_xattr(&self, name: &str, value: &[u8]) -> io::Result<()> {
+    pub fn set_xattr(&self, name: impl AsRef<OsStr>, value: &[u8]) -> io::Result<()> {
         self.shared.with(|call| {
             let flags = XattrFlags::empty();
             let inode = self.open.inode();
-            Ok(call.fs.setxattr(call.caller, inode, name.as_bytes(), value, flags)?)
+            let name = name.as_ref().as_bytes();
+            Ok(call.fs.setxattr(call.caller, inode, name, value, flags)?)
         })
     }
 }

@@ -86,7 +86,7 @@ pub use holdfast_posix::{
 };
 pub use identity::{clear_fault, restore_superblock, set_identity};
 pub use kept::KeptVolume;
-pub use metadata::{FileTimes, FileType, Metadata, Permissions};
+pub use metadata::{Attributes, FileTimes, FileType, Metadata, Permissions};
 pub use options::{
     Accounting, Atime, Batching, CreateOptions, Dirty, FsyncWait, OpenOptions, RenameLog,
     VolumeOptions,

@@ -168,3 +168,48 @@ impl FileTimes {
         }
     }
 }
+
+/// Attributes to set in one step of history; those not named stay as they are.
+///
+/// Times that are set together with the rest are not touched by it, and set-id bits that are set are there afterwards,
+/// whoever becomes the owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    owner: Option<(u32, u32)>,
+    permissions: Option<Permissions>,
+    times: FileTimes,
+}
+
+impl Attributes {
+    /// Changes nothing yet.
+    pub fn new() -> Attributes {
+        Attributes::default()
+    }
+
+    /// Sets owner and group.
+    pub fn owner(mut self, uid: u32, gid: u32) -> Attributes {
+        self.owner = Some((uid, gid));
+        self
+    }
+
+    /// Sets the permission bits. With an access control list they are those of its owner, mask and others.
+    pub fn permissions(mut self, permissions: Permissions) -> Attributes {
+        self.permissions = Some(permissions);
+        self
+    }
+
+    /// Sets times.
+    pub fn times(mut self, times: FileTimes) -> Attributes {
+        self.times = times;
+        self
+    }
+
+    pub(crate) fn change(&self) -> SetAttr {
+        SetAttr {
+            uid: self.owner.map(|(uid, _)| uid),
+            gid: self.owner.map(|(_, gid)| gid),
+            perm: self.permissions.map(|permissions| permissions.mode()),
+            ..self.times.change()
+        }
+    }
+}

@@ -301,3 +301,25 @@ fn a_full_volume_says_so_and_can_be_emptied() {
     v.write("/again", vec![1; 256 << 10]).unwrap();
     v.close().unwrap();
 }
+
+#[test]
+fn attributes_are_set_together_and_keep_set_id_bits() {
+    let v = open(&device());
+    v.write("/f", b"x").unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::new(5, 6);
+    let all = holdfast::Attributes::new()
+        .owner(7, 8)
+        .permissions(Permissions::from_mode(0o4755))
+        .times(FileTimes::new().set_modified(time));
+    v.symlink("f", "/l").unwrap();
+    v.set_attributes("/l", all).unwrap();
+    v.open_file("/f").unwrap().set_attributes(all).unwrap();
+    for path in ["/f", "/l"] {
+        let found = v.symlink_metadata(path).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.modified()), (7, 8, time), "{path}");
+    }
+    assert_eq!(v.metadata("/f").unwrap().permissions().mode(), 0o4755);
+    let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"user.\xff");
+    v.set_xattr("/f", odd, b"1", XattrFlags::empty()).unwrap();
+    assert_eq!(v.xattr("/f", odd).unwrap(), b"1");
+}

@@ -8,8 +8,10 @@ mod cp;
 mod diff;
 mod elsewhere;
 mod explain;
+mod export;
 mod fork;
 pub(crate) mod fsck;
+mod import;
 mod info;
 mod list;
 mod ls;
@@ -18,6 +20,7 @@ mod mkfs;
 mod mount;
 mod mount_helper;
 mod receive;
+mod prune;
 mod remount;
 mod send;
 mod snapshot;
@@ -76,6 +79,9 @@ pub(crate) enum Command {
     Diff(diff::Args),
     Send(send::Args),
     Receive(receive::Args),
+    Export(export::Args),
+    Import(import::Args),
+    Prune(prune::Args),
     Explain(explain::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -115,6 +121,9 @@ impl Command {
             Command::Diff(args) => diff::run(&args),
             Command::Send(args) => send::run(&args),
             Command::Receive(args) => receive::run(&args),
+            Command::Export(args) => export::run(&args),
+            Command::Import(args) => import::run(&args),
+            Command::Prune(args) => prune::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),

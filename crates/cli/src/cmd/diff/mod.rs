@@ -12,7 +12,6 @@ use self::patch::Patches;
 use self::show::{Counts, Format};
 use crate::branches::place::Origin;
 use crate::branches::{Name, Place, arguments, place};
-use crate::mounts;
 use crate::outcome::{Context, Failure, Outcome, printed};
 use crate::target;
 
@@ -122,7 +121,7 @@ impl Which {
 /// Prints what differs. Returns whether anything does.
 fn compare(args: &Args) -> Result<bool, Failure> {
     let path = &args.place.path;
-    refuse_mounted(path)?;
+    target::refuse_mounted(path)?;
     let volume = target::open_volume(path, &VolumeOptions::new(), true)?;
     let usual = {
         let fs = volume.engine().context(path.display())?;
@@ -139,22 +138,6 @@ fn compare(args: &Args) -> Result<bool, Failure> {
     let done = print(args, &volume, diff, (&old, &new));
     volume.close().context(path.display())?;
     done
-}
-
-fn refuse_mounted(path: &std::path::Path) -> Result<(), Failure> {
-    match mounts::find(path).context("/proc/self/mountinfo")? {
-        Some(mount) => {
-            let dir = mount.dir.display();
-            Err(Failure::plain(format!(
-                "{} is mounted at {dir}; this reads a volume at rest: run `holdfast umount {dir}` first",
-                path.display()
-            )))
-        }
-        None if path.is_dir() => {
-            Err(Failure::plain(format!("{} is a directory; name the volume", path.display())))
-        }
-        None => Ok(()),
-    }
 }
 
 fn print(

@@ -1,0 +1,419 @@
+//! Members onto a volume, one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use holdfast::{
+    Attributes, Dir, File, FileTimes, FileType, OpenOptions, Permissions, Volume, XattrFlags,
+};
+
+use crate::read::{Kind, Member, Members};
+use crate::whiteout::Kept;
+use crate::{Error, Form, acl, whiteout};
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Members of the archive.
+    pub members: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Extended attributes that the volume has no place for, and that were left out: of systems that are not Linux, and
+    /// `user.` ones of links and devices.
+    pub xattrs_left_out: u64,
+}
+
+/// Where members go.
+pub(crate) struct Target<'a> {
+    root: &'a Dir,
+    form: Form,
+    /// Inodes from this number on were made by this archive.
+    first: u64,
+    /// The directory of the last member.
+    parent: Option<Parent>,
+    /// Directories among the members, by inode number: their attributes come last, since what is put into them would
+    /// change their times, and would inherit their default list.
+    directories: BTreeMap<u64, Directory>,
+    /// Names that this archive has given to files that were there: the directory and the name.
+    linked: BTreeSet<(u64, Vec<u8>)>,
+    imported: Imported,
+}
+
+/// A directory that members are put into.
+#[derive(Clone)]
+struct Parent {
+    path: Vec<u8>,
+    dir: Dir,
+    number: u64,
+    /// It has a default list, which new files inherit.
+    has_default: bool,
+}
+
+/// What a directory gets in the end.
+struct Directory {
+    path: Vec<u8>,
+    attributes: Attributes,
+    default: Option<Vec<u8>>,
+}
+
+/// Says which member an error is about.
+trait Of<T> {
+    fn of(self, member: &Member) -> Result<T>;
+}
+
+impl<T> Of<T> for io::Result<T> {
+    fn of(self, member: &Member) -> Result<T> {
+        let (offset, name) = (member.offset, member.name.clone());
+        self.map_err(|source| Error::Refused { offset, name, source })
+    }
+}
+
+fn malformed(member: &Member, why: &'static str) -> Error {
+    Error::Malformed { offset: member.offset, name: member.name.clone(), why }
+}
+
+/// A path without slashes at its ends, double ones and dots; empty for the root.
+fn plain_path(member: &Member, path: &[u8]) -> Result<Vec<u8>> {
+    let mut plain = Vec::with_capacity(path.len());
+    for part in path.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => continue,
+            b".." => return Err(malformed(member, "a name with `..` leads out of the archive")),
+            _ if part.contains(&0) => return Err(malformed(member, "a name has a zero byte")),
+            _ => {}
+        }
+        if !plain.is_empty() {
+            plain.push(b'/');
+        }
+        plain.extend_from_slice(part);
+    }
+    Ok(plain)
+}
+
+/// The directory of a path, and the name in it.
+fn split(path: &[u8]) -> (&[u8], &OsStr) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], OsStr::from_bytes(&path[at + 1..])),
+        None => (b"", OsStr::from_bytes(path)),
+    }
+}
+
+fn os(path: &[u8]) -> &Path {
+    match path.is_empty() {
+        true => Path::new("."),
+        false => Path::new(OsStr::from_bytes(path)),
+    }
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn new(volume: &'a Volume, form: Form) -> io::Result<Target<'a>> {
+        // A number is never given twice, and a later one is higher.
+        let how = OpenOptions::new().write(true);
+        let first = volume.tmpfile(".", &how)?.metadata()?.ino();
+        Ok(Target {
+            root: volume,
+            form,
+            first,
+            parent: None,
+            directories: BTreeMap::new(),
+            linked: BTreeSet::new(),
+            imported: Imported::default(),
+        })
+    }
+
+    /// Puts a member where its name says; its bytes are taken from `members`.
+    pub(crate) fn put(&mut self, member: &Member, members: &mut Members<impl Read>) -> Result<()> {
+        self.imported.members += 1;
+        let path = plain_path(member, &member.name)?;
+        if path.is_empty() {
+            return match member.kind {
+                Kind::Directory => self.directory_at(member, self.root.clone(), Vec::new()),
+                _ => Err(malformed(member, "only a directory can be the root")),
+            };
+        }
+        let (above, name) = split(&path);
+        if self.form == Form::Layer && name.as_bytes().starts_with(whiteout::PREFIX) {
+            return self.remove(member, above, name);
+        }
+        let parent = self.parent(member, above)?;
+        match &member.kind {
+            Kind::File => self.file(member, &parent, name, members)?,
+            Kind::Directory => {
+                if !self.make_room(&parent.dir, name, true).of(member)? {
+                    parent.dir.create_dir_with_mode(name, 0o700).of(member)?;
+                    inherits_nothing(&parent, name).of(member)?;
+                }
+                let dir = parent.dir.open_dir(name).of(member)?;
+                self.directory_at(member, dir, path)?;
+            }
+            Kind::HardLink(target) => self.hard_link(member, &parent, name, target, &path)?,
+            Kind::Symlink(target) => {
+                self.make_room(&parent.dir, name, false).of(member)?;
+                parent.dir.symlink(OsStr::from_bytes(target), name).of(member)?;
+                self.attributes(member, &parent.dir, name)?;
+            }
+            Kind::CharDevice => self.node(member, &parent, name, FileType::CharDevice)?,
+            Kind::BlockDevice => self.node(member, &parent, name, FileType::BlockDevice)?,
+            Kind::Fifo => self.node(member, &parent, name, FileType::Fifo)?,
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, member: &Member, parent: &Parent, name: &OsStr, of: FileType) -> Result<()> {
+        self.make_room(&parent.dir, name, false).of(member)?;
+        let rdev = rustix::fs::makedev(member.device.0, member.device.1);
+        parent.dir.create_node(name, of, 0o600, rdev).of(member)?;
+        inherits_nothing(parent, name).of(member)?;
+        self.attributes(member, &parent.dir, name)
+    }
+
+    /// The directory that a member is put into; what is missing of it is made.
+    fn parent(&mut self, member: &Member, path: &[u8]) -> Result<Parent> {
+        if let Some(parent) = self.parent.as_ref().filter(|parent| parent.path == path) {
+            return Ok(parent.clone());
+        }
+        let dir = match self.root.open_dir(os(path)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let mut dir = self.root.clone();
+                for part in path.split(|byte| *byte == b'/').map(OsStr::from_bytes) {
+                    let below = match dir.open_dir(part) {
+                        Err(error) if error.kind() == ErrorKind::NotFound => {
+                            dir.create_dir(part).of(member)?;
+                            dir.open_dir(part)
+                        }
+                        found => found,
+                    };
+                    dir = below.of(member)?;
+                }
+                Ok(dir)
+            }
+            found => found,
+        };
+        self.found_parent(dir.of(member)?, path).of(member)
+    }
+
+    fn found_parent(&mut self, dir: Dir, path: &[u8]) -> io::Result<Parent> {
+        let number = dir.symlink_metadata(".")?.ino();
+        let has_default = dir.xattrs(".")?.iter().any(|name| name.as_bytes() == acl::DEFAULT);
+        let parent = Parent { path: path.to_vec(), dir, number, has_default };
+        self.parent = Some(parent.clone());
+        Ok(parent)
+    }
+
+    /// Removes what has the name of a member, unless both are directories: then the answer is true.
+    fn make_room(&mut self, dir: &Dir, name: &OsStr, for_directory: bool) -> io::Result<bool> {
+        let found = match dir.symlink_metadata(name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            found => found?,
+        };
+        if found.is_dir() && for_directory {
+            return Ok(true);
+        }
+        if !found.is_file() {
+            // The way to the last member may have led through it.
+            self.parent = None;
+        }
+        match (found.is_dir(), self.form) {
+            (false, _) => dir.remove_file(name)?,
+            (true, Form::Tar) => dir.remove_dir(name)?,
+            (true, Form::Layer) => dir.remove_dir_all(name)?,
+        }
+        Ok(false)
+    }
+
+    fn file(
+        &mut self,
+        member: &Member,
+        parent: &Parent,
+        name: &OsStr,
+        members: &mut Members<impl Read>,
+    ) -> Result<()> {
+        let how = OpenOptions::new().write(true).create_new(true).follow(false).mode(member.mode);
+        let file = match parent.dir.open_with(name, &how) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.make_room(&parent.dir, name, false).of(member)?;
+                parent.dir.open_with(name, &how)
+            }
+            made => made,
+        };
+        let file = file.of(member)?;
+        inherits_nothing(parent, name).of(member)?;
+        let whole = [(0, member.len)];
+        let mut end = 0;
+        for (offset, len) in member.segments.as_deref().unwrap_or(&whole) {
+            self.copy(member, &file, *offset, *len, members)?;
+            if *len > 0 {
+                end = offset + len;
+            }
+        }
+        if end < member.len {
+            file.set_len(member.len).of(member)?;
+        }
+        for (name, value) in &member.xattrs {
+            self.take_xattr(file.set_xattr(OsStr::from_bytes(name), value)).of(member)?;
+        }
+        file.set_attributes(attributes(member)).of(member)
+    }
+
+    fn copy(
+        &mut self,
+        member: &Member,
+        file: &File,
+        mut at: u64,
+        mut left: u64,
+        members: &mut Members<impl Read>,
+    ) -> Result<()> {
+        while left > 0 {
+            let bytes = members.bytes(left)?;
+            let len = bytes.len();
+            file.write_all_at(bytes, at).of(member)?;
+            members.take(len);
+            at += len as u64;
+            left -= len as u64;
+            self.imported.bytes += len as u64;
+        }
+        Ok(())
+    }
+
+    /// An attribute that the volume has no place for is left out.
+    fn take_xattr(&mut self, set: io::Result<()>) -> io::Result<()> {
+        match set {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) =>
+            {
+                self.imported.xattrs_left_out += 1;
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn xattrs(&mut self, member: &Member, dir: &Dir, name: &OsStr) -> Result<()> {
+        for (key, value) in &member.xattrs {
+            if member.kind == Kind::Directory && key == acl::DEFAULT {
+                continue;
+            }
+            let set = dir.set_xattr(name, OsStr::from_bytes(key), value, XattrFlags::empty());
+            self.take_xattr(set).of(member)?;
+        }
+        Ok(())
+    }
+
+    /// Of anything but files and directories.
+    fn attributes(&mut self, member: &Member, dir: &Dir, name: &OsStr) -> Result<()> {
+        self.xattrs(member, dir, name)?;
+        let attributes = match member.kind {
+            // The bits of a link mean nothing, and are always the same.
+            Kind::Symlink(_) => owner_and_times(member),
+            _ => attributes(member),
+        };
+        dir.set_attributes(name, attributes).of(member)
+    }
+
+    fn directory_at(&mut self, member: &Member, dir: Dir, path: Vec<u8>) -> Result<()> {
+        let here = OsStr::new(".");
+        if self.form == Form::Layer {
+            // A layer says all of its directories.
+            for name in dir.xattrs(here).of(member)? {
+                if !member.xattrs.iter().any(|(kept, _)| kept == name.as_bytes()) {
+                    dir.remove_xattr(here, &name).of(member)?;
+                }
+            }
+            self.parent = None;
+        }
+        self.xattrs(member, &dir, here)?;
+        let number = dir.symlink_metadata(here).of(member)?.ino();
+        let default = member.xattrs.iter().find(|(name, _)| name == acl::DEFAULT);
+        let default = default.map(|(_, value)| value.clone());
+        let attributes = attributes(member);
+        self.directories.insert(number, Directory { path, attributes, default });
+        Ok(())
+    }
+
+    fn hard_link(
+        &mut self,
+        member: &Member,
+        parent: &Parent,
+        name: &OsStr,
+        target: &[u8],
+        path: &[u8],
+    ) -> Result<()> {
+        let target = plain_path(member, target)?;
+        let found = self.root.symlink_metadata(os(&target)).of(member)?;
+        if found.is_dir() {
+            return Err(malformed(member, "it is one more name of a directory"));
+        }
+        let there = parent.dir.symlink_metadata(name);
+        if there.is_ok_and(|there| there.ino() == found.ino()) {
+            return Ok(());
+        }
+        self.make_room(&parent.dir, name, false).of(member)?;
+        self.root.hard_link(os(&target), os(path)).of(member)?;
+        if found.ino() < self.first && self.form == Form::Layer {
+            self.linked.insert((parent.number, name.as_bytes().to_vec()));
+        }
+        Ok(())
+    }
+
+    /// What a whiteout asks for.
+    fn remove(&mut self, member: &Member, above: &[u8], name: &OsStr) -> Result<()> {
+        let is_missing = |error: &io::Error| {
+            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        };
+        let dir = match self.root.open_dir(os(above)) {
+            Err(error) if is_missing(&error) => return Ok(()),
+            found => found.of(member)?,
+        };
+        let removes = whiteout::of(name.as_bytes()).map_err(|why| malformed(member, why))?;
+        self.parent = None;
+        let is_new = |number: u64, dir: u64, name: &OsStr| {
+            number >= self.first || self.linked.contains(&(dir, name.as_bytes().to_vec()))
+        };
+        let is_listed = |number: u64| self.directories.contains_key(&number);
+        whiteout::remove(&dir, removes, &Kept { is_new: &is_new, is_listed: &is_listed }).of(member)
+    }
+
+    /// Gives directories their attributes.
+    pub(crate) fn finish(self) -> Result<Imported> {
+        for (number, directory) in self.directories {
+            let Directory { path, attributes, default } = directory;
+            let path = os(&path);
+            // A later member may have taken its place.
+            if !self.root.symlink_metadata(path).is_ok_and(|found| found.ino() == number) {
+                continue;
+            }
+            let set = default.map_or(Ok(()), |value| {
+                let name = OsStr::from_bytes(acl::DEFAULT);
+                self.root.set_xattr(path, name, &value, XattrFlags::empty())
+            });
+            let set = set.and_then(|()| self.root.set_attributes(path, attributes));
+            set.map_err(|source| Error::File { path: path.as_os_str().as_bytes().into(), source })?;
+        }
+        Ok(self.imported)
+    }
+}
+
+/// Takes from a new file what it has of its directory's default list.
+fn inherits_nothing(parent: &Parent, name: &OsStr) -> io::Result<()> {
+    if parent.has_default {
+        for inherited in parent.dir.xattrs(name)? {
+            parent.dir.remove_xattr(name, &inherited)?;
+        }
+    }
+    Ok(())
+}
+
+fn owner_and_times(member: &Member) -> Attributes {
+    let times = FileTimes::new().set_modified(member.mtime.into());
+    let accessed = member.atime.unwrap_or(member.mtime);
+    Attributes::new().owner(member.uid, member.gid).times(times.set_accessed(accessed.into()))
+}
+
+fn attributes(member: &Member) -> Attributes {
+    owner_and_times(member).permissions(Permissions::from_mode(member.mode))
+}

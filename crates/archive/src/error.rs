@@ -1,0 +1,89 @@
+//! Why an archive could not be read or written.
+
+use std::io;
+
+use crate::header::shown;
+
+/// Why an archive could not be read or written. Each is one sentence for people.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The stream of the archive could not be read.
+    #[error("the archive cannot be read at byte {offset}: {source}")]
+    Read {
+        /// Bytes of the archive before that.
+        offset: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// The stream of the archive could not be written.
+    #[error("the archive cannot be written: {0}")]
+    Write(io::Error),
+    /// The archive ends too early.
+    #[error("the archive ends at byte {offset}, in the middle of {}", member(.name))]
+    Truncated {
+        /// Where it ends.
+        offset: u64,
+        /// The member; empty if its name was not read yet.
+        name: Vec<u8>,
+    },
+    /// The archive is not what it has to be.
+    #[error("byte {offset} of the archive, {}: {why}", member(.name))]
+    Malformed {
+        /// Where the member begins.
+        offset: u64,
+        /// The member; empty if its name was not read yet.
+        name: Vec<u8>,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// It is no archive, or a compressed one.
+    #[error("{0}")]
+    Foreign(String),
+    /// The volume refused a member.
+    #[error("byte {offset} of the archive, {}: {source}", member(.name))]
+    Refused {
+        /// Where the member begins.
+        offset: u64,
+        /// The member.
+        name: Vec<u8>,
+        /// What the volume said.
+        source: io::Error,
+    },
+    /// The volume could not be prepared for the archive, or what was done of it not be taken back.
+    #[error("{what}: {source}")]
+    Volume {
+        /// What was tried.
+        what: String,
+        /// What the volume said.
+        source: io::Error,
+    },
+    /// A file of the volume could not be read, or has no place in an archive.
+    #[error("{}: {source}", shown(.path))]
+    File {
+        /// Its path.
+        path: Vec<u8>,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// What the volume, or the stream, said, if it was one of them.
+    pub fn io(&self) -> Option<&io::Error> {
+        match self {
+            Error::Read { source, .. }
+            | Error::Write(source)
+            | Error::Refused { source, .. }
+            | Error::Volume { source, .. }
+            | Error::File { source, .. } => Some(source),
+            Error::Truncated { .. } | Error::Malformed { .. } | Error::Foreign(_) => None,
+        }
+    }
+}
+
+fn member(name: &[u8]) -> String {
+    match name.is_empty() {
+        true => "a header".into(),
+        false => format!("member `{}`", shown(name)),
+    }
+}

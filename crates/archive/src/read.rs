@@ -1,0 +1,359 @@
+//! An archive as a stream of members, each with its attributes, and its bytes behind it.
+
+use std::io::Read;
+
+use holdfast_base::Timestamp;
+use tar::{EntryType, Header};
+
+use crate::header::BLOCK;
+use crate::number::{decimal, time, unsigned};
+use crate::pax::{self, Records};
+use crate::source::WANT_MAX;
+use crate::sparse::{self, Segment, SparseRecords};
+use crate::stream::Stream;
+use crate::{Error, acl};
+
+/// What a member is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    /// One more name of the member of this name.
+    HardLink(Vec<u8>),
+    Symlink(Vec<u8>),
+    Directory,
+    CharDevice,
+    BlockDevice,
+    Fifo,
+}
+
+/// A member without its bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// Where its header begins.
+    pub(crate) offset: u64,
+    pub(crate) name: Vec<u8>,
+    pub(crate) kind: Kind,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) device: (u32, u32),
+    pub(crate) mtime: Timestamp,
+    pub(crate) atime: Option<Timestamp>,
+    pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Of a file: its size.
+    pub(crate) len: u64,
+    /// Of a file: where its bytes belong, upwards; what lies between is holes. `None`: all of it is there.
+    pub(crate) segments: Option<Vec<Segment>>,
+}
+
+/// What headers in front of a member say of it.
+#[derive(Default)]
+struct Ahead {
+    path: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    size: Option<u64>,
+    uid: Option<u64>,
+    gid: Option<u64>,
+    mtime: Option<Timestamp>,
+    atime: Option<Timestamp>,
+    device: (Option<u64>, Option<u64>),
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    sparse: SparseRecords,
+}
+
+/// Reads members one after the other.
+pub(crate) struct Members<R> {
+    stream: Stream<R>,
+    /// Records that count for all members behind them.
+    global: Vec<u8>,
+}
+
+type Result<T> = std::result::Result<T, Error>;
+
+impl<R: Read> Members<R> {
+    pub(crate) fn new(from: R) -> Members<R> {
+        Members { stream: Stream::new(from), global: Vec::new() }
+    }
+
+    /// The next bytes of the present member. See [`Stream::bytes`].
+    pub(crate) fn bytes(&mut self, most: u64) -> Result<&[u8]> {
+        self.stream.bytes(most)
+    }
+
+    /// Goes on behind bytes that [`Members::bytes`] has shown.
+    pub(crate) fn take(&mut self, len: usize) {
+        self.stream.take(len);
+    }
+
+    fn malformed(&self, why: &'static str) -> Error {
+        self.stream.malformed(why)
+    }
+
+    /// The next header; `None` at the end of the archive.
+    fn header(&mut self) -> Result<Option<Header>> {
+        self.stream.offset = self.stream.source.offset();
+        self.stream.name.clear();
+        let is_first = self.stream.offset == 0;
+        let block = self.stream.source.want(BLOCK as usize)?;
+        let there = block.len();
+        if there < BLOCK as usize {
+            let why = if is_first { foreign(block) } else { None };
+            return Err(why.map_or_else(|| self.stream.truncated(there), Error::Foreign));
+        }
+        let mut header = Header::new_old();
+        header.as_mut_bytes().copy_from_slice(block);
+        self.stream.source.take(BLOCK as usize);
+        if header.as_bytes().iter().all(|byte| *byte == 0) {
+            return self.end().map(|()| None);
+        }
+        if !is_whole(&header) {
+            return Err(match is_first {
+                true => Error::Foreign(
+                    foreign(header.as_bytes()).unwrap_or_else(|| "this is no tar archive".into()),
+                ),
+                false => self.malformed("its header has another checksum, so it is damaged"),
+            });
+        }
+        Ok(Some(header))
+    }
+
+    /// Reads what is behind the first block of zeros: another one, and padding, or the sender would be cut off.
+    fn end(&mut self) -> Result<()> {
+        let block = self.stream.source.want(BLOCK as usize)?;
+        if block.iter().any(|byte| *byte != 0) {
+            return Err(self.malformed("there is more behind a single block of zeros"));
+        }
+        loop {
+            let len = self.stream.source.want(WANT_MAX)?.len();
+            if len == 0 {
+                return Ok(());
+            }
+            self.stream.source.take(len);
+        }
+    }
+
+    /// The next member; `None` at the end of the archive.
+    pub(crate) fn next(&mut self) -> Result<Option<Member>> {
+        self.stream.skip()?;
+        let mut ahead = Ahead::default();
+        let mut of_pax = None;
+        loop {
+            let Some(header) = self.header()? else {
+                return match of_pax.is_some() || ahead.path.is_some() || ahead.link.is_some() {
+                    true => Err(self.malformed("the archive ends where a member should follow")),
+                    false => Ok(None),
+                };
+            };
+            let size = unsigned(&header.as_old().size);
+            let size = size.ok_or_else(|| self.malformed("its size is no number"))?;
+            let kind = header.entry_type();
+            match kind {
+                EntryType::XGlobalHeader => {
+                    self.stream.expect_body(size)?;
+                    self.global = self.stream.whole()?;
+                }
+                EntryType::XHeader => {
+                    self.stream.expect_body(size)?;
+                    of_pax = Some(self.stream.whole()?);
+                }
+                EntryType::GNULongName | EntryType::GNULongLink => {
+                    self.stream.expect_body(size)?;
+                    let mut text = self.stream.whole()?;
+                    text.truncate(text.iter().position(|byte| *byte == 0).unwrap_or(text.len()));
+                    match kind {
+                        EntryType::GNULongName => ahead.path = Some(text),
+                        _ => ahead.link = Some(text),
+                    }
+                }
+                _ => {
+                    let global = std::mem::take(&mut self.global);
+                    let read = self.records(&global, &mut ahead);
+                    self.global = global;
+                    read?;
+                    if let Some(records) = &of_pax {
+                        self.records(records, &mut ahead)?;
+                    }
+                    match self.member(&header, size, ahead)? {
+                        Some(member) => return Ok(Some(member)),
+                        None => (ahead, of_pax) = (Ahead::default(), None),
+                    }
+                }
+            }
+            self.stream.skip()?;
+        }
+    }
+
+    fn records(&self, records: &[u8], ahead: &mut Ahead) -> Result<()> {
+        for record in Records::new(records) {
+            let (key, value) = record.map_err(|why| self.malformed(why))?;
+            self.record(key, value, ahead)?;
+        }
+        Ok(())
+    }
+
+    fn record(&self, key: &[u8], value: &[u8], ahead: &mut Ahead) -> Result<()> {
+        let text = || Some(value.to_vec()).filter(|text| !text.is_empty());
+        let number = || match value.is_empty() {
+            true => Ok(None),
+            false => decimal(value)
+                .map(Some)
+                .ok_or_else(|| self.malformed("a pax record should be a number")),
+        };
+        let moment = || match value.is_empty() {
+            true => Ok(None),
+            false => {
+                time(value).map(Some).ok_or_else(|| self.malformed("a pax record should be a time"))
+            }
+        };
+        match key {
+            b"path" => ahead.path = text(),
+            b"linkpath" => ahead.link = text(),
+            b"size" => ahead.size = number()?,
+            b"uid" => ahead.uid = number()?,
+            b"gid" => ahead.gid = number()?,
+            b"mtime" => ahead.mtime = moment()?,
+            b"atime" => ahead.atime = moment()?,
+            b"SCHILY.devmajor" => ahead.device.0 = number()?,
+            b"SCHILY.devminor" => ahead.device.1 = number()?,
+            b"SCHILY.acl.access" | b"SCHILY.acl.default" if !value.is_empty() => {
+                let name = if key.ends_with(b"access") { acl::ACCESS } else { acl::DEFAULT };
+                let why = "its access control list cannot be read, or names users without numbers";
+                let value = acl::value(value).ok_or_else(|| self.malformed(why))?;
+                // The attribute itself, if it is there as well, says the same.
+                if ahead.xattrs.iter().all(|(known, _)| known != name) {
+                    ahead.xattrs.push((name.to_vec(), value));
+                }
+            }
+            _ if key.starts_with(pax::XATTR) => {
+                let name = pax::xattr_name(&key[pax::XATTR.len()..]);
+                ahead.xattrs.retain(|(known, _)| *known != name);
+                ahead.xattrs.push((name, value.to_vec()));
+            }
+            _ if key.starts_with(b"GNU.sparse.") => {
+                let key = &key[b"GNU.sparse.".len()..];
+                ahead.sparse.put(key, value).map_err(|why| self.malformed(why))?;
+            }
+            // Comments, names of users, and what only other programs know.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// `None` for one that is no file and can be left out.
+    fn member(&mut self, header: &Header, size: u64, mut ahead: Ahead) -> Result<Option<Member>> {
+        let name = ahead.sparse.name.take().or(ahead.path.take());
+        self.stream.name = name.unwrap_or_else(|| header.path_bytes().into_owned());
+        let kind = match self.kind(header, ahead.link.take())? {
+            Some(kind) => kind,
+            None => {
+                self.stream.expect_body(ahead.size.unwrap_or(size))?;
+                return Ok(None);
+            }
+        };
+        let is_file = kind == Kind::File;
+        self.stream.expect_body(if is_file { ahead.size.unwrap_or(size) } else { 0 })?;
+        let (mut len, mut segments) = (self.stream.left, None);
+        if is_file && header.entry_type() == EntryType::GNUSparse {
+            let map = sparse::of_header(&mut self.stream, header)?;
+            (len, segments) = (map.0, Some(map.1));
+        } else if is_file && let Some(map) = ahead.sparse.read(&mut self.stream)? {
+            (len, segments) = (map.0, Some(map.1));
+        }
+        if let Some(segments) = &segments {
+            sparse::check(segments, len, self.stream.left).map_err(|why| self.malformed(why))?;
+        }
+        let old = header.as_old();
+        let id = |given: Option<u64>, field: &[u8]| {
+            let id = given.or_else(|| unsigned(field)).ok_or(())?;
+            u32::try_from(id).map_err(|_| ())
+        };
+        let whole = crate::number::of_field(&old.mtime)
+            .and_then(|secs| i64::try_from(secs).ok())
+            .map(|secs| Timestamp { secs, nanos: 0 });
+        let device = match header.as_ustar().map(|of| (of.dev_major, of.dev_minor)) {
+            Some(device) => Some(device),
+            None => header.as_gnu().map(|of| (of.dev_major, of.dev_minor)),
+        };
+        let (major, minor) = device.unwrap_or_default();
+        let numbers = (|| {
+            let mode = unsigned(&old.mode).ok_or(())?;
+            let (uid, gid) = (id(ahead.uid, &old.uid)?, id(ahead.gid, &old.gid)?);
+            let device = match kind {
+                Kind::CharDevice | Kind::BlockDevice => {
+                    (id(ahead.device.0, &major)?, id(ahead.device.1, &minor)?)
+                }
+                _ => (0, 0),
+            };
+            Ok(((mode & 0o7777) as u32, uid, gid, device))
+        })();
+        let (mode, uid, gid, device) =
+            numbers.map_err(|()| self.malformed("its mode, owner or device is no number"))?;
+        let mtime = ahead.mtime.or(whole);
+        let mtime = mtime.ok_or_else(|| self.malformed("its time is no number"))?;
+        Ok(Some(Member {
+            offset: self.stream.offset,
+            name: self.stream.name.clone(),
+            kind,
+            mode,
+            uid,
+            gid,
+            device,
+            mtime,
+            atime: ahead.atime,
+            xattrs: ahead.xattrs,
+            len,
+            segments,
+        }))
+    }
+
+    fn kind(&self, header: &Header, link: Option<Vec<u8>>) -> Result<Option<Kind>> {
+        let target = || {
+            let target = link.or_else(|| Some(header.link_name_bytes()?.into_owned()));
+            target.ok_or_else(|| self.malformed("it is a link that leads nowhere"))
+        };
+        Ok(Some(match header.entry_type() {
+            // Before there was a type for directories.
+            EntryType::Regular if self.stream.name.ends_with(b"/") => Kind::Directory,
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => Kind::File,
+            EntryType::Link => Kind::HardLink(target()?),
+            EntryType::Symlink => Kind::Symlink(target()?),
+            EntryType::Char => Kind::CharDevice,
+            EntryType::Block => Kind::BlockDevice,
+            EntryType::Directory => Kind::Directory,
+            EntryType::Fifo => Kind::Fifo,
+            other => match other.as_byte() {
+                0 => Kind::File,
+                // The label of a volume of tapes.
+                b'V' => return Ok(None),
+                _ => return Err(self.malformed("nobody here knows this type of member")),
+            },
+        }))
+    }
+}
+
+/// Whether the checksum is right.
+fn is_whole(header: &Header) -> bool {
+    let mut again = header.clone();
+    again.set_cksum();
+    let sum = |of: &Header| unsigned(&of.as_old().cksum);
+    sum(header).is_some() && sum(header) == sum(&again)
+}
+
+/// What the first bytes are if they are no tar archive, and what to do then.
+fn foreign(block: &[u8]) -> Option<String> {
+    let kinds: [(&[u8], &str, &str); 5] = [
+        (&[0x1f, 0x8b], "gzip", "zcat"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstdcat"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "xzcat"),
+        (b"BZh", "bzip2", "bzcat"),
+        (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4cat"),
+    ];
+    let found = kinds.iter().find(|(magic, ..)| block.starts_with(magic));
+    match found {
+        Some((_, kind, program)) => Some(format!(
+            "this is compressed with {kind}; run: {program} FILE | holdfast import ..."
+        )),
+        None if block.is_empty() => Some("there is no archive: the input is empty".into()),
+        None => None,
+    }
+}

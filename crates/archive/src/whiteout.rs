@@ -1,0 +1,105 @@
+//! Members of a layer that remove what the layers below have.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+
+use holdfast::Dir;
+
+use crate::listing::names;
+
+/// Begins the name of each of them.
+pub(crate) const PREFIX: &[u8] = b".wh.";
+/// Removes everything that the layers below have in its directory.
+pub(crate) const OPAQUE: &[u8] = b".wh..wh..opq";
+
+/// What one removes from its directory.
+pub(crate) enum Removes<'a> {
+    One(&'a OsStr),
+    All,
+    /// It is bookkeeping of a filesystem that made layers once.
+    Nothing,
+}
+
+/// What a name that begins with [`PREFIX`] removes.
+pub(crate) fn of(name: &[u8]) -> Result<Removes<'_>, &'static str> {
+    if name == OPAQUE {
+        return Ok(Removes::All);
+    }
+    match name.strip_prefix(PREFIX) {
+        Some(b"" | b"." | b"..") | None => Err("it removes nothing that has a name"),
+        Some(rest) if rest.starts_with(PREFIX) => Ok(Removes::Nothing),
+        Some(rest) => Ok(Removes::One(OsStr::from_bytes(rest))),
+    }
+}
+
+/// What a layer has put there itself.
+pub(crate) struct Kept<'a> {
+    /// Whether an inode is of this layer, or its name (in a directory, by that one's number) is.
+    pub(crate) is_new: &'a dyn Fn(u64, u64, &OsStr) -> bool,
+    /// Whether a directory is a member of it.
+    pub(crate) is_listed: &'a dyn Fn(u64) -> bool,
+}
+
+/// The path of the member that removes `name` in the directory `above`.
+pub(crate) fn path(above: &[u8], marker: &[u8]) -> Vec<u8> {
+    match above.is_empty() {
+        true => marker.to_vec(),
+        false => [above, b"/", marker].concat(),
+    }
+}
+
+/// Removes from `dir` what is older than the layer; what the layer itself has put there stays, whichever came first.
+pub(crate) fn remove(dir: &Dir, what: Removes<'_>, kept: &Kept<'_>) -> io::Result<()> {
+    match what {
+        Removes::Nothing => Ok(()),
+        Removes::One(name) => old(kept, dir, vec![name.to_owned()]),
+        Removes::All => old(kept, dir, names(dir)?),
+    }
+}
+
+struct Level {
+    dir: Dir,
+    number: u64,
+    names: std::vec::IntoIter<OsString>,
+    /// Its name in the level above, if it goes when nothing is left in it.
+    goes: Option<OsString>,
+}
+
+/// Removes old things of these names, and old things below, without recursion.
+fn old(kept: &Kept<'_>, dir: &Dir, names_here: Vec<OsString>) -> io::Result<()> {
+    let level = |dir: Dir, names: Vec<OsString>, goes| -> io::Result<Level> {
+        let number = dir.symlink_metadata(".")?.ino();
+        Ok(Level { dir, number, names: names.into_iter(), goes })
+    };
+    let mut levels = vec![level(dir.clone(), names_here, None)?];
+    while let Some(here) = levels.last_mut() {
+        let Some(name) = here.names.next() else {
+            let goes = here.goes.take();
+            levels.pop();
+            if let (Some(name), Some(above)) = (goes, levels.last()) {
+                match above.dir.remove_dir(&name) {
+                    Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+                    done => done?,
+                }
+            }
+            continue;
+        };
+        let found = match here.dir.symlink_metadata(&name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            found => found?,
+        };
+        if (kept.is_new)(found.ino(), here.number, &name) {
+            continue;
+        }
+        if !found.is_dir() {
+            here.dir.remove_file(&name)?;
+            continue;
+        }
+        let below = here.dir.open_dir(&name)?;
+        let names = names(&below)?;
+        let goes = (!(kept.is_listed)(found.ino())).then_some(name);
+        levels.push(level(below, names, goes)?);
+    }
+    Ok(())
+}

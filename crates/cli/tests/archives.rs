@@ -1,0 +1,166 @@
+//! `holdfast export`, `import` and `prune`, and what other programs make of our archives and we of theirs.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{Said, TestMount, said};
+use holdfast::{OpenOptions, Volume, XattrFlags};
+
+fn filled() -> TestMount {
+    let place = TestMount::with_volume();
+    let volume = Volume::open(place.image()).unwrap();
+    volume.create_dir("/dir").unwrap();
+    volume.write("/dir/file", "content").unwrap();
+    volume.set_xattr("/dir/file", "user.key", b"value", XattrFlags::empty()).unwrap();
+    volume.hard_link("/dir/file", "/link").unwrap();
+    volume.symlink("dir/file", "/symlink").unwrap();
+    let how = OpenOptions::new().write(true).create(true);
+    how.open(&volume, "/holes").unwrap().write_all_at(b"end", 10 << 20).unwrap();
+    volume.write(format!("/{}", "ü".repeat(100)), "long").unwrap();
+    volume.close().unwrap();
+    place
+}
+
+fn export(place: &TestMount, of: &str, args: &[&str], to: &str) {
+    let file = File::create(place.path(to)).unwrap();
+    let args = [&["export", of], args].concat();
+    said(place.command(&args).stdout(file).stderr(Stdio::piped()).output().unwrap()).fine();
+}
+
+fn import(place: &TestMount, into: &str, args: &[&str], from: &str) -> Said {
+    let file = File::open(place.path(from)).unwrap();
+    let args = [&["import", into], args].concat();
+    said(place.command(&args).stdin(file).output().unwrap())
+}
+
+fn is_there(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        holdfast_base::skip::skipped(format!("there is no {program} here"));
+    }
+    there
+}
+
+fn judge(dir: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    let found = |name: &str| fs::symlink_metadata(dir.join(name)).unwrap();
+    assert_eq!(fs::read(dir.join("dir/file")).unwrap(), b"content");
+    assert_eq!(found("link").ino(), found("dir/file").ino());
+    assert_eq!(fs::read_link(dir.join("symlink")).unwrap(), Path::new("dir/file"));
+    let holes = fs::read(dir.join("holes")).unwrap();
+    assert!(holes.len() == (10 << 20) + 3 && holes.ends_with(b"\0end"));
+    assert_eq!(fs::read(dir.join("ü".repeat(100))).unwrap(), b"long");
+}
+
+#[test]
+fn other_programs_read_ours_and_we_theirs() {
+    let place = filled();
+    export(&place, place.image(), &["--tar"], "ours.tar");
+    for (program, extract, create) in [
+        ("tar", &["--xattrs", "-xf"][..], &["--xattrs", "--format=pax", "-Scf"][..]),
+        ("bsdtar", &["-xpf"], &["--format=pax", "-cf"]),
+        ("tar", &["--xattrs", "-xf"], &["--format=gnu", "-Scf"]),
+    ] {
+        if !is_there(program) {
+            continue;
+        }
+        let dir =
+            place.root.path().join(format!("{program}-{}", create[0].len() + create[1].len()));
+        fs::create_dir(&dir).unwrap();
+        let run = |args: &[&str], file: &str, rest: &[&str]| {
+            let mut command = Command::new(program);
+            command.args(args).arg(place.path(file)).arg("-C").arg(&dir).args(rest);
+            said(command.env("LC_ALL", "C.UTF-8").output().unwrap()).fine();
+        };
+        run(extract, "ours.tar", &[]);
+        judge(&dir);
+        run(create, "theirs.tar", &["."]);
+        let other = TestMount::with_volume();
+        fs::copy(place.path("theirs.tar"), other.path("theirs.tar")).unwrap();
+        import(&other, other.image(), &["--tar"], "theirs.tar").fine();
+        other.fsck();
+        let (from, to) = (other.inside("/"), other.path("out"));
+        other.run(&["cp", "-a", &from, &to]).fine();
+        judge(Path::new(&to));
+    }
+}
+
+#[test]
+fn pythons_tarfile_reads_ours() {
+    if !is_there("python3") {
+        return;
+    }
+    let place = filled();
+    export(&place, place.image(), &["--tar"], "ours.tar");
+    let script = "import sys, tarfile; t = tarfile.open(sys.argv[1]); h = t.getmember('holes'); \
+        print(t.getmember('dir/file').pax_headers['SCHILY.xattr.user.key'], h.size, \
+        t.extractfile(h).read()[-3:], t.getmember('link').islnk(), len(t.getmembers()))";
+    let ran = Command::new("python3").args(["-c", script, &place.path("ours.tar")]).output();
+    assert_eq!(said(ran.unwrap()).fine(), "value 10485763 b'end' True 7\n");
+}
+
+#[test]
+fn a_layer_of_what_changed_makes_one_snapshot_of_the_other() {
+    let place = filled();
+    let image = place.image();
+    place.run(&["snapshot", "create", image, "a"]).fine();
+    let volume = Volume::open(image).unwrap();
+    volume.write("/dir/file", "changed").unwrap();
+    volume.remove_file("/symlink").unwrap();
+    volume.rename("/dir", "/moved").unwrap();
+    volume.close().unwrap();
+    place.run(&["snapshot", "create", image, "b"]).fine();
+    let at = |name: &str| format!("{image}@{name}");
+    export(&place, &at("a"), &["--oci-layer"], "base.tar");
+    export(&place, &at("b"), &["--oci-layer", "-i", "@a"], "layer.tar");
+    export(&place, &at("b"), &["--tar"], "b.tar");
+    let other = TestMount::with_volume();
+    let layers = ["base.tar", "layer.tar"].map(|name| place.path(name));
+    other.run(&["import", other.image(), "--oci-layer", &layers[0], &layers[1]]).fine();
+    other.fsck();
+    export(&other, &format!("{}@layer-2", other.image()), &["--tar"], "again.tar");
+    assert!(fs::read(place.path("b.tar")).unwrap() == fs::read(other.path("again.tar")).unwrap());
+    let again = other.run(&["import", other.image(), "--oci-layer", &layers[0]]);
+    again.fails(1, "has a snapshot main@layer-1");
+}
+
+#[test]
+fn an_archive_that_is_damaged_leaves_the_branch_as_it_was() {
+    let place = filled();
+    export(&place, place.image(), &["--tar"], "ours.tar");
+    let bytes = fs::read(place.path("ours.tar")).unwrap();
+    fs::write(place.path("cut.tar"), &bytes[..bytes.len() - 2000]).unwrap();
+    let other = TestMount::with_volume();
+    fs::copy(place.path("cut.tar"), other.path("cut.tar")).unwrap();
+    import(&other, other.image(), &["--tar"], "cut.tar").fails(1, "in the middle of");
+    assert_eq!(other.run(&["ls", &other.inside("/")]).fine(), "");
+    assert_eq!(other.run(&["snapshot", "list", other.image()]).fine().lines().count(), 1);
+}
+
+#[test]
+fn old_snapshots_go_and_held_ones_stay() {
+    let place = TestMount::with_volume();
+    let image = place.image();
+    for name in ["one", "two", "three"] {
+        place.run(&["snapshot", "create", image, name]).fine();
+    }
+    place.run(&["snapshot", "hold", image, "one"]).fine();
+    let prune = |more: &[&str]| {
+        place.run(&[&["prune", image, "--keep", "100d:100d"], more].concat()).fine()
+    };
+    let would = prune(&["--dry-run"]);
+    assert!(would.contains("goes     main@two, taken "), "{would}");
+    assert!(would.contains("stays    main@one, taken ") && would.contains("it is held"), "{would}");
+    assert!(!would.contains("main@three"), "{would}");
+    assert_eq!(prune(&["--prefix", "tw"]), "");
+    let json = prune(&["--json"]);
+    assert!(json.contains("\"fate\":\"deleted\"") && json.contains("\"fate\":\"held\""), "{json}");
+    let left = place.run(&["snapshot", "list", image]).fine();
+    assert!(!left.contains("two") && left.contains("one") && left.contains("three"), "{left}");
+    place.fsck();
+}
