@@ -310,7 +310,7 @@ impl Store {
     pub fn changed_since(&self, branch: u64, snapshot: u64) -> Result<Option<Inodes>> {
         let _one = self.inner.lineage.lock();
         let tree = self.inner.open_tree(branch)?;
-        self.inner.changed_since(tree, branch, snapshot)
+        self.inner.changed_since(tree.no, branch, snapshot)
     }
 
     /// Promotes a fork: a branch becomes what it is, in one step, after which there is no fork any more. Snapshots of the fork become snapshots

@@ -211,7 +211,7 @@ fn try_fresh<'a>(branch: &Branch, begin: &'a Begin, base: Option<&Snapshot>) -> 
     // What it inherits would come to all that is parked.
     for name in volume.xattrs(&directory).doing(what)? {
         let name = name.to_string_lossy();
-        volume.remove_xattr(&directory, &name).doing(what)?;
+        volume.remove_xattr(&directory, &*name).doing(what)?;
     }
     let parking = InodeNo(volume.metadata(&directory).doing(what)?.ino());
     let branch = branch.clone();
