@@ -52,6 +52,7 @@ impl Ask {
             | Ask::Take { branch, .. }
             | Ask::Fork { branch, .. }
             | Ask::RollBack { branch, .. }
+            | Ask::Promote { branch, .. }
             | Ask::DeleteSnapshot { branch, .. }
             | Ask::RenameSnapshot { branch, .. }
             | Ask::Hold { branch, .. } => branch.is_none(),

@@ -136,7 +136,7 @@ fn judge(snapshots: &[Snapshot], rules: &[Rule], now_ns: i64) -> Vec<Fate> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let (branch, mut snapshots) = lineage::snapshots(&args.place)?;
+    let (branch, mut snapshots, _) = lineage::snapshots(&args.place)?;
     let is_meant =
         |of: &Snapshot| !of.name.0.is_empty() && of.name.0.starts_with(args.prefix.as_bytes());
     snapshots.retain(is_meant);
