@@ -8,51 +8,57 @@ use crate::apply::{Imported, Target};
 use crate::read::Members;
 use crate::{Error, Form};
 
-/// Puts the members of an archive into the open branch, over what is there, and makes them durable.
+/// Puts the members of an archive into the open branch. See [`import_all`].
+///
+/// # Errors
+/// As of [`import_all`].
+pub fn import(
+    volume: &Volume,
+    form: Form,
+    fork: &str,
+    from: impl Read,
+) -> Result<Imported, Error> {
+    let failed = |source| Error::Volume { what: "the branch".into(), source };
+    let branch = open_branch(volume).map_err(failed)?;
+    import_all(&branch, form, fork, [(from, None)])
+}
+
+/// Puts the members of archives into a branch, one archive after the other, over what is there, and makes them durable. A name
+/// beside an archive is that of a snapshot that is taken behind it.
 ///
 /// A member replaces what has its name. A directory that is there stays with what is in it, and gets the attributes of
 /// the member; anything else takes the place of a directory only if that is empty, or, from a layer, also if it is not.
 /// Leading slashes are dropped. Symbolic links on the way to a member are followed, inside the volume, as a program would
 /// that has it as its root; one that has the name of a member is replaced.
 ///
-/// The branch is as it was if this fails: a snapshot of the name `before` is taken first, to which it goes back, and which is
-/// deleted in the end. After a crash meanwhile the snapshot is there, and the branch has a part of the archive. While
-/// this works nobody else should change the branch: what others do meanwhile goes back with the rest.
+/// All of it is in the branch, or nothing (P12): it is put into a fork of the name `fork`, which is promoted when it is whole. After a
+/// crash meanwhile the branch is as it was, and the fork may be there.
 ///
 /// # Errors
-/// An archive that is damaged, hostile, ends too early or has no end: the sentence says which member and where. What the volume refuses.
-pub fn import(
-    volume: &Volume,
+/// An archive that is damaged, hostile, ends too early or has no end: the sentence says which member and where. What the volume
+/// refuses; also if somebody has changed the branch meanwhile.
+pub fn import_all<R: Read>(
+    branch: &Branch,
     form: Form,
-    before: &str,
-    from: impl Read,
+    fork: &str,
+    archives: impl IntoIterator<Item = (R, Option<String>)>,
 ) -> Result<Imported, Error> {
-    let of = |what: &str| {
-        let what = what.to_owned();
-        |source| Error::Volume { what, source }
-    };
-    let branch = open_branch(volume).map_err(of("the branch"))?;
-    let snapshot =
-        branch.snapshot(before).map_err(of("a snapshot to go back to cannot be taken"))?;
-    let done = apply(volume, form, from).and_then(|imported| {
-        volume.sync().map_err(of("what was imported cannot be made durable"))?;
+    let of = |what: String| |source| Error::Volume { what, source };
+    let made = branch.fork(fork).map_err(of(format!("a fork {fork} to import into")))?;
+    let imported = into(&made, form, archives).and_then(|imported| {
+        branch.promote(made.clone(), None).map_err(of(format!("branch {}", branch.name())))?;
         Ok(imported)
     });
-    if let Err(error) = done {
-        let back = branch.rollback_to(&snapshot, None).and_then(|()| snapshot.delete());
-        return Err(match back {
+    if let Err(error) = imported {
+        return Err(match made.delete() {
             Ok(()) => error,
             Err(source) => {
-                let name = branch.name();
-                let what = format!(
-                    "{error}; and a part of it is in {name}, which cannot be taken back to {name}@{before}"
-                );
+                let what = format!("{error}; and the fork {fork}, which has a part, is left");
                 Error::Volume { what, source }
             }
         });
     }
-    snapshot.delete().map_err(of("the snapshot before the import cannot be deleted"))?;
-    done
+    imported
 }
 
 /// The branch that is open.
@@ -61,6 +67,29 @@ fn open_branch(volume: &Volume) -> io::Result<Branch> {
     let name = String::from_utf8(name)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "its name is not UTF-8"))?;
     volume.branch(&name)
+}
+
+/// Puts archives into a fork.
+fn into<R: Read>(
+    fork: &Branch,
+    form: Form,
+    archives: impl IntoIterator<Item = (R, Option<String>)>,
+) -> Result<Imported, Error> {
+    let failed = |source| Error::Volume { what: "the fork".into(), source };
+    let volume = fork.open().map_err(failed)?;
+    let mut sum = Imported::default();
+    for (archive, snapshot) in archives {
+        let imported = apply(&volume, form, archive)?;
+        sum.members += imported.members;
+        sum.bytes += imported.bytes;
+        sum.xattrs_left_out += imported.xattrs_left_out;
+        if let Some(name) = snapshot {
+            let what = || format!("snapshot {name}");
+            fork.snapshot(&name).map_err(|source| Error::Volume { what: what(), source })?;
+        }
+    }
+    volume.close().map_err(failed)?;
+    Ok(sum)
 }
 
 fn apply(volume: &Volume, form: Form, from: impl Read) -> Result<Imported, Error> {

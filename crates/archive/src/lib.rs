@@ -11,7 +11,7 @@
 //! export(&volume, Form::Tar, &mut archive)?;
 //!
 //! let copy = Volume::in_memory(64 << 20).expect("there is memory");
-//! import(&copy, Form::Tar, "before-import", &archive[..])?;
+//! import(&copy, Form::Tar, "importing", &archive[..])?;
 //! assert_eq!(copy.read("/notes").expect("it is there"), b"as they are");
 //! # Ok(())
 //! # }
@@ -46,7 +46,7 @@ pub use apply::Imported;
 pub use difference::export_difference;
 pub use error::Error;
 pub use export::export;
-pub use import::import;
+pub use import::{import, import_all};
 pub use write::Exported;
 
 /// What names in an archive mean.

@@ -35,9 +35,10 @@ fn repaired(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 fn tried(volume: &Volume, bytes: &[u8], what: &str) -> Result<(), Error> {
-    let done = import(volume, Form::Layer, "before", bytes).map(drop);
+    let done = import(volume, Form::Layer, "importing", bytes).map(drop);
     let main = volume.branch("main").unwrap();
     assert!(main.snapshots().unwrap().is_empty(), "{what}");
+    assert_eq!(volume.branches().unwrap().len(), 1, "{what}: a fork is left");
     if done.is_err() {
         assert_eq!(volume.read_dir("/").unwrap().count(), 1, "{what}: a part is there");
         assert_eq!(volume.read("/before").unwrap(), b"as it was", "{what}");
@@ -145,7 +146,7 @@ fn links_lead_no_further_than_the_volume_and_are_replaced_by_their_name() {
         member("self", b'0', "", b"same"),
         member("self", b'1', "self", b""),
     ];
-    import(&volume, Form::Tar, "b", &archive(&members)[..]).unwrap();
+    import(&volume, Form::Tar, "importing", &archive(&members)[..]).unwrap();
     assert_eq!(volume.read("/dir/in").unwrap(), b"inside");
     assert_eq!(volume.read("/abs").unwrap(), b"absolute");
     assert_eq!(volume.read("/to").unwrap(), b"itself");
@@ -164,7 +165,7 @@ fn whiteouts_take_what_is_below_whatever_comes_first() {
         member("gone", b'5', "", b""),
         member("gone/file", b'0', "", b"old"),
     ];
-    import(&volume, Form::Layer, "b", &archive(&base)[..]).unwrap();
+    import(&volume, Form::Layer, "importing", &archive(&base)[..]).unwrap();
     let layer = [
         member("d/new", b'0', "", b"new"),
         member("d/sub/new", b'0', "", b"new"),
@@ -174,7 +175,7 @@ fn whiteouts_take_what_is_below_whatever_comes_first() {
         member("no/such/.wh.dir", b'0', "", b""),
         member(".wh..wh.plnk", b'5', "", b""),
     ];
-    import(&volume, Form::Layer, "b", &archive(&layer)[..]).unwrap();
+    import(&volume, Form::Layer, "importing", &archive(&layer)[..]).unwrap();
     let mut names: Vec<_> =
         volume.read_dir("/d").unwrap().map(|entry| entry.unwrap().file_name().to_owned()).collect();
     names.sort();

@@ -38,13 +38,13 @@ fn a_tree_comes_back_as_it_was_and_gives_the_same_bytes() {
         let bytes = archive(&snapshot, Form::Tar);
         assert!(archive(&snapshot, Form::Tar) == bytes, "seed {seed}");
         let copy = empty();
-        let imported = import(&copy, Form::Tar, "before", &bytes[..]).unwrap();
+        let imported = import(&copy, Form::Tar, "importing", &bytes[..]).unwrap();
         assert_eq!(imported.xattrs_left_out, 0);
         assert_same(&copy, &snapshot, true, &format!("seed {seed}"));
         assert!(archive(&copy, Form::Tar) == bytes, "seed {seed}");
         assert!(copy.branch("main").unwrap().snapshots().unwrap().is_empty());
         // Over itself nothing changes.
-        import(&copy, Form::Tar, "before", &bytes[..]).unwrap();
+        import(&copy, Form::Tar, "importing", &bytes[..]).unwrap();
         assert_same(&copy, &snapshot, true, &format!("seed {seed}"));
         snapshot.close().unwrap();
     }
@@ -68,9 +68,9 @@ fn a_layer_makes_of_one_tree_the_other() {
             export_difference(&before, &after, changes, &mut layer).unwrap();
             let copy = empty();
             let base = archive(&before, Form::Layer);
-            import(&copy, Form::Layer, "before", &base[..]).unwrap();
+            import(&copy, Form::Layer, "importing", &base[..]).unwrap();
             assert_same(&copy, &before, true, &what);
-            import(&copy, Form::Layer, "before", &layer[..]).unwrap();
+            import(&copy, Form::Layer, "importing", &layer[..]).unwrap();
             assert_same(&copy, &after, false, &what);
             before.close().unwrap();
             after.close().unwrap();

@@ -20,12 +20,13 @@ IMAGE is a volume in a file or block device that is not mounted; the branch is `
 IMAGE:BRANCH. The archive comes from standard input, not compressed, in any form of tar: pax, GNU,
 ustar and the oldest. Owners are taken by number. A member replaces what has its name.
 
-All of it is imported, or nothing: a damaged archive or a full volume leaves the branch as it was. A
-snapshot `before-import-` and the time is taken for that, and deleted in the end; after a power cut
-`holdfast snapshot rollback` goes back to it. What was imported is durable when this returns.
+All of it is imported, or nothing: it is put into a fork, `importing-` and the time, which the branch
+becomes in one step. A damaged archive, a full volume or a power cut leaves the branch as it was;
+after a power cut the fork may be there, and `holdfast branch delete` removes it. What was imported
+is durable when this returns.
 
-Layers may be given as files, the lowest first: then each is imported as a whole, and `layer-1`,
-`layer-2` and so on are snapshots behind each. A name with `..`, and a type of member that is not
+Layers may be given as files, the lowest first: `layer-1`, `layer-2` and so on are snapshots behind
+each. A name with `..`, and a type of member that is not
 known, are errors; symbolic links on the way to a member lead no further than the volume.
 
   xzcat linux.tar.xz | holdfast import volume.img --tar
@@ -70,8 +71,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn all(volume: &Volume, args: &Args) -> Result<Imported, Failure> {
     let form = if args.tar { Form::Tar } else { Form::Layer };
+    let fork = show::name_by_time("importing-");
+    let fork = fork.utf8()?;
     if args.layers.is_empty() {
-        return one(volume, form, io::stdin().lock());
+        return holdfast_archive::import(volume, form, fork, io::stdin().lock()).map_err(said);
     }
     // None is imported if one cannot be opened or a name is taken.
     let path = args.place.path.display();
@@ -92,19 +95,11 @@ fn all(volume: &Volume, args: &Args) -> Result<Imported, Failure> {
         }
         files.push((File::open(&file).context(&shown)?, shown, name));
     }
-    let mut sum = Imported::default();
-    for (file, shown, name) in files {
-        let imported = one(volume, form, file)
-            .map_err(|failure| Failure::plain(format!("{shown}: {}", failure.sentence)))?;
-        branch.snapshot(&name).context(&path)?;
-        sum.members += imported.members;
-        sum.bytes += imported.bytes;
-        sum.xattrs_left_out += imported.xattrs_left_out;
-    }
-    Ok(sum)
-}
-
-fn one(volume: &Volume, form: Form, from: impl Read) -> Result<Imported, Failure> {
-    let before = show::name_by_time("before-import-");
-    holdfast_archive::import(volume, form, before.utf8()?, from).map_err(said)
+    let last = std::cell::RefCell::new(String::new());
+    let archives = files.into_iter().map(|(file, shown, name)| {
+        last.replace(shown);
+        (file, Some(name))
+    });
+    let imported = holdfast_archive::import_all(&branch, form, fork, archives).map_err(said);
+    imported.map_err(|failure| Failure::plain(format!("{}: {}", last.borrow(), failure.sentence)))
 }

@@ -36,8 +36,8 @@ A branch or a snapshot of the volume is mounted if it stands behind the volume:
   holdfast mount volume.img:work@monday mnt      the snapshot `monday` of `work`, read-only
 A file of the whole name wins.
 
-One process serves all mounts of a volume. The first starts it; others join it, each with a branch or
-a snapshot of its own, and with its own options. Whoever may open the volume may join. A branch is
+One process serves all mounts of a volume. The first starts it; others join it, each with a branch
+or a snapshot and options of its own. Whoever may open the volume may join. A branch is
 mounted once (mount --bind shows it elsewhere), a snapshot any number of times. commit=, cache=,
 recover= and log= hold for the volume: what a later mount says of them must be the same. The process
 ends with the last mount. `holdfast list` shows them all.
