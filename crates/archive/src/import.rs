@@ -12,12 +12,7 @@ use crate::{Error, Form};
 ///
 /// # Errors
 /// As of [`import_all`].
-pub fn import(
-    volume: &Volume,
-    form: Form,
-    fork: &str,
-    from: impl Read,
-) -> Result<Imported, Error> {
+pub fn import(volume: &Volume, form: Form, fork: &str, from: impl Read) -> Result<Imported, Error> {
     let failed = |source| Error::Volume { what: "the branch".into(), source };
     let branch = open_branch(volume).map_err(failed)?;
     import_all(&branch, form, fork, [(from, None)])
