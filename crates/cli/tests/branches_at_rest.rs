@@ -47,7 +47,7 @@ fn snapshots_are_taken_listed_shown_renamed_held_and_deleted() {
     place.run(&["snapshot", "unhold", image, "1st; größe"]).fine();
     place.run(&["snapshot", "delete", image, "1st; größe", by_time]).fine();
     let json = place.run(&["snapshot", "list", "--json", image]).fine();
-    assert_eq!(json, "{\"branch\":\"main\",\"snapshots\":[]}\n");
+    assert_eq!(json, "{\"branch\":\"main\",\"failed_deletions\":[],\"snapshots\":[]}\n");
     assert_eq!(cat(&place), "one");
     place.fsck();
 }

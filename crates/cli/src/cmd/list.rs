@@ -13,8 +13,8 @@ use crate::size;
 /// List the volumes that are served, and their mounts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Root sees those of all users, others their own. A line is a mount; a process that lingers without one
-has a line all the same. MEMORY is that of the process, which all mounts of a volume share.")]
+Root sees those of all users, others their own. A line is a mount; a process that lingers without
+one has a line all the same. MEMORY is that of the process, which all mounts of a volume share.")]
 pub(crate) struct Args {
     /// Print one JSON object, for programs: memory in bytes.
     #[arg(long)]

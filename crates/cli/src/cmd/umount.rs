@@ -71,7 +71,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// it has to.
 pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
     let found = mounts::find_all(dir).context("/proc/self/mountinfo")?;
-    let is_volume = holds_bytes(dir);
+    // What is mounted may have a daemon that answers nobody: it is asked nothing.
+    let real = mounts::real_path(dir);
+    let is_volume = !found.iter().any(|mount| mount.dir == real) && holds_bytes(dir);
     let none = found.is_empty();
     let mut done = Ok(0);
     for mount in &found {
