@@ -20,8 +20,8 @@ IMAGE is a volume in a file or block device that is not mounted; the branch is `
 IMAGE:BRANCH. The archive comes from standard input, not compressed, in any form of tar: pax, GNU,
 ustar and the oldest. Owners are taken by number. A member replaces what has its name.
 
-All of it is imported, or nothing: it is put into a fork, `importing-` and the time, which the branch
-becomes in one step. A damaged archive, a full volume or a power cut leaves the branch as it was;
+All of it is imported, or nothing: it is put into a fork, `importing-` and the time, which the
+branch becomes in one step. A damaged archive, a full volume or a power cut leaves the branch as it was;
 after a power cut the fork may be there, and `holdfast branch delete` removes it. What was imported
 is durable when this returns.
 

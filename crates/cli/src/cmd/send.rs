@@ -17,8 +17,8 @@ use crate::target;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 IMAGE is a volume that is not mounted; IMAGE@SNAPSHOT means a snapshot of `main`. What is written is
-for `holdfast receive`: every part has a checksum, and a stream that was cut, damaged or put together
-wrongly is refused as a whole. It goes through any pipe: ssh, zstd, age.
+for `holdfast receive`: every part has a checksum, and a stream that was cut, damaged or put
+together wrongly is refused as a whole. It goes through any pipe: ssh, zstd, age.
 
 With -i only what became of files between two snapshots is sent, and the receiver has to have a copy
 of the first. The two may stand in any order, and in different branches.
@@ -27,7 +27,7 @@ Access times of files that were only read are not sent, nor are times of the las
 Reserved blocks arrive as holes.
 
   holdfast send volume.img@monday | holdfast receive backup.img
-  holdfast send volume.img@tuesday -i @monday | zstd | ssh host 'zstd -d | holdfast receive backup.img'
+  holdfast send v.img@tuesday -i @monday | zstd | ssh host 'zstd -d | holdfast receive copy.img'
   holdfast send volume.img:work@done > done.stream
   holdfast send volume.img --resume \"$(ssh host holdfast receive --resume-token backup.img)\" | ...")]
 pub(crate) struct Args {
