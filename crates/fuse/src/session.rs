@@ -270,6 +270,13 @@ impl Session {
 pub struct Remote(Weak<Server>);
 
 impl Remote {
+    /// Closes snapshots that programs have looked at in this mount, and of which no file is open.
+    pub fn close_idle_snapshots(&self) {
+        if let Some(server) = self.0.upgrade() {
+            server.close_idle_snapshots();
+        }
+    }
+
     /// Gives the branch that is mounted there another head, and says what the kernel knows of it. `None`: the mount is over.
     ///
     /// # Errors

@@ -300,7 +300,7 @@ impl Store {
         self.inner.roll_back(branch, to, kept_as, now).map(drop)
     }
 
-    /// The youngest snapshot that two branches have grown out of; `None`: there is none, or too many lie between.
+    /// The youngest snapshot that two branches have grown out of, if there is one.
     pub fn common_ancestor(&self, one: u64, other: u64) -> Result<Option<u64>> {
         let _one = self.inner.lineage.lock();
         self.inner.common_ancestor(one, other)

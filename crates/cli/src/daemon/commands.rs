@@ -29,6 +29,11 @@ pub(super) fn control(table: &Arc<Table>, may_write: bool) -> Control {
 }
 
 fn answer(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
+    if !ask.only_looks()
+        && let Some(table) = table.upgrade()
+    {
+        table.close_idle_snapshots();
+    }
     let give_head = |branch: u64, head: NewHead<'_>| {
         let table = table.upgrade().ok_or("the daemon ends")?;
         table.give_head(branch, head, || {

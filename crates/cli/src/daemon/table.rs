@@ -175,6 +175,12 @@ impl Table {
         Ok(Place { table: Arc::clone(self), number, branch, is_used: false })
     }
 
+    /// Closes snapshots that programs only looked at, in any mount: they are not in use.
+    pub(super) fn close_idle_snapshots(&self) {
+        let remotes: Vec<_> = self.lock().mounts.values().map(|it| it.remote.clone()).collect();
+        remotes.iter().for_each(Remote::close_idle_snapshots);
+    }
+
     /// Gives a branch another head: by the mount that has it, or by `unmounted` if there is none.
     pub(super) fn give_head(
         &self,

@@ -178,9 +178,11 @@ impl Server {
     /// # Errors
     /// As of [`NewHead::give`]: the branch is what it was.
     pub(crate) fn give_head(&self, head: NewHead<'_>) -> Option<holdfast_posix::Result<Told>> {
-        let fs = self.fs().ok()?;
-        let _stop = StopOnPanic(&fs);
-        let mount = Mount { server: self, fs: &fs, may_change: true, patience: PATIENCE };
+        // The command may have come by this mount, and holds the filesystem: who waits to drop it waits for both.
+        let fs = self.fs.read_recursive();
+        let fs = fs.as_ref()?;
+        let _stop = StopOnPanic(fs);
+        let mount = Mount { server: self, fs, may_change: true, patience: PATIENCE };
         Some(mount.give_head(head))
     }
 

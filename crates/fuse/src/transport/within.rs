@@ -165,6 +165,9 @@ fn directory(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out
     let request = &convert::request(header);
     match *op {
         Op::Lookup { name: b"." } => server.snapdir_entry().map(Out::Entry),
+        Op::Lookup { name: b".." } => {
+            server.lookup(request, InodeNo::ROOT, b".").map(Out::Entry)
+        }
         Op::Lookup { name } => server.lookup_snapshot(name).map(Out::Entry),
         Op::Getattr => server.snapdir_attr().map(|(attr, ttl)| Out::Attr(attr, ttl)),
         Op::Statx(_) => server.snapdir_attr().map(|(attr, ttl)| Out::Statx(attr, ttl)),
@@ -178,6 +181,7 @@ fn directory(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out
             }
             _ => Err(Errno(libc::EXDEV)),
         },
+        Op::Link { old, .. } if number::node(old) != Node::Directory => Err(Errno(libc::EXDEV)),
         Op::Getxattr { .. } => Err(Errno(libc::ENODATA)),
         Op::Listxattr { size: 0 } => Ok(Out::Length(0)),
         Op::Listxattr { .. } => Ok(Out::Bytes(Vec::new())),
@@ -204,7 +208,16 @@ fn inside(
         // Of the mount.
         Op::Opendir | Op::Flush | Op::Syncfs => return act(server, header, op),
         // Also of a file that the kernel has opened itself.
-        Op::Link { .. } | Op::Write { .. } | Op::Fallocate(_) => return Err(Errno(libc::EROFS)),
+        Op::Write { .. } | Op::Fallocate(_) => return Err(Errno(libc::EROFS)),
+        Op::Lookup { name: b".." } if inode == InodeNo::ROOT => {
+            return server.snapdir_entry().map(Out::Entry);
+        }
+        Op::Link { old, .. } => {
+            return Err(Errno(match number::node(old) {
+                Node::In(other, _) if other == slot => libc::EROFS,
+                _ => libc::EXDEV,
+            }));
+        }
         Op::Rename { how, .. } => {
             return Err(Errno(match number::node(how.newdir) {
                 Node::In(other, _) if other == slot => libc::EROFS,

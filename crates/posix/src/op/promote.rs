@@ -3,6 +3,8 @@
 //! What a program did in a fork is the branch's in one step (P12): before it nothing of it is, behind it all. The fork is gone
 //! then, and its snapshots are those of the branch.
 
+use std::sync::Arc;
+
 use holdfast_base::{Timestamp, show};
 use holdfast_store::{Inodes, Store};
 
@@ -33,6 +35,10 @@ impl FileSystem {
                 }
                 let _settled = core.settle()?;
                 let _still = volume.lock_opening();
+                // It was not closed, and opened anew by another caller, before it stood still.
+                if !volume.find(branch).is_some_and(|now| Arc::ptr_eq(&now, &core)) {
+                    continue;
+                }
                 break self.promote_still((branch, Some(&core)), fork, keep, unchanged);
             }
             let _still = volume.lock_opening();
@@ -67,7 +73,7 @@ impl FileSystem {
         rollback::roll_back(core, different(core, store, fork), turn)
     }
 
-    /// Whether a branch is otherwise than its fork was in the beginning, or none can be found that both have grown out of.
+    /// Whether a branch is otherwise than its fork was in the beginning, or is not of its lineage.
     fn has_diverged(&self, store: &Store, branch: u64, fork: u64) -> Result<bool> {
         let Some(base) = store.common_ancestor(branch, fork)? else { return Ok(true) };
         let old = store.pin_number(base)?;

@@ -102,9 +102,11 @@ impl Inner {
     ) -> Result<Made> {
         let mut walks = self.lineage.lock();
         let snapshots = self.snapshots_of(&mut walks, fork)?;
-        self.seal_locked(&mut walks, &mut |plan| {
+        let made = self.seal_locked(&mut walks, &mut |plan| {
             plan.promote(branch, fork, &snapshots, kept_as, now)
-        })
+        })?;
+        walks.snapshots.gone(fork);
+        Ok(made)
     }
 
     /// The snapshots of a branch. They are listed under the lock: one that is taken meanwhile would be of a branch that is gone.

@@ -6,6 +6,8 @@
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
+use std::collections::BTreeSet;
+
 use holdfast_base::{Epoch, InodeNo};
 
 use super::way::Stand;
@@ -78,18 +80,21 @@ impl Inner {
         Ok(waiting.is_empty().then_some(inodes).filter(|_| seen < NODES_MAX))
     }
 
-    /// The youngest snapshot that two branches have grown out of; `None`: there is none, or too many lie between.
+    /// The youngest snapshot that two branches have grown out of.
     pub(crate) fn common_ancestor(&self, one: u64, other: u64) -> Result<Option<u64>> {
-        let (ones, others) = (self.ancestors(one)?, self.ancestors(other)?);
-        Ok(ones.into_iter().find(|ancestor| others.contains(ancestor)))
+        let ones: BTreeSet<u64> = self.ancestors(one, usize::MAX)?.into_iter().collect();
+        let others = self.ancestors(other, usize::MAX)?;
+        Ok(others.into_iter().find(|ancestor| ones.contains(ancestor)))
     }
 
-    /// The snapshots that a branch has grown out of, the youngest first, and not too many.
-    fn ancestors(&self, branch: u64) -> Result<Vec<u64>> {
-        let (mut ancestors, mut of) = (Vec::new(), branch);
-        while ancestors.len() < SNAPSHOTS_MAX {
+    /// The snapshots that a branch has grown out of, the youngest first, and no more than `most`.
+    fn ancestors(&self, branch: u64, most: usize) -> Result<Vec<u64>> {
+        let mut ancestors: Vec<u64> = Vec::new();
+        let mut of = branch;
+        while ancestors.len() < most {
             of = self.tree_item(of)?.parent;
-            if of == 0 {
+            // A parent is older, or the volume is damaged.
+            if of == 0 || ancestors.last().is_some_and(|younger| of >= *younger) {
                 break;
             }
             ancestors.push(of);
@@ -99,7 +104,7 @@ impl Inner {
 
     /// The epoch of a snapshot, if a branch has grown out of it.
     fn epoch_of_ancestor(&self, branch: u64, snapshot: u64) -> Result<Option<Epoch>> {
-        match self.ancestors(branch)?.contains(&snapshot) {
+        match self.ancestors(branch, SNAPSHOTS_MAX)?.contains(&snapshot) {
             true => Ok(Some(self.tree_item(snapshot)?.epoch)),
             false => Ok(None),
         }

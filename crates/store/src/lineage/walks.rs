@@ -73,6 +73,11 @@ impl Snapshots {
         }
     }
 
+    /// A branch is gone, and its snapshots are another one's.
+    pub(super) fn gone(&mut self, branch: u64) {
+        self.0.iter_mut().for_each(|known| drop(known.remove(&branch)));
+    }
+
     /// Those of a branch.
     pub(super) fn of(&self, branch: u64) -> Vec<u64> {
         let of = self.0.iter().filter_map(|known| known.get(&branch));

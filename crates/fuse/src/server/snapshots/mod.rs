@@ -113,6 +113,7 @@ impl Server {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         self.expect_to_write_snapdir(&fs, request)?;
+        self.snapshots.opened.expect_room()?;
         let number = fs.snapshot_of(fs.branch_number()?, name)?;
         self.snapshot_entry(&fs, number)
     }
@@ -190,7 +191,7 @@ impl Server {
     }
 
     /// Closes snapshots of which no file is open.
-    pub(super) fn close_idle_snapshots(&self) {
+    pub(crate) fn close_idle_snapshots(&self) {
         self.snapshots.opened.close_idle();
     }
 
@@ -215,8 +216,12 @@ impl Server {
         Ok(Entry { attr: Some(attr), ttl: Duration::ZERO })
     }
 
-    /// The kernel has checked it, unless it checks nothing.
+    /// The kernel has checked it, unless it checks nothing. What is mounted read-only, or by somebody who may only read, changes
+    /// nothing, whatever the kernel lets through.
     fn expect_to_write_snapdir(&self, fs: &FileSystem, request: &Request) -> Answer<()> {
+        if fs.options().read_only {
+            return Err(Errno(libc::EROFS));
+        }
         let is_allowed =
             self.trusted || request.uid == 0 || fs.getattr(InodeNo::ROOT)?.uid == request.uid;
         match is_allowed {
@@ -233,6 +238,9 @@ impl Server {
         };
         if self.kernel_opens() {
             of.set_kernel_opens();
+        }
+        if !self.has_xattrs() {
+            of.set_no_xattrs();
         }
         of
     }

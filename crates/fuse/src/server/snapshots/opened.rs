@@ -77,6 +77,14 @@ impl Opened {
         Ok(slot)
     }
 
+    /// Fails if no snapshot more can get a number.
+    pub(super) fn expect_room(&self) -> Answer<()> {
+        match self.table.lock().by_slot.len() < SLOTS as usize - 1 {
+            true => Ok(()),
+            false => Err(Errno(libc::ENFILE)),
+        }
+    }
+
     /// What answers for a snapshot; if it is not open, `open` opens the one of that number in the volume.
     pub(crate) fn server(
         &self,
