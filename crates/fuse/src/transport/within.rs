@@ -165,9 +165,7 @@ fn directory(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out
     let request = &convert::request(header);
     match *op {
         Op::Lookup { name: b"." } => server.snapdir_entry().map(Out::Entry),
-        Op::Lookup { name: b".." } => {
-            server.lookup(request, InodeNo::ROOT, b".").map(Out::Entry)
-        }
+        Op::Lookup { name: b".." } => server.lookup(request, InodeNo::ROOT, b".").map(Out::Entry),
         Op::Lookup { name } => server.lookup_snapshot(name).map(Out::Entry),
         Op::Getattr => server.snapdir_attr().map(|(attr, ttl)| Out::Attr(attr, ttl)),
         Op::Statx(_) => server.snapdir_attr().map(|(attr, ttl)| Out::Statx(attr, ttl)),
