@@ -21,9 +21,9 @@ IMAGE:BRANCH. The archive comes from standard input, not compressed, in any form
 ustar and the oldest. Owners are taken by number. A member replaces what has its name.
 
 All of it is imported, or nothing: it is put into a fork, `importing-` and the time, which the
-branch becomes in one step. A damaged archive, a full volume or a power cut leaves the branch as it was;
-after a power cut the fork may be there, and `holdfast branch delete` removes it. What was imported
-is durable when this returns.
+branch becomes in one step. A damaged archive, a full volume or a power cut leaves the branch as it
+was; after a power cut the fork may be there, and `holdfast branch delete` removes it. What was
+imported is durable when this returns.
 
 Layers may be given as files, the lowest first: `layer-1`, `layer-2` and so on are snapshots behind
 each. A name with `..`, and a type of member that is not
