@@ -11,12 +11,12 @@ const NOT_FORGOTTEN: u8 = 3;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The fork is no branch of its own any more, and its snapshots are those of the branch. If the branch
-has changed since the fork was made, nothing happens, unless --force is given. What the branch was is
-kept as a snapshot, `before-promote-` and the time; --keep gives it another name; with --discard it is
-deleted. The fork must not be mounted.
+has changed since the fork was made, nothing happens, unless --force is given. What the branch was
+is kept as a snapshot, `before-promote-` and the time; --keep gives it another name; with --discard
+it is deleted. The fork must not be mounted.
 
-A mounted branch changes under the programs that use it, as with `holdfast snapshot rollback`; so does
-the exit code 3.
+A mounted branch changes under the programs that use it, as with `holdfast snapshot rollback`; so
+does the exit code 3.
 
   holdfast fork mnt try
   holdfast cp -r new volume.img:try:/
