@@ -9,6 +9,7 @@
 pub(crate) mod arguments;
 pub(crate) mod carry_out;
 pub(crate) mod message;
+pub(crate) mod new_head;
 pub(crate) mod name;
 pub(crate) mod place;
 pub(crate) mod show;

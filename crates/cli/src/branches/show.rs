@@ -128,23 +128,11 @@ pub(crate) fn rolled_back(
     kept: Option<&Name>,
     forgotten: bool,
 ) -> Outcome {
-    if as_json {
-        let mut object = named(branch);
-        put(&mut object, "snapshot", to);
-        object.insert("kept".into(), Value::Null);
-        if let Some(kept) = kept {
-            put(&mut object, "kept", kept);
-        }
-        object.insert("forgotten".into(), forgotten.into());
-        return json(object);
-    }
-    let kept = kept.map_or("nothing of what it was is kept".into(), |kept| {
-        format!("what it was is kept as {branch}@{kept}")
-    });
-    printed(writeln!(std::io::stdout().lock(), "{branch} is as {branch}@{to}; {kept}")).map(|()| 0)
+    let said = format!("is as {branch}@{to}");
+    new_head(as_json, branch, ("snapshot", to), &said, kept, forgotten)
 }
 
-/// A branch that has become what a fork was.
+/// That a branch has become what a fork was; as [`rolled_back`].
 pub(crate) fn promoted(
     as_json: bool,
     branch: &Name,
@@ -152,9 +140,21 @@ pub(crate) fn promoted(
     kept: Option<&Name>,
     forgotten: bool,
 ) -> Outcome {
+    new_head(as_json, branch, ("fork", fork), &format!("is what {fork} was"), kept, forgotten)
+}
+
+/// `from`: whose head it was, and what that is called in JSON.
+fn new_head(
+    as_json: bool,
+    branch: &Name,
+    from: (&str, &Name),
+    said: &str,
+    kept: Option<&Name>,
+    forgotten: bool,
+) -> Outcome {
     if as_json {
         let mut object = named(branch);
-        put(&mut object, "fork", fork);
+        put(&mut object, from.0, from.1);
         object.insert("kept".into(), Value::Null);
         if let Some(kept) = kept {
             put(&mut object, "kept", kept);
@@ -165,7 +165,7 @@ pub(crate) fn promoted(
     let kept = kept.map_or("nothing of what it was is kept".into(), |kept| {
         format!("what it was is kept as {branch}@{kept}")
     });
-    printed(writeln!(std::io::stdout().lock(), "{branch} is what {fork} was; {kept}")).map(|()| 0)
+    printed(writeln!(std::io::stdout().lock(), "{branch} {said}; {kept}")).map(|()| 0)
 }
 
 /// An object with the name of a branch.

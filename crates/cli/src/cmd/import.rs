@@ -26,8 +26,8 @@ was; after a power cut the fork may be there, and `holdfast branch delete` remov
 imported is durable when this returns.
 
 Layers may be given as files, the lowest first: `layer-1`, `layer-2` and so on are snapshots behind
-each. A name with `..`, and a type of member that is not
-known, are errors; symbolic links on the way to a member lead no further than the volume.
+each. A name with `..`, and a type of member that is not known, are errors; symbolic links on the
+way to a member lead no further than the volume.
 
   xzcat linux.tar.xz | holdfast import volume.img --tar
   holdfast import volume.img:work --oci-layer < layer.tar

@@ -1,11 +1,9 @@
 //! `holdfast branch promote`.
 
+use crate::branches::new_head::{Keep, not_forgotten};
 use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::lineage;
-use crate::outcome::{Failure, Outcome};
-
-/// The exit code where the fork is promoted, and the kernel still remembers some of what was.
-const NOT_FORGOTTEN: u8 = 3;
+use crate::outcome::Outcome;
 
 /// Promote a fork: the branch becomes what the fork is, in one step.
 #[derive(Debug, clap::Args)]
@@ -25,12 +23,8 @@ pub(super) struct Args {
     /// Also if the branch has changed meanwhile.
     #[arg(long)]
     force: bool,
-    /// Delete what the branch was.
-    #[arg(long, conflicts_with = "keep")]
-    discard: bool,
-    /// Keep what the branch was as a snapshot of this name.
-    #[arg(long, value_name = "NAME", value_parser = arguments::name())]
-    keep: Option<Name>,
+    #[command(flatten)]
+    keep: Keep,
     /// Print one JSON object, for programs.
     #[arg(long)]
     json: bool,
@@ -43,24 +37,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let keep = match (args.discard, &args.keep) {
-        (true, _) => None,
-        (false, Some(keep)) => Some(keep.clone()),
-        (false, None) => Some(show::name_by_time("before-promote-")),
-    };
+    let keep = args.keep.name("before-promote-");
     let (branch, fork) = (args.place.branch.clone(), args.fork.clone());
     let question = Ask::Promote { branch, fork, keep: keep.clone(), unchanged: !args.force };
     let (branch, forgotten) = lineage::rolled_back(&args.place, &question)?;
     show::promoted(args.json, &branch, &args.fork, keep.as_ref(), forgotten)?;
     match forgotten {
         true => Ok(0),
-        false => {
-            let sentence = format!(
-                "{branch} is what {} was, but the kernel has not yet forgotten everything that was before, and programs may \
-                 still see some of it; it goes on to be told",
-                args.fork
-            );
-            Err(Failure::new(NOT_FORGOTTEN, sentence))
-        }
+        false => Err(not_forgotten(&format!("{branch} is what {} was", args.fork))),
     }
 }

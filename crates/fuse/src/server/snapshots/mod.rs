@@ -13,7 +13,6 @@ use holdfast_base::switch::SnapDir;
 use holdfast_posix::{
     Attr, Caller, DirEntry, FileSystem, FileType, FsError, MountOptions, SnapshotInfo, Which,
 };
-
 use parking_lot::Mutex;
 
 use super::Server;
@@ -98,7 +97,6 @@ impl Server {
         let fs = self.fs()?;
         match fs.find_snapshot(fs.branch_number()?, name) {
             Ok(found) => self.snapshot_entry(&fs, found.number),
-            Err(FsError::NotFound) => Ok(Entry { attr: None, ttl: Duration::ZERO }),
             Err(error) => match error.errno() {
                 libc::ENOENT => Ok(Entry { attr: None, ttl: Duration::ZERO }),
                 // No snapshot has such a name.
@@ -216,7 +214,7 @@ impl Server {
         Ok(Entry { attr: Some(attr), ttl: Duration::ZERO })
     }
 
-    /// The kernel has checked it, unless it checks nothing. What is mounted read-only, or by somebody who may only read, changes
+    /// The kernel has checked it, unless it checks nothing. What is mounted read-only, or by a user who may only read, changes
     /// nothing, whatever the kernel lets through.
     fn expect_to_write_snapdir(&self, fs: &FileSystem, request: &Request) -> Answer<()> {
         if fs.options().read_only {
