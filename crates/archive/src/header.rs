@@ -113,7 +113,7 @@ fn put_records(path: &[u8], records: &[u8], blocks: &mut Vec<u8>) {
     header.set_gid(0);
     header.set_mtime(0);
     header.set_size(records.len() as u64);
-    // Seen only where somebody does not know such records.
+    // Seen only by readers that do not know such records.
     let name = path.split(|byte| *byte == b'/').rfind(|part| !part.is_empty()).unwrap_or(b".");
     let name = [&b"PaxHeaders/"[..], name].concat();
     fill(&mut header.as_old_mut().name, &name);

@@ -31,7 +31,7 @@ pub fn import(volume: &Volume, form: Form, fork: &str, from: impl Read) -> Resul
 ///
 /// # Errors
 /// An archive that is damaged, hostile, ends too early or has no end: the sentence says which member and where. What the volume
-/// refuses; also if somebody has changed the branch meanwhile.
+/// refuses; also if the branch has changed meanwhile.
 pub fn import_all<R: Read>(
     branch: &Branch,
     form: Form,

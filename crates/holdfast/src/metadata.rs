@@ -172,7 +172,7 @@ impl FileTimes {
 /// Attributes to set in one step of history; those not named stay as they are.
 ///
 /// Times that are set together with the rest are not touched by it, and set-id bits that are set are there afterwards,
-/// whoever becomes the owner.
+/// also with a new owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     owner: Option<(u32, u32)>,

@@ -42,7 +42,7 @@ pub(crate) fn ids(volume: [u8; 16], snapshot: &Snapshot, fs: &FileSystem) -> Res
         Err(FsError::NoAttribute) => return Ok(ids),
         value => value.doing(|| "where the snapshot comes from".into())?,
     };
-    // Whoever is root can write anything there: what makes no sense says nothing.
+    // Root can write anything there: what makes no sense says nothing.
     let origin = postcard::from_bytes::<Origin>(&value).ok();
     let origin = origin.filter(|origin| origin.number == snapshot.number());
     ids.extend(origin.into_iter().flat_map(|origin| origin.ids));

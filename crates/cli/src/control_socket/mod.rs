@@ -119,7 +119,7 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-        // Whoever waits for a connection gets an error.
+        // A caller that waits for a connection gets an error.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 }
@@ -234,7 +234,7 @@ pub(crate) fn each(patience: Duration, mut visit: impl FnMut(Daemon)) {
     }
 }
 
-/// Removes a socket on which nobody listens, unless somebody does by now.
+/// Removes a socket on which no daemon listens, unless one does by now.
 fn sweep(dir: &Path, path: &Path) {
     let Ok(lock) = File::open(dir) else { return };
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;

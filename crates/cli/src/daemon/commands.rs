@@ -8,7 +8,7 @@ use super::table::Table;
 use crate::branches::carry_out::{Open, carry_out};
 use crate::branches::{Ask, Reply};
 
-/// Carries out commands for one of the mounts of a table. `may_write`: whoever has mounted it may write the volume, whatever the
+/// Carries out commands for one of the mounts of a table. `may_write`: the user who has mounted it may write the volume, whatever the
 /// kernel lets through.
 pub(super) fn control(table: &Arc<Table>, may_write: bool) -> Control {
     let table = Arc::downgrade(table);

@@ -21,7 +21,7 @@ use holdfast_fuse::{NewHead, Remote, Session, Told, end_all};
 pub(super) enum Event {
     /// A mount has ended, by this number.
     Ended(u64),
-    /// Somebody who was about to mount did not, or asks the daemon to end: it may be time.
+    /// A caller that was about to mount did not, or one asks the daemon to end: it may be time.
     Look,
     /// Unmount everything.
     Stop,

@@ -19,7 +19,7 @@ impl Ending {
         Ending(Arc::new(Told(Mutex::new(Some(Box::new(tell))))))
     }
 
-    /// One of the threads has ended so. A failure ends the session, whoever goes on.
+    /// One of the threads has ended so. A failure ends the session, though other threads go on.
     pub(crate) fn note(&self, outcome: io::Result<()>) {
         if outcome.is_err() {
             self.0.tell(outcome);

@@ -94,7 +94,7 @@ fn snapshots_are_taken_read_renamed_and_deleted_as_directories() {
         assert_eq!(errno(fs::hard_link(root.join("d/f"), dir.join("g"))), libc::EXDEV);
         assert_eq!(errno(fs::hard_link(&file, of_one.join("g"))), libc::EROFS);
         assert_eq!(errno(std::os::unix::fs::symlink("x", of_one.join("s"))), libc::EROFS);
-        // Whoever opens files: no byte is written.
+        // No byte is written, whichever side opens files.
         let wrote = File::options().write(true).open(&file).and_then(|mut to| {
             to.write_all(b"x")?;
             to.sync_all()

@@ -144,7 +144,7 @@ impl Opened {
         closed.iter().for_each(Server::close);
     }
 
-    /// Closes all. Whoever opens one later must have failed before.
+    /// Closes all. None is opened behind it: the mount's filesystem, which opens them, is gone.
     pub(crate) fn close(&self) {
         let all: Vec<_> = self.open.lock().drain(..).collect();
         for of in all {
