@@ -172,16 +172,17 @@ fn run(volume: &Volume, every: Duration) {
         (Patience::default(), Rest::default(), Quiet::default());
     let (mut failure, mut failure_at_rest) = (LastMessage::default(), LastMessage::default());
     let mut failure_of_deletion = LastMessage::default();
-    let (mut until, mut deletes) = (Deadline::after(every), false);
+    let (mut until, mut deletes) = (Deadline::after(every), None);
+    let mut seen_by_deletion = None;
     // Since the last tick: it is tried again with the next.
     let mut deletion_fails = false;
     loop {
         let is_still =
             || quiet.is_still(stamp(volume)) && (deletion_fails || !volume.deletions.are_left());
-        let ended = match quiet.is_over() {
-            _ if deletes => idle.pause(Duration::ZERO),
-            true => idle.sleep(until.left(), is_still),
-            false => idle.pause(REST.min(until.left())),
+        let ended = match (deletes, quiet.is_over()) {
+            (Some(rest), _) => idle.pause(rest),
+            (None, true) => idle.sleep(until.left(), is_still),
+            (None, false) => idle.pause(REST.min(until.left())),
         };
         if ended {
             return;
@@ -200,21 +201,24 @@ fn run(volume: &Volume, every: Duration) {
         }
         // Once stopped a volume stays stopped (P7): nothing to try, and said already.
         if volume.store.stop_reason().is_some() {
-            (quiet, deletes) = (Quiet { seen: Some(stamp(volume)), looks: CONFIRM }, false);
+            (quiet, deletes) = (Quiet { seen: Some(stamp(volume)), looks: CONFIRM }, None);
             deletion_fails = true;
             continue;
         }
         if is_tick {
             failure.once("the background commit failed", tick(volume, &mut patience));
-        } else if !deletes {
+        } else if deletes.is_none() {
             let what = "the volume rests, and what waits could not be written";
             failure_at_rest.once(what, look(volume, &mut quiet));
         }
         if deletion_fails {
             continue;
         }
-        let worked = volume.deletions.work_off();
-        deletes = matches!(worked, Ok(true));
+        let worked = volume.deletions.work_off_one();
+        let seen = Some(stamp(volume));
+        let others_work = std::mem::replace(&mut seen_by_deletion, seen) != seen;
+        deletes = worked.as_ref().ok().copied().flatten();
+        deletes = deletes.map(|rest| if others_work { rest } else { Duration::ZERO });
         deletion_fails = worked.is_err();
         failure_of_deletion.once("a deletion does not go on", worked.map(drop));
     }

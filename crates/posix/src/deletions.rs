@@ -1,16 +1,21 @@
 //! Deletions of snapshots and branches, which go on behind the scenes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use holdfast_base::clock::Stopwatch;
 use holdfast_store::{Store, StoreError};
 use parking_lot::Mutex;
 
 use crate::Result;
 
-/// Steps between two looks at anything else, each of about a node.
+/// Steps in a row of a call that waits for room, each of about a node.
 const STEPS: usize = 64;
 /// As many are worked off by a call that makes a commit, while it waits for room, at most.
 const STEPS_OF_CALL: usize = 4096;
+/// While others work, a deletion rests so many times as long as its last step took: what it needs of processor and device, and
+/// the time in which it locks others out, stay a fifth.
+const REST: u32 = 4;
 
 /// What is left to be deleted in a volume.
 #[derive(Debug)]
@@ -41,6 +46,12 @@ impl Deletions {
         }
     }
 
+    /// Goes on until nothing is left that can be deleted now, without a rest.
+    pub(crate) fn finish(&self) -> Result<()> {
+        while self.work_off(STEPS)? {}
+        Ok(())
+    }
+
     /// Something is to be deleted.
     pub(crate) fn begin(&self) {
         {
@@ -61,9 +72,19 @@ impl Deletions {
         left.any && !left.is_stuck
     }
 
-    /// Goes on with deletions for a while, if there are any; says whether that is to be done again. At their end a commit
+    /// Goes on with deletions by a step, if there are any. At their end a commit gives the space back.
+    ///
+    /// # Returns
+    ///
+    /// None if nothing is left; else how long to rest before the next step, if others have something to do.
+    pub(crate) fn work_off_one(&self) -> Result<Option<Duration>> {
+        let watch = Stopwatch::start();
+        Ok(self.work_off(1)?.then(|| watch.elapsed() * REST))
+    }
+
+    /// Goes on with deletions by so many steps, if there are any; says whether that is to be done again. At their end a commit
     /// gives the space back.
-    pub(crate) fn work_off(&self) -> Result<bool> {
+    pub(crate) fn work_off(&self, steps: usize) -> Result<bool> {
         let _one = self.one.lock();
         let begun = {
             let left = self.left.lock();
@@ -72,7 +93,7 @@ impl Deletions {
             }
             left.begun
         };
-        let more = self.step();
+        let more = self.step(steps);
         let mut left = self.left.lock();
         left.is_stuck = more.is_err();
         let more = more?;
@@ -82,23 +103,23 @@ impl Deletions {
         Ok(more)
     }
 
-    fn step(&self) -> std::result::Result<bool, StoreError> {
+    fn step(&self, steps: usize) -> std::result::Result<bool, StoreError> {
         // Without any nothing is written.
         if !self.store.work_off_deletions(0)? {
             return Ok(false);
         }
-        let more = self.store.work_off_deletions(STEPS)?;
+        let more = self.store.work_off_deletions(steps)?;
         if !more {
             self.store.commit_deletions()?;
         }
         Ok(more)
     }
 
-    /// As [`Deletions::work_off`], for a call that waits for room: until they end, or have freed a lot. A deletion that
+    /// For a call that waits for room: until they end, or have freed a lot, without a rest. A deletion that
     /// cannot go on is no reason to refuse the call.
     pub(crate) fn work_off_many(&self) {
         for _ in 0..STEPS_OF_CALL / STEPS {
-            match self.work_off() {
+            match self.work_off(STEPS) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {

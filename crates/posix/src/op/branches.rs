@@ -378,7 +378,7 @@ impl FileSystem {
     /// background does it. Fails if one of them has failed, when the others are done.
     pub fn finish_deletions(&self) -> Result<()> {
         self.expect_changeable()?;
-        while self.volume.volume.deletions.work_off()? {}
+        self.volume.volume.deletions.finish()?;
         match self.core.store.failed_deletions().first() {
             Some((_, why)) => Err(StoreError::Refused(why.clone()).into()),
             None => Ok(()),

@@ -19,6 +19,7 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BlockRange, Lsn};
 use holdfast_format::item::{WalkItem, WalkPlace};
 use holdfast_format::{Malformed, NodePointer};
+use parking_lot::RwLockWriteGuard;
 
 use super::plan::Plan;
 use super::walk_down::find;
@@ -210,6 +211,8 @@ impl Inner {
                     forest.cache.evict();
                     self.throttle.cache_is(&forest.cache);
                 }
+                // The next step would take the lock again before anybody who waits for it has woken up.
+                RwLockWriteGuard::unlock_fair(forest);
                 done
             };
             match done {
