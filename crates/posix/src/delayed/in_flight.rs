@@ -7,8 +7,8 @@
 //!
 //! Where a device gains nothing from a second write ([`Gain`]) they are sent one by one, and none is sent while an
 //! fsync is under way: between its write and its flush there would be another one. So an fsync waits for
-//! one of them at most, but for the rare trials. A write waits for no more than the end of one fsync, and no longer than it takes itself: where flushes
-//! are slow, or fsyncs come one after the other, the device still has half of its time for data.
+//! one of them at most, but for the rare trials. Between two fsyncs goes one write at least, and none waits for an fsync longer than it takes itself: where
+//! flushes are slow, or fsyncs come one after the other, the device still has half of its time for data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +81,8 @@ impl InFlight {
             if state.is_full(self.most) {
                 wait::will_wait();
                 self.changed.wait_while(&mut state, |state| state.is_full(self.most));
+                // Another write had the turn. An fsync that began beside that one would find this one before its flush.
+                gave_way = false;
             }
             if gave_way || !state.is_in_the_way(of) {
                 break;
@@ -206,6 +208,38 @@ mod tests {
             drop(next);
         });
         assert_eq!(in_flight.state.lock().fsyncs, []);
+    }
+
+    /// Both waited for the first fsync. The second one began before either was sent.
+    #[test]
+    fn of_two_writes_that_gave_way_to_an_fsync_the_next_one_finds_one_before_it() {
+        let in_flight = Arc::new(InFlight::default());
+        in_flight.found_no_gain();
+        let first = in_flight.fsync(InodeNo(20));
+        let (tell, told) = channel();
+        let (send, sent) = channel();
+        std::thread::scope(|scope| {
+            for inode in [21, 22] {
+                let (waits, send, in_flight) = (tell.clone(), send.clone(), &in_flight);
+                scope.spawn(move || {
+                    wait::before_waiting(move |_| waits.send(()).expect("it is heard"));
+                    let write = in_flight.enter(LARGE, Some(InodeNo(inode)));
+                    send.send(write).expect("it is heard");
+                });
+            }
+            let waits = || told.recv_timeout(Duration::from_secs(20)).expect("a write waits");
+            (waits(), waits());
+            let second = in_flight.fsync(InodeNo(20));
+            drop(first);
+            let write = sent.recv().expect("one is sent");
+            // For the turn, and when it has that for the second fsync.
+            waits();
+            drop(write);
+            waits();
+            assert!(sent.try_recv().is_err(), "it is before the flush of the second fsync");
+            drop(second);
+            drop(sent.recv().expect("the other is sent"));
+        });
     }
 
     #[test]
