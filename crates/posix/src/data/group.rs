@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use holdfast_base::units::BLOCK_SIZE;
 use holdfast_store::{Reservation, StoreError};
 
 use super::complete::complete;
@@ -27,6 +28,7 @@ pub(crate) const GROUP_PAGES: usize = CHUNK_BLOCKS as usize;
 ///
 /// An error of one does not keep the others from being written back; the first error is returned.
 pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
+    let turn = core.data.in_flight.turn(GROUP_PAGES * BLOCK_SIZE);
     let mut alone = Vec::new();
     let mut group = Vec::new();
     let mut pages = 0;
@@ -74,6 +76,7 @@ pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()>
         }
     }
     let written = write_back_together(core, group);
+    drop(turn);
     note(written);
     for index in alone {
         note(write_back(core, &inodes[index]));

@@ -57,9 +57,11 @@ pub(crate) fn write_back(core: &Core, inode: &Arc<Inode>) -> Result<()> {
 /// As [`write_back`], for a caller that syncs it next: little data travels inside the log. Other data that is sent meanwhile
 /// gives way until the caller drops what is returned.
 pub(crate) fn write_back_for_log(core: &Core, inode: &Arc<Inode>) -> Result<(DataCost, UnderWay)> {
+    let coming = core.data.in_flight.coming();
     // Behind the lock: a writeback that holds the file must not give way to an fsync that waits for it.
     let map = (!inode.data.is_clean()).then(|| inode.data.lock_map());
     let under_way = core.data.in_flight.fsync(inode.no);
+    drop(coming);
     let Some(map) = map else {
         return Ok((DataCost::default(), under_way));
     };

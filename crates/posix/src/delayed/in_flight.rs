@@ -9,6 +9,9 @@
 //! fsync is under way: between its write and its flush there would be another one. So an fsync waits for
 //! one of them at most, but for the rare trials. Between two fsyncs goes one write at least, and none waits for an fsync longer than it takes itself: where
 //! flushes are slow, or fsyncs come one after the other, the device still has half of its time for data.
+//!
+//! A writeback that holds many files has its [turn](InFlight::turn) before it takes them, as it may wait for the device:
+//! an fsync of one of the files would wait as long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +40,10 @@ struct State {
     /// Large writes on their way.
     now: usize,
     gain: Gain,
+    /// Writebacks of several files that have their turn.
+    turns: usize,
+    /// Fsyncs that are about to be under way, as soon as they have their file.
+    coming: usize,
     /// Files whose fsyncs are under way.
     fsyncs: Vec<InodeNo>,
     /// Fsyncs that have ended.
@@ -99,6 +106,42 @@ impl InFlight {
         Some(Sent { of: self, bytes, sent_beside: state.now, time: Stopwatch::start() })
     }
 
+    /// Waits until a write of several files, of so many bytes, could be sent, unless it must give way to an fsync then. The
+    /// caller takes the files when it has its turn, and drops the guard when the write has returned.
+    pub(crate) fn turn(&self, bytes: usize) -> Turn<'_> {
+        let mut state = self.state.lock();
+        let mut gave_way = false;
+        loop {
+            let is_full = |state: &mut State| state.turns >= state.gain.limit(self.most);
+            if is_full(&mut state) {
+                wait::will_wait();
+                self.changed.wait_while(&mut state, is_full);
+                gave_way = false;
+            }
+            let is_in_the_way = |state: &State| {
+                state.is_in_the_way(None) || !state.gain.is_there() && state.coming > 0
+            };
+            if gave_way || !is_in_the_way(&state) {
+                break;
+            }
+            wait::will_wait();
+            let until = Deadline::after(Duration::from_nanos(state.gain.nanos_of(bytes)));
+            let ended = state.ended;
+            while state.ended == ended && is_in_the_way(&state) && !until.is_over() {
+                let _ = self.changed.wait_for(&mut state, until.left());
+            }
+            gave_way = true;
+        }
+        state.turns += 1;
+        Turn { of: self }
+    }
+
+    /// An fsync waits for its file, which another thread may have in hand.
+    pub(crate) fn coming(&self) -> Coming<'_> {
+        self.state.lock().coming += 1;
+        Coming { of: self }
+    }
+
     /// An fsync of a file begins: its data is in the hands of no other thread, and is about to be sent.
     pub(crate) fn fsync(self: &Arc<Self>, inode: InodeNo) -> UnderWay {
         let mut state = self.state.lock();
@@ -133,6 +176,35 @@ impl Drop for Sent<'_> {
         state.gain.returned(&Reading { bytes, nanos, sent_beside, returned_beside });
         state.now -= 1;
         self.of.changed.notify_all();
+    }
+}
+
+/// The turn of a writeback of several files.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    of: &'a InFlight,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.of.state.lock().turns -= 1;
+        self.of.changed.notify_all();
+    }
+}
+
+/// An fsync that has not its file yet.
+#[derive(Debug)]
+pub(crate) struct Coming<'a> {
+    of: &'a InFlight,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        let mut state = self.of.state.lock();
+        state.coming -= 1;
+        if !state.gain.is_there() {
+            self.of.changed.notify_all();
+        }
     }
 }
 
@@ -240,6 +312,36 @@ mod tests {
             drop(second);
             drop(sent.recv().expect("the other is sent"));
         });
+    }
+
+    /// What has its turn holds files.
+    #[test]
+    fn a_writeback_of_several_files_takes_none_while_another_one_writes_or_an_fsync_waits() {
+        let in_flight = Arc::new(InFlight::default());
+        in_flight.found_no_gain();
+        let turn = in_flight.turn(LARGE);
+        let (tell, told) = channel();
+        let (send, taken) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let waits = tell.clone();
+                wait::before_waiting(move |_| waits.send(()).expect("it is heard"));
+                let turn = in_flight.turn(LARGE);
+                send.send(turn).expect("it is heard");
+            });
+            let waits = || told.recv_timeout(Duration::from_secs(20)).expect("it waits");
+            waits();
+            let coming = in_flight.coming();
+            drop(turn);
+            waits();
+            let under_way = in_flight.fsync(InodeNo(20));
+            drop(coming);
+            assert!(taken.try_recv().is_err(), "the fsync has its file, and has not ended");
+            drop(under_way);
+            drop(taken.recv().expect("it has its turn"));
+        });
+        let state = in_flight.state.lock();
+        assert_eq!((state.turns, state.coming), (0, 0));
     }
 
     #[test]
