@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Attacks the decoders, whole volumes and the FUSE server, steered by coverage, for as long as you like.
+# Attacks the decoders, whole volumes, the FUSE server, streams and archives, steered by coverage, for as long as you like.
 # usage: scripts/fuzz.sh [TARGET|all] [SECONDS]      default: all targets, 60 seconds each; targets: see fuzz/Cargo.toml
 #        scripts/fuzz.sh coverage [TARGET|all]       what of the crates the kept inputs reach, by file
 # Inputs that break something go to fuzz/artifacts/TARGET, what reaches far to fuzz/corpus/TARGET; both stay.
@@ -55,7 +55,7 @@ for name in "${all[@]}"; do
     printf '\n== %s, %s s\n' "$name" "$seconds"
     seeds "$name"
     # Volumes and requests are made by short programs; the others take bytes of structures.
-    case $name in look | recover) len=512 ;; requests) len=2048 ;; *) len=8192 ;; esac
+    case $name in look | recover) len=512 ;; requests) len=2048 ;; archive) len=32768 ;; *) len=8192 ;; esac
     fuzz run "$name" -- -max_total_time="$seconds" -max_len="$len" -timeout=20 -rss_limit_mb=1024 \
         -malloc_limit_mb=256 -print_final_stats=1
 done

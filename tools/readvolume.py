@@ -996,6 +996,8 @@ class Log:
         self.batches, self.total, self.applied = [], 0, 0
         self.data, self.counts = {}, {}
         self.taken, self.freed = [], []
+        # What of that was taken, in the order of the blocks.
+        self.taken_runs = []
         # What each extent key that the log has changed holds of what its tree had: first, end, birth, where block 0 would lie.
         self.before = {}
 
@@ -1095,6 +1097,8 @@ class Log:
             self.data[block] = before[:start] + data + before[start + len(data) :]
         need(len(self.data) * BLOCK <= PATCHED_LIMIT, "the log holds more data than this reader takes")
         self.taken += batch.taken
+        for run in batch.taken:
+            insert_run(self.taken_runs, run)
         self.judge_given(batch, volume.lineage, had)
         freed = list(batch.freed)
         for drop in batch.drops:
@@ -1138,19 +1142,25 @@ class Log:
                 first, birth, count = (u64(value, 0), u64(value, 8), u32(value, 16)) if whole else (0, 0, 0)
                 known = [(first, first + count, birth, key[0], key[2] - first * BLOCK)] if count else []
             had.setdefault(branch, []).extend(known)
-        had = {branch: sorted(parts) for branch, parts in had.items()}
+        had = {branch: held_once(parts) for branch, parts in had.items()}
+        claims = {}
         for branch, key in changed:
-            value, kept, parts = batch.puts.get((branch, key), b""), [], had[branch]
+            value, put[branch, key] = batch.puts.get((branch, key), b""), []
             if len(value) >= EXTENT_ITEM.size:
                 start = u64(value, 0)
-                end, place = start + u32(value, 16), (key[0], key[2] - start * BLOCK)
-                at = max(bisect.bisect_right(parts, (start, 1 << 64)) - 1, 0)
+                claims.setdefault(branch, []).append((start, start + u32(value, 16), key))
+        for branch, extents in claims.items():
+            parts, done = had[branch], 0
+            ends = [part[1] for part in parts]
+            # A block is kept by the first that claims it.
+            for start, end, key in sorted(extents):
+                place, start = (key[0], key[2] - start * BLOCK), max(start, done)
+                at = bisect.bisect_right(ends, start)
                 while at < len(parts) and parts[at][0] < end:
-                    first, last = max(parts[at][0], start), min(parts[at][1], end)
-                    if first < last and parts[at][3:] == place:
-                        kept.append((first, last, *parts[at][2:]))
+                    if parts[at][3:] == place:
+                        put[branch, key].append((max(parts[at][0], start), min(ends[at], end), *parts[at][2:]))
                     at += 1
-            put[branch, key] = kept
+                done = max(done, end)
         self.before.update(put)
         return had
 
@@ -1161,13 +1171,26 @@ class Log:
             item = lineage.tree(branch)
             parent = lineage.tree(item.parent) if item and item.parent else None
             own += [part[:2] for part in parts if parent is None or part[2] > parent.epoch]
-        given = minus(sorted(batch.freed), union(sorted(own + self.taken))) if batch.freed else []
-        need(not given, f"batch {batch.head.number} of the log gives back what a snapshot has [904]")
-        for drop in batch.drops:
+        own, gives = union(own), f"batch {batch.head.number} of the log gives back what"
+        drops = [(drop.first, drop.first + drop.count) for drop in batch.drops]
+        need(not overlap(sorted(batch.freed + drops)), f"{gives} it gives back as well [904]")
+        for run in batch.freed:
+            need(self.is_taken_or(run, own), f"{gives} a snapshot has [904]")
+        for drop, run in zip(batch.drops, drops):
             place = (drop.birth, drop.inode, drop.offset - drop.first * BLOCK)
-            same = [part[:2] for part in had.get(drop.branch, []) if part[2:] == place]
-            given = minus([(drop.first, drop.first + drop.count)], union(sorted(same + self.taken)))
-            need(not given, f"batch {batch.head.number} of the log gives back what is older, or elsewhere [904]")
+            need(self.is_taken_or(run, had.get(drop.branch, []), place), f"{gives} is older, or elsewhere [904]")
+
+    def is_taken_or(self, run, parts, of=None):
+        """Whether each block of a run was taken by the log, or lies in parts that are as they should be."""
+        first, end = run
+        while first < end:
+            taken = run_with(self.taken_runs, first)
+            part = run_with(parts, first)
+            behind = max(taken[1] if taken else 0, part[1] if part and of in (None, part[2:]) else 0)
+            if behind <= first:
+                return False
+            first = behind
+        return True
 
     def replay(self, volume):
         """Reads the log and applies it to the items of the volume."""
@@ -1991,6 +2014,34 @@ def per_group(runs):
 def overlap(runs):
     """The first run of sorted ones that overlaps the one before it."""
     return next((later for run, later in zip(runs, runs[1:]) if later[0] < run[1]), None)
+
+
+def run_with(runs, block):
+    """The run that has a block, of sorted ones that do not overlap; or nothing."""
+    at = bisect.bisect_right(runs, (block, 1 << 64)) - 1
+    return runs[at] if at >= 0 and runs[at][1] > block else None
+
+
+def insert_run(runs, run):
+    """Adds a run to sorted ones that do not overlap."""
+    first, end = run
+    at = bisect.bisect_left(runs, (first, first))
+    at -= at > 0 and runs[at - 1][1] >= first
+    behind = at
+    while behind < len(runs) and runs[behind][0] <= end:
+        first, end = min(first, runs[behind][0]), max(end, runs[behind][1])
+        behind += 1
+    runs[at:behind] = [(first, end)]
+
+
+def held_once(parts):
+    """Parts of what trees had: where they lie over one another, a block is the first one's."""
+    result, done = [], 0
+    for first, end, birth, *place in sorted(parts, key=lambda part: (*part[:2], *part[3:], part[2])):
+        if max(first, done) < end:
+            result.append((max(first, done), end, birth, *place))
+            done = end
+    return result
 
 
 def union(runs):

@@ -7,8 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use holdfast::{
-    Attributes, Dir, File, FileTimes, FileType, OpenOptions, Permissions, Volume, XattrFlags,
+    Attributes, Dir, File, FileSystem, FileTimes, FileType, OpenOptions, Permissions, Volume,
+    XattrFlags,
 };
+use holdfast_base::InodeNo;
+use holdfast_base::attribute::RECEIVED;
+use rustix::io::Errno;
 
 use crate::read::{Kind, Member, Members};
 use crate::whiteout::Kept;
@@ -30,6 +34,7 @@ pub struct Imported {
 
 /// Where members go.
 pub(crate) struct Target<'a> {
+    volume: &'a Volume,
     root: &'a Dir,
     form: Form,
     /// Inodes from this number on were made by this archive.
@@ -41,8 +46,13 @@ pub(crate) struct Target<'a> {
     directories: BTreeMap<u64, Directory>,
     /// Names that this archive has given to files that were there: the directory and the name.
     linked: BTreeSet<(u64, Vec<u8>)>,
+    /// Directories from which whiteouts have removed all that is older: nothing old comes there any more.
+    cleaned: BTreeSet<u64>,
     imported: Imported,
 }
+
+/// The most directories that lie in one another.
+const DEPTH_MAX: usize = 1 << 20;
 
 /// A directory that members are put into.
 #[derive(Clone)]
@@ -56,7 +66,6 @@ struct Parent {
 
 /// What a directory gets in the end.
 struct Directory {
-    path: Vec<u8>,
     attributes: Attributes,
     default: Option<Vec<u8>>,
 }
@@ -116,12 +125,14 @@ impl<'a> Target<'a> {
         let how = OpenOptions::new().write(true);
         let first = volume.tmpfile(".", &how)?.metadata()?.ino();
         Ok(Target {
+            volume,
             root: volume,
             form,
             first,
             parent: None,
             directories: BTreeMap::new(),
             linked: BTreeSet::new(),
+            cleaned: BTreeSet::new(),
             imported: Imported::default(),
         })
     }
@@ -132,7 +143,7 @@ impl<'a> Target<'a> {
         let path = plain_path(member, &member.name)?;
         if path.is_empty() {
             return match member.kind {
-                Kind::Directory => self.directory_at(member, self.root.clone(), Vec::new()),
+                Kind::Directory => self.directory_at(member, self.root.clone()),
                 _ => Err(malformed(member, "only a directory can be the root")),
             };
         }
@@ -149,7 +160,7 @@ impl<'a> Target<'a> {
                     inherits_nothing(&parent, name).of(member)?;
                 }
                 let dir = parent.dir.open_dir(name).of(member)?;
-                self.directory_at(member, dir, path)?;
+                self.directory_at(member, dir)?;
             }
             Kind::HardLink(target) => self.hard_link(member, &parent, name, target, &path)?,
             Kind::Symlink(target) => {
@@ -255,7 +266,7 @@ impl<'a> Target<'a> {
             file.set_len(member.len).of(member)?;
         }
         for (name, value) in &member.xattrs {
-            self.take_xattr(file.set_xattr(OsStr::from_bytes(name), value)).of(member)?;
+            self.take_xattr(name, || file.set_xattr(OsStr::from_bytes(name), value)).of(member)?;
         }
         file.set_attributes(attributes(member)).of(member)
     }
@@ -280,9 +291,12 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// An attribute that the volume has no place for is left out.
-    fn take_xattr(&mut self, set: io::Result<()>) -> io::Result<()> {
-        match set {
+    /// An attribute that the volume has no place for is left out, and so is what a receive says of another volume.
+    fn take_xattr(&mut self, name: &[u8], set: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if name == RECEIVED {
+            return Ok(());
+        }
+        match set() {
             Err(error)
                 if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) =>
             {
@@ -298,8 +312,8 @@ impl<'a> Target<'a> {
             if member.kind == Kind::Directory && key == acl::DEFAULT {
                 continue;
             }
-            let set = dir.set_xattr(name, OsStr::from_bytes(key), value, XattrFlags::empty());
-            self.take_xattr(set).of(member)?;
+            let set = || dir.set_xattr(name, OsStr::from_bytes(key), value, XattrFlags::empty());
+            self.take_xattr(key, set).of(member)?;
         }
         Ok(())
     }
@@ -315,12 +329,12 @@ impl<'a> Target<'a> {
         dir.set_attributes(name, attributes).of(member)
     }
 
-    fn directory_at(&mut self, member: &Member, dir: Dir, path: Vec<u8>) -> Result<()> {
+    fn directory_at(&mut self, member: &Member, dir: Dir) -> Result<()> {
         let here = OsStr::new(".");
         if self.form == Form::Layer {
             // A layer says all of its directories.
             for name in dir.xattrs(here).of(member)? {
-                if !member.xattrs.iter().any(|(kept, _)| kept == name.as_bytes()) {
+                if !member.xattrs.contains_key(name.as_bytes()) {
                     dir.remove_xattr(here, &name).of(member)?;
                 }
             }
@@ -328,10 +342,9 @@ impl<'a> Target<'a> {
         }
         self.xattrs(member, &dir, here)?;
         let number = dir.symlink_metadata(here).of(member)?.ino();
-        let default = member.xattrs.iter().find(|(name, _)| name == acl::DEFAULT);
-        let default = default.map(|(_, value)| value.clone());
+        let default = member.xattrs.get(acl::DEFAULT).cloned();
         let attributes = attributes(member);
-        self.directories.insert(number, Directory { path, attributes, default });
+        self.directories.insert(number, Directory { attributes, default });
         Ok(())
     }
 
@@ -375,18 +388,25 @@ impl<'a> Target<'a> {
             number >= self.first || self.linked.contains(&(dir, name.as_bytes().to_vec()))
         };
         let is_listed = |number: u64| self.directories.contains_key(&number);
-        whiteout::remove(&dir, removes, &Kept { is_new: &is_new, is_listed: &is_listed }).of(member)
+        let kept = &mut Kept {
+            is_new: &is_new,
+            is_listed: &is_listed,
+            cleaned: std::mem::take(&mut self.cleaned),
+        };
+        let removed = whiteout::remove(&dir, removes, kept);
+        self.cleaned = std::mem::take(&mut kept.cleaned);
+        removed.of(member)
     }
 
-    /// Gives directories their attributes.
+    /// Gives directories their attributes. They are found by their numbers: the way by which a member was put there may
+    /// have led through a link that is another one by now.
     pub(crate) fn finish(self) -> Result<Imported> {
-        for (number, directory) in self.directories {
-            let Directory { path, attributes, default } = directory;
-            let path = os(&path);
+        let failed = |source| Error::Volume { what: "the directories".into(), source };
+        let fs = self.volume.engine().map_err(failed)?;
+        for (number, Directory { attributes, default }) in self.directories {
             // A later member may have taken its place.
-            if !self.root.symlink_metadata(path).is_ok_and(|found| found.ino() == number) {
-                continue;
-            }
+            let Some(path) = path_of(&fs, number).map_err(failed)? else { continue };
+            let path = os(&path);
             let set = default.map_or(Ok(()), |value| {
                 let name = OsStr::from_bytes(acl::DEFAULT);
                 self.root.set_xattr(path, name, &value, XattrFlags::empty())
@@ -396,6 +416,29 @@ impl<'a> Target<'a> {
         }
         Ok(self.imported)
     }
+}
+
+/// Where a directory is; `None`: it is gone.
+fn path_of(fs: &FileSystem, number: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut names = Vec::new();
+    let mut at = InodeNo(number);
+    while at != InodeNo::ROOT {
+        // On a damaged volume directories may lie in one another.
+        if names.len() > DEPTH_MAX {
+            return Err(io::Error::other(format!("directory {number} lies too deep")));
+        }
+        match fs.place_of(at) {
+            Ok(Some((above, name))) => {
+                names.push(name);
+                at = above;
+            }
+            Ok(None) => return Ok(None),
+            Err(error) if error.errno() == Errno::NOENT.raw_os_error() => return Ok(None),
+            Err(error) => return Err(io::Error::other(error.to_string())),
+        }
+    }
+    names.reverse();
+    Ok(Some(names.join(&b'/')))
 }
 
 /// Takes from a new file what it has of its directory's default list.

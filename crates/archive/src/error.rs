@@ -57,6 +57,14 @@ pub enum Error {
         /// What the volume said.
         source: io::Error,
     },
+    /// Files changed while they were read. The archive is whole, but of these it has a mixture.
+    #[error("{}{} changed while it was read; take a snapshot and export that", shown(.path), and_others(*.others))]
+    Changed {
+        /// The path of the first.
+        path: Vec<u8>,
+        /// How many others did.
+        others: u64,
+    },
     /// A file of the volume could not be read, or has no place in an archive.
     #[error("{}: {source}", shown(.path))]
     File {
@@ -76,8 +84,19 @@ impl Error {
             | Error::Refused { source, .. }
             | Error::Volume { source, .. }
             | Error::File { source, .. } => Some(source),
-            Error::Truncated { .. } | Error::Malformed { .. } | Error::Foreign(_) => None,
+            Error::Truncated { .. }
+            | Error::Malformed { .. }
+            | Error::Foreign(_)
+            | Error::Changed { .. } => None,
         }
+    }
+}
+
+fn and_others(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        1 => " and another file".into(),
+        count => format!(" and {count} other files"),
     }
 }
 

@@ -13,7 +13,8 @@ use crate::{Error, Form};
 /// Writes everything in `dir` as an archive: the directory itself as `./`, then what is in it, each directory before its
 /// content, names in the order of their bytes. The same tree gives the same bytes.
 ///
-/// Of a volume that others change, a snapshot should be given. In memory is one directory of each level, and of each file
+/// Of a volume that others change, a snapshot should be given: of a file that changes meanwhile the archive has as many bytes as it had, whichever,
+/// and the error says so when the archive is whole. In memory is one directory of each level, and of each file
 /// with several names one, until the last was written.
 ///
 /// # Errors
@@ -31,7 +32,7 @@ pub(crate) fn tree(
     name: &OsStr,
     path: Vec<u8>,
 ) -> Result<(), Error> {
-    if writer.member(dir, name, &path)? != FileType::Directory {
+    if writer.member(dir, name, &path)? != Some(FileType::Directory) {
         return Ok(());
     }
     let mut path = path;
@@ -47,7 +48,7 @@ pub(crate) fn tree(
             path.push(b'/');
         }
         path.extend_from_slice(name.as_bytes());
-        if writer.member(dir, &name, &path)? == FileType::Directory {
+        if writer.member(dir, &name, &path)? == Some(FileType::Directory) {
             let below = dir.open_dir(&name).of(&path)?;
             levels.push(level(below, &path)?);
         }

@@ -1,6 +1,6 @@
 //! An archive into a branch: as a whole or not at all.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use holdfast::{Branch, Volume};
 
@@ -14,7 +14,7 @@ use crate::{Error, Form};
 /// As of [`import_all`].
 pub fn import(volume: &Volume, form: Form, fork: &str, from: impl Read) -> Result<Imported, Error> {
     let failed = |source| Error::Volume { what: "the branch".into(), source };
-    let branch = open_branch(volume).map_err(failed)?;
+    let branch = volume.branch_here().map_err(failed)?;
     import_all(&branch, form, fork, [(from, None)])
 }
 
@@ -54,14 +54,6 @@ pub fn import_all<R: Read>(
         });
     }
     imported
-}
-
-/// The branch that is open.
-fn open_branch(volume: &Volume) -> io::Result<Branch> {
-    let name = volume.engine()?.branch_name().map_err(io::Error::other)?;
-    let name = String::from_utf8(name)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "its name is not UTF-8"))?;
-    volume.branch(&name)
 }
 
 /// Puts archives into a fork.

@@ -1,5 +1,6 @@
 //! An archive as a stream of members, each with its attributes, and its bytes behind it.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use holdfast_base::Timestamp;
@@ -39,15 +40,21 @@ pub(crate) struct Member {
     pub(crate) device: (u32, u32),
     pub(crate) mtime: Timestamp,
     pub(crate) atime: Option<Timestamp>,
-    pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) xattrs: Xattrs,
     /// Of a file: its size.
     pub(crate) len: u64,
     /// Of a file: where its bytes belong, upwards; what lies between is holes. `None`: all of it is there.
     pub(crate) segments: Option<Vec<Segment>>,
 }
 
+/// Extended attributes by their names.
+pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Bytes of records for all members that are kept. Each member gets them, so there are no more than a few for each byte of a header.
+const GLOBAL_MAX: usize = 4 << 10;
+
 /// What headers in front of a member say of it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Ahead {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
@@ -57,22 +64,31 @@ struct Ahead {
     mtime: Option<Timestamp>,
     atime: Option<Timestamp>,
     device: (Option<u64>, Option<u64>),
-    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    xattrs: Xattrs,
     sparse: SparseRecords,
+}
+
+impl Ahead {
+    /// About how many bytes of memory it has.
+    fn bytes(&self) -> usize {
+        let texts = [&self.path, &self.link].into_iter().flatten().map(Vec::len).sum::<usize>();
+        let xattrs = self.xattrs.iter().map(|(name, value)| name.len() + value.len() + 1);
+        texts + xattrs.sum::<usize>() + self.sparse.bytes()
+    }
 }
 
 /// Reads members one after the other.
 pub(crate) struct Members<R> {
     stream: Stream<R>,
-    /// Records that count for all members behind them.
-    global: Vec<u8>,
+    /// What counts for all members behind it, unless headers of their own say something else.
+    global: Ahead,
 }
 
 type Result<T> = std::result::Result<T, Error>;
 
 impl<R: Read> Members<R> {
     pub(crate) fn new(from: R) -> Members<R> {
-        Members { stream: Stream::new(from), global: Vec::new() }
+        Members { stream: Stream::new(from), global: Ahead::default() }
     }
 
     /// The next bytes of the present member. See [`Stream::bytes`].
@@ -135,11 +151,10 @@ impl<R: Read> Members<R> {
     /// The next member; `None` at the end of the archive.
     pub(crate) fn next(&mut self) -> Result<Option<Member>> {
         self.stream.skip()?;
-        let mut ahead = Ahead::default();
-        let mut of_pax = None;
+        let (mut long_name, mut long_link, mut of_pax) = (None, None, None);
         loop {
             let Some(header) = self.header()? else {
-                return match of_pax.is_some() || ahead.path.is_some() || ahead.link.is_some() {
+                return match of_pax.is_some() || long_name.is_some() || long_link.is_some() {
                     true => Err(self.malformed("the archive ends where a member should follow")),
                     false => Ok(None),
                 };
@@ -150,7 +165,13 @@ impl<R: Read> Members<R> {
             match kind {
                 EntryType::XGlobalHeader => {
                     self.stream.expect_body(size)?;
-                    self.global = self.stream.whole()?;
+                    let records = self.stream.whole()?;
+                    let mut global = std::mem::take(&mut self.global);
+                    self.records(&records, &mut global)?;
+                    if global.bytes() > GLOBAL_MAX {
+                        return Err(self.malformed("its records for all members are too long"));
+                    }
+                    self.global = global;
                 }
                 EntryType::XHeader => {
                     self.stream.expect_body(size)?;
@@ -161,21 +182,19 @@ impl<R: Read> Members<R> {
                     let mut text = self.stream.whole()?;
                     text.truncate(text.iter().position(|byte| *byte == 0).unwrap_or(text.len()));
                     match kind {
-                        EntryType::GNULongName => ahead.path = Some(text),
-                        _ => ahead.link = Some(text),
+                        EntryType::GNULongName => long_name = Some(text),
+                        _ => long_link = Some(text),
                     }
                 }
                 _ => {
-                    let global = std::mem::take(&mut self.global);
-                    let read = self.records(&global, &mut ahead);
-                    self.global = global;
-                    read?;
-                    if let Some(records) = &of_pax {
-                        self.records(records, &mut ahead)?;
+                    let mut ahead = self.global.clone();
+                    ahead.path = long_name.take().or(ahead.path);
+                    ahead.link = long_link.take().or(ahead.link);
+                    if let Some(records) = of_pax.take() {
+                        self.records(&records, &mut ahead)?;
                     }
-                    match self.member(&header, size, ahead)? {
-                        Some(member) => return Ok(Some(member)),
-                        None => (ahead, of_pax) = (Ahead::default(), None),
+                    if let Some(member) = self.member(&header, size, ahead)? {
+                        return Ok(Some(member));
                     }
                 }
             }
@@ -220,14 +239,11 @@ impl<R: Read> Members<R> {
                 let why = "its access control list cannot be read, or names users without numbers";
                 let value = acl::value(value).ok_or_else(|| self.malformed(why))?;
                 // The attribute itself, if it is there as well, says the same.
-                if ahead.xattrs.iter().all(|(known, _)| known != name) {
-                    ahead.xattrs.push((name.to_vec(), value));
-                }
+                ahead.xattrs.entry(name.to_vec()).or_insert(value);
             }
             _ if key.starts_with(pax::XATTR) => {
                 let name = pax::xattr_name(&key[pax::XATTR.len()..]);
-                ahead.xattrs.retain(|(known, _)| *known != name);
-                ahead.xattrs.push((name, value.to_vec()));
+                ahead.xattrs.insert(name, value.to_vec());
             }
             _ if key.starts_with(b"GNU.sparse.") => {
                 let key = &key[b"GNU.sparse.".len()..];
@@ -355,5 +371,52 @@ fn foreign(block: &[u8]) -> Option<String> {
         )),
         None if block.is_empty() => Some("there is no archive: the input is empty".into()),
         None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(kind: u8, content: &[u8]) -> Vec<u8> {
+        let mut header = Header::new_ustar();
+        header.set_entry_type(EntryType::new(kind));
+        header.set_size(content.len() as u64);
+        header.as_old_mut().name[0] = b'n';
+        header.set_cksum();
+        let mut bytes = header.as_bytes().to_vec();
+        bytes.extend_from_slice(content);
+        crate::header::pad(&mut bytes);
+        bytes
+    }
+
+    /// As many attributes as a header may have, and many members behind a global header as long as it may be: what is read costs
+    /// what it has in bytes, or this would run for hours.
+    #[test]
+    fn many_records_take_the_time_of_their_bytes() {
+        let (mut attributes, mut count) = (Vec::new(), 0);
+        while attributes.len() < 7 << 20 {
+            let name = format!("SCHILY.xattr.user.{count:x}");
+            pax::put(&mut attributes, name.as_bytes(), b"");
+            count += 1;
+        }
+        let mut global = Vec::new();
+        pax::put(&mut global, b"comment", &vec![b'c'; 7 << 20]);
+        pax::put(&mut global, b"SCHILY.xattr.user.all", &vec![b'v'; 4000]);
+        let mut archive = [header(b'x', &attributes), header(b'0', b"")].concat();
+        archive.extend(header(b'g', &global));
+        for _ in 0..4000 {
+            archive.extend(header(b'0', b""));
+        }
+        archive.extend([0; 1024]);
+        let mut members = Members::new(&archive[..]);
+        let first = members.next().expect("it is whole").expect("there is one");
+        assert_eq!(first.xattrs.len(), count);
+        let mut others = 0;
+        while let Some(member) = members.next().expect("it is whole") {
+            assert_eq!(member.xattrs.len(), 1);
+            others += 1;
+        }
+        assert_eq!(others, 4000);
     }
 }

@@ -18,11 +18,11 @@ pub(crate) type Map = (u64, Vec<Segment>);
 /// Segments of one file that are kept: 64 MiB of memory.
 pub(crate) const SEGMENTS_MAX: usize = 4 << 20;
 
-const TOO_MANY: &str = "it has more than four million holes";
+pub(crate) const TOO_MANY: &str = "it has more than four million holes";
 const NO_MAP: &str = "the map of its holes makes no sense";
 
 /// What pax records say of holes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct SparseRecords {
     pub(crate) name: Option<Vec<u8>>,
     major: Option<u64>,
@@ -58,6 +58,12 @@ impl SparseRecords {
             _ => {}
         }
         Ok(())
+    }
+
+    /// About how many bytes of memory it has.
+    pub(crate) fn bytes(&self) -> usize {
+        let name = self.name.as_ref().map_or(0, Vec::len);
+        name + self.numbers.as_ref().map_or(0, |numbers| 8 * numbers.len())
     }
 
     /// The map that the records tell, or that version 1.0 has put in front of the bytes.

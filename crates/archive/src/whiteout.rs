@@ -1,5 +1,6 @@
 //! Members of a layer that remove what the layers below have.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +40,8 @@ pub(crate) struct Kept<'a> {
     pub(crate) is_new: &'a dyn Fn(u64, u64, &OsStr) -> bool,
     /// Whether a directory is a member of it.
     pub(crate) is_listed: &'a dyn Fn(u64) -> bool,
+    /// Directories in which nothing older is left. Each is looked through once, however many whiteouts ask for it.
+    pub(crate) cleaned: BTreeSet<u64>,
 }
 
 /// The path of the member that removes `name` in the directory `above`.
@@ -50,11 +53,24 @@ pub(crate) fn path(above: &[u8], marker: &[u8]) -> Vec<u8> {
 }
 
 /// Removes from `dir` what is older than the layer; what the layer itself has put there stays, whichever came first.
-pub(crate) fn remove(dir: &Dir, what: Removes<'_>, kept: &Kept<'_>) -> io::Result<()> {
+pub(crate) fn remove(dir: &Dir, what: Removes<'_>, kept: &mut Kept<'_>) -> io::Result<()> {
     match what {
         Removes::Nothing => Ok(()),
         Removes::One(name) => old(kept, dir, vec![name.to_owned()]),
-        Removes::All => old(kept, dir, names(dir)?),
+        Removes::All => {
+            if !kept.cleaned.insert(dir.symlink_metadata(".")?.ino()) {
+                return Ok(());
+            }
+            old(kept, dir, names(dir)?)
+        }
+    }
+}
+
+/// Removes a directory, unless the layer has put something into it.
+fn remove_empty(above: &Dir, name: &OsStr) -> io::Result<()> {
+    match above.remove_dir(name) {
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
+        done => done,
     }
 }
 
@@ -67,7 +83,7 @@ struct Level {
 }
 
 /// Removes old things of these names, and old things below, without recursion.
-fn old(kept: &Kept<'_>, dir: &Dir, names_here: Vec<OsString>) -> io::Result<()> {
+fn old(kept: &mut Kept<'_>, dir: &Dir, names_here: Vec<OsString>) -> io::Result<()> {
     let level = |dir: Dir, names: Vec<OsString>, goes| -> io::Result<Level> {
         let number = dir.symlink_metadata(".")?.ino();
         Ok(Level { dir, number, names: names.into_iter(), goes })
@@ -78,10 +94,7 @@ fn old(kept: &Kept<'_>, dir: &Dir, names_here: Vec<OsString>) -> io::Result<()> 
             let goes = here.goes.take();
             levels.pop();
             if let (Some(name), Some(above)) = (goes, levels.last()) {
-                match above.dir.remove_dir(&name) {
-                    Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
-                    done => done?,
-                }
+                remove_empty(&above.dir, &name)?;
             }
             continue;
         };
@@ -94,6 +107,12 @@ fn old(kept: &Kept<'_>, dir: &Dir, names_here: Vec<OsString>) -> io::Result<()> 
         }
         if !found.is_dir() {
             here.dir.remove_file(&name)?;
+            continue;
+        }
+        if !kept.cleaned.insert(found.ino()) {
+            if !(kept.is_listed)(found.ino()) {
+                remove_empty(&here.dir, &name)?;
+            }
             continue;
         }
         let below = here.dir.open_dir(&name)?;

@@ -6,10 +6,11 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use holdfast::{Dir, File, FileType, Metadata, OpenOptions};
+use holdfast_base::attribute::RECEIVED;
 use tar::EntryType;
 
 use crate::header::{BLOCK, Said, pad};
-use crate::sparse::line;
+use crate::sparse::{self, SEGMENTS_MAX, line};
 use crate::{Error, Form, whiteout};
 
 /// Bytes read at once.
@@ -35,6 +36,8 @@ pub(crate) struct Writer<W> {
     /// Files with names that are still to come, by inode number: the first name, and how many.
     linked: HashMap<u64, (Vec<u8>, u32)>,
     buffer: Vec<u8>,
+    /// The first file that changed while it was read, and how many others did.
+    changed: Option<(Vec<u8>, u64)>,
     pub(crate) exported: Exported,
 }
 
@@ -50,31 +53,36 @@ impl<T> Of<T> for io::Result<T> {
     }
 }
 
-/// What is written in front of the bytes of a file.
-#[derive(Default)]
-struct Holes {
-    segments: u64,
+/// An extended attribute: name and value.
+type Xattr = (Vec<u8>, Vec<u8>);
+
+/// Where a file has data: the begin and the end of each stretch.
+#[derive(Debug, Default)]
+struct Layout {
+    segments: Vec<(u64, u64)>,
+    /// Bytes of all of them.
     stored: u64,
     ends_in_hole: bool,
-    /// Bytes of the map, filled up to a block.
-    map: u64,
 }
 
 impl<W: Write> Writer<W> {
     pub(crate) fn new(to: W, form: Form) -> Writer<W> {
         let (linked, exported) = (HashMap::new(), Exported::default());
-        Writer { to, form, linked, buffer: vec![0; CHUNK], exported }
+        Writer { to, form, linked, buffer: vec![0; CHUNK], changed: None, exported }
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.to.write_all(bytes).map_err(Error::Write)
     }
 
-    /// Ends the archive.
+    /// Ends the archive. One in which a file has changed is whole, and an error all the same.
     pub(crate) fn finish(mut self) -> Result<Exported> {
         self.put(&[0; 2 * BLOCK as usize])?;
         self.to.flush().map_err(Error::Write)?;
-        Ok(self.exported)
+        match self.changed {
+            None => Ok(self.exported),
+            Some((path, others)) => Err(Error::Changed { path, others }),
+        }
     }
 
     /// A file without bytes that says something about others.
@@ -96,8 +104,27 @@ impl<W: Write> Writer<W> {
         self.put(&said.blocks())
     }
 
-    /// What is called `name` in `dir`, as `path`; the root is `.` and has no path.
-    pub(crate) fn member(&mut self, dir: &Dir, name: &OsStr, path: &[u8]) -> Result<FileType> {
+    /// What is called `name` in `dir`, as `path`; the root is `.` and has no path. `None`: it has gone meanwhile.
+    pub(crate) fn member(
+        &mut self,
+        dir: &Dir,
+        name: &OsStr,
+        path: &[u8],
+    ) -> Result<Option<FileType>> {
+        match self.found(dir, name, path) {
+            Err(Error::File { source, .. })
+                if source.kind() == io::ErrorKind::NotFound && !path.is_empty() =>
+            {
+                // Nothing was written of it, and no other name can lead to it.
+                self.linked.retain(|_, (first, _)| first != path);
+                self.has_changed(path);
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
+    }
+
+    fn found(&mut self, dir: &Dir, name: &OsStr, path: &[u8]) -> Result<FileType> {
         let found = dir.symlink_metadata(name).of(path)?;
         let file_type = found.file_type();
         if file_type == FileType::Socket {
@@ -122,7 +149,7 @@ impl<W: Write> Writer<W> {
         }
         let xattrs = xattrs(dir, name).of(path)?;
         match file_type {
-            FileType::Regular => self.file(dir, name, path, &found, &xattrs)?,
+            FileType::Regular => self.file(dir, name, path, &xattrs)?,
             FileType::Directory => {
                 let path = if path.is_empty() { b"./".to_vec() } else { [path, b"/"].concat() };
                 self.plain(&found, &path, EntryType::Directory, None, &xattrs)?;
@@ -146,84 +173,94 @@ impl<W: Write> Writer<W> {
         path: &[u8],
         kind: EntryType,
         link: Option<&[u8]>,
-        xattrs: &[(Vec<u8>, Vec<u8>)],
+        xattrs: &[Xattr],
     ) -> Result<()> {
         let said = Said { link, xattrs, ..said(found, path, kind) };
         self.exported.members += 1;
         self.put(&said.blocks())
     }
 
-    fn file(
-        &mut self,
-        dir: &Dir,
-        name: &OsStr,
-        path: &[u8],
-        found: &Metadata,
-        xattrs: &[(Vec<u8>, Vec<u8>)],
-    ) -> Result<()> {
+    fn file(&mut self, dir: &Dir, name: &OsStr, path: &[u8], xattrs: &[Xattr]) -> Result<()> {
         let how = OpenOptions::new().read(true).noatime(true).follow(false);
         let file = dir.open_with(name, &how).of(path)?;
+        let found = file.metadata().of(path)?;
+        if !found.is_file() {
+            return Err(changed()).of(path);
+        }
         let len = found.len();
-        let holes = holes(&file, len).of(path)?;
-        let is_sparse = holes.stored < len;
+        let layout = Layout::of(&file, len, SEGMENTS_MAX).of(path)?;
+        let is_sparse = layout.stored < len;
+        let map = match is_sparse {
+            true => layout.lines(len).map(|line| line.len() as u64).sum::<u64>(),
+            false => 0,
+        };
         let said = Said {
-            size: if is_sparse { holes.map + holes.stored } else { len },
+            size: map.next_multiple_of(BLOCK) + layout.stored,
             real_size: is_sparse.then_some(len),
             xattrs,
-            ..said(found, path, EntryType::Regular)
+            ..said(&found, path, EntryType::Regular)
         };
         self.exported.members += 1;
-        self.exported.bytes += holes.stored;
+        self.exported.bytes += layout.stored;
         self.put(&said.blocks())?;
         if is_sparse {
-            self.map(&file, path, len, &holes)?;
+            self.map(layout.lines(len))?;
         }
-        let mut at = 0;
-        while let Some((start, end)) = data_after(&file, at, len).of(path)? {
-            self.copy(&file, path, start, end)?;
-            at = end;
+        let mut is_whole = true;
+        for segment in &layout.segments {
+            is_whole &= self.copy(&file, path, *segment)?;
         }
-        self.put(&[0; BLOCK as usize][..(holes.stored.wrapping_neg() % BLOCK) as usize])
+        self.put(&[0; BLOCK as usize][..(layout.stored.wrapping_neg() % BLOCK) as usize])?;
+        let now = file.metadata().of(path)?;
+        let of = |of: &Metadata| (of.len(), of.modified(), of.changed());
+        if !is_whole || of(&now) != of(&found) {
+            self.has_changed(path);
+        }
+        Ok(())
     }
 
-    /// The map of a file with holes. The file is asked again: there may be more segments than should be kept.
-    fn map(&mut self, file: &File, path: &[u8], len: u64, holes: &Holes) -> Result<()> {
-        let mut map = line(holes.segments + u64::from(holes.ends_in_hole)).into_bytes();
-        let mut at = 0;
-        let mut written = 0;
-        while let Some((start, end)) = data_after(file, at, len).of(path)? {
-            map.extend_from_slice(line(start).as_bytes());
-            map.extend_from_slice(line(end - start).as_bytes());
-            at = end;
+    /// The map of a file with holes, filled up to a block.
+    fn map(&mut self, lines: impl Iterator<Item = String>) -> Result<()> {
+        let mut map = Vec::new();
+        for line in lines {
+            map.extend_from_slice(line.as_bytes());
             if map.len() >= CHUNK {
-                written += map.len() as u64;
+                let rest = map.split_off(map.len() / BLOCK as usize * BLOCK as usize);
                 self.put(&map)?;
-                map.clear();
+                map = rest;
             }
-        }
-        if holes.ends_in_hole {
-            map.extend_from_slice(line(len).as_bytes());
-            map.extend_from_slice(line(0).as_bytes());
-        }
-        let wanted = holes.map - written;
-        if map.len().next_multiple_of(BLOCK as usize) as u64 != wanted {
-            return Err(changed()).of(path);
         }
         pad(&mut map);
         self.put(&map)
     }
 
-    fn copy(&mut self, file: &File, path: &[u8], mut at: u64, end: u64) -> Result<()> {
+    /// Copies what a header has promised, which is what is written: of a file that has become shorter meanwhile zeros. False
+    /// for such a one.
+    fn copy(&mut self, file: &File, path: &[u8], (mut at, end): (u64, u64)) -> Result<bool> {
+        let mut is_whole = true;
         while at < end {
             let want = (end - at).min(CHUNK as u64) as usize;
-            let len = file.read_at(&mut self.buffer[..want], at).of(path)?;
+            let len = match is_whole {
+                true => file.read_at(&mut self.buffer[..want], at).of(path)?,
+                false => want,
+            };
             if len == 0 {
-                return Err(changed()).of(path);
+                is_whole = false;
+                self.buffer.fill(0);
+                continue;
             }
             self.to.write_all(&self.buffer[..len]).map_err(Error::Write)?;
             at += len as u64;
         }
-        Ok(())
+        Ok(is_whole)
+    }
+
+    /// A file was not the same all the time.
+    fn has_changed(&mut self, path: &[u8]) {
+        match &mut self.changed {
+            Some((_, others)) => *others += 1,
+            first => *first = Some((path.to_vec(), 0)),
+        }
     }
 }
 
@@ -249,8 +286,10 @@ fn said<'a>(found: &Metadata, path: &'a [u8], kind: EntryType) -> Said<'a> {
 }
 
 /// Names and values in the order of the names.
-fn xattrs(dir: &Dir, name: &OsStr) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn xattrs(dir: &Dir, name: &OsStr) -> io::Result<Vec<Xattr>> {
     let mut names = dir.xattrs(name)?;
+    // It says something of this volume only.
+    names.retain(|name| name.as_bytes() != RECEIVED);
     names.sort_unstable();
     let value = |of: std::ffi::OsString| Ok((of.as_bytes().to_vec(), dir.xattr(name, &of)?));
     names.into_iter().map(value).collect()
@@ -267,21 +306,52 @@ fn data_after(file: &File, at: u64, len: u64) -> io::Result<Option<(u64, u64)>> 
     }
 }
 
-fn holes(file: &File, len: u64) -> io::Result<Holes> {
-    let mut holes = Holes::default();
-    let mut text = 0;
-    let mut at = 0;
-    while let Some((start, end)) = data_after(file, at, len)? {
-        holes.segments += 1;
-        holes.stored += end - start;
-        text += (line(start).len() + line(end - start).len()) as u64;
-        at = end;
+impl Layout {
+    /// Asks a file once where it has data. Fails if there are more than `most` stretches: nobody could read the archive.
+    fn of(file: &File, len: u64, most: usize) -> io::Result<Layout> {
+        let mut layout = Layout::default();
+        let mut at = 0;
+        while let Some((start, end)) = data_after(file, at, len)? {
+            // The end of a hole at the end takes one place of the map.
+            if layout.segments.len() + 1 >= most {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, sparse::TOO_MANY));
+            }
+            layout.segments.push((start, end));
+            layout.stored += end - start;
+            at = end;
+        }
+        layout.ends_in_hole = at < len;
+        Ok(layout)
     }
-    holes.ends_in_hole = at < len;
-    if holes.ends_in_hole {
-        text += (line(len).len() + line(0).len()) as u64;
+
+    /// The lines of the map of version 1.0.
+    fn lines(&self, len: u64) -> impl Iterator<Item = String> {
+        let end = self.ends_in_hole.then_some((len, len));
+        let count = line(self.segments.len() as u64 + u64::from(self.ends_in_hole));
+        let segments = self.segments.iter().copied().chain(end);
+        let lines = segments.flat_map(|(start, end)| [line(start), line(end - start)]);
+        std::iter::once(count).chain(lines)
     }
-    text += line(holes.segments + u64::from(holes.ends_in_hole)).len() as u64;
-    holes.map = text.next_multiple_of(BLOCK);
-    Ok(holes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_more_holes_than_can_be_read_is_refused() {
+        let volume = holdfast::Volume::in_memory(16 << 20).expect("there is memory");
+        let file = volume.create("/holes").expect("there is space");
+        for at in 0..9 {
+            file.write_all_at(&[1; 4096], at * 16384).expect("there is space");
+        }
+        file.set_len(1 << 20).expect("a file may be longer");
+        let file = volume.open_file("/holes").expect("it is there");
+        let layout = |most| Layout::of(&file, 1 << 20, most);
+        let all = layout(10).expect("there are nine");
+        assert_eq!((all.segments.len(), all.stored, all.ends_in_hole), (9, 9 * 4096, true));
+        let lines: String = all.lines(1 << 20).collect();
+        assert!(lines.starts_with("10\n0\n4096\n16384\n") && lines.ends_with("\n1048576\n0\n"));
+        assert_eq!(layout(9).expect_err("there are more").kind(), io::ErrorKind::InvalidInput);
+    }
 }

@@ -133,6 +133,86 @@ fn what_would_harm_is_refused_and_says_so() {
     assert!(gzip.contains("zcat FILE | holdfast import"), "{gzip}");
 }
 
+/// A directory is reached through a link that another member replaces: its attributes are given all the same.
+#[test]
+fn directories_behind_a_link_that_is_replaced_get_their_attributes() {
+    let volume = fresh();
+    let members = [
+        member("real", b'5', "", b""),
+        member("way", b'2', "real", b""),
+        member("way/deep", b'5', "", b""),
+        member("way", b'0', "", b"no way any more"),
+        member("gone", b'5', "", b""),
+        member("gone", b'0', "", b"a file in its place"),
+    ];
+    import(&volume, Form::Tar, "importing", &archive(&members)[..]).unwrap();
+    for path in ["/real", "/real/deep"] {
+        assert_eq!(volume.metadata(path).unwrap().mode() & 0o7777, 0o644, "{path}");
+    }
+    assert_eq!(volume.read("/gone").unwrap(), b"a file in its place");
+}
+
+fn record(text: &str) -> Vec<u8> {
+    let mut len = text.len() + 2;
+    while len != text.len() + 2 + len.to_string().len() {
+        len = text.len() + 2 + len.to_string().len();
+    }
+    format!("{len} {text}\n").into_bytes()
+}
+
+/// What a global header says counts for all members behind it, unless they say something else. It is small.
+#[test]
+fn records_for_all_members_count_and_are_few() {
+    let volume = fresh();
+    let comment = record(&format!("comment={}", "x".repeat(100_000)));
+    let members = [
+        member(
+            "all",
+            b'g',
+            "",
+            &[comment, record("uid=7"), record("SCHILY.xattr.user.a=1")].concat(),
+        ),
+        member("one", b'0', "", b""),
+        member("own", b'x', "", &[record("uid=8"), record("SCHILY.xattr.user.a=2")].concat()),
+        member("two", b'0', "", b""),
+        member("later", b'g', "", &record("gid=9")),
+        member("three", b'0', "", b""),
+    ];
+    import(&volume, Form::Tar, "importing", &archive(&members)[..]).unwrap();
+    for (path, uid, gid, value) in
+        [("/one", 7, 0, b"1"), ("/two", 8, 0, b"2"), ("/three", 7, 9, b"1")]
+    {
+        let found = volume.metadata(path).unwrap();
+        assert_eq!((found.uid(), found.gid()), (uid, gid), "{path}");
+        assert_eq!(volume.xattr(path, "user.a").unwrap(), value, "{path}");
+    }
+    let long = record(&format!("SCHILY.xattr.user.a={}", "x".repeat(5000)));
+    let error = tried(&fresh(), &archive(&[member("all", b'g', "", &long)]), "long").unwrap_err();
+    assert!(error.to_string().contains("records for all members"), "{error}");
+}
+
+/// Whiteouts that ask for the same directory again and again, beside many new files: each is looked through once.
+#[test]
+fn a_directory_is_looked_through_once_for_all_whiteouts() {
+    let volume = fresh();
+    let base = [member("d", b'5', "", b""), member("d/old", b'0', "", b"")];
+    import(&volume, Form::Layer, "importing", &archive(&base)[..]).unwrap();
+    let mut layer = Vec::new();
+    for at in 0..2000 {
+        layer.push(member(&format!("d/new-{at}"), b'0', "", b""));
+        layer.push(member("d/.wh..wh..opq", b'0', "", b""));
+        layer.push(member(".wh.d", b'0', "", b""));
+    }
+    import(&volume, Form::Layer, "importing", &archive(&layer)[..]).unwrap();
+    assert_eq!(volume.read_dir("/d").unwrap().count(), 2000);
+    // One that is emptied first is removed all the same.
+    let volume = fresh();
+    import(&volume, Form::Layer, "importing", &archive(&base)[..]).unwrap();
+    let both = [member("d/.wh..wh..opq", b'0', "", b""), member(".wh.d", b'0', "", b"")];
+    import(&volume, Form::Layer, "importing", &archive(&both)[..]).unwrap();
+    assert!(!volume.exists("/d").unwrap());
+}
+
 #[test]
 fn links_lead_no_further_than_the_volume_and_are_replaced_by_their_name() {
     let volume = fresh();

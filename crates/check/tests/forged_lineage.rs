@@ -376,7 +376,11 @@ fn no_batch_frees_what_a_snapshot_has() {
         of.put(at, &rest.encode());
     }
     let none: &[Does] = &[];
-    let cases: [(&str, u64, &[Does], Does, bool); 12] = [
+    fn drop_again(of: &mut Writer<'_>, key: Key, extent: &Extent) {
+        delete(of, key, extent);
+        drop_as(of, extent.blocks, extent.birth.0, key);
+    }
+    let cases: [(&str, u64, &[Does], Does, bool); 15] = [
         (
             "what it wrote is freed",
             0,
@@ -501,6 +505,38 @@ fn no_batch_frees_what_a_snapshot_has() {
                 delete(of, Key { offset: 100 * BLOCK_BYTES, ..key }, extent);
                 free(of, extent.blocks);
             },
+            false,
+        ),
+        (
+            "claimed by a higher key as well, then dropped",
+            0,
+            &[|of, key, extent| {
+                younger(of, key, extent);
+                younger(of, Key { offset: 100 * BLOCK_BYTES, ..key }, extent);
+            }],
+            drop_again,
+            true,
+        ),
+        (
+            "claimed by a key of a lower inode as well, then dropped",
+            0,
+            &[|of, key, extent| {
+                younger(of, Key { inode: InodeNo(key.inode.0 - 1), ..key }, extent);
+                younger(of, key, extent);
+            }],
+            drop_again,
+            false,
+        ),
+        (
+            "the first block of it claimed by a higher key as well, then dropped",
+            0,
+            &[|of, key, extent| {
+                let first = BlockRange::new(extent.blocks.start, 1);
+                younger(of, key, extent);
+                let at = Key { offset: 100 * BLOCK_BYTES, ..key };
+                younger(of, at, &Extent::new(first, Vec::new()));
+            }],
+            drop_again,
             false,
         ),
     ];

@@ -82,6 +82,23 @@ impl Volume {
         Branch::find(self.shared(), name.as_bytes().into())
     }
 
+    /// The branch that is open here; of a snapshot, the one that it was taken of.
+    ///
+    /// ```
+    /// # use holdfast::Volume;
+    /// # fn main() -> std::io::Result<()> {
+    /// let volume = Volume::in_memory(64 << 20)?;
+    /// assert_eq!(volume.branch_here()?.name(), "main");
+    /// let trial = volume.create_branch("trial")?;
+    /// assert_eq!(trial.open()?.branch_here()?.number(), trial.number());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn branch_here(&self) -> io::Result<Branch> {
+        let number = self.shared().with_volume(FileSystem::branch_number)?;
+        Branch::find(self.shared(), number.into())
+    }
+
     /// Makes a branch out of what is open here, as it is now: out of the branch, or the snapshot.
     ///
     /// # Errors

@@ -10,6 +10,7 @@
 //! one call to the next but the golden volumes, and those are the same in each
 //! process: the clock of the thread is pinned.
 
+pub mod archives;
 pub mod corpus;
 pub mod decoders;
 pub mod edited;
@@ -105,6 +106,12 @@ pub const TARGETS: &[Target] = &[
         says: "any stream is received or refused, and other branches stay as they are",
         run: streams::stream,
         seeds: streams::seeds,
+    },
+    Target {
+        name: "archive",
+        says: "any archive or layer is imported or refused, and then nothing has changed",
+        run: archives::archive,
+        seeds: archives::seeds,
     },
 ];
 

@@ -98,6 +98,11 @@ fn streams() {
 }
 
 #[test]
+fn archives() {
+    smoke("archive", 400);
+}
+
+#[test]
 fn the_alarm_rings() {
     // As if a decoder forgot one rule of the format: `durable` is below `number`.
     let is_caught = |input: &[u8]| {

@@ -287,6 +287,18 @@ impl Store {
         Ok(made.number)
     }
 
+    /// Makes a branch that has grown out of nothing, with `items` in its tree, which fit into a leaf and have so many `inodes`.
+    /// Returns its number.
+    pub fn new_branch(
+        &self,
+        name: &[u8],
+        items: &[(Key, Vec<u8>)],
+        inodes: u64,
+        now: Timestamp,
+    ) -> Result<u64> {
+        Ok(self.inner.new_branch(named(name)?, items, inodes, now)?.number)
+    }
+
     /// Takes a branch back to a snapshot of the volume (S6). What it was is kept as a snapshot of the name `kept_as`, or
     /// deleted. Nothing that was read of the branch before is good any more.
     pub fn roll_back(

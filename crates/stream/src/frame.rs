@@ -104,6 +104,11 @@ impl<W: Write> FrameWriter<W> {
         Ok(())
     }
 
+    /// Counts the first record, which was received already and had a body of so many bytes.
+    pub(crate) fn pass_begin(&mut self, body: u64) -> Result<()> {
+        self.pass(usize::try_from(body).unwrap_or(usize::MAX))
+    }
+
     /// Counts a record of data that was received already.
     pub(crate) fn pass_data(&mut self, id: u64, offset: u64, len: usize) -> Result<()> {
         self.data_bytes += len as u64;
@@ -111,7 +116,8 @@ impl<W: Write> FrameWriter<W> {
     }
 
     fn pass(&mut self, body: usize) -> Result<()> {
-        self.position += (HEAD_BYTES + body) as u64;
+        // A token is what a user gives: no sum of it may overflow.
+        self.position = self.position.saturating_add(HEAD_BYTES as u64).saturating_add(body as u64);
         self.records += 1;
         let Some(to) = self.skip_to else { return Ok(()) };
         if self.position > to.position {
@@ -244,6 +250,11 @@ impl<R: Read> FrameReader<R> {
         self.position += (HEAD_BYTES + len) as u64;
         self.records += 1;
         Ok((head[0], head[1]))
+    }
+
+    /// Reads all that comes, and looks at nothing of it.
+    pub(crate) fn drain(&mut self) -> Result<()> {
+        std::io::copy(&mut self.from, &mut std::io::sink()).map(drop).map_err(StreamError::Io)
     }
 
     /// Fails if there are bytes behind the end.

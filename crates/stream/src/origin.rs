@@ -1,12 +1,14 @@
 //! Which snapshot a snapshot is a copy of.
 //!
-//! A received snapshot says so in an extended attribute of its root, together with its own number. What grows out of it inherits
-//! the attribute and has another number, so there it counts for nothing.
+//! A received snapshot says so in an extended attribute of its root, together with its own number and the id of its volume. What
+//! grows out of it inherits the attribute and has another number, and what copies files to another volume has another id: there it
+//! counts for nothing.
 
 use std::io;
 
 use holdfast::{FileSystem, Snapshot};
 use holdfast_base::InodeNo;
+use holdfast_base::attribute::RECEIVED;
 use holdfast_posix::{Caller, FsError, XattrFlags};
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +16,11 @@ use crate::error::Doing;
 use crate::record::{IDS_MAX, Identity, Named};
 use crate::{Result, StreamError, partial};
 
-/// The attribute. It is never sent.
-pub(crate) const ATTRIBUTE: &[u8] = b"trusted.holdfast.received";
-
-/// Its value.
+/// The value of the attribute.
 #[derive(Debug, Serialize, Deserialize)]
 struct Origin {
+    /// The id of the volume of that.
+    volume: [u8; 16],
     /// The number of the snapshot that this is about.
     number: u64,
     /// The snapshots that it is a copy of.
@@ -28,23 +29,25 @@ struct Origin {
 
 /// Writes into a tree that its next snapshot, if that gets this number, is a copy.
 pub(crate) fn put(fs: &FileSystem, number: u64, ids: &[Identity]) -> Result<()> {
-    let origin = Origin { number, ids: ids.iter().take(IDS_MAX).cloned().collect() };
+    let volume = *fs.superblock().uuid.as_bytes();
+    let origin = Origin { volume, number, ids: ids.iter().take(IDS_MAX).cloned().collect() };
     let value = postcard::to_allocvec(&origin).expect("plain fields go into memory");
     let flags = XattrFlags::empty();
-    fs.setxattr(&Caller::root(), InodeNo::ROOT, ATTRIBUTE, &value, flags)
+    fs.setxattr(&Caller::root(), InodeNo::ROOT, RECEIVED, &value, flags)
         .doing(|| "where the snapshot comes from".into())
 }
 
 /// What a snapshot is called anywhere: its own id, and those of the snapshots that it is a copy of. `fs` is the snapshot.
 pub(crate) fn ids(volume: [u8; 16], snapshot: &Snapshot, fs: &FileSystem) -> Result<Vec<Identity>> {
     let mut ids = vec![own(volume, snapshot)];
-    let value = match fs.getxattr(&Caller::root(), InodeNo::ROOT, ATTRIBUTE) {
+    let value = match fs.getxattr(&Caller::root(), InodeNo::ROOT, RECEIVED) {
         Err(FsError::NoAttribute) => return Ok(ids),
         value => value.doing(|| "where the snapshot comes from".into())?,
     };
     // Root can write anything there: what makes no sense says nothing.
     let origin = postcard::from_bytes::<Origin>(&value).ok();
-    let origin = origin.filter(|origin| origin.number == snapshot.number());
+    let is_of_this = |of: &Origin| (of.volume, of.number) == (volume, snapshot.number());
+    let origin = origin.filter(is_of_this);
     ids.extend(origin.into_iter().flat_map(|origin| origin.ids));
     ids.dedup();
     ids.truncate(IDS_MAX);

@@ -4,6 +4,7 @@
 //! and lists behind their length, an option behind a byte 0 or 1, arrays of bytes as they are.
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
 
 /// Most bytes of data in one record.
 pub(crate) const DATA_MAX: usize = 1 << 20;
@@ -70,6 +71,30 @@ impl Begin {
     /// `main@tuesday`.
     pub fn snapshot(&self) -> String {
         format!("{}@{}", self.snapshot.branch, self.snapshot.snapshot)
+    }
+
+    /// What `stream` has to be: the same for the same snapshots, so that a receive that begins anew finds what is left of the
+    /// last one.
+    pub(crate) fn stream_id(&self) -> [u8; 16] {
+        let id = |ids: &Vec<Identity>| ids.first().cloned();
+        let of = (id(&self.snapshot.ids), self.base.as_ref().and_then(|base| id(&base.ids)));
+        let bytes = postcard::to_allocvec(&of).expect("plain fields go into memory");
+        xxh3_128(&bytes).to_le_bytes()
+    }
+
+    /// Whether it is of the same stream, which may go on with it. Snapshots may have got other names meanwhile.
+    pub(crate) fn goes_on(&self, before: &Begin) -> bool {
+        let of = |begin: &Begin| {
+            let base = begin.base.as_ref().map(|base| base.ids.clone());
+            (begin.stream, begin.generator, begin.snapshot.ids.clone(), base)
+        };
+        of(self) == of(before)
+    }
+
+    /// Bytes of its body where the stream begins, in a stream that was never cut.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        let begin = Begin { resume: None, ..self.clone() };
+        Record::Begin(begin).encode().1.len() as u64
     }
 
     /// What it continues, if it does.
@@ -311,6 +336,39 @@ impl<'a> Record<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rest_of_a_stream_is_of_the_same_snapshots() {
+        let id = |number| Identity { volume: [7; 16], number, lsn: 4, secs: 5, nanos: 6 };
+        let named = |name: &str, ids: &[u64]| Named {
+            branch: "main".into(),
+            snapshot: name.into(),
+            ids: ids.iter().map(|number| id(*number)).collect(),
+        };
+        let begin = |snapshot, base| Begin {
+            stream: [1; 16],
+            generator: GENERATOR,
+            block_bytes: 4096,
+            inodes: 3,
+            snapshot,
+            base,
+            resume: None,
+        };
+        let first = begin(named("b", &[2]), Some(named("a", &[1])));
+        assert!(begin(named("new", &[2]), Some(named("name", &[1]))).goes_on(&first));
+        for other in [
+            begin(named("b", &[3]), Some(named("a", &[1]))),
+            begin(named("b", &[2]), Some(named("a", &[1, 9]))),
+            begin(named("b", &[2]), Some(named("a", &[9]))),
+            begin(named("b", &[2]), None),
+        ] {
+            assert!(!other.goes_on(&first), "{other:?}");
+        }
+        let long = begin(named("longer", &[2]), Some(named("a", &[1])));
+        assert_eq!(long.body_bytes(), first.body_bytes() + 5);
+        let resume = Some(Resume { position: 1 << 40, sum: 3 });
+        assert_eq!(Begin { resume, ..long.clone() }.body_bytes(), long.body_bytes());
+    }
 
     #[test]
     fn bodies_are_those_of_the_document() {

@@ -15,13 +15,15 @@ pub struct Token {
     pub(crate) snapshot: Identity,
     pub(crate) base: Option<Identity>,
     pub(crate) resume: Resume,
+    /// Bytes of the body of the first record, as it came first: by now a snapshot may have another name.
+    pub(crate) begin_bytes: u64,
 }
 
 /// What a token begins with.
-const PREFIX: &str = "hf1-";
+const PREFIX: &str = "hf2-";
 
 impl Token {
-    pub(crate) fn new(begin: &Begin, resume: Resume) -> Option<Token> {
+    pub(crate) fn new(begin: &Begin, begin_bytes: u64, resume: Resume) -> Option<Token> {
         let first = |ids: &Vec<Identity>| ids.first().cloned();
         let snapshot = first(&begin.snapshot.ids)?;
         let base = match &begin.base {
@@ -29,7 +31,7 @@ impl Token {
             None => None,
         };
         let (stream, generator) = (begin.stream, begin.generator);
-        Some(Token { stream, generator, snapshot, base, resume })
+        Some(Token { stream, generator, snapshot, base, resume, begin_bytes })
     }
 
     /// Whether this program makes the stream as it was made.
@@ -79,10 +81,11 @@ mod tests {
         let id = Identity { volume: [7; 16], number: 3, lsn: 400, secs: -5, nanos: 6 };
         let resume = Resume { position: 1 << 40, sum: 0xdead };
         let (stream, generator) = ([1; 16], 1);
-        let token = Token { stream, generator, snapshot: id.clone(), base: Some(id), resume };
+        let (snapshot, base, begin_bytes) = (id.clone(), Some(id), 200);
+        let token = Token { stream, generator, snapshot, base, resume, begin_bytes };
         let text = token.to_string();
         assert_eq!(text.parse(), Ok(token));
-        for wrong in [&text[..text.len() - 2], &text[..text.len() - 1], "", "hf1-", "hf1-é"] {
+        for wrong in [&text[..text.len() - 2], &text[..text.len() - 1], "", "hf2-", "hf2-é"] {
             assert!(wrong.parse::<Token>().is_err(), "{wrong}");
         }
         let changed = text.replacen('1', "2", 3);

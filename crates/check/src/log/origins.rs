@@ -20,7 +20,7 @@ pub(super) struct Origin {
 }
 
 /// Where blocks lie in a file: the same for all of an extent, and for what is left of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     inode: InodeNo,
     /// The byte of the file at which block 0 of the device would lie, if the extent went so far.
@@ -61,9 +61,10 @@ impl Origins {
 pub(super) struct Before(Vec<Origin>);
 
 impl Before {
-    /// All of them; of those that lie over one another, as in a damaged tree, the lower one has the blocks.
+    /// All of them; of those that lie over one another, as in a damaged tree, the first has the blocks, in the order that
+    /// FORMAT.md says.
     pub(super) fn of(mut all: Vec<Origin>) -> Before {
-        all.sort_by_key(|origin| (origin.start, origin.end));
+        all.sort_by_key(|of| (of.start, of.end, of.place, of.birth));
         let mut end = 0;
         all.retain_mut(|origin| {
             origin.start = origin.start.max(end);
@@ -90,9 +91,12 @@ impl Before {
         self.at(block).filter(|of| (of.birth, of.place) == (birth, place)).map(|of| of.end)
     }
 
-    /// What extents keep of it that a batch puts: each block is kept by the one that begins first.
+    /// What extents keep of it that a batch puts: each block is kept by the first that claims it, in the order of their blocks,
+    /// ends and keys.
     pub(super) fn kept(&self, mut extents: Vec<(Key, Extent)>) -> Vec<(Key, Vec<Origin>)> {
-        extents.sort_by_key(|(key, extent)| (extent.blocks.start, *key));
+        extents.sort_by_key(|(key, of)| {
+            (of.blocks.start, of.blocks.start.0.saturating_add(of.blocks.count), *key)
+        });
         let mut done = 0;
         let mut kept = Vec::with_capacity(extents.len());
         for (key, extent) in extents {

@@ -78,9 +78,17 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
             };
             Ok((name.clone(), Some(number.map_err(words)?)))
         }
-        Ask::DeleteSnapshot { branch, name } => {
+        Ask::DeleteSnapshot { branch, name, number } => {
             let branch = branch_of(branch)?;
-            fs.delete_snapshot(&branch.0, &name.0).map_err(words)?;
+            let Some(number) = *number else {
+                fs.delete_snapshot(&branch.0, &name.0).map_err(words)?;
+                return Ok((branch, None));
+            };
+            let found = fs.find_snapshot(&branch.0, &name.0).map_err(words)?;
+            if found.number != number {
+                return Err("another snapshot has this name by now; it stays".into());
+            }
+            fs.delete_snapshot(&branch.0, number).map_err(words)?;
             Ok((branch, None))
         }
         Ask::RenameSnapshot { branch, name, new_name } => {
@@ -295,6 +303,29 @@ mod tests {
     /// The longest name there is in a message: it is no text.
     fn long(n: u8) -> Name {
         Name([vec![b'A' + n], vec![0xff; 254]].concat())
+    }
+
+    /// A snapshot was chosen from a list, and by now another one has its name.
+    #[test]
+    fn a_snapshot_that_was_chosen_by_its_number_is_deleted_or_none() {
+        let volume = Volume::in_memory(64 << 20).unwrap();
+        let fs = volume.engine().unwrap();
+        let none = |_: u64, _: NewHead<'_>| Ok(Told::All);
+        let open = Open { fs: &fs, is_mounted: true, give_head: &none };
+        let name = Name(b"auto".to_vec());
+        let first = fs.snapshot(&name.0).unwrap();
+        fs.delete_snapshot(&b"main"[..], first).unwrap();
+        let second = fs.snapshot(&name.0).unwrap();
+        let delete = |number| {
+            let name = name.clone();
+            carry_out(&open, &Ask::DeleteSnapshot { branch: None, name, number: Some(number) })
+        };
+        assert!(matches!(delete(first), Reply::Refused { .. }));
+        assert_eq!(fs.snapshots().unwrap().len(), 1);
+        assert!(matches!(delete(second), Reply::Done { .. }));
+        assert!(fs.snapshots().unwrap().is_empty());
+        drop(fs);
+        volume.close().unwrap();
     }
 
     #[test]

@@ -24,8 +24,13 @@ pub(crate) enum Ask {
     /// Have a branch become what a fork is, which goes; what it was is kept under a name, or deleted. `unchanged`: not if the
     /// branch has changed since the fork was made.
     Promote { branch: Option<Name>, fork: Name, keep: Option<Name>, unchanged: bool },
-    /// Delete a snapshot.
-    DeleteSnapshot { branch: Option<Name>, name: Name },
+    /// Delete a snapshot; with a number only if it has that.
+    DeleteSnapshot {
+        branch: Option<Name>,
+        name: Name,
+        #[serde(default)]
+        number: Option<u64>,
+    },
     /// Give a snapshot another name.
     RenameSnapshot { branch: Option<Name>, name: Name, new_name: Name },
     /// Hold a snapshot, or end one hold.

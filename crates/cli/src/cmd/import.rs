@@ -78,11 +78,7 @@ fn all(volume: &Volume, args: &Args) -> Result<Imported, Failure> {
     }
     // None is imported if one cannot be opened or a name is taken.
     let path = args.place.path.display();
-    let branch = {
-        let fs = volume.engine().context(&path)?;
-        let name = fs.branch_name().map_err(|error| Failure::plain(error.to_string()))?;
-        volume.branch(&String::from_utf8_lossy(&name)).context(&path)?
-    };
+    let branch = volume.branch_here().context(&path)?;
     let mut files = Vec::new();
     for (at, layer) in args.layers.iter().enumerate() {
         let file = PathBuf::from(layer);

@@ -150,7 +150,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         if fate == Fate::Goes && !args.dry_run {
             word = "deleted";
             // Held or mounted meanwhile, perhaps: the others go all the same.
-            if let Err(failure) = delete(args, &of.name) {
+            if let Err(failure) = delete(args, of) {
                 complain(&format!("{branch}@{}: {}", of.name, failure.sentence));
                 failed += 1;
                 word = "failed";
@@ -174,9 +174,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(u8::from(failed > 0))
 }
 
-fn delete(args: &Args, name: &Name) -> Result<(), Failure> {
-    let (branch, name) = (args.place.branch.clone(), name.clone());
-    lineage::done(&args.place, &Ask::DeleteSnapshot { branch, name }).map(drop)
+/// Deletes the snapshot that was judged: another one may have its name by now.
+fn delete(args: &Args, of: &Snapshot) -> Result<(), Failure> {
+    let (branch, name) = (args.place.branch.clone(), of.name.clone());
+    let ask = Ask::DeleteSnapshot { branch, name, number: Some(of.number) };
+    lineage::done(&args.place, &ask).map(drop)
 }
 
 /// One line for what goes, and for what stays although no rule says so.

@@ -6,7 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{Lsn, Timestamp, show};
+use holdfast_base::{InodeNo, Lsn, Timestamp, show};
+use holdfast_format::Key;
 use holdfast_format::item::{TreeItem, TreeKind};
 use holdfast_store::{Store, StoreError, TreeInfo};
 
@@ -164,6 +165,14 @@ impl FileSystem {
             None => self.branch_no(branch)?,
         };
         self.fork_number(new, from)
+    }
+
+    /// Makes a branch that has grown out of nothing: as a new volume it has a root directory (mode 755, of root) and nothing in
+    /// it. Returns its number.
+    pub fn new_branch(&self, name: &[u8]) -> Result<u64> {
+        self.expect_changeable()?;
+        let items = [(Key::inode(InodeNo::ROOT), super::volume::root((0, 0)).encode())];
+        Ok(self.core.store.store().new_branch(name, &items, 1, Timestamp::now())?)
     }
 
     /// Takes this branch back to one of its snapshots. What it was is kept as a snapshot of the name `keep`, or deleted.

@@ -159,7 +159,8 @@ impl FileSystem {
     }
 }
 
-fn root((uid, gid): (u32, u32)) -> InodeItem {
+/// The root directory of a new tree.
+pub(super) fn root((uid, gid): (u32, u32)) -> InodeItem {
     InodeItem {
         mode: FileType::Directory.mode_bits() | 0o755,
         uid,

@@ -12,6 +12,7 @@
 mod beside;
 pub(crate) mod look;
 mod moved;
+mod new_branch;
 mod plan;
 mod seal;
 mod since;

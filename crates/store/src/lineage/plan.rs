@@ -1,5 +1,7 @@
 //! What the items of the lineage become by one change of it: made from what they are, before anything changes.
 
+mod new_branch;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 

@@ -18,6 +18,7 @@ use holdfast_format::{ItemKind, Key};
 use parking_lot::MutexGuard;
 
 use super::Made;
+use super::new_branch::NewTree;
 use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
 use super::walks::Walks;
 use crate::apply::{Halt, Slots};
@@ -38,6 +39,8 @@ pub(crate) struct Sealing<'a> {
     /// The open trees as they were, until the commit is sure.
     turned: Vec<(TreeNo, OpenTree)>,
     main_inodes: u64,
+    /// The tree of a branch that has grown out of nothing.
+    new_tree: Option<NewTree>,
 }
 
 impl Inner {
@@ -129,17 +132,21 @@ impl Inner {
         walks: &mut Walks,
         plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
     ) -> Result<Made> {
+        self.seal_tree(walks, plan, None)
+    }
+
+    /// As [`Inner::seal_with`], with a new tree.
+    pub(super) fn seal_tree(
+        &self,
+        walks: &mut Walks,
+        plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
+        new_tree: Option<&dyn Fn() -> NewTree>,
+    ) -> Result<Made> {
         self.check_running()?;
         self.expect_rings()?;
         let mut tries = Tries::default();
         let planned = loop {
-            let sealing = Sealing {
-                plan: &mut *plan,
-                before: Items::new(),
-                planned: None,
-                turned: Vec::new(),
-                main_inodes: 0,
-            };
+            let sealing = Sealing::new(&mut *plan, new_tree.map(|tree| tree()));
             match self.seal_by_commit(self.lock_checkpoints()?, sealing) {
                 Err(StoreError::NoSpace) if self.make_room(&mut tries)? => {}
                 done => break done?,
@@ -165,11 +172,15 @@ impl Inner {
         space: &mut Space,
     ) -> std::result::Result<(), Halt> {
         let lsn = Lsn(self.lsn.load(Ordering::Acquire));
-        let planned = {
+        let mut planned = {
             let mut plan = Plan::new(forest, lsn, space.inodes).again(&sealing.before);
             let number = (sealing.plan)(&mut plan)?;
             plan.done(number)
         };
+        if let Some(tree) = &mut sealing.new_tree {
+            let root = tree.root(planned.number, forest, space)?;
+            planned.changes.put(RootItem::key(planned.number), &root.bytes());
+        }
         forest.prepare_all(TreeNo::SPACE, &planned.changes)?;
         if !self.has_slots(forest, space, TreeNo::SPACE, &planned.changes, 0) {
             return Err(StoreError::NoSpace.into());
@@ -246,10 +257,14 @@ impl Inner {
     /// The change has failed on its way: the items are what they were, or nothing may be written any more.
     /// No commit comes between: the caller holds the journal.
     pub(crate) fn put_back(&self, sealing: &mut Sealing<'_>) {
-        if sealing.before.is_empty() || self.stop.is_stopped() {
+        let has_done = !sealing.before.is_empty() || sealing.new_tree.is_some();
+        if !has_done || self.stop.is_stopped() {
             return;
         }
         let done = self.stop_changers(|forest, space| {
+            if let Some(tree) = &mut sealing.new_tree {
+                tree.take_back(forest, space);
+            }
             let mut changes = Changes::default();
             for (key, value) in &sealing.before {
                 let carried = carried_root(forest, key);
@@ -278,7 +293,15 @@ fn carried_root(forest: &Forest, key: &Key) -> Option<Vec<u8>> {
     Some(RootItem::of(pointer, level, of.inodes_carried, of.referenced_carried).bytes().to_vec())
 }
 
-impl Sealing<'_> {
+impl<'a> Sealing<'a> {
+    pub(super) fn new(
+        plan: &'a mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
+        new_tree: Option<NewTree>,
+    ) -> Sealing<'a> {
+        let (before, turned) = (Items::new(), Vec::new());
+        Sealing { plan, before, planned: None, turned, main_inodes: 0, new_tree }
+    }
+
     /// Whether the epoch ends with it.
     pub(crate) fn seals(&self) -> bool {
         self.planned.as_ref().is_some_and(|planned| planned.seals)
@@ -314,13 +337,7 @@ mod tests {
                 true => plan.delete_branch(fork, &[], now),
                 false => plan.roll_back(fork, snapshot, None, now),
             };
-            let mut sealing = Sealing {
-                plan: &mut plan,
-                before: Items::new(),
-                planned: None,
-                turned: Vec::new(),
-                main_inodes: 0,
-            };
+            let mut sealing = Sealing::new(&mut plan, None);
             let mut try_it = |inner: &Inner| {
                 inner.stop_changers(|forest, space| {
                     inner.carry_roots(forest, space)?;

@@ -67,9 +67,10 @@ impl Part {
 pub(super) struct Parts(Vec<Part>);
 
 impl Parts {
-    /// Of all parts. In a damaged tree they may lie over one another: then the first counts.
+    /// Of all parts. In a damaged tree they may lie over one another: then a block is the first one's that has it, in the order
+    /// that FORMAT.md says.
     pub(super) fn of(mut all: Vec<Part>) -> Parts {
-        all.sort_unstable_by_key(|part| (part.start, part.end));
+        all.sort_unstable_by_key(|of| (of.start, of.end, of.inode, of.offset, of.birth));
         let mut parts: Vec<Part> = Vec::with_capacity(all.len());
         for part in all {
             let done = parts.last().map_or(0, |last| last.end);
@@ -84,7 +85,8 @@ impl Parts {
         self.0.iter().skip(from).take_while(move |part| part.start < end)
     }
 
-    /// What new extents keep of them, by their keys. Each part goes to one extent: no two of a file have one block.
+    /// What new extents keep of them, by their keys. Each part goes to one extent: no two of a file have one block, and where
+    /// they claim one all the same, it is the first one's, in the order of blocks, ends and keys.
     pub(super) fn kept<'a>(
         &self,
         extents: impl Iterator<Item = (&'a Key, Span)>,

@@ -3,6 +3,7 @@
 //! What a stream says is judged as a program's calls are: by the filesystem, which answers nonsense with an error. Here is judged
 //! what only a stream can get wrong.
 
+use holdfast_base::attribute::RECEIVED;
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{
     Attr, FallocateFlags, FileType, FsError, NewNode, OpenFlags, RenameFlags, SetAttr, SetTime,
@@ -14,7 +15,7 @@ use crate::error::Doing;
 use crate::record::{
     Attributes, Gone, Kind, Known, Make, Named3, ROOT, Record, TABLE_MAX, Time, Where,
 };
-use crate::{Result, StreamError, origin};
+use crate::{Result, StreamError};
 
 fn file_type(of: Kind) -> FileType {
     match of {
@@ -271,7 +272,7 @@ impl Tree<'_> {
 
     fn xattr(&mut self, id: u64, name: &[u8], value: Option<&[u8]>) -> Obeyed<()> {
         let inode = self.entry(id)?.inode;
-        if name == origin::ATTRIBUTE {
+        if name == RECEIVED {
             return nonsense("it sets what only a receive sets");
         }
         let done = match value {

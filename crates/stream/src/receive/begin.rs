@@ -4,9 +4,9 @@ use std::io::Read;
 
 use holdfast::{Branch, Snapshot, Volume};
 use holdfast_base::InodeNo;
-use holdfast_posix::{Caller, SetAttr, SetTime};
+use holdfast_posix::{SetAttr, SetTime, judge_branch_name};
 
-use super::state::{State, is_kept};
+use super::state::{self, State};
 use super::tree::{Parts, Tree};
 use super::{Goal, Received, of_volume};
 use crate::error::Doing;
@@ -31,15 +31,14 @@ pub(super) struct Prepared<'a> {
 pub(super) fn judge(begin: &Begin) -> Result<()> {
     let named = |of: &Named| {
         let names = [&of.branch, &of.snapshot];
-        let are_names = names.iter().all(|name| {
-            (1..=255).contains(&name.len())
-                && !name.contains(['/', '@', ':'])
-                && !name.contains(char::is_control)
-        });
+        let are_names = names.iter().all(|name| judge_branch_name(name.as_bytes()).is_ok());
         are_names && (1..=IDS_MAX).contains(&of.ids.len())
     };
     if !named(&begin.snapshot) || !begin.base.as_ref().is_none_or(named) {
         return StreamError::refused("the stream names snapshots as none can be named");
+    }
+    if begin.stream != begin.stream_id() {
+        return StreamError::refused("the stream is not of the snapshots that it names");
     }
     if partial::is_receiving(&begin.snapshot.branch) {
         return StreamError::refused("the stream is of a receive that is not whole");
@@ -54,7 +53,10 @@ pub(super) fn prepare<'a, R: Read>(
     begin: &'a Begin,
     wanted: Option<&str>,
 ) -> Result<Start<'a>> {
+    state::sweep(volume)?;
     if let Some(here) = origin::find(volume, &begin.snapshot.ids)? {
+        // Or the sender's pipe would break, and it would tell of an error.
+        from.drain()?;
         let snapshot = format!("{}@{}", here.branch().name(), here.name());
         return Ok(Start::WasHere(Received { snapshot, was_here: true, kept: None }));
     }
@@ -68,17 +70,16 @@ pub(super) fn prepare<'a, R: Read>(
     let name = partial::branch(&begin.stream);
     let left = find_branch(volume, &name)?;
     let tree = match begin.resume {
-        Some(resume) => go_on(volume, from, begin, base.as_ref(), (left, resume))?,
+        Some(resume) => go_on(from, begin, base.as_ref(), (left, resume))?,
         None => {
             if let Some(left) = left {
                 left.delete().doing(|| format!("what is left in {name}"))?;
             }
-            let fork = match (&base, &goal) {
-                (Some(base), _) => base.fork(&name),
-                (None, Goal::Branch(branch)) => branch.fork(&name),
-                (None, Goal::New(_)) => least(volume)?.fork(&name),
+            let fork = match &base {
+                Some(base) => base.fork(&name).doing(|| format!("branch {name}"))?,
+                None => new_branch(volume, &name)?,
             };
-            fresh(fork.doing(|| format!("branch {name}"))?, begin, base.as_ref())?
+            fresh(fork, begin, base.as_ref())?
         }
     };
     Ok(Start::Ready(Box::new(Prepared { goal, tree })))
@@ -124,6 +125,15 @@ fn goal(
         (None, Some(base)) => base.branch().name(),
         (None, None) => &begin.snapshot.branch,
     };
+    // At the end, when all had come, would be too late.
+    if let Err(why) = judge_branch_name(name.as_bytes()) {
+        return StreamError::refused(format!("{name:?} cannot be the name of a branch: {why}"));
+    }
+    if partial::is_receiving(name) {
+        return StreamError::refused(format!(
+            "{name} is the name of a receive that is not whole; receive into another branch with --branch"
+        ));
+    }
     let Some(branch) = find_branch(volume, name)? else { return Ok(Goal::New(name.to_owned())) };
     let taken = branch.snapshot_named(&begin.snapshot.snapshot).is_ok();
     if taken {
@@ -148,7 +158,7 @@ fn goal(
 fn is_empty(volume: &Volume, branch: &Branch) -> Result<bool> {
     let is_of =
         |open: &Volume| of_volume(open.read_dir("/")).map(|mut names| names.next().is_none());
-    if is_open(volume, branch)? {
+    if of_volume(volume.branch_here())?.number() == branch.number() {
         return is_of(volume);
     }
     let open = of_volume(branch.open())?;
@@ -157,20 +167,11 @@ fn is_empty(volume: &Volume, branch: &Branch) -> Result<bool> {
     empty
 }
 
-/// Whether this is the branch that the volume was opened at.
-fn is_open(volume: &Volume, branch: &Branch) -> Result<bool> {
-    let fs = of_volume(volume.engine())?;
-    Ok(fs.branch_number().doing(|| "the branch".into())? == branch.number())
-}
-
-/// A branch out of which an empty one is made soonest.
-fn least(volume: &Volume) -> Result<Branch> {
-    let branches = of_volume(volume.branches())?;
-    let of = |branch: &Branch| branch.number();
-    branches
-        .into_iter()
-        .min_by_key(of)
-        .ok_or_else(|| StreamError::Refused("the volume has no branch".into()))
+/// A branch with nothing in it, which shares nothing with others.
+fn new_branch(volume: &Volume, name: &str) -> Result<Branch> {
+    let what = || format!("branch {name}");
+    of_volume(volume.engine())?.new_branch(name.as_bytes()).doing(what)?;
+    volume.branch(name).doing(what)
 }
 
 /// A fork in which nothing was done.
@@ -189,14 +190,7 @@ fn try_fresh<'a>(branch: &Branch, begin: &'a Begin, base: Option<&Snapshot>) -> 
     let what = || format!("branch {}", branch.name());
     let root = {
         let fs = of_volume(volume.engine())?;
-        let caller = Caller::root();
         let attr = fs.getattr(InodeNo::ROOT).doing(what)?;
-        if base.is_none() {
-            clear(&volume).doing(what)?;
-            for name in fs.listxattr(&caller, InodeNo::ROOT).doing(what)? {
-                fs.removexattr(&caller, InodeNo::ROOT, &name).doing(what)?;
-            }
-        }
         SetAttr {
             perm: Some(attr.perm),
             uid: Some(attr.uid),
@@ -218,27 +212,13 @@ fn try_fresh<'a>(branch: &Branch, begin: &'a Begin, base: Option<&Snapshot>) -> 
     Tree::new(Parts { branch, volume, base, begin, parking }, root)
 }
 
-/// Removes all files.
-fn clear(volume: &Volume) -> std::io::Result<()> {
-    for entry in volume.read_dir("/")? {
-        let entry = entry?;
-        match entry.file_type() == holdfast::FileType::Directory {
-            true => volume.remove_dir_all(entry.path())?,
-            false => volume.remove_file(entry.path())?,
-        }
-    }
-    Ok(())
-}
-
 /// What is left of a stream that was cut.
 fn go_on<'a, R: Read>(
-    volume: &Volume,
     from: &mut FrameReader<R>,
     begin: &'a Begin,
     base: Option<&Snapshot>,
     (left, resume): (Option<Branch>, Resume),
 ) -> Result<Tree<'a>> {
-    let _ = volume;
     let nothing = || {
         StreamError::Refused(format!(
             "this is the rest of a stream, and nothing is here of its begin; send {} anew",
@@ -247,6 +227,12 @@ fn go_on<'a, R: Read>(
     };
     let branch = left.ok_or_else(nothing)?;
     let (state, kept) = State::last(&branch)?.ok_or_else(nothing)?;
+    if !begin.goes_on(&state.begin) {
+        return StreamError::refused(format!(
+            "this is the rest of another stream; send {} anew",
+            begin.snapshot()
+        ));
+    }
     if state.resume != resume {
         return StreamError::refused(format!(
             "this is the rest of a stream from byte {} on, and byte {} is wanted; ask again with --resume-token",
@@ -257,7 +243,7 @@ fn go_on<'a, R: Read>(
     let what = || format!("branch {}", branch.name());
     branch.rollback_to(&kept, None).doing(what)?;
     for snapshot in of_volume(branch.snapshots())? {
-        if !is_kept(&snapshot) || snapshot.number() != kept.number() {
+        if snapshot.number() != kept.number() {
             snapshot.delete().doing(what)?;
         }
     }

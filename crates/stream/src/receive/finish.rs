@@ -4,15 +4,12 @@ use holdfast::{Branch, Volume};
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{FileType, FsError};
 
-use super::state::is_kept;
 use super::tree::Tree;
-use super::{Goal, Received, of_volume};
+use super::{Goal, Received};
 use crate::error::Doing;
 use crate::record::Begin;
 use crate::{Result, StreamError, origin, partial};
 
-/// How often the number of the next snapshot is guessed. Nobody else takes one, so the second guess is right.
-const TRIES: usize = 4;
 /// Names that are removed at once.
 const PORTION: usize = 256;
 
@@ -28,22 +25,36 @@ pub(super) fn finish(
         tree.leave(false);
         return Err(error);
     }
+    let resume_point = tree.kept.clone();
     tree.close()?;
-    for kept in of_volume(branch.snapshots())?.into_iter().filter(is_kept) {
-        kept.delete().doing(|| "how far it had come".into())?;
+    let (branch, kept) = last_step(volume, begin, goal, branch)?;
+    // Not before: until then a crash leaves what can go on. One that stays goes with the next receive.
+    if let Some(point) = resume_point
+        && let Ok(found) = branch.snapshot_named(point.name())
+        && found.number() == point.number()
+    {
+        let _ = found.delete();
     }
-    let name = &begin.snapshot.snapshot;
+    let snapshot = format!("{}@{}", branch.name(), begin.snapshot.snapshot);
+    Ok(Received { snapshot, was_here: false, kept })
+}
+
+/// The fork becomes the branch, which is returned, with the name of what that was if it had changes of its own.
+fn last_step(
+    volume: &Volume,
+    begin: &Begin,
+    goal: Goal,
+    mut fork: Branch,
+) -> Result<(Branch, Option<String>)> {
     match goal {
         Goal::New(to) => {
-            let mut branch = branch;
-            branch.rename(&to).doing(|| format!("branch {to}"))?;
-            Ok(Received { snapshot: format!("{to}@{name}"), was_here: false, kept: None })
+            fork.rename(&to).doing(|| format!("branch {to}"))?;
+            Ok((fork, None))
         }
         Goal::Branch(to) => {
             let kept = changes_of_its_own(volume, begin, &to)?;
-            to.replace_by(branch, kept.as_deref()).doing(|| format!("branch {}", to.name()))?;
-            let snapshot = format!("{}@{name}", to.name());
-            Ok(Received { snapshot, was_here: false, kept })
+            to.replace_by(fork, kept.as_deref()).doing(|| format!("branch {}", to.name()))?;
+            Ok((to, kept))
         }
     }
 }
@@ -87,19 +98,12 @@ fn leave_parking(tree: &mut Tree<'_>) -> Result<()> {
 /// Takes the snapshot, with the word where it comes from.
 fn take(tree: &Tree<'_>, begin: &Begin) -> Result<()> {
     let name = &begin.snapshot.snapshot;
-    let what = || format!("snapshot {name}");
-    let mut number = tree.branch.number().saturating_add(1);
-    for _ in 0..TRIES {
+    let put = |tree: &Tree<'_>, number: u64| {
         origin::put(&tree.fs, number, &begin.snapshot.ids)?;
-        tree.fs.setattr(&tree.caller, InodeNo::ROOT, None, tree.root).doing(what)?;
-        let snapshot = tree.branch.snapshot(name).doing(what)?;
-        if snapshot.number() == number {
-            return Ok(());
-        }
-        number = snapshot.number().saturating_add(1);
-        snapshot.delete().doing(what)?;
-    }
-    StreamError::refused("others take snapshots of the volume at the same time")
+        let set = tree.fs.setattr(&tree.caller, InodeNo::ROOT, None, tree.root);
+        set.map(drop).doing(|| format!("snapshot {name}"))
+    };
+    tree.take(name, put).map(drop)
 }
 
 /// The name for what a branch is, if it is not what the stream continues.

@@ -107,9 +107,10 @@ fn records<R: Read>(
 ) -> Result<()> {
     let mut kept = from.place().position;
     loop {
-        let before = from.records();
         let (position, record) = from.next()?;
         if let Record::End(end) = record {
+            // Those that were passed over count as well.
+            let before = from.records().saturating_sub(1);
             if (end.records, end.data_bytes) != (before, tree.data_bytes) {
                 let why = "it has not as many records or bytes as it says".into();
                 return Err(StreamError::Malformed { position, why });

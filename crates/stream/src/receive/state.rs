@@ -1,4 +1,6 @@
-//! How far a receive has come, in a file of the fork, of which a snapshot is kept.
+//! How far a receive has come, in a file of the fork, of which a snapshot is kept: a *resume point*.
+//!
+//! The file has the number of the snapshot. So no other one is taken for a resume point, whatever it is called, or grew out of.
 
 use holdfast::{Branch, Snapshot, Volume};
 use holdfast_base::{InodeNo, Timestamp};
@@ -14,13 +16,15 @@ use crate::{Result, partial};
 
 /// The file, in the parking directory.
 const FILE: &[u8] = b"state";
-/// What the snapshots are called, with the place in the stream behind.
-const SNAPSHOT: &str = "resume-";
 
 /// How far a receive has come.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct State {
-    begin: Begin,
+    /// The number of the snapshot that keeps it.
+    number: u64,
+    pub(super) begin: Begin,
+    /// Bytes of the body of the first record, as it came first.
+    pub(super) begin_bytes: u64,
     pub(super) resume: Resume,
     pub(super) records: u64,
     pub(super) data_bytes: u64,
@@ -28,15 +32,6 @@ pub(super) struct State {
     root: Attributes,
     /// Sender's number, own number, type.
     table: Vec<(u64, u64, u8)>,
-}
-
-fn snapshot_name(place: Resume) -> String {
-    format!("{SNAPSHOT}{}", place.position)
-}
-
-/// Whether a snapshot of a fork says how far it has come.
-pub(super) fn is_kept(snapshot: &Snapshot) -> bool {
-    snapshot.name().starts_with(SNAPSHOT)
 }
 
 fn time(of: Option<SetTime>) -> Time {
@@ -48,7 +43,7 @@ fn time(of: Option<SetTime>) -> Time {
 }
 
 impl State {
-    pub(super) fn of(tree: &Tree<'_>, resume: Resume, records: u64) -> State {
+    pub(super) fn of(tree: &Tree<'_>, number: u64, resume: Resume, records: u64) -> State {
         let SetAttr { perm, uid, gid, atime, mtime, btime, .. } = tree.root;
         let root = Attributes {
             id: 0,
@@ -63,7 +58,8 @@ impl State {
         let table = entries.map(|(id, of)| (*id, of.inode.0, of.file_type as u8)).collect();
         let (begin, data_bytes, files) = (tree.begin.clone(), tree.data_bytes, tree.files);
         let begin = Begin { resume: None, ..begin };
-        State { begin, resume, records, data_bytes, files, root, table }
+        let begin_bytes = tree.begin_bytes;
+        State { number, begin, begin_bytes, resume, records, data_bytes, files, root, table }
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, Entry)> {
@@ -109,30 +105,53 @@ impl State {
     pub(super) fn last(branch: &Branch) -> Result<Option<(State, Snapshot)>> {
         let Some(directory) = partial::directory_in(branch.name()) else { return Ok(None) };
         let all = of_volume(branch.snapshots())?;
-        for snapshot in all.into_iter().rev().filter(is_kept) {
-            let opened = of_volume(snapshot.open())?;
-            let bytes = opened.read(format!("/{directory}/state"));
-            of_volume(opened.close())?;
-            // What makes no sense is of no use: the receive begins anew.
-            let state = bytes.ok().and_then(|bytes| postcard::from_bytes(&bytes).ok());
-            if let Some(state) = state {
+        for snapshot in all.into_iter().rev() {
+            if let Some(state) = State::in_snapshot(&snapshot, &directory)? {
                 return Ok(Some((state, snapshot)));
             }
         }
         Ok(None)
     }
+
+    /// What a snapshot keeps, if it is a resume point. What makes no sense is of no use: the receive begins anew.
+    fn in_snapshot(snapshot: &Snapshot, directory: &str) -> Result<Option<State>> {
+        let opened = of_volume(snapshot.open())?;
+        let bytes = opened.read(format!("/{directory}/state"));
+        of_volume(opened.close())?;
+        let state = bytes.ok().and_then(|bytes| postcard::from_bytes::<State>(&bytes).ok());
+        Ok(state.filter(|state| state.number == snapshot.number()))
+    }
+}
+
+/// Deletes resume points that a crash has left in branches: behind the last step of a receive, before it was over.
+pub(super) fn sweep(volume: &Volume) -> Result<()> {
+    for branch in of_volume(volume.branches())? {
+        if partial::is_receiving(branch.name()) {
+            continue;
+        }
+        for snapshot in of_volume(branch.snapshots())? {
+            if let Some(directory) = partial::directory_in(snapshot.name())
+                && State::in_snapshot(&snapshot, &directory)?.is_some()
+            {
+                // It is held, perhaps.
+                let _ = snapshot.delete();
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Tree<'_> {
     /// Keeps durably how far it has come: a snapshot of the fork as it is, with the state in it.
     pub(super) fn keep(&mut self, place: Resume, records: u64) -> Result<()> {
-        let name = snapshot_name(place);
+        let (stream, sent) = (&self.begin.stream, &self.begin.snapshot.snapshot);
+        let name = partial::resume_point(stream, place.position, sent);
         if self.kept.as_ref().is_some_and(|kept| kept.name() == name) {
             return Ok(());
         }
         self.open = None;
-        State::of(self, place, records).write(self)?;
-        let snapshot = self.branch.snapshot(&name).doing(|| "how far it has come".into())?;
+        let put = |tree: &Self, number| State::of(tree, number, place, records).write(tree);
+        let snapshot = self.take(&name, put)?;
         if let Some(before) = self.kept.replace(snapshot) {
             before.delete().doing(|| "how far it had come".into())?;
         }
@@ -142,6 +161,7 @@ impl Tree<'_> {
     /// Goes on with what was kept.
     pub(super) fn restore(&mut self, state: &State, kept: Snapshot) {
         self.table.extend(state.entries());
+        self.begin_bytes = state.begin_bytes;
         (self.root, self.data_bytes, self.files) = (state.root(), state.data_bytes, state.files);
         self.kept = Some(kept);
     }
@@ -153,7 +173,7 @@ pub fn tokens(volume: &Volume) -> Result<Vec<(String, Begin, Token)>> {
     for branch in of_volume(volume.branches())? {
         if partial::is_receiving(branch.name())
             && let Some((state, _)) = State::last(&branch)?
-            && let Some(token) = Token::new(&state.begin, state.resume)
+            && let Some(token) = Token::new(&state.begin, state.begin_bytes, state.resume)
         {
             found.push((branch.name().to_owned(), state.begin, token));
         }

@@ -8,9 +8,12 @@ use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, FileType, OpenFile, SetAttr};
 
 use super::of_volume;
-use crate::Result;
 use crate::error::Doing;
 use crate::record::{Begin, ROOT};
+use crate::{Result, StreamError};
+
+/// How often the number of the next snapshot is guessed. The second guess is right, unless others take some meanwhile.
+const TRIES: usize = 8;
 
 /// A file that the stream speaks of.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,8 @@ pub(super) struct Tree<'a> {
     pub(super) root: SetAttr,
     pub(super) data_bytes: u64,
     pub(super) files: u64,
+    /// Bytes of the body of the first record, as it came first.
+    pub(super) begin_bytes: u64,
     /// A record was obeyed in part, perhaps.
     pub(super) is_broken: bool,
     /// Where it was kept last how far it has come.
@@ -73,6 +78,7 @@ impl<'a> Tree<'a> {
         let entry = Entry { inode: InodeNo::ROOT, file_type: FileType::Directory };
         let table = HashMap::from([(ROOT, entry)]);
         let (open, data_bytes, files, kept) = (None, 0, 0, None);
+        let begin_bytes = begin.body_bytes();
         Ok(Tree {
             branch,
             volume,
@@ -86,6 +92,7 @@ impl<'a> Tree<'a> {
             root,
             data_bytes,
             files,
+            begin_bytes,
             is_broken,
             kept,
         })
@@ -93,6 +100,27 @@ impl<'a> Tree<'a> {
 
     pub(super) fn base(&self) -> Option<&FileSystem> {
         self.base.as_ref().map(|base| &*base.fs)
+    }
+
+    /// Takes a snapshot of the fork in which its own number stands, which `put` writes there.
+    pub(super) fn take(
+        &self,
+        name: &str,
+        mut put: impl FnMut(&Self, u64) -> Result<()>,
+    ) -> Result<Snapshot> {
+        let what = || format!("snapshot {name}");
+        let last = self.kept.as_ref().map_or(self.branch.number(), Snapshot::number);
+        let mut number = last.saturating_add(1);
+        for _ in 0..TRIES {
+            put(self, number)?;
+            let snapshot = self.branch.snapshot(name).doing(what)?;
+            if snapshot.number() == number {
+                return Ok(snapshot);
+            }
+            number = snapshot.number().saturating_add(1);
+            snapshot.delete().doing(what)?;
+        }
+        StreamError::refused("others take snapshots of the volume at the same time; try again")
     }
 
     /// The stream has failed. Deletes the fork if nothing of it can be used.

@@ -9,13 +9,12 @@ mod whole;
 use std::io::Write;
 
 use holdfast::{Snapshot, Volume};
-use xxhash_rust::xxh3::xxh3_128;
 
 use self::side::Side;
 use self::table::Table;
 use crate::error::Doing;
 use crate::frame::FrameWriter;
-use crate::record::{Begin, End, GENERATOR, Identity, Record, Resume};
+use crate::record::{Begin, End, GENERATOR, Record};
 use crate::token::Token;
 use crate::{Progress, Result, StreamError, origin};
 
@@ -85,11 +84,10 @@ pub fn send<W: Write>(
         base: base.as_ref().map(named).transpose()?,
         resume: None,
     };
-    let begin = Begin { stream: stream_id(&begin), ..begin };
+    let begin = Begin { stream: begin.stream_id(), ..begin };
     if resume.as_ref().is_some_and(|token| token.stream != begin.stream) {
         return StreamError::refused("this token is of other snapshots of the same numbers");
     }
-    let resume = resume.map(|token| token.resume);
     let out = start(out, begin, resume)?;
     let table = Table::new();
     let (files, files_in_all) = (0, new.snapshot.inodes());
@@ -105,23 +103,15 @@ pub fn send<W: Write>(
     base.into_iter().chain([new]).try_for_each(Side::close)
 }
 
-fn start<W: Write>(out: W, begin: Begin, resume: Option<Resume>) -> Result<FrameWriter<W>> {
-    let Some(resume) = resume else {
+fn start<W: Write>(out: W, begin: Begin, token: Option<Token>) -> Result<FrameWriter<W>> {
+    let Some(Token { resume, begin_bytes, .. }) = token else {
         return FrameWriter::new(out, &Record::Begin(begin), None);
     };
-    let again = Record::Begin(Begin { resume: Some(resume), ..begin.clone() });
+    let again = Record::Begin(Begin { resume: Some(resume), ..begin });
     let mut out = FrameWriter::new(out, &again, Some(resume))?;
-    // As it was put when the stream began.
-    out.put(&Record::Begin(begin))?;
+    // As many as when the stream began: the snapshots may have had other names then.
+    out.pass_begin(begin_bytes)?;
     Ok(out)
-}
-
-/// The same for the same snapshots, so that a receive that begins anew finds what is left of the last one.
-fn stream_id(begin: &Begin) -> [u8; 16] {
-    let id = |ids: &Vec<Identity>| ids.first().cloned();
-    let of = (id(&begin.snapshot.ids), begin.base.as_ref().and_then(|base| id(&base.ids)));
-    let bytes = postcard::to_allocvec(&of).expect("plain fields go into memory");
-    xxh3_128(&bytes).to_le_bytes()
 }
 
 impl<W: Write> Sender<'_, W> {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use holdfast::{FileSystem, Snapshot, Volume};
 use holdfast_base::InodeNo;
+use holdfast_base::attribute::RECEIVED;
 use holdfast_posix::{Attr, Caller, FileType, FsError};
 
 use crate::error::Doing;
-use crate::{Result, StreamError, origin};
+use crate::{Result, StreamError};
 
 /// A directory and a name in it.
 pub(super) type Place = (u64, Vec<u8>);
@@ -130,7 +131,7 @@ impl Side {
     /// The names of the extended attributes of an inode that are sent.
     pub(super) fn xattrs(&self, id: u64) -> Result<Vec<Vec<u8>>> {
         let mut names = self.fs.listxattr(&self.caller, InodeNo(id)).doing(|| self.called(id))?;
-        names.retain(|name| name != origin::ATTRIBUTE);
+        names.retain(|name| name != RECEIVED);
         names.sort_unstable();
         Ok(names)
     }

@@ -21,7 +21,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Outcome {
     for name in &args.names {
         let branch = args.place.branch.clone();
-        lineage::done(&args.place, &Ask::DeleteSnapshot { branch, name: name.clone() })?;
+        let name = name.clone();
+        lineage::done(&args.place, &Ask::DeleteSnapshot { branch, name, number: None })?;
     }
     Ok(0)
 }

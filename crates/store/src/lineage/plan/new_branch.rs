@@ -1,0 +1,27 @@
+//! A branch that has grown out of nothing.
+
+use holdfast_base::Timestamp;
+use holdfast_format::item::{TreeItem, TreeKind};
+
+use super::{Plan, PlanResult, first_branch};
+
+impl Plan<'_> {
+    /// Makes a branch without a parent. The item of its root is for the caller to put, who makes its tree.
+    pub(in crate::lineage) fn new_branch(
+        &mut self,
+        name: &[u8],
+        now: Timestamp,
+    ) -> PlanResult<u64> {
+        let number = self.next_number()?;
+        self.add_name(0, name, number)?;
+        let branch = TreeItem {
+            kind: TreeKind::Branch,
+            lsn: self.lsn,
+            created: now,
+            name: name.to_vec(),
+            ..first_branch()
+        };
+        self.put_item(number, &branch);
+        Ok(number)
+    }
+}
