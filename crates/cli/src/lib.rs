@@ -18,11 +18,13 @@ mod mount_options;
 mod mounts;
 pub mod outcome;
 pub mod peek;
+mod private_mount;
 mod recovery;
 mod rings;
 pub mod size;
 mod span;
 pub mod target;
+mod txn;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -96,6 +98,7 @@ fn wrong(error: &clap::Error, link: Option<&Link>, args: &[OsString]) -> Failure
     let (code, asked) = match (link, command) {
         (Some(link), _) => (link.usage_code, link.name.to_string()),
         (None, "mkfs" | "mount" | "umount") => (1, format!("{NAME} {command}")),
+        (None, "txn" | "run") => (private_mount::FAILED, format!("{NAME} {command}")),
         (None, "fsck") => (16, format!("{NAME} {command}")),
         (None, "") => (2, NAME.into()),
         (None, other) if other.starts_with('-') => (2, NAME.into()),

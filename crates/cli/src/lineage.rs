@@ -40,6 +40,26 @@ fn ask(place: &Place, ask: &Ask) -> Result<Reply, Failure> {
     }
 }
 
+/// What became of a fork that was to be promoted.
+#[derive(Debug)]
+pub(crate) enum Promoted {
+    /// The branch is what the fork was; whether the kernel has forgotten all that was before.
+    Done { forgotten: bool },
+    /// The branch has changed meanwhile, and nothing is done.
+    Diverged,
+}
+
+/// Has the branch that is mounted become what a fork is, if it has not changed since the fork was made.
+pub(crate) fn promoted(place: &Place, fork: &Name) -> Result<Promoted, Failure> {
+    let fork = fork.clone();
+    let question = Ask::Promote { branch: None, fork, keep: None, unchanged: true };
+    match ask(place, &question)? {
+        Reply::RolledBack { forgotten, .. } => Ok(Promoted::Done { forgotten }),
+        Reply::Diverged { .. } => Ok(Promoted::Diverged),
+        other => Err(nonsense(&other)),
+    }
+}
+
 /// The mount that is asked. Of several of one volume any will do that may be written if something is to be changed; but only
 /// one has the branch that is meant by no name.
 fn mount_for(place: &Place, ask: &Ask) -> Result<Option<Mount>, Failure> {
@@ -119,6 +139,7 @@ pub(crate) fn done(place: &Place, question: &Ask) -> Result<(Name, Option<u64>),
 pub(crate) fn rolled_back(place: &Place, question: &Ask) -> Result<(Name, bool), Failure> {
     match ask(place, question)? {
         Reply::RolledBack { branch, forgotten } => Ok((branch, forgotten)),
+        Reply::Diverged { why } => Err(Failure::plain(why)),
         other => Err(nonsense(&other)),
     }
 }

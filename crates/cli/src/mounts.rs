@@ -61,6 +61,14 @@ pub(crate) fn words(mount: &Mount) -> io::Result<Vec<String>> {
     Ok(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
 }
 
+/// Whether a mount shows all of what is mounted, from the root on: `mount --bind` may show a part elsewhere.
+pub(crate) fn is_whole(mount: &Mount) -> io::Result<bool> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    let mut lines = text.split(|&b| b == b'\n').rev();
+    let found = lines.find(|it| line(it).as_ref() == Some(mount)).ok_or(io::ErrorKind::NotFound)?;
+    Ok(found.split(|&b| b == b' ').nth(3) == Some(b"/"))
+}
+
 /// The newest of `mounts` that is of the volume at `path`. The source that a stranger's mount names proves nothing.
 fn of_volume<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     all_of_volume(mounts, path).next()

@@ -81,8 +81,8 @@ pub use dir::Dir;
 pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{
-    BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, Moment, Parts, RenameFlags,
-    SnapshotInfo, StatFs, Which, XattrFlags,
+    BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, Parts,
+    RenameFlags, SnapshotInfo, StatFs, Which, XattrFlags,
 };
 pub use identity::{clear_fault, restore_superblock, set_identity};
 pub use kept::KeptVolume;

@@ -4,7 +4,7 @@
 
 use std::fmt::Display;
 
-use holdfast::{BranchInfo, FileSystem, SnapshotInfo, Which};
+use holdfast::{BranchInfo, FileSystem, FsError, SnapshotInfo, Which};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_fuse::{NewHead, PIECE, Told};
 
@@ -117,6 +117,8 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
             fs.limit(&name.0, *blocks).map_err(words)?;
             Ok((name.clone(), None))
         }
+        // Nothing is mounted where this is asked.
+        Ask::Release { name } => Ok((name.clone(), None)),
         Ask::RollBack { .. }
         | Ask::Promote { .. }
         | Ask::Branches { .. }
@@ -129,8 +131,13 @@ fn give_head(open: &Open<'_>, branch: Option<&Name>, head: NewHead<'_>) -> Done<
     let branch = name_of(open, branch)?;
     // It may get another name meanwhile.
     let number = open.fs.find_branch(&branch.0).map_err(words)?.number;
-    let told = (open.give_head)(number, head)?;
-    Ok(Reply::RolledBack { branch, forgotten: told == Told::All })
+    // As the engine says it, so that no other refusal is taken for it.
+    let diverged = FsError::Diverged(holdfast_base::show::name(&branch.0)).to_string();
+    match (open.give_head)(number, head) {
+        Ok(told) => Ok(Reply::RolledBack { branch, forgotten: told == Told::All }),
+        Err(why) if why == diverged => Ok(Reply::Diverged { why }),
+        Err(why) => Err(why),
+    }
 }
 
 /// The name of a branch; `None`: of the open one.

@@ -41,6 +41,8 @@ pub(crate) enum Ask {
     RenameBranch { name: Name, new_name: Name },
     /// Limit the blocks that a branch refers to.
     LimitBranch { name: Name, blocks: Option<u64> },
+    /// End the mount of a fork that lives as long as a command, and wait until the fork is closed.
+    Release { name: Name },
 }
 
 impl Ask {
@@ -64,7 +66,8 @@ impl Ask {
             Ask::Branches { .. }
             | Ask::DeleteBranch { .. }
             | Ask::RenameBranch { .. }
-            | Ask::LimitBranch { .. } => false,
+            | Ask::LimitBranch { .. }
+            | Ask::Release { .. } => false,
         }
     }
 
@@ -100,6 +103,8 @@ pub(crate) enum Reply {
     RolledBack { branch: Name, forgotten: bool },
     /// It is not done, and why.
     Refused { why: String },
+    /// The branch has changed since the fork was made that was to be promoted: it is not done.
+    Diverged { why: String },
 }
 
 /// A branch, as it is listed.

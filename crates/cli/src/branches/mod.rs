@@ -13,6 +13,7 @@ pub(crate) mod new_head;
 pub(crate) mod name;
 pub(crate) mod place;
 pub(crate) mod show;
+pub(crate) mod temporary;
 
 pub(crate) use message::{Ask, Reply};
 pub(crate) use name::Name;

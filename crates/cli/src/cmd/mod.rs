@@ -19,14 +19,18 @@ mod man;
 mod mkfs;
 mod mount;
 mod mount_helper;
+mod private;
 mod receive;
 mod prune;
 mod remount;
+mod run;
+
 mod send;
 mod snapshot;
 pub(crate) mod stats;
 mod sync;
 mod tune;
+mod txn;
 mod umount;
 mod umount_helper;
 mod watchdog;
@@ -76,6 +80,8 @@ pub(crate) enum Command {
     Snapshot(snapshot::Args),
     Fork(fork::Args),
     Branch(branch::Args),
+    Txn(txn::Args),
+    Run(run::Args),
     Diff(diff::Args),
     Send(send::Args),
     Receive(receive::Args),
@@ -86,6 +92,8 @@ pub(crate) enum Command {
     Completions(completions::Args),
     #[command(hide = true)]
     Ask(ask::Args),
+    #[command(hide = true)]
+    Private(private::Args),
     #[command(hide = true)]
     Watchdog(watchdog::Args),
     #[command(hide = true)]
@@ -118,6 +126,8 @@ impl Command {
             Command::Snapshot(args) => snapshot::run(&args),
             Command::Fork(args) => fork::run(&args),
             Command::Branch(args) => branch::run(&args),
+            Command::Txn(args) => txn::run(&args),
+            Command::Run(args) => run::run(&args),
             Command::Diff(args) => diff::run(&args),
             Command::Send(args) => send::run(&args),
             Command::Receive(args) => receive::run(&args),
@@ -127,6 +137,7 @@ impl Command {
             Command::Explain(args) => explain::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),
+            Command::Private(args) => private::run(&args),
             Command::Watchdog(args) => watchdog::run(&args),
             Command::Man(args) => man::run(&args),
             Command::Bench(_) => elsewhere::run("bench"),

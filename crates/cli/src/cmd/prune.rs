@@ -12,6 +12,7 @@ use crate::branches::message::Snapshot;
 use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome, complain, printed};
+use crate::txn::sweep;
 
 /// Delete old snapshots of a branch, and keep some of each age.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,7 @@ Spans are written 90min, 24h, 30d, 8w, 1y and the like.
 
 What stays in any case: the newest snapshot, those that are held (holdfast snapshot hold), mounted
 or branches have grown out of; each is named. --prefix leaves all alone that are called otherwise.
+Forks that a killed `holdfast txn` or `holdfast run` has left are deleted as well.
 
 PLACE is a mounted directory, or a volume, mounted or not. `systemctl enable --now
 holdfast-prune@data.timer` does it each hour for the mount of holdfast@data.
@@ -136,6 +138,7 @@ fn judge(snapshots: &[Snapshot], rules: &[Rule], now_ns: i64) -> Vec<Fate> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    let left = sweep::all(&args.place, !args.dry_run)?;
     let (branch, mut snapshots, _) = lineage::snapshots(&args.place)?;
     let is_meant =
         |of: &Snapshot| !of.name.0.is_empty() && of.name.0.starts_with(args.prefix.as_bytes());
@@ -143,6 +146,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let now = Timestamp::now();
     let now_ns = now.secs.saturating_mul(1_000_000_000).saturating_add(now.nanos.into());
     let fates = judge(&snapshots, &args.keep, now_ns);
+    for name in left.iter().filter(|_| !args.json) {
+        let word = if args.dry_run { "goes" } else { "deleted" };
+        let line = format!("{word:<8} {name}, left by a command that was killed");
+        printed(writeln!(std::io::stdout().lock(), "{line}"))?;
+    }
     let mut failed = 0;
     let mut told: Vec<Value> = Vec::new();
     for (of, fate) in snapshots.iter().zip(fates) {
@@ -168,6 +176,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.json {
         let mut object = show::named(&branch);
         object.insert("dry_run".into(), args.dry_run.into());
+        object.insert("left_by_commands".into(), left.iter().map(Name::text).collect());
         object.insert("snapshots".into(), json!(told));
         show::json(object)?;
     }

@@ -77,6 +77,8 @@ fn by_another(dir: &Path, words: &[&OsStr], patience: Duration) -> io::Result<Ve
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
+        // A signal that a terminal sends to the command must not end what has been begun.
+        .process_group(0)
         .spawn()?;
     let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let said = read_in_time(stdout, Deadline::after(patience));

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use holdfast_fuse::{Control, Controlled, NewHead, PIECE, Told};
 
+use super::release::release;
 use super::table::Table;
 use crate::branches::carry_out::{Open, carry_out};
 use crate::branches::{Ask, Reply};
@@ -42,10 +43,18 @@ fn answer(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
         })
     };
     let open = Open { fs: mount.fs(), is_mounted: true, give_head: &give_head };
-    let reply = carry_out(&open, ask);
+    let reply = match ask {
+        Ask::Release { name } => match release(table, mount.fs(), name) {
+            Ok(()) => Reply::Done { branch: name.clone(), number: None },
+            Err(why) => refused(why),
+        },
+        ask => carry_out(&open, ask),
+    };
     if !ask.only_looks() {
         match &reply {
-            Reply::Refused { why } => tracing::info!("refused: {ask:?}: {why}"),
+            Reply::Refused { why } | Reply::Diverged { why } => {
+                tracing::info!("refused: {ask:?}: {why}")
+            }
             _ => tracing::info!("done: {ask:?}"),
         }
     }

@@ -50,6 +50,18 @@ pub(crate) fn join(
     lists: &[String],
     linger: bool,
 ) -> Result<Joined, Failure> {
+    join_from(volume, dir, options, lists, linger, || Ok(()))
+}
+
+/// The same; `enter` is called between the question to the daemon and the mount. It may go to other namespaces.
+pub(crate) fn join_from(
+    volume: &Path,
+    dir: &Path,
+    options: &MountOptions,
+    lists: &[String],
+    linger: bool,
+    enter: impl FnOnce() -> Result<(), Failure>,
+) -> Result<Joined, Failure> {
     let is_volume = fs::metadata(volume)
         .is_ok_and(|found| found.is_file() || found.file_type().is_block_device());
     if !is_volume {
@@ -89,6 +101,7 @@ pub(crate) fn join(
         Ok(_) => return Err(failed(volume, "its daemon answers nonsense")),
         Err(error) => return gone(error),
     }
+    enter()?;
     let (fuse, mounted) = holdfast_fuse::mount(dir, &super::fuse_options(volume, options))
         .map_err(|error| failed(dir, &plain_words(&error)))?;
     let (handed, ends) = mounted.to_hand();

@@ -22,6 +22,7 @@ pub(crate) mod control;
 mod host;
 pub(crate) mod join;
 mod log;
+mod release;
 mod serve;
 mod surroundings;
 mod table;

@@ -216,6 +216,20 @@ impl Table {
         entry.session.take().zip(entry.volume.take())
     }
 
+    /// The mount of a branch, if it is not being closed, and whether the kernel is there still.
+    pub(super) fn mount_of(&self, branch: u64) -> Option<(u64, bool)> {
+        let state = self.lock();
+        let mut mounts = state.mounts.iter().filter(|(_, entry)| entry.branch == Some(branch));
+        let (number, entry) = mounts.next()?;
+        Some((*number, entry.session.as_ref()?.is_connected()))
+    }
+
+    /// Waits until a branch is closed, but no longer than `patience`. Says whether it is.
+    pub(super) fn is_closed(&self, branch: u64, patience: Duration) -> bool {
+        let is_taken = |state: &State| state.taken.contains(&branch);
+        !is_taken(&self.wait_while(patience, |state| is_taken(state)))
+    }
+
     /// A mount is closed.
     pub(super) fn remove(&self, number: u64) {
         let mut state = self.lock();

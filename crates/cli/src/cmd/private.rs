@@ -1,0 +1,18 @@
+//! `holdfast private`: becomes a command in a mount that nobody else sees.
+
+use std::ffi::OsString;
+
+use crate::outcome::Outcome;
+use crate::private_mount;
+
+/// Mount what comes through the standard input where nobody else sees it, and become a command; for `txn` and `run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    private_mount::become_command(&args.command)
+}

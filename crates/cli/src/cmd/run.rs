@@ -1,0 +1,162 @@
+//! `holdfast run`: a command runs in a fork of its own.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use holdfast_base::prng;
+use rustix::fs::{Mode, mkdir};
+
+use crate::branches::temporary::Purpose;
+use crate::branches::{Ask, Name, Place, arguments, place};
+use crate::lineage;
+use crate::mounts::{self, real_path};
+use crate::outcome::{Context, Failure, Outcome, complain};
+use crate::private_mount::{Ended, FAILED, Prepared, SIGNAL, Signals};
+use crate::txn::base::Base;
+use crate::txn::sweep;
+
+/// Run a command in a fork of a branch or snapshot, and throw the fork away.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The fork is mounted for COMMAND, and all that it starts, alone: at the directory that --at names, or
+at one that is made for it. There COMMAND begins. When it has ended, the fork goes with all that it
+did, and processes that it leaves behind get errors; --keep NAME makes it a branch that stays, also
+if COMMAND fails. PLACE is a mounted directory, or a volume that is mounted; without it, the mount
+around the working directory. :BRANCH or @SNAPSHOT behind it mean the same as --fork.
+
+An ordinary user needs user namespaces and /dev/fuse; sudo and the like do not work in COMMAND then.
+
+Exit code: that of COMMAND, 128+N if signal N has ended it; 125 if holdfast itself fails; 126 or 127
+if COMMAND cannot be run or is not there.
+
+  holdfast run mnt -- make test
+  holdfast run --fork main@monday --at /srv/app volume.img -- /srv/app/start
+  holdfast run --fork base --keep agent-17 mnt -- agent --task 17")]
+pub(crate) struct Args {
+    /// What the fork begins with (default: what is mounted, as it is now).
+    #[arg(long, value_name = "BRANCH[@SNAPSHOT]", value_parser = place::origin)]
+    fork: Option<place::Origin>,
+    /// Mount the fork at this directory, which exists.
+    #[arg(long, value_name = "DIR")]
+    at: Option<PathBuf>,
+    /// Keep the fork as a branch of this name.
+    #[arg(long, value_name = "NAME", value_parser = arguments::name())]
+    keep: Option<Name>,
+    /// A mounted directory, or a volume that is mounted.
+    #[arg(value_parser = arguments::place())]
+    place: Option<Place>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    in_fork(args).map_err(|failure| match failure.code {
+        1 | 2 => failure.with_code(FAILED),
+        _ => failure,
+    })
+}
+
+fn in_fork(args: &Args) -> Outcome {
+    let signals = Signals::catch().context("signals")?;
+    let prepared = Prepared::start(&args.command)?;
+    let (base, fork) = fork(args)?;
+    if let Some(signal) = signals.take() {
+        return Ok(SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0)));
+    }
+    let made = match &args.at {
+        Some(_) => None,
+        None => Some(OwnDirectory::new()?),
+    };
+    let dir = args.at.as_deref().or(made.as_ref().map(|made| made.0.as_path()));
+    let dir = real_path(dir.unwrap_or(Path::new(".")));
+    let mut running = prepared.mount(&base.wanted(&fork.name, &dir, Some(&dir)))?;
+    let code = match running.wait(&signals)? {
+        Ended::Code(code) => code,
+        Ended::NotRun(failure) => return Err(failure),
+    };
+    if args.keep.is_some() {
+        // What was to be kept is durable, as far as it is known.
+        running.sync().context("what the command has written could not be made durable")?;
+    }
+    Ok(code)
+}
+
+/// Makes the fork. Its mount has the options of one of the mounts of the volume.
+fn fork(args: &Args) -> Result<(Base, Fork), Failure> {
+    let place = match &args.place {
+        Some(place) => place.clone(),
+        None => Place { path: ".".into(), branch: None, snapshot: None },
+    };
+    let found = mounts::find_all(&place.path).context("/proc/self/mountinfo")?;
+    let base = match found.first() {
+        Some(mount) => Base::of(mount.clone())?,
+        None if place.path.is_dir() => Base::around(&place.path)?,
+        None => {
+            return Err(Failure::plain(format!(
+                "{} is not mounted; mount it, or a branch of it, first",
+                place.path.display()
+            )));
+        }
+    };
+    let (branch, snapshot) = match (&args.fork, (&place.branch, &place.snapshot)) {
+        (None, (branch, snapshot)) => (branch.clone(), snapshot.clone()),
+        (Some(from), (None, None)) => (from.branch.clone(), from.snapshot.clone()),
+        (Some(_), _) => {
+            return Err(Failure::plain("say what the fork begins with once, with --fork"));
+        }
+    };
+    let path = match place.path.is_dir() {
+        true => base.mount.dir.clone(),
+        false => place.path,
+    };
+    let place = Place { path, branch: None, snapshot: None };
+    sweep::before_run(&place, &base);
+    let name = args.keep.clone().unwrap_or_else(|| Purpose::Run.new_name().0);
+    let question = Ask::Fork { branch, snapshot, name: name.clone() };
+    let in_use = File::open(&base.mount.dir).context(base.mount.dir.display())?;
+    lineage::done(&place, &question)?;
+    Ok((base, Fork { place, name, is_kept: args.keep.is_some(), _in_use: in_use }))
+}
+
+/// A fork that goes when it is dropped, unless it is kept.
+struct Fork {
+    place: Place,
+    name: Name,
+    is_kept: bool,
+    /// The mount by which it is deleted is not unmounted before.
+    _in_use: File,
+}
+
+impl Drop for Fork {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        let delete = Ask::DeleteBranch { name: self.name.clone() };
+        let gone = lineage::done(&self.place, &Ask::Release { name: self.name.clone() })
+            .and_then(|_| lineage::done(&self.place, &delete));
+        if let Err(failure) = gone {
+            let (name, why) = (&self.name, failure.sentence);
+            complain(&format!("the fork {name} could not be deleted yet: {why}"));
+        }
+    }
+}
+
+/// An empty directory of this user, which goes when it is dropped.
+struct OwnDirectory(PathBuf);
+
+impl OwnDirectory {
+    fn new() -> Result<OwnDirectory, Failure> {
+        let path = std::env::temp_dir().join(format!("holdfast-run-{:016x}", prng::entropy()));
+        mkdir(&path, Mode::RWXU).map_err(std::io::Error::from).context(path.display())?;
+        Ok(OwnDirectory(path))
+    }
+}
+
+impl Drop for OwnDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}

@@ -1,0 +1,190 @@
+//! `holdfast txn`: what a command does in a mounted directory is done as a whole, or not at all.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::branches::new_head::not_forgotten;
+use crate::branches::{Name, arguments, show};
+use crate::lineage::Promoted;
+use crate::outcome::{Context, Failure, Outcome, complain, plain_words};
+use crate::private_mount::{Ended, FAILED, Prepared, SIGNAL, Signals};
+use crate::txn::base::Base;
+use crate::txn::fork::Fork;
+use crate::txn::sweep;
+
+/// The exit code where the branch has changed meanwhile: try again.
+const CHANGED: u8 = 75;
+
+/// Run a command whose changes to a mounted directory happen as a whole, or not at all.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+DIR is a directory in a mount of a branch. COMMAND, and all that it starts, sees a fork of the branch
+there; others see the branch as ever. If COMMAND exits with 0, the branch becomes the fork in one
+durable step, and its mount shows it; otherwise nothing has happened. It is the same after a crash,
+and after SIGKILL of whatever takes part: all or nothing.
+
+If others have changed the branch meanwhile, that is refused: what COMMAND made is kept as a branch
+`txn-` and the time, with the snapshot of the same name that it began with; or --retry. Reading is no
+change, nor are access times.
+
+The fork is mounted where the branch is mounted, for COMMAND alone. Other mounts of the branch
+(mount --bind), what is mounted below DIR, and files that were open before are outside. The
+transaction ends when COMMAND does: processes that it leaves behind get errors from then on.
+An ordinary user needs user namespaces and /dev/fuse; sudo and the like do not work in COMMAND then.
+
+Exit code: that of COMMAND, 128+N if signal N has ended it; 75 if the branch has changed; 125 if
+holdfast itself fails; 126 or 127 if COMMAND cannot be run or is not there.
+
+  holdfast txn mnt -- make -C mnt install
+  holdfast txn . -- sh -c 'apply-patches && run-tests'
+  holdfast txn --retry mnt -- ./migrate mnt/app.db
+  holdfast txn --keep failed mnt -- agent --task 17")]
+pub(crate) struct Args {
+    /// If the branch has changed meanwhile, run the command again in a new fork, up to N times.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    #[arg(default_value_t = 0, default_missing_value = "10", hide_default_value = true)]
+    retry: u32,
+    /// If the command fails, keep what it made as a branch of this name, and the snapshot that it began with.
+    #[arg(long, value_name = "NAME", value_parser = arguments::name())]
+    keep: Option<Name>,
+    /// A directory in a mount of a branch.
+    dir: PathBuf,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// What has become of a fork.
+enum Attempt {
+    /// The exit code.
+    Over(u8),
+    /// The branch has changed: nothing is done.
+    Diverged,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    transaction(args).map_err(|failure| match failure.code {
+        1 => failure.with_code(FAILED),
+        _ => failure,
+    })
+}
+
+fn transaction(args: &Args) -> Outcome {
+    let signals = Signals::catch().context("signals")?;
+    let mut prepared = Prepared::start(&args.command)?;
+    let base = Base::around(&args.dir)?;
+    sweep::before_transaction(&base);
+    let mut tries = args.retry;
+    loop {
+        if let Some(signal) = came(&signals) {
+            return Ok(signal);
+        }
+        let mut fork = Fork::of(&base)?;
+        match attempt(args, &base, &mut fork, prepared, &signals)? {
+            Attempt::Over(code) => return Ok(code),
+            Attempt::Diverged if tries > 0 => {
+                tries -= 1;
+                complain(&format!("{} has changed meanwhile; trying again", fork.branch()));
+                fork.discard();
+                prepared = Prepared::start(&args.command)?;
+            }
+            Attempt::Diverged => return Err(changed(&base, fork)),
+        }
+    }
+}
+
+/// The exit code for a signal that has come.
+fn came(signals: &Signals) -> Option<u8> {
+    let signal = u8::try_from(signals.take()?).unwrap_or(0);
+    Some(SIGNAL.saturating_add(signal))
+}
+
+/// Runs the command in a fork. On each way out but the last one the fork is settled, or goes when it is dropped.
+fn attempt(
+    args: &Args,
+    base: &Base,
+    fork: &mut Fork,
+    prepared: Prepared,
+    signals: &Signals,
+) -> Result<Attempt, Failure> {
+    let working_dir = base.working_dir()?;
+    let wanted = base.wanted(fork.name(), &base.mount.dir, working_dir.as_deref());
+    let mut running = match prepared.mount(&wanted) {
+        Ok(running) => running,
+        // A terminal ends that process as well, and then it has nothing to say.
+        Err(failure) => return came(signals).map(Attempt::Over).ok_or(failure),
+    };
+    let code = match running.wait(signals)? {
+        Ended::NotRun(failure) => return Err(failure),
+        Ended::Code(code) => code,
+    };
+    if code != 0 {
+        drop(running);
+        if let Some(name) = &args.keep
+            && let Err(failure) = fork.keep(name)
+        {
+            let (other, why) = (show::name_by_time("txn-"), failure.sentence);
+            fork.keep(&other)?;
+            complain(&format!("what the command made is kept as {other}, not as {name}: {why}"));
+        }
+        return Ok(Attempt::Over(code));
+    }
+    // What has come before was meant for the command.
+    signals.take();
+    running.sync().map_err(|error| {
+        let why = plain_words(&error);
+        Failure::plain(format!(
+            "what the command has written could not be made durable ({why}); nothing of it is done"
+        ))
+    })?;
+    drop(running);
+    if let Some(signal) = came(signals) {
+        return Ok(Attempt::Over(signal));
+    }
+    match fork.promote() {
+        Ok(Promoted::Done { forgotten }) => {
+            if !forgotten {
+                let what = format!("the transaction is done in {}", fork.branch());
+                complain(&not_forgotten(&what).sentence);
+            }
+            Ok(Attempt::Over(0))
+        }
+        Ok(Promoted::Diverged) => Ok(Attempt::Diverged),
+        Err(failure) => Err(not_promoted(fork, &failure.sentence)),
+    }
+}
+
+/// The fork is kept, as what the command made may be dear.
+fn changed(base: &Base, mut fork: Fork) -> Failure {
+    let name = show::name_by_time("txn-");
+    let (branch, dir) = (fork.branch().clone(), base.mount.dir.display());
+    let what =
+        format!("{branch} has changed since the transaction began, so nothing of it is done");
+    match fork.keep(&name) {
+        Ok(()) => Failure::new(
+            CHANGED,
+            format!(
+                "{what}; what the command made is kept as the branch {name}, which began with {branch}@{name}. To \
+                 have it all the same: holdfast branch promote --force {dir} {name}"
+            ),
+        ),
+        Err(failure) => {
+            let why = failure.sentence;
+            Failure::new(CHANGED, format!("{what}; what the command made is not kept ({why})"))
+        }
+    }
+}
+
+/// If the fork can be kept, it is there, and has not become the branch.
+fn not_promoted(fork: &mut Fork, why: &str) -> Failure {
+    let (branch, name) = (fork.branch().clone(), show::name_by_time("txn-"));
+    Failure::plain(match fork.keep(&name) {
+        Ok(()) => format!(
+            "{why}; nothing of the transaction is done, and what the command made is kept as the branch {name}"
+        ),
+        Err(_) => format!(
+            "{why}; whether the transaction is done is not known: look at {branch} when it is mounted again. It is there \
+             as a whole, or not at all"
+        ),
+    })
+}

@@ -1,0 +1,33 @@
+//! What the process that waits for a command and the one that becomes it say to each other.
+
+use serde::{Deserialize, Serialize};
+
+use crate::branches::Name;
+
+/// What is to be mounted for a command. The standard input of the command comes beside it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Wanted {
+    /// The file or block device, which a daemon serves.
+    pub(crate) volume: Name,
+    pub(crate) branch: Name,
+    /// Where it is mounted.
+    pub(crate) dir: Name,
+    /// There is a mount there already, which the command is not to see.
+    pub(crate) covers: bool,
+    /// The list of mount options.
+    pub(crate) options: String,
+    /// The working directory, if it lies in the mount or is another than that of the process.
+    pub(crate) working_dir: Option<Name>,
+    /// Who asks: the command goes with it.
+    pub(crate) parent: u32,
+}
+
+/// What is answered.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Said {
+    /// It is mounted: the opened root comes beside this. The command begins.
+    Mounted,
+    /// The command has not begun, and will not.
+    Failed { code: u8, why: String },
+}

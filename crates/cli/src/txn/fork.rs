@@ -1,0 +1,135 @@
+//! The fork of a transaction, from when it is made until it is promoted, discarded or kept.
+
+use super::base::Base;
+use super::owner::Owner;
+use crate::branches::temporary::Purpose;
+use crate::branches::{Ask, Name, Place};
+use crate::lineage::{self, Promoted};
+use crate::outcome::{Context, Failure, complain};
+
+/// A fork of the branch of a mount, and the snapshot of the same name that it began with. It is discarded when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Fork {
+    place: Place,
+    name: Name,
+    /// The branch that it was made of, when it was made.
+    branch: Name,
+    /// What has become of it is decided.
+    is_settled: bool,
+    _owner: Owner,
+}
+
+impl Fork {
+    /// Takes the snapshot, and makes the fork.
+    ///
+    /// # Errors
+    /// The volume is full, or the daemon refuses or does not answer. Nothing is left, or what is swept later.
+    pub(crate) fn of(base: &Base) -> Result<Fork, Failure> {
+        let place = base.place();
+        let (name, number) = Purpose::Transaction.new_name();
+        // Before anything is called so: what nobody owns may be removed.
+        let owner = Owner::of(&base.mount.dir, number).context(base.mount.dir.display())?;
+        let take = Ask::Take { branch: None, name: name.clone() };
+        let (branch, _) = lineage::done(&place, &take)?;
+        let mut fork = Fork { place, name, branch, is_settled: true, _owner: owner };
+        let (snapshot, name) = (Some(fork.name.clone()), fork.name.clone());
+        match lineage::done(&fork.place, &Ask::Fork { branch: None, snapshot, name }) {
+            Ok(_) => fork.is_settled = false,
+            Err(failure) => {
+                fork.delete_snapshot();
+                return Err(failure);
+            }
+        }
+        Ok(fork)
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The branch that it was made of.
+    pub(crate) fn branch(&self) -> &Name {
+        &self.branch
+    }
+
+    /// Ends the mount of the fork, and waits until everything of it is written.
+    ///
+    /// # Errors
+    /// Something could not be written, or the daemon does not answer.
+    fn release(&self) -> Result<(), Failure> {
+        lineage::done(&self.place, &Ask::Release { name: self.name.clone() }).map(drop)
+    }
+
+    /// The branch becomes the fork, and the mount of the fork ends. A fork that it has diverged from is left as it is.
+    ///
+    /// # Errors
+    /// It does not become the fork; or, if the daemon has not answered, perhaps it does.
+    pub(crate) fn promote(&mut self) -> Result<Promoted, Failure> {
+        self.release()?;
+        let promoted = lineage::promoted(&self.place, &self.name)?;
+        if matches!(promoted, Promoted::Done { .. }) {
+            self.is_settled = true;
+            self.delete_snapshot();
+        }
+        Ok(promoted)
+    }
+
+    /// Gives the fork and its snapshot a name under which they stay, and ends the mount of the fork.
+    ///
+    /// # Errors
+    /// There is a branch or snapshot of this name: the fork is left as it is.
+    pub(crate) fn keep(&mut self, new_name: &Name) -> Result<(), Failure> {
+        self.release()?;
+        let (name, new_name) = (self.name.clone(), new_name.clone());
+        // The branch first. If this process dies in between, the branch stays and the snapshot is swept; a fork without its
+        // snapshot would never be.
+        lineage::done(&self.place, &rename_branch(&name, &new_name))?;
+        let rename =
+            Ask::RenameSnapshot { branch: None, name: name.clone(), new_name: new_name.clone() };
+        if let Err(failure) = lineage::done(&self.place, &rename) {
+            let _ = lineage::done(&self.place, &rename_branch(&new_name, &name));
+            return Err(failure);
+        }
+        self.is_settled = true;
+        Ok(())
+    }
+
+    /// Removes the fork and its snapshot, and ends the mount of the fork. What cannot be removed now is swept later, and this is said.
+    pub(crate) fn discard(mut self) {
+        self.remove();
+    }
+
+    fn remove(&mut self) {
+        if std::mem::replace(&mut self.is_settled, true) {
+            return;
+        }
+        let delete = Ask::DeleteBranch { name: self.name.clone() };
+        match self.release().and_then(|()| lineage::done(&self.place, &delete)) {
+            Ok(_) => self.delete_snapshot(),
+            Err(failure) => complain(&format!(
+                "the fork {} could not be deleted yet: {}",
+                self.name, failure.sentence
+            )),
+        }
+    }
+
+    fn delete_snapshot(&self) {
+        let delete = Ask::DeleteSnapshot { branch: None, name: self.name.clone() };
+        if let Err(failure) = lineage::done(&self.place, &delete) {
+            complain(&format!(
+                "the snapshot {}@{} could not be deleted yet: {}",
+                self.branch, self.name, failure.sentence
+            ));
+        }
+    }
+}
+
+fn rename_branch(name: &Name, new_name: &Name) -> Ask {
+    Ask::RenameBranch { name: name.clone(), new_name: new_name.clone() }
+}
+
+impl Drop for Fork {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}

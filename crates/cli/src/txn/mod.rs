@@ -1,0 +1,15 @@
+//! Transactions of commands: a command works in a fork, and the branch becomes the fork as a whole or not at all.
+//!
+//! ```text
+//! snapshot `.txn-N` of the branch ── fork `.txn-N` ── private mount ── COMMAND ─┬─ 0: promote the fork, delete the snapshot
+//!                                                                              ├─ else: delete both
+//!                                                                              └─ 0, but the branch has changed: give both another name
+//! ```
+//! The snapshot is what the fork can be compared with. Each step is durable by itself, and the branch changes in one of them only, the
+//! promotion (S6a). A process that is killed leaves at most what is called `.txn-N`: who owns that holds a lock ([`owner`]),
+//! and what nobody owns is removed by the next transaction of the branch, or by `holdfast prune` ([`sweep`]).
+
+pub(crate) mod base;
+pub(crate) mod fork;
+mod owner;
+pub(crate) mod sweep;

@@ -1,0 +1,478 @@
+//! Transactions of commands, and commands in forks of their own: all or nothing, whatever ends in between.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{
+    NOBODY, PROGRAM, Said, TestMount, can_mount, said, signal, wait_for, wait_until_ended,
+};
+
+/// Whether this user may have mounts of its own here, as root has them.
+fn can_run() -> bool {
+    let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|it| it.success());
+    if !can {
+        holdfast_base::skip::skipped("needs unshare -m");
+    }
+    can && can_mount()
+}
+
+/// A mounted volume with a file `file` of "one\n".
+fn mounted() -> TestMount {
+    let place = TestMount::with_volume();
+    place.mount();
+    fs::write(place.dir.join("file"), "one\n").unwrap();
+    place
+}
+
+/// Runs a shell script in a transaction of the mount, with its directory as the working directory.
+fn txn(place: &TestMount, options: &[&str], script: &str) -> Said {
+    let args = [&["txn"], options, &[place.dir(), "--", "sh", "-c", script]].concat();
+    said(place.command(&args).current_dir(&place.dir).output().unwrap())
+}
+
+/// A transaction that runs until its shell reads a line.
+fn start(place: &TestMount, options: &[&str], script: &str) -> Child {
+    let script = format!("{script}; echo ready; read line");
+    let args = [&["txn"], options, &[place.dir(), "--", "sh", "-c", &script]].concat();
+    let mut command = place.command(&args);
+    command.current_dir(&place.dir).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    assert_eq!(&ready, b"ready\n");
+    child
+}
+
+fn go_on(mut child: Child) -> Said {
+    // It may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(b"\n");
+    said(child.wait_with_output().unwrap())
+}
+
+fn text(place: &TestMount, name: &str) -> String {
+    fs::read_to_string(place.dir.join(name)).unwrap()
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The branches, and the snapshots with a name of `main`.
+fn lineage(place: &TestMount) -> (Vec<String>, Vec<String>) {
+    let list = |what: &str, list: &str| {
+        let said = place.run(&[what, "list", "--json", place.image()]).fine();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let names = said[list].as_array().unwrap().iter();
+        let names = names.map(|it| it["name"].as_str().unwrap().to_owned());
+        names.filter(|name| !name.is_empty()).collect::<Vec<_>>()
+    };
+    (list("branch", "branches"), list("snapshot", "snapshots"))
+}
+
+#[track_caller]
+fn expect_nothing_left(place: &TestMount) {
+    assert_eq!(lineage(place), (vec!["main".into()], vec![]));
+}
+
+#[test]
+fn a_command_changes_the_branch_as_a_whole_or_not_at_all() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    fs::create_dir(place.dir.join("sub")).unwrap();
+    // Nobody else sees anything of it before.
+    let child = start(&place, &[], "echo two > file; mkdir new; echo x > new/x; pwd > where");
+    assert_eq!(names(&place.dir), ["file", "sub"]);
+    assert_eq!(text(&place, "file"), "one\n");
+    go_on(child).fine();
+    assert_eq!(names(&place.dir), ["file", "new", "sub", "where"]);
+    assert_eq!((text(&place, "file"), text(&place, "new/x")), ("two\n".into(), "x\n".into()));
+    assert_eq!(text(&place, "where").trim_end(), place.dir());
+    expect_nothing_left(&place);
+    // The exit code is the command's, and nothing has happened.
+    for (script, code) in [("rm -r file new; exit 3", 3), ("rm file; kill -9 $$", 137)] {
+        let said = txn(&place, &[], script);
+        assert_eq!((said.code, said.err.as_str()), (code, ""), "{script}");
+        assert_eq!(text(&place, "file"), "two\n");
+        expect_nothing_left(&place);
+    }
+    place.run(&["txn", place.dir(), "--", "/no/such"]).fails(127, "/no/such");
+    place.run(&["txn", place.dir(), "--", "/"]).fails(126, "ermission denied");
+    // Below the root, from elsewhere, with the streams and the descriptors of the caller.
+    let below = place.dir.join("sub");
+    let script = "echo to stderr >&2; cat; pwd; echo below > made; cat <&5";
+    let shell = "exec \"$0\" txn . -- sh -c \"$1\" 5<\"$2\"";
+    fs::write(place.path("five"), "five\n").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", shell, PROGRAM, script, &place.path("five")]).current_dir(&below);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"from stdin\n").unwrap();
+    let done = said(child.wait_with_output().unwrap());
+    assert_eq!((done.code, done.err.as_str()), (0, "to stderr\n"));
+    assert_eq!(done.out, format!("from stdin\n{}\nfive\n", below.display()));
+    assert_eq!(text(&place, "sub/made"), "below\n");
+    // A command that only looks.
+    assert_eq!(txn(&place, &[], "cat file").fine(), "two\n");
+    expect_nothing_left(&place);
+    place.umount();
+    place.fsck();
+    assert_eq!(place.run(&["cat", &place.inside("/new/x")]).fine(), "x\n");
+}
+
+#[test]
+fn what_is_no_mount_of_a_branch_that_may_be_written_is_refused() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    let root = place.root.path().to_str().unwrap();
+    for (dir, words) in [
+        (root, "is in no Holdfast mount"),
+        ("/proc", "is in no Holdfast mount"),
+        ("no such", "no such"),
+        (place.image(), "is not a directory"),
+    ] {
+        place.run(&["txn", dir, "--", "touch", &place.path("ran")]).fails(125, words);
+    }
+    place.run(&["txn", place.dir()]).fails(125, "COMMAND");
+    place.run(&["snapshot", "create", place.dir(), "s"]).fine();
+    place.umount();
+    for what in [&["mount", "-o", "ro"][..], &["mount", "-o", "snapshot=s"]] {
+        place.run(&[what, &[place.image(), place.dir()]].concat()).fine();
+        let words = if what.contains(&"ro") { "mounted read-only" } else { "a snapshot never" };
+        place.run(&["txn", place.dir(), "--", "touch", &place.path("ran")]).fails(125, words);
+        place.umount();
+    }
+    assert!(!Path::new(&place.path("ran")).exists());
+    place.run(&["run", place.image(), "--", "true"]).fails(125, "is not mounted");
+    place.fsck();
+}
+
+#[test]
+fn a_branch_that_has_changed_meanwhile_is_left_alone_and_the_work_is_kept() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    let child = start(&place, &[], "echo two > file; test ! -e other");
+    fs::write(place.dir.join("other"), "other\n").unwrap();
+    go_on(child).fails(75, "kept as the branch txn-");
+    assert_eq!((text(&place, "file"), text(&place, "other")), ("one\n".into(), "other\n".into()));
+    let (branches, snapshots) = lineage(&place);
+    let kept = branches[1].as_str();
+    assert!(kept.starts_with("txn-") && snapshots == [kept], "{branches:?} {snapshots:?}");
+    // It is what the command made, and can still be had.
+    place.run(&["branch", "promote", "--force", "--discard", place.dir(), kept]).fine();
+    assert_eq!(names(&place.dir), ["file"]);
+    assert_eq!(text(&place, "file"), "two\n");
+    place.run(&["snapshot", "delete", place.dir(), kept]).fine();
+    expect_nothing_left(&place);
+    // Again, until nobody changes anything. Reading is no change.
+    let counter = place.path("counter");
+    let mut child = start(&place, &["--retry=1"], &format!("echo x >> {counter}; cat file > seen"));
+    fs::write(place.dir.join("busy"), "x").unwrap();
+    // Both runs read a line.
+    child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let done = go_on(child);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.err.contains("main has changed meanwhile; trying again"), "{done:?}");
+    assert_eq!(fs::read_to_string(&counter).unwrap(), "x\nx\n");
+    assert_eq!(names(&place.dir), ["busy", "file", "seen"]);
+    expect_nothing_left(&place);
+    // Of two at once one wins.
+    let [one, other] = ["a", "b"].map(|name| start(&place, &[], &format!("echo > {name}")));
+    go_on(other).fine();
+    go_on(one).fails(75, "has changed");
+    assert_eq!(names(&place.dir), ["b", "busy", "file", "seen"]);
+    // What failed may be kept as well.
+    let said = txn(&place, &["--keep", "failed"], "echo half > file; exit 9");
+    assert_eq!((said.code, said.err.as_str()), (9, ""));
+    assert_eq!(place.run(&["branch", "list", place.dir()]).fine().matches("failed").count(), 1);
+    place.umount();
+    assert_eq!(place.run(&["cat", &place.inside("failed:/file")]).fine(), "half\n");
+    place.fsck();
+}
+
+#[test]
+fn a_transaction_in_a_transaction_is_part_of_it() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    let inner = |script: &str| format!("\"{PROGRAM}\" txn . -- sh -c '{script}'");
+    let script = format!(
+        "set -e; echo two > file; {}; cat deep; ! {}; test ! -e lost; {}; ls",
+        inner("echo deep > deep; cat file"),
+        inner("echo x > lost; exit 1"),
+        inner(&format!("\"{PROGRAM}\" txn . -- touch deeper; test -e deeper")),
+    );
+    assert_eq!(txn(&place, &[], &script).fine(), "two\ndeep\ndeep\ndeeper\nfile\n");
+    assert_eq!(names(&place.dir), ["deep", "deeper", "file"]);
+    // Nothing of an inner one stays if the outer one fails.
+    let said = txn(&place, &[], &format!("{} && exit 4", inner("touch gone")));
+    assert_eq!((said.code, said.err.as_str()), (4, ""));
+    assert_eq!(names(&place.dir), ["deep", "deeper", "file"]);
+    expect_nothing_left(&place);
+    place.umount();
+    place.fsck();
+}
+
+#[test]
+fn what_is_killed_leaves_nothing_done_and_the_next_one_sweeps() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    // The command's parent: with it goes the command.
+    let script = format!(
+        "echo two > file; \"{PROGRAM}\" txn . -- touch inner; echo $$ > {}",
+        place.path("pid")
+    );
+    let mut child = start(&place, &[], &script);
+    let command: u32 = fs::read_to_string(place.path("pid")).unwrap().trim().parse().unwrap();
+    signal(child.id(), "KILL");
+    child.wait().unwrap();
+    wait_until_ended(command);
+    assert_eq!(text(&place, "file"), "one\n");
+    let (branches, snapshots) = lineage(&place);
+    assert_eq!((branches.len(), snapshots.len()), (2, 1), "{branches:?} {snapshots:?}");
+    assert!(branches[1].starts_with(".txn-") && branches[1] == snapshots[0]);
+    let dry = ["prune", "--keep", "1h:1h", "--dry-run", place.dir()];
+    assert!(place.run(&dry).fine().contains("left by a command that was killed"));
+    // One that is in use stays, and what has no owner goes.
+    let running = start(&place, &[], "echo three > file");
+    let left = |lineage: (Vec<String>, Vec<String>)| lineage.0.len() - 1 + lineage.1.len();
+    wait_for("it is not swept", || {
+        txn(&place, &[], "exit 0").fine();
+        left(lineage(&place)) == 2
+    });
+    assert!(!place.run(&["prune", "--keep", "1h:1h", place.dir()]).fine().contains("killed"));
+    // A signal for this process alone is the command's.
+    signal(running.id(), "TERM");
+    let done = said(running.wait_with_output().unwrap());
+    assert_eq!((done.code, done.err.as_str()), (143, ""));
+    expect_nothing_left(&place);
+    assert_eq!(text(&place, "file"), "one\n");
+    // The terminal's, which the command gets as well, decides nothing by itself.
+    let script = "trap 'echo caught > file' INT; kill -INT $PPID; kill -INT $$";
+    txn(&place, &[], script).fine();
+    assert_eq!(text(&place, "file"), "caught\n");
+    place.umount();
+    place.fsck();
+}
+
+/// The daemon is killed while a command runs, and at moments around that in which its fork becomes the branch.
+#[test]
+fn a_killed_daemon_leaves_all_or_nothing() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    let files = ["file", "f1", "f2", "f3", "f4", "f5"];
+    let fill = |round: &str| {
+        files.iter().map(|name| format!("echo {round} > {name}")).collect::<Vec<_>>().join("; ")
+    };
+    txn(&place, &[], &fill("before")).fine();
+    let mut was = "before".to_owned();
+    let mut outcomes = [0, 0];
+    for delay_ms in [None, Some(0), Some(5), Some(12), Some(20), Some(30), Some(45), Some(90)] {
+        let round = format!("killed-after-{delay_ms:?}");
+        let mut child = start(&place, &[], &fill(&format!("'{round}'")));
+        let daemon = place.daemon();
+        let done = match delay_ms {
+            None => {
+                signal(daemon, "KILL");
+                go_on(child)
+            }
+            Some(delay) => {
+                child.stdin.take().unwrap().write_all(b"\n").unwrap();
+                std::thread::sleep(Duration::from_millis(delay));
+                signal(daemon, "KILL");
+                said(child.wait_with_output().unwrap())
+            }
+        };
+        wait_until_ended(daemon);
+        place.run(&["umount", place.dir()]);
+        place.mount();
+        let is = files.map(|name| text(&place, name).trim_end().to_owned());
+        let all = is.iter().all(|text| *text == round);
+        assert!(
+            all || is.iter().all(|text| *text == was),
+            "{round}, before {was}: {is:?}, {done:?}"
+        );
+        assert!(all || done.code != 0, "{round}: it was said to be done: {done:?}");
+        outcomes[usize::from(all)] += 1;
+        if all {
+            was = round;
+        }
+        // What is left is swept.
+        txn(&place, &[], "true").fine();
+        expect_nothing_left(&place);
+    }
+    assert!(outcomes[0] > 0, "one was killed while the command ran: {outcomes:?}");
+    place.umount();
+    place.fsck();
+}
+
+#[test]
+fn what_a_command_leaves_behind_is_cut_off_when_it_ends() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    let [pid, errors, program] = ["pid", "errors", "left.sh"].map(|name| place.path(name));
+    // It writes until it cannot, says so, and stays.
+    let left = format!(
+        "exec 3>>left; echo before >&3; echo $$ > {pid}; while echo more >&3; do sleep 0.01; done\n\
+         cat file || echo cut > {errors}; exec sleep 1000"
+    );
+    fs::write(&program, left).unwrap();
+    let script = format!(
+        "echo two > file; exec >/dev/null 2>&1; sh {program} & while ! test -s {pid}; do sleep 0.01; done"
+    );
+    txn(&place, &[], &script).fine();
+    assert_eq!(text(&place, "file"), "two\n");
+    let left = text(&place, "left");
+    assert!(left.starts_with("before\n"), "{left:?}");
+    expect_nothing_left(&place);
+    wait_for("what was left behind is not cut off", || Path::new(&errors).exists());
+    assert_eq!(text(&place, "left"), left, "nothing of it comes later");
+    // Nor does it keep the mount, or the volume.
+    place.umount();
+    place.fsck();
+    let pid: u32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    signal(pid, "KILL");
+    wait_until_ended(pid);
+}
+
+#[test]
+fn a_full_volume_has_no_half_of_a_transaction() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    let said =
+        txn(&place, &[], "echo two > file; dd if=/dev/zero of=big bs=1M count=200 2>/dev/null");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!((names(&place.dir), text(&place, "file")), (vec!["file".into()], "one\n".into()));
+    expect_nothing_left(&place);
+    // What fits is done, and what it was gives its space back.
+    for round in 0..4 {
+        txn(&place, &[], "dd if=/dev/urandom of=some bs=1M count=20 2>/dev/null").fine();
+        assert_eq!(fs::metadata(place.dir.join("some")).unwrap().len(), 20 << 20, "{round}");
+        wait_for("space does not come back", || free(&place.dir) > 25 << 20);
+    }
+    place.umount();
+    place.fsck();
+}
+
+/// Free bytes, as df(1) says.
+fn free(dir: &Path) -> u64 {
+    let df = Command::new("df").args(["--output=avail", "-B1"]).arg(dir).output().unwrap();
+    let df = String::from_utf8(df.stdout).unwrap();
+    df.lines().nth(1).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_command_runs_in_a_fork_of_its_own() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    let (dir, image) = (place.dir(), place.image());
+    place.run(&["snapshot", "create", dir, "s"]).fine();
+    fs::write(place.dir.join("file"), "two\n").unwrap();
+    let sh = |args: &[&str], script: &str| {
+        place.run(&[&["run"], args, &["--", "sh", "-c", script]].concat())
+    };
+    let at = sh(&[dir], "cat file; echo changed > file; pwd").fine();
+    let (file, at) = at.split_once('\n').unwrap();
+    assert_eq!(file, "two");
+    assert!(!Path::new(at.trim_end()).exists(), "{at}");
+    assert_eq!(sh(&["--fork", "@s", image], "cat file; exit 0").fine(), "one\n");
+    assert_eq!(sh(&[&format!("{image}@s")], "cat file").fine(), "one\n");
+    assert_eq!(sh(&[dir], "exit 7").code, 7);
+    sh(&["--fork", "none", dir], "true").fails(125, "there is no `none`");
+    sh(&["--fork", "@s", &format!("{dir}@s")], "true").fails(125, "once");
+    // At a place that is chosen, where others see what they saw.
+    let other = place.path("other");
+    fs::create_dir(&other).unwrap();
+    let said = sh(&["--at", &other, "--keep", "kept", dir], "echo kept > file; pwd; exit 5");
+    assert_eq!((said.code, said.out, said.err.as_str()), (5, format!("{other}\n"), ""));
+    assert!(names(Path::new(&other)).is_empty());
+    assert_eq!(text(&place, "file"), "two\n");
+    // Without a place, it is the mount around the working directory.
+    let args = ["run", "--fork", "kept", "--", "cat", "file"];
+    let here = said_in(&place, &args);
+    assert_eq!(here.fine(), "kept\n");
+    assert_eq!(lineage(&place).0, ["main", "kept"]);
+    place.umount();
+    place.fsck();
+}
+
+fn said_in(place: &TestMount, args: &[&str]) -> Said {
+    said(place.command(args).current_dir(&place.dir).output().unwrap())
+}
+
+/// In a mount namespace in which /dev/fuse is open to all, a user without any privilege does the same.
+#[test]
+fn an_ordinary_user_has_transactions() {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
+    if !is_root || !can_run() {
+        return holdfast_base::skip::skipped("needs root to become another user");
+    }
+    let place = TestMount::new();
+    let program = place.path("holdfast");
+    fs::copy(PROGRAM, &program).unwrap();
+    fs::set_permissions(place.root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::chown(place.root.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    std::os::unix::fs::chown(&place.dir, Some(NOBODY), Some(NOBODY)).unwrap();
+    let dev = place.path("dev");
+    fs::create_dir(&dev).unwrap();
+    // What `nobody` does, with a daemon of its own, in one namespace.
+    let of_user = format!(
+        "set -e; cd {root}; hf={program}\n\
+         $hf mkfs -q --size 64M volume.img; $hf mount volume.img mnt; trap '$hf umount mnt' EXIT\n\
+         echo one > mnt/file; cd mnt\n\
+         $hf txn . -- sh -c 'echo two > file; id -u; test ! -O /; ls -ln file | cut -d\" \" -f3'\n\
+         cat file\n\
+         $hf txn . -- sh -c 'echo three > file; exit 6' || echo code $?; cat file\n\
+         $hf txn . -- sh -c \"echo four > file; $hf txn . -- sh -c 'cat file; echo five > deep'\"; cat file deep\n\
+         $hf txn . -- sh -c '(exec 3>>left; while echo x >&3; do sleep 0.01; done) 2>/dev/null >/dev/null & echo on >&2; sleep 0.1'\n\
+         cat left | head -1\n\
+         $hf run . -- cat deep\n\
+         $hf branch list . | wc -l; $hf snapshot list . | wc -l; cd ..",
+        root = place.root.path().display(),
+    );
+    let script = "set -e; mount -t tmpfs -o mode=755 tmpfs \"$1\"; mknod \"$1/fuse\" c 10 229; chmod 666 \"$1/fuse\"; \
+         mount --bind \"$1/fuse\" /dev/fuse; \
+         exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \"$2\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh", &dev, &of_user]).stdin(Stdio::null());
+    let done = said(command.output().unwrap());
+    for refused in ["user namespaces", "/dev/fuse", "fusermount3", "only permitted for"] {
+        if done.code != 0 && done.err.contains(refused) {
+            return holdfast_base::skip::skipped(&done.err);
+        }
+    }
+    assert_eq!((done.code, done.err.as_str()), (0, "on\n"), "{done:?}");
+    let out = "65534\n65534\ntwo\ncode 6\ntwo\nfour\nfour\nfive\nx\nfive\n2\n";
+    assert!(done.out.starts_with(out), "{done:?}");
+}
