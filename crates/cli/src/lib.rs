@@ -12,6 +12,7 @@ mod branches;
 mod cmd;
 mod control_socket;
 mod daemon;
+mod dispatch;
 mod dying;
 mod lineage;
 mod mount_options;
@@ -23,6 +24,7 @@ mod rings;
 pub mod size;
 mod span;
 pub mod target;
+mod work;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -134,7 +134,7 @@ fn goal(
     }
     let is_fit = match base {
         Some(base) => base.branch().number() == branch.number(),
-        None => of_volume(branch.snapshots())?.is_empty() && is_empty(volume, &branch)?,
+        None => of_volume(branch.snapshots())?.is_empty() && is_empty(&branch)?,
     };
     match is_fit {
         true => Ok(Goal::Branch(branch)),
@@ -144,23 +144,12 @@ fn goal(
     }
 }
 
-/// Whether a branch has no files.
-fn is_empty(volume: &Volume, branch: &Branch) -> Result<bool> {
-    let is_of =
-        |open: &Volume| of_volume(open.read_dir("/")).map(|mut names| names.next().is_none());
-    if is_open(volume, branch)? {
-        return is_of(volume);
-    }
-    let open = of_volume(branch.open())?;
-    let empty = is_of(&open);
-    of_volume(open.close())?;
+/// Whether a branch has no files, as it is now: it may be open elsewhere.
+fn is_empty(branch: &Branch) -> Result<bool> {
+    let now = of_volume(branch.view())?;
+    let empty = of_volume(now.read_dir("/")).map(|mut names| names.next().is_none());
+    of_volume(now.close())?;
     empty
-}
-
-/// Whether this is the branch that the volume was opened at.
-fn is_open(volume: &Volume, branch: &Branch) -> Result<bool> {
-    let fs = of_volume(volume.engine())?;
-    Ok(fs.branch_number().doing(|| "the branch".into())? == branch.number())
 }
 
 /// A branch out of which an empty one is made soonest.
