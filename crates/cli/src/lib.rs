@@ -12,6 +12,7 @@ mod branches;
 mod cmd;
 mod control_socket;
 mod daemon;
+mod dispatch;
 mod dying;
 mod lineage;
 mod mount_options;
@@ -25,6 +26,7 @@ pub mod size;
 mod span;
 pub mod target;
 mod txn;
+mod work;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -89,23 +89,6 @@ impl Target {
     }
 }
 
-/// Fails for what reads or writes a volume at rest where that is mounted.
-pub(crate) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
-    match mounts::find(path).context("/proc/self/mountinfo")? {
-        Some(mount) => {
-            let dir = mount.dir.display();
-            Err(Failure::plain(format!(
-                "{} is mounted at {dir}; this needs a volume at rest: run `holdfast umount {dir}` first",
-                path.display()
-            )))
-        }
-        None if path.is_dir() => {
-            Err(Failure::plain(format!("{} is a directory; name the volume", path.display())))
-        }
-        None => Ok(()),
-    }
-}
-
 /// Opens and locks a file or block device.
 pub(crate) fn open_device(path: &Path, read_only: bool) -> Result<Arc<dyn Device>, Failure> {
     let opened = open_file(path, read_only);

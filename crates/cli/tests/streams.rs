@@ -65,8 +65,15 @@ fn snapshots_go_through_pipes_and_cut_ones_go_on() {
     let again = from_file(&to, &["receive", backup], &file);
     assert!(again.code == 0 && again.err.contains("is here already"), "{again:?}");
     to.fsck();
+    // A branch as it is: what was taken for it goes.
+    to_file(&from, &["send", image], &file);
+    let said = from_file(&to, &["receive", backup, "--branch", "now"], &file).fine();
+    assert!(said.starts_with("now@sent-"), "{said}");
+    assert_eq!(to.run(&["cat", &format!("{backup}:now:/new")]).fine().len(), 50_000);
+    assert_eq!(from.run(&["snapshot", "list", image]).fine().matches("sent-").count(), 0);
+    to.fsck();
+    from.fsck();
     // What is asked for wrongly is said.
-    from.run(&["send", image]).fails(2, "which snapshot");
     from.run(&["send", &at("friday")]).fails(1, "friday");
     from.run(&["send", &at("monday"), "-i", "@monday"]).fails(1, "same snapshot");
     from_file(&to, &["receive", backup], backup).fails(1, "");

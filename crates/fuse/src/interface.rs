@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Attr, DirEntry, FileSystem, FsError};
+use holdfast_posix::{Attr, DirEntry, FileSystem, FsError, Which};
 
 use crate::troubles;
 
@@ -161,7 +161,7 @@ pub enum NewHead<'a> {
     /// That of a fork, which is promoted.
     Fork {
         /// The fork.
-        fork: &'a [u8],
+        fork: Which<'a>,
         /// The name for what the branch was.
         keep: Option<&'a [u8]>,
         /// Only if the branch has not changed since the fork was made.

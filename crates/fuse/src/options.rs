@@ -9,6 +9,7 @@ use holdfast_base::switch::{Opens, SnapDir, Transport};
 use crate::connection::Watchdog;
 use crate::interface::Controlled;
 use crate::notices::Tellers;
+use crate::server::Siblings;
 use crate::statistics::Requests;
 use crate::watch::Watch;
 
@@ -84,12 +85,13 @@ pub struct FuseOptions {
     pub watchdog: Option<Watchdog>,
 }
 
-/// Threads that serve many mounts of one process: the watch over their requests, and those that tell their kernels of changes.
-/// Clones are the same threads; they end with the last.
+/// What many mounts of one volume in one process share: threads that watch over their requests and that tell their kernels of
+/// changes, and what they know of each other. Clones are the same; the threads end with the last.
 #[derive(Clone, Default)]
 pub struct SharedThreads {
     pub(crate) watch: Arc<Watch>,
     pub(crate) tellers: Arc<Tellers>,
+    pub(crate) siblings: Arc<Siblings>,
 }
 
 impl std::fmt::Debug for SharedThreads {

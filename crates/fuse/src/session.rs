@@ -310,6 +310,7 @@ fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
     let server = Arc::new(server);
     server.set_synchronous(options.sync, options.dirsync);
     server.set_tellers(Arc::clone(&options.shared.tellers));
+    server.set_siblings(Arc::clone(&options.shared.siblings));
     if let Some(user) = options.owner {
         server.set_owner(user);
     }

@@ -35,6 +35,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use holdfast_format::item::lineage::MAIN;
 use holdfast_posix::{BranchInfo, FileSystem, FsError, Moment, MountOptions, SnapshotInfo, Which};
 
 use crate::diff::Diff;
@@ -97,6 +98,23 @@ impl Volume {
     pub fn branch_here(&self) -> io::Result<Branch> {
         let number = self.shared().with_volume(FileSystem::branch_number)?;
         Branch::find(self.shared(), number.into())
+    }
+
+    /// The branch that the volume was made with, whatever its name is by now.
+    pub fn first_branch(&self) -> io::Result<Branch> {
+        Branch::find(self.shared(), MAIN.into())
+    }
+
+    /// Has forks that are promoted by branches of this handle promoted by `promote`: for a server, which tells others of it. It
+    /// gets the numbers of branch and fork, the name for what the branch was, and whether that must be unchanged. The first stays.
+    pub fn promote_by(
+        &self,
+        promote: impl Fn(&FileSystem, u64, u64, Option<&[u8]>, bool) -> io::Result<()>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.shared().set_promote(Box::new(promote));
     }
 
     /// Makes a branch out of what is open here, as it is now: out of the branch, or the snapshot.
@@ -169,6 +187,27 @@ impl Branch {
             fs.open_branch(number, mount)
         })?;
         Volume::over(fs, caller)
+    }
+
+    /// Opens it as it is at this moment, whether it is open or not, to be read: with each write that had returned. Nothing is in
+    /// its way, not even the deletion of the branch. A snapshot without a name is taken for that, which goes with the volume.
+    ///
+    /// ```
+    /// # use holdfast::Volume;
+    /// # fn main() -> std::io::Result<()> {
+    /// let volume = Volume::in_memory(64 << 20)?;
+    /// volume.write("/notes", b"one")?;
+    /// let was = volume.branch("main")?.view()?;
+    /// volume.write("/notes", b"two")?;
+    /// assert_eq!(was.read("/notes")?, b"one");
+    /// assert_eq!(volume.diff_from(&was, false)?.count(), 1);
+    /// was.close()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn view(&self) -> io::Result<Volume> {
+        let fs = self.with(|fs, branch| fs.view(branch, None))?;
+        Volume::over(fs, self.shared.caller().clone())
     }
 
     /// Takes a snapshot of it, whether it is open or not. It shows each write that had returned.
@@ -252,8 +291,7 @@ impl Branch {
     }
 
     fn become_fork(&self, fork: &Branch, keep: Option<&str>, unchanged: bool) -> io::Result<()> {
-        let keep = keep.map(str::as_bytes);
-        self.with(|fs, branch| fs.promote(branch, fork.number, keep, unchanged))
+        self.shared.promote(self.number, fork.number, keep.map(str::as_bytes), unchanged)
     }
 
     /// Deletes it and its snapshots.
@@ -361,6 +399,12 @@ impl Snapshot {
     /// Opens it. It is only read: what changes anything answers EROFS.
     pub fn open(&self) -> io::Result<Volume> {
         let fs = self.with(|fs, branch, of| fs.open_snapshot(branch, of, fs.options().clone()))?;
+        Volume::over(fs, self.branch.shared.caller().clone())
+    }
+
+    /// As [`Snapshot::open`], and it may be deleted meanwhile: its space comes back behind that.
+    pub fn view(&self) -> io::Result<Volume> {
+        let fs = self.with(|fs, branch, of| fs.view(branch, Some(of.into())))?;
         Volume::over(fs, self.branch.shared.caller().clone())
     }
 

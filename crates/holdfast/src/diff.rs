@@ -41,6 +41,15 @@ impl Volume {
     pub fn diff(&self, old: Moment<'_>, new: Moment<'_>, ranges: bool) -> io::Result<Diff> {
         Diff::start(self.shared().clone(), old, new, ranges)
     }
+
+    /// As [`Volume::diff`], from what is open as `older` to what is open here, both of one volume.
+    pub fn diff_from(&self, older: &Volume, ranges: bool) -> io::Result<Diff> {
+        let shared = self.shared().clone();
+        let changes = older
+            .shared()
+            .with_volume(|old| Ok(shared.with_volume(|fs| fs.changes_from(old, ranges))))??;
+        Ok(Diff { shared, changes: Some(changes) })
+    }
 }
 
 impl Iterator for Diff {

@@ -1,7 +1,7 @@
 //! What every handle of a volume shares: the engine, until the volume is closed, and inodes that are held.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
@@ -15,17 +15,46 @@ use crate::path::Call;
 /// How long `close` waits for others that borrowed the engine (a FUSE server's last threads).
 const BORROWERS_WAIT: Duration = Duration::from_secs(10);
 
+/// Has a branch become what a fork is, both by their numbers, see [`FileSystem::promote`]: the name for what it was, and whether it
+/// must be unchanged.
+type Promote = dyn Fn(&FileSystem, u64, u64, Option<&[u8]>, bool) -> io::Result<()> + Send + Sync;
+
 /// What every handle of a volume shares. `None` once closed.
-#[derive(Debug)]
 pub(crate) struct Shared {
     fs: RwLock<Option<Arc<FileSystem>>>,
     caller: Caller,
+    promote: OnceLock<Box<Promote>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("fs", &self.fs).finish_non_exhaustive()
+    }
 }
 
 impl Shared {
     /// What the handles of an engine share.
     pub(crate) fn new(fs: FileSystem, caller: Caller) -> Shared {
-        Shared { fs: RwLock::new(Some(Arc::new(fs))), caller }
+        Shared { fs: RwLock::new(Some(Arc::new(fs))), caller, promote: OnceLock::new() }
+    }
+
+    /// From now on forks are promoted by this.
+    pub(crate) fn set_promote(&self, promote: Box<Promote>) {
+        let _ = self.promote.set(promote);
+    }
+
+    /// Promotes a fork.
+    pub(crate) fn promote(
+        &self,
+        branch: u64,
+        fork: u64,
+        keep: Option<&[u8]>,
+        unchanged: bool,
+    ) -> io::Result<()> {
+        match self.promote.get() {
+            None => self.with_volume(|fs| fs.promote(branch, fork, keep, unchanged)),
+            Some(promote) => promote(&*self.engine()?, branch, fork, keep, unchanged),
+        }
     }
 
     /// As which user calls are made.

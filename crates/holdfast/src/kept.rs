@@ -53,6 +53,19 @@ impl KeptVolume {
         Volume::over(fs, options.caller.clone())
     }
 
+    /// A view of the branch of this number as it is now, or of the snapshot of it, as of [`Branch::view`](crate::Branch::view).
+    ///
+    /// # Errors
+    /// `NotFound` if it is there no more.
+    pub fn view(
+        &self,
+        (branch, snapshot): (u64, Option<u64>),
+        options: &VolumeOptions,
+    ) -> io::Result<Volume> {
+        let fs = self.0.view(branch, snapshot, options.mount.clone()).map_err(volume_error)?;
+        Volume::over(fs, options.caller.clone())
+    }
+
     /// Makes everything durable and releases the device; if branches are still open, the last of them does.
     ///
     /// # Errors

@@ -22,6 +22,10 @@ impl FileSystem {
 }
 
 impl Keeper {
+    pub(crate) fn volume(&self) -> &Arc<OpenVolume> {
+        &self.volume
+    }
+
     /// The numbers of a branch and of a snapshot of it, by the names that they have now. `None` in place of a branch: the one
     /// that the volume was made with.
     pub fn find(

@@ -70,4 +70,6 @@ pub struct FileSystem {
     completer: Option<data::complete::Completer>,
     /// Ends with the last of its branches.
     volume: std::sync::Arc<open_volume::OpenVolume>,
+    /// Of a view: what keeps its tree as it is.
+    pin: Option<holdfast_store::Pin>,
 }

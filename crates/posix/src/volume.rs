@@ -83,10 +83,21 @@ impl Volume {
         open.push(of);
     }
 
-    /// It is open no more for the thread that commits, which does not have it in hand either.
+    /// It is open no more.
     pub(crate) fn closed(&self, core: &Arc<Core>) {
         self.open.lock().retain(|of| !std::ptr::eq(of.core.as_ptr(), Arc::as_ptr(core)));
+    }
+
+    /// Waits until the thread that commits has no branch in hand that was closed before.
+    pub(crate) fn wait_for_visit(&self) {
         drop(self.visit.lock());
+    }
+
+    /// Something that deletions have waited for is over.
+    pub(crate) fn go_on_with_deletions(&self) {
+        if !self.options.read_only {
+            self.deletions.begin();
+        }
     }
 
     /// Calls `visit` with all branches that are open for writing.

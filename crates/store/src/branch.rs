@@ -265,6 +265,12 @@ impl Store {
         self.inner.tree_info(number)
     }
 
+    /// How often branches and snapshots have been made, deleted, renamed or changed otherwise since the volume was opened. What
+    /// was found behind that count is true until it is another one.
+    pub fn lineage_changes(&self) -> u64 {
+        self.inner.lineage_changes.load(Ordering::Acquire)
+    }
+
     /// What is known of a branch or snapshot.
     pub fn tree(&self, number: u64) -> Result<TreeItem> {
         let _one = self.inner.lineage.lock();

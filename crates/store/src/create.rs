@@ -161,6 +161,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         fault: Mutex::default(),
         lineage: Mutex::default(),
         pins: Mutex::default(),
+        lineage_changes: AtomicU64::default(),
         one_checkpoint: Mutex::new(()),
         left_over: Mutex::default(),
         lsn: AtomicU64::new(0),

@@ -223,6 +223,8 @@ pub(crate) struct Inner {
     lineage: Mutex<Walks>,
     /// Snapshots that are being looked at.
     pins: Mutex<Pins>,
+    /// Changes of branches and snapshots that are seen, see [`Store::lineage_changes`].
+    lineage_changes: AtomicU64,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
     /// What was found damaged, for the next superblock.

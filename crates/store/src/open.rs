@@ -254,6 +254,7 @@ fn at(
         fault: Mutex::new(superblock.fault.clone()),
         lineage: Mutex::default(),
         pins: Mutex::default(),
+        lineage_changes: AtomicU64::default(),
         one_checkpoint: Mutex::new(()),
         left_over: Mutex::default(),
         throttle: Throttle::new(&geometry, options, counters, places.clone()),

@@ -42,7 +42,7 @@ pub(crate) fn carry_out(open: &Open<'_>, ask: &Ask) -> Reply {
         }
         Ask::Promote { branch, fork, keep, unchanged } => {
             let keep = keep.as_ref().map(|keep| keep.0.as_slice());
-            let head = NewHead::Fork { fork: &fork.0, keep, unchanged: *unchanged };
+            let head = NewHead::Fork { fork: Which::Named(&fork.0), keep, unchanged: *unchanged };
             give_head(open, branch.as_ref(), head)
         }
         Ask::Branches { after } => branches(open, *after),

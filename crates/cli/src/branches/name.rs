@@ -1,16 +1,17 @@
 //! A name of a branch or snapshot: bytes, nearly always text.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::outcome::{Failure, printable};
 
-/// A name. In JSON it is a string, or a list of bytes if it is not UTF-8.
+/// A name, or a path. In JSON it is a string, or a list of bytes if it is not UTF-8.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Name(pub(crate) Vec<u8>);
 
@@ -23,6 +24,11 @@ impl Name {
     /// As it is.
     pub fn bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Of a path.
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
     }
 
     /// As text; odd bytes are replaced.

@@ -1,9 +1,10 @@
 //! `holdfast cat`: files of a volume to stdout, without a mount.
 
-use std::io::{self, Write};
-
-use crate::outcome::{Context, Outcome, printed};
-use crate::target::{PATHS, Target, open_place};
+use crate::branches::Name;
+use crate::dispatch::{Located, Pipes};
+use crate::outcome::Outcome;
+use crate::target::{PATHS, Target};
+use crate::work::Work;
 
 /// Print files of a volume.
 #[derive(Debug, clap::Args)]
@@ -15,22 +16,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mut out = io::stdout().lock();
     for text in &args.files {
         let (place, path) = Target::inside(text)?;
-        let volume = open_place(&place, true)?;
-        let file = volume.open_file(&path).context(text)?;
-        let mut buffer = vec![0; 1 << 20];
-        let mut at = 0;
-        loop {
-            let len = file.read_at(&mut buffer, at).context(text)?;
-            if len == 0 {
-                break;
-            }
-            printed(out.write_all(&buffer[..len]))?;
-            at += len as u64;
-        }
+        let located = Located::of(&place)?;
+        let tree = located.tree(&place);
+        located.run(Work::Print { tree, path: Name::of(path.into()) }, Pipes::out())?;
     }
-    printed(out.flush())?;
     Ok(0)
 }

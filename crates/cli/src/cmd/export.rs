@@ -1,20 +1,20 @@
 //! `holdfast export`: a tree, or what changed in it, as an archive on standard output.
 
-use std::io::{self, BufWriter, IsTerminal};
-
-use holdfast::{FileSystem, Moment, Volume, VolumeOptions};
-use holdfast_archive::{Exported, Form};
+use std::io::{self, IsTerminal};
 
 use crate::branches::place::Origin;
-use crate::branches::{Name, Place, arguments, place};
-use crate::outcome::{Context, Failure, Outcome, complain};
-use crate::target;
+use crate::branches::{Place, arguments, place};
+use crate::dispatch::{Located, Pipes};
+use crate::outcome::{Failure, Outcome, plain_words};
+use crate::work::Work;
 
 /// Write a tree as a tar archive, or as a layer of an OCI image, to standard output.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-IMAGE is a volume in a file or block device that is not mounted, IMAGE:BRANCH a branch in it,
-IMAGE@SNAPSHOT or IMAGE:BRANCH@SNAPSHOT a snapshot.
+PLACE is a volume, mounted or not, IMAGE:BRANCH a branch in it, IMAGE@SNAPSHOT or
+IMAGE:BRANCH@SNAPSHOT a snapshot; or a directory in which one is mounted, DIRECTORY@SNAPSHOT a
+snapshot of that. What is mounted and written meanwhile is exported as it was at one moment, with
+each write that had returned.
 
 The archive has the pax format, which GNU tar, bsdtar and most others read: owners by number,
 times in nanoseconds, extended attributes and access control lists, hard links, devices, and holes
@@ -26,6 +26,7 @@ A layer with -i A has what is new or changed since A as whole files, and whiteou
 without -i it has the whole tree.
 
   holdfast export volume.img --tar > tree.tar
+  holdfast export mnt --tar | zstd > now.tar.zst
   holdfast export volume.img@monday --tar | zstd > monday.tar.zst
   holdfast export volume.img@tuesday --oci-layer -i @monday > layer.tar")]
 #[command(group(clap::ArgGroup::new("form").required(true)))]
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "A", value_parser = place::origin, conflicts_with = "tar")]
     incremental: Option<Origin>,
     /// A volume, and a branch or snapshot in it.
-    #[arg(value_name = "IMAGE", value_parser = arguments::place())]
+    #[arg(value_name = "PLACE", value_parser = arguments::place())]
     place: Place,
 }
 
@@ -48,61 +49,20 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if io::stdout().is_terminal() {
         return Err(Failure::new(2, "an archive is not for a terminal; write: > FILE"));
     }
-    target::refuse_mounted(&args.place.path)?;
-    let to = BufWriter::with_capacity(1 << 20, io::stdout().lock());
-    let volume = target::open_place(&args.place, true)?;
-    let done = match &args.incremental {
-        Some(from) => difference(&volume, args, from, to),
-        None => {
-            let form = if args.tar { Form::Tar } else { Form::Layer };
-            holdfast_archive::export(&volume, form, to).map_err(said)
-        }
-    };
-    volume.close().context(args.place.path.display())?;
-    if let Exported { sockets: sockets @ 1.., .. } = done? {
-        let are = if sockets == 1 { "socket was" } else { "sockets were" };
-        complain(&format!("{sockets} {are} left out: no archive has a place for them"));
-    }
-    Ok(0)
-}
-
-/// A reader that has gone (`| head`) is told nothing, but it is no success: the archive is not whole.
-pub(super) fn said(error: holdfast_archive::Error) -> Failure {
-    match error.io() {
-        Some(io) if io.kind() == io::ErrorKind::BrokenPipe => Failure::new(1, ""),
-        _ => Failure::plain(crate::outcome::without_number(&error.to_string())),
-    }
-}
-
-fn difference(
-    volume: &Volume,
-    args: &Args,
-    from: &Origin,
-    to: impl io::Write,
-) -> Result<Exported, Failure> {
-    let path = args.place.path.display();
-    let usual = {
-        let fs = volume.engine().context(&path)?;
-        Name(FileSystem::branch_name(&fs).map_err(|error| Failure::plain(error.to_string()))?)
-    };
-    let (snapshot, before) = (&args.place.snapshot, from.branch.as_ref().unwrap_or(&usual));
-    let old = Moment {
-        branch: before.bytes(),
-        snapshot: from.snapshot.as_ref().map(|name| name.bytes()),
-    };
-    let new =
-        Moment { branch: usual.bytes(), snapshot: snapshot.as_ref().map(|name| name.bytes()) };
-    if old == new {
+    let located = Located::of(&args.place)?;
+    let tree = located.tree(&args.place);
+    let since = args.incremental.as_ref().map(|since| tree.beside(since));
+    let is_same = since.as_ref().is_some_and(|since| {
+        (&since.branch, &since.snapshot) == (&tree.branch, &tree.snapshot) && since.at == tree.at
+    });
+    if is_same {
         return Err(Failure::plain("there is no difference between a tree and itself"));
     }
-    let branch = volume.branch(before.utf8()?).context(&path)?;
-    let was = match &from.snapshot {
-        Some(name) => branch.snapshot_named(name.utf8()?).context(&path)?.open(),
-        None => branch.open_with(&VolumeOptions::new().read_only(true)),
+    // A reader that has gone (`| head`) is told nothing, but the archive is not whole.
+    let not_written = |error: io::Error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::new(1, ""),
+        _ => Failure::plain(format!("the archive cannot be written: {}", plain_words(&error))),
     };
-    let was = was.context(&path)?;
-    let changes = volume.diff(old, new, false).context(&path)?;
-    let done = holdfast_archive::export_difference(&was, volume, changes, to).map_err(said);
-    was.close().context(&path)?;
-    done
+    let work = Work::Export { tree, since, layer: args.oci_layer };
+    located.run(work, Pipes { not_written, ..Pipes::out() })
 }

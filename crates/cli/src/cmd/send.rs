@@ -1,24 +1,25 @@
 //! `holdfast send`: a snapshot as a stream, on standard output.
 
-use std::io::{self, BufWriter, IsTerminal};
-use std::path::Path;
+use std::io::{self, IsTerminal};
 
-use holdfast::{Snapshot, Volume, VolumeOptions};
-use holdfast_stream::{StreamError, Token, What};
-use indicatif::{ProgressBar, ProgressStyle};
+use holdfast_stream::{StreamError, Token};
 
 use crate::branches::place::Origin;
-use crate::branches::{Name, Place, arguments, place};
-use crate::mounts;
-use crate::outcome::{Context, Failure, Outcome};
-use crate::target;
+use crate::branches::{Place, arguments, place};
+use crate::dispatch::{Located, Pipes};
+use crate::outcome::{Failure, Outcome};
+use crate::work::Work;
+use crate::work::send::What;
 
 /// Write a snapshot to standard output, whole or as what changed since another one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-IMAGE is a volume that is not mounted; IMAGE@SNAPSHOT means a snapshot of `main`. What is written is
-for `holdfast receive`: every part has a checksum, and a stream that was cut, damaged or put
-together wrongly is refused as a whole. It goes through any pipe: ssh, zstd, age.
+PLACE is a volume, mounted or not, or a directory in which one is mounted. IMAGE@SNAPSHOT means a
+snapshot of `main`, DIRECTORY@SNAPSHOT one of what is mounted there. Without a snapshot the branch is
+sent as it is now: a snapshot `sent-` and the time is taken, which goes when it was sent, so nothing
+can be sent that continues it. What is written is for `holdfast receive`: every part has a checksum,
+and a stream that was cut, damaged or put together wrongly is refused as a whole. It goes through any
+pipe: ssh, zstd, age. If the volume is unmounted meanwhile, the stream is cut.
 
 With -i only what became of files between two snapshots is sent, and the receiver has to have a copy
 of the first. The two may stand in any order, and in different branches.
@@ -27,6 +28,7 @@ Access times of files that were only read are not sent, nor are times of the las
 Reserved blocks arrive as holes.
 
   holdfast send volume.img@monday | holdfast receive backup.img
+  holdfast send mnt | ssh host holdfast receive backup.img
   holdfast send v.img@tuesday -i @monday | zstd | ssh host 'zstd -d | holdfast receive copy.img'
   holdfast send volume.img:work@done > done.stream
   holdfast send volume.img --resume \"$(ssh host holdfast receive --resume-token backup.img)\" | ...")]
@@ -37,106 +39,31 @@ pub(crate) struct Args {
     /// Go on with a stream that was cut; `holdfast receive --resume-token` says the token.
     #[arg(long, value_name = "TOKEN")]
     resume: Option<Token>,
-    /// A volume and a snapshot: IMAGE@SNAPSHOT or IMAGE:BRANCH@SNAPSHOT. With --resume a volume alone.
-    #[arg(value_name = "IMAGE", value_parser = arguments::place())]
+    /// A volume and a snapshot: IMAGE@SNAPSHOT, IMAGE:BRANCH@SNAPSHOT or DIRECTORY@SNAPSHOT. With --resume a volume alone.
+    #[arg(value_name = "PLACE", value_parser = arguments::place())]
     place: Place,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let out = io::stdout();
-    if out.is_terminal() {
+    if io::stdout().is_terminal() {
         return Err(Failure::plain(
             "a stream is nothing for a terminal; write it to a file or a pipe",
         ));
     }
-    let path = &args.place.path;
-    refuse_mounted(path)?;
-    let volume = target::open_volume(path, &VolumeOptions::new(), true)?;
-    let what = what(args, &volume)?;
-    let (bar, mut shown) = progress();
-    let done = holdfast_stream::send(
-        &volume,
-        what,
-        BufWriter::with_capacity(1 << 20, out.lock()),
-        &mut shown,
-    );
-    drop(shown);
-    bar.finish_and_clear();
-    let closed = volume.close();
-    done.map_err(|error| failure(path, &error))?;
-    closed.context(path.display())?;
-    Ok(0)
-}
-
-fn what(args: &Args, volume: &Volume) -> Result<What, Failure> {
     let place = &args.place;
-    if let Some(token) = &args.resume {
-        if place.branch.is_some() || place.snapshot.is_some() {
+    let located = Located::of(place)?;
+    let what = match &args.resume {
+        Some(_) if place.branch.is_some() || place.snapshot.is_some() => {
             return Err(Failure::new(2, "the token says which snapshot; name the volume alone"));
         }
-        return Ok(What::Rest(token.clone()));
-    }
-    let Some(snapshot) = &place.snapshot else {
-        let path = place.path.display();
-        return Err(Failure::new(2, format!("say which snapshot is sent: {path}@SNAPSHOT")));
-    };
-    let usual = place.branch.clone().unwrap_or(Name(b"main".to_vec()));
-    let find = |branch: &Name, name: &Name| -> Result<Snapshot, Failure> {
-        let branch = volume.branch(branch.utf8()?).context(place.path.display())?;
-        branch.snapshot_named(name.utf8()?).context(place.path.display())
-    };
-    let new = find(&usual, snapshot)?;
-    let Some(since) = &args.i else { return Ok(What::Whole(new)) };
-    let Some(name) = &since.snapshot else {
-        return Err(Failure::new(2, "-i wants a snapshot: @SNAPSHOT or BRANCH@SNAPSHOT"));
-    };
-    Ok(What::Changes(find(since.branch.as_ref().unwrap_or(&usual), name)?, new))
-}
-
-/// Fails if a volume is in use.
-pub(super) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
-    match mounts::find(path).context("/proc/self/mountinfo")? {
-        Some(mount) => {
-            let dir = mount.dir.display();
-            Err(Failure::plain(format!(
-                "{} is mounted at {dir}; streams need a volume at rest: run `holdfast umount {dir}` first",
-                path.display()
-            )))
+        Some(token) => What::Rest(token.to_string()),
+        None => {
+            let tree = located.tree(place);
+            let since = args.i.as_ref().map(|since| tree.beside(since));
+            What::Tree { tree, since }
         }
-        None if path.is_dir() => {
-            Err(Failure::plain(format!("{} is a directory; name the volume", path.display())))
-        }
-        None => Ok(()),
-    }
-}
-
-/// The sentence for a stream that failed. A reader that has gone is told as well: what it has is not whole.
-pub(super) fn failure(path: &Path, error: &StreamError) -> Failure {
-    match error {
-        StreamError::Volume { .. } => Failure::plain(format!("{}: {error}", path.display())),
-        error => Failure::plain(error.to_string()),
-    }
-}
-
-/// A bar on a terminal, and what moves it.
-pub(super) fn progress() -> (ProgressBar, impl FnMut(holdfast_stream::Progress)) {
-    let bar = match io::stderr().is_terminal() {
-        true => ProgressBar::new(0),
-        false => ProgressBar::hidden(),
     };
-    let template = "{wide_bar} {human_pos}/{human_len} files, {msg}";
-    bar.set_style(
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
-    let mut last = 0;
-    let moved = bar.clone();
-    (bar, move |at: holdfast_stream::Progress| {
-        // A message for each file would cost more than the file.
-        if at.bytes.saturating_sub(last) >= 1 << 20 || at.files.is_multiple_of(256) {
-            last = at.bytes;
-            moved.set_length(at.files_in_all.max(at.files));
-            moved.set_position(at.files);
-            moved.set_message(crate::size::show(at.bytes));
-        }
-    })
+    // A reader that has gone is told as well: what it has is not whole.
+    let not_written = |error| Failure::plain(StreamError::Io(error).to_string());
+    located.run(Work::Send(what), Pipes { shows_progress: true, not_written, ..Pipes::out() })
 }

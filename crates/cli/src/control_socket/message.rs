@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::branches::Name;
+use crate::work::{At, Job};
 
 /// What both sides must speak.
 pub(crate) const PROTOCOL: u32 = 1;
@@ -34,6 +35,10 @@ const DESCRIPTORS: usize = 2;
 pub(crate) enum Question {
     /// To serve one more mount. With a descriptor of the volume's file, open as the mount needs it: who has that may join.
     Join(Join),
+    /// To work for the caller. With a descriptor of the volume's file: open for reading, or for writing if something changes.
+    Work(Box<Job>),
+    /// Pages of mapped files were handed over: to begin with that. From now on frames follow, see [`crate::work::frames`].
+    Go,
     /// It is mounted. With the connection to the kernel, and what ends it if the caller may.
     Mounted { dir: Name, device: Option<String> },
     /// What is served.
@@ -63,6 +68,8 @@ pub(crate) enum Answer {
     Hello { protocol: u32 },
     /// The mount is prepared: mount it.
     Mount,
+    /// The work is prepared. These mounts show what it is about.
+    Pages { mounted: Vec<At> },
     /// It is done.
     Done,
     /// What is served.

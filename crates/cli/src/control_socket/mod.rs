@@ -186,6 +186,11 @@ impl Daemon {
         self.answer(patience)
     }
 
+    /// Says something that is not answered.
+    pub(crate) fn tell(&self, question: &Question, patience: Duration) -> io::Result<()> {
+        message::send(&self.stream, question, &[], patience)
+    }
+
     fn answer(&self, patience: Duration) -> io::Result<Answer> {
         message::receive(&self.stream, ANSWER_MAX, patience).map(|(answer, _)| answer)
     }

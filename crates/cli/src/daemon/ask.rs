@@ -28,6 +28,8 @@ use crate::outcome::{Failure, Outcome};
 pub(crate) const REPORT: &str = "system.holdfast.report";
 /// Reading it makes everything durable, pages of memory maps included.
 pub(crate) const SYNC: &str = "system.holdfast.sync";
+/// No attribute: nothing is asked.
+const NOTHING: &str = "";
 /// No value of an attribute is longer.
 pub(crate) const VALUE_MAX: usize = 65536;
 
@@ -63,6 +65,14 @@ pub(crate) fn command(
         words.push(OsStr::new("--changes"));
     }
     by_another(dir, &words, patience)
+}
+
+/// Has the kernel hand over what programs have in memory of files that are mapped.
+///
+/// # Errors
+/// As of [`attribute`].
+pub(crate) fn hand_over_pages(dir: &Path, patience: Duration) -> io::Result<()> {
+    by_another(dir, &[OsStr::new(NOTHING), OsStr::new("--pages")], patience).map(drop)
 }
 
 /// Has another process ask.
@@ -126,6 +136,7 @@ pub(crate) fn run(dir: &Path, name: &str, pages: bool, changes: bool) -> Outcome
     // Pages of memory maps first: what this user may not have written now the kernel writes when it unmounts.
     let written = if pages || name == SYNC { write_pages(dir).map(drop) } else { Ok(()) };
     let value = || match name.as_bytes().strip_prefix(CONTROL) {
+        None if name == NOTHING => Ok(Vec::new()),
         Some(command) => obeyed(dir, command, changes),
         None => read(dir, name),
     };

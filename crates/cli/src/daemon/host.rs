@@ -1,5 +1,7 @@
 //! The side of the daemon of its control socket: who joins, and what is answered.
 
+mod work;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,6 +24,7 @@ use holdfast_fuse::{
 use rustix::net::sockopt::socket_peercred;
 use uuid::Uuid;
 
+use self::work::Works;
 use super::table::{Entry, Event, New, Table, Taken};
 use super::{commands, control, fuse_options, start_watchdog};
 use crate::branches::Name;
@@ -57,12 +60,14 @@ pub(super) struct Host {
     pub(super) shared: SharedThreads,
     pub(super) uuid: String,
     pub(super) label: String,
+    pub(super) works: Arc<Works>,
     callers: Mutex<HashMap<u32, usize>>,
     /// A caller has been answered.
     answered: Condvar,
 }
 
 /// Why a caller does not get what it asks for.
+#[derive(Debug)]
 enum No {
     Refused(String),
     Ending,
@@ -117,6 +122,7 @@ impl Host {
             shared: SharedThreads::default(),
             uuid: Uuid::from_bytes(info.uuid).to_string(),
             label: info.label,
+            works: Works::new()?,
             callers: Mutex::default(),
             answered: Condvar::new(),
         }))
@@ -171,7 +177,14 @@ impl Host {
         let Ok((question, descriptors)) = asked else { return };
         let answer = match question {
             Question::Join(join) => self.join(stream, user, &join, descriptors),
-            Question::Mounted { .. } => Err(No::Refused("nothing is prepared".into())),
+            Question::Work(job) => match work::start(self, stream, user, *job, descriptors) {
+                // It has the connection.
+                Ok(()) => return,
+                Err(no) => Err(no),
+            },
+            Question::Mounted { .. } | Question::Go => {
+                Err(No::Refused("nothing is prepared".into()))
+            }
             Question::List => Ok(Answer::Served(self.served())),
             Question::Closed { dir, device } => Ok(self.closed(&dir, &device)),
             Question::End => self.end(user),

@@ -70,6 +70,8 @@ pub(super) fn serve(
         }
     });
     let served = first(&host, volume, dir, options, ready).map(|()| live(&table, &told));
+    // Nothing is mounted any more.
+    host.works.end();
     let ended = match served {
         Ok(ended) => ended,
         Err(failure) => {

@@ -41,7 +41,7 @@ pub(super) struct Entry {
     pub(super) user: u32,
     remote: Remote,
     /// The branch, if it is one and no snapshot.
-    branch: Option<u64>,
+    pub(super) branch: Option<u64>,
 }
 
 /// All that a new mount brings along.
@@ -179,6 +179,14 @@ impl Table {
     pub(super) fn close_idle_snapshots(&self) {
         let remotes: Vec<_> = self.lock().mounts.values().map(|it| it.remote.clone()).collect();
         remotes.iter().for_each(Remote::close_idle_snapshots);
+    }
+
+    /// Waits while a branch is being mounted, closed or given another head, but no longer than `patience`.
+    pub(super) fn wait_until_settled(&self, branch: u64, patience: Duration) {
+        let is_served = |entry: &Entry| entry.branch == Some(branch) && entry.session.is_some();
+        drop(self.wait_while(patience, |state| {
+            state.taken.contains(&branch) && !state.mounts.values().any(is_served)
+        }));
     }
 
     /// Gives a branch another head: by the mount that has it, or by `unmounted` if there is none.

@@ -235,6 +235,11 @@ impl Nobody {
         command
     }
 
+    /// Where its program is.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
     /// Runs the program.
     pub fn run(&self, args: &[&str]) -> Said {
         said(self.command(&self.program).args(args).output().unwrap())

@@ -30,6 +30,7 @@ mod xattrs;
 
 pub use control::{CHANGE_XATTR, CONTROL, PERMIT};
 pub use remount::REMOUNT_XATTR;
+pub(crate) use snapshots::Siblings;
 pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -88,6 +89,8 @@ pub struct Server {
     one_rollback: Mutex<()>,
     /// What lies in `.snapshots`.
     snapshots: snapshots::Snapshots,
+    /// The mounts of the volume, where there may be more than this one.
+    siblings: OnceLock<Arc<Siblings>>,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
     /// The kernel opens regular files without asking, and there are no handles.
@@ -135,6 +138,7 @@ impl Server {
             rolled_back: Arc::default(),
             one_rollback: Mutex::default(),
             snapshots: snapshots::Snapshots::off(),
+            siblings: OnceLock::new(),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: Arc::default(),
             no_xattrs: AtomicBool::new(false),
@@ -189,6 +193,12 @@ impl Server {
     /// Sets the threads that tell kernels. To be called before [`Server::set_kernel`], or it starts its own.
     pub(crate) fn set_tellers(&self, tellers: Arc<Tellers>) {
         let _ = self.tellers.set(tellers);
+    }
+
+    /// Sets the mounts of the volume, of which this is one.
+    pub(crate) fn set_siblings(self: &Arc<Self>, siblings: Arc<Siblings>) {
+        siblings.add(self);
+        let _ = self.siblings.set(siblings);
     }
 
     /// Sets the user of the mount, where that is another one than the user of this process.

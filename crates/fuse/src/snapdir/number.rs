@@ -51,6 +51,11 @@ pub(crate) fn node(number: u64) -> Node {
     }
 }
 
+/// The number of the root directory of a snapshot.
+pub(crate) fn root(Slot(slot): Slot) -> InodeNo {
+    InodeNo(MARK | u64::from(slot) << INODE_BITS | InodeNo::ROOT.0)
+}
+
 /// The number of an inode of a snapshot.
 pub(crate) fn inside(Slot(slot): Slot, inode: InodeNo) -> Answer<InodeNo> {
     match inode.0 >> INODE_BITS {
@@ -67,6 +72,7 @@ mod tests {
     fn a_number_says_which_snapshot_and_which_inode() {
         let largest = InodeNo((1 << INODE_BITS) - 1);
         for slot in [1, 2, SLOTS - 1].map(Slot) {
+            assert_eq!(inside(slot, InodeNo::ROOT), Ok(root(slot)));
             for inode in [InodeNo::ROOT, largest] {
                 let number = inside(slot, inode).unwrap();
                 assert_eq!(node(number.0), Node::In(slot, inode));

@@ -155,17 +155,24 @@ pub(super) struct Names<'a> {
     of: Option<(Slot, InodeNo)>,
     /// One had no room, or no number.
     full: Answer<bool>,
+    /// How many come with attributes, and so with a reference.
+    referred: u64,
 }
 
 impl<'a> Names<'a> {
     /// Room for the names of a directory; `of`: which one in which snapshot, if it lies in one.
     pub(super) fn of(out: Dirents<'a>, plus: bool, of: Option<(Slot, InodeNo)>) -> Names<'a> {
-        Names { out, plus, of, full: Ok(false) }
+        Names { out, plus, of, full: Ok(false), referred: 0 }
     }
 
     /// Whether a name had no room.
     pub(super) fn is_full(&self) -> bool {
         self.full != Ok(false)
+    }
+
+    /// How many references the kernel gets with them.
+    pub(super) fn referred(&self) -> u64 {
+        self.referred
     }
 
     /// Bytes of the answer.
@@ -201,12 +208,14 @@ impl DirSink for Names<'_> {
         if !taken {
             self.full = Ok(true);
         }
+        self.referred += u64::from(taken && plus.is_some() && attr.is_some());
         taken
     }
 
     fn clear(&mut self) {
         self.out.clear();
         self.full = Ok(false);
+        self.referred = 0;
     }
 }
 

@@ -14,7 +14,7 @@ use super::act::{act, file, told};
 use super::answer::Out;
 use super::convert::{self, Names};
 use super::stale;
-use crate::interface::{Answer, DirSink, Errno};
+use crate::interface::{Answer, DirSink, Entry, Errno};
 use crate::server::{STATS_XATTR, Server};
 use crate::snapdir::NAME;
 use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
@@ -59,7 +59,7 @@ pub(super) fn fill(
     let shown = server.snapdir()?.shown;
     match number::node(header.nodeid) {
         Node::Live(InodeNo::ROOT) if shown == SnapDir::Visible => {
-            list(op, out, None, |offset, plus, names| {
+            list(server, op, out, None, |offset, plus, names| {
                 if offset == BEHIND {
                     return Ok(());
                 }
@@ -73,7 +73,9 @@ pub(super) fn fill(
         }
         Node::Live(_) => None,
         Node::Directory => {
-            let done = list(op, out, None, |offset, _, names| server.list_snapshots(offset, names));
+            let done = list(server, op, out, None, |offset, _, names| {
+                server.list_snapshots(offset, names)
+            });
             Some(done.unwrap_or(Err(Errno(libc::EISDIR))))
         }
         Node::In(slot, inode) => Some(server.snapshot(slot).and_then(|of| {
@@ -83,7 +85,7 @@ pub(super) fn fill(
                     let most = out.len().min(how.size as usize);
                     of.read(file(inode, how.fh, how.flags), how.offset, &mut out[..most])
                 }
-                op => list(op, out, Some((slot, inode)), |offset, plus, names| {
+                op => list(server, op, out, Some((slot, inode)), |offset, plus, names| {
                     of.readdir(inode, offset, plus, names)
                 })
                 .unwrap_or(Err(Errno(libc::EIO))),
@@ -95,6 +97,7 @@ pub(super) fn fill(
 
 /// Lists a directory; `None` if that is not what is asked.
 fn list(
+    server: &Server,
     op: &Op<'_>,
     out: &mut [u8],
     of: Option<(Slot, InodeNo)>,
@@ -107,7 +110,11 @@ fn list(
     };
     let most = out.len().min(how.size as usize);
     let mut names = Names::of(Dirents::new(&mut out[..most]), plus, of);
-    Some(entries(how.offset, plus, &mut names).and_then(|()| names.used()))
+    let done = entries(how.offset, plus, &mut names).and_then(|()| names.used());
+    if let (Some((slot, _)), true) = (of, done.is_ok()) {
+        server.refer_to_snapshot(slot, names.referred());
+    }
+    Some(done)
 }
 
 /// A request about an inode of the branch, which concerns the directory only by its name, or by another inode.
@@ -233,7 +240,13 @@ fn inside(
     let of = server.snapshot(slot)?;
     let header = abi::InHeader { nodeid: inode.0, ..*header };
     let done = stale::judged(op, act(&of, &header, op));
-    told(&of, &header, op, done).and_then(|out| numbered(out, slot))
+    let out = told(&of, &header, op, done).and_then(|out| numbered(out, slot))?;
+    if let Out::Entry(Entry { attr: Some(_), .. }) | Out::Created(Entry { attr: Some(_), .. }, _) =
+        &out
+    {
+        server.refer_to_snapshot(slot, 1);
+    }
+    Ok(out)
 }
 
 /// Whether it asks the mount, wherever in it.

@@ -17,7 +17,7 @@ fn mount(opens: Opens) -> Mount {
             ["work", name] => work(mount.fs(), name.as_bytes()),
             [how, name] => {
                 let (fork, unchanged) = (name.as_bytes(), how == "unchanged");
-                let head = NewHead::Fork { fork, keep: None, unchanged };
+                let head = NewHead::Fork { fork: fork.into(), keep: None, unchanged };
                 mount.give_head(head).map(|told| assert_eq!(told, Told::All))
             }
             _ => panic!("{words:?}"),

@@ -114,7 +114,7 @@ impl FileSystem {
             Ok(new) => new,
             Err(error) => {
                 drop(old);
-                self.volume.volume.deletions.begin();
+                self.volume.volume.go_on_with_deletions();
                 return Err(error);
             }
         };
@@ -130,9 +130,7 @@ impl FileSystem {
     /// Ends a comparison: what was kept for it goes. Dropping it does the same, but later.
     pub fn end_changes(&self, changes: Changes) {
         drop(changes);
-        if !self.volume.volume.options.read_only {
-            self.volume.volume.deletions.begin();
-        }
+        self.volume.volume.go_on_with_deletions();
     }
 
     fn pin(&self, moment: Moment<'_>) -> Result<Pin> {

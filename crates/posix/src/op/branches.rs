@@ -4,6 +4,7 @@
 //! closes its gate for that moment; nothing here waits for the space of what is deleted. A branch or snapshot is meant by its
 //! name or its number, see [`Which`].
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::{InodeNo, Lsn, Timestamp, show};
@@ -13,6 +14,7 @@ use holdfast_store::{Store, StoreError, TreeInfo};
 
 use crate::core::Core;
 use crate::gate::Closed;
+use crate::volume::Volume;
 use crate::which::name_of;
 use crate::*;
 
@@ -110,6 +112,34 @@ impl Core {
         match self.options.read_only {
             true => Err(StoreError::ReadOnly.into()),
             false => Ok(()),
+        }
+    }
+}
+
+/// Runs `act` while a branch stands still: open, with all in its tree that had been written; or closed, and not opened meanwhile.
+pub(crate) fn with_branch<T>(
+    volume: &Volume,
+    branch: u64,
+    act: impl FnOnce(&Store, Option<&Core>) -> Result<T>,
+) -> Result<T> {
+    if volume.options.read_only {
+        return Err(StoreError::ReadOnly.into());
+    }
+    loop {
+        let Some(core) = volume.find(branch) else {
+            let _still = volume.lock_opening();
+            if volume.find(branch).is_some() {
+                // It was opened a moment ago.
+                continue;
+            }
+            return act(&volume.store, None);
+        };
+        core.expect_writable()?;
+        let _settled = core.settle()?;
+        // It may have been closed, and opened anew by another caller, before it stood still. Now it is not: it leaves the list
+        // of what is open inside its gate.
+        if volume.find(branch).is_some_and(|now| Arc::ptr_eq(&now, &core)) {
+            return act(&volume.store, Some(&core));
         }
     }
 }
@@ -235,19 +265,7 @@ impl FileSystem {
         branch: u64,
         act: impl FnOnce(&Store, Option<&Core>) -> Result<T>,
     ) -> Result<T> {
-        self.expect_changeable()?;
-        let volume = &self.volume.volume;
-        let still = volume.lock_opening();
-        let store = &volume.store;
-        match volume.find(branch) {
-            None => act(store, None),
-            Some(core) if core.options.read_only => Err(StoreError::ReadOnly.into()),
-            Some(core) => {
-                drop(still);
-                let _settled = core.settle()?;
-                act(store, Some(&core))
-            }
-        }
+        with_branch(&self.volume.volume, branch, act)
     }
 
     /// Sets the callback for a rollback of this branch: all inodes that were remembered ([`FileSystem::remember`]) or open,
@@ -262,6 +280,12 @@ impl FileSystem {
     /// gone.
     pub fn turns(&self) -> u64 {
         self.core.turns.load(Ordering::Acquire)
+    }
+
+    /// How often branches and snapshots of the volume have changed since it was opened, see
+    /// [`holdfast_store::Store::lineage_changes`].
+    pub fn lineage_changes(&self) -> u64 {
+        self.core.store.lineage_changes()
     }
 
     /// All branches of the volume, in the order in which they were made.

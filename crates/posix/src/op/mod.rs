@@ -18,5 +18,6 @@ pub mod unlink;
 pub mod volume;
 pub mod open_branch;
 pub mod branches;
+pub mod view;
 pub mod write;
 pub mod xattr;

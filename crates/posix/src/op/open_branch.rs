@@ -100,13 +100,24 @@ fn open_beside(
 /// Loads a branch, carries out what is left of holes, and collects orphans.
 fn open(
     volume: &Arc<Volume>,
-    mut options: MountOptions,
+    options: MountOptions,
     find: impl FnOnce() -> Result<Branch>,
 ) -> Result<Arc<Core>> {
     let _one = volume.lock_opening();
     // Nothing is deleted meanwhile.
     let store = find()?;
     volume.expect_closed(&store)?;
+    let core = load(volume, options, store)?;
+    volume.opened(&core);
+    Ok(core)
+}
+
+/// As [`open`], of a tree that is there and stays, without saying that it is open.
+pub(super) fn load(
+    volume: &Arc<Volume>,
+    mut options: MountOptions,
+    store: Branch,
+) -> Result<Arc<Core>> {
     options.read_only |= volume.options.read_only || store.is_snapshot();
     let usual = usual_log_data(&store.superblock().geometry);
     let core = Arc::new(Core {
@@ -145,18 +156,17 @@ fn open(
     if !core.options.read_only {
         orphan::collect_all(&core)?;
     }
-    volume.opened(&core);
     Ok(core)
 }
 
 /// Starts the threads of a branch.
-fn start(core: Arc<Core>, volume: Arc<OpenVolume>) -> Result<FileSystem> {
+pub(super) fn start(core: Arc<Core>, volume: Arc<OpenVolume>) -> Result<FileSystem> {
     let background = match core.options.read_only || !core.options.threads {
         true => None,
         false => Some(Background::start(core.clone())?),
     };
     let completer = Completer::start(&core)?;
-    Ok(FileSystem { core, background, completer, volume })
+    Ok(FileSystem { core, background, completer, volume, pin: None })
 }
 
 /// Fails if a new inode could get the number of one that exists: it would replace it (P10).

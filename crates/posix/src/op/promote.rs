@@ -3,8 +3,6 @@
 //! What a program did in a fork is the branch's in one step (P12): before it nothing of it is, behind it all. The fork is gone
 //! then, and its snapshots are those of the branch.
 
-use std::sync::Arc;
-
 use holdfast_base::{Timestamp, show};
 use holdfast_store::{Inodes, Store};
 
@@ -28,25 +26,11 @@ impl FileSystem {
         self.expect_changeable()?;
         let (branch, fork) = (self.branch_no(branch.into())?, self.branch_no(fork.into())?);
         let volume = &self.volume.volume;
-        let done = loop {
-            if let Some(core) = volume.find(branch) {
-                if core.options.read_only {
-                    return Err(StoreError::ReadOnly.into());
-                }
-                let _settled = core.settle()?;
-                let _still = volume.lock_opening();
-                // It was not closed, and opened anew by another caller, before it stood still.
-                if !volume.find(branch).is_some_and(|now| Arc::ptr_eq(&now, &core)) {
-                    continue;
-                }
-                break self.promote_still((branch, Some(&core)), fork, keep, unchanged);
-            }
-            let _still = volume.lock_opening();
-            // Nobody has opened it meanwhile.
-            if volume.find(branch).is_none() {
-                break self.promote_still((branch, None), fork, keep, unchanged);
-            }
-        };
+        let done = self.with_branch(branch, |_, open| {
+            // Nobody opens the fork; of a branch that is not open nothing is opened anyway.
+            let _still = open.map(|_| volume.lock_opening());
+            self.promote_still((branch, open), fork, keep, unchanged)
+        });
         volume.deletions.begin();
         done
     }

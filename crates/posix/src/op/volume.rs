@@ -64,7 +64,7 @@ impl FileSystem {
     ///
     /// Files that are still open are of no use afterwards; those without a name are removed.
     pub fn unmount(self) -> Result<()> {
-        let FileSystem { core, background, completer, volume } = self;
+        let FileSystem { core, background, completer, volume, pin } = self;
         drop(background);
         let written = if core.options.read_only {
             Ok(())
@@ -73,8 +73,13 @@ impl FileSystem {
                 .and_then(|()| atime::write_all(&core))
                 .and_then(|()| core.commit())
         };
-        // Until here it counts as open: nothing opens it, or rolls it back, beside what it still writes.
-        volume.volume.closed(&core);
+        // Until here it counts as open: nothing opens it, or rolls it back, beside what it still writes. What has closed its gate
+        // knows that it stays open.
+        {
+            let _inside = core.gate.enter();
+            volume.volume.closed(&core);
+        }
+        volume.volume.wait_for_visit();
         Completer::end(completer);
         let mut core = core;
         let core = loop {
@@ -86,6 +91,10 @@ impl FileSystem {
             holdfast_sync::thread::yield_now();
         };
         drop(core);
+        if let Some(pin) = pin {
+            drop(pin);
+            volume.volume.go_on_with_deletions();
+        }
         let closed = Arc::into_inner(volume).map_or(Ok(()), OpenVolume::close);
         // After this, no thread is left to give it back step by step.
         page::give_back();

@@ -29,6 +29,7 @@ pub use since::Inodes;
 pub(crate) use walks::Walks;
 
 use holdfast_base::{Lsn, Timestamp};
+use holdfast_sync::atomic::Ordering;
 
 use crate::transaction::Changes;
 use crate::tree::TreeNo;
@@ -65,7 +66,13 @@ impl Inner {
         let transaction = Transaction { changes, ..Transaction::default() };
         let lsn = self.apply(TreeNo::SPACE, transaction, &mut reservation)?;
         self.walks_begin(&mut walks, &planned.begun);
+        self.lineage_changed();
         Ok(Made { number: planned.number, lsn })
+    }
+
+    /// A change of branches and snapshots is seen. Who counted before may know what was.
+    pub(crate) fn lineage_changed(&self) {
+        self.lineage_changes.fetch_add(1, Ordering::Release);
     }
 
     /// Makes a branch out of a snapshot (S3).

@@ -155,6 +155,7 @@ impl Inner {
         walks.snapshots.follow(&planned.changes);
         self.walks_begin(walks, &planned.begun);
         self.idle.stir();
+        self.lineage_changed();
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })
     }
 

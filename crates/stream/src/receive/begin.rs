@@ -144,7 +144,7 @@ fn goal(
     }
     let is_fit = match base {
         Some(base) => base.branch().number() == branch.number(),
-        None => of_volume(branch.snapshots())?.is_empty() && is_empty(volume, &branch)?,
+        None => of_volume(branch.snapshots())?.is_empty() && is_empty(&branch)?,
     };
     match is_fit {
         true => Ok(Goal::Branch(branch)),
@@ -154,16 +154,11 @@ fn goal(
     }
 }
 
-/// Whether a branch has no files.
-fn is_empty(volume: &Volume, branch: &Branch) -> Result<bool> {
-    let is_of =
-        |open: &Volume| of_volume(open.read_dir("/")).map(|mut names| names.next().is_none());
-    if of_volume(volume.branch_here())?.number() == branch.number() {
-        return is_of(volume);
-    }
-    let open = of_volume(branch.open())?;
-    let empty = is_of(&open);
-    of_volume(open.close())?;
+/// Whether a branch has no files, as it is now: it may be open elsewhere.
+fn is_empty(branch: &Branch) -> Result<bool> {
+    let now = of_volume(branch.view())?;
+    let empty = of_volume(now.read_dir("/")).map(|mut names| names.next().is_none());
+    of_volume(now.close())?;
     empty
 }
 

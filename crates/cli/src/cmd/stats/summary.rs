@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use holdfast_base::show;
 use serde::Serialize;
 
-use crate::cmd::ls::utc;
 use crate::daemon::activity::{Activity, Fsyncs, Space};
 use crate::daemon::control::{Mounted, Report};
+use crate::work::list::utc;
 use crate::{rings, size};
 
 /// Changes with the meaning of a name, and when one goes.

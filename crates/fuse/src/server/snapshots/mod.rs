@@ -4,17 +4,19 @@
 //! directory belongs to the owner of the root directory, and nobody else may write there.
 
 mod opened;
+mod siblings;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::InodeNo;
 use holdfast_base::switch::SnapDir;
+use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{
     Attr, Caller, DirEntry, FileSystem, FileType, FsError, MountOptions, SnapshotInfo, Which,
 };
 use parking_lot::Mutex;
 
+pub(crate) use self::siblings::Siblings;
 use super::Server;
 use crate::interface::{Answer, DirSink, Entry, Errno, Request};
 use crate::snapdir::NAME;
@@ -34,12 +36,27 @@ pub(crate) struct Snapshots {
     pub(super) opened: opened::Opened,
     /// What is listed: a listing that goes on shows what its beginning found.
     listed: Mutex<Arc<Vec<SnapshotInfo>>>,
+    /// What attributes of the directory say, and behind how many changes of branches and snapshots that was found.
+    counted: Mutex<Option<(u64, Counted)>>,
+}
+
+/// What the directory says of its snapshots.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    number: u64,
+    /// When the last one was taken.
+    last: Option<Timestamp>,
 }
 
 impl Snapshots {
     /// No directory.
     pub(super) fn off() -> Snapshots {
-        Snapshots { shown: SnapDir::Off, opened: Default::default(), listed: Mutex::default() }
+        Snapshots {
+            shown: SnapDir::Off,
+            opened: Default::default(),
+            listed: Mutex::default(),
+            counted: Mutex::default(),
+        }
     }
 }
 
@@ -71,7 +88,24 @@ impl Server {
     /// Attributes of the directory, and how long they may be believed.
     pub(crate) fn snapdir_attr(&self) -> Answer<(Attr, Duration)> {
         let fs = self.fs()?;
-        Ok((attr(&fs)?, Duration::ZERO))
+        let counted = self.count_snapshots(&fs)?;
+        Ok((attr(&fs, counted)?, Duration::ZERO))
+    }
+
+    /// Looks at all branches and snapshots of the volume, unless nothing has become of them since: this is asked on the way to
+    /// each file of each snapshot.
+    fn count_snapshots(&self, fs: &FileSystem) -> Answer<Counted> {
+        let changes = fs.lineage_changes();
+        if let Some((behind, counted)) = *self.snapshots.counted.lock()
+            && behind == changes
+        {
+            return Ok(counted);
+        }
+        let snapshots = named(fs)?;
+        let last = snapshots.iter().map(|of| of.created).max();
+        let counted = Counted { number: snapshots.len() as u64, last };
+        *self.snapshots.counted.lock() = Some((changes, counted));
+        Ok(counted)
     }
 
     /// The directory, as a name leads to it.
@@ -107,21 +141,39 @@ impl Server {
     }
 
     /// Takes a snapshot.
+    ///
+    /// # Errors
+    /// There is none behind any error, but for one that says that it could not be taken back (EIO).
     pub(crate) fn take_snapshot(&self, request: &Request, name: &[u8]) -> Answer<Entry> {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         self.expect_to_write_snapdir(&fs, request)?;
-        self.snapshots.opened.expect_room()?;
-        let number = fs.snapshot_of(fs.branch_number()?, name)?;
-        self.snapshot_entry(&fs, number)
+        let branch = fs.branch_number()?;
+        let root = fs.getattr(InodeNo::ROOT)?;
+        let number = fs.snapshot_of(branch, name)?;
+        let slot = match self.snapshots.opened.refer(number) {
+            Ok(slot) => slot,
+            Err(error) => {
+                // The kernel cannot know it.
+                fs.delete_snapshot(branch, number)?;
+                return Err(error);
+            }
+        };
+        // It is there, whether it can be opened now or not; then its root is as that of the branch was a moment ago.
+        let opened = self.snapshot_of(&fs, slot).and_then(|of| of.getattr(InodeNo::ROOT));
+        let attr = opened.map_or(root, |(attr, _)| attr);
+        Ok(root_entry(slot, attr))
     }
 
-    /// Deletes a snapshot, unless a program has a file of it open.
+    /// Deletes a snapshot, unless a program has a file of it open, in whichever mount.
     pub(crate) fn delete_snapshot(&self, request: &Request, name: &[u8]) -> Answer<()> {
         let _timed = self.timed(Operation::Remove);
         let fs = self.fs()?;
         self.expect_to_write_snapdir(&fs, request)?;
         self.snapshots.opened.close_idle();
+        if let Some(siblings) = self.siblings.get() {
+            siblings.close_idle_snapshots();
+        }
         Ok(fs.delete_snapshot(fs.branch_number()?, name)?)
     }
 
@@ -186,6 +238,7 @@ impl Server {
         if let Some(of) = self.snapshots.opened.find(slot) {
             of.forget(inode, count);
         }
+        self.snapshots.opened.forget(slot, count);
     }
 
     /// Closes snapshots of which no file is open.
@@ -207,11 +260,21 @@ impl Server {
 
     /// The root directory of a snapshot, as a name leads to it.
     fn snapshot_entry(&self, fs: &FileSystem, snapshot: u64) -> Answer<Entry> {
-        let slot = self.snapshots.opened.slot(snapshot)?;
-        let of = self.snapshot_of(fs, slot)?;
-        let (mut attr, _) = of.getattr(InodeNo::ROOT)?;
-        attr.inode = number::inside(slot, InodeNo::ROOT)?;
-        Ok(Entry { attr: Some(attr), ttl: Duration::ZERO })
+        let slot = self.snapshots.opened.refer(snapshot)?;
+        let found = self.snapshot_of(fs, slot).and_then(|of| of.getattr(InodeNo::ROOT));
+        match found {
+            Ok((attr, _)) => Ok(root_entry(slot, attr)),
+            Err(error) => {
+                // The kernel does not get it.
+                self.snapshots.opened.forget(slot, 1);
+                Err(error)
+            }
+        }
+    }
+
+    /// The kernel gets so many references to what lies in a snapshot.
+    pub(crate) fn refer_to_snapshot(&self, slot: Slot, count: u64) {
+        self.snapshots.opened.refer_again(slot, count);
     }
 
     /// The kernel has checked it, unless it checks nothing. What is mounted read-only, or by a user who may only read, changes
@@ -244,6 +307,12 @@ impl Server {
     }
 }
 
+/// The root directory of a snapshot, to which the kernel has a reference by now.
+fn root_entry(slot: Slot, mut attr: Attr) -> Entry {
+    attr.inode = number::root(slot);
+    Entry { attr: Some(attr), ttl: Duration::ZERO }
+}
+
 /// The snapshots that have names, in the order of their numbers.
 fn named(fs: &FileSystem) -> Answer<Vec<SnapshotInfo>> {
     let mut snapshots = fs.snapshots()?;
@@ -253,10 +322,9 @@ fn named(fs: &FileSystem) -> Answer<Vec<SnapshotInfo>> {
 }
 
 /// The directory changes when a snapshot is taken.
-fn attr(fs: &FileSystem) -> Answer<Attr> {
+fn attr(fs: &FileSystem, counted: Counted) -> Answer<Attr> {
     let root = fs.getattr(InodeNo::ROOT)?;
-    let snapshots = named(fs)?;
-    let changed = snapshots.iter().map(|of| of.created).max().unwrap_or(root.btime);
+    let changed = counted.last.unwrap_or(root.btime);
     Ok(Attr {
         inode: DIRECTORY,
         file_type: FileType::Directory,
@@ -265,7 +333,7 @@ fn attr(fs: &FileSystem) -> Answer<Attr> {
         nlink: 1,
         uid: root.uid,
         gid: root.gid,
-        size: snapshots.len() as u64,
+        size: counted.number,
         blocks: 0,
         rdev: 0,
         atime: changed,

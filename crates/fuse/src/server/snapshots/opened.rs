@@ -1,6 +1,7 @@
 //! The snapshots that a mount knows by number, and those of them that are open.
 //!
-//! A snapshot keeps its number as long as the mount lives, since the kernel may keep numbers of its inodes. It is open only while requests come: a walk
+//! A snapshot keeps its number as long as the kernel has references to inodes of it, which are counted; and mostly for ever, as it is
+//! made of the snapshot's own. It is open only while requests come: a walk
 //! through thousands of snapshots has few of them open at a time. What is closed is opened again by the next request;
 //! nothing is lost with it, unless a program has a file of it open, and then it stays.
 
@@ -16,6 +17,8 @@ use crate::snapdir::number::{SLOTS, Slot};
 
 /// Snapshots that stay open though no file of them is.
 const MOST: usize = 32;
+/// Snapshots that stay known though the kernel has no reference to them, about.
+const KNOWN: usize = 4096;
 
 /// A snapshot that the kernel may know.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ struct Known {
     snapshot: u64,
     /// When it was last wanted, as a count of requests.
     wanted: AtomicU64,
+    /// What the kernel has of it. Grows under the table's lock, or where it is not 0 anyway.
+    references: AtomicU64,
     /// What answers for it while it is open. Held while it is opened or closed, and never while another of these is waited for.
     server: Mutex<Option<Arc<Server>>>,
 }
@@ -42,10 +47,58 @@ impl Known {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     by_snapshot: HashMap<u64, Slot>,
     by_slot: HashMap<Slot, Arc<Known>>,
+    /// At this number of snapshots those are given up that nobody has need of.
+    sweep_at: usize,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table { by_snapshot: HashMap::new(), by_slot: HashMap::new(), sweep_at: KNOWN }
+    }
+}
+
+impl Table {
+    /// The number of a snapshot, which gets one if it has none.
+    fn slot(&mut self, snapshot: u64) -> Answer<Slot> {
+        if let Some(slot) = self.by_snapshot.get(&snapshot) {
+            return Ok(*slot);
+        }
+        if self.by_slot.len() >= self.sweep_at {
+            self.sweep();
+        }
+        if self.by_slot.len() >= SLOTS as usize - 1 {
+            return Err(Errno(libc::ENFILE));
+        }
+        let first = (snapshot % u64::from(SLOTS)) as u32;
+        let from_first = (0..SLOTS).map(|step| Slot((first + step) % SLOTS));
+        let mut free = from_first.filter(|slot| slot.0 != 0 && !self.by_slot.contains_key(slot));
+        let slot = free.next().ok_or(Errno(libc::ENFILE))?;
+        let known = Known {
+            snapshot,
+            wanted: AtomicU64::new(0),
+            references: AtomicU64::new(0),
+            server: Mutex::new(None),
+        };
+        self.by_snapshot.insert(snapshot, slot);
+        self.by_slot.insert(slot, Arc::new(known));
+        Ok(slot)
+    }
+
+    /// Gives up the numbers that the kernel does not know, of snapshots that are closed.
+    fn sweep(&mut self) {
+        self.by_slot.retain(|_, known| {
+            let is_closed = || known.server.try_lock().is_some_and(|server| server.is_none());
+            known.references.load(Ordering::Relaxed) > 0 || !is_closed()
+        });
+        let by_slot = &self.by_slot;
+        self.by_snapshot.retain(|_, slot| by_slot.contains_key(slot));
+        // Where most of them are known, not at each new one.
+        self.sweep_at = (self.by_slot.len() * 2).clamp(KNOWN, SLOTS as usize - 1);
+    }
 }
 
 /// What a mount knows and has open.
@@ -60,28 +113,31 @@ pub(crate) struct Opened {
 impl Opened {
     /// The number of a snapshot in this mount. One and the same for every mount, unless another has taken it.
     pub(crate) fn slot(&self, snapshot: u64) -> Answer<Slot> {
+        self.table.lock().slot(snapshot)
+    }
+
+    /// As [`Opened::slot`], and the kernel gets a reference.
+    pub(super) fn refer(&self, snapshot: u64) -> Answer<Slot> {
         let mut table = self.table.lock();
-        if let Some(slot) = table.by_snapshot.get(&snapshot) {
-            return Ok(*slot);
+        let slot = table.slot(snapshot)?;
+        if let Some(known) = table.by_slot.get(&slot) {
+            known.references.fetch_add(1, Ordering::Relaxed);
         }
-        if table.by_slot.len() >= SLOTS as usize - 1 {
-            return Err(Errno(libc::ENFILE));
-        }
-        let first = (snapshot % u64::from(SLOTS)) as u32;
-        let from_first = (0..SLOTS).map(|step| Slot((first + step) % SLOTS));
-        let mut free = from_first.filter(|slot| slot.0 != 0 && !table.by_slot.contains_key(slot));
-        let slot = free.next().ok_or(Errno(libc::ENFILE))?;
-        let known = Known { snapshot, wanted: AtomicU64::new(0), server: Mutex::new(None) };
-        table.by_snapshot.insert(snapshot, slot);
-        table.by_slot.insert(slot, Arc::new(known));
         Ok(slot)
     }
 
-    /// Fails if no snapshot more can get a number.
-    pub(super) fn expect_room(&self) -> Answer<()> {
-        match self.table.lock().by_slot.len() < SLOTS as usize - 1 {
-            true => Ok(()),
-            false => Err(Errno(libc::ENFILE)),
+    /// The kernel, which has asked about it by a reference, gets more.
+    pub(super) fn refer_again(&self, slot: Slot, count: u64) {
+        if let Some(known) = self.table.lock().by_slot.get(&slot) {
+            known.references.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// The kernel gives references back.
+    pub(super) fn forget(&self, slot: Slot, count: u64) {
+        if let Some(known) = self.table.lock().by_slot.get(&slot) {
+            let less = |references: u64| Some(references.saturating_sub(count));
+            let _ = known.references.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }
 
@@ -181,6 +237,28 @@ mod tests {
         opened.close_idle();
         assert_eq!(opened.open.lock().len(), 0);
         assert_eq!(Arc::strong_count(&fs), 1, "all are closed");
+    }
+
+    #[test]
+    fn numbers_come_back_when_the_kernel_has_forgotten_them() {
+        let opened = Opened::default();
+        let known = || opened.table.lock().by_slot.len();
+        let kept = opened.refer(7).unwrap();
+        opened.refer_again(kept, 2);
+        for snapshot in 1000..1000 + 10 * KNOWN as u64 {
+            let slot = opened.refer(snapshot).unwrap();
+            opened.forget(slot, 1);
+            assert!(known() <= KNOWN, "{}", known());
+        }
+        assert_eq!(opened.slot(7), Ok(kept), "it was known all the time");
+        opened.forget(kept, 3);
+        opened.table.lock().sweep();
+        assert_eq!(known(), 0);
+        // What the kernel knows stays, however many there are.
+        let all: Vec<Slot> = (1..3 * KNOWN as u64).map(|of| opened.refer(of).unwrap()).collect();
+        assert!((1..3 * KNOWN as u64).zip(&all).all(|(of, slot)| opened.slot(of) == Ok(*slot)));
+        opened.forget(all[0], u64::MAX);
+        assert_eq!(known(), all.len());
     }
 
     #[test]

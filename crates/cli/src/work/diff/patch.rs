@@ -8,50 +8,30 @@ use std::path::Path;
 
 use holdfast::{Change, ChangeKind, FileType, Volume};
 
-use super::Which;
 use super::text::{Version, visible, write_patch};
-use crate::outcome::{Context, Failure, complain, printed};
+use crate::outcome::{Context, Failure, printed};
 
 /// Larger files are only said to differ.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// The two trees, opened.
+/// The two trees.
 pub(super) struct Patches<'a> {
-    volume: &'a Volume,
-    /// `None`: what the volume was opened at.
-    old: Option<Volume>,
-    new: Option<Volume>,
+    old: &'a Volume,
+    new: &'a Volume,
     is_terminal: bool,
     /// Files of several names of which the patch has not all.
     links: u64,
 }
 
 impl<'a> Patches<'a> {
-    pub(super) fn open(
-        volume: &'a Volume,
-        old: &Which,
-        new: &Which,
-        is_terminal: bool,
-    ) -> Result<Patches<'a>, Failure> {
-        let (old, new) = (opened(volume, old)?, opened(volume, new)?);
-        Ok(Patches { volume, old, new, is_terminal, links: 0 })
+    pub(super) fn of(old: &'a Volume, new: &'a Volume, is_terminal: bool) -> Patches<'a> {
+        Patches { old, new, is_terminal, links: 0 }
     }
 
-    pub(super) fn close(self) -> Result<(), Failure> {
-        if self.links > 0 {
-            let (files, patch) = (self.links, "a patch knows no hard links");
-            complain(&format!("{patch}: of {files} files with several names one is patched"));
-        }
-        let mut opened = [self.old, self.new].into_iter().flatten();
-        opened.try_for_each(Volume::close).context("closing the volume")
-    }
-
-    fn old_tree(&self) -> &Volume {
-        self.old.as_ref().unwrap_or(self.volume)
-    }
-
-    fn new_tree(&self) -> &Volume {
-        self.new.as_ref().unwrap_or(self.volume)
+    /// What the patch does not have, if there is anything.
+    pub(super) fn left_out(&self) -> Option<String> {
+        let (files, patch) = (self.links, "a patch knows no hard links");
+        (files > 0).then(|| format!("{patch}: of {files} files with several names one is patched"))
     }
 
     /// Prints all changes, which are in the order of their paths, as one patch.
@@ -103,7 +83,7 @@ impl<'a> Patches<'a> {
         let mut waiting = vec![(old.clone(), new.clone())];
         while let Some((old, new)) = waiting.pop() {
             let path = inside(&new);
-            for entry in self.new_tree().read_dir(&path).context(path.display())? {
+            for entry in self.new.read_dir(&path).context(path.display())? {
                 let entry = entry.context(path.display())?;
                 let name = entry.file_name();
                 let below = |dir: &[u8]| [dir, b"/", name.as_bytes()].concat();
@@ -127,8 +107,8 @@ impl<'a> Patches<'a> {
     /// Whether the directory that is at `new` was at `old`.
     fn was_at(&self, old: &[u8], new: &[u8]) -> Result<bool, Failure> {
         let (old, new) = (inside(old), inside(new));
-        let now = self.new_tree().symlink_metadata(&new).context(new.display())?;
-        let was = self.old_tree().symlink_metadata(&old);
+        let now = self.new.symlink_metadata(&new).context(new.display())?;
+        let was = self.old.symlink_metadata(&old);
         Ok(was.is_ok_and(|was| was.ino() == now.ino()))
     }
 
@@ -140,8 +120,8 @@ impl<'a> Patches<'a> {
         out: &mut impl Write,
     ) -> Result<(), Failure> {
         let Some(known) = new.or(old) else { return Ok(()) };
-        let was = old.map(|path| read(self.old_tree(), path)).transpose()?;
-        let is = new.map(|path| read(self.new_tree(), path)).transpose()?;
+        let was = old.map(|path| read(self.old, path)).transpose()?;
+        let is = new.map(|path| read(self.new, path)).transpose()?;
         let old = old.unwrap_or(known);
         let mut text = Vec::new();
         match (&was, &is) {
@@ -190,18 +170,4 @@ fn read(volume: &Volume, path: &[u8]) -> Result<Version, Failure> {
         Ok(Version { mode: found.mode(), bytes })
     };
     read().context(path.display())
-}
-
-fn opened(volume: &Volume, which: &Which) -> Result<Option<Volume>, Failure> {
-    let open = || -> io::Result<Option<Volume>> {
-        let branch = volume.branch(&which.branch.text())?;
-        match &which.snapshot {
-            Some(name) => branch.snapshot_named(&name.text())?.open().map(Some),
-            None => match branch.open() {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(None),
-                opened => opened.map(Some),
-            },
-        }
-    };
-    open().context(&which.branch)
 }

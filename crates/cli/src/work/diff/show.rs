@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use holdfast::{Change, ChangeKind, FileType, Parts};
 use serde_json::{Map, Value, json};
 
-use crate::cmd::ls::type_name;
 use crate::outcome::printable;
+use crate::work::list::type_name;
 
 /// The word for what became of a file.
 pub(super) fn word(kind: ChangeKind) -> &'static str {

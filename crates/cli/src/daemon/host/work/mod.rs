@@ -1,0 +1,218 @@
+//! Work on whole trees that the daemon does for commands: who may ask for it, and how many at a time.
+//!
+//! ```text
+//! caller ── Work (with a descriptor of the volume) ──▶ judged, named ──▶ a thread
+//!        ◀── Pages: what is mounted of it ──
+//!        ── Go: the kernel has handed over what programs have in memory ──▶ carry_out
+//!        ◀── frames: bytes, notes, progress, the end ──▶
+//! ```
+//! Work needs no mount: it looks at what is pinned, and changes forks of its own. So it goes on when a mount ends beside others. When
+//! the daemon ends, work is told to: what waits for a pipe wakes up, and the volume is closed behind the last of it.
+
+mod conduit;
+mod works;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use holdfast::{FileSystem, Volume, VolumeOptions};
+use holdfast_fuse::{NewHead, Told};
+
+use self::conduit::{Conduit, ENDED};
+pub(in crate::daemon) use self::works::Works;
+use super::{CLOSING, Host, No, PATIENCE, words};
+use crate::branches::Name;
+use crate::branches::new_head::not_forgotten;
+use crate::control_socket::message::{self, Answer, QUESTION_MAX, Question};
+use crate::daemon::table::{Entry, Table};
+use crate::outcome::{Context, Failure, Outcome};
+use crate::work::{At, Job, Tree, carry_out};
+
+/// The numbers of a branch, and of a snapshot of it.
+type Numbers = (u64, Option<u64>);
+
+/// How long a caller gets to have the kernel hand over pages of mapped files.
+const PAGES: Duration = Duration::from_secs(120);
+/// Bytes of written data that a fork which is filled may have in memory, if no mount has fewer.
+const DIRTY_BYTES: u64 = 64 << 20;
+
+/// Starts work for a caller, on a thread of its own, which has the connection from now on.
+///
+/// # Errors
+/// The caller may not have it done, or it cannot be begun.
+pub(super) fn start(
+    host: &Arc<Host>,
+    stream: &UnixStream,
+    user: u32,
+    mut job: Job,
+    descriptors: Vec<OwnedFd>,
+) -> Result<(), No> {
+    if !host.table.is_serving(CLOSING) {
+        return Err(No::Ending);
+    }
+    let may_write = descriptors.first().and_then(|proof| host.id.proven_by(proof));
+    drop(descriptors);
+    let may_write = may_write
+        .ok_or_else(|| No::Refused("nothing proves that you may open the volume".into()))?;
+    if job.work.changes() {
+        if !may_write {
+            return Err(No::Refused("nothing proves that you may write the volume".into()));
+        }
+        if host.options.read_only {
+            return Err(No::Refused("the volume is open read-only".into()));
+        }
+    }
+    let mut mounted = Vec::new();
+    let mut door = None;
+    for tree in job.work.trees() {
+        host.name(tree)?;
+        let numbers = host.numbers(tree)?;
+        mounted.extend(host.mount_of(numbers));
+        door.get_or_insert(numbers);
+    }
+    let door = door.map_or_else(|| host.numbers(&Tree::default()), Ok)?;
+    let place = host.works.begin(user)?;
+    let (stream, host) = (stream.try_clone().map_err(|error| words(&error))?, Arc::clone(host));
+    let started = holdfast_sync::start("work", move || {
+        let _place = place;
+        if let Some(conduit) = host.agree(stream, mounted) {
+            let outcome = host.work(&job, door, &conduit);
+            conduit.end(outcome);
+        }
+    });
+    started.map(drop).map_err(|error| {
+        No::Refused(format!("the system gives no thread for it ({error}); try again later"))
+    })
+}
+
+/// Stops the volume if work panics that changes it, as any other change does: it may be half done.
+struct StopOnPanic<'a>(&'a Volume);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(fs) = self.0.engine()
+        {
+            fs.stop("work for a command has panicked");
+        }
+    }
+}
+
+impl Host {
+    /// Says what a mount shows by names.
+    fn name(&self, tree: &mut Tree) -> Result<(), No> {
+        let Some(at) = tree.at.take() else { return Ok(()) };
+        let engine = self.mounted_at(&at);
+        let engine = engine.ok_or_else(|| {
+            No::Refused("the daemon of the volume does not serve that mount".into())
+        })?;
+        if tree.branch.is_some() {
+            return Ok(());
+        }
+        let named = engine.branch_name().and_then(|branch| Ok((branch, engine.snapshot_name()?)));
+        let (branch, snapshot) = named.map_err(|error| No::Refused(error.to_string()))?;
+        tree.branch = Some(Name(branch));
+        if tree.snapshot.is_none() {
+            tree.snapshot = snapshot.map(Name);
+        }
+        Ok(())
+    }
+
+    fn mounted_at(&self, at: &At) -> Option<Arc<FileSystem>> {
+        let state = self.table.lock();
+        let is_it = |entry: &&Entry| entry.device.as_deref() == Some(at.device.as_str());
+        let mut found: Vec<&Entry> = state.mounts.values().filter(is_it).collect();
+        // A bind mount is at another directory; who joins says the device itself.
+        if found.len() > 1 {
+            found.retain(|entry| entry.dir.as_os_str().as_bytes() == at.dir.0);
+        }
+        match &found[..] {
+            [one] => one.volume.as_ref()?.engine().ok(),
+            _ => None,
+        }
+    }
+
+    /// Where a branch is mounted, if it is one and no snapshot.
+    fn mount_of(&self, (branch, snapshot): Numbers) -> Option<At> {
+        let state = self.table.lock();
+        let is_it = |entry: &&Entry| snapshot.is_none() && entry.branch == Some(branch);
+        let entry = state.mounts.values().find(is_it)?;
+        Some(At {
+            dir: Name(entry.dir.as_os_str().as_bytes().into()),
+            device: entry.device.clone()?,
+        })
+    }
+
+    /// The numbers of a tree.
+    fn numbers(&self, tree: &Tree) -> Result<Numbers, No> {
+        let refused = |failure: Failure| No::Refused(failure.sentence);
+        let mut options = VolumeOptions::new();
+        if let Some(branch) = &tree.branch {
+            options = options.branch(branch.utf8().map_err(refused)?);
+        }
+        if let Some(snapshot) = &tree.snapshot {
+            options = options.snapshot(snapshot.utf8().map_err(refused)?);
+        }
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        kept.as_ref().ok_or(No::Ending)?.find(&options).map_err(|error| words(&error))
+    }
+
+    /// Has the caller bring pages of mapped files into what is mounted. `None`: it is gone.
+    fn agree(&self, stream: UnixStream, mounted: Vec<At>) -> Option<Conduit> {
+        message::send(&stream, &Answer::Pages { mounted }, &[], PATIENCE).ok()?;
+        match message::receive(&stream, QUESTION_MAX, PAGES) {
+            Ok((Question::Go, _)) => Conduit::new(stream, self.works.stop()).ok(),
+            _ => None,
+        }
+    }
+
+    fn work(self: &Arc<Self>, job: &Job, door: Numbers, conduit: &Conduit) -> Outcome {
+        let door = self.open(door).map_err(|no| match no {
+            No::Refused(why) => Failure::plain(format!("{}: {why}", job.volume)),
+            No::Ending => Failure::plain(ENDED),
+        })?;
+        let not_yet = Arc::<AtomicBool>::default();
+        let (table, told) = (Arc::clone(&self.table), Arc::clone(&not_yet));
+        door.promote_by(move |fs, branch, fork, keep, unchanged| {
+            let head = NewHead::Fork { fork: fork.into(), keep, unchanged };
+            let known = promote(&table, fs, branch, head).map_err(io::Error::other)?;
+            told.fetch_or(known == Told::NotYet, Ordering::Relaxed);
+            Ok(())
+        });
+        let done = {
+            let _stop = job.work.changes().then(|| StopOnPanic(&door));
+            carry_out(job, &door, conduit)
+        };
+        let closed = door.close();
+        let code = done?;
+        closed.context(&job.volume)?;
+        match not_yet.load(Ordering::Relaxed) {
+            true => Err(not_forgotten("all has come")),
+            false => Ok(code),
+        }
+    }
+
+    /// What the library is reached by. Work that is about no tree looks at what the volume was made with.
+    fn open(&self, numbers: Numbers) -> Result<Volume, No> {
+        let dirty = self.options.dirty_bytes.map_or(DIRTY_BYTES, |bytes| bytes.min(DIRTY_BYTES));
+        let options = self.options.volume().dirty_bytes(dirty as usize);
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let kept = kept.as_ref().ok_or(No::Ending)?;
+        kept.view(numbers, &options).map_err(|error| words(&error))
+    }
+}
+
+/// Has a branch become what a fork is: by the mount that has it, whose kernel hears of that.
+fn promote(table: &Table, fs: &FileSystem, branch: u64, head: NewHead<'_>) -> Result<Told, String> {
+    // One that is just being mounted or unmounted is not for long.
+    table.wait_until_settled(branch, CLOSING);
+    table.give_head(branch, head, || {
+        let done = head.give(fs, branch);
+        done.map(|()| Told::All).map_err(|error| error.to_string())
+    })
+}

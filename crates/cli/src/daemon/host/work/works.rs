@@ -1,0 +1,127 @@
+//! How much work is under way, and its end.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use super::super::No;
+
+/// Work that goes on at a time; and that of one user that is neither root nor that of the daemon.
+const MOST: usize = 32;
+const MOST_OF_ONE: usize = 4;
+
+/// All work of a daemon.
+#[derive(Debug)]
+pub(in crate::daemon) struct Works {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Work looks at the first; it can be read when the second is shut down.
+    stop: (Arc<UnixStream>, UnixStream),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By user.
+    running: HashMap<u32, usize>,
+    /// None is begun any more.
+    is_over: bool,
+}
+
+/// A place for work. Given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    works: Arc<Works>,
+    user: u32,
+}
+
+impl Works {
+    /// None is under way.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub(in crate::daemon) fn new() -> io::Result<Arc<Works>> {
+        let (stop, stopper) = UnixStream::pair()?;
+        let stop = (Arc::new(stop), stopper);
+        Ok(Arc::new(Works { state: Mutex::default(), changed: Condvar::new(), stop }))
+    }
+
+    /// What can be read when work is to end.
+    pub(super) fn stop(&self) -> Arc<UnixStream> {
+        Arc::clone(&self.stop.0)
+    }
+
+    /// A place for work of this user.
+    pub(super) fn begin(self: &Arc<Self>, user: u32) -> Result<Place, No> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.is_over {
+            return Err(No::Ending);
+        }
+        let is_trusted = user == 0 || user == rustix::process::geteuid().as_raw();
+        let most = if is_trusted { MOST } else { MOST_OF_ONE };
+        let own = state.running.get(&user).copied().unwrap_or_default();
+        if own >= most || state.running.values().sum::<usize>() >= MOST {
+            let many = own.min(most).max(1);
+            return Err(No::Refused(format!(
+                "the daemon is at work for others already ({many} commands of yours); try again when one has ended"
+            )));
+        }
+        *state.running.entry(user).or_default() += 1;
+        drop(state);
+        Ok(Place { works: Arc::clone(self), user })
+    }
+
+    /// Has all work end, and waits for that.
+    pub(in crate::daemon) fn end(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_over = true;
+        let _ = self.stop.1.shutdown(Shutdown::Both);
+        while !state.running.is_empty() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.works.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = state.running.get_mut(&self.user) {
+            *own -= 1;
+            if *own == 0 {
+                state.running.remove(&self.user);
+            }
+        }
+        drop(state);
+        self.works.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stranger_gets_some_places_and_never_all_and_none_comes_behind_the_end() {
+        let works = Works::new().unwrap();
+        let stranger = rustix::process::geteuid().as_raw() + 4711;
+        let mut places: Vec<Place> =
+            (0..MOST_OF_ONE).map(|_| works.begin(stranger).map_err(drop).unwrap()).collect();
+        assert!(matches!(works.begin(stranger), Err(No::Refused(_))));
+        places.pop();
+        places.push(works.begin(stranger).map_err(drop).unwrap());
+        let other = works.begin(stranger + 1).map_err(drop).unwrap();
+        let root: Vec<Place> = std::iter::from_fn(|| works.begin(0).ok()).collect();
+        assert_eq!(root.len(), MOST - MOST_OF_ONE - 1);
+        let ends = Arc::clone(&works);
+        let ending = std::thread::spawn(move || ends.end());
+        // It wakes who waits, and waits for them.
+        let mut byte = [0];
+        assert_eq!(io::Read::read(&mut &*works.stop(), &mut byte).unwrap(), 0);
+        assert!(matches!(works.begin(0), Err(No::Ending)));
+        drop((places, root));
+        assert!(!ending.is_finished());
+        drop(other);
+        ending.join().unwrap();
+    }
+}

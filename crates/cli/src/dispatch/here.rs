@@ -1,0 +1,60 @@
+//! The ends of the pipes of work that is carried out in this process.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use holdfast_stream::Progress;
+
+use super::Pipes;
+use super::pump::Shown;
+use crate::outcome::complain;
+use crate::work::Ends;
+
+/// Standard output, and what is read.
+pub(super) struct Here {
+    inputs: Vec<RefCell<File>>,
+    shown: RefCell<Shown>,
+}
+
+impl Here {
+    pub(super) fn new(pipes: Pipes) -> Here {
+        let shown = RefCell::new(Shown::new(pipes.shows_progress));
+        Here { inputs: pipes.inputs.into_iter().map(RefCell::new).collect(), shown }
+    }
+
+    /// It is over.
+    pub(super) fn end(&self) {
+        self.shown.borrow_mut().end();
+    }
+}
+
+impl Ends for Here {
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().lock().write(bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        io::stdout().lock().flush()
+    }
+
+    fn read(&self, input: usize, into: &mut [u8]) -> io::Result<usize> {
+        self.inputs.get(input).map_or(Ok(0), |file| file.borrow_mut().read(into))
+    }
+
+    fn note(&self, sentence: &str) {
+        complain(sentence);
+    }
+
+    fn progress(&self, at: Progress) {
+        self.shown.borrow_mut().show(at);
+    }
+
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn most_kept(&self) -> usize {
+        usize::MAX
+    }
+}

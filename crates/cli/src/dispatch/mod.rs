@@ -1,0 +1,245 @@
+//! Where work on a volume is carried out: in its daemon, if one serves it, and otherwise here, on the volume at rest.
+
+mod here;
+mod pump;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holdfast::VolumeOptions;
+use holdfast_device::HostFile;
+use rustix::fs::OFlags;
+
+use self::here::Here;
+use crate::branches::{Name, Place};
+use crate::control_socket::message::{Answer, Question};
+use crate::control_socket::{Daemon, HELLO};
+use crate::daemon::ask;
+use crate::mounts::{self, Mount};
+use crate::outcome::{Context, Failure, Outcome, plain_words, printed};
+use crate::target;
+use crate::work::{At, Job, Tree, Work, carry_out};
+
+/// How long a daemon gets to open its volume, and to look whether it may do the work.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a mount gets to hand over pages of mapped files.
+const PAGES: Duration = Duration::from_secs(60);
+
+/// Where a command's bytes come from and go to.
+pub(crate) struct Pipes {
+    /// What is read, one behind the other.
+    pub(crate) inputs: Vec<File>,
+    /// Show on a terminal how far it has come.
+    pub(crate) shows_progress: bool,
+    /// What it means that standard output cannot be written.
+    pub(crate) not_written: fn(io::Error) -> Failure,
+}
+
+impl Pipes {
+    /// Only standard output, for people: a reader that has gone is no failure.
+    pub(crate) fn out() -> Pipes {
+        let not_written = |error| match printed(Err(error)) {
+            Err(failure) => failure,
+            Ok(()) => Failure::plain(""),
+        };
+        Pipes { inputs: Vec::new(), shows_progress: false, not_written }
+    }
+
+    /// And standard input.
+    pub(crate) fn input(self) -> Result<Pipes, Failure> {
+        let input = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
+        Ok(Pipes { inputs: vec![input.into()], ..self })
+    }
+}
+
+/// A volume, by its file or by a directory in which it is mounted.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    /// As it was called.
+    name: String,
+    image: PathBuf,
+    mount: Option<Mount>,
+}
+
+impl Located {
+    /// Finds what a place is in.
+    ///
+    /// # Errors
+    /// It is a directory in which nothing of ours is mounted.
+    pub(crate) fn of(place: &Place) -> Result<Located, Failure> {
+        let path = &place.path;
+        let name = path.display().to_string();
+        let real = mounts::real_path(path);
+        let mounts = mounts::list().context("/proc/self/mountinfo")?;
+        if let Some(mount) = mounts.into_iter().rev().find(|mount| mount.dir == real) {
+            let image = mount.source.clone();
+            return Ok(Located { name, image, mount: Some(mount) });
+        }
+        match path.is_dir() {
+            true => Err(Failure::plain(format!("{name} is not a mounted Holdfast volume"))),
+            false => Ok(Located { name, image: path.clone(), mount: None }),
+        }
+    }
+
+    /// As it was called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a place in it means.
+    pub(crate) fn tree(&self, place: &Place) -> Tree {
+        let at = self.mount.as_ref().map(|mount| At {
+            dir: Name(mount.dir.as_os_str().as_bytes().into()),
+            device: mount.device.clone(),
+        });
+        Tree { at, branch: place.branch.clone(), snapshot: place.snapshot.clone() }
+    }
+
+    /// Whether another place is in the same volume.
+    pub(crate) fn has(&self, other: &Located) -> bool {
+        let id = |of: &Located| HostFile::of(open_path(&of.image)?).ok();
+        id(self).is_some_and(|own| id(other) == Some(own))
+    }
+
+    /// Carries work out, where the volume is.
+    pub(crate) fn run(&self, work: Work, pipes: Pipes) -> Outcome {
+        let job = Job { volume: self.name.clone(), work };
+        let live = self.daemon(&job)?;
+        let (job, pipes) = match live {
+            Some(daemon) => match self.live(&daemon, job, pipes)? {
+                Done::Ended(outcome) => return outcome,
+                // It is closing the volume; that is waited for when it is opened.
+                Done::Not(job, pipes) => (job, pipes),
+            },
+            None => (job, pipes),
+        };
+        if let Some(mount) = &self.mount {
+            let dir = mount.dir.display();
+            return Err(Failure::plain(format!(
+                "the daemon of {dir} is not to be reached through its control socket; run: holdfast umount {dir}"
+            )));
+        }
+        self.at_rest(&job, pipes)
+    }
+
+    fn at_rest(&self, job: &Job, pipes: Pipes) -> Outcome {
+        let options = VolumeOptions::new();
+        let door = target::open_volume(&self.image, &options, !job.work.changes())?;
+        let here = Here::new(pipes);
+        let done = carry_out(job, &door, &here);
+        here.end();
+        let closed = door.close();
+        let code = done?;
+        closed.context(&self.name)?;
+        Ok(code)
+    }
+
+    /// The daemon that serves it, if one does, with a proof that this user may have the work done.
+    fn daemon(&self, job: &Job) -> Result<Option<(Daemon, File)>, Failure> {
+        let mut open = OpenOptions::new();
+        let how = (OFlags::CLOEXEC | OFlags::NONBLOCK).bits().cast_signed();
+        open.read(true).write(job.work.changes()).custom_flags(how);
+        let is_volume = std::fs::metadata(&self.image)
+            .is_ok_and(|found| found.is_file() || found.file_type().is_block_device());
+        let opened = match is_volume {
+            true => open.open(&self.image).ok(),
+            false => None,
+        };
+        let Some(proof) = opened else {
+            return match &self.mount {
+                // It is told when it is opened.
+                None => Ok(None),
+                Some(_) => Err(Failure::plain(format!(
+                    "{}: this takes the right to {} {}",
+                    self.name,
+                    if job.work.changes() { "write" } else { "read" },
+                    self.image.display()
+                ))),
+            };
+        };
+        let Ok(id) = HostFile::of(&proof) else { return Ok(None) };
+        match Daemon::of(&id, HELLO) {
+            Ok(daemon) => Ok(Some((daemon, proof))),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                Err(Failure::plain(format!("{}: {}", self.name, plain_words(&error))))
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                Err(Failure::plain(format!("{}: its daemon does not answer", self.name)))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Has it carried out by the daemon.
+    fn live(
+        &self,
+        (daemon, proof): &(Daemon, File),
+        job: Job,
+        pipes: Pipes,
+    ) -> Result<Done, Failure> {
+        let name = &self.name;
+        let silent = |error: io::Error| {
+            let pid = daemon.pid;
+            Failure::plain(match error.kind() {
+                io::ErrorKind::TimedOut => {
+                    format!("{name}: its daemon (process {pid}) does not answer")
+                }
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => format!(
+                    "{name}: the volume was unmounted, or its daemon (process {pid}) has ended, before this was done"
+                ),
+                _ => format!("{name}: its daemon (process {pid}): {}", plain_words(&error)),
+            })
+        };
+        let question = Question::Work(Box::new(job));
+        let answer = daemon.ask(&question, &[proof.as_fd()], PATIENCE);
+        let Question::Work(job) = question else { unreachable!("it was made above") };
+        let mounted = match answer {
+            Ok(Answer::Pages { mounted }) => mounted,
+            Ok(Answer::Ending) => return Ok(Done::Not(*job, pipes)),
+            Ok(Answer::Refused { why }) => return Err(Failure::plain(format!("{name}: {why}"))),
+            Ok(_) => return Err(Failure::plain(format!("{name}: its daemon answers nonsense"))),
+            // It has ended meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(Done::Not(*job, pipes));
+            }
+            Err(error) => return Err(silent(error)),
+        };
+        for dir in self.dirs_of(&mounted)? {
+            // One that does not answer has handed over nothing; what was written by calls is there all the same.
+            let _ = ask::hand_over_pages(&dir, PAGES);
+        }
+        daemon.tell(&Question::Go, HELLO).map_err(silent)?;
+        let outcome = pump::run(daemon.stream.as_fd(), pipes);
+        Ok(Done::Ended(outcome.unwrap_or_else(|error| Err(silent(error)))))
+    }
+
+    /// Where mounts are to be found that a daemon names: only ours, and of this volume.
+    fn dirs_of(&self, mounted: &[At]) -> Result<Vec<PathBuf>, Failure> {
+        let mounts = mounts::list().context("/proc/self/mountinfo")?;
+        let is_meant = |mount: &Mount| {
+            mount.source == self.image_path() && mounted.iter().any(|at| at.device == mount.device)
+        };
+        Ok(mounts.into_iter().filter(is_meant).map(|mount| mount.dir).collect())
+    }
+
+    fn image_path(&self) -> PathBuf {
+        mounts::real_path(&self.image)
+    }
+}
+
+/// What became of work that a daemon was asked for.
+enum Done {
+    Ended(Outcome),
+    /// It is about to end, and does nothing any more.
+    Not(Job, Pipes),
+}
+
+/// What a path leads to, without any right to it.
+fn open_path(path: &Path) -> Option<OwnedFd> {
+    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, rustix::fs::Mode::empty()).ok()
+}

@@ -1,0 +1,220 @@
+//! The side of a command whose work a daemon does: what it reads goes there, and what comes is shown. One thread for both
+//! directions, since neither side may wait for the other to be read.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use holdfast_stream::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::Pipes;
+use crate::outcome::{Failure, Outcome, complain};
+use crate::work::frames::{self, BODY_MAX, Ended, HEAD, Kind};
+
+/// A bar on a terminal.
+pub(super) struct Shown {
+    bar: Option<ProgressBar>,
+    last: u64,
+}
+
+impl Shown {
+    pub(super) fn new(wanted: bool) -> Shown {
+        let bar = (wanted && io::stderr().is_terminal()).then(|| {
+            let template = "{wide_bar} {human_pos}/{human_len} files, {msg}";
+            let style = ProgressStyle::with_template(template);
+            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Shown { bar, last: 0 }
+    }
+
+    pub(super) fn show(&mut self, at: Progress) {
+        let Some(bar) = &self.bar else { return };
+        // A message for each file would cost more than the file.
+        if at.bytes.saturating_sub(self.last) >= 1 << 20 || at.files.is_multiple_of(256) {
+            self.last = at.bytes;
+            bar.set_length(at.files_in_all.max(at.files));
+            bar.set_position(at.files);
+            bar.set_message(crate::size::show(at.bytes));
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// What is on its way to the daemon.
+struct Going {
+    inputs: VecDeque<File>,
+    /// Bytes of frames that were not sent.
+    unsent: Vec<u8>,
+    sent: usize,
+}
+
+impl Going {
+    fn is_waiting(&self) -> bool {
+        self.sent < self.unsent.len()
+    }
+
+    /// Reads a piece of the input, which is there.
+    fn read(&mut self) -> io::Result<()> {
+        let Some(input) = self.inputs.front_mut() else { return Ok(()) };
+        let mut body = vec![0; BODY_MAX];
+        let len = match input.read(&mut body) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            read => read?,
+        };
+        self.sent = 0;
+        self.unsent = match len {
+            0 => {
+                self.inputs.pop_front();
+                frames::frame(Kind::EndOfInput, &[])
+            }
+            len => frames::frame(Kind::Bytes, &body[..len]),
+        };
+        Ok(())
+    }
+
+    fn send(&mut self, to: BorrowedFd<'_>) {
+        match send(to, &self.unsent[self.sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(some) => self.sent += some,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // It wants no more. What it says last may be there still.
+            Err(_) => {
+                self.inputs.clear();
+                self.sent = self.unsent.len();
+            }
+        }
+    }
+}
+
+/// Goes on until the daemon says how it has ended.
+///
+/// # Errors
+/// The connection breaks before that (`UnexpectedEof`), or nonsense comes.
+pub(super) fn run(daemon: BorrowedFd<'_>, pipes: Pipes) -> io::Result<Outcome> {
+    let Pipes { inputs, shows_progress, not_written } = pipes;
+    let mut going = Going { inputs: inputs.into(), unsent: Vec::new(), sent: 0 };
+    let mut shown = Shown::new(shows_progress);
+    let mut came = Vec::new();
+    let mut piece = vec![0; BODY_MAX];
+    loop {
+        let (can_read, can_send, can_take) = wait(daemon, &going)?;
+        if can_take {
+            match recv(daemon, &mut piece[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((some, _)) => came.extend_from_slice(&piece[..some]),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let mut out = io::stdout().lock();
+            if let Some(outcome) = take(&mut came, &mut out, &mut shown, not_written)? {
+                shown.end();
+                return Ok(outcome);
+            }
+        }
+        if can_send {
+            going.send(daemon);
+        }
+        if can_read && let Err(error) = going.read() {
+            shown.end();
+            // The daemon sees that the command is gone, and that the input is not whole.
+            return Ok(Err(Failure::plain(crate::outcome::sentence("the input", &error))));
+        }
+    }
+}
+
+/// Waits until the input can be read, the daemon takes more, or something has come from it.
+fn wait(daemon: BorrowedFd<'_>, going: &Going) -> io::Result<(bool, bool, bool)> {
+    let is_waiting = going.is_waiting();
+    let events = if is_waiting { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    let mut wanted = vec![PollFd::from_borrowed_fd(daemon, events)];
+    let input = going.inputs.front().filter(|_| !is_waiting);
+    wanted.extend(input.map(|file| PollFd::from_borrowed_fd(file.as_fd(), PollFlags::IN)));
+    match poll(&mut wanted, None) {
+        Err(Errno::INTR) => return Ok((false, false, false)),
+        done => done?,
+    };
+    let seen = wanted[0].revents();
+    let can_read = wanted.get(1).is_some_and(|input| !input.revents().is_empty());
+    let can_take = seen.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
+    Ok((can_read, is_waiting && seen.contains(PollFlags::OUT), can_take))
+}
+
+/// Shows what has come whole, and keeps the rest.
+fn take(
+    came: &mut Vec<u8>,
+    out: &mut impl Write,
+    shown: &mut Shown,
+    not_written: fn(io::Error) -> Failure,
+) -> io::Result<Option<Outcome>> {
+    let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense");
+    let mut rest = &came[..];
+    let mut ended = None;
+    while let Some((start, behind)) = rest.split_first_chunk::<HEAD>() {
+        let (kind, length) = frames::head(*start)?;
+        let Some((body, behind)) = behind.split_at_checked(length) else { break };
+        rest = behind;
+        match kind {
+            Kind::Bytes => {
+                if let Err(error) = out.write_all(body) {
+                    return Ok(Some(Err(not_written(error))));
+                }
+            }
+            Kind::Note => complain(&String::from_utf8_lossy(body)),
+            Kind::Progress => {
+                shown.show(frames::read_progress(body).ok_or_else(nonsense)?);
+            }
+            Kind::End => {
+                ended = Some(Outcome::from(Ended::read(body).ok_or_else(nonsense)?));
+                break;
+            }
+            Kind::EndOfInput => return Err(nonsense()),
+        }
+    }
+    let length = rest.len();
+    came.drain(..came.len() - length);
+    if ended.is_some()
+        && let Err(error) = out.flush()
+    {
+        return Ok(Some(Err(not_written(error))));
+    }
+    Ok(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_in_part_waits_for_the_rest() {
+        let whole = [
+            frames::frame(Kind::Bytes, b"some"),
+            frames::frame(Kind::Bytes, b" more"),
+            frames::frame(Kind::End, &Ended::from(Ok(7)).body()),
+        ]
+        .concat();
+        for cut in 0..whole.len() {
+            let (mut came, mut out, mut shown) = (Vec::new(), Vec::new(), Shown::new(false));
+            let mut take = |bytes: &[u8]| {
+                came.extend_from_slice(bytes);
+                take(&mut came, &mut out, &mut shown, |_| Failure::plain("")).unwrap()
+            };
+            assert!(take(&whole[..cut]).is_none(), "{cut}");
+            assert_eq!(take(&whole[cut..]).unwrap().unwrap(), 7, "{cut}");
+            assert_eq!(out, b"some more", "{cut}");
+        }
+        let mut nonsense = vec![9; 64];
+        let mut out = Vec::new();
+        assert!(
+            take(&mut nonsense, &mut out, &mut Shown::new(false), |_| Failure::plain("")).is_err()
+        );
+    }
+}

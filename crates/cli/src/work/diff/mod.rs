@@ -1,0 +1,140 @@
+//! What became of the files of a volume between two moments.
+
+mod patch;
+mod show;
+mod text;
+
+use std::io::{self, BufWriter, Write};
+
+use holdfast::{Change, ChangeKind, Diff, Volume};
+use serde::{Deserialize, Serialize};
+
+use self::patch::Patches;
+use self::show::{Counts, Format};
+use super::{Ends, Out, Tree};
+use crate::outcome::{Context, Failure, Outcome, printed};
+
+/// The exit code for what cannot be compared: 1 may mean that there are differences.
+pub(crate) const TROUBLE: u8 = 2;
+
+/// What is said of the differences.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct How {
+    /// Which bytes differ.
+    pub(crate) ranges: bool,
+    /// How many there are of each kind.
+    pub(crate) stat: bool,
+    pub(crate) name_only: bool,
+    pub(crate) patch: bool,
+    pub(crate) json: bool,
+    /// With zero bytes behind words and paths.
+    pub(crate) null: bool,
+    /// The exit code is 1 if anything differs.
+    pub(crate) exit_code: bool,
+    /// Nothing but the exit code.
+    pub(crate) quiet: bool,
+    pub(crate) is_terminal: bool,
+}
+
+/// Says what became of each file from the first tree to the second. What is open of a branch is in it with each write that had
+/// returned.
+pub(super) fn run(
+    door: &Volume,
+    volume: &str,
+    trees: [&Tree; 2],
+    how: &How,
+    ends: &dyn Ends,
+) -> Outcome {
+    // A reader that has gone is no trouble.
+    let trouble = |failure: Failure| match failure.code {
+        0 => failure,
+        _ => failure.with_code(TROUBLE),
+    };
+    let differs = compare(door, volume, trees, how, ends).map_err(trouble)?;
+    Ok(u8::from(differs && (how.exit_code || how.quiet)))
+}
+
+fn compare(
+    door: &Volume,
+    volume: &str,
+    [old, new]: [&Tree; 2],
+    how: &How,
+    ends: &dyn Ends,
+) -> Result<bool, Failure> {
+    let old = old.view(door, volume)?;
+    let new = new.view(door, volume)?;
+    let diff = new.diff_from(&old, how.ranges || how.stat).context(volume)?;
+    let done = print(volume, diff, [&old, &new], how, ends);
+    [old, new].into_iter().try_for_each(Volume::close).context(volume)?;
+    done
+}
+
+/// Prints what differs. Returns whether anything does.
+fn print(
+    volume: &str,
+    diff: Diff,
+    [old, new]: [&Volume; 2],
+    how: &How,
+    ends: &dyn Ends,
+) -> Result<bool, Failure> {
+    let mut out = BufWriter::new(Out(ends));
+    let format = Format {
+        ranges: how.ranges,
+        name_only: how.name_only,
+        null: how.null,
+        is_terminal: how.is_terminal,
+    };
+    let mut counts = Counts::default();
+    // For programs nothing is kept; people get an order.
+    let is_sorted = !how.json && !how.null;
+    let mut all: Vec<Change> = Vec::new();
+    for change in diff {
+        let change = change.context(volume)?;
+        wanted(ends)?;
+        counts.add(&change);
+        if how.quiet {
+            break;
+        }
+        match (how.stat, is_sorted) {
+            (true, _) => {}
+            (false, true) if all.len() >= ends.most_kept() => return Err(too_many(all.len())),
+            (false, true) => all.push(change),
+            (false, false) if how.json => printed(show::json(&change, how.ranges, &mut out))?,
+            (false, false) => printed(format.show(&change, &mut out))?,
+        }
+    }
+    all.sort_by(|one, other| {
+        let of =
+            |change: &Change| (show::path(change).to_vec(), change.kind != ChangeKind::Removed);
+        of(one).cmp(&of(other)).then(one.kind.cmp(&other.kind))
+    });
+    if how.patch {
+        let mut patches = Patches::of(old, new, how.is_terminal);
+        patches.show(&all, &mut out)?;
+        if let Some(said) = patches.left_out() {
+            printed(out.flush())?;
+            ends.note(&said);
+        }
+    } else {
+        all.iter().try_for_each(|change| printed(format.show(change, &mut out)))?;
+    }
+    if how.stat {
+        printed(counts.show(how.json, &mut out))?;
+    }
+    printed(out.flush())?;
+    Ok(counts.any())
+}
+
+/// Fails if nobody waits any more; a comparison may find much and say nothing for long.
+fn wanted(ends: &dyn Ends) -> Result<(), Failure> {
+    match ends.check() {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => printed(Err(error)),
+        other => other.context("the comparison"),
+    }
+}
+
+fn too_many(kept: usize) -> Failure {
+    Failure::plain(format!(
+        "more than {kept} files differ, which the daemon does not keep to put them in order; ask for --stat, --json or -0"
+    ))
+}

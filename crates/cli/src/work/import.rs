@@ -1,0 +1,67 @@
+//! Archives into a branch.
+
+use std::cell::Cell;
+
+use holdfast::{Branch, Volume};
+use holdfast_archive::{Form, Imported};
+
+use super::export::said;
+use super::{Ends, In, Tree};
+use crate::branches::show::name_by_time;
+use crate::outcome::{Failure, Outcome};
+
+pub(super) fn run(
+    door: &Volume,
+    volume: &str,
+    tree: &Tree,
+    layer: bool,
+    files: &[String],
+    ends: &dyn Ends,
+) -> Outcome {
+    if tree.snapshot.is_some() {
+        return Err(Failure::plain(format!("{volume}: a snapshot never changes; name a branch")));
+    }
+    let branch = tree.branch(door, volume)?;
+    let form = if layer { Form::Layer } else { Form::Tar };
+    let left_out = all(&branch, volume, form, files, ends)?.xattrs_left_out;
+    if left_out > 0 {
+        ends.note(&format!(
+            "{left_out} extended attributes were left out: a volume has no place for those of other systems"
+        ));
+    }
+    Ok(0)
+}
+
+fn all(
+    branch: &Branch,
+    volume: &str,
+    form: Form,
+    files: &[String],
+    ends: &dyn Ends,
+) -> Result<Imported, Failure> {
+    let fork = name_by_time("importing-");
+    let fork = fork.utf8()?;
+    if files.is_empty() {
+        let archives = [(In(ends, 0), None)];
+        return holdfast_archive::import_all(branch, form, fork, archives)
+            .map_err(|error| said(&error));
+    }
+    // None is imported if a name is taken.
+    let name = |at: usize| format!("layer-{}", at + 1);
+    if let Some(name) = (0..files.len()).map(name).find(|it| branch.snapshot_named(it).is_ok()) {
+        let branch = branch.name();
+        let why = format!("{volume} has a snapshot {branch}@{name}; rename or delete it");
+        return Err(Failure::plain(why));
+    }
+    let last = Cell::new(0);
+    let archives = (0..files.len()).map(|at| {
+        last.set(at);
+        (In(ends, at), Some(name(at)))
+    });
+    let imported = holdfast_archive::import_all(branch, form, fork, archives);
+    imported.map_err(|error| {
+        let failure = said(&error);
+        let file = files.get(last.get()).map_or("", String::as_str);
+        Failure::plain(format!("{file}: {}", failure.sentence))
+    })
+}

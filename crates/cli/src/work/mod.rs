@@ -1,0 +1,105 @@
+//! Work on whole trees: what compares, sends, receives, exports, imports and lists them. One function for each, which knows the
+//! volume and where bytes go, and not which process it is in:
+//!
+//! ```text
+//! command ── Job ──▶ at rest: the volume is opened here ───────────────▶ carry_out ──▶ library
+//!                └─▶ live: control socket ──▶ a thread of the daemon ──▶ carry_out ──▶ library
+//!                               ◀── bytes, notes, progress, the end ──┘
+//! ```
+//! So a command means the same wherever it is carried out ([`crate::dispatch`]).
+
+pub(crate) mod diff;
+pub(crate) mod ends;
+pub(crate) mod export;
+pub(crate) mod frames;
+pub(crate) mod import;
+pub(crate) mod list;
+pub(crate) mod receive;
+pub(crate) mod send;
+pub(crate) mod tree;
+
+use holdfast::Volume;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::ends::{Ends, In, Out};
+pub(crate) use self::tree::{At, Tree};
+use crate::branches::Name;
+use crate::outcome::Outcome;
+
+/// Work on one volume.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Job {
+    /// What the volume is called in messages.
+    pub(crate) volume: String,
+    pub(crate) work: Work,
+}
+
+/// What is to be done.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Work {
+    /// Say what became of each file.
+    Diff { old: Tree, new: Tree, how: diff::How },
+    /// Write a snapshot as a stream.
+    Send(send::What),
+    /// Make a snapshot of a stream.
+    Receive { branch: Option<Name> },
+    /// Say where a stream was cut that came into this fork, or into the only one.
+    Token { branch: Option<Name> },
+    /// Write a tree as an archive, or what has changed in it.
+    Export { tree: Tree, since: Option<Tree>, layer: bool },
+    /// Put archives into a branch, one behind the other; the names are those of files, for messages.
+    Import { tree: Tree, layer: bool, files: Vec<String> },
+    /// List a directory.
+    List { tree: Tree, path: Name, how: list::How },
+    /// Write a file out.
+    Print { tree: Tree, path: Name },
+}
+
+impl Work {
+    /// The trees that it is about.
+    pub(crate) fn trees(&mut self) -> Vec<&mut Tree> {
+        match self {
+            Work::Diff { old, new, .. } => vec![old, new],
+            Work::Send(send::What::Tree { tree, since }) => {
+                [Some(tree), since.as_mut()].into_iter().flatten().collect()
+            }
+            Work::Export { tree, since, .. } => {
+                [Some(tree), since.as_mut()].into_iter().flatten().collect()
+            }
+            Work::Import { tree, .. } | Work::List { tree, .. } | Work::Print { tree, .. } => {
+                vec![tree]
+            }
+            Work::Send(send::What::Rest(_)) | Work::Receive { .. } | Work::Token { .. } => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// Whether something of the volume is another one behind it: who asks for that must be allowed to write the volume.
+    pub(crate) fn changes(&self) -> bool {
+        match self {
+            Work::Receive { .. } | Work::Import { .. } => true,
+            // Of a branch a snapshot is taken.
+            Work::Send(send::What::Tree { tree, .. }) => tree.snapshot.is_none(),
+            _ => false,
+        }
+    }
+}
+
+/// Carries it out on a volume of which something is open.
+pub(crate) fn carry_out(job: &Job, door: &Volume, ends: &dyn Ends) -> Outcome {
+    let volume = &job.volume;
+    match &job.work {
+        Work::Diff { old, new, how } => diff::run(door, volume, [old, new], how, ends),
+        Work::Send(what) => send::run(door, volume, what, ends),
+        Work::Receive { branch } => receive::run(door, volume, branch.as_ref(), ends),
+        Work::Token { branch } => receive::token(door, volume, branch.as_ref(), ends),
+        Work::Export { tree, since, layer } => {
+            export::run(door, volume, (tree, since.as_ref()), *layer, ends)
+        }
+        Work::Import { tree, layer, files } => import::run(door, volume, tree, *layer, files, ends),
+        Work::List { tree, path, how } => list::run(door, volume, (tree, path), how, ends),
+        Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
+    }
+}
