@@ -50,7 +50,12 @@ fn names(place: &TestMount) -> (Vec<String>, Vec<String>) {
     let list = |what: &str, all: &str| -> Vec<String> {
         let said = place.run(&[what, "list", "--json", place.image()]).fine();
         let list: serde_json::Value = serde_json::from_str(&said).unwrap();
-        list[all].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap().to_owned()).collect()
+        list[all]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|of| of["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     let mut snapshots = list("snapshot", "snapshots");
     snapshots.retain(|name| !name.is_empty());

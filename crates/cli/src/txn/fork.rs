@@ -114,7 +114,7 @@ impl Fork {
     }
 
     fn delete_snapshot(&self) {
-        let delete = Ask::DeleteSnapshot { branch: None, name: self.name.clone() };
+        let delete = Ask::DeleteSnapshot { branch: None, name: self.name.clone(), number: None };
         if let Err(failure) = lineage::done(&self.place, &delete) {
             complain(&format!(
                 "the snapshot {}@{} could not be deleted yet: {}",

@@ -105,7 +105,7 @@ fn sweep(
     swept: &mut Vec<Name>,
 ) -> Result<(), Failure> {
     let (branch, snapshots, _) = lineage::snapshots(place)?;
-    for Snapshot { name, forks, .. } in snapshots {
+    for Snapshot { number: of, name, forks, .. } in snapshots {
         let Some((Purpose::Transaction, number)) = temporary::read(&name) else { continue };
         // What cannot be known is left alone.
         if mounted.is_some_and(|dir| is_owned(dir, number).unwrap_or(true)) {
@@ -125,7 +125,11 @@ fn sweep(
             // It is still in use, by processes that a killed command has left behind. By its snapshot it is found again.
             continue;
         }
-        let delete = Ask::DeleteSnapshot { branch: Some(branch.clone()), name: name.clone() };
+        let delete = Ask::DeleteSnapshot {
+            branch: Some(branch.clone()),
+            name: name.clone(),
+            number: Some(of),
+        };
         if lineage::done(place, &delete).is_ok() {
             swept.push(name);
         }
