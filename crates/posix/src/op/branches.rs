@@ -4,6 +4,7 @@
 //! closes its gate for that moment; nothing here waits for the space of what is deleted. A branch or snapshot is meant by its
 //! name or its number, see [`Which`].
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::{Lsn, Timestamp, show};
@@ -220,7 +221,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Runs `act` while a branch stands still. If it is open, all that had been written is in its tree.
+    /// Runs `act` while a branch stands still, and nothing is opened or deleted. If it is open, all that had been written is in
+    /// its tree.
     pub(crate) fn with_branch<T>(
         &self,
         branch: u64,
@@ -228,15 +230,23 @@ impl FileSystem {
     ) -> Result<T> {
         self.expect_changeable()?;
         let volume = &self.volume.volume;
-        let still = volume.lock_opening();
-        let store = &volume.store;
-        match volume.find(branch) {
-            None => act(store, None),
-            Some(core) if core.options.read_only => Err(StoreError::ReadOnly.into()),
-            Some(core) => {
-                drop(still);
-                let _settled = core.settle()?;
-                act(store, Some(&core))
+        loop {
+            let open = volume.find(branch);
+            if open.as_ref().is_some_and(|core| core.options.read_only) {
+                return Err(StoreError::ReadOnly.into());
+            }
+            // Before what is open must stay so: it may take long, and others are opened meanwhile.
+            let _settled = open.as_ref().map(|core| core.settle()).transpose()?;
+            let _still = volume.lock_opening();
+            // It was neither opened nor closed until it stood still, nor closed and opened anew: then other changes of it are
+            // under way, or it has others in memory.
+            let is_as_found = match (&open, volume.find(branch)) {
+                (None, None) => true,
+                (Some(core), Some(now)) => Arc::ptr_eq(core, &now),
+                _ => false,
+            };
+            if is_as_found {
+                return act(&volume.store, open.as_deref());
             }
         }
     }
