@@ -84,6 +84,7 @@ mutants! {
     WalkForgetsData "S4 S9" "the cursor of a deletion moves and the data that it passed stays in use";
     ChildKeepsParent "S4" "what has grown out of a deleted snapshot keeps it as its parent";
     RollbackKeepsParent "P13 S6" "what a branch drops behind a rollback is judged by its old parent";
+    PromotedAsItWas "S6a" "a branch becomes what its fork is although it has changed since the fork was made";
     EpochNotEnded "P13 S2" "a snapshot of a branch that has changed in this epoch does not end it";
     RootNotCarried "P3 P14" "a commit forgets where the trees of branches begin";
     BranchNotLogged "P14 S7" "the log does not say to which branch its records belong";

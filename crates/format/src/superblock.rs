@@ -4,7 +4,10 @@
 //! superblock is written only after a flush covers all that it reaches (R1).
 //! A third copy lies at the end of the volume, for one that has lost its first MiB.
 
-use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn, Timestamp};
+mod commit;
+mod judge;
+
+use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, InodeNo, Lsn, Timestamp};
 use uuid::Uuid;
 
 use crate::Malformed;
@@ -12,11 +15,9 @@ use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
 use crate::feature::Carried;
 use crate::geometry::{Geometry, SUPERBLOCK_SLOTS};
-use crate::journal::{CommitHead, JournalMark};
-use crate::limits::COUNTER_MAX;
+use crate::journal::JournalMark;
 use crate::log::LogMark;
 use crate::node::{NodePointer, OfVolume};
-use crate::roots::judge_roots;
 
 /// First bytes of a volume's superblock.
 pub const MAGIC: [u8; 16] = *b"holdfast volume\n";
@@ -429,195 +430,4 @@ impl Superblock {
 /// Why a block is no superblock of this volume.
 fn fail<T>(why: impl Into<String>) -> Result<T, Malformed> {
     Err(Malformed::new(Fields::TITLE, why.into()))
-}
-
-impl Fields {
-    /// Fails if the block is none that was written at `address`.
-    fn check_intact(&self, block: &[u8; BLOCK_SIZE], address: BlockNo) -> Result<(), Malformed> {
-        if self.magic != MAGIC {
-            return fail("the magic is missing");
-        }
-        if crc64_with_hole(block, SUM_AT) != self.sum {
-            return fail("its checksum does not match");
-        }
-        if self.address != address.0 {
-            return fail(format!("it belongs to block {}", self.address));
-        }
-        Ok(())
-    }
-
-    /// Fails if this program cannot read such a volume.
-    fn check_known(&self) -> Result<(), Malformed> {
-        if let Some(why) = other_version(self.version) {
-            return fail(why);
-        }
-        let unknown = self.features_incompat & !INCOMPAT_KNOWN;
-        if unknown != 0 {
-            return fail(format!("features {unknown:#x} are unknown to this program"));
-        }
-        Ok(())
-    }
-
-    /// The shape of the volume.
-    fn geometry(&self) -> Result<Geometry, Malformed> {
-        let geometry = Geometry {
-            volume_blocks: self.volume_blocks,
-            node_size: self.node_size as usize,
-            log_blocks: self.log_blocks,
-            journal_blocks: self.journal_blocks,
-        };
-        geometry.check()?;
-        Ok(geometry)
-    }
-
-    /// The roots of both trees.
-    fn roots(&self, geometry: &Geometry) -> Result<[NodePointer; 2], Malformed> {
-        let pointer = |block, epoch| NodePointer { block: BlockNo(block), epoch: Epoch(epoch) };
-        let files = pointer(self.files_block, self.files_epoch);
-        let space = pointer(self.space_block, self.space_epoch);
-        let roots = [(files, self.files_level), (space, self.space_level)];
-        judge_roots(geometry, Epoch(self.epoch), roots).or_else(fail)?;
-        Ok([files, space])
-    }
-
-    /// Fails if the volume cannot have counted so far.
-    fn check_counters(&self, geometry: &Geometry) -> Result<(), Malformed> {
-        if self.used_blocks > geometry.data_blocks() {
-            return fail(format!("{} used blocks are too many", self.used_blocks));
-        }
-        // Counters only grow; a volume that has counted so far does not exist.
-        let counters = [
-            self.inode_next,
-            self.epoch,
-            self.lsn,
-            self.inode_count,
-            self.referenced_blocks,
-            self.journal_commit,
-            self.log_batch,
-        ];
-        if self.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
-            return fail("its counters are out of range");
-        }
-        Ok(())
-    }
-
-    /// Fails if its epoch belongs into the other slot: the slots alternate (R1).
-    fn check_slot(&self, geometry: &Geometry) -> Result<(), Malformed> {
-        let address = BlockNo(self.address);
-        let slot = SUPERBLOCK_SLOTS[(self.epoch % 2) as usize];
-        if address != slot && address != geometry.far_copy() {
-            return fail(format!("epoch {} does not belong into this slot", self.epoch));
-        }
-        Ok(())
-    }
-
-    /// Where the journal goes on.
-    fn journal(&self, geometry: &Geometry) -> Result<JournalMark, Malformed> {
-        let journal = JournalMark {
-            commit: CommitNo(self.journal_commit),
-            next: BlockNo(self.journal_next),
-            sum: self.journal_sum,
-        };
-        let ring = geometry.journal();
-        if !(ring.start.0..ring.start.0 + ring.count).contains(&journal.next.0) {
-            return fail(format!("block {} does not lie in the journal", journal.next));
-        }
-        Ok(journal)
-    }
-
-    /// Where the log goes on.
-    fn log(&self, geometry: &Geometry) -> Result<LogMark, Malformed> {
-        let log =
-            LogMark { batch: BatchNo(self.log_batch), next: self.log_next, sum: self.log_sum };
-        log.check(geometry).or_else(fail)?;
-        Ok(log)
-    }
-
-    /// Fails if a byte means something that this program does not know.
-    fn check_reserved(&self) -> Result<(), Malformed> {
-        if self.sums != SUMS_CRC64 {
-            return fail(format!("checksums of kind {} are unknown", self.sums));
-        }
-        if self.branches != 1 {
-            return fail(format!("form {} of the lineage is not 1", self.branches));
-        }
-        let set_aside = [
-            &self.pad[..],
-            &self.pad2,
-            &self.pad3,
-            &self.encryption,
-            &self.key_slots,
-            &self.mirror,
-            &self.mirror_state,
-            &self.reserved,
-        ];
-        if set_aside.iter().any(|bytes| bytes.iter().any(|&b| b != 0)) {
-            return fail("reserved bytes are set");
-        }
-        let nanos = [self.created.nanos, self.fault_time.nanos];
-        if nanos.iter().any(|nanos| *nanos >= 1_000_000_000) {
-            return fail("one of its times cannot be");
-        }
-        Ok(())
-    }
-
-    fn found_fault(&self) -> Result<Option<FoundDamage>, Malformed> {
-        let reason = text(&self.fault_reason, "fault")?;
-        match self.fault {
-            1 => Ok(Some(FoundDamage { time: self.fault_time, reason })),
-            0 if reason.is_empty() && self.fault_time == Timestamp::default() => Ok(None),
-            _ => fail("its fault cannot be"),
-        }
-    }
-}
-
-impl CommitHead {
-    /// The superblock that stands for `before` and the commits up to this one, which end at `journal`.
-    pub fn superblock(
-        &self,
-        before: &Superblock,
-        epoch: Epoch,
-        journal: JournalMark,
-    ) -> Superblock {
-        Superblock {
-            epoch,
-            files: self.files(),
-            files_level: self.files_level,
-            space: self.space(),
-            space_level: self.space_level,
-            lsn: Lsn(self.lsn),
-            inode_next: InodeNo(self.inode_next),
-            inode_count: self.inode_count,
-            used_blocks: self.used_blocks,
-            referenced_blocks: self.referenced_blocks,
-            journal,
-            log: self.log(),
-            ..before.clone()
-        }
-    }
-
-    /// The head of a commit that stands for `now`.
-    pub fn of(now: &Superblock) -> CommitHead {
-        CommitHead {
-            lsn: now.lsn.0,
-            inode_next: now.inode_next.0,
-            inode_count: now.inode_count,
-            used_blocks: now.used_blocks,
-            referenced_blocks: now.referenced_blocks,
-            files_block: now.files.block.0,
-            files_epoch: now.files.epoch.0,
-            space_block: now.space.block.0,
-            space_epoch: now.space.epoch.0,
-            files_level: now.files_level,
-            space_level: now.space_level,
-            pad: [0; 6],
-            nodes: 0,
-            cancels: 0,
-            extents: 0,
-            pad2: 0,
-            log_batch: now.log.batch.0,
-            log_next: now.log.next,
-            log_sum: now.log.sum,
-        }
-    }
 }

@@ -62,6 +62,12 @@ impl Gate {
         Some(Inside(self))
     }
 
+    /// Whether a caller waits to close it.
+    #[cfg(test)]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.state.lock().closing > 0
+    }
+
     /// Waits until all have left, and lets none in.
     pub(crate) fn close(&self) -> Closed<'_> {
         let mut state = self.state.lock();

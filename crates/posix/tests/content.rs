@@ -161,11 +161,10 @@ fn random_run(seed: u64, node_size: usize, steps: usize, options: &MountOptions)
                 model.zero(at, at + len);
                 let size = model.bytes.len() as u64;
                 let end = if at + len >= size { size.div_ceil(BLOCK) } else { (at + len) / BLOCK };
-                // A whole block is a hole now; small files keep theirs.
-                if size > 4096 {
-                    for block in at.div_ceil(BLOCK)..end {
-                        model.data[block as usize] = false;
-                    }
+                // A whole block is a hole now: without data, if it counts as a block or not. A content that is inline goes on
+                // to count as one, and has one when the file grows; a small file that was larger may have none then.
+                for block in at.div_ceil(BLOCK)..end {
+                    model.data[block as usize] = false;
                 }
             }
             11 => {

@@ -31,7 +31,7 @@ fn holds(bounds: Bounds) -> impl Checker<Lineage> {
     checker
 }
 
-/// P13, P14, S9, and by them S1 to S6.
+/// P13, P14, S9, and by them S1 to S6a.
 #[test]
 fn every_branch_and_snapshot_holds_what_it_must() {
     if let Ok(asked) = env::var("HOLDFAST_LINEAGE") {

@@ -17,8 +17,8 @@ use crate::given_up::{Counts, GivenUp};
 use crate::load::Failed;
 use crate::room::{Tries, keep_roots};
 use crate::space::alloc::Space;
-use crate::space::promise::{Floors, Wanted};
-use crate::space::{Allocated, Delayed, Filling, Reservation};
+use crate::space::promise::Wanted;
+use crate::space::{Allocated, Filling, Reservation};
 use crate::step::{self, Step};
 use crate::transaction::{Change, Taken, TakenContent};
 use crate::tree::{Forest, Missing, NodeAllocator, TreeNo};
@@ -73,72 +73,6 @@ impl From<Missing> for Halt {
 impl From<StoreError> for Halt {
     fn from(error: StoreError) -> Halt {
         Halt::Failed(error)
-    }
-}
-
-impl Need {
-    /// Data blocks.
-    fn blocks(self) -> u64 {
-        match self {
-            Need::Grow { blocks, .. }
-            | Need::Change { blocks, .. }
-            | Need::Delay { blocks, .. } => blocks,
-            Need::Fill { .. }
-            | Need::Writeback { .. }
-            | Need::Shrink { .. }
-            | Need::Delete { .. } => 0,
-        }
-    }
-
-    /// Blocks that the branch will refer to more than now; `None`: its limit is not asked.
-    fn growth(self) -> Option<u64> {
-        match self {
-            Need::Grow { blocks, .. } => Some(blocks),
-            Need::Delay { growth, .. } => Some(growth).filter(|growth| *growth > 0),
-            Need::Change { .. }
-            | Need::Fill { .. }
-            | Need::Writeback { .. }
-            | Need::Shrink { .. }
-            | Need::Delete { .. } => None,
-        }
-    }
-
-    /// Data that is about to be accepted.
-    fn delayed(self) -> Delayed {
-        match self {
-            Need::Delay { delayed, .. } | Need::Fill { delayed } => delayed,
-            Need::Grow { .. }
-            | Need::Change { .. }
-            | Need::Writeback { .. }
-            | Need::Shrink { .. }
-            | Need::Delete { .. } => Delayed::default(),
-        }
-    }
-
-    /// Slots of nodes that its puts and deletes may need in a tree of so many `levels`: each copies its path and splits
-    /// all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
-    fn slots(self, levels: u64, nodes: u64) -> u64 {
-        let (changes, each) = match self {
-            Need::Delay { .. } | Need::Fill { .. } => return 0,
-            Need::Grow { changes, .. }
-            | Need::Change { changes, .. }
-            | Need::Writeback { changes }
-            | Need::Delete { changes } => (changes, 2 * levels + 1),
-            Need::Shrink { changes } => (changes, levels),
-        };
-        let changes = u64::from(changes);
-        (changes * each).min(2 * nodes + 8 + changes)
-    }
-
-    /// What must stay free for others.
-    fn floor(self, floors: &Floors) -> u64 {
-        match self {
-            // Growth of blocks that it has already takes nothing from others.
-            Need::Fill { .. } | Need::Delay { blocks: 0, .. } => floors.fill,
-            Need::Grow { .. } | Need::Change { .. } | Need::Delay { .. } => floors.grow,
-            Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
-            Need::Delete { .. } => floors.checkpoint.div_ceil(2),
-        }
     }
 }
 

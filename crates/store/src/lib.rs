@@ -13,6 +13,8 @@
 //! Knows nothing of inodes, names, users, POSIX or FUSE.
 
 mod open;
+mod options;
+mod need;
 mod create;
 mod commit;
 mod groups;
@@ -57,6 +59,8 @@ pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
 use lineage::Walks;
 pub use lineage::{Inodes, TreeInfo};
+pub use need::Need;
+pub use options::{CreateOptions, OpenOptions};
 pub use pin::Pin;
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
@@ -68,19 +72,17 @@ use holdfast_sync::atomic::{AtomicU64, Ordering};
 use holdfast_sync::thread::JoinHandle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
-use holdfast_base::switch::{Accounting, Batching, Dirty};
-use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt, Timestamp};
+use holdfast_base::switch::Accounting;
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt};
 pub use holdfast_device::Device;
 use holdfast_device::buffer::BufferPool;
 pub use holdfast_device::page;
 use holdfast_format::superblock::FoundDamage;
 use holdfast_format::{Carried, Geometry, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
-use uuid::Uuid;
 
 use freezes::Freezes;
 use guard::Keeper;
@@ -96,110 +98,6 @@ use tree::{Forest, TreeNo};
 
 /// The result of a store's call.
 pub type Result<T> = std::result::Result<T, StoreError>;
-
-/// What mkfs decides for the life of a volume.
-#[derive(Clone, Debug)]
-pub struct CreateOptions {
-    /// Zones and node size.
-    pub geometry: Geometry,
-    /// Id of the volume.
-    pub uuid: Uuid,
-    /// Label, at most 64 bytes.
-    pub label: String,
-    /// Seed of the name hash.
-    pub hash_seed: u64,
-    /// What the nodes of the volume carry, drawn by chance.
-    pub node_tag: [u8; 8],
-    /// The present.
-    pub created: Timestamp,
-}
-
-/// How a store is opened.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// Nothing is written, not even by a checkpoint.
-    pub read_only: bool,
-    /// Memory for tree nodes, in bytes. Dirty nodes may take half of it before writers wait.
-    pub cache_bytes: usize,
-    /// How nodes remember what changed (M3).
-    pub dirty: Dirty,
-    /// Which records of block groups a commit writes (M1).
-    pub accounting: Accounting,
-    /// Checkpoints keep the estimated time of a recovery below this.
-    pub recover: Duration,
-    /// How a batch of the fsync log finds the inode of a name (M4).
-    pub batching: Batching,
-    /// Threads of the store make background commits and checkpoints. Without them, the next caller that changes
-    /// something makes them first: the same calls then send the same to the device.
-    pub threads: bool,
-    /// How the guard against another program is kept, on devices that one may reach.
-    pub guard: Guarding,
-}
-
-impl Default for OpenOptions {
-    fn default() -> OpenOptions {
-        OpenOptions {
-            read_only: false,
-            cache_bytes: 256 << 20,
-            dirty: Dirty::default(),
-            accounting: Accounting::default(),
-            recover: holdfast_base::recover::BUDGET_DEFAULT,
-            batching: Batching::default(),
-            threads: true,
-            guard: Guarding::default(),
-        }
-    }
-}
-
-/// What an operation needs before it may start. See [`Branch::reserve`].
-#[derive(Clone, Copy, Debug)]
-pub enum Need {
-    /// Makes the volume fuller: `changes` puts and deletes, `blocks` of data.
-    Grow {
-        /// Puts and deletes of the transactions to come.
-        changes: u32,
-        /// Data blocks to allocate.
-        blocks: u64,
-    },
-    /// As [`Need::Grow`], in place of what the branch refers to already: its limit does not keep it from that.
-    Change {
-        /// Puts and deletes of the transactions to come.
-        changes: u32,
-        /// Data blocks to allocate.
-        blocks: u64,
-    },
-    /// Accepts data that a [`Need::Writeback`] brings into the tree later.
-    Delay {
-        /// Data blocks to allocate.
-        blocks: u64,
-        /// How many of them the branch will refer to more than now: the others come in place of blocks that it has.
-        growth: u64,
-        /// What waits from now on, until its [`KeptNodes`] is dropped.
-        delayed: Delayed,
-    },
-    /// As [`Need::Delay`], for blocks that the file has reserved: it needs no others, and may use the nodes that are kept
-    /// for such items.
-    Fill {
-        /// What waits from now on, until its [`KeptNodes`] is dropped.
-        delayed: Delayed,
-    },
-    /// Carries out what was promised before (delayed writes). May use the emergency reserve for nodes.
-    Writeback {
-        /// Puts and deletes of the transactions to come.
-        changes: u32,
-    },
-    /// Makes the volume emptier: unlink, truncate, rmdir. May use the emergency reserve (P8).
-    Shrink {
-        /// Puts and deletes of the transactions to come.
-        changes: u32,
-    },
-    /// Begins a deletion, which may be all that can still make room: may use half of what commits keep, as a step of the
-    /// deletion does, and needs as much as such a step beside its own (P8).
-    Delete {
-        /// Puts and deletes of the transactions to come.
-        changes: u32,
-    },
-}
 
 /// What the threads of an open store share.
 ///

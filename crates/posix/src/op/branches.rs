@@ -126,20 +126,20 @@ pub(crate) fn with_branch<T>(
         return Err(StoreError::ReadOnly.into());
     }
     loop {
-        let Some(core) = volume.find(branch) else {
-            let _still = volume.lock_opening();
-            if volume.find(branch).is_some() {
-                // It was opened a moment ago.
-                continue;
-            }
-            return act(&volume.store, None);
+        let open = volume.find(branch);
+        open.as_ref().map(|core| core.expect_writable()).transpose()?;
+        // Before what is open must stay so: it may take long, and others are opened meanwhile.
+        let _settled = open.as_ref().map(|core| core.settle()).transpose()?;
+        let _still = volume.lock_opening();
+        // It was neither opened nor closed until it stood still, nor closed and opened anew: then other changes of it are
+        // under way, or it has others in memory.
+        let is_as_found = match (&open, volume.find(branch)) {
+            (None, None) => true,
+            (Some(core), Some(now)) => Arc::ptr_eq(core, &now),
+            _ => false,
         };
-        core.expect_writable()?;
-        let _settled = core.settle()?;
-        // It may have been closed, and opened anew by another caller, before it stood still. Now it is not: it leaves the list
-        // of what is open inside its gate.
-        if volume.find(branch).is_some_and(|now| Arc::ptr_eq(&now, &core)) {
-            return act(&volume.store, Some(&core));
+        if is_as_found {
+            return act(&volume.store, open.as_deref());
         }
     }
 }
@@ -259,7 +259,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Runs `act` while a branch stands still. If it is open, all that had been written is in its tree.
+    /// Runs `act` while a branch stands still, and nothing is opened or deleted. If it is open, all that had been written is in
+    /// its tree.
     pub(crate) fn with_branch<T>(
         &self,
         branch: u64,

@@ -3,8 +3,9 @@
 //! What a program did in a fork is the branch's in one step (P12): before it nothing of it is, behind it all. The fork is gone
 //! then, and its snapshots are those of the branch.
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Timestamp, show};
-use holdfast_store::{Inodes, Store};
+use holdfast_store::{Inodes, Pin, Store};
 
 use crate::core::Core;
 use crate::which::name_of;
@@ -25,46 +26,102 @@ impl FileSystem {
     ) -> Result<()> {
         self.expect_changeable()?;
         let (branch, fork) = (self.branch_no(branch.into())?, self.branch_no(fork.into())?);
-        let volume = &self.volume.volume;
-        let done = self.with_branch(branch, |_, open| {
-            // Nobody opens the fork; of a branch that is not open nothing is opened anyway.
-            let _still = open.map(|_| volume.lock_opening());
-            self.promote_still((branch, open), fork, keep, unchanged)
-        });
-        volume.deletions.begin();
+        let done = match unchanged {
+            true => self.promote_unchanged(branch, fork, keep),
+            false => self.with_branch(branch, |store, open| {
+                self.expect_fork(fork)?;
+                promote(store, branch, open, fork, keep)
+            }),
+        };
+        self.volume.volume.deletions.begin();
         done
     }
 
-    /// The branch stands still, and nothing is opened meanwhile.
-    fn promote_still(
-        &self,
-        (branch, open): (u64, Option<&Core>),
-        fork: u64,
-        keep: Option<&[u8]>,
-        unchanged: bool,
-    ) -> Result<()> {
-        let store = &self.volume.volume.store;
-        self.expect_not_open(fork, &name_of(self.tree(fork)?))?;
-        if unchanged && self.has_diverged(store, branch, fork)? {
-            return Err(FsError::Diverged(show::name(&name_of(self.tree(branch)?))));
+    /// The branch is compared with what the fork has begun with, while it goes on: much may be younger than that and the same, as
+    /// behind a backup that has read all files. What has come since is compared once more, until there is nothing, or
+    /// little.
+    fn promote_unchanged(&self, branch: u64, fork: u64, keep: Option<&[u8]>) -> Result<()> {
+        let mut same: Option<Same> = None;
+        for look in 0.. {
+            let to_compare = self.with_branch(branch, |store, open| {
+                self.expect_fork(fork)?;
+                let Some(base) = store.common_ancestor(branch, fork)? else {
+                    return Err(self.diverged(branch));
+                };
+                // The branch or the fork was rolled back: what was compared says nothing any more.
+                let same = same.take().filter(|same| same.base == base);
+                let known = same.as_ref().map_or(base, |same| same.moment.number());
+                // By births: no node is younger.
+                let is_proved = store.changed_since(branch, known)?.is_some_and(|of| of.is_empty());
+                if !is_proved && !mutants::is(Mutant::PromotedAsItWas) {
+                    let old = match same {
+                        Some(same) => same.moment,
+                        None => store.pin_number(base)?,
+                    };
+                    let new = store.pin_now(branch, Timestamp::now())?;
+                    if look < LOOKS_MAX {
+                        return Ok(Some((base, old, new)));
+                    }
+                    if self.differ(old, new)? {
+                        return Err(self.diverged(branch));
+                    }
+                }
+                promote(store, branch, open, fork, keep)?;
+                Ok(None)
+            })?;
+            let Some((base, old, new)) = to_compare else { break };
+            if self.differ(old, new.clone())? {
+                return Err(self.diverged(branch));
+            }
+            same = Some(Same { base, moment: new });
         }
-        let turn = || Ok(store.promote(branch, fork, keep, Timestamp::now())?);
-        let Some(core) = open else { return turn() };
-        if keep.is_some() {
-            // Writes that came since are part of what is kept.
-            core.write_back()?;
-        }
-        rollback::roll_back(core, different(core, store, fork), turn)
+        Ok(())
     }
 
-    /// Whether a branch is otherwise than its fork was in the beginning, or is not of its lineage.
-    fn has_diverged(&self, store: &Store, branch: u64, fork: u64) -> Result<bool> {
-        let Some(base) = store.common_ancestor(branch, fork)? else { return Ok(true) };
-        let old = store.pin_number(base)?;
-        let new = store.pin_now(branch, Timestamp::now())?;
+    fn expect_fork(&self, fork: u64) -> Result<()> {
+        self.expect_not_open(fork, &name_of(self.tree(fork)?))
+    }
+
+    fn diverged(&self, branch: u64) -> FsError {
+        match self.tree(branch) {
+            Ok(item) => FsError::Diverged(show::name(&name_of(item))),
+            Err(error) => error,
+        }
+    }
+
+    /// Whether programs see any difference between two moments.
+    fn differ(&self, old: Pin, new: Pin) -> Result<bool> {
         let mut changes = Changes::new(old, new, false);
         Ok(self.next_change(&mut changes)?.is_some())
     }
+}
+
+/// Looks at a branch that goes on meanwhile. Programs that read all the time change access times between any two; what came
+/// since the last one is compared while they wait.
+const LOOKS_MAX: u32 = 2;
+
+/// A moment of a branch that held what its fork has begun with.
+struct Same {
+    /// The snapshot that both have grown out of.
+    base: u64,
+    moment: Pin,
+}
+
+/// Turns a branch, which stands still, to what the fork is.
+fn promote(
+    store: &Store,
+    branch: u64,
+    open: Option<&Core>,
+    fork: u64,
+    keep: Option<&[u8]>,
+) -> Result<()> {
+    let turn = || Ok(store.promote(branch, fork, keep, Timestamp::now())?);
+    let Some(core) = open else { return turn() };
+    if keep.is_some() {
+        // Writes that came since are part of what is kept.
+        core.write_back()?;
+    }
+    rollback::roll_back(core, different(core, store, fork), turn)
 }
 
 /// Inodes that may be otherwise in one than in the other.

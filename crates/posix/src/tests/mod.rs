@@ -8,6 +8,7 @@ mod holes;
 mod limits;
 mod orphans;
 mod path;
+mod promotions;
 mod readdir;
 mod rename;
 mod rollbacks;

@@ -1,8 +1,8 @@
-//! Branches, snapshots, forks, rollbacks and deletions as a small model: the rules S1 to S6 of docs/BRANCHES.md in every
+//! Branches, snapshots, forks, rollbacks and deletions as a small model: the rules S1 to S6a of docs/BRANCHES.md in every
 //! order.
 //!
-//! One volume, two branches, a tree of one node and two keys. Programs write, people snapshot, fork, roll back and
-//! delete, deletions walk behind the scenes, and power fails: the volume is then as it was at the last durable moment.
+//! One volume, two branches, a tree of one node and two keys. Programs write, people snapshot, fork, roll back,
+//! promote and delete, deletions walk behind the scenes, and power fails: the volume is then as it was at the last durable moment.
 //! After each action every branch and snapshot holds what it must (P13, P14), and the blocks in use are those that a
 //! tree reaches (S9).
 //!
@@ -17,6 +17,9 @@ use stateright::{Model, Property};
 
 pub use mutant::Mutant;
 use volume::{Device, Hand, Tag, Volume};
+
+/// A promotion counts as so many operations: it is a deletion of a branch and a rollback of another one.
+const PROMOTION: u8 = 2;
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +71,17 @@ pub enum Action {
         /// What it was before gets a name.
         keep: bool,
     },
+    /// Of a fork: a branch becomes what it is.
+    Promote {
+        /// Which branch.
+        branch: usize,
+        /// What it becomes.
+        fork: usize,
+        /// What it was before gets a name.
+        keep: bool,
+    },
+    /// The same, if the branch is what the fork has begun with.
+    PromoteUnchanged(usize, usize),
     /// Of a snapshot.
     Delete(usize),
     /// Of a branch.
@@ -141,6 +155,19 @@ impl Lineage {
                     }));
                 }
             }
+            // None has data on its way: the branch stands still, and the fork is not open.
+            let is_still =
+                state.sent.is_none() && state.operations + PROMOTION <= self.bounds.operations;
+            if is_still && volume.has_room_for_promotion() {
+                for fork in volume.branches().filter(|fork| *fork != branch) {
+                    let promote = |keep| Action::Promote { branch, fork, keep };
+                    actions.extend([false, true].map(promote));
+                    let is_unasked = self.broken == Some(Mutant::PromotedAsItWas);
+                    if is_unasked || !volume.has_diverged(branch, fork) {
+                        actions.push(Action::PromoteUnchanged(branch, fork));
+                    }
+                }
+            }
         }
         for snapshot in volume.named() {
             actions.push(Action::Delete(snapshot));
@@ -177,6 +204,10 @@ impl Lineage {
             Action::Fork(snapshot) => volume.fork(snapshot, broken),
             Action::RollBack { branch, snapshot, keep } => {
                 volume.roll_back(branch, snapshot, keep, broken);
+            }
+            Action::Promote { branch, fork, keep } => volume.promote(branch, fork, keep, broken),
+            Action::PromoteUnchanged(branch, fork) => {
+                volume.promote_unchanged(branch, fork, broken);
             }
             Action::Delete(snapshot) => volume.delete(snapshot),
             Action::DeleteBranch(branch) => volume.delete_branch(branch, broken),
@@ -270,9 +301,11 @@ impl Model for Lineage {
                 } else {
                     state.unwritten = 0;
                 }
-                let behind =
-                    matches!(action, Action::BeginDeletion(_) | Action::Walk(_) | Action::Publish);
-                state.operations += u8::from(!behind);
+                state.operations += match action {
+                    Action::BeginDeletion(_) | Action::Walk(_) | Action::Publish => 0,
+                    Action::Promote { .. } | Action::PromoteUnchanged(..) => PROMOTION,
+                    _ => 1,
+                };
             }
         }
         Some(state)

@@ -21,6 +21,8 @@ mutants! {
     DeletedWithTwoChildren "S4" "A snapshot is deleted although two trees grew out of it."
     BranchDeletedWhole "S5" "A branch that is deleted takes what its parent reaches with it."
     RollbackKeepsParent "S6" "A branch that is rolled back keeps its parent."
+    PromotedAsItWas "S6a" "A branch becomes what its fork is although it has changed since the fork was made."
+    PromotedBesideItsFork "S6a" "A branch has the tree of its fork, and grows out of what it was itself."
     FreedReusedAtOnce "R2" "A block may be given away before the transaction that freed it is durable."
     ReservedFilledInPlace "S2" "Reserved blocks that a snapshot has as well are written in place."
     SharedUnwritten "S2" "A branch makes blocks unwritten that a snapshot has as well."

@@ -6,7 +6,7 @@ use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
 
 use crate::crash_generations::{Conditions, run};
-use crate::{Hunt, branches, damage, errors, full, held_back, last_lock, random};
+use crate::{Hunt, branches, damage, errors, full, held_back, last_lock, promoted, random};
 
 /// The smallest volume there is: its journal has 64 blocks, its log 256 KiB.
 const SMALLEST: u64 = 8 << 20;
@@ -112,6 +112,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
         name: "an fsync beside a rollback",
         run: |_| held_back::an_fsync_waits_for_the_rollback_before_it(),
     },
+    Hunt { name: "a branch that has changed", run: |_| promoted::a_branch_that_has_changed() },
     Hunt { name: "no space", run: |_| random::no_space() },
     Hunt {
         name: "reserved blocks",
@@ -219,6 +220,7 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
         ],
     ),
     ("an fsync beside a rollback", &[Mutant::SealNotAwaited]),
+    ("a branch that has changed", &[Mutant::PromotedAsItWas]),
     ("no space", &[Mutant::NoSpaceHalf]),
     (
         "reserved blocks",

@@ -25,6 +25,7 @@ mod held_back;
 mod last_lock;
 #[path = "../../../store/tests/crash_generations/mod.rs"]
 mod crash_generations;
+mod promoted;
 mod random;
 #[path = "../../../store/tests/small/mod.rs"]
 mod small;

@@ -1,17 +1,20 @@
 //! What the items of the lineage become by one change of it: made from what they are, before anything changes.
+//!
+//! Here is the plan itself, and what changes one item. Names are in `names.rs`, heads that become snapshots or move in
+//! `heads.rs`, what begins and ends deletions in `deletions.rs`.
 
+mod deletions;
+mod heads;
+mod names;
 mod new_branch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Epoch, Lsn, Timestamp};
-use holdfast_format::item::lineage::{
-    LINEAGE, MAIN, MAIN_NAME, child_key, decode_numbers, judge_name, name_key,
-};
-use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
-use holdfast_format::limits::{COUNTER_MAX, value_max};
+use holdfast_format::item::lineage::{LINEAGE, MAIN, MAIN_NAME, child_key};
+use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem};
+use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::{ItemKind, Key, Malformed, NodePointer};
 
 use crate::StoreError;
@@ -205,66 +208,6 @@ impl<'a> Plan<'a> {
         Ok(found)
     }
 
-    /// The branch (`of` is 0) or the snapshot of a branch that has this name.
-    pub(super) fn named(&self, of: u64, name: &[u8]) -> PlanResult<Option<u64>> {
-        for number in self.numbers(&name_key(of, name))? {
-            if self.get(&TreeItem::key(number))?.is_none() && number != MAIN {
-                let why = format!("{number} has the sum of `{}`, but does not exist", shown(name));
-                return Err(damage("a name", Malformed::new("names", why)));
-            }
-            let item = self.item(number)?;
-            if item.name == name && item.branch == of {
-                return Ok(Some(number));
-            }
-        }
-        let is_main = of == 0 && name == MAIN_NAME && self.get(&TreeItem::key(MAIN))?.is_none();
-        Ok(is_main.then_some(MAIN))
-    }
-
-    fn numbers(&self, key: &Key) -> PlanResult<Vec<u64>> {
-        match self.get(key)? {
-            Some(bytes) => decode_numbers(&bytes).map_err(|why| damage("a name", why)),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    /// A name that none has yet leads to `number`.
-    fn add_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
-        judge_name(name).map_err(|why| Halt::Failed(LineageError::Name(why).into()))?;
-        if self.named(of, name)?.is_some() {
-            return refuse(LineageError::Exists(shown(name)));
-        }
-        let key = name_key(of, name);
-        let mut numbers = self.numbers(&key)?;
-        numbers.push(number);
-        self.put_numbers(key, numbers)
-    }
-
-    fn take_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
-        if name.is_empty() {
-            return Ok(());
-        }
-        let key = name_key(of, name);
-        let mut numbers = self.numbers(&key)?;
-        numbers.retain(|other| *other != number);
-        self.put_numbers(key, numbers)
-    }
-
-    /// Nothing keeps names from having one sum, if an attacker looks for such: then the list of their numbers may be full.
-    fn put_numbers(&mut self, key: Key, mut numbers: Vec<u64>) -> PlanResult<()> {
-        numbers.sort_unstable();
-        numbers.dedup();
-        let value: Vec<u8> = numbers.iter().flat_map(|no| no.to_le_bytes()).collect();
-        if value.len() > value_max(self.forest.node_size) {
-            return refuse(LineageError::Name("too many other names have the same checksum"));
-        }
-        match value.is_empty() {
-            true => self.delete(key),
-            false => self.put(key, value),
-        }
-        Ok(())
-    }
-
     /// What has grown out of a snapshot: the first of them, no more than `most`.
     pub(super) fn children(&self, number: u64, most: usize) -> PlanResult<Vec<u64>> {
         let mut children = Vec::new();
@@ -302,21 +245,6 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The root of the open tree of a branch, how many inodes it has, and how many blocks it refers to.
-    pub(super) fn head(&self, branch: u64) -> PlanResult<(Root, u64, u64)> {
-        if let Some(no) = self.forest.trees.find(branch) {
-            let of = self.forest.trees.get(no);
-            let inodes = if no == TreeNo::MAIN { self.main_inodes } else { of.inodes };
-            return Ok((of.root, inodes, of.referenced));
-        }
-        let Some(bytes) = self.get(&RootItem::key(branch))? else {
-            return Err(damage("a branch", Malformed::new(RootItem::TITLE, "it has no root")));
-        };
-        let item = RootItem::decode(&bytes).map_err(|why| damage("a branch", why))?;
-        let root = Root { pointer: item.pointer(), level: item.level };
-        Ok((root, item.inode_count, item.referenced_blocks))
-    }
-
     pub(super) fn fork(&mut self, snapshot: u64, name: &[u8], now: Timestamp) -> PlanResult<u64> {
         let of = self.snapshot(snapshot)?;
         let number = self.next_number()?;
@@ -336,21 +264,6 @@ impl<'a> Plan<'a> {
         Ok(number)
     }
 
-    pub(super) fn rename(&mut self, number: u64, name: &[u8]) -> PlanResult<u64> {
-        let mut item = self.item(number)?;
-        if self.is_deleted(number)? {
-            return refuse(LineageError::NotFound(shown(&item.name)));
-        }
-        if item.name == name {
-            return Ok(number);
-        }
-        self.add_name(item.branch, name, number)?;
-        self.take_name(item.branch, &item.name, number)?;
-        item.name = name.to_vec();
-        self.put_item(number, &item);
-        Ok(number)
-    }
-
     pub(super) fn hold(&mut self, snapshot: u64, held: bool) -> PlanResult<u64> {
         let mut item = self.snapshot(snapshot)?;
         let holds = item.holds;
@@ -364,263 +277,6 @@ impl<'a> Plan<'a> {
         item.limit = blocks;
         self.put_branch(branch, &item)?;
         Ok(branch)
-    }
-
-    pub(super) fn delete_snapshot(&mut self, snapshot: u64) -> PlanResult<u64> {
-        let mut item = self.snapshot(snapshot)?;
-        if item.holds > 0 {
-            return refuse(LineageError::Held(shown(&item.name)));
-        }
-        self.take_name(item.branch, &item.name, snapshot)?;
-        item.name = Vec::new();
-        self.put_item(snapshot, &item);
-        self.begin_walk(snapshot);
-        Ok(snapshot)
-    }
-
-    /// The deletion of a snapshot that has no name begins; it goes on when no two trees have grown out of it.
-    pub(super) fn begin_walk(&mut self, snapshot: u64) {
-        self.put(WalkItem::key(snapshot), WalkItem::at(&WalkPlace::start()).bytes().to_vec());
-        self.begun.push(snapshot);
-    }
-
-    /// The present tree of a branch becomes a snapshot out of which nothing has grown (S2).
-    fn leave_behind(
-        &mut self,
-        branch: u64,
-        name: &[u8],
-        now: Timestamp,
-    ) -> PlanResult<(u64, Epoch)> {
-        let of = self.branch(branch)?;
-        let (root, inode_count, referenced_blocks) = self.head(branch)?;
-        let number = self.next_number()?;
-        if !name.is_empty() {
-            self.add_name(branch, name, number)?;
-        }
-        // What changed in this epoch is sealed with it; otherwise nothing in the tree is as young as this epoch.
-        let has_changed = root.pointer.epoch == self.forest.epoch;
-        self.seals |= has_changed && !mutants::is(Mutant::EpochNotEnded);
-        let present = self.forest.epoch;
-        let epoch = if has_changed { present } else { Epoch(present.0.saturating_sub(1)) };
-        let snapshot = TreeItem {
-            kind: TreeKind::Snapshot,
-            parent: of.parent,
-            branch,
-            epoch,
-            lsn: self.lsn,
-            created: now,
-            holds: 0,
-            root: root.pointer,
-            level: root.level,
-            inode_count,
-            referenced_blocks,
-            limit: 0,
-            name: name.to_vec(),
-        };
-        self.put_item(number, &snapshot);
-        self.adopt(branch, of.parent, 0);
-        self.adopt(number, 0, of.parent);
-        Ok((number, epoch))
-    }
-
-    /// Takes a snapshot of a branch; with an empty name one that has none.
-    pub(super) fn take(&mut self, branch: u64, name: &[u8], now: Timestamp) -> PlanResult<u64> {
-        let (number, epoch) = self.leave_behind(branch, name, now)?;
-        let mut of = self.branch(branch)?;
-        of.parent = number;
-        if of.name.is_empty() {
-            of.name = MAIN_NAME.to_vec();
-        }
-        self.put_branch(branch, &of)?;
-        self.adopt(branch, 0, number);
-        self.turns.push(Turn { branch, to: TurnTo::Child { snapshot: number, epoch } });
-        Ok(number)
-    }
-
-    /// Writes the item of a branch. The first one gets its item, and the name in it, with the first snapshot.
-    fn put_branch(&mut self, branch: u64, item: &TreeItem) -> PlanResult<()> {
-        if self.get(&TreeItem::key(branch))?.is_none() {
-            let key = name_key(0, &item.name);
-            let mut numbers = self.numbers(&key)?;
-            numbers.push(branch);
-            self.put_numbers(key, numbers)?;
-        }
-        self.put_item(branch, item);
-        Ok(())
-    }
-
-    /// A branch goes back to a snapshot (S6). What it was gets a name, or is deleted.
-    pub(super) fn roll_back(
-        &mut self,
-        branch: u64,
-        to: u64,
-        kept_as: Option<&[u8]>,
-        now: Timestamp,
-    ) -> PlanResult<u64> {
-        self.snapshot(to)?;
-        self.turn_to(branch, to, kept_as, now)
-    }
-
-    /// The head of a branch becomes that of a snapshot; what it was gets a name, or is deleted.
-    fn turn_to(
-        &mut self,
-        branch: u64,
-        to: u64,
-        kept_as: Option<&[u8]>,
-        now: Timestamp,
-    ) -> PlanResult<u64> {
-        let target = self.item(to)?;
-        let (left, _) = self.leave_behind(branch, kept_as.unwrap_or_default(), now)?;
-        if kept_as.is_none() {
-            self.begin_walk(left);
-        }
-        let mut of = self.branch(branch)?;
-        of.parent = to;
-        self.put_branch(branch, &of)?;
-        self.adopt(branch, 0, to);
-        if branch != MAIN {
-            let (inodes, referenced) = (target.inode_count, target.referenced_blocks);
-            let root = RootItem::of(target.root, target.level, inodes, referenced);
-            self.put(RootItem::key(branch), root.bytes().to_vec());
-        }
-        let root = Root { pointer: target.root, level: target.level };
-        let to = TurnTo::Rolled {
-            snapshot: to,
-            epoch: target.epoch,
-            root,
-            inodes: target.inode_count,
-            referenced: target.referenced_blocks,
-        };
-        self.turns.push(Turn { branch, to });
-        Ok(left)
-    }
-
-    /// A fork is promoted: a branch becomes what it is, and it is no branch any more. What the branch was gets a name, or is
-    /// deleted. The fork's snapshots, which `snapshots` are, become those of the branch.
-    pub(super) fn promote(
-        &mut self,
-        branch: u64,
-        fork: u64,
-        snapshots: &[u64],
-        kept_as: Option<&[u8]>,
-        now: Timestamp,
-    ) -> PlanResult<u64> {
-        if fork == MAIN {
-            return refuse(LineageError::First);
-        }
-        let of_fork = self.branch(fork)?;
-        if fork == branch {
-            return refuse(LineageError::Exists(shown(&of_fork.name)));
-        }
-        for snapshot in snapshots {
-            self.give_snapshot(*snapshot, branch)?;
-        }
-        let (head, _) = self.leave_behind(fork, b"", now)?;
-        self.give_snapshot(head, branch)?;
-        let left = self.turn_to(branch, head, kept_as, now)?;
-        // The branch is all that has grown out of it.
-        self.begin_walk(head);
-        self.take_name(0, &of_fork.name, fork)?;
-        self.delete(TreeItem::key(fork));
-        self.delete(RootItem::key(fork));
-        self.turns.push(Turn { branch: fork, to: TurnTo::Gone });
-        Ok(left)
-    }
-
-    /// From now on it is a snapshot of another branch.
-    fn give_snapshot(&mut self, snapshot: u64, branch: u64) -> PlanResult<()> {
-        let mut item = self.item(snapshot)?;
-        if !item.name.is_empty() {
-            self.add_name(branch, &item.name, snapshot)?;
-            self.take_name(item.branch, &item.name, snapshot)?;
-        }
-        item.branch = branch;
-        self.put_item(snapshot, &item);
-        Ok(())
-    }
-
-    /// Deletes a branch with its snapshots (S5), which `snapshots` are.
-    pub(super) fn delete_branch(
-        &mut self,
-        branch: u64,
-        snapshots: &[u64],
-        now: Timestamp,
-    ) -> PlanResult<u64> {
-        if branch == MAIN {
-            return refuse(LineageError::First);
-        }
-        for snapshot in snapshots {
-            self.refuse_forks(branch, *snapshot)?;
-        }
-        let of = self.branch(branch)?;
-        let (left, _) = self.leave_behind(branch, b"", now)?;
-        self.begin_walk(left);
-        for snapshot in snapshots {
-            if !self.is_deleted(*snapshot)? {
-                self.delete_snapshot(*snapshot)?;
-            }
-        }
-        self.take_name(0, &of.name, branch)?;
-        self.delete(TreeItem::key(branch));
-        self.delete(RootItem::key(branch));
-        self.turns.push(Turn { branch, to: TurnTo::Gone });
-        Ok(left)
-    }
-
-    /// Fails if another branch has grown out of a snapshot of this one, or out of what grew out of it and is being deleted:
-    /// the answer is the same before such a deletion and behind it.
-    fn refuse_forks(&self, branch: u64, snapshot: u64) -> PlanResult<()> {
-        if self.is_deleted(snapshot)? {
-            return Ok(());
-        }
-        let mut forks = Vec::new();
-        let mut parents = vec![snapshot];
-        // On a damaged volume what has grown out of one another may go round.
-        let mut seen = BTreeSet::new();
-        while let Some(parent) = parents.pop() {
-            if !seen.insert(parent) {
-                continue;
-            }
-            for child in self.children(parent, usize::MAX)? {
-                let item = self.item(child)?;
-                match item.kind {
-                    TreeKind::Branch if child != branch => forks.push(shown(&item.name)),
-                    TreeKind::Snapshot if self.is_deleted(child)? => parents.push(child),
-                    TreeKind::Snapshot if item.branch != branch => {
-                        let of = self.name_of(item.branch)?;
-                        forks.push(format!("{of}@{}", shown(&item.name)));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        if forks.is_empty() {
-            return Ok(());
-        }
-        let snapshot = shown(&self.item(snapshot)?.name);
-        refuse(LineageError::HasForks { snapshot, forks: forks.join(", ") })
-    }
-
-    fn name_of(&self, number: u64) -> PlanResult<String> {
-        match self.get(&TreeItem::key(number))? {
-            Some(_) => Ok(shown(&self.item(number)?.name)),
-            None => Ok(format!("number {number}")),
-        }
-    }
-
-    /// A deletion has come to its end: what grew out of the snapshot has its parent now.
-    pub(super) fn end_walk(&mut self, snapshot: u64, child: Option<u64>) -> PlanResult<()> {
-        let of = self.item(snapshot)?;
-        self.adopt(snapshot, of.parent, 0);
-        if let Some(child) = child.filter(|_| !mutants::is(Mutant::ChildKeepsParent)) {
-            let mut item = self.item(child)?;
-            item.parent = of.parent;
-            self.put_item(child, &item);
-            self.adopt(child, snapshot, of.parent);
-        }
-        self.delete(TreeItem::key(snapshot));
-        self.delete(WalkItem::key(snapshot));
-        Ok(())
     }
 }
 

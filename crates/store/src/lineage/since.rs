@@ -30,6 +30,11 @@ impl Inodes {
         self.0.get(behind).is_some_and(|(first, _)| *first <= inode)
     }
 
+    /// Whether there are none of them.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// These and others.
     pub fn and(mut self, mut others: Inodes) -> Inodes {
         self.0.append(&mut others.0);
@@ -118,7 +123,7 @@ mod tests {
     #[test]
     fn ranges_that_meet_are_one() {
         let mut inodes = Inodes::default();
-        assert!(!inodes.contains(InodeNo(0)));
+        assert!(inodes.is_empty() && !inodes.contains(InodeNo(0)));
         for (first, last) in [(1, 3), (3, 3), (3, 5), (9, 9), (20, u64::MAX)] {
             inodes.add(InodeNo(first), InodeNo(last));
         }

@@ -70,6 +70,12 @@ pub(crate) struct Wanted {
     pub(crate) delayed: Delayed,
 }
 
+impl Wanted {
+    fn is_nothing(&self) -> bool {
+        self.slots == 0 && self.blocks == 0 && self.delayed == Delayed::default()
+    }
+}
+
 /// What is promised, and kept.
 #[derive(Debug)]
 pub(crate) struct Promises {
@@ -162,10 +168,12 @@ impl Promises {
         (slots * self.slot_blocks).saturating_add(self.blocks).saturating_add(blocks)
     }
 
-    /// Promises all of `wanted` above `floor`, or nothing.
+    /// Promises all of `wanted` above `floor`, or nothing. Who wants nothing is never refused, whatever is kept for others: a
+    /// hole between the borders of blocks is made on a full volume (P8).
     pub(super) fn promise(&mut self, room: Room, wanted: Wanted, floor: u64) -> bool {
-        let done = room.slots >= self.kept_for_all(floor, wanted)
-            && room.blocks >= self.wanted_blocks(wanted, floor);
+        let done = wanted.is_nothing()
+            || room.slots >= self.kept_for_all(floor, wanted)
+                && room.blocks >= self.wanted_blocks(wanted, floor);
         if done {
             self.slots += wanted.slots;
             self.blocks += wanted.blocks;
@@ -297,8 +305,10 @@ mod tests {
 
     #[test]
     fn fewer_slots_than_are_kept_leave_nothing() {
-        let promises = promises();
+        let mut promises = promises();
         let room = Room { blocks: 7, slots: 1 };
+        assert!(promises.promise(room, wanted(0, 0), 3), "nothing is there for all");
+        assert!(!promises.promise(room, wanted(0, 1), 3));
         assert_eq!((promises.spare_slots(room, 3), promises.data_available(room)), (0, 3));
         assert_eq!(promises.data_available(Room { blocks: 0, slots: 0 }), 0);
     }

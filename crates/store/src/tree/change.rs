@@ -4,20 +4,18 @@
 //! are in memory that a change may touch; after it, and under the same hold of
 //! the lock, [`Forest::put`] and [`Forest::delete`] cannot fail.
 
-use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BLOCK_SIZE, BlockNo};
+mod own;
+mod prepare;
+
 use holdfast_format::item::{Extent, WalkPlace};
-use holdfast_format::key::RawKey;
 use holdfast_format::limits::TREE_LEVELS_MAX;
 use holdfast_format::node;
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
 
 use super::edit::{Full, NodeEdit, Records};
-use super::leaf_hint::LeafHint;
-use super::{Forest, Missing, NodeAllocator, Path, Root, TreeNo, lies_between};
-use crate::cache::{Body, Node};
+use super::{Forest, NodeAllocator, Path, Root, TreeNo, lies_between};
+use crate::cache::Node;
 use crate::transaction::{Change, Changes};
-use rustc_hash::FxHashMap;
 
 /// A node below this share of its size (1/4) tries to join a neighbour.
 const THIN: usize = 4;
@@ -31,104 +29,6 @@ pub(crate) struct Prepared {
 }
 
 impl Forest {
-    /// Fails unless every node is in memory that a change of `key` must touch, each at its location; and for a delete
-    /// the neighbours that it may join. Where only other changes of the transaction make the leaf thin, those may be
-    /// missing: then nothing is joined.
-    #[inline]
-    pub(crate) fn prepare(
-        &mut self,
-        tree: TreeNo,
-        key: &Key,
-        delete: bool,
-    ) -> Result<Prepared, Missing> {
-        let key = key.raw();
-        let moment = (self.shape, self.epoch);
-        // What is deleted from a thin leaf may need its neighbours.
-        let leaf = self.leaf_hints.leaf(moment, tree, &key);
-        if let Some(leaf) = leaf.filter(|leaf| !delete || !self.may_get_thin(&self.view(*leaf))) {
-            return Ok(Prepared { leaf, shape: self.shape });
-        }
-        self.prepare_from_root(tree, &key, delete, leaf.is_some())
-    }
-
-    /// [`Forest::prepare`] for the leaves that no leaf hint is on, and for those that may have to join others.
-    #[inline(never)]
-    fn prepare_from_root(
-        &mut self,
-        tree: TreeNo,
-        key: &RawKey,
-        delete: bool,
-        has_leaf_hint: bool,
-    ) -> Result<Prepared, Missing> {
-        let root = self.root(tree);
-        let mut pointer = root.pointer;
-        let (mut low, mut high) = (Key::MIN.raw(), None);
-        let mut parent: Option<(Node<'_>, usize)> = None;
-        for level in (0..=root.level).rev() {
-            let node = match &parent {
-                None => self.root_node(tree)?,
-                Some((parent, index)) => self.child(tree, parent, *index, level)?,
-            };
-            // Two parents of a damaged tree may lead to one node; it fits one of them at most.
-            // A node of this epoch was judged before it was copied.
-            if pointer.epoch != self.epoch && !lies_between(&node, low, high) {
-                return Err(self.missing(tree, pointer, level, low));
-            }
-            // A delete may merge: the neighbour that it would choose must be here as well.
-            if delete
-                && let Some((parent, index)) = parent
-                && self.may_get_thin(&node)
-            {
-                if index + 1 < parent.count() {
-                    self.child(tree, &parent, index + 1, level)?;
-                }
-                if index > 0 {
-                    self.child(tree, &parent, index - 1, level)?;
-                }
-            }
-            if level > 0 {
-                let index = node.child_index(key);
-                pointer = node.child(index);
-                low = node.raw_key(index);
-                if index + 1 < node.count() {
-                    high = Some(node.raw_key(index + 1));
-                }
-                parent = Some((node, index));
-            }
-        }
-        if pointer.epoch == self.epoch && !has_leaf_hint {
-            let moment = (self.shape, self.epoch);
-            self.leaf_hints.lay(moment, LeafHint { tree, low, high, leaf: pointer });
-        }
-        Ok(Prepared { leaf: pointer, shape: self.shape })
-    }
-
-    /// Whether a node may be thin after one of the changes of a transaction.
-    fn may_get_thin(&self, node: &NodeView<'_>) -> bool {
-        is_thin(node, self.node_size / THIN + self.node_size / 8)
-    }
-
-    /// The same for a change.
-    pub(crate) fn prepare_change(
-        &mut self,
-        tree: TreeNo,
-        change: Change<'_>,
-    ) -> Result<Prepared, Missing> {
-        self.prepare(tree, &change.key, change.value.is_none())
-    }
-
-    /// [`Forest::prepare_change`] for all of a transaction.
-    pub(crate) fn prepare_all(&mut self, tree: TreeNo, changes: &Changes) -> Result<(), Missing> {
-        let mut prepared = std::mem::take(&mut self.prepared);
-        prepared.clear();
-        let done = changes.iter().try_for_each(|change| {
-            prepared.push(self.prepare_change(tree, change)?);
-            Ok(())
-        });
-        self.prepared = prepared;
-        done
-    }
-
     /// Carries all of a transaction out whose changes were prepared last, and under the same lock.
     pub(crate) fn carry_out_all(
         &mut self,
@@ -169,164 +69,6 @@ impl Forest {
             let result = change(&mut edit);
             (result, edit.marked)
         })
-    }
-
-    /// The prepared way to the leaf of `key`, every node of it born in this epoch. `None` if a
-    /// change since the preparation took a node of it away, which only a damaged tree makes possible.
-    fn own_path(
-        &mut self,
-        tree: TreeNo,
-        key: &Key,
-        slots: &mut dyn NodeAllocator,
-    ) -> Option<(Path, NodePointer)> {
-        let Ok((mut path, mut leaf)) = self.path(tree, &key.raw()) else {
-            slots.damaged(SHARED);
-            return None;
-        };
-        if leaf.epoch == self.epoch {
-            return Some((path, leaf));
-        }
-        for depth in 0..=path.len() {
-            let pointer = path.get(depth).map_or(leaf, |step| step.0);
-            if pointer.epoch == self.epoch {
-                continue;
-            }
-            let level = (path.len() - depth) as u8;
-            let end = self.end_of(&path[..depth]);
-            let own = self.copy_node(tree, pointer, WalkPlace::node(end, level), slots)?;
-            match depth.checked_sub(1) {
-                None => {
-                    let root = self.root(tree);
-                    self.set_root(tree, Root { pointer: own, ..root });
-                }
-                Some(above) => {
-                    let (parent, index) = path[above];
-                    self.set_child(parent, index, own);
-                }
-            }
-            match path.get_mut(depth) {
-                Some(step) => step.0 = own,
-                None => leaf = own,
-            }
-        }
-        Some((path, leaf))
-    }
-
-    /// Where the range of the node ends to which this way leads.
-    fn end_of(&self, path: &[(NodePointer, usize)]) -> Option<RawKey> {
-        path.iter().rev().find_map(|(above, index)| {
-            let above = self.view(*above);
-            (index + 1 < above.count()).then(|| above.raw_key(index + 1))
-        })
-    }
-
-    /// The node leaves the tree: its location is free, if no other tree has it (S1).
-    fn leave(
-        &mut self,
-        tree: TreeNo,
-        pointer: NodePointer,
-        place: WalkPlace,
-        slots: &mut dyn NodeAllocator,
-    ) {
-        if self.trees.get(tree).ancestry.owns(pointer.epoch, || place) {
-            self.cache.remove(pointer.block);
-            slots.give_back(pointer.block);
-        }
-        self.trees.refer(tree, 0, self.node_blocks());
-    }
-
-    /// The copy of a node for this epoch. The node itself stays if a snapshot has it.
-    fn copy_node(
-        &mut self,
-        tree: TreeNo,
-        pointer: NodePointer,
-        place: WalkPlace,
-        slots: &mut dyn NodeAllocator,
-    ) -> Option<NodePointer> {
-        if !self.cache.holds(pointer) {
-            slots.damaged(SHARED);
-            return None;
-        }
-        self.shape += 1;
-        let in_place = mutants::is(Mutant::NodeInPlace);
-        // Before the node is taken out: its bytes are nowhere else, perhaps.
-        let location = if in_place { pointer.block } else { slots.take() };
-        let is_own = self.trees.get(tree).ancestry.owns(pointer.epoch, || place);
-        let own = NodePointer { block: location, epoch: self.epoch };
-        let body = match is_own || in_place {
-            true => self.cache.succeed(pointer.block),
-            false => self.cache.body_of(pointer.block),
-        };
-        if is_own && !in_place {
-            slots.give_back(pointer.block);
-        }
-        self.cache.insert_copy(own, pointer, body);
-        self.edit(own, |node| node.set_location(own));
-        Some(own)
-    }
-
-    fn set_child(&mut self, parent: NodePointer, index: usize, child: NodePointer) {
-        self.edit(parent, |node| node.replace(index, &child.encode()))
-            .expect("a pointer replaces one of the same length");
-    }
-
-    fn new_node(&mut self, tree: TreeNo, level: u8, slots: &mut dyn NodeAllocator) -> NodePointer {
-        self.shape += 1;
-        let pointer = NodePointer { block: slots.take(), epoch: self.epoch };
-        let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
-        self.cache.insert_new(pointer, Body::of(bytes));
-        self.trees.refer(tree, self.node_blocks(), 0);
-        pointer
-    }
-
-    fn node_blocks(&self) -> u64 {
-        (self.node_size / BLOCK_SIZE) as u64
-    }
-
-    /// Makes the first node of an empty tree.
-    pub(crate) fn plant(&mut self, tree: TreeNo, slots: &mut dyn NodeAllocator) {
-        let pointer = self.new_node(tree, 0, slots);
-        self.set_root(tree, Root { pointer, level: 0 });
-    }
-
-    /// An upper bound for the locations that prepared `changes` take: nodes to copy, neighbours to
-    /// join, halves of what may overflow.
-    pub(crate) fn slots_needed(&self, tree: TreeNo, changes: &Changes) -> u64 {
-        // Bytes left in each node that the changes reach.
-        let mut room: FxHashMap<BlockNo, usize> = FxHashMap::default();
-        let mut needed = 0;
-        for Change { key, value } in changes.iter() {
-            let Ok((path, leaf)) = self.path(tree, &key.raw()) else {
-                continue;
-            };
-            let nodes = || std::iter::once(leaf).chain(path.iter().rev().map(|step| step.0));
-            for pointer in nodes() {
-                room.entry(pointer.block).or_insert_with(|| {
-                    needed += u64::from(pointer.epoch != self.epoch);
-                    self.view(pointer).free()
-                });
-            }
-            let Some(value) = value else {
-                // Each level may copy a neighbour.
-                needed += path.len() as u64;
-                continue;
-            };
-            let mut bytes = Key::SIZE + value.len() + node::SLOT_SIZE;
-            for (level, pointer) in nodes().enumerate() {
-                let room = room.entry(pointer.block).or_default();
-                if *room >= bytes {
-                    *room -= bytes;
-                    break;
-                }
-                // A long value may take two cuts; each half has some room again. A cut of the
-                // root makes a new one.
-                needed += if level == 0 { 2 } else { 1 };
-                needed += u64::from(level == path.len());
-                *room = self.node_size / THIN;
-                bytes = 2 * (Key::SIZE + node::POINTER_SIZE + node::SLOT_SIZE);
-            }
-        }
-        needed
     }
 
     fn view(&self, pointer: NodePointer) -> Node<'_> {

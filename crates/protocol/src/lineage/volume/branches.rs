@@ -1,5 +1,5 @@
-//! What people do with branches and snapshots: S2 (snapshot), S3 (fork), S5 (a branch is deleted), S6 (rollback). A
-//! snapshot that is to go only loses its name here.
+//! What people do with branches and snapshots: S2 (snapshot), S3 (fork), S5 (a branch is deleted), S6 (rollback), S6a (a fork is
+//! promoted). A snapshot that is to go only loses its name here.
 
 use super::*;
 
@@ -45,13 +45,63 @@ impl Volume {
         keep: bool,
         broken: Option<Mutant>,
     ) {
+        self.turn_to(branch, snapshot, keep, Mutant::RollbackKeepsParent, broken);
+    }
+
+    /// S6a: a branch becomes what a fork is, and that is no branch any more. What the branch was gets a name, if it is to be
+    /// kept.
+    pub(in crate::lineage) fn promote(
+        &mut self,
+        branch: usize,
+        fork: usize,
+        keep: bool,
+        broken: Option<Mutant>,
+    ) {
+        self.snapshot(fork, false, broken);
+        let head = self.branches[fork].and_then(|of| of.parent).expect("it was just made");
+        self.turn_to(branch, head, keep, Mutant::PromotedBesideItsFork, broken);
+        self.branches[fork] = None;
+    }
+
+    fn turn_to(
+        &mut self,
+        branch: usize,
+        snapshot: usize,
+        keep: bool,
+        keeps_parent: Mutant,
+        broken: Option<Mutant>,
+    ) {
         self.snapshot(branch, keep, broken);
         let parent = self.branches[branch].and_then(|of| of.parent);
-        let mut back = self.grown_out_of(snapshot, broken);
-        if broken == Some(Mutant::RollbackKeepsParent) {
-            back.parent = parent;
+        let mut there = self.grown_out_of(snapshot, broken);
+        if broken == Some(keeps_parent) {
+            there.parent = parent;
         }
-        self.branches[branch] = Some(back);
+        self.branches[branch] = Some(there);
+    }
+
+    /// As [`Volume::promote`], for a branch that must be what the fork has begun with, and is forgotten.
+    pub(in crate::lineage) fn promote_unchanged(
+        &mut self,
+        branch: usize,
+        fork: usize,
+        broken: Option<Mutant>,
+    ) {
+        if self.has_diverged(branch, fork) {
+            self.fail("S6a: a promotion takes back what was done since the fork was made");
+        }
+        self.promote(branch, fork, false, broken);
+    }
+
+    /// Whether a branch holds something else than the youngest snapshot out of which it and its fork have grown.
+    pub(in crate::lineage) fn has_diverged(&self, branch: usize, fork: usize) -> bool {
+        let parent = |at: usize| self.branches[at].and_then(|of| of.parent);
+        let line = |at: usize| {
+            std::iter::successors(parent(at), |at| self.snapshots[*at].and_then(|of| of.parent))
+        };
+        let base = line(fork).find(|base| line(branch).any(|of| of == *base));
+        let truth = base.and_then(|at| self.snapshots[at]).map(|of| of.truth);
+        truth != self.branches[branch].map(|of| of.truth)
     }
 
     /// S4: a snapshot loses its name; it goes when at most one tree has grown out of it.

@@ -1,4 +1,4 @@
-//! A volume with branches: what its transactions keep, and the rules S1 to S6 by which they change it.
+//! A volume with branches: what its transactions keep, and the rules S1 to S6a by which they change it.
 //!
 //! A tree is one node with an item for each key: enough for a node that is shared, for items that are, and for a walk
 //! that meets the items before the node above them. What another model shows, that a crash leaves a prefix of
@@ -165,6 +165,11 @@ impl Volume {
 
     pub(super) fn has_room(&self) -> (bool, bool) {
         (self.branches.contains(&None), self.snapshots.contains(&None))
+    }
+
+    /// Whether a fork can be promoted: what it is becomes a snapshot, and what its branch was.
+    pub(super) fn has_room_for_promotion(&self) -> bool {
+        self.snapshots.iter().filter(|of| of.is_none()).count() > 1
     }
 
     pub(super) fn holds(&self, branch: usize, key: usize) -> (bool, bool) {

@@ -1,0 +1,170 @@
+//! A branch that stands still, and what is compared before it becomes what its fork is.
+
+use std::sync::{OnceLock, Weak};
+
+use holdfast_device::{DeviceError, forward};
+use holdfast_sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::core::Core;
+
+const FILES: u64 = 600;
+
+/// A call waits for a branch to stand still. Meanwhile that is closed, and opened anew: the call is about the one that is open
+/// then, and what was written to that is in the snapshot.
+#[test]
+fn a_branch_that_was_opened_anew_stands_still_as_it_is_now() {
+    let v = Volume::new();
+    v.fs.fork(b"work", None).unwrap();
+    let work = v.fs.open_branch(b"work", options()).unwrap();
+    std::thread::scope(|scope| {
+        let core = Arc::clone(&work.core);
+        let inside = core.gate.enter();
+        let taken = scope.spawn(|| v.fs.snapshot_of(b"work", b"s"));
+        while !core.gate.is_awaited() {
+            std::thread::yield_now();
+        }
+        let closed = scope.spawn(|| work.unmount());
+        let again = loop {
+            match v.fs.open_branch(b"work", options()) {
+                Ok(again) => break again,
+                Err(FsError::InUse(_)) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let flags = OpenFlags::READ | OpenFlags::WRITE;
+        let made = again.create(&root(), ROOT, b"f", 0o644, flags, true);
+        let file = made.unwrap().1;
+        again.write(&root(), &file, 0, &[7; 9000], WriteHow::default()).unwrap();
+        drop(inside);
+        drop(core);
+        taken.join().unwrap().unwrap();
+        closed.join().unwrap().unwrap();
+        let snapshot = v.fs.open_snapshot(b"work", b"s", options()).unwrap();
+        assert_eq!(snapshot.lookup(&root(), ROOT, b"f").unwrap().size, 9000);
+        snapshot.unmount().unwrap();
+        drop(file);
+        again.unmount().unwrap();
+    });
+    v.fs.unmount().unwrap();
+}
+
+/// Counts what is read while a branch goes on, and while it stands still.
+#[derive(Debug)]
+struct Watching {
+    under: Arc<MemoryDevice>,
+    core: OnceLock<Weak<Core>>,
+    goes_on: AtomicU64,
+    stands: AtomicU64,
+}
+
+impl Watching {
+    fn reads(&self) -> (u64, u64) {
+        let count = |of: &AtomicU64| of.swap(0, Ordering::Relaxed);
+        (count(&self.goes_on), count(&self.stands))
+    }
+}
+
+impl Device for Watching {
+    forward!(under: write, flush, discard, room, take_room, len, sector_size, reach, stats);
+
+    fn read(&self, at: u64, into: &mut [u8]) -> std::result::Result<(), DeviceError> {
+        if let Some(core) = self.core.get().and_then(Weak::upgrade) {
+            let is_open = core.gate.try_enter().is_some();
+            let count = if is_open { &self.goes_on } else { &self.stands };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.under.read(at, into)
+    }
+}
+
+/// A volume of many files with a fork, opened anew: nothing of them is in memory. With `read` all of them were read since.
+fn with_fork(read: bool) -> (Volume, Arc<Watching>) {
+    let v = Volume::new();
+    let both = OpenFlags::READ | OpenFlags::WRITE;
+    let write = |name: &str| {
+        let (_, file) = v.fs.create(&root(), ROOT, name.as_bytes(), 0o644, both, false).unwrap();
+        v.fs.write(&root(), &file, 0, b"content", WriteHow::default()).unwrap();
+    };
+    (0..FILES).for_each(|file| write(&format!("f{file}")));
+    v.fs.fork(b"try", None).unwrap();
+    let Volume { fs, device } = v;
+    fs.unmount().unwrap();
+    let mut bytes = vec![0; device.len() as usize];
+    device.read(0, &mut bytes).unwrap();
+    let watching = Arc::new(Watching {
+        under: Arc::new(MemoryDevice::from_image(&bytes)),
+        core: OnceLock::new(),
+        goes_on: AtomicU64::new(0),
+        stands: AtomicU64::new(0),
+    });
+    let device: Arc<dyn Device> = watching.clone();
+    let how = MountOptions { atime: Atime::Always, ..options() };
+    if read {
+        let fs = FileSystem::mount(device.clone(), how.clone()).unwrap();
+        for file in 0..FILES {
+            let no = fs.lookup(&root(), ROOT, format!("f{file}").as_bytes()).unwrap().inode;
+            let file = fs.open(&root(), no, OpenFlags::READ).unwrap();
+            assert_eq!(fs.read(&file, 0, &mut [0; 7]).unwrap(), 7);
+        }
+        fs.unmount().unwrap();
+    }
+    let fs = FileSystem::mount(device.clone(), how).unwrap();
+    watching.core.set(Arc::downgrade(&fs.core)).unwrap();
+    watching.reads();
+    (Volume { fs, device }, watching)
+}
+
+fn promote(v: &Volume) -> Result<()> {
+    v.fs.promote(b"main", b"try", None, true)
+}
+
+/// The number of the next branch or snapshot.
+fn next_number(v: &Volume) -> u64 {
+    v.fs.fork(b"passing", None).unwrap()
+}
+
+#[test]
+fn a_branch_without_a_younger_node_is_not_compared() {
+    let (v, watching) = with_fork(false);
+    let before = next_number(&v);
+    watching.reads();
+    promote(&v).unwrap();
+    let (goes_on, stands) = watching.reads();
+    assert!(goes_on + stands <= 3, "{goes_on} and {stands} reads");
+    // What the fork was, and what the branch was.
+    v.fs.delete_branch(b"passing").unwrap();
+    assert!(next_number(&v) - before <= 5, "no snapshot was taken to compare");
+    v.check();
+}
+
+#[test]
+fn a_branch_that_was_only_read_is_compared_while_programs_go_on() {
+    let (v, watching) = with_fork(true);
+    promote(&v).unwrap();
+    let (goes_on, stands) = watching.reads();
+    assert!(goes_on > 3 && stands < goes_on / 2, "{goes_on} and {stands} reads");
+    v.check();
+}
+
+#[test]
+fn a_branch_that_has_changed_does_not_become_what_its_fork_is() {
+    for read in [false, true] {
+        let (v, _) = with_fork(read);
+        let no = v.find(ROOT, "f300").unwrap();
+        let change = SetAttr { perm: Some(0o600), ..SetAttr::default() };
+        v.fs.setattr(&root(), no, None, change).unwrap();
+        assert!(matches!(promote(&v), Err(FsError::Diverged(name)) if name == "main"), "{read}");
+        // Forced, or when it is again what it was.
+        match read {
+            true => v.fs.promote(b"main", b"try", None, false).unwrap(),
+            false => {
+                let back = SetAttr { perm: Some(0o644), ..change };
+                v.fs.setattr(&root(), no, None, back).unwrap();
+                promote(&v).unwrap();
+            }
+        }
+        assert_eq!(v.stat(no).perm, 0o644);
+        v.check();
+    }
+}

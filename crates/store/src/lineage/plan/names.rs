@@ -1,0 +1,94 @@
+//! Names of branches and snapshots: unique in the volume, or in their branch, and found by their sums.
+
+use holdfast_format::item::TreeItem;
+use holdfast_format::item::lineage::{MAIN, MAIN_NAME, decode_numbers, judge_name, name_key};
+use holdfast_format::limits::value_max;
+use holdfast_format::{Key, Malformed};
+
+use super::{Plan, PlanResult, damage, refuse, shown};
+use crate::apply::Halt;
+use crate::error::LineageError;
+
+impl Plan<'_> {
+    /// The branch (`of` is 0) or the snapshot of a branch that has this name.
+    pub(in crate::lineage) fn named(&self, of: u64, name: &[u8]) -> PlanResult<Option<u64>> {
+        for number in self.numbers(&name_key(of, name))? {
+            if self.get(&TreeItem::key(number))?.is_none() && number != MAIN {
+                let why = format!("{number} has the sum of `{}`, but does not exist", shown(name));
+                return Err(damage("a name", Malformed::new("names", why)));
+            }
+            let item = self.item(number)?;
+            if item.name == name && item.branch == of {
+                return Ok(Some(number));
+            }
+        }
+        let is_main = of == 0 && name == MAIN_NAME && self.get(&TreeItem::key(MAIN))?.is_none();
+        Ok(is_main.then_some(MAIN))
+    }
+
+    pub(super) fn numbers(&self, key: &Key) -> PlanResult<Vec<u64>> {
+        match self.get(key)? {
+            Some(bytes) => decode_numbers(&bytes).map_err(|why| damage("a name", why)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// A name that none has yet leads to `number`.
+    pub(super) fn add_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
+        judge_name(name).map_err(|why| Halt::Failed(LineageError::Name(why).into()))?;
+        if self.named(of, name)?.is_some() {
+            return refuse(LineageError::Exists(shown(name)));
+        }
+        let key = name_key(of, name);
+        let mut numbers = self.numbers(&key)?;
+        numbers.push(number);
+        self.put_numbers(key, numbers)
+    }
+
+    pub(super) fn take_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
+        if name.is_empty() {
+            return Ok(());
+        }
+        let key = name_key(of, name);
+        let mut numbers = self.numbers(&key)?;
+        numbers.retain(|other| *other != number);
+        self.put_numbers(key, numbers)
+    }
+
+    /// Nothing keeps names from having one sum, if an attacker looks for such: then the list of their numbers may be full.
+    pub(super) fn put_numbers(&mut self, key: Key, mut numbers: Vec<u64>) -> PlanResult<()> {
+        numbers.sort_unstable();
+        numbers.dedup();
+        let value: Vec<u8> = numbers.iter().flat_map(|no| no.to_le_bytes()).collect();
+        if value.len() > value_max(self.forest.node_size) {
+            return refuse(LineageError::Name("too many other names have the same checksum"));
+        }
+        match value.is_empty() {
+            true => self.delete(key),
+            false => self.put(key, value),
+        }
+        Ok(())
+    }
+
+    pub(super) fn name_of(&self, number: u64) -> PlanResult<String> {
+        match self.get(&TreeItem::key(number))? {
+            Some(_) => Ok(shown(&self.item(number)?.name)),
+            None => Ok(format!("number {number}")),
+        }
+    }
+
+    pub(in crate::lineage) fn rename(&mut self, number: u64, name: &[u8]) -> PlanResult<u64> {
+        let mut item = self.item(number)?;
+        if self.is_deleted(number)? {
+            return refuse(LineageError::NotFound(shown(&item.name)));
+        }
+        if item.name == name {
+            return Ok(number);
+        }
+        self.add_name(item.branch, name, number)?;
+        self.take_name(item.branch, &item.name, number)?;
+        item.name = name.to_vec();
+        self.put_item(number, &item);
+        Ok(number)
+    }
+}

@@ -1,0 +1,64 @@
+//! What mkfs decides, and how a store is opened.
+
+use std::time::Duration;
+
+use holdfast_base::Timestamp;
+use holdfast_base::switch::{Accounting, Batching, Dirty};
+use holdfast_format::Geometry;
+use uuid::Uuid;
+
+use crate::guard::Guarding;
+
+/// What mkfs decides for the life of a volume.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Zones and node size.
+    pub geometry: Geometry,
+    /// Id of the volume.
+    pub uuid: Uuid,
+    /// Label, at most 64 bytes.
+    pub label: String,
+    /// Seed of the name hash.
+    pub hash_seed: u64,
+    /// What the nodes of the volume carry, drawn by chance.
+    pub node_tag: [u8; 8],
+    /// The present.
+    pub created: Timestamp,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Nothing is written, not even by a checkpoint.
+    pub read_only: bool,
+    /// Memory for tree nodes, in bytes. Dirty nodes may take half of it before writers wait.
+    pub cache_bytes: usize,
+    /// How nodes remember what changed (M3).
+    pub dirty: Dirty,
+    /// Which records of block groups a commit writes (M1).
+    pub accounting: Accounting,
+    /// Checkpoints keep the estimated time of a recovery below this.
+    pub recover: Duration,
+    /// How a batch of the fsync log finds the inode of a name (M4).
+    pub batching: Batching,
+    /// Threads of the store make background commits and checkpoints. Without them, the next caller that changes
+    /// something makes them first: the same calls then send the same to the device.
+    pub threads: bool,
+    /// How the guard against another program is kept, on devices that one may reach.
+    pub guard: Guarding,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            read_only: false,
+            cache_bytes: 256 << 20,
+            dirty: Dirty::default(),
+            accounting: Accounting::default(),
+            recover: holdfast_base::recover::BUDGET_DEFAULT,
+            batching: Batching::default(),
+            threads: true,
+            guard: Guarding::default(),
+        }
+    }
+}
