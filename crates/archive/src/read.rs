@@ -91,6 +91,11 @@ impl<R: Read> Members<R> {
         Members { stream: Stream::new(from), global: Ahead::default() }
     }
 
+    /// Where the next bytes of the present member lie in the archive.
+    pub(crate) fn offset(&self) -> u64 {
+        self.stream.source.offset()
+    }
+
     /// The next bytes of the present member. See [`Stream::bytes`].
     pub(crate) fn bytes(&mut self, most: u64) -> Result<&[u8]> {
         self.stream.bytes(most)
