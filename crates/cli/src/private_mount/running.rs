@@ -61,8 +61,8 @@ impl Prepared {
             Ok((Said::Mounted, descriptors)) => {
                 let root = descriptors.into_iter().next().map(File::from);
                 let root = root.ok_or_else(|| failed("the mount did not come through".into()))?;
-                let child = self.child.take().expect("it is taken once");
                 let socket = self.socket.try_clone().context("a socket")?;
+                let child = self.child.take().expect("it is taken once");
                 Ok(Running { child, socket, root })
             }
             Ok((Said::Failed { code, why }, _)) => Err(Failure::new(code, why)),

@@ -50,8 +50,8 @@ impl Signals {
             }
             came
         });
-        // All of them are emptied.
-        came.map(|(signal, _)| *signal).last()
+        // All of them are emptied, up to the last one.
+        came.fold(None, |_, (signal, _)| Some(*signal))
     }
 
     /// Returns when the child has ended, which can be waited for then.
