@@ -72,7 +72,10 @@ fn a_volume_that_is_kept_is_viewed_without_a_branch_and_one_that_is_only_read_as
         view.close().unwrap();
         text
     };
-    assert_eq!((read(&options), read(&options.clone().snapshot("s"))), (b"two".into(), b"one".into()));
+    assert_eq!(
+        (read(&options), read(&options.clone().snapshot("s"))),
+        (b"two".into(), b"one".into())
+    );
     assert!(kept.view((u64::MAX, None), &options).is_err());
     kept.close().unwrap();
 
