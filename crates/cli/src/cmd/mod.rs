@@ -6,6 +6,7 @@ mod cat;
 mod completions;
 mod cp;
 mod diff;
+mod door;
 mod elsewhere;
 mod explain;
 mod export;
@@ -87,6 +88,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Ask(ask::Args),
     #[command(hide = true)]
+    Door(door::Args),
+    #[command(hide = true)]
     Watchdog(watchdog::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -127,6 +130,7 @@ impl Command {
             Command::Explain(args) => explain::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),
+            Command::Door(args) => door::run(&args),
             Command::Watchdog(args) => watchdog::run(&args),
             Command::Man(args) => man::run(&args),
             Command::Bench(_) => elsewhere::run("bench"),
