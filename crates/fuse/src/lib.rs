@@ -18,6 +18,7 @@ mod fsyncs;
 mod handles;
 pub mod interface;
 mod mount;
+mod mount_point;
 mod mountinfo;
 mod notices;
 pub mod options;
@@ -33,6 +34,7 @@ mod watch;
 
 pub use holdfast_base::switch::{Opens, SnapDir, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};
+pub use holdfast_wire::connection::cloned;
 pub use interface::{Controlled, NewHead, Told};
 pub use mount::{Handed, Mounted, mount, remount};
 pub use options::{Control, FuseOptions, Report, SLOW_FSYNC, SharedThreads};

@@ -74,8 +74,12 @@ pub(crate) enum Answer {
     Done,
     /// What is served.
     Served(Served),
-    /// The mount is closed; whether the daemon goes on.
-    Closed { goes_on: bool },
+    /// The mount is closed; whether the daemon goes on, and what of the mount could not be written.
+    Closed {
+        goes_on: bool,
+        #[serde(default)]
+        failed: Option<String>,
+    },
     /// The daemon is about to end: the volume is free soon.
     Ending,
     /// It is not done, and why.

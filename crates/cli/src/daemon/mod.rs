@@ -17,13 +17,17 @@
 
 pub(crate) mod activity;
 pub(crate) mod ask;
+mod bounds;
+mod callers;
 mod commands;
 pub(crate) mod control;
+pub(crate) mod door;
 mod host;
 pub(crate) mod join;
 mod log;
 mod release;
 mod serve;
+mod served;
 mod surroundings;
 mod table;
 
@@ -122,15 +126,15 @@ pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions, linger
         surroundings::leave();
         serve(volume, dir, options, linger, |recovered| {
             if let Some(sentence) = recovered {
-                println!("{NOTE} {sentence}");
+                say(&format!("{NOTE} {sentence}"));
             }
-            println!("{READY}");
+            say(READY);
             leave_stdout();
         })
     });
     if let Err(failure) = &outcome {
         // Still connected only if the mount never became ready.
-        println!("{} {}", failure.code, failure.sentence.replace('\n', " "));
+        say(&format!("{} {}", failure.code, failure.sentence.replace('\n', " ")));
         tracing::error!("{}", failure.sentence);
     }
     // Reported already, and stderr leads nowhere.
@@ -173,6 +177,12 @@ fn tell_supervisor() {
     if let Err(error) = sent {
         tracing::warn!("the supervisor was not told: {error}");
     }
+}
+
+/// A line for the command that mounts. It may have been killed, which is no reason for a mount to end.
+fn say(line: &str) {
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
 
 /// A waiting reader sees the end of the pipe; whatever is printed from now on goes nowhere.

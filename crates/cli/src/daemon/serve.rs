@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use holdfast::device::Device;
 use holdfast::{Atime, Volume};
@@ -18,8 +19,11 @@ use super::table::{Event, New, Table};
 use super::tell_transport;
 use crate::control_socket::ControlSocket;
 use crate::mount_options::MountOptions;
-use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, plain_words};
+use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, plain_words, printable};
 use crate::{recovery, target};
+
+/// How long those who wait for the end of a mount may take to hear of it.
+const HEARD: Duration = Duration::from_secs(1);
 
 fn failed(failure: Failure) -> Failure {
     failure.with_code(MOUNT_FAILED)
@@ -77,7 +81,7 @@ pub(super) fn serve(
         Err(failure) => {
             drop(socket);
             close_rest(&table);
-            let _ = close_volume(&host);
+            drop(close_volume(&host));
             return Err(failure);
         }
     };
@@ -146,7 +150,7 @@ fn first(
         read_only: options.read_only,
         user,
     };
-    let place = host.table.place(branch, None, std::time::Duration::ZERO);
+    let place = host.table.place(branch, None, Duration::ZERO);
     let filled = place.map(|mut place| place.fill(new).is_ok());
     if !matches!(filled, Ok(true)) {
         return Err(Failure::new(MOUNT_FAILED, format!("{}: the daemon was ended", dir.display())));
@@ -170,8 +174,9 @@ fn live(table: &Table, told: &Receiver<Event>) -> Result<(), Failure> {
             Ok(Event::Stop) | Err(_) => table.end(),
         };
         for (number, session, volume) in ended {
-            first = first.and(close(session, volume));
-            table.remove(number);
+            let done = close(session, volume);
+            table.remove(number, done.as_ref().err().map(|failure| failure.sentence.clone()));
+            first = first.and(done);
         }
     }
     first
@@ -180,14 +185,15 @@ fn live(table: &Table, told: &Receiver<Event>) -> Result<(), Failure> {
 /// What is left of a daemon whose first mount has failed.
 fn close_rest(table: &Table) {
     for (number, session, volume) in table.end() {
-        let _ = close(session, volume);
-        table.remove(number);
+        let done = close(session, volume);
+        table.remove(number, done.err().map(|failure| failure.sentence));
     }
 }
 
 /// Lets a mount go that has ended, and closes its branch.
 fn close(session: Session, volume: Volume) -> Result<(), Failure> {
-    let dir = session.dir().display().to_string();
+    // It may be of a user who likes to see other lines in the log.
+    let dir = printable(&session.dir().to_string_lossy()).into_owned();
     let served = session.finish();
     let stopped = volume.stop_reason();
     let closed = volume.close();
@@ -204,9 +210,16 @@ fn close(session: Session, volume: Volume) -> Result<(), Failure> {
     Err(Failure::new(MOUNT_FAILED, sentence))
 }
 
+/// Closes the volume, and tells those who wait for that.
 fn close_volume(host: &Host) -> std::io::Result<()> {
     let kept = host.kept.write().unwrap_or_else(PoisonError::into_inner).take();
-    kept.map_or(Ok(()), holdfast::KeptVolume::close)
+    let closed = kept.map_or(Ok(()), holdfast::KeptVolume::close);
+    let said = closed.as_ref().map(|()| ()).map_err(plain_words);
+    if let Err(why) = &said {
+        tracing::error!("the volume could not be closed: {why}");
+    }
+    host.table.closed(said, HEARD);
+    closed
 }
 
 /// SIGTERM and SIGINT unmount and end cleanly; SIGHUP means nothing to a daemon, and a file that may grow no further

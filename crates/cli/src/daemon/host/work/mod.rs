@@ -29,6 +29,7 @@ use super::{CLOSING, Host, No, PATIENCE, words};
 use crate::branches::Name;
 use crate::branches::new_head::not_forgotten;
 use crate::control_socket::message::{self, Answer, QUESTION_MAX, Question};
+use crate::daemon::callers::Then;
 use crate::daemon::table::{Entry, Table};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::work::{At, Job, Tree, carry_out};
@@ -41,17 +42,16 @@ const PAGES: Duration = Duration::from_secs(120);
 /// Bytes of written data that a fork which is filled may have in memory, if no mount has fewer.
 const DIRTY_BYTES: u64 = 64 << 20;
 
-/// Starts work for a caller, on a thread of its own, which has the connection from now on.
+/// Prepares work for a caller. The answer starts it, on a thread of its own, which has the connection from then on.
 ///
 /// # Errors
-/// The caller may not have it done, or it cannot be begun.
-pub(super) fn start(
+/// The caller may not have it done.
+pub(super) fn prepare(
     host: &Arc<Host>,
-    stream: &UnixStream,
     user: u32,
     mut job: Job,
     descriptors: Vec<OwnedFd>,
-) -> Result<(), No> {
+) -> Result<Then, No> {
     if !host.table.is_serving(CLOSING) {
         return Err(No::Ending);
     }
@@ -77,17 +77,21 @@ pub(super) fn start(
     }
     let door = door.map_or_else(|| host.numbers(&Tree::default()), Ok)?;
     let place = host.works.begin(user)?;
-    let (stream, host) = (stream.try_clone().map_err(|error| words(&error))?, Arc::clone(host));
-    let started = holdfast_sync::start("work", move || {
-        let _place = place;
-        if let Some(conduit) = host.agree(stream, mounted) {
-            let outcome = host.work(&job, door, &conduit);
-            conduit.end(outcome);
+    let host = Arc::clone(host);
+    Ok(Box::new(move |stream| {
+        let answered = stream.try_clone();
+        let started = holdfast_sync::start("work", move || {
+            let _place = place;
+            if let Some(conduit) = host.agree(stream, mounted) {
+                let outcome = host.work(&job, door, &conduit);
+                conduit.end(outcome);
+            }
+        });
+        if let (Err(error), Ok(caller)) = (started, answered) {
+            let why = format!("the system gives no thread for it ({error}); try again later");
+            let _ = message::send(&caller, &Answer::Refused { why }, &[], PATIENCE);
         }
-    });
-    started.map(drop).map_err(|error| {
-        No::Refused(format!("the system gives no thread for it ({error}); try again later"))
-    })
+    }))
 }
 
 /// Stops the volume if work panics that changes it, as any other change does: it may be half done.
