@@ -128,6 +128,15 @@ fn first(
     };
     let user = geteuid().as_raw();
     let fuse_options = mount_options(host, options, &engine, user);
+    // Before it is mounted: requests come as soon as it is, and one that gives the branch another head must not find that it
+    // is not mounted.
+    let place = host.table.place(branch, None, Duration::ZERO);
+    let was_ended =
+        || Failure::new(MOUNT_FAILED, format!("{}: the daemon was ended", dir.display()));
+    let Ok(mut place) = place else {
+        let _ = volume.close();
+        return Err(was_ended());
+    };
     let session = holdfast_fuse::mount(dir, &fuse_options)
         .and_then(|mounted| Session::start(engine, mounted, &fuse_options));
     let session = session.map_err(|error| {
@@ -150,11 +159,7 @@ fn first(
         read_only: options.read_only,
         user,
     };
-    let place = host.table.place(branch, None, Duration::ZERO);
-    let filled = place.map(|mut place| place.fill(new).is_ok());
-    if !matches!(filled, Ok(true)) {
-        return Err(Failure::new(MOUNT_FAILED, format!("{}: the daemon was ended", dir.display())));
-    }
+    place.fill(new).map_err(|_| was_ended())?;
     tell_transport(options);
     ready(recovered.as_deref());
     host.table.serve();
@@ -214,11 +219,11 @@ fn close(session: Session, volume: Volume) -> Result<(), Failure> {
 fn close_volume(host: &Host) -> std::io::Result<()> {
     let kept = host.kept.write().unwrap_or_else(PoisonError::into_inner).take();
     let closed = kept.map_or(Ok(()), holdfast::KeptVolume::close);
-    let said = closed.as_ref().map(|()| ()).map_err(plain_words);
-    if let Err(why) = &said {
+    let why = closed.as_ref().err().map(plain_words);
+    if let Some(why) = &why {
         tracing::error!("the volume could not be closed: {why}");
     }
-    host.table.closed(said, HEARD);
+    host.table.closed(why.map_or(Ok(()), Err), HEARD);
     closed
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use holdfast::Volume;
 use holdfast_base::clock::Deadline;
+use holdfast_base::wait;
 use holdfast_fuse::{NewHead, Remote, Session, Told, end_all};
 
 /// What the thread that owns the mounts is told.
@@ -235,7 +236,18 @@ impl Table {
         unmounted: impl FnOnce() -> Result<Told, String>,
     ) -> Result<Told, String> {
         let remote = {
+            // What is just being mounted or unmounted is there, or gone, in a moment.
+            let is_between = |state: &mut State| {
+                let is_mounted = state.mounts.values().any(|it| it.branch == Some(branch));
+                state.taken.contains(&branch) && !is_mounted
+            };
             let mut state = self.lock();
+            if is_between(&mut state) {
+                drop(state);
+                // It may be a thread that serves requests.
+                wait::will_wait();
+                state = self.wait_while(BETWEEN, is_between);
+            }
             let mut mounts = state.mounts.values();
             let found = mounts.find(|it| it.branch == Some(branch)).map(|it| it.remote.clone());
             if found.is_none() && !state.taken.insert(branch) {
@@ -346,6 +358,9 @@ impl Table {
     }
 }
 
+/// How long a command waits for a branch that is just being mounted or unmounted.
+const BETWEEN: Duration = Duration::from_secs(2);
+
 /// How long those who are about to mount get to notice that the daemon ends: the opening of a branch.
 const JOINING: Duration = Duration::from_secs(60);
 
@@ -413,5 +428,33 @@ impl Drop for Place {
         drop(state);
         self.table.changed.notify_all();
         self.table.tell(Event::Look);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_head_for_a_branch_that_is_just_being_mounted_waits_for_that() {
+        let table = Table::new(channel().0);
+        let (place, shared) = (table.place(Some(7), None, Duration::ZERO).unwrap(), &table);
+        std::thread::scope(|scope| {
+            let head = NewHead::Snapshot { to: b"monday", keep: None };
+            let given = scope.spawn(move || shared.give_head(7, head, || Ok(Told::All)));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!given.is_finished());
+            drop(place);
+            assert_eq!(given.join().unwrap(), Ok(Told::All));
+        });
+        // And nobody mounts it meanwhile.
+        let place = || table.place(Some(7), None, Duration::ZERO).map(drop);
+        let given = table.give_head(7, NewHead::Snapshot { to: b"monday", keep: None }, || {
+            assert_eq!(place(), Err(Taken::Busy));
+            Ok(Told::All)
+        });
+        assert_eq!((given, place()), (Ok(Told::All), Ok(())));
     }
 }
