@@ -44,7 +44,7 @@ pub(super) fn mounts(state: &State, user: u32) -> Vec<ServedMount> {
 }
 
 /// Waits until a mount that `user` has unmounted is closed, and says whether the daemon goes on. If it does not, waits until the
-/// volume is closed. The kernel gives the numbers of devices away again: a mount that is connected is another one.
+/// volume is closed. The kernel gives the numbers of devices away again: a mount that is connected elsewhere is another one.
 pub(super) fn closed(table: &Table, user: u32, dir: &Name, device: &str) -> Answer {
     let is_it = |at: &Path, of: Option<&str>, owner: u32| {
         may_hear(user, owner)
@@ -54,7 +54,10 @@ pub(super) fn closed(table: &Table, user: u32, dir: &Name, device: &str) -> Answ
     let mut state = table.wait_while(CLOSING, |state| {
         let mut all = state.mounts.iter();
         let found = all.find(|(_, entry)| {
-            is_it(&entry.dir, entry.device.as_deref(), entry.user) && !entry.is_connected()
+            // Connected at the same place: another mount namespace has a copy of it still.
+            let is_there = entry.dir.as_os_str().as_bytes() == dir.0;
+            let is_same = is_it(&entry.dir, entry.device.as_deref(), entry.user);
+            is_same && (is_there || !entry.is_connected())
         });
         waited_for.extend(found.map(|(number, _)| *number));
         found.is_some() || !state.goes_on() && state.is_closed.is_none()
