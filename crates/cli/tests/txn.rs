@@ -212,6 +212,34 @@ fn a_branch_that_has_changed_meanwhile_is_left_alone_and_the_work_is_kept() {
 }
 
 #[test]
+fn a_dry_run_shows_what_would_change_and_changes_nothing() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    fs::write(place.dir.join("gone"), "x").unwrap();
+    // What others do meanwhile is not told.
+    let child =
+        start(&place, &["--dry-run"], "echo two > file; rm gone; mkdir new; echo x > new/x");
+    fs::write(place.dir.join("other"), "x").unwrap();
+    let shown = go_on(child).fine();
+    let mut lines: Vec<&str> = shown.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        ["changed     file", "created     new/", "created     new/x", "removed     gone"]
+    );
+    assert_eq!(names(&place.dir), ["file", "gone", "other"]);
+    assert_eq!(text(&place, "file"), "one\n");
+    // Nothing would be changed by what fails.
+    let said = txn(&place, &["--dry-run"], "rm file; exit 3");
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (3, "", ""));
+    expect_nothing_left(&place);
+    place.umount();
+    place.fsck();
+}
+
+#[test]
 fn a_transaction_in_a_transaction_is_part_of_it() {
     if !can_run() {
         return;

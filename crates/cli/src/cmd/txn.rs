@@ -38,12 +38,16 @@ holdfast itself fails; 126 or 127 if COMMAND cannot be run or is not there.
   holdfast txn mnt -- make -C mnt install
   holdfast txn . -- sh -c 'apply-patches && run-tests'
   holdfast txn --retry mnt -- ./migrate mnt/app.db
+  holdfast txn --dry-run mnt -- rm -rf mnt/old
   holdfast txn --keep failed mnt -- agent --task 17")]
 pub(crate) struct Args {
     /// If the branch has changed meanwhile, run the command again in a new fork, up to N times.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     #[arg(default_value_t = 0, default_missing_value = "10", hide_default_value = true)]
     retry: u32,
+    /// If the command succeeds, show what it would change, as `holdfast diff` does, and change nothing.
+    #[arg(long, conflicts_with = "retry")]
+    dry_run: bool,
     /// If the command fails, keep what it made as a branch of this name, and the snapshot that it began with.
     #[arg(long, value_name = "NAME", value_parser = arguments::name())]
     keep: Option<Name>,
@@ -140,6 +144,10 @@ fn attempt(
     drop(running);
     if let Some(signal) = came(signals) {
         return Ok(Attempt::Over(signal));
+    }
+    if args.dry_run {
+        fork.show_difference()?;
+        return Ok(Attempt::Over(0));
     }
     match fork.promote() {
         Ok(Promoted::Done { forgotten }) => {

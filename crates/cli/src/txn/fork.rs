@@ -1,5 +1,10 @@
 //! The fork of a transaction, from when it is made until it is promoted, discarded or kept.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
 use super::base::Base;
 use super::owner::Owner;
 use crate::branches::temporary::Purpose;
@@ -72,6 +77,20 @@ impl Fork {
             self.delete_snapshot();
         }
         Ok(promoted)
+    }
+
+    /// Prints what became of the files of the branch in the fork, as `holdfast diff` does, and ends the mount of the fork.
+    ///
+    /// # Errors
+    /// They cannot be compared, and that is said, or the daemon does not answer.
+    pub(crate) fn show_difference(&self) -> Result<(), Failure> {
+        self.release()?;
+        let was = [&self.branch.0[..], b"@", &self.name.0].concat();
+        let words = [OsStr::from_bytes(&was), OsStr::from_bytes(&self.name.0)];
+        let mut diff = Command::new("/proc/self/exe");
+        diff.arg0("holdfast").args(["diff", "--"]).arg(&self.place.path).args(words);
+        let status = diff.stdin(Stdio::null()).status().context("the difference")?;
+        status.success().then_some(()).ok_or_else(|| Failure::plain(""))
     }
 
     /// Gives the fork and its snapshot a name under which they stay, and ends the mount of the fork.
