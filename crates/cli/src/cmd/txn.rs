@@ -18,14 +18,14 @@ const CHANGED: u8 = 75;
 /// Run a command whose changes to a mounted directory happen as a whole, or not at all.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-DIR is a directory in a mount of a branch. COMMAND, and all that it starts, sees a fork of the branch
-there; others see the branch as ever. If COMMAND exits with 0, the branch becomes the fork in one
-durable step, and its mount shows it; otherwise nothing has happened. It is the same after a crash,
-and after SIGKILL of whatever takes part: all or nothing.
+DIR is a directory in a mount of a branch. COMMAND, and all that it starts, sees a fork of the
+branch there; others see the branch as ever. If COMMAND exits with 0, the branch becomes the fork in
+one durable step, and its mount shows it; otherwise nothing has happened. It is the same after a
+crash, and after SIGKILL of whatever takes part: all or nothing.
 
 If others have changed the branch meanwhile, that is refused: what COMMAND made is kept as a branch
-`txn-` and the time, with the snapshot of the same name that it began with; or --retry. Reading is no
-change, nor are access times.
+`txn-` and the time, with the snapshot of the same name that it began with; or --retry. Reading is
+no change, nor are access times.
 
 The fork is mounted where the branch is mounted, for COMMAND alone. Other mounts of the branch
 (mount --bind), what is mounted below DIR, and files that were open before are outside. The

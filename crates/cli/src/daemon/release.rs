@@ -7,9 +7,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use holdfast::FileSystem;
-use holdfast_fuse::end_all;
 
-use super::serve::close;
 use super::table::{Event, Table};
 use crate::branches::{Name, temporary};
 
@@ -19,24 +17,17 @@ const CLOSING: Duration = Duration::from_secs(110);
 /// Ends the mount of a fork, and returns when the fork is closed and everything of it written.
 ///
 /// # Errors
-/// It is no such fork, or something could not be written.
+/// It is no such fork, or it takes too long.
 pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Result<(), String> {
     if temporary::read(name).is_none() {
         return Err(format!("`{}` is no fork of a command", name.text()));
     }
     let branch = fs.find_branch(&name.0).map_err(|error| error.to_string())?.number;
     let table = table.upgrade().ok_or("the daemon ends")?;
-    // One that is not connected is closed by the thread that owns the mounts.
-    if let Some((number, true)) = table.mount_of(branch)
-        && let Some((mut session, volume)) = table.take(number)
-    {
-        tracing::info!("{} is still in use by what its command has left behind", name);
-        end_all(&mut [&mut session]);
-        let closed = close(session, volume);
-        table.remove(number);
-        // It may have been the last one.
-        table.tell(Event::Look);
-        closed.map_err(|failure| failure.sentence)?;
+    if let Some((number, true)) = table.mount_of(branch) {
+        tracing::info!("{name} is still in use by what its command has left behind");
+        // The thread that owns the mounts lets it go as one that has ended, and then the connection is torn away.
+        table.tell(Event::Ended(number));
     }
     match table.is_closed(branch, CLOSING) {
         true => Ok(()),

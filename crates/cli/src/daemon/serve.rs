@@ -186,7 +186,7 @@ fn close_rest(table: &Table) {
 }
 
 /// Lets a mount go that has ended, and closes its branch.
-pub(super) fn close(session: Session, volume: Volume) -> Result<(), Failure> {
+fn close(session: Session, volume: Volume) -> Result<(), Failure> {
     let dir = session.dir().display().to_string();
     let served = session.finish();
     let stopped = volume.stop_reason();
