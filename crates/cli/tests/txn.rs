@@ -276,7 +276,7 @@ fn what_is_killed_leaves_nothing_done_and_the_next_one_sweeps() {
     let dry = ["prune", "--keep", "1h:1h", "--dry-run", place.dir()];
     assert!(place.run(&dry).fine().contains("left by a command that was killed"));
     // One that is in use stays, and what has no owner goes.
-    let running = start(&place, &[], "echo three > file");
+    let mut running = start(&place, &[], "echo three > file");
     let left = |lineage: (Vec<String>, Vec<String>)| lineage.0.len() - 1 + lineage.1.len();
     wait_for("it is not swept", || {
         txn(&place, &[], "exit 0").fine();
@@ -284,8 +284,10 @@ fn what_is_killed_leaves_nothing_done_and_the_next_one_sweeps() {
     });
     assert!(!place.run(&["prune", "--keep", "1h:1h", place.dir()]).fine().contains("killed"));
     // A signal for this process alone is the command's.
+    let input = running.stdin.take();
     signal(running.id(), "TERM");
     let done = said(running.wait_with_output().unwrap());
+    drop(input);
     assert_eq!((done.code, done.err.as_str()), (143, ""));
     expect_nothing_left(&place);
     assert_eq!(text(&place, "file"), "one\n");

@@ -23,7 +23,8 @@ Spans are written 90min, 24h, 30d, 8w, 1y and the like.
 
 What stays in any case: the newest snapshot, those that are held (holdfast snapshot hold), mounted
 or branches have grown out of; each is named. --prefix leaves all alone that are called otherwise.
-Snapshots of transactions on their way stay and do not count. Forks that a killed `holdfast txn` or `holdfast run` has left are deleted as well.
+Snapshots of transactions on their way stay and do not count. Forks that a killed `holdfast txn` or
+`holdfast run` has left are deleted as well.
 
 PLACE is a mounted directory, or a volume, mounted or not. `systemctl enable --now
 holdfast-prune@data.timer` does it each hour for the mount of holdfast@data.

@@ -22,8 +22,9 @@ use crate::txn::sweep;
 The fork is mounted for COMMAND, and all that it starts, alone: at the directory that --at names, or
 at one that is made for it. There COMMAND begins. When it has ended, the fork goes with all that it
 did, and processes that it leaves behind get errors; --keep NAME makes it a branch that stays, also
-if COMMAND fails, but not if it never begins. PLACE is a mounted directory, or a volume that is mounted; without it, the mount
-around the working directory. :BRANCH or @SNAPSHOT behind it mean the same as --fork.
+if COMMAND fails, but not if it never begins. PLACE is a mounted directory, or a volume that is
+mounted; without it, the mount around the working directory. :BRANCH or @SNAPSHOT behind it mean the
+same as --fork.
 
 An ordinary user needs user namespaces and /dev/fuse; sudo and the like do not work in COMMAND then.
 

@@ -22,8 +22,8 @@ const CHANGED: u8 = 75;
 #[command(after_help = "\
 DIR is a directory in a mount of a branch. COMMAND, and all that it starts, sees a fork of the
 branch there; others see the branch as ever. If COMMAND exits with 0, the branch becomes the fork in
-one durable step, and its mount shows it; otherwise nothing has happened to it. It is the same after a
-crash, and after SIGKILL of whatever takes part: all or nothing.
+one durable step, and its mount shows it; otherwise nothing has happened to it. It is the same after
+a crash, and after SIGKILL of whatever takes part: all or nothing.
 
 If others have changed the branch meanwhile, that is refused: what COMMAND made is kept as a branch
 `txn-` and the time, with the snapshot of the same name that it began with; or --retry. Reading is
@@ -31,8 +31,8 @@ no change, nor are access times.
 
 The fork is mounted where the branch is mounted, for COMMAND alone. Other mounts of the branch
 (mount --bind), what is mounted below DIR, and files that were open before are outside. The
-transaction ends when COMMAND does: processes that it leaves behind get errors from then on. Branches
-that COMMAND makes (holdfast fork) stay, whatever becomes of the transaction.
+transaction ends when COMMAND does: processes that it leaves behind get errors from then on.
+Branches that COMMAND makes (holdfast fork) stay, whatever becomes of the transaction.
 An ordinary user needs user namespaces and /dev/fuse; sudo and the like do not work in COMMAND then.
 
 Exit code: that of COMMAND, 128+N if signal N has ended it; 75 if the branch has changed; 125 if
@@ -43,8 +43,7 @@ holdfast itself fails; 126 or 127 if COMMAND cannot be run or is not there.
   holdfast txn --retry mnt -- ./migrate mnt/app.db
   holdfast txn --keep failed mnt -- agent --task 17")]
 pub(crate) struct Args {
-    /// If the branch has changed meanwhile, run the command again in a new fork, up to N times. The standard input is a file,
-    /// which is read again, a terminal or /dev/null.
+    /// If the branch has changed meanwhile, run the command again in a new fork, up to N times; not with a pipe as its input.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     #[arg(default_value_t = 0, default_missing_value = "10", hide_default_value = true)]
     retry: u32,
