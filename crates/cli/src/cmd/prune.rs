@@ -287,7 +287,7 @@ mod tests {
         };
         let all = [named("auto-1", 1), named(".txn-0123456789abcde", 9), named(".txn-notes", 0)];
         let names = |prefix: &str| -> Vec<String> {
-            all.iter().filter(|of| is_meant(of, prefix)).map(|of| of.name.text()).collect()
+            all.iter().filter(|of| is_meant(of, prefix)).map(|of| of.name.to_string()).collect()
         };
         assert_eq!(names(""), ["auto-1", ".txn-notes"]);
         assert_eq!(names("auto-"), ["auto-1"]);

@@ -153,11 +153,16 @@ mod tests {
         let now = of("commit=3,suid,dev,exec", "rw,nosuid,nodev,noexec,nosymfollow,noatime");
         assert!(now.nosuid && now.nodev && now.noexec && now.nosymfollow);
         assert_eq!((now.commit, now.atime), (Some(3), Some(holdfast::Atime::Never)));
-        let now = of("nosuid,nodev,noexec,noatime,sync,nodiratime", "rw,relatime,allow_other");
+        let now =
+            of("nosuid,nodev,noexec,noatime,sync", "rw,relatime,allow_other,default_permissions");
         assert!(!now.nosuid && !now.nodev && !now.noexec && !now.nosymfollow);
-        assert!(!now.sync && !now.nodiratime && !now.default_permissions);
+        assert!(!now.sync && now.default_permissions);
         let atime = Some(holdfast::Atime::Relative);
         assert_eq!((now.allow_other, now.atime), (Some(true), atime));
+        let now = of("default_permissions,nodiratime", "rw");
+        assert!(!now.nodiratime && !now.default_permissions);
+        let atime = Some(holdfast::Atime::Always);
+        assert_eq!((now.allow_other, now.atime), (Some(false), atime));
     }
 
     #[test]
