@@ -282,6 +282,13 @@ impl Table {
         Some((*number, entry.session.as_ref()?.is_connected()))
     }
 
+    /// The device of the mount of a branch, if it is known.
+    pub(super) fn device_of(&self, branch: u64) -> Option<String> {
+        let state = self.lock();
+        let mut mounts = state.mounts.values();
+        mounts.find(|entry| entry.branch == Some(branch))?.device.clone()
+    }
+
     /// Waits until a branch is closed, but no longer than `patience`. Says whether it is.
     pub(super) fn is_closed(&self, branch: u64, patience: Duration) -> bool {
         let is_taken = |state: &State| state.taken.contains(&branch);

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::base::Base;
 use super::owner::Owner;
+use super::sweep;
 use crate::branches::temporary::Purpose;
 use crate::branches::{Ask, Name, Place};
 use crate::lineage::{self, Promoted};
@@ -122,14 +123,24 @@ impl Fork {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
         }
-        let delete = Ask::DeleteBranch { name: self.name.clone() };
-        match self.release().and_then(|()| lineage::done(&self.place, &delete)) {
-            Ok(_) => self.delete_snapshot(),
+        match self.release().and_then(|()| self.delete()) {
+            Ok(()) => self.delete_snapshot(),
             Err(failure) => complain(&format!(
                 "the fork {} could not be deleted yet: {}",
                 self.name, failure.sentence
             )),
         }
+    }
+
+    fn delete(&self) -> Result<(), Failure> {
+        let delete = Ask::DeleteBranch { name: self.name.clone() };
+        lineage::done(&self.place, &delete).map(drop).or_else(|_| {
+            // A transaction in it was killed, and its fork has grown out of this one. None of them is on its way any more: the
+            // mount by which it would end is gone.
+            let place = Place { branch: Some(self.name.clone()), ..self.place.clone() };
+            let _ = sweep::of_transactions(&place, None, true);
+            lineage::done(&self.place, &delete).map(drop)
+        })
     }
 
     fn delete_snapshot(&self) {
