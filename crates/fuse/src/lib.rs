@@ -23,6 +23,7 @@ mod notices;
 pub mod options;
 pub mod server;
 pub mod session;
+mod siblings;
 mod snapdir;
 pub mod statistics;
 mod threads;

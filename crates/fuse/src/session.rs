@@ -29,6 +29,7 @@ use crate::interface::{NewHead, Told};
 use crate::mount::{self, Mounted};
 use crate::options::FuseOptions;
 use crate::server::Server;
+use crate::siblings::Sibling;
 use crate::transport::ending::Ending;
 use crate::transport::readers::Readers;
 use crate::transport::work::Work;

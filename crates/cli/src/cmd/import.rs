@@ -14,8 +14,8 @@ use crate::work::Work;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 PLACE is a volume, mounted or not, with the branch `main`, or IMAGE:BRANCH; or a directory in which
-a branch is mounted. The archive comes from standard input, not compressed, in any form of tar: pax, GNU,
-ustar and the oldest. Owners are taken by number. A member replaces what has its name.
+a branch is mounted. The archive comes from standard input, not compressed, in any form of tar: pax,
+GNU, ustar and the oldest. Owners are taken by number. A member replaces what has its name.
 
 All of it is imported, or nothing: it is put into a fork, `importing-` and the time, which the
 branch becomes in one step. A damaged archive, a full volume or a power cut leaves the branch as it

@@ -108,7 +108,7 @@ impl Located {
 
     /// Carries work out, where the volume is.
     pub(crate) fn run(&self, work: Work, pipes: Pipes) -> Outcome {
-        let job = Job { volume: self.name.clone(), work };
+        let job = Box::new(Job { volume: self.name.clone(), work });
         let live = self.daemon(&job)?;
         let (job, pipes) = match live {
             Some(daemon) => match self.live(&daemon, job, pipes)? {
@@ -179,7 +179,7 @@ impl Located {
     fn live(
         &self,
         (daemon, proof): &(Daemon, File),
-        job: Job,
+        job: Box<Job>,
         pipes: Pipes,
     ) -> Result<Done, Failure> {
         let name = &self.name;
@@ -195,17 +195,17 @@ impl Located {
                 _ => format!("{name}: its daemon (process {pid}): {}", plain_words(&error)),
             })
         };
-        let question = Question::Work(Box::new(job));
+        let question = Question::Work(job);
         let answer = daemon.ask(&question, &[proof.as_fd()], PATIENCE);
         let Question::Work(job) = question else { unreachable!("it was made above") };
         let mounted = match answer {
             Ok(Answer::Pages { mounted }) => mounted,
-            Ok(Answer::Ending) => return Ok(Done::Not(*job, pipes)),
+            Ok(Answer::Ending) => return Ok(Done::Not(job, pipes)),
             Ok(Answer::Refused { why }) => return Err(Failure::plain(format!("{name}: {why}"))),
             Ok(_) => return Err(Failure::plain(format!("{name}: its daemon answers nonsense"))),
             // It has ended meanwhile.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(Done::Not(*job, pipes));
+                return Ok(Done::Not(job, pipes));
             }
             Err(error) => return Err(silent(error)),
         };
@@ -236,7 +236,7 @@ impl Located {
 enum Done {
     Ended(Outcome),
     /// It is about to end, and does nothing any more.
-    Not(Job, Pipes),
+    Not(Box<Job>, Pipes),
 }
 
 /// What a path leads to, without any right to it.
