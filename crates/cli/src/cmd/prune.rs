@@ -13,6 +13,7 @@ use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome, complain, printed};
 use crate::txn::sweep;
+use crate::work::send::TEMPORARY;
 
 /// Delete old snapshots of a branch, and keep some of each age.
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,8 @@ Spans are written 90min, 24h, 30d, 8w, 1y and the like.
 
 What stays in any case: the newest snapshot, those that are held (holdfast snapshot hold), mounted
 or branches have grown out of; each is named. --prefix leaves all alone that are called otherwise.
+Snapshots `sent-` and the time, which `holdfast send` takes of a branch for as long as it sends and
+receivers keep, count and go only with --prefix sent-.
 Forks that a killed `holdfast txn` or `holdfast run` has left are deleted as well.
 
 PLACE is a mounted directory, or a volume, mounted or not. `systemctl enable --now
@@ -140,9 +143,7 @@ fn judge(snapshots: &[Snapshot], rules: &[Rule], now_ns: i64) -> Vec<Fate> {
 pub(crate) fn run(args: &Args) -> Outcome {
     let left = sweep::all(&args.place, !args.dry_run)?;
     let (branch, mut snapshots, _) = lineage::snapshots(&args.place)?;
-    let is_meant =
-        |of: &Snapshot| !of.name.0.is_empty() && of.name.0.starts_with(args.prefix.as_bytes());
-    snapshots.retain(is_meant);
+    snapshots.retain(|of| is_meant(&of.name.0, args.prefix.as_bytes()));
     let now = Timestamp::now();
     let now_ns = now.secs.saturating_mul(1_000_000_000).saturating_add(now.nanos.into());
     let fates = judge(&snapshots, &args.keep, now_ns);
@@ -181,6 +182,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         show::json(object)?;
     }
     Ok(u8::from(failed > 0))
+}
+
+/// Whether a snapshot of this name is looked at. One that is being sent is gone in a moment: if it counted, another one would go in
+/// its place.
+fn is_meant(name: &[u8], prefix: &[u8]) -> bool {
+    let temporary = TEMPORARY.as_bytes();
+    let is_asked_for = prefix.starts_with(temporary) || !name.starts_with(temporary);
+    !name.is_empty() && name.starts_with(prefix) && is_asked_for
 }
 
 /// Deletes the snapshot that was judged: another one may have its name by now.
@@ -272,6 +281,21 @@ mod tests {
         all[2].forks = vec![Name("work".into())];
         let fates = judge(&all, &rules("1h:1h"), now);
         assert_eq!(fates, [Fate::Held, Fate::Mounted, Fate::HasForks, Fate::Goes, Fate::Newest]);
+    }
+
+    #[test]
+    fn what_is_being_sent_counts_only_where_it_is_asked_for() {
+        for (name, prefix, is) in [
+            ("sent-2026-11-24T141003.123Z", "", false),
+            ("sent-2026-11-24T141003.123Z", "s", false),
+            ("sent-2026-11-24T141003.123Z", "sent-", true),
+            ("sent", "", true),
+            ("auto-1", "", true),
+            ("auto-1", "sent-", false),
+            ("", "", false),
+        ] {
+            assert_eq!(is_meant(name.as_bytes(), prefix.as_bytes()), is, "{name:?} {prefix:?}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Pipes;
 use crate::outcome::{Failure, Outcome, complain};
+use crate::work::At;
 use crate::work::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 
 /// A bar on a terminal.
@@ -82,6 +83,13 @@ impl Going {
         Ok(())
     }
 
+    /// Pages of mapped files were handed over: that is said behind what is on its way.
+    fn go(&mut self) {
+        self.unsent.drain(..self.sent);
+        self.sent = 0;
+        self.unsent.extend(frames::frame(Kind::Go, &[]));
+    }
+
     fn send(&mut self, to: BorrowedFd<'_>) {
         match send(to, &self.unsent[self.sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(some) => self.sent += some,
@@ -95,11 +103,23 @@ impl Going {
     }
 }
 
-/// Goes on until the daemon says how it has ended.
+/// What is to be done about what has come.
+#[derive(Debug)]
+enum Next {
+    /// Pages of files that are mapped in these mounts are to be handed over.
+    Pages(Vec<At>),
+    End(Outcome),
+}
+
+/// Goes on until the daemon says how it has ended. Pages of mapped files are handed over by `hand_over` when it asks for them.
 ///
 /// # Errors
 /// The connection breaks before that (`UnexpectedEof`), or nonsense comes.
-pub(super) fn run(daemon: BorrowedFd<'_>, pipes: Pipes) -> io::Result<Outcome> {
+pub(super) fn run(
+    daemon: BorrowedFd<'_>,
+    pipes: Pipes,
+    hand_over: &dyn Fn(&[At]) -> Result<(), Failure>,
+) -> io::Result<Outcome> {
     let Pipes { inputs, shows_progress, not_written } = pipes;
     let mut going = Going { inputs: inputs.into(), unsent: Vec::new(), sent: 0 };
     let mut shown = Shown::new(shows_progress);
@@ -114,10 +134,16 @@ pub(super) fn run(daemon: BorrowedFd<'_>, pipes: Pipes) -> io::Result<Outcome> {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let mut out = io::stdout().lock();
-            if let Some(outcome) = take(&mut came, &mut out, &mut shown, not_written)? {
-                shown.end();
-                return Ok(outcome);
+            match take(&mut came, &mut io::stdout().lock(), &mut shown, not_written)? {
+                Some(Next::End(outcome)) => {
+                    shown.end();
+                    return Ok(outcome);
+                }
+                Some(Next::Pages(mounted)) => match hand_over(&mounted) {
+                    Ok(()) => going.go(),
+                    Err(failure) => return Ok(Err(failure)),
+                },
+                None => {}
             }
         }
         if can_send {
@@ -154,10 +180,10 @@ fn take(
     out: &mut impl Write,
     shown: &mut Shown,
     not_written: fn(io::Error) -> Failure,
-) -> io::Result<Option<Outcome>> {
+) -> io::Result<Option<Next>> {
     let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense");
     let mut rest = &came[..];
-    let mut ended = None;
+    let mut next = None;
     while let Some((start, behind)) = rest.split_first_chunk::<HEAD>() {
         let (kind, length) = frames::head(*start)?;
         let Some((body, behind)) = behind.split_at_checked(length) else { break };
@@ -165,7 +191,7 @@ fn take(
         match kind {
             Kind::Bytes => {
                 if let Err(error) = out.write_all(body) {
-                    return Ok(Some(Err(not_written(error))));
+                    return Ok(Some(Next::End(Err(not_written(error)))));
                 }
             }
             Kind::Note => complain(&String::from_utf8_lossy(body)),
@@ -173,20 +199,25 @@ fn take(
                 shown.show(frames::read_progress(body).ok_or_else(nonsense)?);
             }
             Kind::End => {
-                ended = Some(Outcome::from(Ended::read(body).ok_or_else(nonsense)?));
+                next = Some(Next::End(Ended::read(body).ok_or_else(nonsense)?.into()));
                 break;
             }
-            Kind::EndOfInput => return Err(nonsense()),
+            // Nothing follows before it is answered.
+            Kind::Pages => {
+                next = Some(Next::Pages(serde_json::from_slice(body)?));
+                break;
+            }
+            Kind::EndOfInput | Kind::Go => return Err(nonsense()),
         }
     }
     let length = rest.len();
     came.drain(..came.len() - length);
-    if ended.is_some()
+    if matches!(next, Some(Next::End(_)))
         && let Err(error) = out.flush()
     {
-        return Ok(Some(Err(not_written(error))));
+        return Ok(Some(Next::End(Err(not_written(error)))));
     }
-    Ok(ended)
+    Ok(next)
 }
 
 #[cfg(test)]
@@ -208,7 +239,8 @@ mod tests {
                 take(&mut came, &mut out, &mut shown, |_| Failure::plain("")).unwrap()
             };
             assert!(take(&whole[..cut]).is_none(), "{cut}");
-            assert_eq!(take(&whole[cut..]).unwrap().unwrap(), 7, "{cut}");
+            let next = take(&whole[cut..]);
+            assert!(matches!(next, Some(Next::End(Ok(7)))), "{cut}: {next:?}");
             assert_eq!(out, b"some more", "{cut}");
         }
         let mut nonsense = vec![9; 64];
