@@ -13,6 +13,7 @@ use crate::branches::{Ask, Name, Place, arguments, show, temporary};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome, complain, printed};
 use crate::txn::sweep;
+use crate::work::send::TEMPORARY;
 
 /// Delete old snapshots of a branch, and keep some of each age.
 #[derive(Debug, clap::Args)]
@@ -23,8 +24,9 @@ Spans are written 90min, 24h, 30d, 8w, 1y and the like.
 
 What stays in any case: the newest snapshot, those that are held (holdfast snapshot hold), mounted
 or branches have grown out of; each is named. --prefix leaves all alone that are called otherwise.
-Snapshots of transactions on their way stay and do not count. Forks that a killed `holdfast txn` or
-`holdfast run` has left are deleted as well.
+Snapshots of transactions on their way stay and do not count. Snapshots `sent-` and the time, which
+`holdfast send` takes of a branch for as long as it sends and receivers keep, count and go only with
+--prefix sent-. Forks that a killed `holdfast txn` or `holdfast run` has left are deleted as well.
 
 PLACE is a mounted directory, or a volume, mounted or not. `systemctl enable --now
 holdfast-prune@data.timer` does it each hour for the mount of holdfast@data.
@@ -182,10 +184,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(u8::from(failed > 0))
 }
 
-/// Whether a snapshot is judged. That of a transaction on its way goes when that ends: it keeps no step of time for others.
+/// Whether a snapshot is judged. That of a transaction on its way goes when that ends, and one that is being sent is gone in a moment:
+/// if they counted, others would go in their place.
 fn is_meant(of: &Snapshot, prefix: &str) -> bool {
     let name = &of.name;
-    !name.0.is_empty() && name.0.starts_with(prefix.as_bytes()) && temporary::read(name).is_none()
+    let is_asked_for = prefix.starts_with(TEMPORARY) || !name.0.starts_with(TEMPORARY.as_bytes());
+    let is_of_prefix = !name.0.is_empty() && name.0.starts_with(prefix.as_bytes());
+    is_of_prefix && is_asked_for && temporary::read(name).is_none()
 }
 
 /// Deletes the snapshot that was judged: another one may have its name by now.
@@ -291,6 +296,22 @@ mod tests {
         };
         assert_eq!(names(""), ["auto-1", ".txn-notes"]);
         assert_eq!(names("auto-"), ["auto-1"]);
+    }
+
+    #[test]
+    fn what_is_being_sent_counts_only_where_it_is_asked_for() {
+        for (name, prefix, is) in [
+            ("sent-2026-11-24T141003.123Z", "", false),
+            ("sent-2026-11-24T141003.123Z", "s", false),
+            ("sent-2026-11-24T141003.123Z", "sent-", true),
+            ("sent", "", true),
+            ("auto-1", "", true),
+            ("auto-1", "sent-", false),
+            ("", "", false),
+        ] {
+            let of = Snapshot { name: Name(name.into()), ..snapshot(1, HOUR) };
+            assert_eq!(is_meant(&of, prefix), is, "{name:?} {prefix:?}");
+        }
     }
 
     #[test]

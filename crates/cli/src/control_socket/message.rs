@@ -110,6 +110,11 @@ pub(crate) struct ServedMount {
     pub(crate) user: u32,
 }
 
+/// Whether a daemon takes it: longer ones look to it like nonsense.
+pub(crate) fn fits(question: &Question) -> bool {
+    serde_json::to_vec(question).is_ok_and(|text| text.len() <= QUESTION_MAX)
+}
+
 /// Sends a message with descriptors.
 ///
 /// # Errors
