@@ -180,7 +180,7 @@ fn run(volume: &Volume, every: Duration) {
         let is_still =
             || quiet.is_still(stamp(volume)) && (deletion_fails || !volume.deletions.are_left());
         let ended = match (deletes, quiet.is_over()) {
-            (Some(rest), _) => idle.pause(rest),
+            (Some(rest), _) => idle.pause(until.left().min(rest)),
             (None, true) => idle.sleep(until.left(), is_still),
             (None, false) => idle.pause(REST.min(until.left())),
         };

@@ -16,6 +16,8 @@ const STEPS_OF_CALL: usize = 4096;
 /// While others work, a deletion rests so many times as long as its last step took: what it needs of processor and device, and
 /// the time in which it locks others out, stay a fifth.
 const REST: u32 = 4;
+/// And no longer: a step may have waited for others itself.
+const REST_MAX: Duration = Duration::from_millis(100);
 
 /// What is left to be deleted in a volume.
 #[derive(Debug)]
@@ -79,7 +81,7 @@ impl Deletions {
     /// None if nothing is left; else how long to rest before the next step, if others have something to do.
     pub(crate) fn work_off_one(&self) -> Result<Option<Duration>> {
         let watch = Stopwatch::start();
-        Ok(self.work_off(1)?.then(|| watch.elapsed() * REST))
+        Ok(self.work_off(1)?.then(|| (watch.elapsed() * REST).min(REST_MAX)))
     }
 
     /// Goes on with deletions by so many steps, if there are any; says whether that is to be done again. At their end a commit

@@ -56,6 +56,11 @@ impl Volume {
         self.opening.lock()
     }
 
+    /// As [`Volume::lock_opening`], if nothing is being opened.
+    pub(crate) fn try_lock_opening(&self) -> Option<MutexGuard<'_, ()>> {
+        self.opening.try_lock()
+    }
+
     /// Whether a branch or snapshot is open.
     pub(crate) fn is_open(&self, number: u64) -> bool {
         self.open.lock().iter().any(|of| of.number == number && of.core.strong_count() > 0)

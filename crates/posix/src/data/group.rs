@@ -28,7 +28,8 @@ pub(crate) const GROUP_PAGES: usize = CHUNK_BLOCKS as usize;
 ///
 /// An error of one does not keep the others from being written back; the first error is returned.
 pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
-    let turn = core.data.in_flight.turn(GROUP_PAGES * BLOCK_SIZE);
+    let bytes = inodes.iter().map(|inode| inode.data.pages()).sum::<usize>() * BLOCK_SIZE;
+    let turn = core.data.in_flight.turn(bytes.min(GROUP_PAGES * BLOCK_SIZE));
     let mut alone = Vec::new();
     let mut group = Vec::new();
     let mut pages = 0;

@@ -26,6 +26,9 @@ use super::gain::{Gain, Reading};
 /// A write of at most so many bytes is sent at once.
 const SMALL_BYTES: usize = 16 * BLOCK_SIZE;
 
+/// A turn comes after so many writes at the latest.
+const TURN_WRITES: u32 = 16;
+
 /// Large writes that may still be sent.
 #[derive(Debug)]
 pub(crate) struct InFlight {
@@ -76,14 +79,16 @@ impl InFlight {
         self.most
     }
 
-    /// Waits until a write of so many bytes may be sent, `of` one file or of several. The returned guard is dropped when
-    /// the write has returned.
+    /// Waits until a write of so many bytes may be sent, `of` one file, or of several which had their [turn](InFlight::turn). The
+    /// returned guard is dropped when the write has returned.
     pub(crate) fn enter(&self, bytes: usize, of: Option<InodeNo>) -> Option<Sent<'_>> {
         if bytes <= SMALL_BYTES {
             return None;
         }
         let mut state = self.state.lock();
         let mut gave_way = false;
+        // What has had its turn has given way already, and holds files.
+        let had_turn = of.is_none();
         loop {
             if state.is_full(self.most) {
                 wait::will_wait();
@@ -91,7 +96,7 @@ impl InFlight {
                 // Another write had the turn. An fsync that began beside that one would find this one before its flush.
                 gave_way = false;
             }
-            if gave_way || !state.is_in_the_way(of) {
+            if gave_way || had_turn || !state.is_in_the_way(of) {
                 break;
             }
             wait::will_wait();
@@ -106,31 +111,33 @@ impl InFlight {
         Some(Sent { of: self, bytes, sent_beside: state.now, time: Stopwatch::start() })
     }
 
-    /// Waits until a write of several files, of so many bytes, could be sent, unless it must give way to an fsync then. The
-    /// caller takes the files when it has its turn, and drops the guard when the write has returned.
+    /// Waits until a write of several files, of so many bytes, could be sent and no fsync would find it before its flush. The
+    /// caller takes the files when it has its turn, and drops the guard when the write has returned. Nothing waits where a device gains
+    /// from a second write, nor for small ones; nor for long, as another one may be held up for lack of space.
     pub(crate) fn turn(&self, bytes: usize) -> Turn<'_> {
         let mut state = self.state.lock();
-        let mut gave_way = false;
-        loop {
-            let is_full = |state: &mut State| state.turns >= state.gain.limit(self.most);
-            if is_full(&mut state) {
+        if bytes > SMALL_BYTES && !state.gain.is_there() {
+            let one = Duration::from_nanos(state.gain.nanos_of(bytes));
+            let until = Deadline::after(one.saturating_mul(TURN_WRITES));
+            let mut give_way = Deadline::after(one);
+            let mut ended = state.ended;
+            let mut has_waited = false;
+            loop {
+                let is_full = state.turns > 0;
+                let is_in_the_way = state.is_in_the_way(None) || state.coming > 0;
+                let gave_way = has_waited && (state.ended != ended || give_way.is_over());
+                if until.is_over() || !is_full && (gave_way || !is_in_the_way) {
+                    break;
+                }
                 wait::will_wait();
-                self.changed.wait_while(&mut state, is_full);
-                gave_way = false;
+                let left = if is_full { until.left() } else { until.left().min(give_way.left()) };
+                let _ = self.changed.wait_for(&mut state, left);
+                has_waited = true;
+                if is_full {
+                    // Another write had the turn: an fsync that began beside it must not find this one as well.
+                    (ended, give_way) = (state.ended, Deadline::after(one));
+                }
             }
-            let is_in_the_way = |state: &State| {
-                state.is_in_the_way(None) || !state.gain.is_there() && state.coming > 0
-            };
-            if gave_way || !is_in_the_way(&state) {
-                break;
-            }
-            wait::will_wait();
-            let until = Deadline::after(Duration::from_nanos(state.gain.nanos_of(bytes)));
-            let ended = state.ended;
-            while state.ended == ended && is_in_the_way(&state) && !until.is_over() {
-                let _ = self.changed.wait_for(&mut state, until.left());
-            }
-            gave_way = true;
         }
         state.turns += 1;
         Turn { of: self }

@@ -116,6 +116,9 @@ impl Core {
     }
 }
 
+/// How often a branch goes on while others are opened: for ever it would not get its turn.
+const WAITS_MAX: u32 = 8;
+
 /// Runs `act` while a branch stands still: open, with all in its tree that had been written; or closed, and not opened meanwhile.
 pub(crate) fn with_branch<T>(
     volume: &Volume,
@@ -125,12 +128,21 @@ pub(crate) fn with_branch<T>(
     if volume.options.read_only {
         return Err(StoreError::ReadOnly.into());
     }
-    loop {
+    for wait in 0.. {
         let open = volume.find(branch);
         open.as_ref().map(|core| core.expect_writable()).transpose()?;
         // Before what is open must stay so: it may take long, and others are opened meanwhile.
-        let _settled = open.as_ref().map(|core| core.settle()).transpose()?;
-        let _still = volume.lock_opening();
+        let settled = open.as_ref().map(|core| core.settle()).transpose()?;
+        // While another branch is opened, which may take long, programs that use this one go on.
+        let still = match volume.try_lock_opening() {
+            Some(still) => still,
+            None if wait < WAITS_MAX => {
+                drop(settled);
+                drop(volume.lock_opening());
+                continue;
+            }
+            None => volume.lock_opening(),
+        };
         // It was neither opened nor closed until it stood still, nor closed and opened anew: then other changes of it are
         // under way, or it has others in memory.
         let is_as_found = match (&open, volume.find(branch)) {
@@ -139,9 +151,12 @@ pub(crate) fn with_branch<T>(
             _ => false,
         };
         if is_as_found {
-            return act(&volume.store, open.as_deref());
+            let done = act(&volume.store, open.as_deref());
+            drop(still);
+            return done;
         }
     }
+    unreachable!("it goes on until it returns")
 }
 
 impl FileSystem {

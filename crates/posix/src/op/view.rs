@@ -35,6 +35,9 @@ impl FileSystem {
     /// As [`FileSystem::changes`], from what is open there to what is open here, both of this volume. Views stay as they are;
     /// a branch that may be written is compared as it is now.
     pub fn changes_from(&self, old: &FileSystem, ranges: bool) -> Result<Changes> {
+        if !Arc::ptr_eq(&self.volume, &old.volume) {
+            return Err(FsError::Invalid("the other one is of another volume"));
+        }
         let old = old.pin_open()?;
         match self.pin_open() {
             Ok(new) => Ok(Changes::new(old, new, ranges)),
@@ -53,9 +56,7 @@ impl FileSystem {
             None if store.is_snapshot() || volume.options.read_only => {
                 Ok(store.pin_number(store.number())?)
             }
-            None => with_branch(volume, store.number(), |whole, _| {
-                Ok(whole.pin_now(store.number(), Timestamp::now())?)
-            }),
+            None => pin_now(&self.volume, store.number()),
         }
     }
 }
