@@ -393,7 +393,7 @@ fn the_mount_of_a_command_is_no_other() {
     let flags = "remount,nosuid,nodev,noexec,noatime";
     place.run_as("mount.fuse.holdfast", &[place.image(), place.dir(), "-o", flags]).fine();
     let mounts = txn(&place, &[], "cat /proc/self/mountinfo").fine();
-    let own = mounts.lines().filter(|line| line.contains(place.dir())).next_back().unwrap();
+    let own = mounts.lines().rfind(|line| line.contains(place.dir())).unwrap();
     let options: Vec<&str> = own.split(' ').nth(5).unwrap().split(',').collect();
     for word in ["nosuid", "nodev", "noexec", "noatime"] {
         assert!(options.contains(&word), "{word}: {own}");
