@@ -313,7 +313,7 @@ fn what_lives_on_behind_a_killed_one_does_not_keep_its_fork() {
     );
     fs::write(place.path("left.sh"), left).unwrap();
     let left = format!("setsid sh {} >/dev/null 2>&1 </dev/null &", place.path("left.sh"));
-    let inner = format!("{left} kill -9 $PPID; sleep 1000");
+    let inner = format!("{left} kill -9 $PPID; exec sleep 1000");
     fs::write(place.path("inner.sh"), inner).unwrap();
     let inner = place.path("inner.sh");
     let lives = |count| fs::read_to_string(&pid).is_ok_and(|it| it.lines().count() == count);
@@ -333,8 +333,11 @@ fn what_lives_on_behind_a_killed_one_does_not_keep_its_fork() {
     });
     assert_eq!((names(&place.dir), text(&place, "file")), (vec!["file".into()], "one\n".into()));
     // An outer one that fails by itself leaves nothing of an inner one that was killed.
-    let said =
-        txn(&place, &[], &format!("\"{PROGRAM}\" txn . -- sh -c 'kill -9 $PPID; sleep 9'; exit 6"));
+    let said = txn(
+        &place,
+        &[],
+        &format!("\"{PROGRAM}\" txn . -- sh -c 'kill -9 $PPID; exec sleep 9'; exit 6"),
+    );
     assert_eq!(said.code, 6, "{said:?}");
     expect_nothing_left(&place);
     place.umount();
