@@ -341,7 +341,7 @@ fn what_lives_on_behind_a_killed_one_does_not_keep_its_fork() {
     );
     fs::write(place.path("left.sh"), left).unwrap();
     let left = format!("setsid sh {} >/dev/null 2>&1 </dev/null &", place.path("left.sh"));
-    let inner = format!("{left} kill -9 $PPID; sleep 1000");
+    let inner = format!("{left} kill -9 $PPID; exec sleep 1000");
     fs::write(place.path("inner.sh"), inner).unwrap();
     let inner = place.path("inner.sh");
     let lives = |count| fs::read_to_string(&pid).is_ok_and(|it| it.lines().count() == count);
@@ -361,8 +361,11 @@ fn what_lives_on_behind_a_killed_one_does_not_keep_its_fork() {
     });
     assert_eq!((names(&place.dir), text(&place, "file")), (vec!["file".into()], "one\n".into()));
     // An outer one that fails by itself leaves nothing of an inner one that was killed.
-    let said =
-        txn(&place, &[], &format!("\"{PROGRAM}\" txn . -- sh -c 'kill -9 $PPID; sleep 9'; exit 6"));
+    let said = txn(
+        &place,
+        &[],
+        &format!("\"{PROGRAM}\" txn . -- sh -c 'kill -9 $PPID; exec sleep 9'; exit 6"),
+    );
     assert_eq!(said.code, 6, "{said:?}");
     expect_nothing_left(&place);
     place.umount();
@@ -421,7 +424,7 @@ fn the_mount_of_a_command_is_no_other() {
     let flags = "remount,nosuid,nodev,noexec,noatime";
     place.run_as("mount.fuse.holdfast", &[place.image(), place.dir(), "-o", flags]).fine();
     let mounts = txn(&place, &[], "cat /proc/self/mountinfo").fine();
-    let own = mounts.lines().filter(|line| line.contains(place.dir())).next_back().unwrap();
+    let own = mounts.lines().rfind(|line| line.contains(place.dir())).unwrap();
     let options: Vec<&str> = own.split(' ').nth(5).unwrap().split(',').collect();
     for word in ["nosuid", "nodev", "noexec", "noatime"] {
         assert!(options.contains(&word), "{word}: {own}");
