@@ -236,7 +236,20 @@ fn streams_and_archives_are_the_same_bytes_and_what_comes_is_seen_by_programs() 
         fs::rename(from.path(file), to.path(file)).unwrap();
     }
     assert!(fs::read(to.dir.join("moved")).is_err(), "the kernel knows that it is missing");
-    assert_eq!(from_file(&to, &["receive", to.dir()], "whole").fine(), "main@a\n");
+    // A program writes while it comes.
+    let mut receive = Waiting::start(&to, &["receive", to.dir()]);
+    let whole = read(&to, "whole");
+    let (first, rest) = whole.split_at(whole.len() / 2);
+    receive.0.stdin.as_mut().unwrap().write_all(first).unwrap();
+    wait_for("the fork is made", || names(&to).0.iter().any(|it| it.starts_with(".receiving-")));
+    fs::write(to.dir.join("meanwhile"), "mine").unwrap();
+    receive.0.stdin.as_mut().unwrap().write_all(rest).unwrap();
+    let said = receive.end();
+    assert_eq!((said.code, &said.out[..]), (0, "main@a\n"), "{}", said.err);
+    let kept = said.err.split_whitespace().find(|word| word.starts_with("before-receive-"));
+    let kept = format!("{}@{}", to.dir(), kept.unwrap_or_else(|| panic!("{}", said.err)));
+    assert_eq!(to.run(&["cat", &kept, "/meanwhile"]).fine(), "mine");
+    assert!(!to.dir.join("meanwhile").exists());
     assert_eq!(fs::read(to.dir.join("moved")).unwrap(), b"as it was\n");
     let text = File::open(to.dir.join("dir/text")).unwrap();
     assert_eq!(from_file(&to, &["receive", to.image()], "increment").fine(), "main@b\n");
