@@ -12,7 +12,6 @@ use holdfast::{
 };
 use holdfast_base::InodeNo;
 use holdfast_base::attribute::RECEIVED;
-use rustix::io::Errno;
 
 use crate::read::{Kind, Member, Members};
 use crate::whiteout::Kept;
@@ -433,8 +432,13 @@ fn path_of(fs: &FileSystem, number: u64) -> io::Result<Option<Vec<u8>>> {
                 at = above;
             }
             Ok(None) => return Ok(None),
-            Err(error) if error.errno() == Errno::NOENT.raw_os_error() => return Ok(None),
-            Err(error) => return Err(io::Error::other(error.to_string())),
+            Err(error) => {
+                let kind = io::Error::from_raw_os_error(error.errno()).kind();
+                return match kind {
+                    ErrorKind::NotFound => Ok(None),
+                    kind => Err(io::Error::new(kind, error.to_string())),
+                };
+            }
         }
     }
     names.reverse();

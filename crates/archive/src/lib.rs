@@ -34,6 +34,7 @@ mod header;
 mod import;
 mod listing;
 mod number;
+pub mod oci;
 mod pax;
 mod read;
 mod source;

@@ -129,6 +129,56 @@ fn a_layer_of_what_changed_makes_one_snapshot_of_the_other() {
     again.fails(1, "has a snapshot main@layer-1");
 }
 
+/// Puts a file among the blobs of a layout, under the sum that sha256sum says. Returns the descriptor.
+fn blob(layout: &Path, kind: &str, bytes: &[u8]) -> String {
+    let blobs = layout.join("blobs/sha256");
+    fs::create_dir_all(&blobs).unwrap();
+    fs::write(blobs.join("new"), bytes).unwrap();
+    let sum = Command::new("sha256sum").arg(blobs.join("new")).output().unwrap().stdout;
+    let digits = String::from_utf8(sum).unwrap().split(' ').next().unwrap().to_owned();
+    fs::rename(blobs.join("new"), blobs.join(&digits)).unwrap();
+    let len = bytes.len();
+    format!(r#"{{"mediaType":"{kind}","digest":"sha256:{digits}","size":{len}}}"#)
+}
+
+/// The digest in a descriptor.
+fn digest(descriptor: &str) -> &str {
+    let at = descriptor.find("sha256:").unwrap();
+    &descriptor[at..at + 71]
+}
+
+#[test]
+fn an_image_layout_becomes_snapshots() {
+    if !is_there("sha256sum") {
+        return;
+    }
+    let place = filled();
+    export(&place, place.image(), &["--oci-layer"], "layer.tar");
+    export(&place, place.image(), &["--tar"], "ours.tar");
+    let layout = Path::new(&place.path("layout")).to_owned();
+    let layer = fs::read(place.path("layer.tar")).unwrap();
+    let layer = blob(&layout, "application/vnd.oci.image.layer.v1.tar", &layer);
+    let config = format!(r#"{{"rootfs":{{"diff_ids":["{}"]}}}}"#, digest(&layer));
+    let config = blob(&layout, "application/vnd.oci.image.config.v1+json", config.as_bytes());
+    let manifest = format!(r#"{{"config":{config},"layers":[{layer}]}}"#);
+    let kind = "application/vnd.oci.image.manifest.v1+json";
+    let manifest = blob(&layout, kind, manifest.as_bytes());
+    fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+    fs::write(layout.join("index.json"), format!(r#"{{"manifests":[{manifest}]}}"#)).unwrap();
+    let other = TestMount::with_volume();
+    let layout = layout.to_str().unwrap();
+    other.run(&["import", other.image(), "--oci", layout]).fine();
+    other.fsck();
+    export(&other, &format!("{}@layer-1", other.image()), &["--tar"], "again.tar");
+    assert!(
+        fs::read(place.path("ours.tar")).unwrap() == fs::read(other.path("again.tar")).unwrap()
+    );
+    other.run(&["import", other.image(), "--oci", layout]).fails(1, "has a snapshot main@layer-1");
+    let named = ["import", other.image(), "--oci", layout, "--image", "latest"];
+    other.run(&named).fails(1, "has no image latest");
+    other.run(&["import", other.image(), "--oci", other.image()]).fails(1, "is no image layout");
+}
+
 #[test]
 fn an_archive_that_is_damaged_leaves_the_branch_as_it_was() {
     let place = filled();

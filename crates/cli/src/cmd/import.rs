@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use holdfast_archive::oci;
 
 use crate::branches::{Place, arguments};
-use crate::dispatch::{Located, Pipes};
-use crate::outcome::{Context, Failure, Outcome};
+use crate::dispatch::{Input, Located, Pipes};
+use crate::outcome::{self, Context, Failure, Outcome};
 use crate::work::Work;
 
 /// Put the members of a tar archive, or of layers of an OCI image, into a branch.
@@ -25,12 +27,14 @@ at the end; what programs have stored into mapped files is a change as well. Whe
 mounted, programs see it change as by a rollback.
 
 Layers may be given as files, the lowest first: `layer-1`, `layer-2` and so on are snapshots behind
-each. A name with `..`, and a type of member that is not known, are errors; symbolic links on the
+each. --oci takes them from an image layout, compressed with gzip or not, and compares each with its
+digest. A name with `..`, and a type of member that is not known, are errors; symbolic links on the
 way to a member lead no further than the volume.
 
   xzcat linux.tar.xz | holdfast import volume.img --tar
   holdfast import volume.img:work --oci-layer < layer.tar
-  holdfast import volume.img --oci-layer base.tar app.tar")]
+  holdfast import volume.img --oci-layer base.tar app.tar
+  skopeo copy docker://debian oci:debian && holdfast import volume.img --oci debian")]
 #[command(group(clap::ArgGroup::new("form").required(true)))]
 pub(crate) struct Args {
     /// Read a tar archive.
@@ -39,16 +43,23 @@ pub(crate) struct Args {
     /// Read a layer of an OCI image: whiteouts remove what was there.
     #[arg(long, group = "form")]
     oci_layer: bool,
+    /// Read the layers of an image layout of OCI, a directory or a tar archive of one.
+    #[arg(long, group = "form", value_name = "LAYOUT")]
+    oci: Option<PathBuf>,
+    /// The image of this name, if the layout has several.
+    #[arg(long, value_name = "NAME", requires = "oci")]
+    image: Option<String>,
     /// A volume, and `:BRANCH` if another one than `main` is meant.
     #[arg(value_name = "PLACE", value_parser = arguments::branch_place())]
     place: Place,
     /// Files of layers instead of standard input, the lowest first.
-    #[arg(value_name = "LAYER", conflicts_with = "tar")]
+    #[arg(value_name = "LAYER", conflicts_with_all = ["tar", "oci"])]
     layers: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    if args.layers.is_empty() && io::stdin().is_terminal() {
+    let from_stdin = args.layers.is_empty() && args.oci.is_none();
+    if from_stdin && io::stdin().is_terminal() {
         return Err(Failure::new(2, "the archive comes from standard input; write: < FILE"));
     }
     let located = Located::of(&args.place)?;
@@ -56,13 +67,31 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (mut inputs, mut files) = (Vec::new(), Vec::new());
     for layer in &args.layers {
         let shown = Path::new(layer).display().to_string();
-        inputs.push(File::open(layer).context(&shown)?);
+        inputs.push(Input::File(File::open(layer).context(&shown)?));
         files.push(shown);
     }
-    let pipes = match files.is_empty() {
+    if let Some(layout) = &args.oci {
+        (inputs, files) = layers(layout, args.image.as_deref())?;
+    }
+    let pipes = match from_stdin {
         true => Pipes::out().input()?,
         false => Pipes { inputs, ..Pipes::out() },
     };
     let tree = located.tree(&args.place);
-    located.run(Work::Import { tree, layer: args.oci_layer, files }, pipes)
+    located.run(Work::Import { tree, layer: !args.tar, files }, pipes)
+}
+
+/// The layers of an image layout, the lowest first, and what errors call them.
+fn layers(path: &Path, image: Option<&str>) -> Result<(Vec<Input>, Vec<String>), Failure> {
+    let said = |error: holdfast_archive::Error| {
+        Failure::plain(outcome::without_number(&error.to_string()))
+    };
+    let layout = oci::Layout::open(path).map_err(said)?;
+    let image = layout.image(image).map_err(said)?;
+    if image.is_empty() {
+        return Err(Failure::plain(format!("{}: the image has no layers", path.display())));
+    }
+    let name = |at| format!("{}: layer {}", path.display(), at + 1);
+    let names = (0..image.len()).map(name).collect();
+    Ok((image.layers().map(Input::Made).collect(), names))
 }

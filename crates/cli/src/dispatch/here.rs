@@ -1,19 +1,18 @@
 //! The ends of the pipes of work that is carried out in this process.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::{self, Read, Write};
 
 use holdfast_stream::Progress;
 
-use super::Pipes;
 use super::pump::Shown;
+use super::{Input, Pipes};
 use crate::outcome::complain;
 use crate::work::Ends;
 
 /// Standard output, and what is read.
 pub(super) struct Here {
-    inputs: Vec<RefCell<File>>,
+    inputs: Vec<RefCell<Input>>,
     shown: RefCell<Shown>,
 }
 

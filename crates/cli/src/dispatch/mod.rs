@@ -1,6 +1,7 @@
 //! Where work on a volume is carried out: in its daemon, if one serves it, and otherwise here, on the volume at rest.
 
 mod here;
+mod input;
 mod pump;
 
 use std::fs::{File, OpenOptions};
@@ -17,6 +18,7 @@ use holdfast_device::HostFile;
 use rustix::fs::OFlags;
 
 use self::here::Here;
+pub(crate) use self::input::Input;
 use crate::branches::{Name, Place};
 use crate::control_socket::message::{self, Answer, Question};
 use crate::control_socket::{Daemon, HELLO};
@@ -34,7 +36,7 @@ const PAGES: Duration = Duration::from_secs(60);
 /// Where a command's bytes come from and go to.
 pub(crate) struct Pipes {
     /// What is read, one behind the other.
-    pub(crate) inputs: Vec<File>,
+    pub(crate) inputs: Vec<Input>,
     /// Show on a terminal how far it has come.
     pub(crate) shows_progress: bool,
     /// What it means that standard output cannot be written.
@@ -54,7 +56,7 @@ impl Pipes {
     /// And standard input.
     pub(crate) fn input(self) -> Result<Pipes, Failure> {
         let input = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
-        Ok(Pipes { inputs: vec![input.into()], ..self })
+        Ok(Pipes { inputs: vec![Input::File(input.into())], ..self })
     }
 }
 

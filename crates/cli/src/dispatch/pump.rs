@@ -2,17 +2,16 @@
 //! directions, since neither side may wait for the other to be read.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use holdfast_stream::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::Pipes;
+use super::{Input, Pipes};
 use crate::outcome::{Failure, Outcome, complain};
 use crate::work::At;
 use crate::work::frames::{self, BODY_MAX, Ended, HEAD, Kind};
@@ -53,7 +52,7 @@ impl Shown {
 
 /// What is on its way to the daemon.
 struct Going {
-    inputs: VecDeque<File>,
+    inputs: VecDeque<Input>,
     /// Bytes of frames that were not sent.
     unsent: Vec<u8>,
     sent: usize,
@@ -163,13 +162,16 @@ fn wait(daemon: BorrowedFd<'_>, going: &Going) -> io::Result<(bool, bool, bool)>
     let events = if is_waiting { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let mut wanted = vec![PollFd::from_borrowed_fd(daemon, events)];
     let input = going.inputs.front().filter(|_| !is_waiting);
-    wanted.extend(input.map(|file| PollFd::from_borrowed_fd(file.as_fd(), PollFlags::IN)));
-    match poll(&mut wanted, None) {
+    let waited_for = input.and_then(Input::descriptor);
+    wanted.extend(waited_for.map(|input| PollFd::from_borrowed_fd(input, PollFlags::IN)));
+    let is_there = input.is_some() && waited_for.is_none();
+    let at_once = is_there.then_some(&Timespec { tv_sec: 0, tv_nsec: 0 });
+    match poll(&mut wanted, at_once) {
         Err(Errno::INTR) => return Ok((false, false, false)),
         done => done?,
     };
     let seen = wanted[0].revents();
-    let can_read = wanted.get(1).is_some_and(|input| !input.revents().is_empty());
+    let can_read = is_there || wanted.get(1).is_some_and(|input| !input.revents().is_empty());
     let can_take = seen.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
     Ok((can_read, is_waiting && seen.contains(PollFlags::OUT), can_take))
 }
