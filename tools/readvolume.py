@@ -998,6 +998,8 @@ class Log:
         self.taken, self.freed = [], []
         # What of that was taken, in the order of the blocks.
         self.taken_runs = []
+        # What was given back, also by branches that did not have it alone, in the order of the blocks.
+        self.given_runs = []
         # What each extent key that the log has changed holds of what its tree had: first, end, birth, where block 0 would lie.
         self.before = {}
 
@@ -1085,7 +1087,7 @@ class Log:
         judge_said(volume.lineage, said, [key for branch, key in batch.removes if branch == 0])
         # Branches and snapshots first: the batch may make a branch that it changes.
         self.put(batch, volume, lambda branch: branch == 0)
-        had = self.had(batch, volume)
+        had, held = self.had(batch, volume)
         self.put(batch, volume, lambda branch: branch != 0)
         for branch in batch.counts:
             item = volume.lineage.tree(branch)
@@ -1099,7 +1101,7 @@ class Log:
         self.taken += batch.taken
         for run in batch.taken:
             insert_run(self.taken_runs, run)
-        self.judge_given(batch, volume.lineage, had)
+        self.judge_given(batch, volume.lineage, had, held)
         freed = list(batch.freed)
         for drop in batch.drops:
             own = volume.lineage.own(drop)
@@ -1131,15 +1133,16 @@ class Log:
             volume.items(branch)[key] = value
 
     def had(self, batch, volume):
-        """What the extents that a batch changes held before it of what trees had before the log, by branch."""
-        had, put = {}, {}
+        """What the extents that a batch changes held before it of what trees had before the log, and of all, by branch."""
+        had, held, put = {}, {}, {}
         changed = [of for of in [*batch.removes, *batch.puts] if of[1][1] == EXTENT]
         for branch, key in changed:
+            value = volume.items(branch).get(key, b"")
+            whole = len(value) >= EXTENT_ITEM.size
+            first, birth, count = (u64(value, 0), u64(value, 8), u32(value, 16)) if whole else (0, 0, 0)
+            held.setdefault(branch, []).extend([(first, first + count)] if count else [])
             known = self.before.get((branch, key))
             if known is None:
-                value = volume.items(branch).get(key, b"")
-                whole = len(value) >= EXTENT_ITEM.size
-                first, birth, count = (u64(value, 0), u64(value, 8), u32(value, 16)) if whole else (0, 0, 0)
                 known = [(first, first + count, birth, key[0], key[2] - first * BLOCK)] if count else []
             had.setdefault(branch, []).extend(known)
         had = {branch: held_once(parts) for branch, parts in had.items()}
@@ -1162,10 +1165,13 @@ class Log:
                     at += 1
                 done = max(done, end)
         self.before.update(put)
-        return had
+        return had, held
 
-    def judge_given(self, batch, lineage, had):
-        """What a batch gives back was taken by the log, or is as old as it says, and no snapshot's [904]."""
+    def judge_given(self, batch, lineage, had, held):
+        """What a batch gives back keys that it changes held, or it took that itself, and nothing gave it back before [904].
+
+        It was taken by the log, or is as old as the batch says, and no snapshot's.
+        """
         own = []
         for branch, parts in had.items():
             item = lineage.tree(branch)
@@ -1174,6 +1180,17 @@ class Log:
         own, gives = union(own), f"batch {batch.head.number} of the log gives back what"
         drops = [(drop.first, drop.first + drop.count) for drop in batch.drops]
         need(not overlap(sorted(batch.freed + drops)), f"{gives} it gives back as well [904]")
+        need(not any(is_touched(self.given_runs, run) for run in batch.freed + drops), f"{gives} was given back [904]")
+        of_all = union([run for runs in held.values() for run in runs] + batch.taken)
+        of_branch = {drop.branch: None for drop in batch.drops}
+        of_branch = {branch: union(held.get(branch, []) + batch.taken) for branch in of_branch}
+        places = [(run, of_all) for run in batch.freed]
+        places += [(run, of_branch[drop.branch]) for drop, run in zip(batch.drops, drops)]
+        for run, runs in places:
+            there = run_with(runs, run[0])
+            need(there and run[1] <= there[1], f"{gives} nothing held that it changes [904]")
+        for run in batch.freed + drops:
+            insert_run(self.given_runs, run)
         for run in batch.freed:
             need(self.is_taken_or(run, own), f"{gives} a snapshot has [904]")
         for drop, run in zip(batch.drops, drops):
@@ -2020,6 +2037,12 @@ def run_with(runs, block):
     """The run that has a block, of sorted ones that do not overlap; or nothing."""
     at = bisect.bisect_right(runs, (block, 1 << 64)) - 1
     return runs[at] if at >= 0 and runs[at][1] > block else None
+
+
+def is_touched(runs, run):
+    """Whether sorted runs that do not overlap have any block of a run."""
+    at = bisect.bisect_left(runs, (run[1], 0)) - 1
+    return at >= 0 and runs[at][1] > run[0]
 
 
 def insert_run(runs, run):

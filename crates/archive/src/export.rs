@@ -1,20 +1,20 @@
 //! A whole tree into an archive.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 
-use holdfast::{Dir, FileType};
+use holdfast::{Dir, Metadata};
 
 use crate::listing::names;
-use crate::write::{Exported, Of, Writer};
+use crate::write::{Exported, Of, Writer, is_missing};
 use crate::{Error, Form};
 
 /// Writes everything in `dir` as an archive: the directory itself as `./`, then what is in it, each directory before its
 /// content, names in the order of their bytes. The same tree gives the same bytes.
 ///
 /// Of a volume that others change, a snapshot should be given: of a file that changes meanwhile the archive has as many bytes as it had, whichever,
-/// and the error says so when the archive is whole. In memory is one directory of each level, and of each file
+/// a directory that goes has nothing in it, and the error says so when the archive is whole. In memory is one directory of each level, and of each file
 /// with several names one, until the last was written.
 ///
 /// # Errors
@@ -32,12 +32,9 @@ pub(crate) fn tree(
     name: &OsStr,
     path: Vec<u8>,
 ) -> Result<(), Error> {
-    if writer.member(dir, name, &path)? != Some(FileType::Directory) {
-        return Ok(());
-    }
     let mut path = path;
     // The directories on the way down: what is left of each, and how long its path is.
-    let mut levels = vec![level(dir.open_dir(name).of(&path)?, &path)?];
+    let mut levels: Vec<Level> = below(writer, dir, name, &path)?.into_iter().collect();
     while let Some((dir, names, len)) = levels.last_mut() {
         path.truncate(*len);
         let Some(name) = names.next() else {
@@ -48,17 +45,38 @@ pub(crate) fn tree(
             path.push(b'/');
         }
         path.extend_from_slice(name.as_bytes());
-        if writer.member(dir, &name, &path)? == Some(FileType::Directory) {
-            let below = dir.open_dir(&name).of(&path)?;
-            levels.push(level(below, &path)?);
-        }
+        let below = below(writer, dir, &name, &path)?;
+        levels.extend(below);
     }
     Ok(())
 }
 
-type Level = (Dir, std::vec::IntoIter<OsString>, usize);
-
-fn level(dir: Dir, path: &[u8]) -> Result<Level, Error> {
-    let names = names(&dir).of(path)?;
-    Ok((dir, names.into_iter(), path.len()))
+/// Writes a member, and if that is a directory shows what is in it. One that has gone by then, or is another, is left empty.
+fn below(
+    writer: &mut Writer<impl Write>,
+    dir: &Dir,
+    name: &OsStr,
+    path: &[u8],
+) -> Result<Option<Level>, Error> {
+    let member = writer.member(dir, name, path)?;
+    let Some(member) = member.filter(Metadata::is_dir) else { return Ok(None) };
+    let open = || -> io::Result<_> {
+        let below = dir.open_dir(name)?;
+        match below.symlink_metadata(".")?.ino() == member.ino() {
+            true => Ok((names(&below)?, below)),
+            false => Err(ErrorKind::NotFound.into()),
+        }
+    };
+    match open() {
+        Err(error) if is_missing(&error) && !path.is_empty() => {
+            writer.has_changed(path);
+            Ok(None)
+        }
+        opened => {
+            let (names, below) = opened.of(path)?;
+            Ok(Some((below, names.into_iter(), path.len())))
+        }
+    }
 }
+
+type Level = (Dir, std::vec::IntoIter<OsString>, usize);

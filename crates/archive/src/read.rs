@@ -208,14 +208,22 @@ impl<R: Read> Members<R> {
     }
 
     fn records(&self, records: &[u8], ahead: &mut Ahead) -> Result<()> {
+        // Access control lists that this header has as attributes as well.
+        let mut own = [false; 2];
         for record in Records::new(records) {
             let (key, value) = record.map_err(|why| self.malformed(why))?;
-            self.record(key, value, ahead)?;
+            self.record(key, value, ahead, &mut own)?;
         }
         Ok(())
     }
 
-    fn record(&self, key: &[u8], value: &[u8], ahead: &mut Ahead) -> Result<()> {
+    fn record(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        ahead: &mut Ahead,
+        [has_access, has_default]: &mut [bool; 2],
+    ) -> Result<()> {
         let text = || Some(value.to_vec()).filter(|text| !text.is_empty());
         let number = || match value.is_empty() {
             true => Ok(None),
@@ -240,14 +248,21 @@ impl<R: Read> Members<R> {
             b"SCHILY.devmajor" => ahead.device.0 = number()?,
             b"SCHILY.devminor" => ahead.device.1 = number()?,
             b"SCHILY.acl.access" | b"SCHILY.acl.default" if !value.is_empty() => {
-                let name = if key.ends_with(b"access") { acl::ACCESS } else { acl::DEFAULT };
+                let (name, has_attribute) = match key.ends_with(b"access") {
+                    true => (acl::ACCESS, *has_access),
+                    false => (acl::DEFAULT, *has_default),
+                };
                 let why = "its access control list cannot be read, or names users without numbers";
                 let value = acl::value(value).ok_or_else(|| self.malformed(why))?;
-                // The attribute itself, if it is there as well, says the same.
-                ahead.xattrs.entry(name.to_vec()).or_insert(value);
+                // The attribute itself, if it is in the same header, says the same. One for all members gives way.
+                if !has_attribute {
+                    ahead.xattrs.insert(name.to_vec(), value);
+                }
             }
             _ if key.starts_with(pax::XATTR) => {
                 let name = pax::xattr_name(&key[pax::XATTR.len()..]);
+                *has_access |= name == acl::ACCESS;
+                *has_default |= name == acl::DEFAULT;
                 ahead.xattrs.insert(name, value.to_vec());
             }
             _ if key.starts_with(b"GNU.sparse.") => {
@@ -395,10 +410,10 @@ mod tests {
         bytes
     }
 
-    /// As many attributes as a header may have, and many members behind a global header as long as it may be: what is read costs
-    /// what it has in bytes, or this would run for hours.
+    /// As many attributes as a header may have, and many members behind a global header as long as it may be: all are read, and
+    /// no member gets more than the few bytes of that which count.
     #[test]
-    fn many_records_take_the_time_of_their_bytes() {
+    fn many_records_are_read_and_few_are_given_to_all_members() {
         let (mut attributes, mut count) = (Vec::new(), 0);
         while attributes.len() < 7 << 20 {
             let name = format!("SCHILY.xattr.user.{count:x}");
@@ -423,5 +438,43 @@ mod tests {
             others += 1;
         }
         assert_eq!(others, 4000);
+        assert!(members.global.bytes() <= GLOBAL_MAX, "{} bytes", members.global.bytes());
+    }
+
+    /// A list of access of a member's own header counts, whether it comes as text or as an attribute, and whatever a header for
+    /// all members says.
+    #[test]
+    fn a_list_of_access_is_the_members_own() {
+        let text = |text: &str| {
+            let mut record = Vec::new();
+            pax::put(&mut record, b"SCHILY.acl.access", text.as_bytes());
+            record
+        };
+        let attribute = |text: &str| {
+            let key = [pax::XATTR, acl::ACCESS].concat();
+            let mut record = Vec::new();
+            pax::put(&mut record, &key, &acl::value(text.as_bytes()).expect("it is a list"));
+            record
+        };
+        let (all, own, other) = [6, 5, 4]
+            .map(|user| format!("user::rwx,user:{user}:r--,group::r--,mask::r--,other::---"))
+            .into();
+        let value = |text: &String| acl::value(text.as_bytes());
+        for (of_all, of_member, wanted) in [
+            (text(&all), text(&own), &own),
+            (attribute(&all), text(&own), &own),
+            (text(&all), attribute(&own), &own),
+            (text(&all), Vec::new(), &all),
+            (Vec::new(), [text(&other), attribute(&own)].concat(), &own),
+            (Vec::new(), [attribute(&own), text(&other)].concat(), &own),
+            (text(&all), [attribute(&own), text(&other)].concat(), &own),
+        ] {
+            let archive =
+                [header(b'g', &of_all), header(b'x', &of_member), header(b'0', b""), vec![0; 1024]];
+            let archive = archive.concat();
+            let mut members = Members::new(&archive[..]);
+            let member = members.next().expect("it is whole").expect("there is one");
+            assert_eq!(member.xattrs.get(acl::ACCESS).cloned(), value(wanted));
+        }
     }
 }

@@ -122,3 +122,46 @@ fn old(kept: &mut Kept<'_>, dir: &Dir, names_here: Vec<OsString>) -> io::Result<
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::listing::LOOKS;
+    use crate::{Form, import};
+    use holdfast::Volume;
+    use tar::{Builder, EntryType, Header};
+
+    /// Whiteouts that ask for the same directories again and again, beside many new files: each is looked through once.
+    #[test]
+    fn a_directory_is_looked_through_once_for_all_whiteouts() {
+        let member = |to: &mut Builder<Vec<u8>>, name: &str, kind: EntryType| {
+            let mut header = Header::new_ustar();
+            header.set_entry_type(kind);
+            header.set_mode(0o755);
+            header.set_size(0);
+            to.append_data(&mut header, name, &[][..]).expect("it goes into memory");
+        };
+        let mut base = Builder::new(Vec::new());
+        for name in ["d", "d/below", "other"] {
+            member(&mut base, name, EntryType::Directory);
+        }
+        member(&mut base, "d/below/old", EntryType::Regular);
+        let mut layer = Builder::new(Vec::new());
+        for at in 0..200 {
+            member(&mut layer, &format!("d/below/new-{at}"), EntryType::Regular);
+            member(&mut layer, "d/.wh..wh..opq", EntryType::Regular);
+            member(&mut layer, "d/below/.wh..wh..opq", EntryType::Regular);
+            member(&mut layer, ".wh.d", EntryType::Regular);
+            member(&mut layer, ".wh..wh..opq", EntryType::Regular);
+        }
+        let volume = Volume::in_memory(16 << 20).expect("there is memory");
+        for (archive, looks) in [(base, 0), (layer, 4)] {
+            let bytes = archive.into_inner().expect("it is in memory");
+            LOOKS.set(0);
+            import(&volume, Form::Layer, "importing", &bytes[..]).expect("it is whole");
+            // The root, `d`, `below` and `other`.
+            assert_eq!(LOOKS.get(), looks);
+        }
+        assert_eq!(volume.read_dir("/d/below").expect("it is there").count(), 200);
+        assert!(!volume.exists("/other").expect("the volume is whole"));
+    }
+}

@@ -1,12 +1,13 @@
 //! One file after the other on its way into an archive.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use holdfast::{Dir, File, FileType, Metadata, OpenOptions};
 use holdfast_base::attribute::RECEIVED;
+use rustix::io::Errno;
 use tar::EntryType;
 
 use crate::header::{BLOCK, Said, pad};
@@ -15,6 +16,8 @@ use crate::{Error, Form, whiteout};
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
+/// How often a name is looked up that leads to another file each time.
+const TRIES: u32 = 4;
 
 type Result<T> = std::result::Result<T, Error>;
 
@@ -55,6 +58,13 @@ impl<T> Of<T> for io::Result<T> {
 
 /// An extended attribute: name and value.
 type Xattr = (Vec<u8>, Vec<u8>);
+
+/// Extended attributes of a file.
+struct Xattrs {
+    all: Vec<Xattr>,
+    /// Some went while they were read.
+    are_fewer: bool,
+}
 
 /// Where a file has data: the begin and the end of each stretch.
 #[derive(Debug, Default)]
@@ -104,32 +114,46 @@ impl<W: Write> Writer<W> {
         self.put(&said.blocks())
     }
 
-    /// What is called `name` in `dir`, as `path`; the root is `.` and has no path. `None`: it has gone meanwhile.
+    /// What is called `name` in `dir`, as `path`; the root is `.` and has no path. `None`: it has gone meanwhile. Where another
+    /// file takes the name meanwhile, that one is written.
     pub(crate) fn member(
         &mut self,
         dir: &Dir,
         name: &OsStr,
         path: &[u8],
-    ) -> Result<Option<FileType>> {
-        match self.found(dir, name, path) {
-            Err(Error::File { source, .. })
-                if source.kind() == io::ErrorKind::NotFound && !path.is_empty() =>
-            {
-                // Nothing was written of it, and no other name can lead to it.
-                self.linked.retain(|_, (first, _)| first != path);
-                self.has_changed(path);
-                Ok(None)
+    ) -> Result<Option<Metadata>> {
+        for _ in 0..TRIES {
+            let found = match dir.symlink_metadata(name) {
+                Err(error) if is_missing(&error) && !path.is_empty() => break,
+                found => found.of(path)?,
+            };
+            let before = self.exported.members;
+            match self.found(dir, name, path, &found) {
+                Ok(true) => return Ok(Some(found)),
+                Ok(false) => {}
+                Err(error) => {
+                    // A name that leads elsewhere by now is no failure as long as no part of the member is written.
+                    let is_another = self.exported.members == before
+                        && matches!(error, Error::File { .. })
+                        && !is_at(dir, name, &found);
+                    if !is_another {
+                        return Err(error);
+                    }
+                }
             }
-            done => done.map(Some),
+            // No other name can lead to a member that was not written.
+            self.linked.retain(|_, (first, _)| first != path);
         }
+        self.has_changed(path);
+        Ok(None)
     }
 
-    fn found(&mut self, dir: &Dir, name: &OsStr, path: &[u8]) -> Result<FileType> {
-        let found = dir.symlink_metadata(name).of(path)?;
+    /// Writes what was found under a name. False: by now it is another file's, and nothing was written.
+    fn found(&mut self, dir: &Dir, name: &OsStr, path: &[u8], found: &Metadata) -> Result<bool> {
         let file_type = found.file_type();
         if file_type == FileType::Socket {
             self.exported.sockets += 1;
-            return Ok(file_type);
+            return Ok(true);
         }
         if self.form == Form::Layer && name.as_bytes().starts_with(whiteout::PREFIX) {
             let why = "a layer cannot have a name that begins with `.wh.`";
@@ -142,28 +166,44 @@ impl<W: Write> Writer<W> {
                 if *left == 0 {
                     self.linked.remove(&found.ino());
                 }
-                self.plain(&found, path, EntryType::Link, Some(&first), &[])?;
-                return Ok(file_type);
+                self.plain(found, path, EntryType::Link, Some(&first), &[])?;
+                return Ok(true);
             }
             self.linked.insert(found.ino(), (path.to_vec(), found.nlink() - 1));
         }
-        let xattrs = xattrs(dir, name).of(path)?;
+        let Xattrs { all: xattrs, are_fewer } = xattrs(dir, name).of(path)?;
+        let target = match file_type {
+            FileType::Regular => {
+                let is_it = self.file(dir, name, path, (found, &xattrs))?;
+                if is_it && are_fewer {
+                    self.has_changed(path);
+                }
+                return Ok(is_it);
+            }
+            FileType::Symlink => Some(dir.read_link(name).of(path)?.into_os_string().into_vec()),
+            _ => None,
+        };
+        // What was read by its name is of that file.
+        if !is_at(dir, name, found) {
+            return Ok(false);
+        }
+        if are_fewer {
+            self.has_changed(path);
+        }
         match file_type {
-            FileType::Regular => self.file(dir, name, path, &xattrs)?,
             FileType::Directory => {
                 let path = if path.is_empty() { b"./".to_vec() } else { [path, b"/"].concat() };
-                self.plain(&found, &path, EntryType::Directory, None, &xattrs)?;
+                self.plain(found, &path, EntryType::Directory, None, &xattrs)?;
             }
             FileType::Symlink => {
-                let target = dir.read_link(name).of(path)?.into_os_string().into_vec();
-                self.plain(&found, path, EntryType::Symlink, Some(&target), &xattrs)?;
+                self.plain(found, path, EntryType::Symlink, target.as_deref(), &xattrs)?;
             }
-            FileType::CharDevice => self.plain(&found, path, EntryType::Char, None, &xattrs)?,
-            FileType::BlockDevice => self.plain(&found, path, EntryType::Block, None, &xattrs)?,
-            FileType::Fifo => self.plain(&found, path, EntryType::Fifo, None, &xattrs)?,
-            FileType::Socket => {}
+            FileType::CharDevice => self.plain(found, path, EntryType::Char, None, &xattrs)?,
+            FileType::BlockDevice => self.plain(found, path, EntryType::Block, None, &xattrs)?,
+            FileType::Fifo => self.plain(found, path, EntryType::Fifo, None, &xattrs)?,
+            FileType::Regular | FileType::Socket => {}
         }
-        Ok(file_type)
+        Ok(true)
     }
 
     /// A member without bytes.
@@ -180,12 +220,21 @@ impl<W: Write> Writer<W> {
         self.put(&said.blocks())
     }
 
-    fn file(&mut self, dir: &Dir, name: &OsStr, path: &[u8], xattrs: &[Xattr]) -> Result<()> {
+    /// A regular file. False if the name leads to another one by now.
+    fn file(
+        &mut self,
+        dir: &Dir,
+        name: &OsStr,
+        path: &[u8],
+        (found, xattrs): (&Metadata, &[Xattr]),
+    ) -> Result<bool> {
         let how = OpenOptions::new().read(true).noatime(true).follow(false);
         let file = dir.open_with(name, &how).of(path)?;
+        let wanted = found.ino();
         let found = file.metadata().of(path)?;
-        if !found.is_file() {
-            return Err(changed()).of(path);
+        // Other names of the one that was found would be written as links to this.
+        if found.ino() != wanted {
+            return Ok(false);
         }
         let len = found.len();
         let layout = Layout::of(&file, len, SEGMENTS_MAX).of(path)?;
@@ -216,7 +265,7 @@ impl<W: Write> Writer<W> {
         if !is_whole || of(&now) != of(&found) {
             self.has_changed(path);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The map of a file with holes, filled up to a block.
@@ -256,7 +305,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// A file was not the same all the time.
-    fn has_changed(&mut self, path: &[u8]) {
+    pub(crate) fn has_changed(&mut self, path: &[u8]) {
         match &mut self.changed {
             Some((_, others)) => *others += 1,
             first => *first = Some((path.to_vec(), 0)),
@@ -264,8 +313,18 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn changed() -> io::Error {
-    io::Error::other("it changed while it was read; take a snapshot and export that")
+/// Whether a name was there, and is there no more, or not as what it was.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        || Errno::from_io_error(error) == Some(Errno::LOOP)
+}
+
+/// Whether a name leads to a file still. If that cannot be told, it does: what went wrong is told then.
+fn is_at(dir: &Dir, name: &OsStr, file: &Metadata) -> bool {
+    match dir.symlink_metadata(name) {
+        Ok(now) => now.ino() == file.ino(),
+        Err(error) => !is_missing(&error),
+    }
 }
 
 fn said<'a>(found: &Metadata, path: &'a [u8], kind: EntryType) -> Said<'a> {
@@ -286,13 +345,24 @@ fn said<'a>(found: &Metadata, path: &'a [u8], kind: EntryType) -> Said<'a> {
 }
 
 /// Names and values in the order of the names.
-fn xattrs(dir: &Dir, name: &OsStr) -> io::Result<Vec<Xattr>> {
+fn xattrs(dir: &Dir, name: &OsStr) -> io::Result<Xattrs> {
     let mut names = dir.xattrs(name)?;
     // It says something of this volume only.
     names.retain(|name| name.as_bytes() != RECEIVED);
     names.sort_unstable();
-    let value = |of: std::ffi::OsString| Ok((of.as_bytes().to_vec(), dir.xattr(name, &of)?));
-    names.into_iter().map(value).collect()
+    values(dir, name, names)
+}
+
+/// The values of attributes that were listed.
+fn values(dir: &Dir, name: &OsStr, names: Vec<OsString>) -> io::Result<Xattrs> {
+    let (mut all, mut are_fewer) = (Vec::new(), false);
+    for of in names {
+        match dir.xattr(name, &of) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NODATA) => are_fewer = true,
+            value => all.push((of.into_vec(), value?)),
+        }
+    }
+    Ok(Xattrs { all, are_fewer })
 }
 
 /// The next stretch of data at or after `at`.
@@ -337,6 +407,71 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Between a look at a name and the opening of it another file takes the name: the other names of the first are no links to
+    /// that.
+    #[test]
+    fn a_file_that_takes_a_name_meanwhile_is_not_taken_for_the_one_before() {
+        let volume = holdfast::Volume::in_memory(16 << 20).expect("there is memory");
+        let write = |path: &str, bytes: &[u8]| volume.write(path, bytes).expect("there is space");
+        write("/a", b"first");
+        volume.hard_link("/a", "/b").expect("it is there");
+        let name = OsStr::new("a");
+        let found = volume.symlink_metadata(name).expect("it is there");
+        write("/new", b"second");
+        volume.rename("/new", "/a").expect("it is there");
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, Form::Tar);
+        let written = writer.found(&volume, name, b"a", &found).expect("it is no failure");
+        assert!(!written && writer.exported.members == 0);
+        // As for the first turn of `member`: nothing of it is left.
+        writer.linked.retain(|_, (first, _)| first != b"a");
+        for path in ["a", "b"] {
+            let member = writer.member(&volume, OsStr::new(path), path.as_bytes());
+            assert!(member.expect("it is there").is_some());
+        }
+        writer.finish().expect("each file is one");
+        let copy = holdfast::Volume::in_memory(16 << 20).expect("there is memory");
+        crate::import(&copy, Form::Tar, "importing", &bytes[..]).expect("it is whole");
+        assert_eq!(copy.read("/a").expect("it is there"), b"second");
+        assert_eq!(copy.read("/b").expect("it is there"), b"first");
+    }
+
+    /// A symbolic link, a device and a directory have taken the name of something else.
+    #[test]
+    fn a_name_that_is_something_else_by_now_is_written_as_that() {
+        let volume = holdfast::Volume::in_memory(16 << 20).expect("there is memory");
+        volume.write("/file", b"file").expect("there is space");
+        volume.symlink("elsewhere", "/link").expect("there is space");
+        volume.create_dir("/dir").expect("there is space");
+        let all = ["file", "link", "dir"];
+        let stat = |name: &str| volume.symlink_metadata(name).expect("it is there");
+        for (was, now) in all.iter().flat_map(|was| all.map(|now| (*was, now))) {
+            if was == now {
+                continue;
+            }
+            let (found, mut bytes) = (stat(was), Vec::new());
+            let mut writer = Writer::new(&mut bytes, Form::Tar);
+            // Found under this name, before it was given to another file.
+            let done = writer.found(&volume, OsStr::new(now), now.as_bytes(), &found);
+            let is_at = is_at(&volume, OsStr::new(now), &found);
+            assert!(!is_at && !matches!(done, Ok(true)), "{was} is {now}");
+            assert_eq!(writer.exported.members, 0, "{was} is {now}");
+        }
+    }
+
+    #[test]
+    fn an_attribute_that_goes_meanwhile_is_left_out() {
+        let volume = holdfast::Volume::in_memory(16 << 20).expect("there is memory");
+        volume.write("/f", b"").expect("there is space");
+        let flags = holdfast::XattrFlags::empty();
+        volume.set_xattr("/f", "user.b", b"value", flags).expect("there is space");
+        let names = ["user.a", "user.b"].map(OsString::from).into();
+        let found = values(&volume, OsStr::new("f"), names).expect("one of them is there");
+        assert!(found.are_fewer);
+        assert_eq!(found.all, [(b"user.b".to_vec(), b"value".to_vec())]);
+        assert!(!xattrs(&volume, OsStr::new("f")).expect("it is there").are_fewer);
+    }
 
     #[test]
     fn a_file_of_more_holes_than_can_be_read_is_refused() {

@@ -109,8 +109,31 @@ fn a_file_that_changes_has_the_bytes_that_its_header_says() {
         import(&copy, Form::Tar, "importing", &bytes[..])
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(copy.read("/a-small").unwrap(), b"first", "{what}");
-        assert_eq!(copy.metadata("/b-large").unwrap().len(), 3 << 20, "{what}");
-        assert_eq!(copy.metadata("/c-holes").unwrap().len(), (3 << 20) + 5000, "{what}");
+        let large = copy.read("/b-large").unwrap();
+        let holes = copy.read("/c-holes").unwrap();
+        assert_eq!((large.len(), holes.len()), (3 << 20, (3 << 20) + 5000), "{what}");
+        // What was read before counts, and behind a cut there are zeros, whatever the file had there.
+        let cut = match what {
+            "shorter" => 1000,
+            // Two portions were read by then.
+            "shorter in the middle" => 2 << 20,
+            _ => large.len(),
+        };
+        assert!(large[..cut].iter().all(|byte| *byte == 2), "{what}");
+        assert!(large[cut..].iter().all(|byte| *byte == 0), "{what}");
+        // Where a hole was when its header was written there is one.
+        let segments = [0..5000, 1 << 20..(1 << 20) + 5000, 3 << 20..(3 << 20) + 5000];
+        for (at, byte) in holes.iter().enumerate() {
+            // Data is kept in whole blocks.
+            let is_beside = segments.iter().any(|of| (of.end..of.start + 8192).contains(&at));
+            let wanted = match what {
+                _ if !segments.iter().any(|of| of.contains(&at)) => 0,
+                "holes are filled" if (100..(3 << 20) + 100).contains(&at) => 9,
+                "holes and no data" if at >= 10 => 0,
+                _ => 3,
+            };
+            assert!(is_beside || *byte == wanted, "{what}: {byte} at {at}");
+        }
         if named != "d-small" {
             assert_eq!(copy.read("/d-small").unwrap(), b"last", "{what}");
         }
@@ -131,6 +154,40 @@ fn no_link_leads_to_a_file_that_has_gone() {
     let copy = Volume::in_memory(64 << 20).unwrap();
     import(&copy, Form::Tar, "importing", &bytes[..]).unwrap();
     assert_eq!(copy.read("/c").unwrap(), b"linked");
+}
+
+/// A directory goes, or becomes something else, when its header is written: it is empty in the archive, which goes on behind it.
+#[test]
+fn a_directory_that_goes_behind_its_header_is_left_empty() {
+    let cases: [(&str, Changes); 3] = [
+        ("gone", |volume| volume.remove_dir_all("/b").unwrap()),
+        ("a link", |volume| {
+            volume.rename("/b", "/z").unwrap();
+            volume.symlink("z", "/b").unwrap();
+        }),
+        ("a file", |volume| {
+            volume.rename("/b", "/z").unwrap();
+            volume.write("/b", b"a file").unwrap();
+        }),
+    ];
+    for (what, change) in cases {
+        let volume = Volume::in_memory(64 << 20).unwrap();
+        volume.create_dir("/b").unwrap();
+        volume.write("/b/inside", b"inside").unwrap();
+        volume.write("/c", b"behind").unwrap();
+        let mut before = Vec::new();
+        export(&volume, Form::Tar, &mut before).unwrap();
+        // The first bytes of its header, which is written at once.
+        let behind = before.windows(3).position(|it| it == b"b/\0").unwrap() + 1;
+        let mut to = Meddler { volume: &volume, bytes: Vec::new(), behind, change: Some(change) };
+        let error = export(&volume, Form::Tar, &mut to).unwrap_err();
+        assert!(matches!(&error, Error::Changed { path, .. } if path == b"b"), "{what}: {error}");
+        let bytes = to.bytes;
+        let copy = Volume::in_memory(64 << 20).unwrap();
+        import(&copy, Form::Tar, "importing", &bytes[..]).unwrap();
+        assert_eq!(copy.read_dir("/b").unwrap().count(), 0, "{what}");
+        assert_eq!(copy.read("/c").unwrap(), b"behind", "{what}");
+    }
 }
 
 /// What a receive says of its volume means nothing elsewhere: it is not written, and not taken.

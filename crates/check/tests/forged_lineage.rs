@@ -18,7 +18,7 @@ use holdfast_check::Issue;
 use holdfast_device::Device;
 use holdfast_format::item::lineage::{LINEAGE, LineageItem, child_key, name_key};
 use holdfast_format::item::{Extent, RootItem, TreeItem, WalkItem, WalkPlace};
-use holdfast_format::log::{Dropped, Encoder};
+use holdfast_format::log::{Content, Dropped, Encoder};
 use holdfast_format::{ItemKind, Key};
 use holdfast_store::Branch;
 
@@ -380,7 +380,27 @@ fn no_batch_frees_what_a_snapshot_has() {
         delete(of, key, extent);
         drop_as(of, extent.blocks, extent.birth.0, key);
     }
-    let cases: [(&str, u64, &[Does], Does, bool); 15] = [
+    let cases: [(&str, u64, &[Does], Does, bool); 17] = [
+        (
+            "dropped twice",
+            8,
+            none,
+            |of, key, extent| {
+                drop_again(of, key, extent);
+                drop_as(of, extent.blocks, extent.birth.0, key);
+            },
+            false,
+        ),
+        (
+            "dropped once more by a later batch",
+            8,
+            &[|of, key, extent| {
+                younger(of, key, extent);
+                drop_as(of, extent.blocks, extent.birth.0, key);
+            }],
+            drop_again,
+            false,
+        ),
         (
             "what it wrote is freed",
             0,
@@ -570,6 +590,44 @@ fn no_batch_frees_what_a_snapshot_has() {
         }
         if let Some(said) = second_reader(&made.device) {
             assert_eq!(said.contains("[904]"), !is_honest, "{what}: {said}");
+        }
+    }
+}
+
+/// What the log took for one branch, another one gives up when it goes there: all three readers refuse it. The same branch may.
+#[test]
+fn a_branch_gives_up_what_it_held_itself() {
+    for (dropping, is_honest) in [(3, true), (1, false)] {
+        let grown = grown();
+        let made = logged(&grown, &[]);
+        let blocks = Log::new(&made).free_blocks(1);
+        let key = Key::new(DATA, ItemKind::Extent, 100 * BLOCK_BYTES);
+        let take: Box<Says> = Box::new(move |of| {
+            of.branch(3);
+            of.encoder.take(blocks, &Content::Unwritten, of.out);
+            of.put(key, &Extent::new(blocks, Vec::new()).encode());
+        });
+        let give: Box<Says> = Box::new(move |of| {
+            of.branch(3);
+            of.encoder.delete(&key, of.out);
+            of.branch(dropping);
+            let birth = Epoch(1 << 40);
+            of.encoder.drop_blocks(&Dropped { blocks, birth, at: key }, of.out);
+        });
+        let made = logged(&grown, &[&*take, &*give]);
+        let report = check_all(&made.device);
+        let is_refused = issues(&report).contains(&Issue::BatchBlocks);
+        assert_eq!(is_refused, !is_honest, "branch {dropping}: {:#?}", report.findings);
+        let taken = if is_honest { 2 } else { 1 };
+        assert_eq!(report.facts.log_batches, taken, "branch {dropping}");
+        if is_honest {
+            drop(open(&Arc::new(made.device.snapshot())));
+        } else {
+            let shown = last_shown(&made.device).0 - grown.superblock.lsn.0;
+            assert_eq!(shown, taken, "branch {dropping}");
+        }
+        if let Some(said) = second_reader(&made.device) {
+            assert_eq!(said.contains("[904]"), !is_honest, "branch {dropping}: {said}");
         }
     }
 }

@@ -246,7 +246,21 @@ fn streams_and_archives_are_the_same_bytes_and_what_comes_is_seen_by_programs() 
         fs::rename(from.path(file), to.path(file)).unwrap();
     }
     assert!(fs::read(to.dir.join("moved")).is_err(), "the kernel knows that it is missing");
-    assert_eq!(from_file(&to, &["receive", to.dir()], "whole").fine(), "main@a\n");
+    // A program writes while it comes.
+    let mut receive = Waiting::start(&to, &["receive", to.dir()]);
+    let whole = read(&to, "whole");
+    let (first, rest) = whole.split_at(whole.len() / 2);
+    receive.0.stdin.as_mut().unwrap().write_all(first).unwrap();
+    wait_for("the fork is made", || names(&to).0.iter().any(|it| it.starts_with(".receiving-")));
+    fs::write(to.dir.join("meanwhile"), "mine").unwrap();
+    receive.0.stdin.as_mut().unwrap().write_all(rest).unwrap();
+    let said = receive.end();
+    assert_eq!((said.code, &said.out[..]), (0, "main@a\n"), "{}", said.err);
+    let kept = said.err.split_whitespace().find(|word| word.starts_with("before-receive-"));
+    let kept = kept.unwrap_or_else(|| panic!("{}", said.err));
+    let kept = format!("{}@{kept}:/meanwhile", to.image());
+    assert_eq!(to.run(&["cat", &kept]).fine(), "mine");
+    assert!(!to.dir.join("meanwhile").exists());
     assert_eq!(fs::read(to.dir.join("moved")).unwrap(), b"as it was\n");
     let text = File::open(to.dir.join("dir/text")).unwrap();
     assert_eq!(from_file(&to, &["receive", to.image()], "increment").fine(), "main@b\n");
@@ -458,6 +472,35 @@ fn what_a_program_stores_into_a_mapping_while_an_archive_comes_is_a_change() {
     end(begin()).fine();
     assert_eq!(fs::read(&file).unwrap(), vec![7; 1 << 20]);
     drop(mapping);
+    // A stream keeps it.
+    place.run(&["snapshot", "rollback", "--discard", dir, "a"]).fine();
+    fs::write(place.dir.join("file-6"), vec![1; 1 << 20]).unwrap();
+    place.run(&["snapshot", "create", dir, "b"]).fine();
+    let (whole, more) = (format!("{dir}@a"), format!("{dir}@b"));
+    to_file(&place, &["send", &whole], "whole").fine();
+    to_file(&place, &["send", &more, "-i", "@a"], "more").fine();
+    let copy = TestMount::with_volume();
+    copy.mount();
+    let into = ["receive", copy.dir()];
+    fs::rename(place.path("whole"), copy.path("whole")).unwrap();
+    from_file(&copy, &into, "whole").fine();
+    let mut mapping = Mapping::of(&copy.dir.join("file-7"));
+    let bytes = read(&place, "more");
+    let mut half = Waiting::start(&copy, &into);
+    half.0.stdin.as_mut().unwrap().write_all(&bytes[..bytes.len() / 2]).unwrap();
+    wait_for("it is received", || names(&copy).0.len() == 2);
+    mapping.store("mine");
+    half.0.stdin.as_mut().unwrap().write_all(&bytes[bytes.len() / 2..]).unwrap();
+    let received = half.end();
+    assert!(received.code == 0 && received.err.contains("is kept as its"), "{received:?}");
+    let snapshots = names(&copy).1;
+    let kept = snapshots.iter().find(|name| name.starts_with("before-receive-")).unwrap();
+    let kept = format!("{}@{kept}:/file-7", copy.image());
+    assert!(copy.run(&["cat", &kept]).fine().starts_with("mine"));
+    assert_eq!(fs::read(copy.dir.join("file-7")).unwrap(), vec![7; 1 << 20]);
+    drop(mapping);
+    copy.umount();
+    copy.fsck();
     assert_eq!(at_work(daemon), 0);
     place.umount();
     place.fsck();

@@ -47,6 +47,7 @@ pub(crate) fn volume_error(error: FsError) -> io::Error {
         ) => io::ErrorKind::InvalidData,
         FsError::Store(holdfast_posix::StoreError::Lineage(error)) => lineage_kind(error),
         FsError::InUse(_) => io::ErrorKind::ResourceBusy,
+        FsError::Diverged(_) => io::ErrorKind::WouldBlock,
         FsError::Invalid(_) => io::ErrorKind::InvalidInput,
         _ => io::ErrorKind::Other,
     };

@@ -112,7 +112,10 @@ fn promotions_are_led_to_who_asks_for_them() {
     assert_eq!(asked.load(Ordering::Relaxed), 2);
     // Of another handle nobody is asked.
     let fork = volume.branch("main").unwrap().fork("other").unwrap();
-    volume.branch("main").unwrap().promote(fork, None).unwrap();
+    volume.write("/mine", b"written meanwhile").unwrap();
+    let error = volume.branch("main").unwrap().promote(fork.clone(), None).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
+    volume.branch("main").unwrap().replace_by(fork, None).unwrap();
     assert_eq!(asked.load(Ordering::Relaxed), 2);
     door.close().unwrap();
     volume.close().unwrap();

@@ -2,12 +2,13 @@
 //!
 //! A stream is received as it is, and once more with all checksums put right, so that what stands behind them is judged as well.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, LazyLock};
 
 use holdfast::device::{Device, MemoryDevice};
 use holdfast::{CreateOptions, Volume, VolumeOptions, XattrFlags};
 use holdfast_base::clock;
-use holdfast_stream::{Receiving, What, repaired, send};
+use holdfast_stream::{Receiving, StreamError, What, repaired, send};
 
 /// A moment for the clock, in nanoseconds.
 const MOMENT: u64 = 1_700_000_000_000_000_000;
@@ -18,6 +19,8 @@ const BYTES: u64 = 16 << 20;
 struct Golden {
     target: Vec<u8>,
     streams: Vec<Vec<u8>>,
+    /// One of another volume.
+    honest: Vec<u8>,
 }
 
 static GOLDEN: LazyLock<Golden> = LazyLock::new(|| golden().expect("honest streams are received"));
@@ -69,7 +72,11 @@ fn golden() -> std::io::Result<Golden> {
     let receive = Receiving::begin(&volume, &whole[..], None);
     receive.and_then(|of| of.run(&mut |_| {})).map_err(std::io::Error::other)?;
     volume.close()?;
-    Ok(Golden { target: target.to_image(), streams: vec![changes, whole, other] })
+    let source = open(&empty(3)?)?;
+    source.write("/honest", b"honest")?;
+    let honest = sent(&source, What::Whole(source.branch("main")?.snapshot("honest")?))?;
+    source.close()?;
+    Ok(Golden { target: target.to_image(), streams: vec![changes, whole, other], honest })
 }
 
 /// Streams as they are sent.
@@ -83,6 +90,25 @@ pub fn stream(data: &[u8]) {
     let repaired = repaired(data);
     if repaired != data {
         receive(&repaired);
+    }
+}
+
+/// Whatever was accepted, the next receive works.
+fn receive_honest(volume: &Volume, stream: &[u8]) {
+    let names = |name: &String| volume.branch(name).is_err();
+    let name = (0..).map(|n| format!("honest-{n}")).find(names).expect("some name is free");
+    let received = Receiving::begin(volume, stream, Some(&name)).and_then(|of| of.run(&mut |_| {}));
+    match received {
+        // It is here already, as the other stream says.
+        Ok(received) if received.was_here => {}
+        Ok(_) => {
+            let opened = volume.branch(&name).and_then(|branch| branch.open());
+            let opened = opened.expect("it was received");
+            assert_eq!(opened.read("/honest").expect("it was sent"), b"honest");
+            opened.close().expect("the volume is whole");
+        }
+        Err(StreamError::Volume { source, .. }) if source.kind() == ErrorKind::StorageFull => {}
+        Err(error) => panic!("an honest stream behind one that was accepted: {error}"),
     }
 }
 
@@ -102,6 +128,9 @@ fn receive(bytes: &[u8]) {
         assert_eq!(names, ["first"], "P12: {error}");
         let file = volume.read("/dir/file").expect("it was there");
         assert_eq!(file, [1; 9000], "P14: {error}");
+    }
+    if done.is_ok() {
+        receive_honest(&volume, &golden.honest);
     }
     volume.close().expect("the volume is whole");
     let report = holdfast_check::check(&*device, &holdfast_check::Options::default());

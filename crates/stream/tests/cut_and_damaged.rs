@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use common::{
@@ -11,7 +12,7 @@ use common::{
 };
 use holdfast::device::MemoryDevice;
 use holdfast::{Snapshot, Volume, XattrFlags};
-use holdfast_stream::{StreamError, Token, What, tokens};
+use holdfast_stream::{Receiving, StreamError, Token, What, repaired, tokens};
 
 /// A volume with two snapshots, and one that has received the first.
 struct Pair {
@@ -181,4 +182,41 @@ fn what_fits_nowhere_is_refused_by_name() {
     let error = receive(&volume, &more, Some("other")).unwrap_err().to_string();
     assert!(error.contains("behind its end"), "{error}");
     assert!(volume.branch("other").is_err());
+}
+
+/// A stream whose bytes end in an error.
+struct Breaking<'a>(&'a [u8]);
+
+impl Read for Breaking<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(into)? {
+            0 if !into.is_empty() => Err(io::Error::other("the pipe broke")),
+            len => Ok(len),
+        }
+    }
+}
+
+/// What goes wrong behind the last record, or with that, leaves what can go on; a stream that was whole before is received.
+#[test]
+fn a_stream_that_fails_at_its_end_goes_on_there() {
+    let pair = pair(20_000);
+    let (stream, wanted) = (pair.stream(), listing_of(&pair.second));
+    let volume = open(&copy(&pair.target));
+    let receiving = Receiving::begin(&volume, Breaking(&stream), None).unwrap();
+    receiving.run(&mut |_| {}).unwrap();
+    expect_same(&wanted, &listing(&volume), "it was whole");
+    let more = [&stream[..], b"x"].concat();
+    // The count of the data in its last record.
+    let mut other = stream.clone();
+    *other.last_mut().unwrap() ^= 1;
+    for (what, stream) in [("bytes behind its end", more), ("other counts", repaired(&other))] {
+        let volume = open(&copy(&pair.target));
+        let error = receive(&volume, &stream, None).unwrap_err();
+        assert!(matches!(error, StreamError::Malformed { .. }), "{what}: {error}");
+        let token = tokens(&volume).unwrap().remove(0).2;
+        let rest = sent(&pair.source, What::Rest(token));
+        assert!(rest.len() < 1000, "{what}: only the end is missing");
+        receive(&volume, &rest, None).unwrap_or_else(|error| panic!("{what}: {error}"));
+        expect_same(&wanted, &listing(&volume), what);
+    }
 }

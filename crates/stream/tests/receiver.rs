@@ -4,10 +4,14 @@
 
 mod common;
 
+use std::io::{self, ErrorKind, Read};
+
 use common::{
     device, expect_clean, expect_same, listing, listing_of, open, receive, sent, snapshot,
 };
 use holdfast::{OpenOptions, Snapshot, Volume, XattrFlags};
+use holdfast_base::InodeNo;
+use holdfast_posix::{Caller, FileType, FsError, NewNode};
 use holdfast_stream::{Receiving, What, repaired, tokens};
 
 /// A volume with two snapshots of these names.
@@ -248,4 +252,158 @@ fn a_branch_that_cannot_be_is_refused_before_anything_is_done() {
         assert!(rest.len() > stream.len() - 500, "{name:?}: it has read {} bytes", rest.len());
         assert_eq!(volume.branches().unwrap().len(), 1, "{name:?}");
     }
+}
+
+/// A stream in the middle of which something happens to the volume.
+struct Meddler<'a, F: FnOnce()> {
+    rest: &'a [u8],
+    until: usize,
+    act: Option<F>,
+}
+
+impl<F: FnOnce()> Read for Meddler<'_, F> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.rest.len() <= self.until
+            && let Some(act) = self.act.take()
+        {
+            act();
+        }
+        self.rest.read(into)
+    }
+}
+
+/// Programs write into a branch while a snapshot comes into it: what they have written is kept.
+#[test]
+fn what_is_written_while_a_stream_comes_is_kept() {
+    let (source, first, second) = source("first", "second");
+    let target = device(48 << 20);
+    let volume = open(&target);
+    volume.set_xattr("/", "user.old", b"of the branch", XattrFlags::empty()).unwrap();
+    let whole = sent(&source, What::Whole(first.clone()));
+    let changes = sent(&source, What::Changes(first.clone(), second.clone()));
+    let during = |stream: &[u8], file: &str| {
+        let act = || volume.write(file, b"mine").unwrap();
+        let from = Meddler { rest: stream, until: stream.len() / 2, act: Some(act) };
+        let received = Receiving::begin(&volume, from, None).unwrap().run(&mut |_| {}).unwrap();
+        let kept = received.kept.expect("somebody has written there");
+        assert!(kept.starts_with("before-receive-"), "{kept}");
+        let kept = snapshot(&volume, &format!("main@{kept}")).open().unwrap();
+        assert_eq!(kept.read(file).unwrap(), b"mine");
+        kept.close().unwrap();
+        assert!(!volume.exists(file).unwrap());
+    };
+    during(&whole, "/during-whole");
+    expect_same(&listing_of(&first), &listing(&volume), "first");
+    during(&changes, "/during-changes");
+    expect_same(&listing_of(&second), &listing(&volume), "second");
+    volume.close().unwrap();
+    expect_clean(&target, "in the end");
+    // Nothing is kept where nobody has written.
+    let volume = open(&device(48 << 20));
+    for stream in [&whole, &changes] {
+        assert_eq!(receive(&volume, stream, None).unwrap().kept, None);
+    }
+}
+
+/// Somebody writes when the receive has seen that nothing has changed, before the branch becomes what has come.
+#[test]
+fn what_is_written_before_the_last_step_is_kept() {
+    let (source, first, second) = source("first", "second");
+    let volume = open(&device(48 << 20));
+    let whole = sent(&source, What::Whole(first.clone()));
+    let changes = sent(&source, What::Changes(first, second));
+    // Where the snapshot goes is open, as a mounted branch is.
+    let door = volume.branch("main").unwrap().view().unwrap();
+    let main = volume.engine().unwrap();
+    door.promote_by(move |fs, branch, fork, keep, unchanged| {
+        let (name, new) = (format!("mine-{fork}"), FileType::Regular);
+        let new = NewNode { file_type: new, perm: 0o644, rdev: 0 };
+        match main.mknod(&Caller::root(), InodeNo::ROOT, name.as_bytes(), new) {
+            Ok(_) | Err(FsError::Exists) => {}
+            Err(error) => return Err(io::Error::other(error)),
+        }
+        fs.promote(branch, fork, keep, unchanged).map_err(|error| match error {
+            FsError::Diverged(_) => io::Error::new(ErrorKind::WouldBlock, error),
+            error => io::Error::other(error),
+        })
+    });
+    for stream in [&whole, &changes] {
+        let received = receive(&door, stream, None).unwrap();
+        let kept = received.kept.expect("somebody has written there");
+        let kept = snapshot(&volume, &format!("main@{kept}")).open().unwrap();
+        let mine = kept.read_dir("/").unwrap().map(|entry| entry.unwrap().file_name().to_owned());
+        assert_eq!(mine.filter(|name| name.to_string_lossy().starts_with("mine-")).count(), 1);
+        kept.close().unwrap();
+    }
+    door.close().unwrap();
+}
+
+/// What a stream of its own may put where a receive keeps how far it has come: it is taken, and the next receive looks at it.
+#[test]
+fn what_looks_like_the_state_of_a_receive_harms_no_later_one() {
+    let hex = "0123456789abcdef0123456789abcdef";
+    let kinds: [(&str, fn(&Volume, &str)); 5] = [
+        ("endless", |volume, path| volume.create(path).unwrap().set_len(1 << 40).unwrap()),
+        ("as long as one may be", |volume, path| {
+            volume.create(path).unwrap().set_len(20 << 20).unwrap();
+        }),
+        ("a directory", |volume, path| volume.create_dir(path).unwrap()),
+        ("a link to itself", |volume, path| volume.symlink("state", path).unwrap()),
+        ("a pipe", |volume, path| {
+            volume.create_node(path, holdfast::FileType::Fifo, 0o600, 0).unwrap();
+        }),
+    ];
+    for (what, put) in kinds {
+        let source = open(&device(48 << 20));
+        let main = source.branch("main").unwrap();
+        let directory = format!("/.holdfast-receiving-{hex}");
+        source.create_dir(&directory).unwrap();
+        put(&source, &format!("{directory}/state"));
+        let first = main.snapshot(&format!(".resume-{hex}-0")).unwrap();
+        source.write("/honest", b"honest").unwrap();
+        let second = main.snapshot("second").unwrap();
+        let volume = open(&device(48 << 20));
+        receive(&volume, &sent(&source, What::Whole(first.clone())), None).unwrap();
+        receive(&volume, &sent(&source, What::Changes(first, second)), None)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(volume.read("/honest").unwrap(), b"honest", "{what}");
+        assert_eq!(names(&volume, "main").len(), 2, "{what}: it is the user's");
+    }
+}
+
+/// The stream as it was cut continues a base that is gone; the same base has come once more since.
+#[test]
+fn a_stream_does_not_go_on_over_another_copy_of_its_base() {
+    let (source, first, second) = source("first", "second");
+    let volume = open(&device(48 << 20));
+    let whole = sent(&source, What::Whole(first.clone()));
+    receive(&volume, &whole, Some("one")).unwrap();
+    let changes = sent(&source, What::Changes(first, second.clone()));
+    receive(&volume, &changes[..changes.len() / 2], None).unwrap_err();
+    let token = tokens(&volume).unwrap().remove(0).2;
+    volume.branch("one").unwrap().snapshot_named("first").unwrap().delete().unwrap();
+    receive(&volume, &whole, Some("two")).unwrap();
+    let rest = sent(&source, What::Rest(token));
+    let error = receive(&volume, &rest, None).unwrap_err().to_string();
+    assert!(error.contains("another copy") && error.contains("anew"), "{error}");
+    receive(&volume, &changes, None).unwrap();
+    expect_same(&listing_of(&second), &listing_of(&snapshot(&volume, "two@second")), "anew");
+}
+
+/// A name is taken while the stream comes: what has come is not lost, and the sentence says where it is.
+#[test]
+fn what_has_come_and_finds_no_place_is_kept_and_named() {
+    let (source, first, _) = source("first", "second");
+    let volume = open(&device(48 << 20));
+    let stream = sent(&source, What::Whole(first.clone()));
+    let main = volume.branch("main").unwrap();
+    let act = || drop(main.fork("beside").unwrap());
+    let from = Meddler { rest: &stream, until: stream.len() / 2, act: Some(act) };
+    let receiving = Receiving::begin(&volume, from, Some("beside")).unwrap();
+    let error = receiving.run(&mut |_| {}).unwrap_err().to_string();
+    let all = volume.branches().unwrap();
+    let mut left = all.into_iter().find(|of| of.name().starts_with(".receiving-")).unwrap();
+    assert!(error.contains(left.name()) && error.contains("rename that"), "{error}");
+    left.rename("elsewhere").unwrap();
+    expect_same(&listing_of(&first), &listing_of(&snapshot(&volume, "elsewhere@first")), "kept");
 }

@@ -59,6 +59,8 @@ pub(super) struct State {
     taken: Blocks,
     /// Blocks that the log gave back.
     freed: Blocks,
+    /// Those, and what of blocks that branches gave up stays as it is.
+    given: Blocks,
     data: Patched,
     /// What extents of the log had before it.
     origins: Origins,
@@ -79,6 +81,7 @@ pub(super) struct Judged {
     counts: BTreeMap<u64, u64>,
     taken: Blocks,
     freed: Blocks,
+    given: Blocks,
     origins: Origins,
     data: Patched,
     /// Bytes of data inside the batch.
@@ -155,6 +158,7 @@ impl State {
             before,
             taken: Blocks::default(),
             freed: Blocks::default(),
+            given: Blocks::default(),
             data: Patched::default(),
             origins: Origins::default(),
             lineage,
@@ -239,6 +243,7 @@ impl State {
                 Given::Drop(branch, dropped) => (Some(*branch), dropped.blocks),
             };
             let held = held.entry(of).or_insert_with(|| judged.held(of, value));
+            self.give_once(judged, blocks)?;
             is_held(held, blocks)?;
             self.is_its_own(judged, (&origins, &younger), &given)?;
             match given {
@@ -403,11 +408,18 @@ impl State {
         (was || self.taken.end_at(block).is_some()) && self.freed.end_at(block).is_none()
     }
 
+    /// No block is given back twice, whether it becomes free by that or not.
+    fn give_once(&self, judged: &mut Judged, blocks: BlockRange) -> Result<(), Refusal> {
+        let (start, end) = ends(blocks);
+        if self.given.touches(start, end) || judged.given.touches(start, end) {
+            return misused(start, blocks.count, "are given back twice");
+        }
+        judged.given.insert(start, end);
+        Ok(())
+    }
+
     fn free(&self, judged: &mut Judged, blocks: BlockRange) -> Result<(), Refusal> {
         let ((start, end), count) = (ends(blocks), blocks.count);
-        if self.freed.touches(start, end) || judged.freed.touches(start, end) {
-            return misused(start, count, "are given back twice");
-        }
         if let Some(before) = &self.before {
             // What is given back may have been taken in parts.
             let mut at = start;
@@ -444,6 +456,7 @@ impl State {
             self.data.forget(run.start, run.end);
         }
         self.freed.absorb(&judged.freed);
+        self.given.absorb(&judged.given);
         self.origins.absorb(judged.origins);
         self.kept += judged.kept;
         replay.data_bytes += judged.data_bytes;

@@ -13,7 +13,8 @@ use crate::target;
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["uuid", "label"])))]
 pub(crate) struct Args {
-    /// The new id: a UUID, or `random`. A copy of a volume needs one of its own.
+    /// The new id: a UUID, or `random`. A copy of a volume needs one of its own. Its snapshots are others under it: `receive` takes
+    /// none of them for a copy of what was sent, so the next stream must be a whole one, or continue a snapshot that is sent from here.
     #[arg(long, short = 'U', value_parser = uuid_of)]
     uuid: Option<Uuid>,
     /// A name that `holdfast info` shows, at most 64 bytes; empty for none.

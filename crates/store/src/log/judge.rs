@@ -73,6 +73,8 @@ struct Given {
 struct HeldBefore {
     /// All blocks, and those that it takes itself: few disjoint spans, upwards.
     blocks: Vec<Span>,
+    /// The same of one branch, for each that drops any.
+    of_branch: BTreeMap<u64, Vec<Span>>,
     /// What of them the trees of branches had before the log.
     parts: BTreeMap<u64, Parts>,
     /// Those of them that are younger than the parent of their branch.
@@ -234,18 +236,27 @@ impl<'a> Judge<'a> {
             return Ok(HeldBefore::default());
         }
         let mut blocks = said.taken.clone();
+        let drops = said.freed.iter().filter_map(|given| given.dropped.as_ref());
+        let mut of_branch: BTreeMap<u64, Vec<Span>> =
+            drops.map(|(branch, _)| (*branch, said.taken.clone())).collect();
         let mut parts: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
         for (of, _) in &said.extents {
             let (branch, key) = of;
+            let mut hold = |span: Option<Span>| {
+                blocks.extend(span);
+                if let Some(blocks) = of_branch.get_mut(branch) {
+                    blocks.extend(span);
+                }
+            };
             match self.extents.get(of) {
                 Some(known) => {
-                    blocks.extend(known);
+                    hold(*known);
                     let of = self.parts.get(of).into_iter().flatten();
                     parts.entry(*branch).or_default().extend(of);
                 }
                 None => {
                     let Some(before) = self.extent_before(*branch, key)? else { continue };
-                    blocks.extend(span(before.blocks).ok());
+                    hold(span(before.blocks).ok());
                     parts.entry(*branch).or_default().extend(Part::of(key, &before));
                 }
             }
@@ -258,7 +269,8 @@ impl<'a> Judge<'a> {
                 own.extend(of.younger(self.parent(*branch)?));
             }
         }
-        Ok(HeldBefore { blocks: merged(blocks), parts, own: merged(own) })
+        let of_branch = of_branch.into_iter().map(|(branch, of)| (branch, merged(of))).collect();
+        Ok(HeldBefore { blocks: merged(blocks), of_branch, parts, own: merged(own) })
     }
 
     /// The epoch of what a branch has grown out of, as the replay finds it; 0: nothing.
@@ -283,7 +295,12 @@ impl<'a> Judge<'a> {
             if !self.inner.space.lock().is_busy(blocks) {
                 return Some(format!("the blocks {blocks:?} are given back, but not in use"));
             }
-            if !covers(&held.blocks, (start, end)) {
+            // What a branch drops it must have held itself.
+            let held_before = match dropped {
+                None => Some(&held.blocks),
+                Some((branch, _)) => held.of_branch.get(branch),
+            };
+            if !held_before.is_some_and(|held| covers(held, (start, end))) {
                 return Some(format!(
                     "the blocks {blocks:?} are given back, but belong to nothing that it changes"
                 ));

@@ -75,11 +75,17 @@ pub(super) fn prepare<'a, R: Read>(
             if let Some(left) = left {
                 left.delete().doing(|| format!("what is left in {name}"))?;
             }
-            let fork = match &base {
-                Some(base) => base.fork(&name).doing(|| format!("branch {name}"))?,
-                None => new_branch(volume, &name)?,
+            let fork = match (&base, &goal) {
+                (Some(base), _) => base.fork(&name).doing(|| format!("branch {name}"))?,
+                // An empty one. Both begin with the same, and what programs write meanwhile is told from it.
+                (None, Goal::Branch(to)) => to.fork(&name).doing(|| format!("branch {name}"))?,
+                (None, Goal::New(_)) => new_branch(volume, &name)?,
             };
-            fresh(fork, begin, base.as_ref())?
+            let to = match &goal {
+                Goal::Branch(to) => to.name(),
+                Goal::New(to) => to,
+            };
+            fresh(fork, begin, base.as_ref(), to)?
         }
     };
     Ok(Start::Ready(Box::new(Prepared { goal, tree })))
@@ -148,10 +154,14 @@ fn goal(
     };
     match is_fit {
         true => Ok(Goal::Branch(branch)),
-        false => StreamError::refused(format!(
-            "there is a branch {name}, and this stream does not continue it; receive into another branch with --branch"
-        )),
+        false => not_continued(name),
     }
+}
+
+fn not_continued<T>(name: &str) -> Result<T> {
+    StreamError::refused(format!(
+        "there is a branch {name}, and this stream does not continue it; receive into another branch with --branch"
+    ))
 }
 
 /// Whether a branch has no files, as it is now: it may be open elsewhere.
@@ -169,9 +179,14 @@ fn new_branch(volume: &Volume, name: &str) -> Result<Branch> {
     volume.branch(name).doing(what)
 }
 
-/// A fork in which nothing was done.
-fn fresh<'a>(branch: Branch, begin: &'a Begin, base: Option<&Snapshot>) -> Result<Tree<'a>> {
-    let made = try_fresh(&branch, begin, base);
+/// A fork in which nothing was done, for the branch `to`.
+fn fresh<'a>(
+    branch: Branch,
+    begin: &'a Begin,
+    base: Option<&Snapshot>,
+    to: &str,
+) -> Result<Tree<'a>> {
+    let made = try_fresh(&branch, begin, base, to);
     if made.is_err() {
         // It can be deleted by hand as well.
         let _ = branch.delete();
@@ -179,10 +194,25 @@ fn fresh<'a>(branch: Branch, begin: &'a Begin, base: Option<&Snapshot>) -> Resul
     made
 }
 
-fn try_fresh<'a>(branch: &Branch, begin: &'a Begin, base: Option<&Snapshot>) -> Result<Tree<'a>> {
+fn try_fresh<'a>(
+    branch: &Branch,
+    begin: &'a Begin,
+    base: Option<&Snapshot>,
+    to: &str,
+) -> Result<Tree<'a>> {
     let volume = of_volume(branch.open())?;
     let directory = format!("/{}", partial::directory(&begin.stream));
     let what = || format!("branch {}", branch.name());
+    if base.is_none() {
+        if volume.read_dir("/").doing(what)?.next().is_some() {
+            // Since it was looked at.
+            return not_continued(to);
+        }
+        // What an empty branch says of its root is not the stream's.
+        for name in volume.xattrs("/").doing(what)? {
+            volume.remove_xattr("/", &*name.to_string_lossy()).doing(what)?;
+        }
+    }
     let root = {
         let fs = of_volume(volume.engine())?;
         let attr = fs.getattr(InodeNo::ROOT).doing(what)?;
@@ -232,6 +262,13 @@ fn go_on<'a, R: Read>(
         return StreamError::refused(format!(
             "this is the rest of a stream from byte {} on, and byte {} is wanted; ask again with --resume-token",
             resume.position, state.resume.position
+        ));
+    }
+    if state.base != base.map(Snapshot::number) {
+        // Files have other numbers there.
+        return StreamError::refused(format!(
+            "what came of this stream continues another copy of its base, which is not here any more; send {} anew",
+            begin.snapshot()
         ));
     }
     // All that came behind comes again.

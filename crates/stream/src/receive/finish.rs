@@ -1,5 +1,7 @@
 //! The last steps: the fork becomes what was sent, and that becomes the branch's.
 
+use std::io::ErrorKind;
+
 use holdfast::{Branch, Volume};
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{FileType, FsError};
@@ -46,17 +48,50 @@ fn last_step(
     goal: Goal,
     mut fork: Branch,
 ) -> Result<(Branch, Option<String>)> {
+    let name = fork.name().to_owned();
     match goal {
         Goal::New(to) => {
-            fork.rename(&to).doing(|| format!("branch {to}"))?;
+            fork.rename(&to)
+                .doing(|| format!("branch {to}"))
+                .map_err(|error| left(error, &name))?;
             Ok((fork, None))
         }
         Goal::Branch(to) => {
-            let kept = changes_of_its_own(volume, begin, &to)?;
-            to.replace_by(fork, kept.as_deref()).doing(|| format!("branch {}", to.name()))?;
+            let kept = turn(volume, begin, &to, fork).map_err(|error| left(error, &name))?;
             Ok((to, kept))
         }
     }
+}
+
+/// All has come, and cannot become the branch's: says where it is.
+fn left(error: StreamError, name: &str) -> StreamError {
+    match error {
+        StreamError::Volume { what, source } => {
+            let what = format!(
+                "the snapshot has come and is kept as branch {name} (rename that, or receive the stream again), and could not become more: {what}"
+            );
+            StreamError::Volume { what, source }
+        }
+        other => other,
+    }
+}
+
+/// The branch becomes what the fork is. What programs have written there is kept, also if they write until this happens: returns
+/// the name of the snapshot that has it, `None` if they have written nothing.
+fn turn(volume: &Volume, begin: &Begin, to: &Branch, fork: Branch) -> Result<Option<String>> {
+    let what = || format!("branch {}", to.name());
+    // The engine would not ask for more than the youngest snapshot that both have grown out of. Behind a rollback that is another one.
+    if !has_changes(volume, begin, to)? {
+        match to.promote(fork.clone(), None) {
+            // Somebody has written there since.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            done => return done.map(|()| None).doing(what),
+        }
+    }
+    let now = Timestamp::now();
+    let keep = format!("before-receive-{}.{:09}", now.secs, now.nanos);
+    to.replace_by(fork, Some(&keep)).doing(what)?;
+    Ok(Some(keep))
 }
 
 /// What is still parked is gone. Then the root is what it was at the sender.
@@ -106,13 +141,11 @@ fn take(tree: &Tree<'_>, begin: &Begin) -> Result<()> {
     tree.take(name, put).map(drop)
 }
 
-/// The name for what a branch is, if it is not what the stream continues.
-fn changes_of_its_own(volume: &Volume, begin: &Begin, branch: &Branch) -> Result<Option<String>> {
-    let Some(base) = &begin.base else { return Ok(None) };
-    let Some(base) = origin::find(volume, &base.ids)? else { return Ok(None) };
+/// Whether a branch is not what the stream continues, as far as that is still here.
+fn has_changes(volume: &Volume, begin: &Begin, branch: &Branch) -> Result<bool> {
+    let Some(base) = &begin.base else { return Ok(false) };
+    let Some(base) = origin::find(volume, &base.ids)? else { return Ok(false) };
     let what = || format!("what has changed in {}", branch.name());
     let mut changes = volume.diff(base.moment(), branch.moment(), false).doing(what)?;
-    let first = changes.next().transpose().doing(what)?;
-    let now = Timestamp::now();
-    Ok(first.map(|_| format!("before-receive-{}.{:09}", now.secs, now.nanos)))
+    Ok(changes.next().transpose().doing(what)?.is_some())
 }

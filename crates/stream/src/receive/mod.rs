@@ -22,7 +22,7 @@ pub use self::state::tokens;
 use self::tree::Tree;
 use crate::error::Doing;
 use crate::frame::FrameReader;
-use crate::record::{Begin, Record};
+use crate::record::{Begin, Record, Resume};
 use crate::{Progress, Result, StreamError};
 
 /// Bytes of a stream after which it is kept how far it has come.
@@ -88,25 +88,28 @@ impl<'v, R: Read> Receiving<'v, R> {
             begin::Start::WasHere(received) => return Ok(received),
             begin::Start::Ready(prepared) => *prepared,
         };
-        match records(&mut from, &mut tree, progress, begin.inodes) {
+        let mut behind = (from.place(), from.records());
+        match records(&mut from, &mut tree, progress, (begin.inodes, &mut behind)) {
             Ok(()) => finish::finish(volume, &begin, goal, tree),
             Err(error) => {
-                stop(&from, tree, &error);
+                stop(behind, tree, &error);
                 Err(error)
             }
         }
     }
 }
 
-/// Obeys all records.
+/// Obeys all records. `behind` is behind the last one that was obeyed, and how many those are: a receive that goes on does so with
+/// the next, be it the end.
 fn records<R: Read>(
     from: &mut FrameReader<R>,
     tree: &mut Tree<'_>,
     progress: &mut dyn FnMut(Progress),
-    files_in_all: u64,
+    (files_in_all, behind): (u64, &mut (Resume, u64)),
 ) -> Result<()> {
     let mut kept = from.place().position;
     loop {
+        *behind = (from.place(), from.records());
         let (position, record) = from.next()?;
         if let Record::End(end) = record {
             // Those that were passed over count as well.
@@ -125,11 +128,15 @@ fn records<R: Read>(
             kept = place.position;
         }
     }
-    from.expect_end()
+    match from.expect_end() {
+        // It was whole before.
+        Err(StreamError::Io(_)) => Ok(()),
+        done => done,
+    }
 }
 
 /// A stream has failed: keeps how far it has come, if more of it can come; otherwise what was kept last stays, or nothing.
-fn stop<R: Read>(from: &FrameReader<R>, mut tree: Tree<'_>, error: &StreamError) {
+fn stop((place, records): (Resume, u64), mut tree: Tree<'_>, error: &StreamError) {
     let may_go_on = match error {
         StreamError::Cut { .. } | StreamError::Io(_) => true,
         // What came before is whole.
@@ -137,7 +144,7 @@ fn stop<R: Read>(from: &FrameReader<R>, mut tree: Tree<'_>, error: &StreamError)
         StreamError::Refused(_) | StreamError::Volume { .. } => false,
     };
     // Of two errors the first one is told.
-    let kept = may_go_on && tree.keep(from.place(), from.records()).is_ok();
+    let kept = may_go_on && tree.keep(place, records).is_ok();
     tree.leave(kept);
 }
 

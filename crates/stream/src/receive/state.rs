@@ -10,12 +10,16 @@ use serde::{Deserialize, Serialize};
 use super::of_volume;
 use super::tree::{Entry, Tree};
 use crate::error::Doing;
-use crate::record::{Attributes, Begin, Resume, Time};
+use crate::record::{Attributes, Begin, Resume, TABLE_MAX, Time};
 use crate::token::Token;
 use crate::{Result, partial};
 
 /// The file, in the parking directory.
 const FILE: &[u8] = b"state";
+/// Most bytes of it: an entry of the table has two numbers of up to 10 bytes and a type, all else is names and identities.
+const BYTES_MAX: u64 = TABLE_MAX as u64 * 21 + (64 << 10);
+/// Most bytes of the number with which it begins.
+const NUMBER_BYTES: u64 = 10;
 
 /// How far a receive has come.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,6 +27,8 @@ pub(super) struct State {
     /// The number of the snapshot that keeps it.
     number: u64,
     pub(super) begin: Begin,
+    /// The number of the snapshot here that the fork has grown out of: the base.
+    pub(super) base: Option<u64>,
     /// Bytes of the body of the first record, as it came first.
     pub(super) begin_bytes: u64,
     pub(super) resume: Resume,
@@ -58,8 +64,8 @@ impl State {
         let table = entries.map(|(id, of)| (*id, of.inode.0, of.file_type as u8)).collect();
         let (begin, data_bytes, files) = (tree.begin.clone(), tree.data_bytes, tree.files);
         let begin = Begin { resume: None, ..begin };
-        let begin_bytes = tree.begin_bytes;
-        State { number, begin, begin_bytes, resume, records, data_bytes, files, root, table }
+        let (base, begin_bytes) = (tree.base_number(), tree.begin_bytes);
+        State { number, begin, base, begin_bytes, resume, records, data_bytes, files, root, table }
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, Entry)> {
@@ -116,10 +122,27 @@ impl State {
     /// What a snapshot keeps, if it is a resume point. What makes no sense is of no use: the receive begins anew.
     fn in_snapshot(snapshot: &Snapshot, directory: &str) -> Result<Option<State>> {
         let opened = of_volume(snapshot.open())?;
-        let bytes = opened.read(format!("/{directory}/state"));
+        let state = State::read(&opened, &format!("/{directory}/state"), snapshot.number());
         of_volume(opened.close())?;
-        let state = bytes.ok().and_then(|bytes| postcard::from_bytes::<State>(&bytes).ok());
-        Ok(state.filter(|state| state.number == snapshot.number()))
+        Ok(state)
+    }
+
+    /// Reads the state of the snapshot with this number. A user, or a stream, may have put anything there: no more is read than
+    /// a state can have, and of one with another number only that.
+    fn read(opened: &Volume, path: &str, number: u64) -> Option<State> {
+        let found = opened.symlink_metadata(path).ok()?;
+        if !found.is_file() || found.len() > BYTES_MAX {
+            return None;
+        }
+        let file = opened.open_file(path).ok()?;
+        let mut begin = vec![0; found.len().min(NUMBER_BYTES) as usize];
+        file.read_exact_at(&mut begin, 0).ok()?;
+        if postcard::take_from_bytes::<u64>(&begin).ok()?.0 != number {
+            return None;
+        }
+        let mut bytes = vec![0; found.len() as usize];
+        file.read_exact_at(&mut bytes, 0).ok()?;
+        postcard::from_bytes(&bytes).ok()
     }
 }
 
@@ -131,7 +154,8 @@ pub(super) fn sweep(volume: &Volume) -> Result<()> {
         }
         for snapshot in of_volume(branch.snapshots())? {
             if let Some(directory) = partial::directory_in(snapshot.name())
-                && State::in_snapshot(&snapshot, &directory)?.is_some()
+                // One that does not open is no matter of this receive.
+                && matches!(State::in_snapshot(&snapshot, &directory), Ok(Some(_)))
             {
                 // It is held, perhaps.
                 let _ = snapshot.delete();

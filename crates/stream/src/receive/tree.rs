@@ -24,6 +24,7 @@ pub(super) struct Entry {
 
 /// The base, which is looked at only.
 struct Base {
+    number: u64,
     volume: Volume,
     fs: Arc<FileSystem>,
 }
@@ -71,7 +72,7 @@ impl<'a> Tree<'a> {
             Some(snapshot) => {
                 let volume = snapshot.open().doing(|| format!("snapshot {}", snapshot.name()))?;
                 let fs = of_volume(volume.engine())?;
-                Some(Base { volume, fs })
+                Some(Base { number: snapshot.number(), volume, fs })
             }
         };
         let (caller, is_broken) = (Caller::root(), false);
@@ -100,6 +101,11 @@ impl<'a> Tree<'a> {
 
     pub(super) fn base(&self) -> Option<&FileSystem> {
         self.base.as_ref().map(|base| &*base.fs)
+    }
+
+    /// The number of the snapshot that the fork has grown out of.
+    pub(super) fn base_number(&self) -> Option<u64> {
+        self.base.as_ref().map(|base| base.number)
     }
 
     /// Takes a snapshot of the fork in which its own number stands, which `put` writes there.
@@ -137,7 +143,7 @@ impl<'a> Tree<'a> {
     pub(super) fn close(self) -> Result<()> {
         let Tree { volume, fs, base, open, branch, .. } = self;
         drop((open, fs));
-        if let Some(Base { volume, fs }) = base {
+        if let Some(Base { volume, fs, .. }) = base {
             drop(fs);
             of_volume(volume.close())?;
         }

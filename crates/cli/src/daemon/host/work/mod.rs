@@ -13,7 +13,7 @@
 mod conduit;
 mod works;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use holdfast::{FileSystem, Volume, VolumeOptions};
+use holdfast::{FileSystem, FsError, Volume, VolumeOptions};
 use holdfast_fuse::{NewHead, Told};
 
 use self::conduit::{Conduit, ENDED};
@@ -206,7 +206,14 @@ impl Host {
                 command.hand_over_pages(&[at])?;
             }
             let head = NewHead::Fork { fork: fork.into(), keep, unchanged };
-            let known = promote(&host.table, fs, branch, head).map_err(io::Error::other)?;
+            // As the engine says it, so that no other refusal is taken for it.
+            let name = fs.find_branch(branch).map(|of| holdfast_base::show::name(&of.name));
+            let diverged = name.map(|name| FsError::Diverged(name).to_string());
+            let known = promote(&host.table, fs, branch, head).map_err(|why| {
+                let has_diverged = diverged.is_ok_and(|diverged| why == diverged);
+                let kind = if has_diverged { ErrorKind::WouldBlock } else { ErrorKind::Other };
+                io::Error::new(kind, why)
+            })?;
             told.fetch_or(known == Told::NotYet, Ordering::Relaxed);
             Ok(())
         });
