@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use holdfast::{Change, ChangeKind, Diff, Dir, FileType, Metadata};
+use holdfast::{Change, ChangeKind, Dir, FileType, Metadata};
 
 use crate::write::{Exported, Of, Writer};
 use crate::{Error, Form, whiteout};
@@ -38,7 +38,13 @@ struct Plan<'a> {
 ///
 /// # Errors
 /// What cannot be read or written; a name that begins with `.wh.`.
-pub fn export_difference(old: &Dir, new: &Dir, changes: Diff, to: impl Write) -> Result<Exported> {
+/// What `changes` fails with.
+pub fn export_difference(
+    old: &Dir,
+    new: &Dir,
+    changes: impl IntoIterator<Item = io::Result<Change>>,
+    to: impl Write,
+) -> Result<Exported> {
     let mut plan = Plan { old, new, actions: BTreeMap::new(), linked: BTreeSet::new() };
     for change in changes {
         let change = change.map_err(|source| Error::Volume {

@@ -121,6 +121,15 @@ fn live(place: &TestMount, nth: u64, from_then_on: bool, transport: &str) -> (bo
     let works = !mount.ends_before(|| ready.recv(&mut [0; 64]).is_ok());
     if works {
         work(&place.dir);
+        let listed = place.run(&["ls", place.image()]);
+        match listed.code {
+            0 => assert_eq!(listed.out.lines().count(), 4, "{what}: {listed:?}"),
+            // The daemon has none for the command, or for callers.
+            _ => assert!(
+                listed.err.contains("gives no thread") || listed.err.contains("process"),
+                "{what}: {listed:?}"
+            ),
+        }
         place.umount();
     }
     let (places, said) = mount.end();

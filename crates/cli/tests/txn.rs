@@ -4,7 +4,7 @@
 
 mod common;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -184,16 +184,34 @@ fn a_branch_that_has_changed_meanwhile_is_left_alone_and_the_work_is_kept() {
     assert_eq!(text(&place, "file"), "two\n");
     place.run(&["snapshot", "delete", place.dir(), kept]).fine();
     expect_nothing_left(&place);
-    // Again, until nobody changes anything. Reading is no change.
-    let counter = place.path("counter");
-    let mut child = start(&place, &["--retry=1"], &format!("echo x >> {counter}; cat file > seen"));
+    // Again, until nobody changes anything. Reading is no change. Each run finds the same input and the caller's descriptors.
+    let [counter, input, gate] = ["counter", "input", "gate"].map(|name| place.path(name));
+    fs::write(&input, "not this\nall of this\n").unwrap();
+    assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let mut input = fs::File::open(input).unwrap();
+    input.seek(SeekFrom::Start(9)).unwrap();
+    let script = format!("echo x >&5; cat file > seen; cat > input; read line < {gate}");
+    let shell = "exec \"$0\" txn --retry=1 . -- sh -c \"$1\" 5>>\"$2\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", shell, PROGRAM, &script, &counter]).current_dir(&place.dir);
+    let child = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let runs =
+        |count: usize| fs::read_to_string(&counter).is_ok_and(|it| it == "x\n".repeat(count));
+    wait_for("the command does not run", || runs(1));
     fs::write(place.dir.join("busy"), "x").unwrap();
-    // Both runs read a line.
-    child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-    let done = go_on(child);
+    fs::write(&gate, "\n").unwrap();
+    wait_for("the command does not run again with descriptor 5", || runs(2));
+    fs::write(&gate, "\n").unwrap();
+    let done = said(child.wait_with_output().unwrap());
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.err.contains("main has changed meanwhile; trying again"), "{done:?}");
-    assert_eq!(fs::read_to_string(&counter).unwrap(), "x\nx\n");
+    assert_eq!(names(&place.dir), ["busy", "file", "input", "seen"]);
+    assert_eq!(text(&place, "input"), "all of this\n");
+    fs::remove_file(place.dir.join("input")).unwrap();
+    // What can be read only once is not what each run would have.
+    let mut command = place.command(&["txn", "--retry", place.dir(), "--", "touch", "ran"]);
+    command.current_dir(&place.dir).stdin(Stdio::piped());
+    said(command.output().unwrap()).fails(125, "can be read only once");
     assert_eq!(names(&place.dir), ["busy", "file", "seen"]);
     expect_nothing_left(&place);
     // Of two at once one wins.
@@ -204,9 +222,38 @@ fn a_branch_that_has_changed_meanwhile_is_left_alone_and_the_work_is_kept() {
     // What failed may be kept as well.
     let said = txn(&place, &["--keep", "failed"], "echo half > file; exit 9");
     assert_eq!((said.code, said.err.as_str()), (9, ""));
-    assert_eq!(place.run(&["branch", "list", place.dir()]).fine().matches("failed").count(), 1);
+    let (branches, snapshots) = lineage(&place);
+    assert_eq!((branches[2].as_str(), snapshots[1].as_str()), ("failed", "failed"));
     place.umount();
     assert_eq!(place.run(&["cat", &place.inside("failed:/file")]).fine(), "half\n");
+    place.fsck();
+}
+
+#[test]
+fn a_dry_run_shows_what_would_change_and_changes_nothing() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    fs::write(place.dir.join("gone"), "x").unwrap();
+    // What others do meanwhile is not told.
+    let child =
+        start(&place, &["--dry-run"], "echo two > file; rm gone; mkdir new; echo x > new/x");
+    fs::write(place.dir.join("other"), "x").unwrap();
+    let shown = go_on(child).fine();
+    let mut lines: Vec<&str> = shown.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        ["changed     file", "created     new/", "created     new/x", "removed     gone"]
+    );
+    assert_eq!(names(&place.dir), ["file", "gone", "other"]);
+    assert_eq!(text(&place, "file"), "one\n");
+    // Nothing would be changed by what fails.
+    let said = txn(&place, &["--dry-run"], "rm file; exit 3");
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (3, "", ""));
+    expect_nothing_left(&place);
+    place.umount();
     place.fsck();
 }
 
@@ -257,7 +304,7 @@ fn what_is_killed_leaves_nothing_done_and_the_next_one_sweeps() {
     let dry = ["prune", "--keep", "1h:1h", "--dry-run", place.dir()];
     assert!(place.run(&dry).fine().contains("left by a command that was killed"));
     // One that is in use stays, and what has no owner goes.
-    let running = start(&place, &[], "echo three > file");
+    let mut running = start(&place, &[], "echo three > file");
     let left = |lineage: (Vec<String>, Vec<String>)| lineage.0.len() - 1 + lineage.1.len();
     wait_for("it is not swept", || {
         txn(&place, &[], "exit 0").fine();
@@ -265,8 +312,10 @@ fn what_is_killed_leaves_nothing_done_and_the_next_one_sweeps() {
     });
     assert!(!place.run(&["prune", "--keep", "1h:1h", place.dir()]).fine().contains("killed"));
     // A signal for this process alone is the command's.
+    let input = running.stdin.take();
     signal(running.id(), "TERM");
     let done = said(running.wait_with_output().unwrap());
+    drop(input);
     assert_eq!((done.code, done.err.as_str()), (143, ""));
     expect_nothing_left(&place);
     assert_eq!(text(&place, "file"), "one\n");
@@ -274,6 +323,124 @@ fn what_is_killed_leaves_nothing_done_and_the_next_one_sweeps() {
     let script = "trap 'echo caught > file' INT; kill -INT $PPID; kill -INT $$";
     txn(&place, &[], script).fine();
     assert_eq!(text(&place, "file"), "caught\n");
+    place.umount();
+    place.fsck();
+}
+
+/// What the command has started lives on when `holdfast` and the command are killed, with files of the fork open.
+#[test]
+fn what_lives_on_behind_a_killed_one_does_not_keep_its_fork() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    let [pid, errors] = ["pid", "errors"].map(|name| place.path(name));
+    // A transaction in the transaction is killed as well, and what it began lives on too.
+    let left = format!(
+        "exec 3>>left; echo $$ >> {pid}; while echo more >&3; do sleep 0.01; done; echo cut >> {errors}; exec sleep 1000"
+    );
+    fs::write(place.path("left.sh"), left).unwrap();
+    let left = format!("setsid sh {} >/dev/null 2>&1 </dev/null &", place.path("left.sh"));
+    let inner = format!("{left} kill -9 $PPID; sleep 1000");
+    fs::write(place.path("inner.sh"), inner).unwrap();
+    let inner = place.path("inner.sh");
+    let lives = |count| fs::read_to_string(&pid).is_ok_and(|it| it.lines().count() == count);
+    let script = format!(
+        "echo two > file; {left} \"{PROGRAM}\" txn . -- sh {inner}; while test $(wc -l < {pid}) != 2; do sleep 0.01; done"
+    );
+    let mut child = start(&place, &[], &script);
+    assert!(lives(2));
+    signal(child.id(), "KILL");
+    child.wait().unwrap();
+    wait_for("the forks are not swept", || {
+        txn(&place, &[], "true").fine();
+        lineage(&place) == (vec!["main".into()], vec![])
+    });
+    wait_for("what lives on is not cut off", || {
+        fs::read_to_string(&errors).is_ok_and(|it| it.lines().count() == 2)
+    });
+    assert_eq!((names(&place.dir), text(&place, "file")), (vec!["file".into()], "one\n".into()));
+    // An outer one that fails by itself leaves nothing of an inner one that was killed.
+    let said =
+        txn(&place, &[], &format!("\"{PROGRAM}\" txn . -- sh -c 'kill -9 $PPID; sleep 9'; exit 6"));
+    assert_eq!(said.code, 6, "{said:?}");
+    expect_nothing_left(&place);
+    place.umount();
+    place.fsck();
+    for pid in fs::read_to_string(&pid).unwrap().lines() {
+        let pid = pid.parse().unwrap();
+        signal(pid, "KILL");
+        wait_until_ended(pid);
+    }
+}
+
+#[test]
+fn signals_decide_nothing_twice() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    // Two at once are both passed on, as some stop a command by two.
+    let [term, hup] = ["term", "hup"].map(|name| place.path(name));
+    let script = format!(
+        "trap 'touch {term}' TERM; trap 'touch {hup}' HUP; echo ready; n=0\n\
+         until test -e {term} && test -e {hup}; do n=$((n+1)); test $n -lt 500 || exit 8; sleep 0.02; done"
+    );
+    let child = start(&place, &[], &script);
+    for name in ["STOP", "TERM", "HUP", "CONT"] {
+        signal(child.id(), name);
+    }
+    assert_eq!(go_on(child).code, 0);
+    // For `holdfast` alone, at any moment: either nothing has happened, and it says so, or all.
+    for (round, name) in
+        ["TERM", "INT", "TERM", "INT", "TERM", "INT", "TERM", "INT"].iter().enumerate()
+    {
+        let made = format!("made-{round}");
+        let mut command = place.command(&["txn", place.dir(), "--", "touch", &made]);
+        command.current_dir(&place.dir).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(15 * round as u64));
+        signal(child.id(), name);
+        let ended = child.wait().unwrap();
+        let is_made = place.dir.join(&made).exists();
+        assert_eq!(ended.success(), is_made, "{round} {name}: {ended:?}");
+    }
+    txn(&place, &[], "true").fine();
+    expect_nothing_left(&place);
+    place.umount();
+    place.fsck();
+}
+
+/// What root or a remount forbids in a mount holds in the command's mount too; and only that is ended from outside.
+#[test]
+fn the_mount_of_a_command_is_no_other() {
+    if !can_run() {
+        return;
+    }
+    let place = mounted();
+    let flags = "remount,nosuid,nodev,noexec,noatime";
+    place.run_as("mount.fuse.holdfast", &[place.image(), place.dir(), "-o", flags]).fine();
+    let mounts = txn(&place, &[], "cat /proc/self/mountinfo").fine();
+    let own = mounts.lines().filter(|line| line.contains(place.dir())).next_back().unwrap();
+    let options: Vec<&str> = own.split(' ').nth(5).unwrap().split(',').collect();
+    for word in ["nosuid", "nodev", "noexec", "noatime"] {
+        assert!(options.contains(&word), "{word}: {own}");
+    }
+    // A branch that somebody has given such a name and mounted: neither through its own mount nor through another one.
+    let name = ".txn-0123456789abcde";
+    let other = place.path("other");
+    fs::create_dir(&other).unwrap();
+    place.run(&["fork", place.dir(), name]).fine();
+    place.run(&["mount", "-o", &format!("branch={name}"), place.image(), &other]).fine();
+    let release = format!("{{\"release\":{{\"name\":\"{name}\"}}}}");
+    let command = [holdfast_fuse::CONTROL, release.as_bytes()].concat();
+    let command = String::from_utf8(command).unwrap();
+    for dir in [&other, place.dir()] {
+        let answer = place.run(&["ask", &command, "--changes", dir]).fine();
+        assert!(answer.contains("refused") && answer.contains("unmount it"), "{dir}: {answer}");
+    }
+    fs::write(Path::new(&other).join("still"), "there").unwrap();
+    place.run(&["umount", &other]).fine();
     place.umount();
     place.fsck();
 }
@@ -292,8 +459,18 @@ fn a_killed_daemon_leaves_all_or_nothing() {
     txn(&place, &[], &fill("before")).fine();
     let mut was = "before".to_owned();
     let mut outcomes = [0, 0];
-    for delay_ms in [None, Some(0), Some(5), Some(12), Some(20), Some(30), Some(45), Some(90)] {
-        let round = format!("killed-after-{delay_ms:?}");
+    // Later and later until all of it was done before, and then between: around the moment at which it happens.
+    let (mut nothing_at, mut all_at): (f64, Option<f64>) = (0.0, None);
+    for number in 0..13 {
+        let delay_ms = match (number, all_at) {
+            (0, _) => None,
+            (_, None) => Some(nothing_at * 2.0 + 4.0),
+            (_, Some(all_at)) => Some((nothing_at + all_at) / 2.0),
+        };
+        if number > 8 && all_at.is_some_and(|all_at| all_at - nothing_at < 1.0) {
+            break;
+        }
+        let round = format!("{number}-killed-after-{delay_ms:?}");
         let mut child = start(&place, &[], &fill(&format!("'{round}'")));
         let daemon = place.daemon();
         let done = match delay_ms {
@@ -303,7 +480,7 @@ fn a_killed_daemon_leaves_all_or_nothing() {
             }
             Some(delay) => {
                 child.stdin.take().unwrap().write_all(b"\n").unwrap();
-                std::thread::sleep(Duration::from_millis(delay));
+                std::thread::sleep(Duration::from_secs_f64(delay / 1000.0));
                 signal(daemon, "KILL");
                 said(child.wait_with_output().unwrap())
             }
@@ -319,6 +496,11 @@ fn a_killed_daemon_leaves_all_or_nothing() {
         );
         assert!(all || done.code != 0, "{round}: it was said to be done: {done:?}");
         outcomes[usize::from(all)] += 1;
+        match delay_ms {
+            Some(delay) if all => all_at = Some(delay),
+            Some(delay) => nothing_at = delay,
+            None => {}
+        }
         if all {
             was = round;
         }
@@ -326,7 +508,10 @@ fn a_killed_daemon_leaves_all_or_nothing() {
         txn(&place, &[], "true").fine();
         expect_nothing_left(&place);
     }
-    assert!(outcomes[0] > 0, "one was killed while the command ran: {outcomes:?}");
+    assert!(
+        outcomes.iter().all(|count| *count > 0),
+        "kills before and after it happened: {outcomes:?}"
+    );
     place.umount();
     place.fsck();
 }
@@ -418,6 +603,14 @@ fn a_command_runs_in_a_fork_of_its_own() {
     assert_eq!((said.code, said.out, said.err.as_str()), (5, format!("{other}\n"), ""));
     assert!(names(Path::new(&other)).is_empty());
     assert_eq!(text(&place, "file"), "two\n");
+    // No branch is kept in which nothing ran, and mount's exit codes are none of this.
+    let unkept = |at: &str, command: &str| {
+        place.run(&["run", "--keep", "unkept", "--at", at, dir, "--", command])
+    };
+    unkept("/no/such", "true").fails(125, "/no/such");
+    unkept(&other, "/no/such").fails(127, "/no/such");
+    sh(&["--keep", "kept", dir], "touch ran").fails(125, "kept");
+    assert_eq!(lineage(&place).0, ["main", "kept"]);
     // Without a place, it is the mount around the working directory.
     let args = ["run", "--fork", "kept", "--", "cat", "file"];
     let here = said_in(&place, &args);
@@ -458,21 +651,32 @@ fn an_ordinary_user_has_transactions() {
          $hf txn . -- sh -c '(exec 3>>left; while echo x >&3; do sleep 0.01; done) 2>/dev/null >/dev/null & echo on >&2; sleep 0.1'\n\
          cat left | head -1\n\
          $hf run . -- cat deep\n\
-         $hf branch list . | wc -l; $hf snapshot list . | wc -l; cd ..",
+         {{ $hf branch list .; $hf snapshot list .; }} | grep -F .txn- || echo nothing left; cd ..",
+        root = place.root.path().display(),
+    );
+    // What it needs of the system, without what is tested.
+    let needed = format!(
+        "set -e; cd {root}; unshare -Um true; : <>/dev/fuse\n\
+         {program} mkfs -q --size 64M other.img; {program} mount other.img mnt; {program} umount mnt",
         root = place.root.path().display(),
     );
     let script = "set -e; mount -t tmpfs -o mode=755 tmpfs \"$1\"; mknod \"$1/fuse\" c 10 229; chmod 666 \"$1/fuse\"; \
          mount --bind \"$1/fuse\" /dev/fuse; \
          exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \"$2\"";
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", script, "sh", &dev, &of_user]).stdin(Stdio::null());
-    let done = said(command.output().unwrap());
-    for refused in ["user namespaces", "/dev/fuse", "fusermount3", "only permitted for"] {
-        if done.code != 0 && done.err.contains(refused) {
-            return holdfast_base::skip::skipped(&done.err);
+    let as_user = |what: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, "sh", &dev, what]).stdin(Stdio::null());
+        said(command.output().unwrap())
+    };
+    let able = as_user(&needed);
+    for refused in ["unshare", "/dev/fuse", "fusermount3", "only permitted for"] {
+        if able.code != 0 && able.err.contains(refused) {
+            return holdfast_base::skip::skipped(&able.err);
         }
     }
+    assert_eq!(able.code, 0, "{able:?}");
+    let done = as_user(&of_user);
     assert_eq!((done.code, done.err.as_str()), (0, "on\n"), "{done:?}");
-    let out = "65534\n65534\ntwo\ncode 6\ntwo\nfour\nfour\nfive\nx\nfive\n2\n";
-    assert!(done.out.starts_with(out), "{done:?}");
+    let out = "65534\n65534\ntwo\ncode 6\ntwo\nfour\nfour\nfive\nx\nfive\nnothing left\n";
+    assert_eq!(done.out, out, "{done:?}");
 }

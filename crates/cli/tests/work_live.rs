@@ -116,6 +116,15 @@ created     new
     place.fsck();
 }
 
+/// Ends a writer, also when its test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Each write that had returned is in it, those that programs have done by a mapping too.
 #[test]
 fn what_had_been_written_is_compared_and_exported() {
@@ -146,13 +155,15 @@ fn what_had_been_written_is_compared_and_exported() {
     // Beside a program that writes, one moment.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
         scope.spawn(|| {
             let mut files = ["x", "y"].map(|name| File::create(place.dir.join(name)).unwrap());
             let mut n = 0_u32;
             while !stop.load(Ordering::Relaxed) {
                 n += 1;
                 for file in &mut files {
-                    writeln!(file, "{n:07}").unwrap();
+                    // In one call.
+                    file.write_all(format!("{n:07}\n").as_bytes()).unwrap();
                 }
             }
         });
@@ -167,12 +178,11 @@ fn what_had_been_written_is_compared_and_exported() {
                 let out = tar.args(["-xOf", &place.path("now.tar"), name]).output().unwrap();
                 String::from_utf8(out.stdout).unwrap()
             };
-            let (x, y) = (tar("./x"), tar("./y"));
+            let (x, y) = (tar("x"), tar("y"));
             assert!(y.len() as u64 >= before, "{} of {before}", y.len());
             assert!(x.len() == y.len() || x.len() == y.len() + 8, "{} {}", x.len(), y.len());
             assert!(x.starts_with(&y));
         }
-        stop.store(true, Ordering::Relaxed);
     });
     place.umount();
     place.fsck();
@@ -364,6 +374,7 @@ fn who_reads_nothing_harms_nobody_and_a_killed_command_leaves_nothing() {
     let mut half = Waiting::start(&place, &["import", dir, "--tar"]);
     half.0.stdin.as_mut().unwrap().write_all(&read(&place, "tar")[..3 << 20]).unwrap();
     wait_for("all are at work", || at_work(daemon) == 5);
+    wait_for("a snapshot is sent", || names(&place).1.len() == 2);
     // Everything goes on beside them, for each of them.
     fs::write(place.dir.join("beside"), "x").unwrap();
     File::open(place.dir.join("beside")).unwrap().sync_all().unwrap();
@@ -373,6 +384,11 @@ fn who_reads_nothing_harms_nobody_and_a_killed_command_leaves_nothing() {
     to_file(&place, &["export", &at, "--tar"], "again").fine();
     place.run(&["snapshot", "rollback", "--discard", dir, "b"]).fine();
     place.run(&["snapshot", "delete", dir, "b"]).fine();
+    // What was taken to be sent counts for no rule: the newest of the others stays.
+    let sent = names(&place).1.into_iter().find(|name| name.starts_with("sent-")).unwrap();
+    place.run(&["prune", dir, "--keep", "1s:1s"]).fine();
+    place.run(&["snapshot", "delete", dir, &sent]).fails(1, "is open");
+    assert_eq!(mute.remove(1).end().code, 0);
     let (branches, _) = names(&place);
     assert!(branches.iter().any(|name| name.starts_with("importing-")), "{branches:?}");
     mute.push(half);
@@ -383,6 +399,117 @@ fn who_reads_nothing_harms_nobody_and_a_killed_command_leaves_nothing() {
     place.umount();
     wait_until_ended(daemon);
     place.fsck();
+}
+
+/// A program that has a page of a file in memory, and stores into it when it is told to.
+struct Mapping(Child);
+
+impl Mapping {
+    fn of(file: &Path) -> Mapping {
+        let script = "import mmap, os, sys\n\
+            file = os.open(sys.argv[1], os.O_RDWR)\n\
+            pages = mmap.mmap(file, 4096)\n\
+            print('m', end='', flush=True)\n\
+            for line in sys.stdin:\n\
+            \x20   pages[:4] = line[:4].encode()\n\
+            \x20   print('s', end='', flush=True)\n";
+        let mut python = Command::new("python3");
+        python.args(["-c", script]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut mapping = Mapping(python.spawn().unwrap());
+        mapping.hear("m");
+        mapping
+    }
+
+    fn hear(&mut self, what: &str) {
+        let mut said = [0];
+        self.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(said, what.as_bytes());
+    }
+
+    fn store(&mut self, text: &str) {
+        writeln!(self.0.stdin.as_mut().unwrap(), "{text}").unwrap();
+        self.hear("s");
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The kernel alone knows of it, and it is not lost for that.
+#[test]
+fn what_a_program_stores_into_a_mapping_while_an_archive_comes_is_a_change() {
+    if !can_mount() {
+        return;
+    }
+    let place = large();
+    let (dir, daemon) = (place.dir(), place.daemon());
+    let file = place.dir.join("file-7");
+    let mut mapping = Mapping::of(&file);
+    mapping.store("before");
+    let tar = read(&place, "tar");
+    let begin = || {
+        let mut half = Waiting::start(&place, &["import", dir, "--tar"]);
+        half.0.stdin.as_mut().unwrap().write_all(&tar[..3 << 20]).unwrap();
+        wait_for("it is imported", || names(&place).0.len() == 2);
+        half
+    };
+    let end = |mut half: Waiting| {
+        half.0.stdin.as_mut().unwrap().write_all(&tar[3 << 20..]).unwrap();
+        half.end()
+    };
+    let half = begin();
+    mapping.store("mine");
+    end(half).fails(1, "has changed");
+    assert!(fs::read(&file).unwrap().starts_with(b"mine"));
+    assert!(place.run(&["cat", &place.inside("/file-7")]).fine().starts_with("mine"));
+    // What was stored before is no change.
+    mapping.store("more");
+    end(begin()).fine();
+    assert_eq!(fs::read(&file).unwrap(), vec![7; 1 << 20]);
+    drop(mapping);
+    assert_eq!(at_work(daemon), 0);
+    place.umount();
+    place.fsck();
+}
+
+/// Work that is about no tree is asked for by a directory as well, whose source may be another volume by now.
+#[test]
+fn a_mount_is_no_name_of_a_volume_that_its_daemon_does_not_serve() {
+    if !can_mount() {
+        return;
+    }
+    let (place, other) = (TestMount::with_volume(), changed());
+    place.mount();
+    let at = format!("{}@a", other.dir());
+    to_file(&other, &["send", &at], "stream").fine();
+    fs::rename(other.path("stream"), place.path("stream")).unwrap();
+    // Where the source of the one was is the other.
+    let away = place.path("away");
+    fs::rename(place.image(), &away).unwrap();
+    other.umount();
+    fs::rename(other.image(), place.image()).unwrap();
+    other.run(&["mount", place.image(), other.dir()]).fine();
+    let not_served = "does not serve that mount";
+    from_file(&place, &["receive", "--branch", "in", place.dir()], "stream").fails(1, not_served);
+    place.run(&["receive", "--resume-token", place.dir()]).fails(1, not_served);
+    place.run(&["diff", place.dir(), "@a"]).fails(2, not_served);
+    let branches = place.run(&["branch", "list", "--json", other.dir()]).fine();
+    assert!(!branches.contains("receiving") && !branches.contains("\"in\""), "{branches}");
+    // More than a daemon reads of a question.
+    let long = format!("{}stream", place.path(&"./".repeat(200)));
+    let layers = vec![&long[..]; 200];
+    let import = [&["import", other.dir(), "--oci-layer"][..], &layers].concat();
+    place.run(&import).fails(1, "name fewer files");
+    other.umount();
+    fs::rename(place.image(), other.image()).unwrap();
+    fs::rename(&away, place.image()).unwrap();
+    place.umount();
+    place.fsck();
+    other.fsck();
 }
 
 /// With its last mount the volume is closed: what is at work for commands ends, and they say why.

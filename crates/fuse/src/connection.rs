@@ -7,7 +7,7 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
@@ -54,8 +54,7 @@ impl Connection {
 
     /// The connection that a process which is not trusted has opened: it may end what it may open. `None` if it is none.
     pub(crate) fn received(descriptor: OwnedFd) -> Option<Connection> {
-        let is_connection = fstatfs(&descriptor).is_ok_and(|found| found.f_type == FUSECTL_MAGIC);
-        is_connection.then(|| Connection(descriptor.into()))
+        ends_one(&descriptor).then(|| Connection(descriptor.into()))
     }
 
     /// What another process [holds](Connection::held) for it.
@@ -75,6 +74,11 @@ impl Connection {
     pub fn abort(&self) -> io::Result<()> {
         (&self.0).write_all(b"1")
     }
+}
+
+/// Whether a descriptor is what ends a connection. May wait for ever if its filesystem does not answer.
+pub fn ends_one(descriptor: impl AsFd) -> bool {
+    fstatfs(descriptor).is_ok_and(|found| found.f_type == FUSECTL_MAGIC)
 }
 
 /// Whether process `pid` was killed and has not ended: its first thread has, which ends only with the process, but

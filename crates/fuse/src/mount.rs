@@ -1,8 +1,8 @@
 //! Mounting, unmounting, and what root may tune.
 //!
 //! Root mounts with mount(2), others with the set-uid helper fusermount3, which hands over the descriptor of the
-//! connection. Unmounting first checks whether what is mounted at the directory is still ours: another program may have
-//! unmounted us and mounted something else, or mounted over us.
+//! connection. Unmounting first looks where our mount is now, and whether it is the one that one sees there ([`MountPoint`]): another
+//! program may have unmounted us and mounted something else, mounted over us, or renamed a directory above.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -19,6 +19,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::connection::Connection;
+use crate::mount_point::{Lookup, MountNumber, MountPoint};
 use crate::mountinfo;
 use crate::options::FuseOptions;
 
@@ -32,13 +33,16 @@ const READ_AHEAD_KB: &str = "1024";
 /// A mount of ours. Dropping it detaches it if it is still there.
 #[derive(Debug)]
 pub struct Mounted {
+    /// Where it was mounted.
     dir: PathBuf,
     /// It lies in another mount namespace, and can only be ended.
     is_elsewhere: bool,
-    /// `major:minor`; `None` if it could not be found out.
-    device: Option<String>,
-    /// Of this mount alone, for as long as the system runs; `None` where the kernel is older than 6.8.
-    id: Option<u64>,
+    /// As mountinfo shows it; `None` if it could not be found out.
+    seen: Option<mountinfo::Mount>,
+    /// `None` where the kernel is older than 5.8.
+    number: Option<MountNumber>,
+    /// Whom looking for its place may ask.
+    lookup: Lookup,
     /// Opened while the mount was surely there; `None` if this user may not.
     connection: Option<Arc<Connection>>,
     gone: bool,
@@ -78,13 +82,18 @@ pub fn mount(dir: &Path, options: &FuseOptions) -> io::Result<(OwnedFd, Mounted)
         }
         other => other?,
     };
-    let device =
-        mountinfo::topmost(&dir).filter(|mount| mount.fs_type == FS_TYPE).map(|mount| mount.device);
-    let id = device.as_ref().and_then(|_| mountinfo::unique_id(&dir));
-    let connection = device.as_deref().and_then(|device| Connection::open(device).ok());
+    let seen = mountinfo::topmost(&dir).filter(|mount| mount.fs_type == FS_TYPE);
+    let lookup = Lookup::Any;
+    let number = seen.as_ref().and_then(|_| number_at(&dir, lookup));
+    let connection = seen.as_ref().and_then(|mount| Connection::open(&mount.device).ok());
     let connection = connection.map(Arc::new);
-    let mounted = Mounted { dir, is_elsewhere: false, device, id, connection, gone: false };
+    let mounted =
+        Mounted { dir, is_elsewhere: false, seen, number, lookup, connection, gone: false };
     Ok((fd, mounted))
+}
+
+fn number_at(dir: &Path, lookup: Lookup) -> Option<MountNumber> {
+    MountPoint::open(dir, lookup).ok()?.number()
 }
 
 fn mount_directly(dir: &Path, options: &FuseOptions) -> io::Result<OwnedFd> {
@@ -224,7 +233,8 @@ fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
 impl Mounted {
     /// What another process needs to [adopt](Mounted::adopt) it, and what ends it, if this user may end it.
     pub fn to_hand(&self) -> (Handed, Option<OwnedFd>) {
-        let handed = Handed { dir: self.dir.clone(), device: self.device.clone() };
+        let device = self.device().map(Into::into);
+        let handed = Handed { dir: self.dir.clone(), device };
         let ends = self.connection.as_ref().and_then(|connection| connection.shared().ok());
         (handed, ends)
     }
@@ -235,7 +245,8 @@ impl Mounted {
     }
 
     /// A mount that a process of the user `owner` has made. What that process says is believed as far as it can be seen: a
-    /// mount at that place, of that device and of that user, is unmounted in the end; anything else is only ended.
+    /// mount at that place, of that device and of that user, is unmounted in the end, wherever its point is then; anything else is
+    /// only ended.
     pub fn adopt(handed: &Handed, ends: Option<OwnedFd>, owner: u32) -> Mounted {
         let is_it = |mount: &mountinfo::Mount| {
             mount.fs_type == FS_TYPE
@@ -243,12 +254,17 @@ impl Mounted {
                 && mount.owner == Some(owner)
         };
         let seen = mountinfo::topmost(&handed.dir).filter(is_it);
-        let id = seen.as_ref().and_then(|_| mountinfo::unique_id(&handed.dir));
+        let is_trusted = owner == 0 || owner == rustix::process::geteuid().as_raw();
+        let lookup = if is_trusted { Lookup::Any } else { Lookup::Remembered };
+        let number = seen.as_ref().and_then(|_| number_at(&handed.dir, lookup));
+        // One of a stranger that could not be told from another one is not unmounted.
+        let seen = seen.filter(|_| is_trusted || number.is_some());
         Mounted {
             dir: handed.dir.clone(),
             is_elsewhere: seen.is_none(),
-            device: seen.map(|mount| mount.device),
-            id,
+            seen,
+            number,
+            lookup,
             connection: ends.and_then(Connection::received).map(Arc::new),
             gone: false,
         }
@@ -256,7 +272,7 @@ impl Mounted {
 
     /// Raises the readahead of the mount; needs root and is not worth an error.
     pub(crate) fn raise_read_ahead(&self) {
-        if let Some(device) = &self.device {
+        if let Some(device) = self.device() {
             let file = format!("/sys/class/bdi/{device}/read_ahead_kb");
             if let Err(error) = std::fs::write(&file, READ_AHEAD_KB) {
                 tracing::debug!("{file}: {error}");
@@ -269,7 +285,7 @@ impl Mounted {
     }
 
     pub(crate) fn device(&self) -> Option<&str> {
-        self.device.as_deref()
+        self.seen.as_ref().map(|mount| mount.device.as_str())
     }
 
     /// What ends it, if this user may.
@@ -277,14 +293,12 @@ impl Mounted {
         self.connection.clone()
     }
 
-    /// Whether what one sees at the place is this mount.
-    pub(crate) fn is_there(&self) -> bool {
-        let Some(device) = &self.device else {
-            return !self.gone;
-        };
-        // The kernel gives numbers of devices away again, also to another mount here.
-        let is_seen = mountinfo::topmost(&self.dir).is_some_and(|mount| mount.device == *device);
-        is_seen && (self.id.is_none() || mountinfo::unique_id(&self.dir) == self.id)
+    /// Where it is now, if it is what one sees there; `None` if it is not.
+    fn place(&self, seen: &mountinfo::Mount) -> Result<Option<(PathBuf, MountPoint)>, Errno> {
+        let Some(now) = mountinfo::now(seen) else { return Ok(None) };
+        let point = MountPoint::open(&now.point, self.lookup)?;
+        // The kernel gives the other numbers away again, also to another mount here.
+        Ok((point.number() == self.number).then_some((now.point, point)))
     }
 
     /// Unmounts. EBUSY while files are open or a program has its working directory inside.
@@ -306,37 +320,50 @@ impl Mounted {
             self.gone = flags.contains(UnmountFlags::FORCE);
             return if self.gone { Ok(()) } else { Err(Errno::NOENT) };
         }
-        if self.gone || !self.is_there() {
-            self.gone = true;
+        if self.gone {
             return Ok(());
         }
-        let done = match rustix::mount::unmount(&self.dir, flags) {
-            Err(Errno::PERM) => self.take_away_by_helper(flags),
-            other => other,
+        let done = match &self.seen {
+            Some(seen) => match self.place(seen)? {
+                Some((path, point)) => by_helper_if_refused(point.unmount(flags), &path, flags),
+                None => Ok(()),
+            },
+            // Without /proc.
+            None => {
+                by_helper_if_refused(rustix::mount::unmount(&self.dir, flags), &self.dir, flags)
+            }
         };
         self.gone = done.is_ok();
         done
     }
+}
 
-    fn take_away_by_helper(&self, flags: UnmountFlags) -> Result<(), Errno> {
-        let mut command = Command::new(HELPER);
-        command.args(["-u", "-q"]);
-        if flags.contains(UnmountFlags::DETACH) {
-            command.arg("-z");
-        }
-        let status = command
-            .arg("--")
-            .arg(&self.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        match status {
-            Ok(status) if status.success() => Ok(()),
-            // The helper does not say why; almost always something is open.
-            Ok(_) => Err(Errno::BUSY),
-            Err(_) => Err(Errno::PERM),
-        }
+/// The helper unmounts only what the user of this process has mounted.
+fn by_helper_if_refused(
+    done: Result<(), Errno>,
+    path: &Path,
+    flags: UnmountFlags,
+) -> Result<(), Errno> {
+    if done != Err(Errno::PERM) {
+        return done;
+    }
+    let mut command = Command::new(HELPER);
+    command.args(["-u", "-q"]);
+    if flags.contains(UnmountFlags::DETACH) {
+        command.arg("-z");
+    }
+    let status = command
+        .arg("--")
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        // The helper does not say why; almost always something is open.
+        Ok(_) => Err(Errno::BUSY),
+        Err(_) => Err(Errno::PERM),
     }
 }
 
@@ -345,7 +372,7 @@ impl Drop for Mounted {
         if !self.gone
             && let Err(error) = self.abort()
         {
-            tracing::warn!("unmounting {} failed: {error}", self.dir.display());
+            tracing::warn!("unmounting {:?} failed: {error}", self.dir);
         }
     }
 }

@@ -6,11 +6,6 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-
-/// STATX_MNT_ID_UNIQUE, of Linux 6.8.
-const MNT_ID_UNIQUE: u32 = 0x4000;
-
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
@@ -18,7 +13,7 @@ pub(crate) struct Mount {
     parent: u64,
     /// `major:minor` of the filesystem.
     pub(crate) device: String,
-    point: PathBuf,
+    pub(crate) point: PathBuf,
     /// Type with subtype.
     pub(crate) fs_type: String,
     /// The user that has mounted, as the kernel says of mounts of FUSE.
@@ -30,11 +25,18 @@ pub(crate) fn topmost(point: &Path) -> Option<Mount> {
     topmost_in(&std::fs::read("/proc/self/mountinfo").ok()?, point)
 }
 
-/// What no other mount ever has or had, of the mount that one sees at `point`. Asks nothing of the mount itself.
-pub(crate) fn unique_id(point: &Path) -> Option<u64> {
-    let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
-    let found = statx(CWD, point, how, StatxFlags::from_bits_retain(MNT_ID_UNIQUE)).ok()?;
-    (found.stx_mask & MNT_ID_UNIQUE != 0).then_some(found.stx_mnt_id)
+/// Where `mount` is now: its point may have been renamed. `None` if it is there no more. One that came later may have its numbers.
+pub(crate) fn now(mount: &Mount) -> Option<Mount> {
+    now_in(&std::fs::read("/proc/self/mountinfo").ok()?, mount)
+}
+
+fn now_in(text: &[u8], mount: &Mount) -> Option<Mount> {
+    let mut all = text.split(|byte| *byte == b'\n').filter_map(parse);
+    let is_it = |it: &Mount| {
+        let is_same = (&it.device, &it.fs_type) == (&mount.device, &mount.fs_type);
+        is_same && (it.id, it.owner) == (mount.id, mount.owner)
+    };
+    all.find(is_it)
 }
 
 fn topmost_in(text: &[u8], point: &Path) -> Option<Mount> {
@@ -104,9 +106,17 @@ mod tests {
     }
 
     #[test]
+    fn a_mount_is_found_where_its_point_was_moved() {
+        let before = topmost_in(TEXT, Path::new("/mnt/c")).unwrap();
+        let moved = String::from_utf8_lossy(TEXT).replace("/mnt/c", "/else/where");
+        assert_eq!(now_in(moved.as_bytes(), &before).unwrap().point, Path::new("/else/where"));
+        let other = moved.replace("0:40", "0:41");
+        assert_eq!(now_in(other.as_bytes(), &before), None);
+    }
+
+    #[test]
     fn the_real_root_is_found() {
-        assert!(topmost(Path::new("/")).is_some());
-        assert_eq!(unique_id(Path::new("/")), unique_id(Path::new("/")));
-        assert_eq!(unique_id(Path::new("/no such")), None);
+        let root = topmost(Path::new("/")).unwrap();
+        assert_eq!(now(&root), Some(root));
     }
 }

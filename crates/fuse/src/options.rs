@@ -9,7 +9,7 @@ use holdfast_base::switch::{Opens, SnapDir, Transport};
 use crate::connection::Watchdog;
 use crate::interface::Controlled;
 use crate::notices::Tellers;
-use crate::server::Siblings;
+use crate::siblings::Siblings;
 use crate::statistics::Requests;
 use crate::watch::Watch;
 

@@ -29,6 +29,7 @@ use crate::interface::{NewHead, Told};
 use crate::mount::{self, Mounted};
 use crate::options::FuseOptions;
 use crate::server::Server;
+use crate::siblings::Sibling;
 use crate::transport::ending::Ending;
 use crate::transport::readers::Readers;
 use crate::transport::work::Work;
@@ -378,10 +379,7 @@ pub fn end_all(sessions: &mut [&mut Session]) {
                 // In use, out of sight, or another mount namespace has a copy of the mount.
                 other => {
                     if let Err(error) = other {
-                        tracing::info!(
-                            "{} is in use ({error}); tearing it away",
-                            session.dir().display()
-                        );
+                        tracing::info!("{:?} is in use ({error}); tearing it away", session.dir());
                     }
                     session.tear_away();
                     session.wait_ended(FAREWELL);

@@ -10,8 +10,10 @@
 
 pub mod abi;
 pub mod ask;
+pub mod connection;
 pub mod dirents;
 pub mod init;
+pub mod mount_number;
 mod op;
 pub mod reply;
 pub mod ring;

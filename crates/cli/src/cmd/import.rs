@@ -23,7 +23,8 @@ All of it is imported, or nothing: it is put into a fork, `importing-` and the t
 branch becomes in one step. A damaged archive, a full volume or a power cut leaves the branch as it
 was; after a power cut the fork may be there, and `holdfast branch delete` removes it. What was
 imported is durable when this returns. If the branch is changed by others meanwhile, it is refused
-at the end. Where the branch is mounted, programs see it change as by a rollback.
+at the end; what programs have stored into mapped files is a change as well. Where the branch is
+mounted, programs see it change as by a rollback.
 
 Layers may be given as files, the lowest first: `layer-1`, `layer-2` and so on are snapshots behind
 each. --oci takes them from an image layout, compressed with gzip or not, and compares each with its

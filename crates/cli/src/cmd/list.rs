@@ -13,8 +13,9 @@ use crate::size;
 /// List the volumes that are served, and their mounts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Root sees those of all users, others their own. A line is a mount; a process that lingers without
-one has a line all the same. MEMORY is that of the process, which all mounts of a volume share.")]
+Root sees those of all users, others their own, also mounts of theirs that root's process serves. A
+line is a mount; a process that lingers without one has a line all the same. MEMORY is that of the
+process, which all mounts of a volume share.")]
 pub(crate) struct Args {
     /// Print one JSON object, for programs: memory in bytes.
     #[arg(long)]
@@ -40,9 +41,11 @@ fn what(mount: &ServedMount) -> String {
 
 fn rows(of: &Listed) -> Vec<[String; 7]> {
     let memory = memory(of.pid).map_or_else(|| "?".into(), size::show);
+    // In another pid namespace a process has no number here.
+    let process = if of.pid == 0 { "?".into() } else { of.pid.to_string() };
     let row = |branch: String, dir: String, options: String, user: u32| {
         let volume = of.served.volume.to_string();
-        [volume, branch, dir, options, user.to_string(), of.pid.to_string(), memory.clone()]
+        [volume, branch, dir, options, user.to_string(), process.clone(), memory.clone()]
     };
     if of.served.mounts.is_empty() {
         let why = if of.served.linger { "(lingers)" } else { "(not mounted)" };
@@ -79,7 +82,7 @@ fn object(of: &Listed) -> Value {
         "label": served.label,
         "read_only": served.read_only,
         "linger": served.linger,
-        "pid": of.pid,
+        "pid": Some(of.pid).filter(|pid| *pid != 0),
         "user": of.user,
         "memory_bytes": memory(of.pid),
         "mounts": mounts.collect::<Vec<_>>(),

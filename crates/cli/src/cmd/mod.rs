@@ -6,6 +6,7 @@ mod cat;
 mod completions;
 mod cp;
 mod diff;
+mod door;
 mod elsewhere;
 mod explain;
 mod export;
@@ -95,6 +96,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Private(private::Args),
     #[command(hide = true)]
+    Door(door::Args),
+    #[command(hide = true)]
     Watchdog(watchdog::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -138,6 +141,7 @@ impl Command {
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),
             Command::Private(args) => private::run(&args),
+            Command::Door(args) => door::run(&args),
             Command::Watchdog(args) => watchdog::run(&args),
             Command::Man(args) => man::run(&args),
             Command::Bench(_) => elsewhere::run("bench"),

@@ -9,10 +9,11 @@ use holdfast_base::Timestamp;
 use serde_json::{Value, json};
 
 use crate::branches::message::Snapshot;
-use crate::branches::{Ask, Name, Place, arguments, show};
+use crate::branches::{Ask, Name, Place, arguments, show, temporary};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome, complain, printed};
 use crate::txn::sweep;
+use crate::work::send::TEMPORARY;
 
 /// Delete old snapshots of a branch, and keep some of each age.
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,9 @@ Spans are written 90min, 24h, 30d, 8w, 1y and the like.
 
 What stays in any case: the newest snapshot, those that are held (holdfast snapshot hold), mounted
 or branches have grown out of; each is named. --prefix leaves all alone that are called otherwise.
-Forks that a killed `holdfast txn` or `holdfast run` has left are deleted as well.
+Snapshots of transactions on their way stay and do not count. Snapshots `sent-` and the time, which
+`holdfast send` takes of a branch for as long as it sends and receivers keep, count and go only with
+--prefix sent-. Forks that a killed `holdfast txn` or `holdfast run` has left are deleted as well.
 
 PLACE is a mounted directory, or a volume, mounted or not. `systemctl enable --now
 holdfast-prune@data.timer` does it each hour for the mount of holdfast@data.
@@ -140,9 +143,7 @@ fn judge(snapshots: &[Snapshot], rules: &[Rule], now_ns: i64) -> Vec<Fate> {
 pub(crate) fn run(args: &Args) -> Outcome {
     let left = sweep::all(&args.place, !args.dry_run)?;
     let (branch, mut snapshots, _) = lineage::snapshots(&args.place)?;
-    let is_meant =
-        |of: &Snapshot| !of.name.0.is_empty() && of.name.0.starts_with(args.prefix.as_bytes());
-    snapshots.retain(is_meant);
+    snapshots.retain(|of| is_meant(of, &args.prefix));
     let now = Timestamp::now();
     let now_ns = now.secs.saturating_mul(1_000_000_000).saturating_add(now.nanos.into());
     let fates = judge(&snapshots, &args.keep, now_ns);
@@ -181,6 +182,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
         show::json(object)?;
     }
     Ok(u8::from(failed > 0))
+}
+
+/// Whether a snapshot is judged. That of a transaction on its way goes when that ends, and one that is being sent is gone in a moment:
+/// if they counted, others would go in their place.
+fn is_meant(of: &Snapshot, prefix: &str) -> bool {
+    let name = &of.name;
+    let is_asked_for = prefix.starts_with(TEMPORARY) || !name.0.starts_with(TEMPORARY.as_bytes());
+    let is_of_prefix = !name.0.is_empty() && name.0.starts_with(prefix.as_bytes());
+    is_of_prefix && is_asked_for && temporary::read(name).is_none()
 }
 
 /// Deletes the snapshot that was judged: another one may have its name by now.
@@ -272,6 +282,36 @@ mod tests {
         all[2].forks = vec![Name("work".into())];
         let fates = judge(&all, &rules("1h:1h"), now);
         assert_eq!(fates, [Fate::Held, Fate::Mounted, Fate::HasForks, Fate::Goes, Fate::Newest]);
+    }
+
+    #[test]
+    fn a_transaction_on_its_way_keeps_nothing_for_its_day() {
+        let named = |name: &str, hours: i64| Snapshot {
+            name: Name(name.into()),
+            ..snapshot(hours.cast_unsigned(), hours * HOUR)
+        };
+        let all = [named("auto-1", 1), named(".txn-0123456789abcde", 9), named(".txn-notes", 0)];
+        let names = |prefix: &str| -> Vec<String> {
+            all.iter().filter(|of| is_meant(of, prefix)).map(|of| of.name.to_string()).collect()
+        };
+        assert_eq!(names(""), ["auto-1", ".txn-notes"]);
+        assert_eq!(names("auto-"), ["auto-1"]);
+    }
+
+    #[test]
+    fn what_is_being_sent_counts_only_where_it_is_asked_for() {
+        for (name, prefix, is) in [
+            ("sent-2026-11-24T141003.123Z", "", false),
+            ("sent-2026-11-24T141003.123Z", "s", false),
+            ("sent-2026-11-24T141003.123Z", "sent-", true),
+            ("sent", "", true),
+            ("auto-1", "", true),
+            ("auto-1", "sent-", false),
+            ("", "", false),
+        ] {
+            let of = Snapshot { name: Name(name.into()), ..snapshot(1, HOUR) };
+            assert_eq!(is_meant(&of, prefix), is, "{name:?} {prefix:?}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::branches::{Ask, Name, Place, arguments, place};
 use crate::lineage;
 use crate::mounts::{self, real_path};
 use crate::outcome::{Context, Failure, Outcome, complain};
-use crate::private_mount::{Ended, FAILED, Prepared, SIGNAL, Signals};
+use crate::private_mount::{self, Ended, Prepared, Signals};
 use crate::txn::base::Base;
 use crate::txn::sweep;
 
@@ -22,8 +22,9 @@ use crate::txn::sweep;
 The fork is mounted for COMMAND, and all that it starts, alone: at the directory that --at names, or
 at one that is made for it. There COMMAND begins. When it has ended, the fork goes with all that it
 did, and processes that it leaves behind get errors; --keep NAME makes it a branch that stays, also
-if COMMAND fails. PLACE is a mounted directory, or a volume that is mounted; without it, the mount
-around the working directory. :BRANCH or @SNAPSHOT behind it mean the same as --fork.
+if COMMAND fails, but not if it never begins. PLACE is a mounted directory, or a volume that is
+mounted; without it, the mount around the working directory. :BRANCH or @SNAPSHOT behind it mean the
+same as --fork.
 
 An ordinary user needs user namespaces and /dev/fuse; sudo and the like do not work in COMMAND then.
 
@@ -52,18 +53,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    in_fork(args).map_err(|failure| match failure.code {
-        1 | 2 => failure.with_code(FAILED),
-        _ => failure,
-    })
+    in_fork(args).map_err(private_mount::told)
 }
 
 fn in_fork(args: &Args) -> Outcome {
     let signals = Signals::catch().context("signals")?;
     let prepared = Prepared::start(&args.command)?;
-    let (base, fork) = fork(args)?;
-    if let Some(signal) = signals.take() {
-        return Ok(SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0)));
+    let (base, mut fork) = fork(args)?;
+    if let Some(signal) = signals.came() {
+        return Ok(signal);
     }
     let made = match &args.at {
         Some(_) => None,
@@ -71,10 +69,28 @@ fn in_fork(args: &Args) -> Outcome {
     };
     let dir = args.at.as_deref().or(made.as_ref().map(|made| made.0.as_path()));
     let dir = real_path(dir.unwrap_or(Path::new(".")));
-    let mut running = prepared.mount(&base.wanted(&fork.name, &dir, Some(&dir)))?;
+    let mounted = prepared.mount(&base.wanted(&fork.name, &dir, Some(&dir)));
+    // A terminal ends the process that mounts as well, which has nothing to say then.
+    if let Some(signal) = signals.came() {
+        return Ok(signal);
+    }
+    let ready = mounted?;
+    if let Some(name) = &args.keep {
+        fork.keep(name)?;
+    }
+    let mut running = match ready.begin() {
+        Ok(running) => running,
+        Err(failure) => {
+            fork.keep_not();
+            return signals.came().ok_or(failure);
+        }
+    };
     let code = match running.wait(&signals)? {
         Ended::Code(code) => code,
-        Ended::NotRun(failure) => return Err(failure),
+        Ended::NotRun(failure) => {
+            fork.keep_not();
+            return Err(failure);
+        }
     };
     if args.keep.is_some() {
         // What was to be kept is durable, as far as it is known.
@@ -113,25 +129,50 @@ fn fork(args: &Args) -> Result<(Base, Fork), Failure> {
     };
     let place = Place { path, branch: None, snapshot: None };
     sweep::before_run(&place, &base);
-    let name = args.keep.clone().unwrap_or_else(|| Purpose::Run.new_name().0);
+    let name = Purpose::Run.new_name().0;
     let question = Ask::Fork { branch, snapshot, name: name.clone() };
     let in_use = File::open(&base.mount.dir).context(base.mount.dir.display())?;
     lineage::done(&place, &question)?;
-    Ok((base, Fork { place, name, is_kept: args.keep.is_some(), _in_use: in_use }))
+    Ok((base, Fork { place, name, kept: None, _in_use: in_use }))
 }
 
 /// A fork that goes when it is dropped, unless it is kept.
 struct Fork {
     place: Place,
     name: Name,
-    is_kept: bool,
+    /// The name that it has instead, and under which it stays.
+    kept: Option<Name>,
     /// The mount by which it is deleted is not unmounted before.
     _in_use: File,
 }
 
+impl Fork {
+    /// Gives it a name under which it stays.
+    ///
+    /// # Errors
+    /// There is a branch of this name.
+    fn keep(&mut self, name: &Name) -> Result<(), Failure> {
+        let rename = Ask::RenameBranch { name: self.name.clone(), new_name: name.clone() };
+        lineage::done(&self.place, &rename)?;
+        self.kept = Some(name.clone());
+        Ok(())
+    }
+
+    /// It goes after all: no command has begun in it.
+    fn keep_not(&mut self) {
+        let Some(kept) = self.kept.take() else { return };
+        let rename = Ask::RenameBranch { name: kept.clone(), new_name: self.name.clone() };
+        if let Err(failure) = lineage::done(&self.place, &rename) {
+            let why = failure.sentence;
+            complain(&format!("the fork {kept}, in which nothing ran, is left: {why}"));
+            self.kept = Some(kept);
+        }
+    }
+}
+
 impl Drop for Fork {
     fn drop(&mut self) {
-        if self.is_kept {
+        if self.kept.is_some() {
             return;
         }
         let delete = Ask::DeleteBranch { name: self.name.clone() };

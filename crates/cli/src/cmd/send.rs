@@ -15,11 +15,13 @@ use crate::work::send::What;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 PLACE is a volume, mounted or not, or a directory in which one is mounted. IMAGE@SNAPSHOT means a
-snapshot of `main`, DIRECTORY@SNAPSHOT one of what is mounted there. Without a snapshot the branch is
-sent as it is now: a snapshot `sent-` and the time is taken, which goes when it was sent, so nothing
-can be sent that continues it. What is written is for `holdfast receive`: every part has a checksum,
-and a stream that was cut, damaged or put together wrongly is refused as a whole. It goes through any
-pipe: ssh, zstd, age. If the volume is unmounted meanwhile, the stream is cut.
+snapshot of `main`, DIRECTORY@SNAPSHOT one of what is mounted there. Without a snapshot the branch
+is sent as it is now: a snapshot `sent-` and the time is taken, which goes when it was sent, so
+nothing can be sent that continues it.
+
+What is written is for `holdfast receive`: every part has a checksum, and a stream that was cut,
+damaged or put together wrongly is refused as a whole. It goes through any pipe: ssh, zstd, age. If
+the volume is unmounted meanwhile, the stream is cut.
 
 With -i only what became of files between two snapshots is sent, and the receiver has to have a copy
 of the first. The two may stand in any order, and in different branches.

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use crate::branches::new_head::not_forgotten;
 use crate::branches::{Name, arguments, show};
+use crate::daemon;
 use crate::lineage::Promoted;
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words};
-use crate::private_mount::{Ended, FAILED, Prepared, SIGNAL, Signals};
+use crate::private_mount::{self, Ended, Prepared, Signals};
 use crate::txn::base::Base;
 use crate::txn::fork::Fork;
+use crate::txn::input::Input;
 use crate::txn::sweep;
 
 /// The exit code where the branch has changed meanwhile: try again.
@@ -18,18 +20,19 @@ const CHANGED: u8 = 75;
 /// Run a command whose changes to a mounted directory happen as a whole, or not at all.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-DIR is a directory in a mount of a branch. COMMAND, and all that it starts, sees a fork of the branch
-there; others see the branch as ever. If COMMAND exits with 0, the branch becomes the fork in one
-durable step, and its mount shows it; otherwise nothing has happened. It is the same after a crash,
-and after SIGKILL of whatever takes part: all or nothing.
+DIR is a directory in a mount of a branch. COMMAND, and all that it starts, sees a fork of the
+branch there; others see the branch as ever. If COMMAND exits with 0, the branch becomes the fork in
+one durable step, and its mount shows it; otherwise nothing has happened to it. It is the same after
+a crash, and after SIGKILL of whatever takes part: all or nothing.
 
 If others have changed the branch meanwhile, that is refused: what COMMAND made is kept as a branch
-`txn-` and the time, with the snapshot of the same name that it began with; or --retry. Reading is no
-change, nor are access times.
+`txn-` and the time, with the snapshot of the same name that it began with; or --retry. Reading is
+no change, nor are access times.
 
 The fork is mounted where the branch is mounted, for COMMAND alone. Other mounts of the branch
 (mount --bind), what is mounted below DIR, and files that were open before are outside. The
 transaction ends when COMMAND does: processes that it leaves behind get errors from then on.
+Branches that COMMAND makes (holdfast fork) stay, whatever becomes of the transaction.
 An ordinary user needs user namespaces and /dev/fuse; sudo and the like do not work in COMMAND then.
 
 Exit code: that of COMMAND, 128+N if signal N has ended it; 75 if the branch has changed; 125 if
@@ -38,12 +41,16 @@ holdfast itself fails; 126 or 127 if COMMAND cannot be run or is not there.
   holdfast txn mnt -- make -C mnt install
   holdfast txn . -- sh -c 'apply-patches && run-tests'
   holdfast txn --retry mnt -- ./migrate mnt/app.db
+  holdfast txn --dry-run mnt -- rm -rf mnt/old
   holdfast txn --keep failed mnt -- agent --task 17")]
 pub(crate) struct Args {
-    /// If the branch has changed meanwhile, run the command again in a new fork, up to N times.
+    /// If the branch has changed meanwhile, run the command again in a new fork, up to N times; not with a pipe as its input.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     #[arg(default_value_t = 0, default_missing_value = "10", hide_default_value = true)]
     retry: u32,
+    /// If the command succeeds, show what it would change, as `holdfast diff` does, and change nothing.
+    #[arg(long, conflicts_with = "retry")]
+    dry_run: bool,
     /// If the command fails, keep what it made as a branch of this name, and the snapshot that it began with.
     #[arg(long, value_name = "NAME", value_parser = arguments::name())]
     keep: Option<Name>,
@@ -64,19 +71,27 @@ enum Attempt {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     transaction(args).map_err(|failure| match failure.code {
-        1 => failure.with_code(FAILED),
-        _ => failure,
+        CHANGED => failure,
+        _ => private_mount::told(failure),
     })
 }
 
 fn transaction(args: &Args) -> Outcome {
+    let input = match args.retry {
+        0 => None,
+        _ => {
+            // Before this process opens any itself.
+            daemon::pass_on_descriptors();
+            Some(Input::to_be_read_again()?)
+        }
+    };
     let signals = Signals::catch().context("signals")?;
     let mut prepared = Prepared::start(&args.command)?;
     let base = Base::around(&args.dir)?;
     sweep::before_transaction(&base);
     let mut tries = args.retry;
     loop {
-        if let Some(signal) = came(&signals) {
+        if let Some(signal) = signals.came() {
             return Ok(signal);
         }
         let mut fork = Fork::of(&base)?;
@@ -86,17 +101,12 @@ fn transaction(args: &Args) -> Outcome {
                 tries -= 1;
                 complain(&format!("{} has changed meanwhile; trying again", fork.branch()));
                 fork.discard();
+                input.iter().try_for_each(Input::again)?;
                 prepared = Prepared::start(&args.command)?;
             }
             Attempt::Diverged => return Err(changed(&base, fork)),
         }
     }
-}
-
-/// The exit code for a signal that has come.
-fn came(signals: &Signals) -> Option<u8> {
-    let signal = u8::try_from(signals.take()?).unwrap_or(0);
-    Some(SIGNAL.saturating_add(signal))
 }
 
 /// Runs the command in a fork. On each way out but the last one the fork is settled, or goes when it is dropped.
@@ -109,10 +119,15 @@ fn attempt(
 ) -> Result<Attempt, Failure> {
     let working_dir = base.working_dir()?;
     let wanted = base.wanted(fork.name(), &base.mount.dir, working_dir.as_deref());
-    let mut running = match prepared.mount(&wanted) {
+    let mounted = prepared.mount(&wanted);
+    // Before the command has begun it decides nothing. A terminal ends the process that mounts as well, which has nothing to say
+    // then.
+    if let Some(signal) = signals.came() {
+        return Ok(Attempt::Over(signal));
+    }
+    let mut running = match mounted?.begin() {
         Ok(running) => running,
-        // A terminal ends that process as well, and then it has nothing to say.
-        Err(failure) => return came(signals).map(Attempt::Over).ok_or(failure),
+        Err(failure) => return signals.came().map(Attempt::Over).ok_or(failure),
     };
     let code = match running.wait(signals)? {
         Ended::NotRun(failure) => return Err(failure),
@@ -129,8 +144,9 @@ fn attempt(
         }
         return Ok(Attempt::Over(code));
     }
-    // What has come before was meant for the command.
-    signals.take();
+    if let Some(signal) = signals.came_too_late() {
+        return Ok(Attempt::Over(signal));
+    }
     running.sync().map_err(|error| {
         let why = plain_words(&error);
         Failure::plain(format!(
@@ -138,8 +154,12 @@ fn attempt(
         ))
     })?;
     drop(running);
-    if let Some(signal) = came(signals) {
+    if let Some(signal) = signals.came() {
         return Ok(Attempt::Over(signal));
+    }
+    if args.dry_run {
+        fork.show_difference()?;
+        return Ok(Attempt::Over(0));
     }
     match fork.promote() {
         Ok(Promoted::Done { forgotten }) => {

@@ -15,7 +15,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::branches::place::holds_bytes;
 use crate::daemon::ask::{self, SYNC};
-use crate::daemon::join;
+use crate::daemon::join::{self, Parted};
 use crate::dying;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome};
@@ -145,13 +145,15 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
             let advice = "its log says whether everything could be written";
             Err(Failure::new(FAILED, format!("{dir} {what} {seconds} seconds; {advice}")))
         }
-        Synced::Failed(why) => {
-            let dir = mount.dir.display();
-            let what = "is unmounted, but not everything could be written";
-            Err(Failure::new(FAILED, format!("{dir} {what}: {why}")))
-        }
+        Synced::Failed(why) => Err(not_written(mount, &why)),
         _ => Ok(0),
     }
+}
+
+fn not_written(mount: &Mount, why: &str) -> Failure {
+    let dir = mount.dir.display();
+    let what = "is unmounted, but not everything could be written";
+    Failure::new(FAILED, format!("{dir} {what}: {why}"))
 }
 
 /// Returns when the daemon has released the volume; or has closed the branch, and goes on for other mounts.
@@ -161,9 +163,14 @@ fn wait(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> 
         return Ok(());
     }
     // A daemon that has not answered would be waited for twice.
-    if *synced != Synced::Unanswered
-        && join::goes_on_without(&mount.source, &mount.dir, &mount.device, limit)
-    {
+    let parted = match synced {
+        Synced::Unanswered => Parted::default(),
+        _ => join::parted(mount, limit),
+    };
+    if let Some(why) = parted.failed {
+        return Err(not_written(mount, &why));
+    }
+    if parted.goes_on {
         return Ok(());
     }
     if holdfast_device::wait_until_free(&mount.source, limit) {

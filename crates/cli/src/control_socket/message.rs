@@ -74,8 +74,12 @@ pub(crate) enum Answer {
     Done,
     /// What is served.
     Served(Served),
-    /// The mount is closed; whether the daemon goes on.
-    Closed { goes_on: bool },
+    /// The mount is closed; whether the daemon goes on, and what of the mount could not be written.
+    Closed {
+        goes_on: bool,
+        #[serde(default)]
+        failed: Option<String>,
+    },
     /// The daemon is about to end: the volume is free soon.
     Ending,
     /// It is not done, and why.
@@ -104,6 +108,11 @@ pub(crate) struct ServedMount {
     pub(crate) options: String,
     pub(crate) read_only: bool,
     pub(crate) user: u32,
+}
+
+/// Whether a daemon takes it: longer ones look to it like nonsense.
+pub(crate) fn fits(question: &Question) -> bool {
+    serde_json::to_vec(question).is_ok_and(|text| text.len() <= QUESTION_MAX)
 }
 
 /// Sends a message with descriptors.

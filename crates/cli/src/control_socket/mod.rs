@@ -5,26 +5,33 @@
 //! daemon makes it while it holds the lock of the volume, and removes it before it gives that back; what lies there else
 //! is of a daemon that was killed.
 
+pub(crate) mod connect;
+mod lock;
 pub(crate) mod message;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
 use holdfast_device::HostFile;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use rustix::net::sockopt::socket_peercred;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 
+use self::connect::{Peer, connect, peer};
 use self::message::{ANSWER_MAX, Answer, PROTOCOL, Question, Served};
 
 /// Root's.
 const OF_ROOT: &str = "/run/holdfast";
 /// How long a daemon may take to say that it listens.
 pub(crate) const HELLO: Duration = Duration::from_secs(5);
+/// How long a process that makes or removes a socket may keep others from it.
+const LOCKED: Duration = Duration::from_secs(5);
+/// How long all daemons of one other user may take to answer root, each time those of all users are looked at.
+const OF_ONE_USER: Duration = Duration::from_secs(5);
 /// Directories of users that root looks at, and sockets in one of them.
 const USERS_MAX: usize = 10_000;
 const SOCKETS_MAX: usize = 10_000;
@@ -51,6 +58,11 @@ fn own_directories() -> Vec<PathBuf> {
     all.push(format!("/tmp/holdfast-{user}").into());
     all.dedup();
     all
+}
+
+/// Where root finds sockets of the daemons of another user, unless that user has chosen other directories.
+fn directories_of(user: u32) -> [PathBuf; 2] {
+    [format!("/run/user/{user}/holdfast").into(), format!("/tmp/holdfast-{user}").into()]
 }
 
 /// Whether it is a directory in which only `owner` makes names.
@@ -95,10 +107,9 @@ impl ControlSocket {
     pub(crate) fn bind(volume: &HostFile, is_alone: bool) -> io::Result<ControlSocket> {
         let dir = own_directory()?;
         // One at a time: two that only read may look at the same moment.
-        let lock = File::open(&dir)?;
-        flock(&lock, FlockOperation::LockExclusive)?;
+        let _lock = lock::take(&dir, LOCKED)?;
         let path = dir.join(name(volume));
-        if !is_alone && UnixStream::connect(&path).is_ok() {
+        if !is_alone && connect(&path, HELLO).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         match fs::remove_file(&path) {
@@ -128,7 +139,7 @@ impl Drop for ControlSocket {
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) stream: UnixStream,
-    /// The process and its user, as the kernel says.
+    /// The process and its user, as the kernel says; 0 for a process in another pid namespace.
     pub(crate) pid: i32,
     pub(crate) user: u32,
 }
@@ -140,14 +151,14 @@ impl Daemon {
         if !is_safe(dir, owner) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let stream = UnixStream::connect(path)?;
-        let peer = socket_peercred(&stream)?;
-        let user = peer.uid.as_raw();
+        let until = Deadline::after(patience);
+        let stream = connect(path, patience)?;
+        let Peer { pid, user } = peer(&stream)?;
         if user != owner && user != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let daemon = Daemon { stream, pid: peer.pid.as_raw_nonzero().get(), user };
-        match daemon.answer(patience)? {
+        let daemon = Daemon { stream, pid, user };
+        match daemon.answer(until.left())? {
             Answer::Hello { protocol } if protocol == PROTOCOL => Ok(daemon),
             _ => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -161,10 +172,18 @@ impl Daemon {
     /// # Errors
     /// `NotFound`: there is none. Others: it does not answer, or makes no sense.
     pub(crate) fn of(volume: &HostFile, patience: Duration) -> io::Result<Daemon> {
+        Daemon::of_users(volume, &[], patience)
+    }
+
+    /// The same; if this user is root also of one of `users`. What such a daemon says is to be believed of volumes and mounts of
+    /// that user only, and it is to be given no descriptor.
+    fn of_users(volume: &HostFile, users: &[u32], patience: Duration) -> io::Result<Daemon> {
         let me = geteuid().as_raw();
         let own = own_directories().into_iter().map(|dir| (dir, me));
+        let users = if me == 0 { users } else { &[] };
+        let of_users = users.iter().flat_map(|user| directories_of(*user).map(|dir| (dir, *user)));
         let mut why = io::Error::from(io::ErrorKind::NotFound);
-        for (dir, owner) in own.chain([(OF_ROOT.into(), 0)]) {
+        for (dir, owner) in own.chain([(OF_ROOT.into(), 0)]).chain(of_users) {
             let at = dir.join(name(volume));
             match Daemon::at(&at, owner, patience) {
                 Err(error) if is_none(&error) => {}
@@ -202,8 +221,8 @@ fn is_none(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | ConnectionRefused | PermissionDenied | UnexpectedEof)
 }
 
-/// Visits the daemons of this user; for root those of all users. Each is visited at once, as it waits to be asked. What this user's
-/// daemons have left that were killed is removed.
+/// Visits the daemons of this user and of root; for root those of all users. Each is visited at once, as it waits to be asked. What
+/// this user's daemons have left that were killed is removed.
 pub(crate) fn each(patience: Duration, mut visit: impl FnMut(Daemon)) {
     let me = geteuid().as_raw();
     let mut dirs: Vec<(PathBuf, u32)> =
@@ -220,15 +239,23 @@ pub(crate) fn each(patience: Duration, mut visit: impl FnMut(Daemon)) {
                 dirs.push((dir, found.uid()));
             }
         }
+    } else {
+        dirs.push((OF_ROOT.into(), 0));
     }
     for (dir, owner) in dirs.into_iter().filter(|(dir, owner)| is_safe(dir, *owner)) {
+        // A user can have sockets that nobody answers at, and many of them.
+        let until = [me, 0].iter().all(|it| *it != owner).then(|| Deadline::after(OF_ONE_USER));
         for path in entries(&dir, SOCKETS_MAX) {
+            let left = until.as_ref().map_or(patience, |until| patience.min(until.left()));
+            if left.is_zero() {
+                break;
+            }
             let is_socket =
                 fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket());
             if !is_socket {
                 continue;
             }
-            match Daemon::at(&path, owner, patience) {
+            match Daemon::at(&path, owner, left) {
                 Ok(daemon) => visit(daemon),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && owner == me => {
                     sweep(&dir, &path);
@@ -241,11 +268,9 @@ pub(crate) fn each(patience: Duration, mut visit: impl FnMut(Daemon)) {
 
 /// Removes a socket on which no daemon listens, unless one does by now.
 fn sweep(dir: &Path, path: &Path) {
-    let Ok(lock) = File::open(dir) else { return };
+    let Ok(_lock) = lock::take(dir, LOCKED) else { return };
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    if flock(&lock, FlockOperation::LockExclusive).is_ok()
-        && UnixStream::connect(path).is_err_and(refused)
-    {
+    if connect(path, LOCKED).is_err_and(refused) {
         let _ = fs::remove_file(path);
     }
 }
@@ -264,6 +289,11 @@ fn id(path: &Path) -> Option<HostFile> {
 /// The daemon that serves the volume at `path`, if one does that can be asked.
 pub(crate) fn daemon_of(path: &Path, patience: Duration) -> Option<Daemon> {
     Daemon::of(&id(path)?, patience).ok()
+}
+
+/// The same; for root also if it is a daemon of one of `users`, of whose volumes and mounts alone it is to be believed.
+pub(crate) fn daemon_of_users(path: &Path, users: &[u32], patience: Duration) -> Option<Daemon> {
+    Daemon::of_users(&id(path)?, users, patience).ok()
 }
 
 /// What the daemon of a volume serves.

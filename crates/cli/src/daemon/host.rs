@@ -2,16 +2,15 @@
 
 mod work;
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use holdfast::device::Device;
@@ -21,16 +20,16 @@ use holdfast_fuse::connection::Watchdog;
 use holdfast_fuse::{
     FuseOptions, Handed, Mounted, Report, Requests, Session, SharedThreads, Transport,
 };
-use rustix::net::sockopt::socket_peercred;
 use uuid::Uuid;
 
 use self::work::Works;
-use super::table::{Entry, Event, New, Table, Taken};
-use super::{commands, control, fuse_options, start_watchdog};
-use crate::branches::Name;
+use super::bounds::{MOUNTS_OF_ONE, bound};
+use super::callers::{Callers, Then, is_trusted};
+use super::table::{Event, New, Table, Taken};
+use super::{commands, control, fuse_options, served, start_watchdog};
 use crate::control_socket::ControlSocket;
 use crate::control_socket::message::{
-    self, Answer, Join, PROTOCOL, QUESTION_MAX, Question, Served, ServedMount,
+    self, Answer, Join, PROTOCOL, QUESTION_MAX, Question, Served,
 };
 use crate::mount_options::MountOptions;
 use crate::outcome::{plain_words, printable};
@@ -39,11 +38,8 @@ use crate::outcome::{plain_words, printable};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long it gets to mount: the helper may have to wait for the directory.
 const MOUNTING: Duration = Duration::from_secs(60);
-/// How long a branch may take to be closed before it is mounted again, and a mount to end.
+/// How long a branch may take to be closed before it is mounted again.
 const CLOSING: Duration = Duration::from_secs(110);
-/// Callers that are answered at once; and those of one user that is neither root nor that of the daemon.
-const CALLERS: usize = 64;
-const CALLERS_OF_ONE: usize = 4;
 /// The numbers of /dev/fuse.
 const FUSE: (u32, u32) = (10, 229);
 
@@ -61,9 +57,8 @@ pub(super) struct Host {
     pub(super) uuid: String,
     pub(super) label: String,
     pub(super) works: Arc<Works>,
-    callers: Mutex<HashMap<u32, usize>>,
-    /// A caller has been answered.
-    answered: Condvar,
+    /// Memory for written data that the first mount has.
+    dirty_bytes: u64,
 }
 
 /// Why a caller does not get what it asks for.
@@ -76,6 +71,15 @@ enum No {
 impl From<String> for No {
     fn from(why: String) -> No {
         No::Refused(why)
+    }
+}
+
+impl From<No> for Answer {
+    fn from(no: No) -> Answer {
+        match no {
+            No::Refused(why) => Answer::Refused { why },
+            No::Ending => Answer::Ending,
+        }
     }
 }
 
@@ -123,78 +127,47 @@ impl Host {
             uuid: Uuid::from_bytes(info.uuid).to_string(),
             label: info.label,
             works: Works::new()?,
-            callers: Mutex::default(),
-            answered: Condvar::new(),
+            dirty_bytes: volume.engine()?.options().dirty_bytes as u64,
         }))
     }
 
-    /// Answers callers until the socket is shut down, each on a thread of its own.
+    /// Answers callers until the socket is shut down.
     ///
     /// # Errors
     /// The system gives no thread.
     pub(super) fn listen(self: &Arc<Self>, socket: &ControlSocket) -> io::Result<()> {
-        let (host, listener) = (Arc::clone(self), socket.listener().try_clone()?);
-        holdfast_sync::start("control", move || host.accept(&listener)).map(drop)
-    }
-
-    fn accept(self: Arc<Self>, listener: &UnixListener) {
-        loop {
-            match listener.accept() {
-                Ok((stream, _)) => self.receive(stream),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // It is shut down.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-                Err(error) => {
-                    tracing::warn!("the control socket: {error}");
-                    // There are no descriptors, most likely: some come back.
-                    std::thread::sleep(Duration::from_millis(100));
-                }
-            }
-        }
-    }
-
-    fn receive(self: &Arc<Self>, stream: UnixStream) {
-        let Ok(peer) = socket_peercred(&stream) else { return };
-        let user = peer.uid.as_raw();
-        let Some(caller) = Caller::count(self, user) else {
-            // It hears that nobody listens.
-            return;
-        };
         let host = Arc::clone(self);
-        let started = holdfast_sync::start("caller", move || {
-            let caller = caller;
-            host.answer(&stream, caller.1);
-        });
-        if let Err(error) = started {
-            tracing::warn!("the system gives no thread for a caller ({error})");
-        }
+        let callers = Callers::new(self.id);
+        callers.listen(socket, move |stream, user| host.answer(stream, user))
     }
 
-    fn answer(self: &Arc<Self>, stream: &UnixStream, user: u32) {
+    /// Returns what gets the connection, if that is not over.
+    fn answer(self: &Arc<Self>, stream: &UnixStream, user: u32) -> Option<Then> {
         let hello = Answer::Hello { protocol: PROTOCOL };
         let asked = message::send(stream, &hello, &[], PATIENCE)
             .and_then(|()| message::receive(stream, QUESTION_MAX, PATIENCE));
-        let Ok((question, descriptors)) = asked else { return };
+        let (question, descriptors) = asked.ok()?;
+        // Until the answer is on its way.
+        let _hearing = matches!(question, Question::Closed { .. }).then(|| self.table.hear());
         let answer = match question {
             Question::Join(join) => self.join(stream, user, &join, descriptors),
-            Question::Work(job) => match work::start(self, stream, user, *job, descriptors) {
-                // It has the connection.
-                Ok(()) => return,
+            Question::Work(job) => match work::prepare(self, user, *job, descriptors) {
+                // It gets the connection.
+                Ok(then) => return Some(then),
                 Err(no) => Err(no),
             },
             Question::Mounted { .. } | Question::Go => {
                 Err(No::Refused("nothing is prepared".into()))
             }
-            Question::List => Ok(Answer::Served(self.served())),
-            Question::Closed { dir, device } => Ok(self.closed(&dir, &device)),
+            Question::List => Ok(Answer::Served(self.served(user))),
+            Question::Closed { dir, device } => {
+                Ok(served::closed(&self.table, user, &dir, &device))
+            }
             Question::End => self.end(user),
         };
-        let answer = answer.unwrap_or_else(|no| match no {
-            No::Refused(why) => Answer::Refused { why },
-            No::Ending => Answer::Ending,
-        });
         // Who is gone needs no answer.
-        let _ = message::send(stream, &answer, &[], PATIENCE);
+        let _ = message::send(stream, &answer.unwrap_or_else(Answer::from), &[], PATIENCE);
+        None
     }
 
     fn join(
@@ -208,6 +181,7 @@ impl Host {
             return Err(No::Ending);
         }
         let mut options = self.options_of(join)?;
+        self.expect_modest(join, &mut options, user)?;
         let may_write = descriptors.first().and_then(|proof| self.id.proven_by(proof));
         drop(descriptors);
         self.expect_allowed(&options, may_write)?;
@@ -287,6 +261,25 @@ impl Host {
         Ok(options)
     }
 
+    /// Whoever is neither root nor the user of the daemon takes no more of it than the first mount does.
+    fn expect_modest(&self, join: &Join, options: &mut MountOptions, user: u32) -> Result<(), No> {
+        if is_trusted(user) {
+            return Ok(());
+        }
+        if join.linger {
+            let why = "--linger: only root and the user of the process that serves the volume can end it, so only they may keep it";
+            return Err(No::Refused(why.into()));
+        }
+        let mounts = self.table.lock().mounts.values().filter(|it| it.user == user).count();
+        if mounts >= MOUNTS_OF_ONE {
+            let why = format!(
+                "another user's process serves this volume, and has {mounts} mounts of yours already; unmount some"
+            );
+            return Err(No::Refused(why));
+        }
+        bound(options, &self.options, self.dirty_bytes).map_err(No::Refused)
+    }
+
     fn expect_allowed(&self, options: &MountOptions, may_write: Option<bool>) -> Result<(), No> {
         let may_write = may_write
             .ok_or_else(|| No::Refused("nothing proves that you may open the volume".into()))?;
@@ -328,47 +321,33 @@ impl Host {
         Ok((session.map_err(|error| words(&error))?, device))
     }
 
-    fn served(&self) -> Served {
-        let name = |path: &Path| Name(path.as_os_str().as_bytes().into());
+    fn served(&self, user: u32) -> Served {
         let state = self.table.lock();
-        let mount = |entry: &Entry| {
-            // One that is being closed has no names any more.
-            let engine = entry.volume.as_ref()?.engine().ok()?;
-            Some(ServedMount {
-                dir: name(&entry.dir),
-                branch: Name(engine.branch_name().ok()?),
-                snapshot: engine.snapshot_name().ok()?.map(Name),
-                options: entry.options.clone(),
-                read_only: entry.read_only,
-                user: entry.user,
-            })
-        };
+        let mounts = served::mounts(&state, user);
+        // Whoever has nothing to do with it hears no more than that it is in use.
+        let is_theirs = is_trusted(user) || !mounts.is_empty();
+        let text = |text: &str| if is_theirs { text.to_owned() } else { String::new() };
+        let path = if is_theirs { self.path.as_path() } else { Path::new("") };
         Served {
-            volume: name(&self.path),
-            uuid: self.uuid.clone(),
-            label: self.label.clone(),
+            volume: served::name(path),
+            uuid: text(&self.uuid),
+            label: text(&self.label),
             read_only: self.options.read_only,
             linger: state.lingers,
-            mounts: state.mounts.values().filter_map(mount).collect(),
+            mounts,
         }
-    }
-
-    /// Waits until a mount is closed, and says whether the daemon goes on.
-    fn closed(&self, dir: &Name, device: &str) -> Answer {
-        let is_it = |entry: &Entry| {
-            entry.dir.as_os_str().as_bytes() == dir.0 && entry.device.as_deref() == Some(device)
-        };
-        let state = self.table.wait_while(CLOSING, |state| state.mounts.values().any(is_it));
-        Answer::Closed { goes_on: !state.mounts.is_empty() || state.lingers }
     }
 
     fn end(&self, user: u32) -> Result<Answer, No> {
-        if user != 0 && user != rustix::process::geteuid().as_raw() {
+        if !is_trusted(user) {
             return Err(No::Refused("only root and the user of the daemon may end it".into()));
         }
-        self.table.lock().lingers = false;
+        let mut state = self.table.lock();
+        state.lingers = false;
+        let keeps = served::keeps_it(&state);
+        drop(state);
         self.table.tell(Event::Look);
-        Ok(Answer::Done)
+        keeps.map_or(Ok(Answer::Done), |why| Err(No::Refused(why)))
     }
 }
 
@@ -384,38 +363,4 @@ fn is_fuse(descriptor: &OwnedFd) -> bool {
     let Ok(file) = descriptor.try_clone().map(File::from) else { return false };
     let numbers = |device: u64| (rustix::fs::major(device), rustix::fs::minor(device));
     file.metadata().is_ok_and(|it| it.file_type().is_char_device() && numbers(it.rdev()) == FUSE)
-}
-
-/// A caller that is being answered.
-struct Caller(Arc<Host>, u32);
-
-impl Caller {
-    /// Waits while there are too many. `None`: there are too many of this user.
-    fn count(host: &Arc<Host>, user: u32) -> Option<Caller> {
-        let mut callers = host.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_trusted = user == 0 || user == rustix::process::geteuid().as_raw();
-        if !is_trusted && callers.get(&user).is_some_and(|own| *own >= CALLERS_OF_ONE) {
-            return None;
-        }
-        while callers.values().sum::<usize>() >= CALLERS {
-            callers = host.answered.wait(callers).unwrap_or_else(PoisonError::into_inner);
-        }
-        *callers.entry(user).or_default() += 1;
-        drop(callers);
-        Some(Caller(Arc::clone(host), user))
-    }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        let mut callers = self.0.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = callers.get_mut(&self.1) {
-            *own -= 1;
-            if *own == 0 {
-                callers.remove(&self.1);
-            }
-        }
-        drop(callers);
-        self.0.answered.notify_one();
-    }
 }

@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ use rustix::fs::OFlags;
 
 use crate::branches::Name;
 use crate::control_socket::message::{Answer, Join, Question, Served};
-use crate::control_socket::{self, Daemon, HELLO, daemon_of, served};
+use crate::control_socket::{self, Daemon, HELLO, daemon_of, daemon_of_users, served};
 use crate::mount_options::MountOptions;
+use crate::mounts::Mount;
 use crate::outcome::{Failure, MOUNT_FAILED, plain_words, printable};
 
 /// How long a daemon gets to open its volume, or to close a branch that is mounted next.
@@ -132,32 +133,54 @@ pub(crate) struct Listed {
     pub(crate) served: Served,
 }
 
-/// The daemons of this user, and for root of all. One that does not answer soon is left out.
+/// The daemons of this user and those of root that serve a mount of this user, and for root all. One that does not answer soon is left
+/// out.
 pub(crate) fn list() -> Vec<Listed> {
     let mut all = Vec::new();
     control_socket::each(SOON, |daemon| {
         let (pid, user) = (daemon.pid, daemon.user);
-        all.extend(served(&daemon).map(|served| Listed { pid, user, served }));
+        let is_own = [0, user].contains(&rustix::process::geteuid().as_raw());
+        let served = served(&daemon).filter(|it| is_own || !it.mounts.is_empty());
+        all.extend(served.map(|served| Listed { pid, user, served }));
     });
     all
 }
 
-/// Waits until the mount of `device` at `dir` is closed in the daemon of the volume at `path`. True: the daemon goes on, for
-/// others. False: it ends, or there is none.
-pub(crate) fn goes_on_without(path: &Path, dir: &Path, device: &str, patience: Duration) -> bool {
-    let dir: &OsStr = dir.as_os_str();
-    let question = Question::Closed { dir: Name(dir.as_bytes().into()), device: device.into() };
-    let answer = daemon_of(path, HELLO.min(patience))
+/// What became of a mount that was unmounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parted {
+    /// The daemon goes on, for others. Otherwise it ends, or there is none that can be asked.
+    pub(crate) goes_on: bool,
+    /// Not everything could be written, and why.
+    pub(crate) failed: Option<String>,
+}
+
+/// Waits until a mount that was unmounted is closed in its daemon.
+pub(crate) fn parted(mount: &Mount, patience: Duration) -> Parted {
+    let dir: &OsStr = mount.dir.as_os_str();
+    let (dir, device) = (Name(dir.as_bytes().into()), mount.device.clone());
+    let question = Question::Closed { dir, device };
+    let answer = daemon_of_users(&mount.source, &[mount.owner], HELLO.min(patience))
         .and_then(|daemon| daemon.ask(&question, &[], patience).ok());
-    matches!(answer, Some(Answer::Closed { goes_on: true }))
+    match answer {
+        Some(Answer::Closed { goes_on, failed }) => {
+            Parted { goes_on, failed: failed.map(|why| printable(&why).into_owned()) }
+        }
+        _ => Parted::default(),
+    }
 }
 
 /// Has the daemon of the volume at `path` end when nothing is mounted. False if there is none.
 ///
 /// # Errors
-/// It refuses.
+/// It refuses, or something is mounted still.
 pub(crate) fn end(path: &Path) -> Result<bool, Failure> {
-    let Some(daemon) = daemon_of(path, HELLO) else { return Ok(false) };
+    // Root ends also that of another user: of the image, or the one that has it open.
+    let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
+    let holder = holdfast_device::holding_process(path);
+    let holder = holder.and_then(|pid| owner(Path::new(&format!("/proc/{pid}"))));
+    let users: Vec<u32> = [owner(path), holder].into_iter().flatten().collect();
+    let Some(daemon) = daemon_of_users(path, &users, HELLO) else { return Ok(false) };
     match daemon.ask(&Question::End, &[], HELLO) {
         Ok(Answer::Refused { why }) => Err(failed(path, &why)),
         _ => Ok(true),

@@ -17,13 +17,17 @@
 
 pub(crate) mod activity;
 pub(crate) mod ask;
+mod bounds;
+mod callers;
 mod commands;
 pub(crate) mod control;
+pub(crate) mod door;
 mod host;
 pub(crate) mod join;
 mod log;
 mod release;
 mod serve;
+mod served;
 mod surroundings;
 mod table;
 
@@ -35,6 +39,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use holdfast::Atime;
 use holdfast_fuse::{FuseOptions, Transport};
@@ -122,15 +127,15 @@ pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions, linger
         surroundings::leave();
         serve(volume, dir, options, linger, |recovered| {
             if let Some(sentence) = recovered {
-                println!("{NOTE} {sentence}");
+                say(&format!("{NOTE} {sentence}"));
             }
-            println!("{READY}");
+            say(READY);
             leave_stdout();
         })
     });
     if let Err(failure) = &outcome {
         // Still connected only if the mount never became ready.
-        println!("{} {}", failure.code, failure.sentence.replace('\n', " "));
+        say(&format!("{} {}", failure.code, failure.sentence.replace('\n', " ")));
         tracing::error!("{}", failure.sentence);
     }
     // Reported already, and stderr leads nowhere.
@@ -173,6 +178,12 @@ fn tell_supervisor() {
     if let Err(error) = sent {
         tracing::warn!("the supervisor was not told: {error}");
     }
+}
+
+/// A line for the command that mounts. It may have been killed, which is no reason for a mount to end.
+fn say(line: &str) {
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
 
 /// A waiting reader sees the end of the pipe; whatever is printed from now on goes nowhere.
@@ -250,5 +261,19 @@ pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
 /// A program that is started next inherits only its standard streams. Otherwise a reader of a pipe of the caller, up to
 /// its end, or a process waiting for a lock, would wait for the daemon.
 pub(crate) fn keep_descriptors() {
-    close_fds::set_fds_cloexec(3, &[]);
+    close_fds::set_fds_cloexec(3, PASSED_ON.get().map(Vec::as_slice).unwrap_or_default());
+}
+
+/// Descriptors that all programs get which this process starts.
+static PASSED_ON: OnceLock<Vec<i32>> = OnceLock::new();
+
+/// What the caller has opened, all programs get that this process starts from now on, also behind [`keep_descriptors`]. Those who ask
+/// a daemon get it too, and keep it if they get stuck.
+pub(crate) fn pass_on_descriptors() {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let mut numbers: Vec<i32> =
+        open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    // It is called once.
+    let _ = PASSED_ON.set(numbers);
 }

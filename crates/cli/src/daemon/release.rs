@@ -3,15 +3,15 @@
 //! Such a mount lies in a namespace of the command, and ends with that. Processes that the command has left behind may keep it; they
 //! get errors from then on. No other mount can be ended so.
 
+use std::path::PathBuf;
 use std::sync::Weak;
 use std::time::Duration;
 
 use holdfast::FileSystem;
-use holdfast_fuse::end_all;
 
-use super::serve::close;
 use super::table::{Event, Table};
 use crate::branches::{Name, temporary};
+use crate::mounts;
 
 /// How long a branch may take to be closed.
 const CLOSING: Duration = Duration::from_secs(110);
@@ -19,27 +19,33 @@ const CLOSING: Duration = Duration::from_secs(110);
 /// Ends the mount of a fork, and returns when the fork is closed and everything of it written.
 ///
 /// # Errors
-/// It is no such fork, or something could not be written.
+/// It is no such fork, it is mounted where others see it or where this is asked, or it takes too long.
 pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Result<(), String> {
     if temporary::read(name).is_none() {
         return Err(format!("`{}` is no fork of a command", name.text()));
     }
     let branch = fs.find_branch(&name.0).map_err(|error| error.to_string())?.number;
+    // The request would wait for the end of the mount, and that for the end of the request.
+    if fs.branch_number().is_ok_and(|asked| asked == branch) {
+        return Err(format!("`{name}` is mounted where this is asked; unmount it"));
+    }
     let table = table.upgrade().ok_or("the daemon ends")?;
-    // One that is not connected is closed by the thread that owns the mounts.
-    if let Some((number, true)) = table.mount_of(branch)
-        && let Some((mut session, volume)) = table.take(number)
-    {
-        tracing::info!("{} is still in use by what its command has left behind", name);
-        end_all(&mut [&mut session]);
-        let closed = close(session, volume);
-        table.remove(number);
-        // It may have been the last one.
-        table.tell(Event::Look);
-        closed.map_err(|failure| failure.sentence)?;
+    if let Some((number, true)) = table.mount_of(branch) {
+        if let Some(dir) = table.device_of(branch).and_then(|device| seen_at(&device)) {
+            let dir = dir.display();
+            return Err(format!("`{name}` is mounted at {dir}, and not for a command; unmount it"));
+        }
+        tracing::info!("{name} is still in use by what its command has left behind");
+        // The thread that owns the mounts lets it go as one that has ended, and then the connection is torn away.
+        table.tell(Event::Ended(number));
     }
     match table.is_closed(branch, CLOSING) {
         true => Ok(()),
         false => Err(format!("`{}` is still being closed", name.text())),
     }
+}
+
+/// Where this process sees a device mounted. The mount of a command lies in a namespace of its own.
+fn seen_at(device: &str) -> Option<PathBuf> {
+    mounts::list().ok()?.into_iter().find(|mount| mount.device == device).map(|mount| mount.dir)
 }

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use holdfast::device::Device;
 use holdfast::{Atime, Volume};
@@ -18,8 +19,11 @@ use super::table::{Event, New, Table};
 use super::tell_transport;
 use crate::control_socket::ControlSocket;
 use crate::mount_options::MountOptions;
-use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, plain_words};
+use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, plain_words, printable};
 use crate::{recovery, target};
+
+/// How long those who wait for the end of a mount may take to hear of it.
+const HEARD: Duration = Duration::from_secs(1);
 
 fn failed(failure: Failure) -> Failure {
     failure.with_code(MOUNT_FAILED)
@@ -77,7 +81,7 @@ pub(super) fn serve(
         Err(failure) => {
             drop(socket);
             close_rest(&table);
-            let _ = close_volume(&host);
+            drop(close_volume(&host));
             return Err(failure);
         }
     };
@@ -124,6 +128,15 @@ fn first(
     };
     let user = geteuid().as_raw();
     let fuse_options = mount_options(host, options, &engine, user);
+    // Before it is mounted: requests come as soon as it is, and one that gives the branch another head must not find that it
+    // is not mounted.
+    let place = host.table.place(branch, None, Duration::ZERO);
+    let was_ended =
+        || Failure::new(MOUNT_FAILED, format!("{}: the daemon was ended", dir.display()));
+    let Ok(mut place) = place else {
+        let _ = volume.close();
+        return Err(was_ended());
+    };
     let session = holdfast_fuse::mount(dir, &fuse_options)
         .and_then(|mounted| Session::start(engine, mounted, &fuse_options));
     let session = session.map_err(|error| {
@@ -146,11 +159,7 @@ fn first(
         read_only: options.read_only,
         user,
     };
-    let place = host.table.place(branch, None, std::time::Duration::ZERO);
-    let filled = place.map(|mut place| place.fill(new).is_ok());
-    if !matches!(filled, Ok(true)) {
-        return Err(Failure::new(MOUNT_FAILED, format!("{}: the daemon was ended", dir.display())));
-    }
+    place.fill(new).map_err(|_| was_ended())?;
     tell_transport(options);
     ready(recovered.as_deref());
     host.table.serve();
@@ -170,8 +179,9 @@ fn live(table: &Table, told: &Receiver<Event>) -> Result<(), Failure> {
             Ok(Event::Stop) | Err(_) => table.end(),
         };
         for (number, session, volume) in ended {
-            first = first.and(close(session, volume));
-            table.remove(number);
+            let done = close(session, volume);
+            table.remove(number, done.as_ref().err().map(|failure| failure.sentence.clone()));
+            first = first.and(done);
         }
     }
     first
@@ -180,14 +190,15 @@ fn live(table: &Table, told: &Receiver<Event>) -> Result<(), Failure> {
 /// What is left of a daemon whose first mount has failed.
 fn close_rest(table: &Table) {
     for (number, session, volume) in table.end() {
-        let _ = close(session, volume);
-        table.remove(number);
+        let done = close(session, volume);
+        table.remove(number, done.err().map(|failure| failure.sentence));
     }
 }
 
 /// Lets a mount go that has ended, and closes its branch.
-pub(super) fn close(session: Session, volume: Volume) -> Result<(), Failure> {
-    let dir = session.dir().display().to_string();
+fn close(session: Session, volume: Volume) -> Result<(), Failure> {
+    // It may be of a user who likes to see other lines in the log.
+    let dir = printable(&session.dir().to_string_lossy()).into_owned();
     let served = session.finish();
     let stopped = volume.stop_reason();
     let closed = volume.close();
@@ -204,9 +215,16 @@ pub(super) fn close(session: Session, volume: Volume) -> Result<(), Failure> {
     Err(Failure::new(MOUNT_FAILED, sentence))
 }
 
+/// Closes the volume, and tells those who wait for that.
 fn close_volume(host: &Host) -> std::io::Result<()> {
     let kept = host.kept.write().unwrap_or_else(PoisonError::into_inner).take();
-    kept.map_or(Ok(()), holdfast::KeptVolume::close)
+    let closed = kept.map_or(Ok(()), holdfast::KeptVolume::close);
+    let why = closed.as_ref().err().map(plain_words);
+    if let Some(why) = &why {
+        tracing::error!("the volume could not be closed: {why}");
+    }
+    host.table.closed(why.map_or(Ok(()), Err), HEARD);
+    closed
 }
 
 /// SIGTERM and SIGINT unmount and end cleanly; SIGHUP means nothing to a daemon, and a file that may grow no further

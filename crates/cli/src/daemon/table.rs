@@ -4,7 +4,7 @@
 //! number of a branch is *taken* from before it is opened until it is closed, and while it is rolled back unmounted: so a
 //! rollback of a branch finds the mount whose kernel must hear of it, or none will come meanwhile.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use holdfast::Volume;
 use holdfast_base::clock::Deadline;
+use holdfast_base::wait;
 use holdfast_fuse::{NewHead, Remote, Session, Told, end_all};
 
 /// What the thread that owns the mounts is told.
@@ -44,6 +45,26 @@ pub(super) struct Entry {
     pub(super) branch: Option<u64>,
 }
 
+impl Entry {
+    /// Whether its kernel is there still: it is not on its way out.
+    pub(super) fn is_connected(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::is_connected)
+    }
+}
+
+/// A mount of which not everything could be written when it was closed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) number: u64,
+    pub(super) dir: PathBuf,
+    pub(super) device: Option<String>,
+    pub(super) user: u32,
+    pub(super) why: String,
+}
+
+/// Failures that are kept until somebody asks.
+const FAILED_MAX: usize = 64;
+
 /// All that a new mount brings along.
 pub(super) struct New {
     pub(super) session: Session,
@@ -67,6 +88,25 @@ pub(super) struct State {
     /// Those who are about to mount.
     joining: HashMap<u64, Option<UnixStream>>,
     next: u64,
+    /// Mounts that were closed with an error, latest last, for those who ask what became of them.
+    pub(super) failed: VecDeque<Failed>,
+    /// The volume is closed, and with which error.
+    pub(super) is_closed: Option<Result<(), String>>,
+    /// Those who wait for a mount to be closed.
+    hearing: usize,
+}
+
+impl State {
+    /// Whether the daemon has something to do, or will have.
+    pub(super) fn goes_on(&self) -> bool {
+        let has_mounts = || self.mounts.values().any(Entry::is_connected);
+        !self.is_ending && (self.lingers || self.is_joined() || has_mounts())
+    }
+
+    /// Whether somebody is about to mount.
+    pub(super) fn is_joined(&self) -> bool {
+        !self.joining.is_empty()
+    }
 }
 
 /// The mounts of a daemon.
@@ -155,8 +195,7 @@ impl Table {
             let mut mounts = state.mounts.values();
             let found = mounts.find(|it| it.branch.is_some() && it.branch == branch)?;
             // One that was unmounted a moment ago is on its way out.
-            let is_there = found.session.as_ref().is_some_and(Session::is_connected);
-            is_there.then(|| found.dir.clone())
+            found.is_connected().then(|| found.dir.clone())
         };
         let mut state = self.wait_while(patience, |state| {
             !state.is_ending && is_taken(state) && at(state).is_none()
@@ -197,7 +236,18 @@ impl Table {
         unmounted: impl FnOnce() -> Result<Told, String>,
     ) -> Result<Told, String> {
         let remote = {
+            // What is just being mounted or unmounted is there, or gone, in a moment.
+            let is_between = |state: &mut State| {
+                let is_mounted = state.mounts.values().any(|it| it.branch == Some(branch));
+                state.taken.contains(&branch) && !is_mounted
+            };
             let mut state = self.lock();
+            if is_between(&mut state) {
+                drop(state);
+                // It may be a thread that serves requests.
+                wait::will_wait();
+                state = self.wait_while(BETWEEN, is_between);
+            }
             let mut mounts = state.mounts.values();
             let found = mounts.find(|it| it.branch == Some(branch)).map(|it| it.remote.clone());
             if found.is_none() && !state.taken.insert(branch) {
@@ -232,21 +282,47 @@ impl Table {
         Some((*number, entry.session.as_ref()?.is_connected()))
     }
 
+    /// The device of the mount of a branch, if it is known.
+    pub(super) fn device_of(&self, branch: u64) -> Option<String> {
+        let state = self.lock();
+        let mut mounts = state.mounts.values();
+        mounts.find(|entry| entry.branch == Some(branch))?.device.clone()
+    }
+
     /// Waits until a branch is closed, but no longer than `patience`. Says whether it is.
     pub(super) fn is_closed(&self, branch: u64, patience: Duration) -> bool {
         let is_taken = |state: &State| state.taken.contains(&branch);
         !is_taken(&self.wait_while(patience, |state| is_taken(state)))
     }
 
-    /// A mount is closed.
-    pub(super) fn remove(&self, number: u64) {
+    /// A mount is closed, with this error if there was one.
+    pub(super) fn remove(&self, number: u64, failed: Option<String>) {
         let mut state = self.lock();
-        let branch = state.mounts.remove(&number).and_then(|entry| entry.branch);
-        if let Some(branch) = branch {
-            state.taken.remove(&branch);
+        if let Some(Entry { dir, device, user, branch, .. }) = state.mounts.remove(&number) {
+            if let Some(branch) = branch {
+                state.taken.remove(&branch);
+            }
+            let failed = failed.map(|why| Failed { number, dir, device, user, why });
+            state.failed.extend(failed);
+            if state.failed.len() > FAILED_MAX {
+                state.failed.pop_front();
+            }
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// The volume is closed, with this error if there was one. Waits for those who hear it, but no longer than `patience`.
+    pub(super) fn closed(&self, done: Result<(), String>, patience: Duration) {
+        self.lock().is_closed = Some(done);
+        self.changed.notify_all();
+        drop(self.wait_while(patience, |state| state.hearing > 0));
+    }
+
+    /// The daemon does not end before this is dropped, or not long before.
+    pub(super) fn hear(self: &Arc<Self>) -> Hearing {
+        self.lock().hearing += 1;
+        Hearing(Arc::clone(self))
     }
 
     /// Whether nothing is mounted, nobody is about to mount, and the daemon does not linger. Then it ends: nobody can join
@@ -271,6 +347,11 @@ impl Table {
         drop(state);
         self.changed.notify_all();
         let mut state = self.wait_while(JOINING, |state| !state.joining.is_empty());
+        if state.is_joined() {
+            // It holds nothing that was promised to anybody.
+            tracing::warn!("a mount that was about to be is given up");
+            state.joining.clear();
+        }
         let numbers: Vec<u64> = state.mounts.keys().copied().collect();
         let mut all = Vec::new();
         for number in numbers {
@@ -284,8 +365,21 @@ impl Table {
     }
 }
 
+/// How long a command waits for a branch that is just being mounted or unmounted.
+const BETWEEN: Duration = Duration::from_secs(2);
+
 /// How long those who are about to mount get to notice that the daemon ends: the opening of a branch.
 const JOINING: Duration = Duration::from_secs(60);
+
+/// Somebody who waits for a mount to be closed.
+pub(super) struct Hearing(Arc<Table>);
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.0.lock().hearing -= 1;
+        self.0.changed.notify_all();
+    }
+}
 
 /// A branch that is not taken any more when this is dropped.
 struct Free<'a>(&'a Table, u64);
@@ -341,5 +435,33 @@ impl Drop for Place {
         drop(state);
         self.table.changed.notify_all();
         self.table.tell(Event::Look);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_head_for_a_branch_that_is_just_being_mounted_waits_for_that() {
+        let table = Table::new(channel().0);
+        let (place, shared) = (table.place(Some(7), None, Duration::ZERO).unwrap(), &table);
+        std::thread::scope(|scope| {
+            let head = NewHead::Snapshot { to: b"monday", keep: None };
+            let given = scope.spawn(move || shared.give_head(7, head, || Ok(Told::All)));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!given.is_finished());
+            drop(place);
+            assert_eq!(given.join().unwrap(), Ok(Told::All));
+        });
+        // And nobody mounts it meanwhile.
+        let place = || table.place(Some(7), None, Duration::ZERO).map(drop);
+        let given = table.give_head(7, NewHead::Snapshot { to: b"monday", keep: None }, || {
+            assert_eq!(place(), Err(Taken::Busy));
+            Ok(Told::All)
+        });
+        assert_eq!((given, place()), (Ok(Told::All), Ok(())));
     }
 }

@@ -13,13 +13,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast::VolumeOptions;
+use holdfast_base::clock::Deadline;
 use holdfast_device::HostFile;
 use rustix::fs::OFlags;
 
 use self::here::Here;
 pub(crate) use self::input::Input;
+use self::pump::Ran;
 use crate::branches::{Name, Place};
-use crate::control_socket::message::{Answer, Question};
+use crate::control_socket::message::{self, Answer, Question};
 use crate::control_socket::{Daemon, HELLO};
 use crate::daemon::ask;
 use crate::mounts::{self, Mount};
@@ -29,7 +31,7 @@ use crate::work::{At, Job, Tree, Work, carry_out};
 
 /// How long a daemon gets to open its volume, and to look whether it may do the work.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a mount gets to hand over pages of mapped files.
+/// How long mounts get to hand over pages of mapped files.
 const PAGES: Duration = Duration::from_secs(60);
 
 /// Where a command's bytes come from and go to.
@@ -95,11 +97,14 @@ impl Located {
 
     /// What a place in it means.
     pub(crate) fn tree(&self, place: &Place) -> Tree {
-        let at = self.mount.as_ref().map(|mount| At {
+        Tree { at: self.at(), branch: place.branch.clone(), snapshot: place.snapshot.clone() }
+    }
+
+    fn at(&self) -> Option<At> {
+        self.mount.as_ref().map(|mount| At {
             dir: Name(mount.dir.as_os_str().as_bytes().into()),
             device: mount.device.clone(),
-        });
-        Tree { at, branch: place.branch.clone(), snapshot: place.snapshot.clone() }
+        })
     }
 
     /// Whether another place is in the same volume.
@@ -110,7 +115,7 @@ impl Located {
 
     /// Carries work out, where the volume is.
     pub(crate) fn run(&self, work: Work, pipes: Pipes) -> Outcome {
-        let job = Job { volume: self.name.clone(), work };
+        let job = Box::new(Job { volume: self.name.clone(), at: self.at(), work });
         let live = self.daemon(&job)?;
         let (job, pipes) = match live {
             Some(daemon) => match self.live(&daemon, job, pipes)? {
@@ -181,7 +186,7 @@ impl Located {
     fn live(
         &self,
         (daemon, proof): &(Daemon, File),
-        job: Job,
+        job: Box<Job>,
         pipes: Pipes,
     ) -> Result<Done, Failure> {
         let name = &self.name;
@@ -192,32 +197,56 @@ impl Located {
                     format!("{name}: its daemon (process {pid}) does not answer")
                 }
                 io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => format!(
-                    "{name}: the volume was unmounted, or its daemon (process {pid}) has ended, before this was done"
+                    "{name}: the volume was unmounted, its daemon (process {pid}) has ended, or it has waited too long for this command, before this was done"
                 ),
                 _ => format!("{name}: its daemon (process {pid}): {}", plain_words(&error)),
             })
         };
-        let question = Question::Work(Box::new(job));
+        let question = Question::Work(job);
+        if !message::fits(&question) {
+            return Err(Failure::plain(format!(
+                "{name}: the names of this command are too long for the daemon of a mounted volume; name fewer files, or shorter paths"
+            )));
+        }
         let answer = daemon.ask(&question, &[proof.as_fd()], PATIENCE);
         let Question::Work(job) = question else { unreachable!("it was made above") };
         let mounted = match answer {
             Ok(Answer::Pages { mounted }) => mounted,
-            Ok(Answer::Ending) => return Ok(Done::Not(*job, pipes)),
+            Ok(Answer::Ending) => return Ok(Done::Not(job, pipes)),
             Ok(Answer::Refused { why }) => return Err(Failure::plain(format!("{name}: {why}"))),
             Ok(_) => return Err(Failure::plain(format!("{name}: its daemon answers nonsense"))),
             // It has ended meanwhile.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(Done::Not(*job, pipes));
+                return Ok(Done::Not(job, pipes));
             }
             Err(error) => return Err(silent(error)),
         };
-        for dir in self.dirs_of(&mounted)? {
-            // One that does not answer has handed over nothing; what was written by calls is there all the same.
-            let _ = ask::hand_over_pages(&dir, PAGES);
-        }
+        self.hand_over_pages(&mounted)?;
         daemon.tell(&Question::Go, HELLO).map_err(silent)?;
-        let outcome = pump::run(daemon.stream.as_fd(), pipes);
-        Ok(Done::Ended(outcome.unwrap_or_else(|error| Err(silent(error)))))
+        let hand_over = |mounted: &[At]| self.hand_over_pages(mounted);
+        let again = Pipes {
+            shows_progress: pipes.shows_progress,
+            not_written: pipes.not_written,
+            ..Pipes::out()
+        };
+        match pump::run(daemon.stream.as_fd(), pipes, &hand_over) {
+            // It was unmounted a moment ago, and its daemon had not noticed yet.
+            Ok(Ran::Cut(_)) if self.mount.is_none() => Ok(Done::Not(job, again)),
+            Ok(Ran::Cut(outcome) | Ran::To(outcome)) => Ok(Done::Ended(outcome)),
+            Err(error) => Ok(Done::Ended(Err(silent(error)))),
+        }
+    }
+
+    /// Has the kernel hand over what programs have in memory of mapped files. A mount that does not answer has handed over nothing;
+    /// what was written by calls is there all the same.
+    fn hand_over_pages(&self, mounted: &[At]) -> Result<(), Failure> {
+        let until = Deadline::after(PAGES);
+        for dir in self.dirs_of(mounted)? {
+            if !until.is_over() {
+                let _ = ask::hand_over_pages(&dir, until.left());
+            }
+        }
+        Ok(())
     }
 
     /// Where mounts are to be found that a daemon names: only ours, and of this volume.
@@ -238,7 +267,7 @@ impl Located {
 enum Done {
     Ended(Outcome),
     /// It is about to end, and does nothing any more.
-    Not(Job, Pipes),
+    Not(Box<Job>, Pipes),
 }
 
 /// What a path leads to, without any right to it.

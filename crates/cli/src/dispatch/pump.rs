@@ -13,12 +13,15 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{Input, Pipes};
 use crate::outcome::{Failure, Outcome, complain};
+use crate::work::At;
 use crate::work::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 
 /// A bar on a terminal.
 pub(super) struct Shown {
     bar: Option<ProgressBar>,
     last: u64,
+    /// Something was printed.
+    any: bool,
 }
 
 impl Shown {
@@ -28,7 +31,7 @@ impl Shown {
             let style = ProgressStyle::with_template(template);
             ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Shown { bar, last: 0 }
+        Shown { bar, last: 0, any: false }
     }
 
     pub(super) fn show(&mut self, at: Progress) {
@@ -81,6 +84,13 @@ impl Going {
         Ok(())
     }
 
+    /// Pages of mapped files were handed over: that is said behind what is on its way.
+    fn go(&mut self) {
+        self.unsent.drain(..self.sent);
+        self.sent = 0;
+        self.unsent.extend(frames::frame(Kind::Go, &[]));
+    }
+
     fn send(&mut self, to: BorrowedFd<'_>) {
         match send(to, &self.unsent[self.sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(some) => self.sent += some,
@@ -94,12 +104,35 @@ impl Going {
     }
 }
 
-/// Goes on until the daemon says how it has ended.
+/// What is to be done about what has come.
+#[derive(Debug)]
+enum Next {
+    /// Pages of files that are mapped in these mounts are to be handed over.
+    Pages(Vec<At>),
+    End(Outcome),
+    /// The daemon ended before it had said anything.
+    Cut(Outcome),
+}
+
+/// How it went.
+#[derive(Debug)]
+pub(super) enum Ran {
+    To(Outcome),
+    /// The daemon ended before anything was shown, and nothing was read: it can be done anew.
+    Cut(Outcome),
+}
+
+/// Goes on until the daemon says how it has ended. Pages of mapped files are handed over by `hand_over` when it asks for them.
 ///
 /// # Errors
 /// The connection breaks before that (`UnexpectedEof`), or nonsense comes.
-pub(super) fn run(daemon: BorrowedFd<'_>, pipes: Pipes) -> io::Result<Outcome> {
+pub(super) fn run(
+    daemon: BorrowedFd<'_>,
+    pipes: Pipes,
+    hand_over: &dyn Fn(&[At]) -> Result<(), Failure>,
+) -> io::Result<Ran> {
     let Pipes { inputs, shows_progress, not_written } = pipes;
+    let has_inputs = !inputs.is_empty();
     let mut going = Going { inputs: inputs.into(), unsent: Vec::new(), sent: 0 };
     let mut shown = Shown::new(shows_progress);
     let mut came = Vec::new();
@@ -113,10 +146,20 @@ pub(super) fn run(daemon: BorrowedFd<'_>, pipes: Pipes) -> io::Result<Outcome> {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let mut out = io::stdout().lock();
-            if let Some(outcome) = take(&mut came, &mut out, &mut shown, not_written)? {
-                shown.end();
-                return Ok(outcome);
+            match take(&mut came, &mut io::stdout().lock(), &mut shown, not_written)? {
+                Some(Next::Cut(outcome)) if !has_inputs => {
+                    shown.end();
+                    return Ok(Ran::Cut(outcome));
+                }
+                Some(Next::End(outcome) | Next::Cut(outcome)) => {
+                    shown.end();
+                    return Ok(Ran::To(outcome));
+                }
+                Some(Next::Pages(mounted)) => match hand_over(&mounted) {
+                    Ok(()) => going.go(),
+                    Err(failure) => return Ok(Ran::To(Err(failure))),
+                },
+                None => {}
             }
         }
         if can_send {
@@ -125,7 +168,8 @@ pub(super) fn run(daemon: BorrowedFd<'_>, pipes: Pipes) -> io::Result<Outcome> {
         if can_read && let Err(error) = going.read() {
             shown.end();
             // The daemon sees that the command is gone, and that the input is not whole.
-            return Ok(Err(Failure::plain(crate::outcome::sentence("the input", &error))));
+            let why = crate::outcome::sentence("the input", &error);
+            return Ok(Ran::To(Err(Failure::plain(why))));
         }
     }
 }
@@ -156,39 +200,50 @@ fn take(
     out: &mut impl Write,
     shown: &mut Shown,
     not_written: fn(io::Error) -> Failure,
-) -> io::Result<Option<Outcome>> {
+) -> io::Result<Option<Next>> {
     let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense");
     let mut rest = &came[..];
-    let mut ended = None;
+    let mut next = None;
     while let Some((start, behind)) = rest.split_first_chunk::<HEAD>() {
         let (kind, length) = frames::head(*start)?;
         let Some((body, behind)) = behind.split_at_checked(length) else { break };
         rest = behind;
         match kind {
             Kind::Bytes => {
+                shown.any = true;
                 if let Err(error) = out.write_all(body) {
-                    return Ok(Some(Err(not_written(error))));
+                    return Ok(Some(Next::End(Err(not_written(error)))));
                 }
             }
-            Kind::Note => complain(&String::from_utf8_lossy(body)),
+            Kind::Note => {
+                shown.any = true;
+                complain(&String::from_utf8_lossy(body));
+            }
             Kind::Progress => {
                 shown.show(frames::read_progress(body).ok_or_else(nonsense)?);
             }
             Kind::End => {
-                ended = Some(Outcome::from(Ended::read(body).ok_or_else(nonsense)?));
+                let ended = Ended::read(body).ok_or_else(nonsense)?;
+                let is_cut = ended.is_cut && !shown.any;
+                next = Some((if is_cut { Next::Cut } else { Next::End })(ended.into()));
                 break;
             }
-            Kind::EndOfInput => return Err(nonsense()),
+            // Nothing follows before it is answered.
+            Kind::Pages => {
+                next = Some(Next::Pages(serde_json::from_slice(body)?));
+                break;
+            }
+            Kind::EndOfInput | Kind::Go => return Err(nonsense()),
         }
     }
     let length = rest.len();
     came.drain(..came.len() - length);
-    if ended.is_some()
+    if matches!(next, Some(Next::End(_) | Next::Cut(_)))
         && let Err(error) = out.flush()
     {
-        return Ok(Some(Err(not_written(error))));
+        return Ok(Some(Next::End(Err(not_written(error)))));
     }
-    Ok(ended)
+    Ok(next)
 }
 
 #[cfg(test)]
@@ -210,7 +265,8 @@ mod tests {
                 take(&mut came, &mut out, &mut shown, |_| Failure::plain("")).unwrap()
             };
             assert!(take(&whole[..cut]).is_none(), "{cut}");
-            assert_eq!(take(&whole[cut..]).unwrap().unwrap(), 7, "{cut}");
+            let next = take(&whole[cut..]);
+            assert!(matches!(next, Some(Next::End(Ok(7)))), "{cut}: {next:?}");
             assert_eq!(out, b"some more", "{cut}");
         }
         let mut nonsense = vec![9; 64];

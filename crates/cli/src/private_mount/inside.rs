@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use super::message::{Said, Wanted};
+use super::message::{Begin, Said, Wanted};
 use super::namespaces::{Way, enter_as_root, enter_as_user, let_go_of};
 use super::{FAILED, NOT_FOUND, NOT_RUN};
 use crate::branches::Name;
@@ -22,8 +22,9 @@ use crate::daemon::join::{Joined, join_from};
 use crate::mount_options::MountOptions;
 use crate::outcome::{Context, Failure, Outcome, plain_words};
 
-/// How long to wait for what is to be mounted: a snapshot writes what is in memory.
-const PATIENCE: Duration = Duration::from_secs(700);
+/// How long to wait for what is to be mounted, and to begin. Who has asked may itself wait for a daemon, many times ten minutes
+/// long; if that one ends, the socket does.
+const PATIENCE: Duration = Duration::from_secs(86_400);
 /// How long the other side may take to read an answer.
 const SOON: Duration = Duration::from_secs(60);
 /// Bytes of a message.
@@ -120,6 +121,9 @@ fn run(socket: &UnixStream, root: File, command: &[OsString]) -> Failure {
     }
     // The command does not get it: it would keep the mount in use.
     drop(root);
+    if let Err(error) = message::receive::<Begin>(socket, MESSAGE_MAX, PATIENCE) {
+        return Failure::new(FAILED, plain_words(&error));
+    }
     let Some((program, arguments)) = command.split_first() else {
         return Failure::new(FAILED, "there is no command");
     };

@@ -22,11 +22,15 @@ pub(crate) struct Wanted {
     pub(crate) parent: u32,
 }
 
+/// The command begins.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Begin;
+
 /// What is answered.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
-    /// It is mounted: the opened root comes beside this. The command begins.
+    /// It is mounted: the opened root comes beside this. The command waits for [`Begin`].
     Mounted,
     /// The command has not begun, and will not.
     Failed { code: u8, why: String },

@@ -1,10 +1,11 @@
 //! A mount of a branch that one command alone sees, with all that it starts.
 //!
 //! ```text
-//! holdfast ──starts──▶ holdfast private: waits ──▶ joins the daemon, own namespaces, mounts ──exec──▶ COMMAND
-//!    │   ▲                 ▲     │ failed: why           │ mounted: its root, opened                     │ exit code
-//!    │   └─────────────────│─────┴───────────────────────┘◀──────────────────────────────────────────────┘
-//!    └─ what to mount ─────┘   (through a socket that is its standard input; the real one comes through it)
+//! holdfast ──starts──▶ holdfast private: waits ──▶ joins the daemon, own namespaces, mounts ─ waits ─exec─▶ COMMAND
+//!    │   ▲                 ▲     │ failed: why           │ mounted: its root, opened         ▲           │ exit code
+//!    │   └─────────────────│─────┴───────────────────────┘◀──────────────────────────────────│───────────┘
+//!    └─ what to mount ─────┘──── begin ──────────────────────────────────────────────────────┘
+//!                              (through a socket that is its standard input; the real one comes through it)
 //! ```
 //! This program is run again for it, and becomes COMMAND: what COMMAND's caller has opened reaches it, its exit code and
 //! signals are those of a child, and it is killed with the `holdfast` that waits for it. The one that waits stays in its
@@ -15,6 +16,8 @@ mod message;
 mod namespaces;
 mod running;
 mod signals;
+
+use crate::outcome::Failure;
 
 pub(crate) use inside::become_command;
 pub(crate) use message::Wanted;
@@ -27,4 +30,13 @@ pub(crate) const FAILED: u8 = 125;
 const NOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 /// Plus a signal: the exit code of a command that it has ended.
-pub(crate) const SIGNAL: u8 = 128;
+const SIGNAL: u8 = 128;
+
+/// A failure as who has asked for a command is told it: by no code that means something else than that `holdfast` has failed, or
+/// that the command cannot be run.
+pub(crate) fn told(failure: Failure) -> Failure {
+    match failure.code {
+        NOT_RUN | NOT_FOUND => failure,
+        _ => failure.with_code(FAILED),
+    }
+}

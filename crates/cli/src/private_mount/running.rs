@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use super::inside::MESSAGE_MAX;
-use super::message::{Said, Wanted};
+use super::message::{Begin, Said, Wanted};
 use super::signals::ENDING;
 use super::{FAILED, SIGNAL, Signals};
 use crate::control_socket::message;
@@ -47,11 +47,11 @@ impl Prepared {
         Ok(Prepared { child: Some(child), socket })
     }
 
-    /// Has it mount, and become the command.
+    /// Has it mount.
     ///
     /// # Errors
-    /// It is not mounted, and the command has not begun.
-    pub(crate) fn mount(mut self, wanted: &Wanted) -> Result<Running, Failure> {
+    /// It is not mounted, and the command never begins.
+    pub(crate) fn mount(self, wanted: &Wanted) -> Result<Ready, Failure> {
         let input = std::io::stdin();
         let failed = |why: String| Failure::new(FAILED, why);
         message::send(&self.socket, wanted, &[input.as_fd()], MOUNTING)
@@ -61,9 +61,7 @@ impl Prepared {
             Ok((Said::Mounted, descriptors)) => {
                 let root = descriptors.into_iter().next().map(File::from);
                 let root = root.ok_or_else(|| failed("the mount did not come through".into()))?;
-                let child = self.child.take().expect("it is taken once");
-                let socket = self.socket.try_clone().context("a socket")?;
-                Ok(Running { child, socket, root })
+                Ok(Ready { prepared: self, root })
             }
             Ok((Said::Failed { code, why }, _)) => Err(Failure::new(code, why)),
             Err(error) => Err(failed(format!(
@@ -81,6 +79,31 @@ impl Drop for Prepared {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// A command that has its private mount, and has not begun. If it is dropped, it never does, and the mount goes.
+pub(crate) struct Ready {
+    prepared: Prepared,
+    root: File,
+}
+
+impl Ready {
+    /// Has it become the command.
+    ///
+    /// # Errors
+    /// It has ended: the command never begins.
+    pub(crate) fn begin(mut self) -> Result<Running, Failure> {
+        let socket = self.prepared.socket.try_clone().context("a socket")?;
+        message::send(&socket, &Begin, &[], MOUNTING).map_err(|error| {
+            let why = plain_words(&error);
+            Failure::new(
+                FAILED,
+                format!("the process that was to become the command has ended ({why})"),
+            )
+        })?;
+        let child = self.prepared.child.take().expect("it is taken once");
+        Ok(Running { child, socket, root: self.root })
     }
 }
 

@@ -13,6 +13,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::low_level::pipe;
 
+use super::SIGNAL;
+
 /// The signals that are caught.
 const CAUGHT: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
@@ -39,8 +41,19 @@ impl Signals {
         Ok(Signals { pipes })
     }
 
-    /// One that has come since it was asked last.
-    pub(crate) fn take(&self) -> Option<i32> {
+    /// The exit code for those that have come since it was asked last; of several, for one.
+    pub(crate) fn came(&self) -> Option<u8> {
+        self.take().last().map(|signal| code(*signal))
+    }
+
+    /// The same, when the command has ended by itself. What a terminal sends it had as well, and has decided; SIGTERM and
+    /// SIGHUP could not be passed on to it any more.
+    pub(crate) fn came_too_late(&self) -> Option<u8> {
+        self.take().into_iter().find(|signal| is_passed_on(*signal)).map(code)
+    }
+
+    /// All that have come since it was asked last.
+    fn take(&self) -> Vec<i32> {
         let came = self.pipes.iter().filter(|(_, pipe)| {
             let mut pipe = pipe;
             let mut came = false;
@@ -50,8 +63,7 @@ impl Signals {
             }
             came
         });
-        // All of them are emptied.
-        came.map(|(signal, _)| *signal).last()
+        came.map(|(signal, _)| *signal).collect()
     }
 
     /// Returns when the child has ended, which can be waited for then.
@@ -71,14 +83,22 @@ impl Signals {
             if !all.last().is_some_and(|it| it.revents().is_empty()) {
                 return Ok(());
             }
-            if let Some(signal @ (SIGTERM | SIGHUP)) = self.take()
-                && let Some(signal) = Signal::from_named_raw(signal)
-            {
+            // Each of them: an init system sends two at once.
+            let came = self.take().into_iter().filter(|signal| is_passed_on(*signal));
+            for signal in came.filter_map(Signal::from_named_raw) {
                 // It may have ended meanwhile.
                 let _ = pidfd_send_signal(&process, signal);
             }
         }
     }
+}
+
+fn is_passed_on(signal: i32) -> bool {
+    matches!(signal, SIGTERM | SIGHUP)
+}
+
+fn code(signal: i32) -> u8 {
+    SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
 /// The signals that this process ignores: a bit for each, the lowest for signal 1.

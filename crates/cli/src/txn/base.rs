@@ -15,7 +15,7 @@ use crate::private_mount::Wanted;
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) mount: Mount,
-    /// The options that it was mounted with, but for what is mounted.
+    /// The options that it has now, but for what is mounted.
     options: String,
     /// What is mounted, and what else the volume has, as far as it is known.
     pub(super) mounted: Option<Mounted>,
@@ -70,7 +70,8 @@ impl Base {
             let why = plain_words(&error);
             Failure::plain(format!("the daemon of {at} does not answer this user: {why}"))
         })?;
-        let options = of_any_branch(&report.options);
+        let words = mounts::words(&mount).context(&at)?;
+        let options = as_now(&of_any_branch(&report.options), &words);
         Ok(Base { options, mounted: report.mounted, is_read_only: report.read_only, mount })
     }
 
@@ -112,9 +113,57 @@ fn of_any_branch(options: &str) -> String {
     split(options).filter(is_kept).collect::<Vec<_>>().join(",")
 }
 
+/// What the kernel keeps of a mount: the word that it shows, and the option for each case.
+const BITS: [(&str, &str, &str); 8] = [
+    ("nosuid", "nosuid", "suid"),
+    ("nodev", "nodev", "dev"),
+    ("noexec", "noexec", "exec"),
+    ("nosymfollow", "nosymfollow", "symfollow"),
+    ("nodiratime", "nodiratime", "diratime"),
+    ("sync", "sync", "async"),
+    ("allow_other", "allow_other", "noallow_other"),
+    ("default_permissions", "default_permissions", "nodefault_permissions"),
+];
+
+/// Options of when something was mounted, and behind them what the kernel says now. A remount has changed some since, and root
+/// forbids set-id programs and devices in mounts of others: their content must not be mounted without that.
+fn as_now(options: &str, words: &[String]) -> String {
+    let is = |word: &str| words.iter().any(|it| it == word);
+    let atime = match (is("noatime"), is("relatime")) {
+        (true, _) => "noatime",
+        (_, true) => "relatime",
+        _ => "strictatime",
+    };
+    let bits = BITS.iter().map(|(word, set, clear)| if is(word) { *set } else { *clear });
+    let all = split(options).filter(|option| !option.is_empty()).chain(bits).chain([atime]);
+    all.collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mount_options::MountOptions;
+
+    #[test]
+    fn what_the_kernel_says_now_is_what_holds() {
+        let of = |options: &str, words: &str| {
+            let words: Vec<String> = split(words).map(String::from).collect();
+            MountOptions::parse([as_now(options, &words).as_str()], false).unwrap()
+        };
+        let now = of("commit=3,suid,dev,exec", "rw,nosuid,nodev,noexec,nosymfollow,noatime");
+        assert!(now.nosuid && now.nodev && now.noexec && now.nosymfollow);
+        assert_eq!((now.commit, now.atime), (Some(3), Some(holdfast::Atime::Never)));
+        let now =
+            of("nosuid,nodev,noexec,noatime,sync", "rw,relatime,allow_other,default_permissions");
+        assert!(!now.nosuid && !now.nodev && !now.noexec && !now.nosymfollow);
+        assert!(!now.sync && now.default_permissions);
+        let atime = Some(holdfast::Atime::Relative);
+        assert_eq!((now.allow_other, now.atime), (Some(true), atime));
+        let now = of("default_permissions,nodiratime", "rw");
+        assert!(!now.nodiratime && !now.default_permissions);
+        let atime = Some(holdfast::Atime::Always);
+        assert_eq!((now.allow_other, now.atime), (Some(false), atime));
+    }
 
     #[test]
     fn what_is_mounted_is_no_option_of_another_mount() {

@@ -1,7 +1,13 @@
 //! The fork of a transaction, from when it is made until it is promoted, discarded or kept.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
 use super::base::Base;
 use super::owner::Owner;
+use super::sweep;
 use crate::branches::temporary::Purpose;
 use crate::branches::{Ask, Name, Place};
 use crate::lineage::{self, Promoted};
@@ -74,6 +80,20 @@ impl Fork {
         Ok(promoted)
     }
 
+    /// Prints what became of the files of the branch in the fork, as `holdfast diff` does, and ends the mount of the fork.
+    ///
+    /// # Errors
+    /// They cannot be compared, and that is said, or the daemon does not answer.
+    pub(crate) fn show_difference(&self) -> Result<(), Failure> {
+        self.release()?;
+        let was = [&self.branch.0[..], b"@", &self.name.0].concat();
+        let words = [OsStr::from_bytes(&was), OsStr::from_bytes(&self.name.0)];
+        let mut diff = Command::new("/proc/self/exe");
+        diff.arg0("holdfast").args(["diff", "--"]).arg(&self.place.path).args(words);
+        let status = diff.stdin(Stdio::null()).status().context("the difference")?;
+        status.success().then_some(()).ok_or_else(|| Failure::plain(""))
+    }
+
     /// Gives the fork and its snapshot a name under which they stay, and ends the mount of the fork.
     ///
     /// # Errors
@@ -103,14 +123,24 @@ impl Fork {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
         }
-        let delete = Ask::DeleteBranch { name: self.name.clone() };
-        match self.release().and_then(|()| lineage::done(&self.place, &delete)) {
-            Ok(_) => self.delete_snapshot(),
+        match self.release().and_then(|()| self.delete()) {
+            Ok(()) => self.delete_snapshot(),
             Err(failure) => complain(&format!(
                 "the fork {} could not be deleted yet: {}",
                 self.name, failure.sentence
             )),
         }
+    }
+
+    fn delete(&self) -> Result<(), Failure> {
+        let delete = Ask::DeleteBranch { name: self.name.clone() };
+        lineage::done(&self.place, &delete).map(drop).or_else(|_| {
+            // A transaction in it was killed, and its fork has grown out of this one. None of them is on its way any more: the
+            // mount by which it would end is gone.
+            let place = Place { branch: Some(self.name.clone()), ..self.place.clone() };
+            let _ = sweep::of_transactions(&place, None, true);
+            lineage::done(&self.place, &delete).map(drop)
+        })
     }
 
     fn delete_snapshot(&self) {

@@ -11,5 +11,6 @@
 
 pub(crate) mod base;
 pub(crate) mod fork;
+pub(crate) mod input;
 mod owner;
 pub(crate) mod sweep;

@@ -115,14 +115,20 @@ fn sweep(
             swept.push(name);
             continue;
         }
+        // Processes that a killed command has left behind may keep the mount of the fork, and by it a transaction in this one
+        // may still be on its way. With the mount both end.
+        let release = Ask::Release { name: name.clone() };
+        if forks.contains(&name) && lineage::done(place, &release).is_err() {
+            continue;
+        }
         if depth > 0 {
-            // It may have had transactions itself, and is not mounted any more, or is not deleted. It may be gone, too.
+            // It may have had transactions itself. It may be gone, too.
             let fork = Place { branch: Some(name.clone()), ..place.clone() };
             let _ = sweep(&fork, None, remove, depth - 1, &mut Vec::new());
         }
         let delete = Ask::DeleteBranch { name: name.clone() };
         if forks.contains(&name) && lineage::done(place, &delete).is_err() {
-            // It is still in use, by processes that a killed command has left behind. By its snapshot it is found again.
+            // Other branches have grown out of it, say. By its snapshot it is found again.
             continue;
         }
         let delete = Ask::DeleteSnapshot {

@@ -26,6 +26,8 @@ pub(super) fn run(
         None => holdfast_archive::export(&now, form, to).map_err(|error| said(&error)),
         Some(before) => {
             let changes = now.diff_from(before, false).context(volume)?;
+            // Nothing is written before all of them are known.
+            let changes = changes.map(|change| ends.check().and(change));
             let done = holdfast_archive::export_difference(before, &now, changes, to);
             done.map_err(|error| said(&error))
         }

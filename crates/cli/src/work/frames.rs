@@ -28,12 +28,17 @@ pub(crate) enum Kind {
     Progress = 4,
     /// To the command: how it has ended; nothing follows.
     End = 5,
+    /// To the command: the kernel is to hand over pages of mapped files in these mounts. The answer is [`Kind::Go`].
+    Pages = 6,
+    /// To the daemon: it has.
+    Go = 7,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        use Kind::{Bytes, End, EndOfInput, Note, Progress};
-        [Bytes, EndOfInput, Note, Progress, End].into_iter().find(|kind| *kind as u8 == byte)
+        use Kind::{Bytes, End, EndOfInput, Go, Note, Pages, Progress};
+        let all = [Bytes, EndOfInput, Note, Progress, End, Pages, Go];
+        all.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -74,19 +79,24 @@ pub(crate) struct Ended {
     code: u8,
     /// Why it failed, if it did.
     failed: Option<String>,
+    /// Because the daemon ended.
+    #[serde(default)]
+    pub(crate) is_cut: bool,
 }
 
 impl From<Outcome> for Ended {
     fn from(outcome: Outcome) -> Ended {
         match outcome {
-            Ok(code) => Ended { code, failed: None },
-            Err(Failure { code, sentence }) => Ended { code, failed: Some(sentence) },
+            Ok(code) => Ended { code, failed: None, is_cut: false },
+            Err(Failure { code, sentence }) => {
+                Ended { code, failed: Some(sentence), is_cut: false }
+            }
         }
     }
 }
 
 impl From<Ended> for Outcome {
-    fn from(Ended { code, failed }: Ended) -> Outcome {
+    fn from(Ended { code, failed, .. }: Ended) -> Outcome {
         match failed {
             None => Ok(code),
             Some(sentence) => Err(Failure { code, sentence }),
@@ -118,7 +128,7 @@ mod tests {
         let (start, body) = whole.split_first_chunk::<HEAD>().unwrap();
         assert_eq!(head(*start).unwrap(), (Kind::Note, 10));
         assert_eq!(body, b"a sentence");
-        for nonsense in [[0, 0, 0, 0, 0], [6, 0, 0, 0, 0], [1, 0, 0, 0, 1], [0xff; 5]] {
+        for nonsense in [[0, 0, 0, 0, 0], [8, 0, 0, 0, 0], [1, 0, 0, 0, 1], [0xff; 5]] {
             assert!(head(nonsense).is_err(), "{nonsense:?}");
         }
         let at = Progress { bytes: 1, files: 2, files_in_all: 3 };

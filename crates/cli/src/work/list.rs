@@ -109,9 +109,9 @@ fn list(
             names.push(entry.context(dir.display())?.path());
         }
         names.sort();
-        ends.check().context("the command")?;
         let mut below = Vec::new();
         for path in names {
+            ends.check().context("the command")?;
             let found = volume.symlink_metadata(&path).context(path.display())?;
             let shown = path.strip_prefix(top).unwrap_or(&path).to_path_buf();
             show(how, volume, &path, &shown, &found, out)?;

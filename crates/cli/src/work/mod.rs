@@ -31,6 +31,8 @@ use crate::outcome::Outcome;
 pub(crate) struct Job {
     /// What the volume is called in messages.
     pub(crate) volume: String,
+    /// The mount by which the volume was named. What that says of its source proves nothing: the daemon looks whether it serves it.
+    pub(crate) at: Option<At>,
     pub(crate) work: Work,
 }
 

@@ -1,6 +1,6 @@
 //! A snapshot as a stream.
 
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 
 use holdfast::{Snapshot, Volume};
 use holdfast_stream::StreamError;
@@ -12,6 +12,9 @@ use crate::outcome::{Context, Failure, Outcome};
 
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 20;
+
+/// How names begin of the snapshots that are taken of branches to be sent.
+pub(crate) const TEMPORARY: &str = "sent-";
 
 /// What is sent.
 #[derive(Debug, Deserialize, Serialize)]
@@ -45,10 +48,14 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
         return send(door, volume, of(snapshot), ends);
     }
     // A snapshot has a name, here and at the receiver. Only that of the receiver stays.
-    let name = name_by_time("sent-");
+    let name = name_by_time(TEMPORARY);
     let taken = tree.branch(door, volume)?.snapshot(name.utf8()?).context(volume)?;
     let sent = send(door, volume, of(taken.clone()), ends);
-    let deleted = taken.delete().context(volume);
+    let deleted = match taken.delete() {
+        // Somebody has deleted it meanwhile. What was sent is whole all the same.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        deleted => deleted.context(volume),
+    };
     let code = sent?;
     deleted.map(|()| code)
 }

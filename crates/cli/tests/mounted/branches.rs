@@ -47,7 +47,8 @@ impl Mounted {
         let known = known.filter(|_| output.status.code() == Some(1));
         Err(known.map_or_else(
             || {
-                eprintln!("{command:?} ended with {}: {said}", output.status);
+                let log = self.said();
+                eprintln!("{command:?} ended with {}: {said}\nthe daemons: {log}", output.status);
                 Errno::EIO
             },
             |(_, errno)| *errno,

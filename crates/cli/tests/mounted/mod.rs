@@ -112,7 +112,14 @@ impl Mounted {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.daemon = Some(daemon);
-        Ok(())
+        // It is mounted before the daemon has shaken hands, which may fail. This waits for that.
+        let looked = std::fs::metadata(&self.dir);
+        if looked.is_ok() && self.is_mounted() {
+            return Ok(());
+        }
+        let ended = self.daemon.take().map(|mut daemon| daemon.wait());
+        eprintln!("mount ended with {ended:?} ({looked:?})\n{}", self.said());
+        Err(Errno::EIO)
     }
 
     pub(crate) fn unmount(&mut self) -> Result<(), Errno> {

@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use super::Server;
 use crate::interface::{Answer, Controlled, Errno, NewHead, Request, Told};
 use crate::notices::Notice;
+use crate::siblings::Sibling;
 
 /// What a program asks by ioctl(2), as it asks for an attribute, is a command if it begins so.
 pub const CONTROL: &[u8] = b"system.holdfast.control ";

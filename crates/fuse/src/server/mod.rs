@@ -30,11 +30,10 @@ mod xattrs;
 
 pub use control::{CHANGE_XATTR, CONTROL, PERMIT};
 pub use remount::REMOUNT_XATTR;
-pub(crate) use snapshots::Siblings;
 pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
@@ -48,6 +47,7 @@ use crate::handles::Handles;
 use crate::interface::{Answer, Entry, Errno, Kernel, Request};
 use crate::notices::{Notice, Notices, Tellers};
 use crate::options::{Control, Report};
+use crate::siblings::Siblings;
 use crate::statistics::Requests;
 use crate::statistics::{Operation, Timed};
 use crate::troubles::{self, Troubles};
@@ -197,7 +197,8 @@ impl Server {
 
     /// Sets the mounts of the volume, of which this is one.
     pub(crate) fn set_siblings(self: &Arc<Self>, siblings: Arc<Siblings>) {
-        siblings.add(self);
+        let this: Weak<Server> = Arc::downgrade(self);
+        siblings.add(this);
         let _ = self.siblings.set(siblings);
     }
 

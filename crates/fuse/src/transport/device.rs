@@ -41,9 +41,9 @@ const MAX_ANSWER: usize = 128 << 10;
 const HEADERS: usize = 4096;
 /// Readahead and asynchronous direct requests that the kernel sends before it waits for answers.
 const MAX_BACKGROUND: u16 = 64;
-/// How long the handshake may take. The kernel begins it when it mounts, so a descriptor that another process has opened is
+/// How long the handshake may take. The kernel begins it while it mounts, so a descriptor that another process has opened is
 /// none of a new mount if it says nothing.
-const GREETING: Duration = Duration::from_secs(10);
+const GREETING: Duration = Duration::from_secs(2);
 /// How long a reader sleeps before it gives back the memory of large requests.
 const IDLE: Duration = Duration::from_secs(10);
 /// Of a write: it comes from the kernel's cache.

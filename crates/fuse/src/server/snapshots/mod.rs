@@ -4,7 +4,6 @@
 //! directory belongs to the owner of the root directory, and nobody else may write there.
 
 mod opened;
-mod siblings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +15,9 @@ use holdfast_posix::{
 };
 use parking_lot::Mutex;
 
-pub(crate) use self::siblings::Siblings;
 use super::Server;
 use crate::interface::{Answer, DirSink, Entry, Errno, Request};
+use crate::siblings::Sibling;
 use crate::snapdir::NAME;
 use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
 use crate::statistics::Operation;
@@ -241,11 +240,6 @@ impl Server {
         self.snapshots.opened.forget(slot, count);
     }
 
-    /// Closes snapshots of which no file is open.
-    pub(crate) fn close_idle_snapshots(&self) {
-        self.snapshots.opened.close_idle();
-    }
-
     fn snapshot_of(&self, fs: &FileSystem, slot: Slot) -> Answer<Arc<Server>> {
         self.snapshots.opened.server(slot, |snapshot| {
             let options = MountOptions { read_only: true, threads: false, ..fs.options().clone() };
@@ -304,6 +298,12 @@ impl Server {
             of.set_no_xattrs();
         }
         of
+    }
+}
+
+impl Sibling for Server {
+    fn close_idle_snapshots(&self) {
+        self.snapshots.opened.close_idle();
     }
 }
 

@@ -1,13 +1,14 @@
 //! The connection to a command while the daemon works for it.
 //!
-//! What waits here waits for the command or for the end of the daemon, whichever comes first, and holds no lock. A command that
-//! reads nothing keeps its own work waiting, and what that looks at; one that is killed ends it.
+//! What waits here waits for the command or for the end of the daemon, whichever comes first, and holds no lock that others take. A
+//! command that reads nothing keeps its own work waiting, and what that looks at: one of a stranger only for a while. One that is
+//! killed ends it.
 
-use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
@@ -17,8 +18,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::outcome::{Failure, Outcome};
-use crate::work::Ends;
 use crate::work::frames::{self, BODY_MAX, Ended, HEAD, Kind};
+use crate::work::{At, Ends};
 
 /// What a command hears whose work has no volume any more.
 pub(super) const ENDED: &str = "the volume was unmounted before this was done";
@@ -37,12 +38,14 @@ pub(super) struct Conduit {
     stream: UnixStream,
     /// It can be read when the daemon ends.
     stop: Arc<UnixStream>,
-    /// What is left of a frame that could not be sent whole.
-    unsent: RefCell<Vec<u8>>,
-    input: RefCell<Input>,
-    checks: Cell<u32>,
-    told: Cell<Progress>,
-    is_stopped: Cell<bool>,
+    /// How long the command may take and send nothing; `None`: for ever.
+    patience: Option<Duration>,
+    /// What is left of a frame that could not be sent whole. One thread works; the locks are for the compiler.
+    unsent: Mutex<Vec<u8>>,
+    input: Mutex<Input>,
+    checks: AtomicU32,
+    told: Mutex<Progress>,
+    is_stopped: AtomicBool,
 }
 
 /// Where in its input a command is.
@@ -54,72 +57,153 @@ struct Input {
     left: usize,
 }
 
+/// Waits until something can be done with `stream`, or the time is over; fails if the daemon ends.
+fn wait_for(
+    stream: &UnixStream,
+    stop: &UnixStream,
+    events: PollFlags,
+    time: Option<Duration>,
+) -> io::Result<Option<PollFlags>> {
+    let time = time.map(|time| Timespec::try_from(time).unwrap_or_default());
+    let mut wanted =
+        [PollFd::new(stream, events), PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN)];
+    let is_over = match poll(&mut wanted, time.as_ref()) {
+        Err(Errno::INTR) => false,
+        Err(error) => return Err(error.into()),
+        Ok(some) => some == 0,
+    };
+    if !wanted[1].revents().is_empty() {
+        return Err(io::Error::new(io::ErrorKind::ConnectionAborted, ENDED));
+    }
+    Ok((!is_over).then(|| wanted[0].revents()))
+}
+
+/// Waits until the command says something.
+///
+/// # Errors
+/// `ConnectionAborted`: the daemon ends. `TimedOut`: it says nothing for so long.
+pub(super) fn wait_for_words(
+    stream: &UnixStream,
+    stop: &UnixStream,
+    patience: Duration,
+) -> io::Result<()> {
+    let until = Deadline::after(patience);
+    loop {
+        match wait_for(stream, stop, PollFlags::IN, Some(until.left()))? {
+            Some(seen) if !seen.is_empty() => return Ok(()),
+            _ if until.is_over() => return Err(io::ErrorKind::TimedOut.into()),
+            // A signal.
+            _ => {}
+        }
+    }
+}
+
 impl Conduit {
-    pub(super) fn new(stream: UnixStream, stop: Arc<UnixStream>) -> io::Result<Conduit> {
+    pub(super) fn new(
+        stream: UnixStream,
+        stop: Arc<UnixStream>,
+        patience: Option<Duration>,
+    ) -> io::Result<Conduit> {
         stream.set_nonblocking(true)?;
         Ok(Conduit {
             stream,
             stop,
-            unsent: RefCell::default(),
-            input: RefCell::default(),
-            checks: Cell::new(0),
-            told: Cell::default(),
-            is_stopped: Cell::new(false),
+            patience,
+            unsent: Mutex::default(),
+            input: Mutex::default(),
+            checks: AtomicU32::new(0),
+            told: Mutex::default(),
+            is_stopped: AtomicBool::new(false),
         })
     }
 
-    /// Says how the work has ended.
-    pub(super) fn end(self, outcome: Outcome) {
+    /// Says how the work has ended, when the command has taken all that was said before. Once the daemon ends it gets a moment for
+    /// that.
+    pub(super) fn end(&self, outcome: Outcome) {
+        let is_stopped = self.is_stopped.load(Ordering::Relaxed);
         let outcome = match outcome {
             // Whatever it has met, that is why.
-            Err(failure) if self.is_stopped.get() => {
-                Err(Failure { sentence: ENDED.into(), ..failure })
-            }
+            Err(failure) if is_stopped => Err(Failure { sentence: ENDED.into(), ..failure }),
             outcome => outcome,
         };
-        let mut rest = self.unsent.take();
-        rest.extend(frames::frame(Kind::End, &Ended::from(outcome).body()));
-        let until = Deadline::after(FAREWELL);
+        let is_cut = outcome.as_ref().is_err_and(|failure| failure.sentence == ENDED);
+        let ended = Ended { is_cut, ..Ended::from(outcome) };
+        let mut rest = std::mem::take(&mut *lock(&self.unsent));
+        rest.extend(frames::frame(Kind::End, &ended.body()));
+        let mut until = is_stopped.then(|| Deadline::after(FAREWELL));
         let mut sent = 0;
-        while sent < rest.len() && !until.is_over() {
+        while sent < rest.len() && !until.is_some_and(Deadline::is_over) {
             match send(&self.stream, &rest[sent..], SendFlags::NOSIGNAL) {
                 Ok(more) => sent += more,
-                Err(Errno::AGAIN | Errno::INTR) => {
-                    let mut wanted = [PollFd::new(&self.stream, PollFlags::OUT)];
-                    let left = Timespec::try_from(until.left()).unwrap_or_default();
-                    let _ = poll(&mut wanted, Some(&left));
-                }
+                Err(Errno::AGAIN | Errno::INTR) => match &until {
+                    Some(until) => {
+                        let mut wanted = [PollFd::new(&self.stream, PollFlags::OUT)];
+                        let left = Timespec::try_from(until.left()).unwrap_or_default();
+                        let _ = poll(&mut wanted, Some(&left));
+                    }
+                    None => match self.wait(PollFlags::OUT) {
+                        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                            until = Some(Deadline::after(FAREWELL));
+                        }
+                        Err(_) => return,
+                        Ok(()) => {}
+                    },
+                },
                 // It is gone.
                 Err(_) => return,
             }
         }
     }
 
-    /// Waits for the command; fails if the daemon ends.
-    fn wait(&self, events: PollFlags, time: Option<&Timespec>) -> io::Result<PollFlags> {
-        let mut wanted = [
-            PollFd::new(&self.stream, events),
-            PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
-        ];
-        match poll(&mut wanted, time) {
-            Err(Errno::INTR) | Ok(_) => {}
-            Err(error) => return Err(error.into()),
+    /// Has the command bring what programs have stored into mapped files of these mounts into the volume.
+    ///
+    /// # Errors
+    /// The command is gone, or the daemon ends.
+    pub(super) fn hand_over_pages(&self, mounted: &[At]) -> io::Result<()> {
+        self.send(Kind::Pages, &serde_json::to_vec(mounted)?)?;
+        let mut input = lock(&self.input);
+        loop {
+            // What it had sent before it was asked, and nobody needs.
+            self.skip(&mut input.left)?;
+            match self.next_frame()? {
+                (Kind::Bytes, length) => input.left = length,
+                (Kind::EndOfInput, 0) => input.over += 1,
+                (Kind::Go, 0) => return Ok(()),
+                _ => return Err(nonsense()),
+            }
         }
-        if !wanted[1].revents().is_empty() {
-            self.is_stopped.set(true);
-            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, ENDED));
+    }
+
+    /// Waits for the command; fails if the daemon ends, or a stranger does nothing for too long.
+    fn wait(&self, events: PollFlags) -> io::Result<()> {
+        match self.heard(wait_for(&self.stream, &self.stop, events, self.patience))? {
+            Some(_) => Ok(()),
+            None => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the command has taken and sent nothing for too long",
+            )),
         }
-        Ok(wanted[0].revents())
+    }
+
+    /// Remembers that the daemon ends.
+    fn heard<T>(&self, waited: io::Result<T>) -> io::Result<T> {
+        waited.inspect_err(|error| {
+            if error.kind() == io::ErrorKind::ConnectionAborted {
+                self.is_stopped.store(true, Ordering::Relaxed);
+            }
+        })
     }
 
     /// Fails if the daemon ends; what a command sends or takes without a pause would hide that.
     fn expect_wanted(&self) -> io::Result<PollFlags> {
-        self.wait(PollFlags::empty(), Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+        let now = Some(Duration::ZERO);
+        let seen = wait_for(&self.stream, &self.stop, PollFlags::empty(), now);
+        self.heard(seen).map(|seen| seen.unwrap_or(PollFlags::empty()))
     }
 
     fn send(&self, kind: Kind, body: &[u8]) -> io::Result<()> {
         self.expect_wanted()?;
-        let mut unsent = self.unsent.borrow_mut();
+        let mut unsent = lock(&self.unsent);
         // A frame that was cut off by an error is never followed by another one.
         debug_assert!(unsent.is_empty());
         *unsent = frames::frame(kind, body);
@@ -132,7 +216,7 @@ impl Conduit {
                 Ok(more) => sent += more,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    if let Err(error) = self.wait(PollFlags::OUT, None) {
+                    if let Err(error) = self.wait(PollFlags::OUT) {
                         break Err(error);
                     }
                 }
@@ -158,7 +242,7 @@ impl Conduit {
                 Ok((0, _)) if !into.is_empty() => return Err(gone()),
                 Ok((some, _)) => return Ok(some),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => drop(self.wait(PollFlags::IN, None)?),
+                Err(Errno::AGAIN) => self.wait(PollFlags::IN)?,
                 Err(Errno::CONNRESET) => return Err(gone()),
                 Err(error) => return Err(error.into()),
             }
@@ -173,6 +257,14 @@ impl Conduit {
         Ok(())
     }
 
+    /// The head of the next frame.
+    fn next_frame(&self) -> io::Result<(Kind, usize)> {
+        self.expect_wanted()?;
+        let mut head = [0; HEAD];
+        self.receive_all(&mut head)?;
+        frames::head(head)
+    }
+
     /// Passes what is left of the present frame over.
     fn skip(&self, left: &mut usize) -> io::Result<()> {
         let mut nowhere = [0; 4096];
@@ -182,6 +274,14 @@ impl Conduit {
         }
         Ok(())
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn nonsense() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the command sends what is no input")
 }
 
 /// The command was killed, or ended, and has not said that its input is over.
@@ -203,7 +303,7 @@ impl Ends for Conduit {
     }
 
     fn read(&self, number: usize, into: &mut [u8]) -> io::Result<usize> {
-        let mut input = self.input.borrow_mut();
+        let mut input = lock(&self.input);
         if into.is_empty() {
             return Ok(0);
         }
@@ -221,18 +321,10 @@ impl Ends for Conduit {
                 input.left -= some;
                 return Ok(some);
             }
-            self.expect_wanted()?;
-            let mut head = [0; HEAD];
-            self.receive_all(&mut head)?;
-            match frames::head(head)? {
+            match self.next_frame()? {
                 (Kind::Bytes, length) => input.left = length,
                 (Kind::EndOfInput, 0) => input.over += 1,
-                _ => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "the command sends what is no input",
-                    ));
-                }
+                _ => return Err(nonsense()),
             }
         }
     }
@@ -244,18 +336,18 @@ impl Ends for Conduit {
     }
 
     fn progress(&self, at: Progress) {
-        let told = self.told.get();
+        let told = *lock(&self.told);
         let is_news = at.bytes.saturating_sub(told.bytes) >= PROGRESS_BYTES
             || at.files.saturating_sub(told.files) >= PROGRESS_FILES;
         if is_news {
-            self.told.set(at);
+            *lock(&self.told) = at;
+            // Who is gone, or ends, is seen by the next bytes.
             let _ = self.send(Kind::Progress, &frames::progress(at));
         }
     }
 
     fn check(&self) -> io::Result<()> {
-        let checks = self.checks.get().wrapping_add(1);
-        self.checks.set(checks);
+        let checks = self.checks.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         if !checks.is_multiple_of(LOOKS) {
             return Ok(());
         }
@@ -271,87 +363,4 @@ impl Ends for Conduit {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::net::Shutdown;
-
-    use super::*;
-    use crate::work::In;
-
-    /// A conduit, the command's side of it, and what stops the daemon.
-    fn conduit() -> (Conduit, UnixStream, UnixStream) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let (stop, stopper) = UnixStream::pair().unwrap();
-        (Conduit::new(ours, Arc::new(stop)).unwrap(), theirs, stopper)
-    }
-
-    #[test]
-    fn inputs_come_one_behind_the_other_and_what_is_left_of_one_is_passed_over() {
-        let (conduit, mut command, _stop) = conduit();
-        for (kind, body) in [
-            (Kind::Bytes, &b"one"[..]),
-            (Kind::Bytes, b"more"),
-            (Kind::EndOfInput, b""),
-            (Kind::Bytes, b"two"),
-            (Kind::EndOfInput, b""),
-        ] {
-            command.write_all(&frames::frame(kind, body)).unwrap();
-        }
-        let mut start = [0; 2];
-        In(&conduit, 0).read_exact(&mut start).unwrap();
-        assert_eq!(&start, b"on");
-        let mut second = String::new();
-        In(&conduit, 1).read_to_string(&mut second).unwrap();
-        assert_eq!(second, "two");
-        assert_eq!(In(&conduit, 0).read(&mut start).unwrap(), 0, "it is over");
-        // Without an end it is not whole.
-        command.write_all(&frames::frame(Kind::Bytes, b"thr")).unwrap();
-        drop(command);
-        let error = In(&conduit, 2).read_to_string(&mut second).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        assert_eq!(second, "twothr");
-    }
-
-    #[test]
-    fn who_waits_for_a_command_wakes_up_when_it_or_the_daemon_ends() {
-        for by_stop in [true, false] {
-            let (conduit, command, stop) = conduit();
-            let ended = std::thread::spawn(move || {
-                let error = loop {
-                    if let Err(error) = conduit.write(&[7; 4096]) {
-                        break error;
-                    }
-                };
-                let kind = error.kind();
-                let input = In(&conduit, 0).read(&mut [0]).map_err(|error| error.kind());
-                let checked = (0..LOOKS).try_for_each(|_| conduit.check()).is_err();
-                conduit.end(Err(Failure::new(2, "broken")));
-                (kind, input, checked)
-            });
-            // It reads nothing: the other side fills the pipe, and waits.
-            let mut wanted = [PollFd::new(&command, PollFlags::IN)];
-            poll(&mut wanted, None).unwrap();
-            assert!(!ended.is_finished());
-            if by_stop {
-                stop.shutdown(Shutdown::Both).unwrap();
-                // What was begun is sent whole, and then why.
-                let mut all = Vec::new();
-                (&command).read_to_end(&mut all).unwrap();
-                let tail = String::from_utf8_lossy(&all[all.len() - 100..]).into_owned();
-                assert!(tail.contains(ENDED) && tail.contains("\"code\":2"), "{tail}");
-                let mut rest = &all[..];
-                while let Some((start, behind)) = rest.split_first_chunk::<HEAD>() {
-                    let (_, length) = frames::head(*start).unwrap();
-                    rest = &behind[length..];
-                }
-                let aborted = io::ErrorKind::ConnectionAborted;
-                assert_eq!(ended.join().unwrap(), (aborted, Err(aborted), true));
-            } else {
-                drop(command);
-                let (kind, input, checked) = ended.join().unwrap();
-                assert_eq!((kind, checked), (io::ErrorKind::BrokenPipe, true));
-                assert_eq!(input, Err(io::ErrorKind::UnexpectedEof));
-            }
-        }
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@
 //!        ◀── Pages: what is mounted of it ──
 //!        ── Go: the kernel has handed over what programs have in memory ──▶ carry_out
 //!        ◀── frames: bytes, notes, progress, the end ──▶
+//!        ◀── and once more Pages, Go, before a branch becomes another one ──▶
 //! ```
 //! Work needs no mount: it looks at what is pinned, and changes forks of its own. So it goes on when a mount ends beside others. When
 //! the daemon ends, work is told to: what waits for a pipe wakes up, and the volume is closed behind the last of it.
@@ -29,6 +30,7 @@ use super::{CLOSING, Host, No, PATIENCE, words};
 use crate::branches::Name;
 use crate::branches::new_head::not_forgotten;
 use crate::control_socket::message::{self, Answer, QUESTION_MAX, Question};
+use crate::daemon::callers::Then;
 use crate::daemon::table::{Entry, Table};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::work::{At, Job, Tree, carry_out};
@@ -38,20 +40,21 @@ type Numbers = (u64, Option<u64>);
 
 /// How long a caller gets to have the kernel hand over pages of mapped files.
 const PAGES: Duration = Duration::from_secs(120);
+/// What a caller hears whose mount is of another daemon: what that says of its source proves nothing.
+const NOT_SERVED: &str = "the daemon of the volume does not serve that mount";
 /// Bytes of written data that a fork which is filled may have in memory, if no mount has fewer.
 const DIRTY_BYTES: u64 = 64 << 20;
 
-/// Starts work for a caller, on a thread of its own, which has the connection from now on.
+/// Prepares work for a caller. The answer starts it, on a thread of its own, which has the connection from then on.
 ///
 /// # Errors
-/// The caller may not have it done, or it cannot be begun.
-pub(super) fn start(
+/// The caller may not have it done.
+pub(super) fn prepare(
     host: &Arc<Host>,
-    stream: &UnixStream,
     user: u32,
     mut job: Job,
     descriptors: Vec<OwnedFd>,
-) -> Result<(), No> {
+) -> Result<Then, No> {
     if !host.table.is_serving(CLOSING) {
         return Err(No::Ending);
     }
@@ -59,6 +62,11 @@ pub(super) fn start(
     drop(descriptors);
     let may_write = may_write
         .ok_or_else(|| No::Refused("nothing proves that you may open the volume".into()))?;
+    if let Some(at) = &job.at
+        && host.mounted_at(at).is_none()
+    {
+        return Err(No::Refused(NOT_SERVED.into()));
+    }
     if job.work.changes() {
         if !may_write {
             return Err(No::Refused("nothing proves that you may write the volume".into()));
@@ -77,17 +85,21 @@ pub(super) fn start(
     }
     let door = door.map_or_else(|| host.numbers(&Tree::default()), Ok)?;
     let place = host.works.begin(user)?;
-    let (stream, host) = (stream.try_clone().map_err(|error| words(&error))?, Arc::clone(host));
-    let started = holdfast_sync::start("work", move || {
-        let _place = place;
-        if let Some(conduit) = host.agree(stream, mounted) {
-            let outcome = host.work(&job, door, &conduit);
-            conduit.end(outcome);
+    let host = Arc::clone(host);
+    Ok(Box::new(move |stream| {
+        let answered = stream.try_clone();
+        let started = holdfast_sync::start("work", move || {
+            let place = place;
+            if let Some(conduit) = host.agree(stream, mounted, &place) {
+                let outcome = host.work(&job, door, &conduit);
+                conduit.end(outcome);
+            }
+        });
+        if let (Err(error), Ok(caller)) = (started, answered) {
+            let why = format!("the system gives no thread for it ({error}); try again later");
+            let _ = message::send(&caller, &Answer::Refused { why }, &[], PATIENCE);
         }
-    });
-    started.map(drop).map_err(|error| {
-        No::Refused(format!("the system gives no thread for it ({error}); try again later"))
-    })
+    }))
 }
 
 /// Stops the volume if work panics that changes it, as any other change does: it may be half done.
@@ -107,10 +119,7 @@ impl Host {
     /// Says what a mount shows by names.
     fn name(&self, tree: &mut Tree) -> Result<(), No> {
         let Some(at) = tree.at.take() else { return Ok(()) };
-        let engine = self.mounted_at(&at);
-        let engine = engine.ok_or_else(|| {
-            No::Refused("the daemon of the volume does not serve that mount".into())
-        })?;
+        let engine = self.mounted_at(&at).ok_or_else(|| No::Refused(NOT_SERVED.into()))?;
         if tree.branch.is_some() {
             return Ok(());
         }
@@ -162,28 +171,45 @@ impl Host {
         kept.as_ref().ok_or(No::Ending)?.find(&options).map_err(|error| words(&error))
     }
 
-    /// Has the caller bring pages of mapped files into what is mounted. `None`: it is gone.
-    fn agree(&self, stream: UnixStream, mounted: Vec<At>) -> Option<Conduit> {
+    /// Has the caller bring pages of mapped files into what is mounted. `None`: it is gone, or the daemon ends.
+    fn agree(
+        &self,
+        stream: UnixStream,
+        mounted: Vec<At>,
+        place: &works::Place,
+    ) -> Option<Arc<Conduit>> {
+        let stop = self.works.stop();
         message::send(&stream, &Answer::Pages { mounted }, &[], PATIENCE).ok()?;
-        match message::receive(&stream, QUESTION_MAX, PAGES) {
-            Ok((Question::Go, _)) => Conduit::new(stream, self.works.stop()).ok(),
+        // One that never says it must not keep the volume open.
+        conduit::wait_for_words(&stream, &stop, PAGES).ok()?;
+        match message::receive(&stream, QUESTION_MAX, PATIENCE) {
+            Ok((Question::Go, _)) => {
+                Conduit::new(stream, stop, place.patience()).ok().map(Arc::new)
+            }
             _ => None,
         }
     }
 
-    fn work(self: &Arc<Self>, job: &Job, door: Numbers, conduit: &Conduit) -> Outcome {
+    fn work(self: &Arc<Self>, job: &Job, door: Numbers, conduit: &Arc<Conduit>) -> Outcome {
         let door = self.open(door).map_err(|no| match no {
             No::Refused(why) => Failure::plain(format!("{}: {why}", job.volume)),
             No::Ending => Failure::plain(ENDED),
         })?;
         let not_yet = Arc::<AtomicBool>::default();
-        let (table, told) = (Arc::clone(&self.table), Arc::clone(&not_yet));
+        let (host, told) = (Arc::clone(self), Arc::clone(&not_yet));
+        let command = Arc::downgrade(conduit);
         door.promote_by(move |fs, branch, fork, keep, unchanged| {
+            // What programs have stored into mappings until now is of the branch as it was: it has changed by that, and what is kept
+            // of it has that. Behind the new head it would be lost without a word.
+            if let Some(at) = host.mount_of((branch, None)) {
+                let command = command.upgrade().ok_or(io::ErrorKind::ConnectionAborted)?;
+                command.hand_over_pages(&[at])?;
+            }
             let head = NewHead::Fork { fork: fork.into(), keep, unchanged };
             // As the engine says it, so that no other refusal is taken for it.
             let name = fs.find_branch(branch).map(|of| holdfast_base::show::name(&of.name));
             let diverged = name.map(|name| FsError::Diverged(name).to_string());
-            let known = promote(&table, fs, branch, head).map_err(|why| {
+            let known = promote(&host.table, fs, branch, head).map_err(|why| {
                 let has_diverged = diverged.is_ok_and(|diverged| why == diverged);
                 let kind = if has_diverged { ErrorKind::WouldBlock } else { ErrorKind::Other };
                 io::Error::new(kind, why)
@@ -193,7 +219,7 @@ impl Host {
         });
         let done = {
             let _stop = job.work.changes().then(|| StopOnPanic(&door));
-            carry_out(job, &door, conduit)
+            carry_out(job, &door, &**conduit)
         };
         let closed = door.close();
         let code = done?;

@@ -5,12 +5,16 @@ use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::super::No;
 
-/// Work that goes on at a time; and that of one user that is neither root nor that of the daemon.
+/// Work that goes on at a time; that of all users who are neither root nor that of the daemon; and that of one of them.
 const MOST: usize = 32;
+const MOST_OF_STRANGERS: usize = 16;
 const MOST_OF_ONE: usize = 4;
+/// How long such a user's command may take and send nothing: what it looks at keeps its space meanwhile.
+const PATIENCE_WITH_STRANGERS: Duration = Duration::from_secs(600);
 
 /// All work of a daemon.
 #[derive(Debug)]
@@ -27,6 +31,18 @@ struct State {
     running: HashMap<u32, usize>,
     /// None is begun any more.
     is_over: bool,
+}
+
+impl State {
+    /// How much of it is of strangers.
+    fn of_strangers(&self) -> usize {
+        self.running.iter().filter(|(user, _)| !is_trusted(**user)).map(|(_, own)| own).sum()
+    }
+}
+
+/// Whether it is root or the user of the daemon. Others are strangers, whatever they may read.
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
 /// A place for work. Given back when it is dropped.
@@ -58,13 +74,15 @@ impl Works {
         if state.is_over {
             return Err(No::Ending);
         }
-        let is_trusted = user == 0 || user == rustix::process::geteuid().as_raw();
-        let most = if is_trusted { MOST } else { MOST_OF_ONE };
         let own = state.running.get(&user).copied().unwrap_or_default();
-        if own >= most || state.running.values().sum::<usize>() >= MOST {
-            let many = own.min(most).max(1);
+        let all = state.running.values().sum::<usize>();
+        let is_full = match is_trusted(user) {
+            true => all >= MOST,
+            false => own >= MOST_OF_ONE || state.of_strangers() >= MOST_OF_STRANGERS || all >= MOST,
+        };
+        if is_full {
             return Err(No::Refused(format!(
-                "the daemon is at work for others already ({many} commands of yours); try again when one has ended"
+                "the daemon is at work for {all} commands already ({own} of yours); try again when one has ended"
             )));
         }
         *state.running.entry(user).or_default() += 1;
@@ -80,6 +98,13 @@ impl Works {
         while !state.running.is_empty() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+impl Place {
+    /// How long its command may take and send nothing; `None`: for ever.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        (!is_trusted(self.user)).then_some(PATIENCE_WITH_STRANGERS)
     }
 }
 
@@ -103,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_stranger_gets_some_places_and_never_all_and_none_comes_behind_the_end() {
-        let works = Works::new().unwrap();
+        let works = &Works::new().unwrap();
         let stranger = rustix::process::geteuid().as_raw() + 4711;
         let mut places: Vec<Place> =
             (0..MOST_OF_ONE).map(|_| works.begin(stranger).map_err(drop).unwrap()).collect();
@@ -111,15 +136,21 @@ mod tests {
         places.pop();
         places.push(works.begin(stranger).map_err(drop).unwrap());
         let other = works.begin(stranger + 1).map_err(drop).unwrap();
-        let root: Vec<Place> = std::iter::from_fn(|| works.begin(0).ok()).collect();
-        assert_eq!(root.len(), MOST - MOST_OF_ONE - 1);
-        let ends = Arc::clone(&works);
+        // However many they are.
+        let more = |user| std::iter::from_fn(move || works.begin(user).ok()).collect::<Vec<_>>();
+        let others: Vec<Place> = (stranger + 2..stranger + 20).flat_map(&more).collect();
+        assert_eq!(others.len(), MOST_OF_STRANGERS - MOST_OF_ONE - 1);
+        assert!(others.iter().all(|place| place.patience().is_some()));
+        let root = more(0);
+        assert_eq!(root.len(), MOST - MOST_OF_STRANGERS);
+        assert!(root.iter().all(|place| place.patience().is_none()));
+        let ends = Arc::clone(works);
         let ending = std::thread::spawn(move || ends.end());
         // It wakes who waits, and waits for them.
         let mut byte = [0];
         assert_eq!(io::Read::read(&mut &*works.stop(), &mut byte).unwrap(), 0);
         assert!(matches!(works.begin(0), Err(No::Ending)));
-        drop((places, root));
+        drop((places, others, root));
         assert!(!ending.is_finished());
         drop(other);
         ending.join().unwrap();
