@@ -257,8 +257,9 @@ fn streams_and_archives_are_the_same_bytes_and_what_comes_is_seen_by_programs() 
     let said = receive.end();
     assert_eq!((said.code, &said.out[..]), (0, "main@a\n"), "{}", said.err);
     let kept = said.err.split_whitespace().find(|word| word.starts_with("before-receive-"));
-    let kept = format!("{}@{}", to.dir(), kept.unwrap_or_else(|| panic!("{}", said.err)));
-    assert_eq!(to.run(&["cat", &kept, "/meanwhile"]).fine(), "mine");
+    let kept =
+        format!("{}@{}:/meanwhile", to.image(), kept.unwrap_or_else(|| panic!("{}", said.err)));
+    assert_eq!(to.run(&["cat", &kept]).fine(), "mine");
     assert!(!to.dir.join("meanwhile").exists());
     assert_eq!(fs::read(to.dir.join("moved")).unwrap(), b"as it was\n");
     let text = File::open(to.dir.join("dir/text")).unwrap();
