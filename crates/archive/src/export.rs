@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use holdfast::{Dir, Metadata};
 
 use crate::listing::names;
-use crate::write::{Exported, Of, Writer, is_missing};
+use crate::write::{Exported, Of, Writer, is_at, is_missing};
 use crate::{Error, Form};
 
 /// Writes everything in `dir` as an archive: the directory itself as `./`, then what is in it, each directory before its
@@ -68,7 +68,7 @@ fn below(
         }
     };
     match open() {
-        Err(error) if is_missing(&error) && !path.is_empty() => {
+        Err(error) if !path.is_empty() && (is_missing(&error) || !is_at(dir, name, &member)) => {
             writer.has_changed(path);
             Ok(None)
         }

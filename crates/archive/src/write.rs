@@ -7,7 +7,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use holdfast::{Dir, File, FileType, Metadata, OpenOptions};
 use holdfast_base::attribute::RECEIVED;
-use rustix::io::Errno;
 use tar::EntryType;
 
 use crate::header::{BLOCK, Said, pad};
@@ -313,14 +312,13 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Whether a name was there, and is there no more, or not as what it was.
+/// Whether a name was there, and is there no more.
 pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-        || Errno::from_io_error(error) == Some(Errno::LOOP)
 }
 
 /// Whether a name leads to a file still. If that cannot be told, it does: what went wrong is told then.
-fn is_at(dir: &Dir, name: &OsStr, file: &Metadata) -> bool {
+pub(crate) fn is_at(dir: &Dir, name: &OsStr, file: &Metadata) -> bool {
     match dir.symlink_metadata(name) {
         Ok(now) => now.ino() == file.ino(),
         Err(error) => !is_missing(&error),
@@ -358,8 +356,9 @@ fn values(dir: &Dir, name: &OsStr, names: Vec<OsString>) -> io::Result<Xattrs> {
     let (mut all, mut are_fewer) = (Vec::new(), false);
     for of in names {
         match dir.xattr(name, &of) {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::NODATA) => are_fewer = true,
-            value => all.push((of.into_vec(), value?)),
+            Ok(value) => all.push((of.into_vec(), value)),
+            Err(error) if dir.xattrs(name)?.contains(&of) => return Err(error),
+            Err(_) => are_fewer = true,
         }
     }
     Ok(Xattrs { all, are_fewer })

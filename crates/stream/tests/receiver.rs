@@ -342,7 +342,8 @@ fn what_is_written_before_the_last_step_is_kept() {
 #[test]
 fn what_looks_like_the_state_of_a_receive_harms_no_later_one() {
     let hex = "0123456789abcdef0123456789abcdef";
-    let kinds: [(&str, fn(&Volume, &str)); 5] = [
+    type Put = fn(&Volume, &str);
+    let kinds: [(&str, Put); 5] = [
         ("endless", |volume, path| volume.create(path).unwrap().set_len(1 << 40).unwrap()),
         ("as long as one may be", |volume, path| {
             volume.create(path).unwrap().set_len(20 << 20).unwrap();

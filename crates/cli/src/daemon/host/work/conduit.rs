@@ -127,7 +127,8 @@ impl Conduit {
             outcome => outcome,
         };
         let is_cut = outcome.as_ref().is_err_and(|failure| failure.sentence == ENDED);
-        let ended = Ended { is_cut, ..Ended::from(outcome) };
+        let mut ended = Ended::from(outcome);
+        ended.is_cut = is_cut;
         let mut rest = std::mem::take(&mut *lock(&self.unsent));
         rest.extend(frames::frame(Kind::End, &ended.body()));
         let mut until = is_stopped.then(|| Deadline::after(FAREWELL));
