@@ -284,7 +284,8 @@ impl Mounted {
         &self.dir
     }
 
-    pub(crate) fn device(&self) -> Option<&str> {
+    /// `major:minor`, as mountinfo shows it; `None` if the mount is not to be seen here.
+    pub fn device(&self) -> Option<&str> {
         self.seen.as_ref().map(|mount| mount.device.as_str())
     }
 

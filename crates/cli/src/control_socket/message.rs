@@ -12,7 +12,7 @@ use holdfast_base::clock::Deadline;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -167,6 +167,41 @@ pub(crate) fn receive<T: DeserializeOwned>(
     let mut text = vec![0; length];
     fill(from, &mut text, &mut descriptors, &until)?;
     Ok((serde_json::from_slice(&text)?, descriptors))
+}
+
+/// As [`receive`], of a peer that hands over no descriptors. If it does all the same, they never become ours: the kernel lets them
+/// go, and asks no server of theirs for that.
+///
+/// # Errors
+/// Those of [`receive`].
+pub(crate) fn receive_words<T: DeserializeOwned>(
+    from: &UnixStream,
+    most: usize,
+    patience: Duration,
+) -> io::Result<T> {
+    let until = Deadline::after(patience);
+    let fill = |bytes: &mut [u8]| -> io::Result<()> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            from.set_read_timeout(Some(time_left(&until)?))?;
+            match recv(from.as_fd(), &mut bytes[filled..], RecvFlags::empty()) {
+                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((some, _)) => filled += some,
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    };
+    let mut length = [0; 4];
+    fill(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > most {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+    }
+    let mut text = vec![0; length];
+    fill(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
 }
 
 fn fill(

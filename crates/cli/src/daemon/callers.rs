@@ -27,8 +27,8 @@ const OF_STRANGERS: usize = 64;
 /// Callers of one user that wait; and of all users but root and that of the daemon.
 const WAITING: usize = 256;
 const STRANGERS_WAITING: usize = 512;
-/// How long a door gets to end when all is said, and again when it was killed.
-const ENDING: Duration = Duration::from_secs(1);
+/// How long a door gets to hand on what was said last and to end, and how long when it was killed.
+const ENDING: [Duration; 2] = [Duration::from_secs(6), Duration::from_secs(1)];
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -238,11 +238,11 @@ impl Drop for Place<'_> {
 
 /// Waits for a door to end, and kills it if it does not. Gives back one that cannot end.
 fn ended(mut door: Child) -> Option<Child> {
-    for is_killed in [false, true] {
+    for (is_killed, time) in [false, true].into_iter().zip(ENDING) {
         if is_killed {
             let _ = door.kill();
         }
-        let until = Deadline::after(ENDING);
+        let until = Deadline::after(time);
         loop {
             match door.try_wait() {
                 Ok(None) if until.is_over() => break,

@@ -316,6 +316,8 @@ impl Host {
         let fuse = fuse.ok_or_else(|| No::Refused("this is no mount".into()))?;
         let handed = Handed { dir: OsString::from_vec(dir.0).into(), device: device.clone() };
         let mounted = Mounted::adopt(&handed, descriptors.next(), user);
+        // What a stranger says of a mount that is not to be seen may be true of another one.
+        let device = device.filter(|it| is_trusted(user) || mounted.device() == Some(it));
         let fuse_options = mount_options(self, options, &engine, user);
         let session = Session::start(engine, (fuse, mounted), &fuse_options);
         Ok((session.map_err(|error| words(&error))?, device))

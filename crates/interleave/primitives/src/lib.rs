@@ -97,7 +97,34 @@ pub struct RwLock<T>(shuttle::sync::RwLock<T>);
 /// See `parking_lot::RwLockReadGuard`.
 pub type RwLockReadGuard<'a, T> = shuttle::sync::RwLockReadGuard<'a, T>;
 /// See `parking_lot::RwLockWriteGuard`.
-pub type RwLockWriteGuard<'a, T> = shuttle::sync::RwLockWriteGuard<'a, T>;
+pub struct RwLockWriteGuard<'a, T>(shuttle::sync::RwLockWriteGuard<'a, T>);
+
+impl<T> RwLockWriteGuard<'_, T> {
+    /// Lets the lock go. Any thread that waits may have it next, as behind each other end of a lock here.
+    pub fn unlock_fair(guard: Self) {
+        drop(guard);
+    }
+}
+
+impl<T> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T: Debug> Debug for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
 
 impl<T> RwLock<T> {
     /// A lock that holds `value`.
@@ -121,7 +148,7 @@ impl<T> RwLock<T> {
 
     /// Waits until no other thread has it.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        RwLockWriteGuard(self.0.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The value, by the only reference to it.

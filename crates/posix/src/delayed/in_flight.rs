@@ -307,7 +307,8 @@ mod tests {
                 });
             }
             let waits = || told.recv_timeout(Duration::from_secs(20)).expect("a write waits");
-            (waits(), waits());
+            waits();
+            waits();
             let second = in_flight.fsync(InodeNo(20));
             drop(first);
             let write = sent.recv().expect("one is sent");

@@ -182,10 +182,9 @@ impl Host {
         message::send(&stream, &Answer::Pages { mounted }, &[], PATIENCE).ok()?;
         // One that never says it must not keep the volume open.
         conduit::wait_for_words(&stream, &stop, PAGES).ok()?;
-        match message::receive(&stream, QUESTION_MAX, PATIENCE) {
-            Ok((Question::Go, _)) => {
-                Conduit::new(stream, stop, place.patience()).ok().map(Arc::new)
-            }
+        // No door is in between any more.
+        match message::receive_words(&stream, QUESTION_MAX, PATIENCE) {
+            Ok(Question::Go) => Conduit::new(stream, stop, place.patience()).ok().map(Arc::new),
             _ => None,
         }
     }
