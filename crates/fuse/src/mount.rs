@@ -255,6 +255,11 @@ impl Mounted {
         };
         let seen = mountinfo::topmost(&handed.dir).filter(is_it);
         let is_trusted = owner == 0 || owner == rustix::process::geteuid().as_raw();
+        // Its point may lie on a server of the stranger, which would be asked for it, and need not answer.
+        let answers = |seen: &mountinfo::Mount| {
+            mountinfo::below(seen).is_some_and(|below| !below.fs_type.starts_with("fuse"))
+        };
+        let seen = seen.filter(|seen| is_trusted || answers(seen));
         let lookup = if is_trusted { Lookup::Any } else { Lookup::Remembered };
         let number = seen.as_ref().and_then(|_| number_at(&handed.dir, lookup));
         // One of a stranger that could not be told from another one is not unmounted.

@@ -30,6 +30,16 @@ pub(crate) fn now(mount: &Mount) -> Option<Mount> {
     now_in(&std::fs::read("/proc/self/mountinfo").ok()?, mount)
 }
 
+/// The mount that has the point of `mount`: whoever looks at that point asks its filesystem.
+pub(crate) fn below(mount: &Mount) -> Option<Mount> {
+    below_in(&std::fs::read("/proc/self/mountinfo").ok()?, mount)
+}
+
+fn below_in(text: &[u8], mount: &Mount) -> Option<Mount> {
+    let mut all = text.split(|byte| *byte == b'\n').filter_map(parse);
+    all.find(|it| it.id == mount.parent && it.id != mount.id)
+}
+
 fn now_in(text: &[u8], mount: &Mount) -> Option<Mount> {
     let mut all = text.split(|byte| *byte == b'\n').filter_map(parse);
     let is_it = |it: &Mount| {
@@ -103,6 +113,15 @@ mod tests {
         assert_eq!((mount.fs_type.as_str(), mount.owner), ("fuse.holdfast", Some(0)));
         assert_eq!(topmost_in(TEXT, Path::new("/mnt/c")).unwrap().device, "0:40");
         assert_eq!(topmost_in(TEXT, Path::new("/mnt")), None);
+    }
+
+    #[test]
+    fn what_has_the_point_of_a_mount_is_found() {
+        let upper = topmost_in(TEXT, Path::new("/mnt/a b")).unwrap();
+        let lower = below_in(TEXT, &upper).unwrap();
+        assert_eq!(lower.fs_type, "tmpfs");
+        assert_eq!(below_in(TEXT, &lower).unwrap().point, Path::new("/"));
+        assert_eq!(below_in(TEXT, &Mount { parent: 99, ..upper }), None);
     }
 
     #[test]
