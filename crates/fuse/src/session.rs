@@ -371,6 +371,7 @@ pub fn end_all(sessions: &mut [&mut Session]) {
     let until = Deadline::after(PATIENCE);
     let mut left: Vec<&mut Session> = sessions.iter_mut().map(|session| &mut **session).collect();
     let mut busy = Vec::new();
+    let mut torn_away = Vec::new();
     while !left.is_empty() {
         for session in left.drain(..) {
             match session.unmount() {
@@ -382,7 +383,7 @@ pub fn end_all(sessions: &mut [&mut Session]) {
                         tracing::info!("{:?} is in use ({error}); tearing it away", session.dir());
                     }
                     session.tear_away();
-                    session.wait_ended(FAREWELL);
+                    torn_away.push(session);
                 }
             }
         }
@@ -390,6 +391,11 @@ pub fn end_all(sessions: &mut [&mut Session]) {
         if !left.is_empty() {
             std::thread::sleep(PAUSE);
         }
+    }
+    // One time for all: many that do not end must not keep the others from being closed.
+    let until = Deadline::after(FAREWELL);
+    for session in torn_away {
+        session.wait_ended(until.left());
     }
 }
 
