@@ -31,17 +31,32 @@ fn mounted() -> TestMount {
     place
 }
 
+/// The program with signals as a terminal has them: what starts the tests may have some ignored, and a shell cannot catch those.
+fn command(place: &TestMount, args: &[&str]) -> Command {
+    let program = place.command(args);
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,QUIT,TERM").arg(program.get_program());
+    command.args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 /// Runs a shell script in a transaction of the mount, with its directory as the working directory.
 fn txn(place: &TestMount, options: &[&str], script: &str) -> Said {
     let args = [&["txn"], options, &[place.dir(), "--", "sh", "-c", script]].concat();
-    said(place.command(&args).current_dir(&place.dir).output().unwrap())
+    said(command(place, &args).current_dir(&place.dir).output().unwrap())
 }
 
 /// A transaction that runs until its shell reads a line.
 fn start(place: &TestMount, options: &[&str], script: &str) -> Child {
     let script = format!("{script}; echo ready; read line");
     let args = [&["txn"], options, &[place.dir(), "--", "sh", "-c", &script]].concat();
-    let mut command = place.command(&args);
+    let mut command = command(place, &args);
     command.current_dir(&place.dir).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut ready = [0; 6];
@@ -669,6 +684,8 @@ fn an_ordinary_user_has_transactions() {
     let as_user = |what: &str| {
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh", &dev, what]).stdin(Stdio::null());
+        // Theirs, not that of the tests.
+        command.env("TMPDIR", place.root.path());
         said(command.output().unwrap())
     };
     let able = as_user(&needed);
