@@ -414,7 +414,7 @@ fn signals_decide_nothing_twice() {
         ["TERM", "INT", "TERM", "INT", "TERM", "INT", "TERM", "INT"].iter().enumerate()
     {
         let made = format!("made-{round}");
-        let mut command = place.command(&["txn", place.dir(), "--", "touch", &made]);
+        let mut command = self::command(&place, &["txn", place.dir(), "--", "touch", &made]);
         command.current_dir(&place.dir).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         std::thread::sleep(Duration::from_millis(15 * round as u64));
