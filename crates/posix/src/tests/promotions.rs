@@ -24,7 +24,10 @@ fn a_branch_that_was_opened_anew_stands_still_as_it_is_now() {
         while !core.gate.is_awaited() {
             std::thread::yield_now();
         }
+        // Both come behind what is inside, in some order: the branch leaves the list of what is open inside its gate.
         let closed = scope.spawn(|| work.unmount());
+        drop(inside);
+        drop(core);
         let again = loop {
             match v.fs.open_branch(b"work", options()) {
                 Ok(again) => break again,
@@ -33,14 +36,17 @@ fn a_branch_that_was_opened_anew_stands_still_as_it_is_now() {
             }
         };
         let flags = OpenFlags::READ | OpenFlags::WRITE;
-        let made = again.create(&root(), ROOT, b"f", 0o644, flags, true);
-        let file = made.unwrap().1;
+        let file = again.create(&root(), ROOT, b"f", 0o644, flags, true).unwrap().1;
         again.write(&root(), &file, 0, &[7; 9000], WriteHow::default()).unwrap();
-        drop(inside);
-        drop(core);
         taken.join().unwrap().unwrap();
         closed.join().unwrap().unwrap();
+        // Taken of what was open first, of nothing that was open, or of what is open now: a write is in it whole or not at all.
         let snapshot = v.fs.open_snapshot(b"work", b"s", options()).unwrap();
+        let found = snapshot.lookup(&root(), ROOT, b"f").map(|of| of.size);
+        assert!(matches!(found, Ok(0 | 9000) | Err(FsError::NotFound)), "{found:?}");
+        snapshot.unmount().unwrap();
+        v.fs.snapshot_of(b"work", b"now").unwrap();
+        let snapshot = v.fs.open_snapshot(b"work", b"now", options()).unwrap();
         assert_eq!(snapshot.lookup(&root(), ROOT, b"f").unwrap().size, 9000);
         snapshot.unmount().unwrap();
         drop(file);
