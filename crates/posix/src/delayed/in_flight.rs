@@ -26,7 +26,7 @@ use super::gain::{Gain, Reading};
 /// A write of at most so many bytes is sent at once.
 const SMALL_BYTES: usize = 16 * BLOCK_SIZE;
 
-/// A turn comes after so many writes at the latest.
+/// The next turn comes when the one before has taken as long as so many writes, at the latest.
 const TURN_WRITES: u32 = 16;
 
 /// Large writes that may still be sent.
@@ -45,6 +45,8 @@ struct State {
     gain: Gain,
     /// Writebacks of several files that have their turn.
     turns: usize,
+    /// Turns that there were.
+    turned: u64,
     /// Fsyncs that are about to be under way, as soon as they have their file.
     coming: usize,
     /// Files whose fsyncs are under way.
@@ -118,7 +120,8 @@ impl InFlight {
         let mut state = self.state.lock();
         if bytes > SMALL_BYTES && !state.gain.is_there() {
             let one = Duration::from_nanos(state.gain.nanos_of(bytes));
-            let until = Deadline::after(one.saturating_mul(TURN_WRITES));
+            let mut until = Deadline::after(one.saturating_mul(TURN_WRITES));
+            let mut turned = state.turned;
             let mut give_way = Deadline::after(one);
             let mut ended = state.ended;
             let mut has_waited = false;
@@ -133,6 +136,10 @@ impl InFlight {
                 let left = if is_full { until.left() } else { until.left().min(give_way.left()) };
                 let _ = self.changed.wait_for(&mut state, left);
                 has_waited = true;
+                if turned != state.turned {
+                    (turned, until) =
+                        (state.turned, Deadline::after(one.saturating_mul(TURN_WRITES)));
+                }
                 if is_full {
                     // Another write had the turn: an fsync that began beside it must not find this one as well.
                     (ended, give_way) = (state.ended, Deadline::after(one));
@@ -140,6 +147,7 @@ impl InFlight {
             }
         }
         state.turns += 1;
+        state.turned += 1;
         Turn { of: self }
     }
 
