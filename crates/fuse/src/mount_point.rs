@@ -4,7 +4,7 @@
 //! mount is known by numbers that the kernel gives. Where it is now stands in mountinfo; the directory that holds the mount point is
 //! opened without following a link, and through it what lies there is compared with the number and unmounted.
 //!
-//! Opening never asks a server of FUSE for a mount that somebody else has made: it might not answer.
+//! Opening never asks a server of FUSE for a mount that another user has made: it might not answer.
 
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};

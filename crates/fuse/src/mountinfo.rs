@@ -30,7 +30,7 @@ pub(crate) fn now(mount: &Mount) -> Option<Mount> {
     now_in(&std::fs::read("/proc/self/mountinfo").ok()?, mount)
 }
 
-/// The mount that has the point of `mount`: whoever looks at that point asks its filesystem.
+/// The mount that has the point of `mount`: a look at that point asks its filesystem.
 pub(crate) fn below(mount: &Mount) -> Option<Mount> {
     below_in(&std::fs::read("/proc/self/mountinfo").ok()?, mount)
 }

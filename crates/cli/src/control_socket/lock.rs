@@ -10,7 +10,7 @@ use holdfast_base::clock::Deadline;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-/// A file of the lock's own: whoever can open a file can lock it, and the directory may be open to others.
+/// A file of the lock's own: a user who can open a file can lock it, and the directory may be open to others.
 const NAME: &str = "lock";
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -57,7 +57,7 @@ mod tests {
     fn a_lock_that_is_held_is_waited_for_with_a_limit_and_others_cannot_open_it() {
         let dir = tempfile::tempdir().unwrap();
         let soon = Duration::from_millis(30);
-        // Whoever may open the directory can lock that.
+        // Each user who may open the directory can lock it.
         let directory = File::open(dir.path()).unwrap();
         flock(&directory, FlockOperation::LockExclusive).unwrap();
         let lock = take(dir.path(), soon).unwrap();

@@ -158,15 +158,8 @@ pub(crate) fn receive<T: DeserializeOwned>(
 ) -> io::Result<(T, Vec<OwnedFd>)> {
     let until = Deadline::after(patience);
     let mut descriptors = Vec::new();
-    let mut length = [0; 4];
-    fill(from, &mut length, &mut descriptors, &until)?;
-    let length = u32::from_le_bytes(length) as usize;
-    if length > most {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
-    }
-    let mut text = vec![0; length];
-    fill(from, &mut text, &mut descriptors, &until)?;
-    Ok((serde_json::from_slice(&text)?, descriptors))
+    let message = framed(most, |bytes| fill(from, bytes, &mut descriptors, &until))?;
+    Ok((message, descriptors))
 }
 
 /// As [`receive`], of a peer that hands over no descriptors. If it does all the same, they never become ours: the kernel lets them
@@ -180,19 +173,14 @@ pub(crate) fn receive_words<T: DeserializeOwned>(
     patience: Duration,
 ) -> io::Result<T> {
     let until = Deadline::after(patience);
-    let fill = |bytes: &mut [u8]| -> io::Result<()> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            from.set_read_timeout(Some(time_left(&until)?))?;
-            match recv(from.as_fd(), &mut bytes[filled..], RecvFlags::empty()) {
-                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok((some, _)) => filled += some,
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    };
+    framed(most, |bytes| fill_words(from, bytes, &until))
+}
+
+/// A message out of bytes that `fill` brings.
+fn framed<T: DeserializeOwned>(
+    most: usize,
+    mut fill: impl FnMut(&mut [u8]) -> io::Result<()>,
+) -> io::Result<T> {
     let mut length = [0; 4];
     fill(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
@@ -202,6 +190,20 @@ pub(crate) fn receive_words<T: DeserializeOwned>(
     let mut text = vec![0; length];
     fill(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
+}
+
+fn fill_words(from: &UnixStream, bytes: &mut [u8], until: &Deadline) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        from.set_read_timeout(Some(time_left(until)?))?;
+        match recv(from.as_fd(), &mut bytes[filled..], RecvFlags::empty()) {
+            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((some, _)) => filled += some,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 fn fill(

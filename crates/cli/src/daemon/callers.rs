@@ -155,7 +155,7 @@ impl Callers {
         }
     }
 
-    /// Whoever is turned away hears that nobody listens.
+    /// A caller that is turned away hears that nobody listens.
     fn receive(self: &Arc<Self>, stream: UnixStream, answer: &Arc<Answer>) {
         let Ok(Peer { user, .. }) = peer(&stream) else { return };
         let mut state = self.lock();

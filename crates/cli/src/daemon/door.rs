@@ -1,7 +1,7 @@
 //! The process that stands between a daemon and a caller of another user.
 //!
-//! A caller hands over descriptors. One may lie on a FUSE server of the caller that answers nothing: then whoever looks at it, and even
-//! whoever closes it, waits for ever, and not even SIGKILL ends that. So the daemon does not receive what strangers hand over. A process
+//! A caller hands over descriptors. One may lie on a FUSE server of the caller that answers nothing: then a process that looks at it, or only
+//! closes it, waits for ever, and not even SIGKILL ends that. So the daemon does not receive what strangers hand over. A process
 //! of its own does, the *door*, which hands on only what asks no server of anybody: the volume's own file, an anonymous pipe, what ends a
 //! connection, and in place of a connection to the kernel a clone of it, whose flags the caller cannot change. If the door is held up,
 //! the caller has one way less to ask; the daemon has lost nothing.
@@ -53,12 +53,12 @@ pub(crate) fn run(volume: &HostFile) -> Outcome {
     let stream = |of: BorrowedFd<'_>| of.try_clone_to_owned().map(UnixStream::from);
     let caller = stream(io::stdin().as_fd()).context("the caller")?;
     let daemon = stream(io::stdout().as_fd()).context("the daemon")?;
-    // Whoever goes first ends it, and the other one sees that.
+    // The end of either ends it, and the other one sees that.
     while pass(&caller, &daemon, volume).is_ok() {}
     Ok(0)
 }
 
-/// Hands on the next message, whoever sends it.
+/// Hands on the next message, of the caller or of the daemon.
 fn pass(caller: &UnixStream, daemon: &UnixStream, volume: &HostFile) -> io::Result<()> {
     let mut both = [PollFd::new(daemon, PollFlags::IN), PollFd::new(caller, PollFlags::IN)];
     match poll(&mut both, None) {

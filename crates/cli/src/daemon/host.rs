@@ -261,7 +261,7 @@ impl Host {
         Ok(options)
     }
 
-    /// Whoever is neither root nor the user of the daemon takes no more of it than the first mount does.
+    /// A stranger takes no more of the daemon than the first mount does.
     fn expect_modest(&self, join: &Join, options: &mut MountOptions, user: u32) -> Result<(), No> {
         if is_trusted(user) {
             return Ok(());
@@ -326,7 +326,7 @@ impl Host {
     fn served(&self, user: u32) -> Served {
         let state = self.table.lock();
         let mounts = served::mounts(&state, user);
-        // Whoever has nothing to do with it hears no more than that it is in use.
+        // A user without a mount of it hears no more than that it is in use.
         let is_theirs = is_trusted(user) || !mounts.is_empty();
         let text = |text: &str| if is_theirs { text.to_owned() } else { String::new() };
         let path = if is_theirs { self.path.as_path() } else { Path::new("") };

@@ -62,7 +62,7 @@ pub(super) struct Failed {
     pub(super) why: String,
 }
 
-/// Failures that are kept until somebody asks.
+/// Failures that are kept until a caller asks for them.
 const FAILED_MAX: usize = 64;
 
 /// All that a new mount brings along.
@@ -103,7 +103,7 @@ impl State {
         !self.is_ending && (self.lingers || self.is_joined() || has_mounts())
     }
 
-    /// Whether somebody is about to mount.
+    /// Whether a caller is about to mount.
     pub(super) fn is_joined(&self) -> bool {
         !self.joining.is_empty()
     }
@@ -371,7 +371,7 @@ const BETWEEN: Duration = Duration::from_secs(2);
 /// How long those who are about to mount get to notice that the daemon ends: the opening of a branch.
 const JOINING: Duration = Duration::from_secs(60);
 
-/// Somebody who waits for a mount to be closed.
+/// A caller that waits for a mount to be closed.
 pub(super) struct Hearing(Arc<Table>);
 
 impl Drop for Hearing {

@@ -52,7 +52,7 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
     let taken = tree.branch(door, volume)?.snapshot(name.utf8()?).context(volume)?;
     let sent = send(door, volume, of(taken.clone()), ends);
     let deleted = match taken.delete() {
-        // Somebody has deleted it meanwhile. What was sent is whole all the same.
+        // It was deleted meanwhile. What was sent is whole all the same.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         deleted => deleted.context(volume),
     };

@@ -120,7 +120,8 @@ impl InFlight {
         let mut state = self.state.lock();
         if bytes > SMALL_BYTES && !state.gain.is_there() {
             let one = Duration::from_nanos(state.gain.nanos_of(bytes));
-            let mut until = Deadline::after(one.saturating_mul(TURN_WRITES));
+            let patience = one.saturating_mul(TURN_WRITES);
+            let mut until = Deadline::after(patience);
             let mut turned = state.turned;
             let mut give_way = Deadline::after(one);
             let mut ended = state.ended;
@@ -137,8 +138,7 @@ impl InFlight {
                 let _ = self.changed.wait_for(&mut state, left);
                 has_waited = true;
                 if turned != state.turned {
-                    (turned, until) =
-                        (state.turned, Deadline::after(one.saturating_mul(TURN_WRITES)));
+                    (turned, until) = (state.turned, Deadline::after(patience));
                 }
                 if is_full {
                     // Another write had the turn: an fsync that began beside it must not find this one as well.

@@ -134,7 +134,7 @@ pub(crate) fn with_branch<T>(
         // Before what is open must stay so: it may take long, and others are opened meanwhile.
         let settled = open.as_ref().map(|core| core.settle()).transpose()?;
         // While another branch is opened, which may take long, programs that use this one go on.
-        let still = match volume.try_lock_opening() {
+        let _still = match volume.try_lock_opening() {
             Some(still) => still,
             None if wait < WAITS_MAX => {
                 drop(settled);
@@ -151,9 +151,7 @@ pub(crate) fn with_branch<T>(
             _ => false,
         };
         if is_as_found {
-            let done = act(&volume.store, open.as_deref());
-            drop(still);
-            return done;
+            return act(&volume.store, open.as_deref());
         }
     }
     unreachable!("it goes on until it returns")
