@@ -196,7 +196,7 @@ impl Located {
                 io::ErrorKind::TimedOut => {
                     format!("{name}: its daemon (process {pid}) does not answer")
                 }
-                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => format!(
+                _ if has_ended(&error) => format!(
                     "{name}: the volume was unmounted, its daemon (process {pid}) has ended, or it has waited too long for this command, before this was done"
                 ),
                 _ => format!("{name}: its daemon (process {pid}): {}", plain_words(&error)),
@@ -216,13 +216,16 @@ impl Located {
             Ok(Answer::Refused { why }) => return Err(Failure::plain(format!("{name}: {why}"))),
             Ok(_) => return Err(Failure::plain(format!("{name}: its daemon answers nonsense"))),
             // It has ended meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(Done::Not(job, pipes));
-            }
+            Err(error) if has_ended(&error) => return Ok(Done::Not(job, pipes)),
             Err(error) => return Err(silent(error)),
         };
         self.hand_over_pages(&mounted)?;
-        daemon.tell(&Question::Go, HELLO).map_err(silent)?;
+        match daemon.tell(&Question::Go, HELLO) {
+            Ok(()) => {}
+            // It has begun nothing.
+            Err(error) if has_ended(&error) => return Ok(Done::Not(job, pipes)),
+            Err(error) => return Err(silent(error)),
+        }
         let hand_over = |mounted: &[At]| self.hand_over_pages(mounted);
         let again = Pipes {
             shows_progress: pipes.shows_progress,
@@ -232,7 +235,12 @@ impl Located {
         match pump::run(daemon.stream.as_fd(), pipes, &hand_over) {
             // It was unmounted a moment ago, and its daemon had not noticed yet.
             Ok(Ran::Cut(_)) if self.mount.is_none() => Ok(Done::Not(job, again)),
+            // Or it has ended without a word. What only reads can be done anew.
+            Ok(Ran::Broken(_)) if self.mount.is_none() && !job.work.changes() => {
+                Ok(Done::Not(job, again))
+            }
             Ok(Ran::Cut(outcome) | Ran::To(outcome)) => Ok(Done::Ended(outcome)),
+            Ok(Ran::Broken(error)) => Ok(Done::Ended(Err(silent(error)))),
             Err(error) => Ok(Done::Ended(Err(silent(error)))),
         }
     }
@@ -270,7 +278,67 @@ enum Done {
     Not(Box<Job>, Pipes),
 }
 
+/// Whether the other side of a connection has ended: before it was asked, with the question unread, or without an answer.
+fn has_ended(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 /// What a path leads to, without any right to it.
 fn open_path(path: &Path) -> Option<OwnedFd> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, rustix::fs::Mode::empty()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::control_socket::message::QUESTION_MAX;
+
+    /// A daemon may end at any moment before it has begun: then the work is done on the volume at rest.
+    #[test]
+    fn a_daemon_that_ends_before_it_has_begun_is_no_failure() {
+        let hear = |from: &UnixStream| message::receive::<Question>(from, QUESTION_MAX, HELLO);
+        let pages = Answer::Pages { mounted: Vec::new() };
+        let moments: [(&str, &(dyn Fn(UnixStream) + Sync)); 6] = [
+            ("before it is asked", &drop),
+            ("with the question unread", &|daemon| {
+                rustix::io::read(&daemon, &mut [0; 1][..]).unwrap();
+            }),
+            ("without an answer", &|daemon| drop(hear(&daemon).unwrap())),
+            ("when it has answered", &|daemon| {
+                drop(hear(&daemon).unwrap());
+                message::send(&daemon, &pages, &[], HELLO).unwrap();
+            }),
+            ("with the word unread that it may begin", &|daemon| {
+                drop(hear(&daemon).unwrap());
+                message::send(&daemon, &pages, &[], HELLO).unwrap();
+                rustix::io::read(&daemon, &mut [0; 1][..]).unwrap();
+            }),
+            ("when it may begin", &|daemon| {
+                drop(hear(&daemon).unwrap());
+                message::send(&daemon, &pages, &[], HELLO).unwrap();
+                drop(hear(&daemon).unwrap());
+            }),
+        ];
+        let tree = Tree { at: None, branch: None, snapshot: None };
+        let located = Located { name: "v".into(), image: "v".into(), mount: None };
+        for (when, ends) in moments {
+            let (stream, there) = UnixStream::pair().unwrap();
+            let daemon = Daemon { stream, pid: 1, user: 0 };
+            let proof = tempfile::tempfile().unwrap();
+            let work = Work::Print { tree: tree.clone(), path: Name((*b"f").into()) };
+            let job = Box::new(Job { volume: "v".into(), at: None, work });
+            let done = std::thread::scope(|scope| {
+                scope.spawn(|| ends(there));
+                located.live(&(daemon, proof), job, Pipes::out())
+            });
+            match done {
+                Ok(Done::Not(..)) => {}
+                Ok(Done::Ended(outcome)) => panic!("{when}: {outcome:?}"),
+                Err(failure) => panic!("{when}: {failure:?}"),
+            }
+        }
+    }
 }

@@ -120,6 +120,8 @@ pub(super) enum Ran {
     To(Outcome),
     /// The daemon ended before anything was shown, and nothing was read: it can be done anew.
     Cut(Outcome),
+    /// The connection broke before anything was shown, and nothing was read.
+    Broken(io::Error),
 }
 
 /// Goes on until the daemon says how it has ended. Pages of mapped files are handed over by `hand_over` when it asks for them.
@@ -137,14 +139,18 @@ pub(super) fn run(
     let mut shown = Shown::new(shows_progress);
     let mut came = Vec::new();
     let mut piece = vec![0; BODY_MAX];
+    let broken = |error, shown: &Shown| match shown.any || has_inputs {
+        true => Err(error),
+        false => Ok(Ran::Broken(error)),
+    };
     loop {
         let (can_read, can_send, can_take) = wait(daemon, &going)?;
         if can_take {
             match recv(daemon, &mut piece[..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((0, _)) => return broken(io::ErrorKind::UnexpectedEof.into(), &shown),
                 Ok((some, _)) => came.extend_from_slice(&piece[..some]),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return broken(error.into(), &shown),
             }
             match take(&mut came, &mut io::stdout().lock(), &mut shown, not_written)? {
                 Some(Next::Cut(outcome)) if !has_inputs => {
