@@ -339,6 +339,51 @@ fn a_socket_that_answers_nothing_is_no_daemon() {
     assert!(!socket.exists());
 }
 
+/// The volume is free when `umount` has returned, or it says who has it.
+#[test]
+fn umount_says_which_process_has_a_mount_in_its_own_namespace() {
+    let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|s| s.success());
+    if !can_mount() || !can {
+        return holdfast_base::skip::skipped("needs unshare -m");
+    }
+    let place = TestMount::with_volume();
+    for goes_on in [true, false] {
+        place.mount();
+        let daemon = place.daemon();
+        fs::write(place.dir.join("file"), "there").unwrap();
+        let mut shell = Command::new("unshare");
+        shell.args(["-m", "sh", "-c", "echo; read x"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut other = shell.spawn().unwrap();
+        std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let umount = |seconds| {
+            said(place.command(&["umount", "--timeout", seconds, place.dir()]).output().unwrap())
+        };
+        let words = format!("process {} (sh) has it in a mount namespace of its own", other.id());
+        if goes_on {
+            let done = umount("1");
+            assert_eq!(done.code, 32, "{done:?}");
+            let told: Vec<&str> = done.err.lines().filter(|line| line.contains(&words)).collect();
+            assert!(told.len() == 2 && told[1].contains("in use until that ends"), "{done:?}");
+        }
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            drop(other.stdin.take());
+            other.wait().unwrap();
+        });
+        if !goes_on {
+            let done = umount("60");
+            assert_eq!(done.code, 0, "{done:?}");
+            assert!(done.err.contains(&words), "{done:?}");
+            let open = OpenOptions::new().read(true).write(true).open(&place.image);
+            assert!(open.is_ok());
+        }
+        ends.join().unwrap();
+        wait_until_ended(daemon);
+        assert_eq!(place.run(&["cat", &format!("{}:/file", place.image())]).fine(), "there");
+    }
+    place.fsck();
+}
+
 #[test]
 fn a_mount_in_another_namespace_is_ended_with_the_daemon() {
     let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|s| s.success());

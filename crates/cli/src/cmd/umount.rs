@@ -17,8 +17,9 @@ use crate::branches::place::holds_bytes;
 use crate::daemon::ask::{self, SYNC};
 use crate::daemon::join::{self, Parted};
 use crate::dying;
+use crate::elsewhere;
 use crate::mounts::{self, Mount};
-use crate::outcome::{Context, Failure, Outcome};
+use crate::outcome::{Context, Failure, Outcome, complain};
 
 const FAILED: u8 = 32;
 /// Seconds that a daemon gets to write what it holds.
@@ -137,7 +138,7 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
         return Ok(0);
     }
     unmount(mount, flags)?;
-    wait(mount, limit, &synced)?;
+    wait_for_all(mount, limit, &synced)?;
     match synced {
         Synced::Unanswered => {
             let (dir, seconds) = (mount.dir.display(), limit.as_secs());
@@ -154,6 +155,26 @@ fn not_written(mount: &Mount, why: &str) -> Failure {
     let dir = mount.dir.display();
     let what = "is unmounted, but not everything could be written";
     Failure::new(FAILED, format!("{dir} {what}: {why}"))
+}
+
+/// As [`wait`]; says for whom, if another mount namespace has the mount as well.
+fn wait_for_all(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> {
+    let dir = mount.dir.display();
+    // What was to go with this mount is gone by now, in all namespaces that follow this one.
+    let Some(holder) = elsewhere::holder(mount) else { return wait(mount, limit, synced) };
+    complain(&format!(
+        "{dir} is unmounted here, and {holder} has it in a mount namespace of its own: waiting for that"
+    ));
+    let waited = wait(mount, limit, synced);
+    match elsewhere::holder(mount) {
+        None => waited,
+        Some(holder) => Err(Failure::new(
+            FAILED,
+            format!(
+                "{dir} is unmounted here, but {holder} has it in a mount namespace of its own, and the volume is in use until that ends"
+            ),
+        )),
+    }
 }
 
 /// Returns when the daemon has released the volume; or has closed the branch, and goes on for other mounts.
