@@ -13,7 +13,9 @@ use holdfast_format::{ItemKind, NodePointer, NodeView};
 use super::{Context, Use};
 use crate::issue::Issue;
 use crate::lineage::Tree;
-use crate::volume::{Seen, Step, Volume, Way};
+use crate::seen::Seen;
+use crate::volume::Volume;
+use crate::walk::{Step, Way};
 
 /// Nodes between two reports of progress.
 const STRIDE: u64 = 256;
