@@ -33,6 +33,7 @@ mod nodes;
 mod patched;
 mod path;
 mod recovered;
+mod referenced;
 mod runs;
 mod seen;
 mod superblocks;
@@ -45,6 +46,7 @@ pub use dump::{What, dump};
 pub use error::CheckError;
 pub use foreign::{OURS, identify, identify_other};
 pub use issue::{Issue, Severity};
+pub use referenced::{Referenced, referenced};
 pub use report::{Facts, Finding, Report, Summary};
 pub use view::{View, view};
 
