@@ -86,6 +86,8 @@ mutants! {
     RollbackKeepsParent "P13 S6" "what a branch drops behind a rollback is judged by its old parent";
     PromotedAsItWas "S6a" "a branch becomes what its fork is although it has changed since the fork was made";
     EpochNotEnded "P13 S2" "a snapshot of a branch that has changed in this epoch does not end it";
+    NewRootBeforeLeaf "P12" "the root of a branch out of nothing is named before the commit knows where it is";
+    NewBranchNotCounted "P14" "a branch out of nothing does not count the inodes with which it begins";
     RootNotCarried "P3 P14" "a commit forgets where the trees of branches begin";
     BranchNotLogged "P14 S7" "the log does not say to which branch its records belong";
     DropNotLogged "S7 S9" "the log says nothing of what a branch drops that its parent has had";

@@ -20,11 +20,14 @@ use holdfast_format::node::{self, Expected, NodeHeader};
 use holdfast_format::{JournalMark, NodePointer, NodeView, Superblock};
 
 use crate::CheckError;
+use crate::bounds::Bounds;
 use crate::pass::tree_name;
 use crate::recovered::Recovered;
+use crate::seen::Seen;
 use crate::superblocks::Slots;
 use crate::text;
-use crate::volume::{Bounds, Seen, Step, Volume, Way};
+use crate::volume::Volume;
+use crate::walk::{Step, Way};
 
 /// What to print.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,21 +27,26 @@ mod arrived;
 mod bounds;
 mod difference;
 mod inodes;
+mod items;
 mod lineage;
 mod nodes;
 mod patched;
 mod path;
 mod recovered;
+mod referenced;
 mod runs;
+mod seen;
 mod superblocks;
 mod text;
 mod view;
 mod volume;
+mod walk;
 
 pub use dump::{What, dump};
 pub use error::CheckError;
 pub use foreign::{OURS, identify, identify_other};
 pub use issue::{Issue, Severity};
+pub use referenced::{Referenced, referenced};
 pub use report::{Facts, Finding, Report, Summary};
 pub use view::{View, view};
 

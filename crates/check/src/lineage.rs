@@ -13,8 +13,9 @@ use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem,
 use holdfast_format::log::Dropped;
 use holdfast_format::{ItemKind, Key, NodePointer};
 
+use crate::bounds::Bounds;
 use crate::text::printable;
-use crate::volume::{Bounds, Volume};
+use crate::volume::Volume;
 
 /// The items of branches and snapshots, by their keys.
 #[derive(Clone, Debug, Default)]

@@ -13,11 +13,14 @@ use holdfast_format::item::lineage::MAIN;
 use holdfast_format::{ItemKind, Key};
 
 use crate::CheckError;
+use crate::bounds::Bounds;
 use crate::lineage::{Lineage, Tree};
 use crate::recovered::Recovered;
 use crate::runs::Runs;
+use crate::seen::Seen;
 use crate::superblocks::Slots;
-use crate::volume::{Bounds, Seen, Step, Volume, Way};
+use crate::volume::Volume;
+use crate::walk::{Step, Way};
 
 /// What a volume holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

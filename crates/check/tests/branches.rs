@@ -12,10 +12,10 @@ use common::branches::{apply, chown, grown, grown_behind, item, moment, open, ov
 use common::log::Log;
 use common::*;
 use holdfast_base::InodeNo;
-use holdfast_check::{Issue, Report, What, dump, view};
+use holdfast_check::{CheckError, Issue, Referenced, Report, What, dump, referenced, view};
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
 use holdfast_format::item::{
-    Dentry, Extent, FileType, InodeItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+    Dentry, Extent, FileType, InodeItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
 };
 use holdfast_format::log::Dropped;
 use holdfast_format::{ItemKind, Key};
@@ -51,6 +51,44 @@ fn grown_volumes_are_clean() {
             assert_eq!(used, grown.superblock.used_blocks);
         }
     }
+}
+
+/// What finding [210] compares: the engine counts as a walk does, and who repairs is told what is right of each.
+#[test]
+fn what_each_branch_and_snapshot_refers_to_is_counted() {
+    for leaf_items in [usize::MAX, 4] {
+        let grown = grown_behind(leaf_items, true);
+        let all = referenced(&*grown.device).unwrap();
+        let names: Vec<_> = all.iter().map(|of| (of.id, of.name.as_str())).collect();
+        assert_eq!(names, [(1, "main"), (2, "main@before"), (3, "agent")]);
+        assert!(all.iter().all(|of| of.is_right() && of.counted > 6), "{all:?}");
+    }
+    // A snapshot and a branch that say something else.
+    let grown = grown();
+    let before = referenced(&*grown.device).unwrap();
+    grown.patch(|items| {
+        for (key, bytes) in items.iter_mut() {
+            if *key == TreeItem::key(2) {
+                let item = TreeItem::decode(bytes).unwrap();
+                let referenced_blocks = item.referenced_blocks + 7;
+                *bytes = TreeItem { referenced_blocks, ..item }.encode();
+            } else if *key == RootItem::key(3) {
+                let item = RootItem::decode(bytes).unwrap();
+                *bytes = RootItem { referenced_blocks: 0, ..item }.bytes().to_vec();
+            }
+        }
+    });
+    let wrong = |of: &Referenced| (of.id, of.said, of.counted);
+    let all: Vec<_> = referenced(&*grown.device).unwrap().iter().map(wrong).collect();
+    let counted: Vec<u64> = before.iter().map(|of| of.counted).collect();
+    let said = [counted[0], counted[1] + 7, 0];
+    assert_eq!(all, [1, 2, 3].map(|id| (id, said[id as usize - 1], counted[id as usize - 1])));
+    let report = check_all(&*grown.device);
+    let found: Vec<_> = report.findings.iter().map(|of| of.id).collect();
+    assert_eq!(found, [Issue::ReferencedBlocks.number(); 2]);
+    // What a lost node has below it may belong to each.
+    common::put(&*grown.device, grown.superblock.files.block, &[0; NODE]);
+    assert!(matches!(referenced(&*grown.device), Err(CheckError::Missing(_))));
 }
 
 /// Everything through the log, and nothing but it: a fork that the log makes, and what it changes and gives up.

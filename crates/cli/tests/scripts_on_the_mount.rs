@@ -40,7 +40,7 @@ fn profile() -> Profile {
 
 /// The same with branches and snapshots. Each step into another branch is a mount, and so is each look at a snapshot.
 fn with_branches() -> Profile {
-    Profile { remounts: 1, evicts: 0, ..Profile::branches() }
+    Profile { remounts: 1, evicts: 0, new_branches: false, ..Profile::branches() }
 }
 
 /// `HOLDFAST_SEEDS=20` runs twenty times as many scripts.

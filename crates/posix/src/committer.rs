@@ -146,6 +146,34 @@ impl Rest {
     }
 }
 
+/// Searches of the trees so far. A call that is answered without one does not wait for a step of a deletion.
+fn searches(volume: &Volume) -> u64 {
+    volume.counters.node_hits.get().wrapping_add(volume.counters.node_misses.get())
+}
+
+/// Whether others work beside a deletion: what they change, and what they search in the trees. A step keeps both from that, and
+/// who reads in memory alone would get in once between any two of them.
+///
+/// A step searches as well: what counts is from the end of one to the begin of the next.
+#[derive(Debug, Default)]
+struct Others {
+    changed: Option<Stamp>,
+    searched: Option<u64>,
+}
+
+impl Others {
+    /// Before a step.
+    fn have_searched(&self, searches: u64) -> bool {
+        self.searched != Some(searches)
+    }
+
+    /// Behind a step: whether something has changed since the one before.
+    fn have_changed(&mut self, now: Stamp, searches: u64) -> bool {
+        self.searched = Some(searches);
+        self.changed.replace(now) != Some(now)
+    }
+}
+
 /// The thread of the background commit.
 #[derive(Debug)]
 pub(crate) struct Committer {
@@ -173,7 +201,7 @@ fn run(volume: &Volume, every: Duration) {
     let (mut failure, mut failure_at_rest) = (LastMessage::default(), LastMessage::default());
     let mut failure_of_deletion = LastMessage::default();
     let (mut until, mut deletes) = (Deadline::after(every), None);
-    let mut seen_by_deletion = None;
+    let mut others = Others::default();
     // Since the last tick: it is tried again with the next.
     let mut deletion_fails = false;
     loop {
@@ -214,13 +242,13 @@ fn run(volume: &Volume, every: Duration) {
         if deletion_fails {
             continue;
         }
+        let searched = others.have_searched(searches(volume));
         let worked = volume.deletions.work_off_one();
-        let seen = Some(stamp(volume));
-        let others_work = std::mem::replace(&mut seen_by_deletion, seen) != seen;
+        let others_work = others.have_changed(stamp(volume), searches(volume)) || searched;
         deletes = worked.as_ref().ok().copied().flatten();
         deletes = deletes.map(|rest| if others_work { rest } else { Duration::ZERO });
         deletion_fails = worked.is_err();
-        failure_of_deletion.once("a deletion does not go on", worked.map(drop));
+        failure_of_deletion.once("a deletion does not go on, and is tried again", worked.map(drop));
     }
 }
 
@@ -355,6 +383,61 @@ mod tests {
             quiet.wrote(at(latest, bytes), upto.map(Lsn));
             assert_eq!(quiet.look(at(latest, bytes)), again, "{latest} {bytes} {upto:?}");
         }
+    }
+
+    #[test]
+    fn others_work_if_they_change_something_or_search_between_two_steps() {
+        let at = |latest| (Lsn(latest), Lsn(2), Lsn(1), (0, 0));
+        let mut others = Others::default();
+        assert!(others.have_searched(0), "nothing is known before the first step");
+        assert!(others.have_changed(at(5), 10));
+        // Nobody but the steps, which search as well.
+        assert!(!others.have_searched(10) && !others.have_changed(at(5), 13));
+        assert!(!others.have_searched(13) && !others.have_changed(at(5), 16));
+        assert!(others.have_searched(17) && !others.have_changed(at(5), 20));
+        assert!(!others.have_searched(20) && others.have_changed(at(6), 23));
+        assert!(!others.have_searched(23) && !others.have_changed(at(6), 26));
+    }
+
+    /// A reader is met by the counters that [`Others`] looks at, and a deletion alone is nobody else.
+    #[test]
+    fn who_only_reads_is_others_and_a_deletion_is_not() {
+        let device = Arc::new(holdfast_device::MemoryDevice::new(16 << 20));
+        let shared: Arc<dyn holdfast_store::Device> = device.clone();
+        FileSystem::mkfs(&shared, &MkfsOptions { node_size: 4096, ..MkfsOptions::default() })
+            .unwrap();
+        // Without the thread: the test makes the steps.
+        let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+        let fs = FileSystem::mount(device, options).unwrap();
+        let root = Caller::root();
+        let mode = SetAttr { perm: Some(0o700), ..SetAttr::default() };
+        for n in 0..100 {
+            fs.mkdir(&root, InodeNo::ROOT, format!("d{n}").as_bytes(), 0o755).unwrap();
+        }
+        fs.snapshot(b"s").unwrap();
+        for n in 0..100 {
+            let found = fs.lookup(&root, InodeNo::ROOT, format!("d{n}").as_bytes()).unwrap();
+            fs.setattr(&root, found.inode, None, mode).unwrap();
+        }
+        fs.delete_snapshot(b"main", b"s").unwrap();
+        let volume = &fs.volume.volume;
+        let (mut others, mut steps) = (Others::default(), 0);
+        loop {
+            let reads = steps % 3 == 2;
+            if reads {
+                fs.lookup(&root, InodeNo::ROOT, b"missing").unwrap_err();
+            }
+            let searched = others.have_searched(searches(volume));
+            let more = volume.deletions.work_off_one().unwrap().is_some();
+            let changed = others.have_changed(stamp(volume), searches(volume));
+            // Behind the last step comes a commit, of what others have done as well.
+            if !more {
+                break;
+            }
+            assert_eq!(searched || changed, reads || steps == 0, "step {steps}");
+            steps += 1;
+        }
+        assert!(steps > 4, "{steps}");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub enum BranchOp {
     Snapshot { name: TreeName },
     /// `fork BRANCH [SNAPSHOT]`: a new branch, as the snapshot is, or as the branch is now.
     Fork { branch: TreeName, from: Option<TreeName> },
+    /// `newbranch BRANCH`: a new branch that has grown out of nothing: an empty root directory.
+    NewBranch { branch: TreeName },
     /// `rollback SNAPSHOT [NAME]`: the branch becomes what the snapshot is. What it was is kept under the name, or gone.
     Rollback { to: TreeName, keep: Option<TreeName> },
     /// `promote FORK [NAME]`: the branch becomes what another one is, which is gone then; its snapshots are the branch's. What the
@@ -87,6 +89,7 @@ impl BranchOp {
         match self {
             BranchOp::Switch { branch }
             | BranchOp::Fork { branch, .. }
+            | BranchOp::NewBranch { branch }
             | BranchOp::RemoveBranch { branch } => vec![branch],
             BranchOp::Promote { fork, .. } => vec![fork],
             BranchOp::RenameBranch { from, to } => vec![from, to],
@@ -132,6 +135,7 @@ impl Display for BranchOp {
             BranchOp::Switch { branch } => words("switch", branch, None),
             BranchOp::Snapshot { name } => words("snapshot", name, None),
             BranchOp::Fork { branch, from } => words("fork", branch, from.as_ref()),
+            BranchOp::NewBranch { branch } => words("newbranch", branch, None),
             BranchOp::Rollback { to, keep } => words("rollback", to, keep.as_ref()),
             BranchOp::Promote { fork, keep } => words("promote", fork, keep.as_ref()),
             BranchOp::RemoveSnapshot { name } => words("rmsnapshot", name, None),

@@ -93,6 +93,19 @@ fn a_fork_that_is_promoted_is_the_branch_and_its_snapshots_are_too() {
 }
 
 #[test]
+fn a_branch_out_of_nothing_has_nothing_of_others_and_is_one_like_them() {
+    let script = "
+        mkfile /f -> ok; newbranch main -> EEXIST; newbranch {x*256} -> EINVAL; newbranch b -> ok; newbranch b -> EEXIST
+        branches -> [b, main] in main; ls / -> [f file]; switch b -> ok; ls / -> []; snapshots -> []; mkfile /g -> ok
+        snapshot s -> ok; unlink /g -> ok; fork c s -> ok; switch c -> ok; ls / -> [g file]; switch main -> ok
+        rmbranch b -> EBUSY; promote b was -> ok; ls / -> []; snapshots -> [s, was]; rollback was -> ok; ls / -> [f file]
+        newbranch b -> ok; rmbranch b -> ok; branches -> [c, main] in main
+    ";
+    let script: Script = script.parse().unwrap();
+    verify(&script, &mut VolumeModel::new()).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+}
+
+#[test]
 fn a_branch_is_kept_by_what_grew_out_of_it_also_through_what_was_removed() {
     let script = "
         fork b -> ok; switch b -> ok; snapshot one -> ok; snapshot two -> ok; fork c two -> ok; rmsnapshot two -> ok
@@ -233,6 +246,7 @@ fn kinds(scripts: impl Iterator<Item = Script>) -> BTreeMap<&'static str, usize>
                 Op::Branch(BranchOp::Snapshot { .. }) => count("snapshot"),
                 Op::Branch(BranchOp::Fork { from: Some(_), .. }) => count("fork of a snapshot"),
                 Op::Branch(BranchOp::Fork { from: None, .. }) => count("fork"),
+                Op::Branch(BranchOp::NewBranch { .. }) => count("new branch"),
                 Op::Branch(BranchOp::Rollback { keep: Some(_), .. }) => count("rollback, kept"),
                 Op::Branch(BranchOp::Rollback { keep: None, .. }) => count("rollback"),
                 Op::Branch(BranchOp::Promote { keep: Some(_), .. }) => count("promote, kept"),
@@ -258,6 +272,7 @@ fn sixty_operations_hold_several_of_everything() {
         ("snapshot", 300),
         ("fork", 60),
         ("fork of a snapshot", 60),
+        ("new branch", 20),
         ("rollback", 40),
         ("rollback, kept", 40),
         ("promote", 15),

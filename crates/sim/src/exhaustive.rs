@@ -91,15 +91,19 @@ pub const BEFORE_BRANCHES: &str = "mkdir /A; mkfile /A/a; write /A/a 0 9000 1; m
                                    snapshot s; fork b s; write /A/a 4096 100 3; switch b; truncate /B/a 5000; switch main";
 
 /// One operation each, and what goes to another branch and works there.
-const BRANCHES: [&str; 26] = [
+const BRANCHES: [&str; 30] = [
     "snapshot s",
     "snapshot t",
     "fork c",
     "fork c s",
     "fork c t",
+    "newbranch c",
+    "newbranch c; switch c; mkfile /a; write /a 0 9000 8",
     "rollback s",
     "rollback s t",
     "rollback t",
+    "promote b",
+    "promote c t",
     "rmsnapshot s",
     "rmsnapshot t",
     "rmbranch b",

@@ -72,7 +72,8 @@ fn make_branches(folder: &Path) {
         let store = Store::open(device.clone(), &options, Arc::default()).expect("it is sound");
         let large = store.find_tree(b"main", Some(b"large")).expect("it was taken");
         store.delete_snapshot(large).expect("the device works");
-        assert!(store.work_off_deletions(6).expect("the device works"), "something is left");
+        store.work_off_deletions(6).expect("the device works");
+        assert!(store.counters().deletions_left.get() > 0, "something is left");
         store.commit_deletions().expect("the device works");
         store.close().expect("the device works");
         engine.mount_on(device.clone()).expect("it is sound");

@@ -324,6 +324,12 @@ impl Store {
         self.inner.common_ancestor(one, other)
     }
 
+    /// Whether a branch has grown out of a snapshot, be it by way of others.
+    pub fn has_grown_out_of(&self, branch: u64, snapshot: u64) -> Result<bool> {
+        let _one = self.inner.lineage.lock();
+        self.inner.has_grown_out_of(branch, snapshot)
+    }
+
     /// As [`Branch::changed_since`], of a branch that is not open.
     pub fn changed_since(&self, branch: u64, snapshot: u64) -> Result<Option<Inodes>> {
         let _one = self.inner.lineage.lock();
@@ -375,7 +381,8 @@ impl Store {
         self.inner.delete_branch(branch, now).map(drop)
     }
 
-    /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more is to be done. One that
+    /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more may be to be done: if all steps
+    /// were made, the next call finds out. One that
     /// fails on a damaged snapshot is set aside, and others go on: [`Store::failed_deletions`] has it. One for which the device
     /// does not read is there as well until it has come further: that is an error once no other can go on, and each call
     /// tries it again.
@@ -400,7 +407,7 @@ impl Store {
         InodeNo(self.inner.inode_next.load(Ordering::Relaxed))
     }
 
-    /// Makes what deletions have freed usable: the steps so far are durable when this returns.
+    /// Makes what deletions have freed usable: the steps so far are durable when this returns. Without any nothing is written.
     pub fn commit_deletions(&self) -> Result<()> {
         self.inner.commit_deletions()
     }

@@ -85,8 +85,8 @@ impl Inner {
         self.checkpoint_for_room(upto)
     }
 
-    /// Makes durable what deletions have done, although no transaction says so.
-    pub(crate) fn commit_deletions(&self) -> Result<()> {
+    /// Makes durable what is in memory, although no transaction says so: steps of deletions.
+    pub(crate) fn commit_steps(&self) -> Result<()> {
         {
             let mut journal = self.journal.lock();
             if let Committed::Done(_) = self.commit(&mut journal, false, None)? {

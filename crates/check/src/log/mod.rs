@@ -12,6 +12,8 @@
 
 mod apply;
 mod blocks;
+mod give_back;
+mod judged;
 mod lineage;
 mod origins;
 mod ring;

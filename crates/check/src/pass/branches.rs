@@ -16,10 +16,11 @@ use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::{ItemKind, Key};
 
 use super::{Context, Use, data, inodes, names};
+use crate::bounds::Bounds;
 use crate::difference::{Difference, difference};
 use crate::issue::Issue;
 use crate::lineage::{Tree, inside};
-use crate::volume::{Bounds, Volume};
+use crate::volume::Volume;
 
 pub(super) fn run(context: &mut Context<'_>) {
     let trees = std::mem::take(&mut context.trees);

@@ -9,8 +9,8 @@ use holdfast_format::item::Extent;
 use holdfast_format::{ItemKind, Key};
 
 use super::Context;
+use crate::bounds::Bounds;
 use crate::issue::Issue;
-use crate::volume::Bounds;
 
 /// Blocks read at once.
 const BATCH: usize = 256;

@@ -8,10 +8,10 @@ use holdfast_format::item::{Dentry, FileType};
 use holdfast_format::{ItemKind, Key};
 
 use super::Context;
+use crate::bounds::Bounds;
 use crate::inodes::Inodes;
 use crate::issue::Issue;
 use crate::text::printable;
-use crate::volume::Bounds;
 
 /// Names between two reports of progress.
 const STRIDE: u64 = 4096;

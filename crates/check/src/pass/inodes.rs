@@ -14,9 +14,9 @@ use holdfast_format::{ItemKind, Key};
 
 use super::xattrs::Xattrs;
 use super::{Context, Use};
+use crate::bounds::Bounds;
 use crate::inodes::Entry;
 use crate::issue::Issue;
-use crate::volume::Bounds;
 
 /// Inodes between two reports of progress.
 const STRIDE: u64 = 4096;

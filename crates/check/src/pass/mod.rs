@@ -29,12 +29,13 @@ use holdfast_device::Device;
 use holdfast_format::item::Extent;
 use holdfast_format::{Key, Superblock};
 
+use crate::bounds::{Bounds, LostKeys};
 use crate::inodes::Inodes;
 use crate::issue::{Issue, Severity};
 use crate::lineage::{Lineage, Tree};
 use crate::recovered::Recovered;
 use crate::report::{Facts, Finding, Findings, Summary};
-use crate::volume::{Bounds, LostKeys, Volume};
+use crate::volume::Volume;
 use crate::{CheckError, Options, Progress, Report, path};
 
 /// A pass of a check.

@@ -12,10 +12,11 @@ use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
 
 use super::Context;
+use crate::bounds::Bounds;
 use crate::difference::{Difference, Pair};
 use crate::issue::Issue;
 use crate::text::printable;
-use crate::volume::{Bounds, Look, Volume};
+use crate::volume::{Look, Volume};
 
 /// What an inode has more than before.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,9 +11,9 @@ use holdfast_format::item::{GroupItem, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
 use super::{Context, Owner, Use};
+use crate::bounds::Bounds;
 use crate::issue::Issue;
 use crate::runs::{Run, Runs};
-use crate::volume::Bounds;
 
 /// What the space tree says.
 #[derive(Default)]

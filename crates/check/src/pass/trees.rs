@@ -13,7 +13,10 @@ use holdfast_format::{ItemKind, NodePointer, NodeView};
 use super::{Context, Use};
 use crate::issue::Issue;
 use crate::lineage::Tree;
-use crate::volume::{Seen, Step, Volume, Way};
+use crate::referenced::Referenced;
+use crate::seen::Seen;
+use crate::volume::Volume;
+use crate::walk::{Step, Way};
 
 /// Nodes between two reports of progress.
 const STRIDE: u64 = 256;
@@ -81,13 +84,12 @@ fn walk(context: &mut Context<'_>, volume: &Volume<'_>, tree: TreeId, way: Way, 
     });
 }
 
-/// What a tree says that it refers to is what was met in it. Nothing is known of what cannot be read, and what a deletion has
-/// passed was not walked.
+/// What a tree says that it refers to is what was met in it. Nothing is known of what cannot be read.
 fn compare_referenced(context: &mut Context<'_>, tree: &Tree, met: u64) {
     let is_whole = context.files_lost.is_empty() && context.lost_trees.is_empty();
-    if is_whole && tree.cursor.is_none() && met != tree.referenced_blocks {
-        let said = tree.referenced_blocks;
-        let what = format!("{} counts {said} blocks that it refers to, there are {met}", tree.name);
+    let wrong = Referenced::of(tree, met).filter(|of| is_whole && !of.is_right());
+    if let Some(Referenced { name, said, counted, .. }) = wrong {
+        let what = format!("{name} counts {said} blocks that it refers to, there are {counted}");
         context.add(Issue::ReferencedBlocks, what);
     }
 }

@@ -115,6 +115,8 @@ impl Mounted {
                 let from = format!("@{}", text(from));
                 self.command(&["fork", "--from", &from], &[branch])
             }
+            // No command makes one: `receive` does, and fills it.
+            BranchOp::NewBranch { .. } => return Err(Errno::EOPNOTSUPP),
             BranchOp::Rollback { to, keep: None } => {
                 self.command(&["snapshot", "rollback", "--discard"], &[to])
             }

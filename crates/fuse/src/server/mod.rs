@@ -10,7 +10,7 @@
 //! What the kernel caches stays true without a message from us, as every change goes through it: after each call it
 //! forgets or updates what that call changed (names, both inodes of a rename, parents, link counts). The only
 //! exceptions are set-id bits that a write clears, see `privileges`, what lost data takes with it, see `notices`, and a branch
-//! that is rolled back, see `control`.
+//! that is rolled back, see `new_head`.
 
 mod attrs;
 mod control;
@@ -20,6 +20,10 @@ mod files;
 #[cfg(test)]
 pub(crate) mod fresh;
 mod names;
+mod new_head;
+#[cfg(test)]
+mod new_head_tests;
+mod permits;
 mod privileges;
 mod remount;
 mod rolled_back;
@@ -28,7 +32,8 @@ mod snapshots;
 mod timing_tests;
 mod xattrs;
 
-pub use control::{CHANGE_XATTR, CONTROL, PERMIT};
+pub use control::CONTROL;
+pub use permits::{CHANGE_XATTR, PERMIT};
 pub use remount::REMOUNT_XATTR;
 pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 
@@ -82,7 +87,7 @@ pub struct Server {
     watchdog: OnceLock<(Watchdog, Arc<Connection>)>,
     report: OnceLock<Report>,
     control: OnceLock<Control>,
-    permits: control::Permits,
+    permits: permits::Permits,
     synchronous: remount::Synchronous,
     rolled_back: Arc<rolled_back::RolledBack>,
     /// Held over a rollback, with all that the kernel is told of it.
@@ -165,7 +170,7 @@ impl Server {
                 Notice::Inode(inode) => kernel.content_changed(*inode),
                 Notice::Turned { inode, turn, size } => {
                     // While what programs store is void: the byte may be older than what they have written meanwhile.
-                    let grown = size.and_then(|size| control::grown(&fs, InodeNo(*inode), size));
+                    let grown = size.and_then(|size| new_head::grown(&fs, InodeNo(*inode), size));
                     if let Some((size, last)) = grown {
                         kernel.grown(*inode, size, last);
                     }

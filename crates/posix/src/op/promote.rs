@@ -41,40 +41,67 @@ impl FileSystem {
     /// behind a backup that has read all files. What has come since is compared once more, until there is nothing, or
     /// little.
     fn promote_unchanged(&self, branch: u64, fork: u64, keep: Option<&[u8]>) -> Result<()> {
-        let mut same: Option<Same> = None;
-        for look in 0.. {
-            let to_compare = self.with_branch(branch, |store, open| {
-                self.expect_fork(fork)?;
-                let Some(base) = store.common_ancestor(branch, fork)? else {
-                    return Err(self.diverged(branch));
-                };
-                // The branch or the fork was rolled back: what was compared says nothing any more.
-                let same = same.take().filter(|same| same.base == base);
-                let known = same.as_ref().map_or(base, |same| same.moment.number());
-                // By births: no node is younger.
-                let is_proved = store.changed_since(branch, known)?.is_some_and(|of| of.is_empty());
-                if !is_proved && !mutants::is(Mutant::PromotedAsItWas) {
-                    let old = match same {
-                        Some(same) => same.moment,
-                        None => store.pin_number(base)?,
-                    };
-                    let new = store.pin_now(branch, Timestamp::now())?;
-                    if look < LOOKS_MAX {
-                        return Ok(Some((base, old, new)));
-                    }
-                    if self.differ(old, new)? {
-                        return Err(self.diverged(branch));
-                    }
+        let mut looks = Looks::default();
+        while let Some(moments) = self.look_at_both(branch, fork, keep, &mut looks)? {
+            self.compare(branch, moments, &mut looks)?;
+        }
+        Ok(())
+    }
+
+    /// One look, for which the branch stands still. Returns `None` if the fork was promoted, else what must be compared first, while
+    /// the branch goes on.
+    pub(crate) fn look_at_both(
+        &self,
+        branch: u64,
+        fork: u64,
+        keep: Option<&[u8]>,
+        looks: &mut Looks,
+    ) -> Result<Option<ToCompare>> {
+        self.with_branch(branch, |store, open| {
+            self.expect_fork(fork)?;
+            let Some(base) = store.common_ancestor(branch, fork)? else {
+                return Err(self.diverged(branch));
+            };
+            let same = looks.same.take();
+            let goes_on = match &same {
+                Some(same) => {
+                    same.base == base && store.has_grown_out_of(branch, same.moment.number())?
                 }
-                promote(store, branch, open, fork, keep)?;
-                Ok(None)
-            })?;
-            let Some((base, old, new)) = to_compare else { break };
-            if self.differ(old, new.clone())? {
+                None => true,
+            };
+            if !goes_on && !looks.begin_anew() {
                 return Err(self.diverged(branch));
             }
-            same = Some(Same { base, moment: new });
+            let same = same.filter(|_| goes_on);
+            let known = same.as_ref().map_or(base, |same| same.moment.number());
+            // By births: no node is younger.
+            let is_proved = store.changed_since(branch, known)?.is_some_and(|of| of.is_empty());
+            if !is_proved && !mutants::is(Mutant::PromotedAsItWas) {
+                let old = match same {
+                    Some(same) => same.moment,
+                    None => store.pin_number(base)?,
+                };
+                let new = store.pin_now(branch, Timestamp::now())?;
+                if looks.outside < OUTSIDE_MAX {
+                    return Ok(Some(ToCompare { base, old, new }));
+                }
+                if self.differ(old, new)? {
+                    return Err(self.diverged(branch));
+                }
+            }
+            promote(store, branch, open, fork, keep)?;
+            Ok(None)
+        })
+    }
+
+    /// Compares two moments while the branch goes on. Fails if they differ.
+    pub(crate) fn compare(&self, branch: u64, of: ToCompare, looks: &mut Looks) -> Result<()> {
+        let ToCompare { base, old, new } = of;
+        if self.differ(old, new.clone())? {
+            return Err(self.diverged(branch));
         }
+        looks.outside += 1;
+        looks.same = Some(Same { base, moment: new });
         Ok(())
     }
 
@@ -96,11 +123,43 @@ impl FileSystem {
     }
 }
 
-/// Looks at a branch that goes on meanwhile. Programs that read all the time change access times between any two; what came
-/// since the last one is compared while they wait.
-const LOOKS_MAX: u32 = 2;
+/// Comparisons, one after the other, of a branch that goes on meanwhile. Programs that read all the time change access times
+/// between any two; what came since the last one is compared while they wait.
+const OUTSIDE_MAX: u32 = 2;
+/// So often a comparison begins anew, as the branch or the fork was rolled back since: all of it would be compared while programs
+/// wait. One that is rolled back again and again is not what its fork has begun with: who goes on doing that may bring back what
+/// was, but nobody can say so at a moment that stays.
+const ANEW_MAX: u32 = 3;
+
+/// What was found out of a branch and its fork so far.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    /// Comparisons while the branch goes on, since they began anew.
+    outside: u32,
+    /// So often they did.
+    anew: u32,
+    same: Option<Same>,
+}
+
+impl Looks {
+    /// What was compared says little of the branch as it is now. Returns whether it is compared once more.
+    fn begin_anew(&mut self) -> bool {
+        self.outside = 0;
+        self.anew += 1;
+        self.anew <= ANEW_MAX
+    }
+}
+
+/// Two moments of a branch that are the same, or the promotion is refused.
+#[derive(Debug)]
+pub(crate) struct ToCompare {
+    base: u64,
+    old: Pin,
+    new: Pin,
+}
 
 /// A moment of a branch that held what its fork has begun with.
+#[derive(Debug)]
 struct Same {
     /// The snapshot that both have grown out of.
     base: u64,

@@ -7,6 +7,7 @@ use holdfast_sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::core::Core;
+use crate::op::promote::Looks;
 
 const FILES: u64 = 600;
 
@@ -173,4 +174,28 @@ fn a_branch_that_has_changed_does_not_become_what_its_fork_is() {
         assert_eq!(v.stat(no).perm, 0o644);
         v.check();
     }
+}
+
+/// What was compared of a branch says nothing of it behind a rollback: it is compared anew, while programs go on, and not for ever.
+#[test]
+fn a_branch_that_is_rolled_back_between_two_looks_is_compared_anew_and_then_refused() {
+    let (v, _) = with_fork(true);
+    v.fs.snapshot(b"read").unwrap();
+    let number = |name: &[u8]| v.fs.find_branch(name).unwrap().number;
+    let (branch, fork) = (number(b"main"), number(b"try"));
+    let (mut looks, mut compared) = (Looks::default(), 0);
+    let refused = loop {
+        match v.fs.look_at_both(branch, fork, None, &mut looks) {
+            Ok(Some(moments)) => v.fs.compare(branch, moments, &mut looks).unwrap(),
+            Ok(None) => panic!("what it was compared with has gone"),
+            Err(refused) => break refused,
+        }
+        compared += 1;
+        v.fs.rollback(b"read", None).unwrap();
+    };
+    assert!(matches!(&refused, FsError::Diverged(name) if name == "main"), "{refused}");
+    assert_eq!(compared, 4, "the first time, and three times anew");
+    // As ever once it stays as it is.
+    promote(&v).unwrap();
+    v.check();
 }

@@ -20,6 +20,8 @@ use volume::{Device, Hand, Tag, Volume};
 
 /// A promotion counts as so many operations: it is a deletion of a branch and a rollback of another one.
 const PROMOTION: u8 = 2;
+/// And a branch out of nothing: what is special of it shows within three others.
+const NEW_BRANCH: u8 = 2;
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,8 @@ pub enum Action {
     Snapshot(usize),
     /// Of a snapshot.
     Fork(usize),
+    /// Out of nothing: a branch with an empty tree.
+    NewBranch,
     /// Of a branch to a snapshot.
     RollBack {
         /// Which branch.
@@ -127,6 +131,9 @@ impl Lineage {
         let volume = &state.volume;
         let (branch_fits, snapshot_fits) = volume.has_room();
         actions.push(Action::Checkpoint);
+        if branch_fits && state.operations + NEW_BRANCH <= self.bounds.operations {
+            actions.push(Action::NewBranch);
+        }
         for branch in volume.branches() {
             let waits = state.sent.is_some_and(|(of, ..)| of == branch);
             for key in (0..self.bounds.keys).filter(|key| !waits || *key > 0) {
@@ -202,6 +209,7 @@ impl Lineage {
             Action::Remove(branch, key) => volume.remove(branch, key, hand),
             Action::Snapshot(branch) => volume.snapshot(branch, true, broken),
             Action::Fork(snapshot) => volume.fork(snapshot, broken),
+            Action::NewBranch => volume.new_branch(hand),
             Action::RollBack { branch, snapshot, keep } => {
                 volume.roll_back(branch, snapshot, keep, broken);
             }
@@ -304,6 +312,7 @@ impl Model for Lineage {
                 state.operations += match action {
                     Action::BeginDeletion(_) | Action::Walk(_) | Action::Publish => 0,
                     Action::Promote { .. } | Action::PromoteUnchanged(..) => PROMOTION,
+                    Action::NewBranch => NEW_BRANCH,
                     _ => 1,
                 };
             }

@@ -7,6 +7,8 @@ mutants! {
     ParentNotAsked "S1" "A branch frees whatever it drops."
     EpochNotMoved "S2" "A snapshot of a tree that has changed in this epoch does not end the epoch."
     ForkBesideItsSnapshot "S3" "The parent of a fork is the parent of the snapshot that it was made from."
+    NewLeafNotTaken "S3" "The leaf of a branch that grows out of nothing lies in a block that is not in use."
+    NewBranchOutOfAnother "S3" "A branch that grows out of nothing begins with the tree of another one, and no parent."
     WalkIgnoresParent "S4" "A deletion frees what the parent reaches, too."
     WalkIgnoresChild "S4" "A deletion frees what the child reaches, too."
     CursorBeforeFree "S4" "The cursor moves in a transaction before the one that frees."

@@ -2,7 +2,7 @@
 
 use super::log::Record;
 use super::volume::{
-    BRANCHES, Blocks, Branch, Child, Epoch, NODE, Pointer, SNAPSHOTS, Snapshot, Volume,
+    BRANCHES, Blocks, Branch, Child, Epoch, KEYS, NODE, Pointer, SNAPSHOTS, Snapshot, Volume,
 };
 use super::{Action, Mutant};
 
@@ -95,6 +95,10 @@ impl Memory {
             Action::Rename(branch) => {
                 vec![Record::Item { branch, parent: volume.branch(branch).parent, fork: None }]
             }
+            Action::NewBranch => {
+                let branch = self.plant();
+                vec![Record::Item { branch, parent: None, fork: None }]
+            }
             Action::Delete(snapshot) => {
                 let of = volume.snapshot(snapshot);
                 volume.snapshots[snapshot] = Some(Snapshot { is_named: false, ..of });
@@ -157,9 +161,24 @@ impl Memory {
                 self.volume.branches[branch] = None;
                 (self.judged_from[branch], self.orphaned[branch]) = (0, None);
             }
+            Action::NewBranch => {
+                self.plant();
+            }
             Action::Checkpoint => self.volume.epoch += 1,
             _ => {}
         }
+    }
+
+    /// A branch that has grown out of nothing, with a leaf of its own in which nothing is.
+    fn plant(&mut self) -> usize {
+        let kept = self.freed | self.freed_frozen;
+        let branch = self.volume.branches.iter().position(Option::is_none);
+        let branch = branch.expect("there is room");
+        let root = self.volume.take(kept);
+        self.volume.nodes[root.block as usize] = Some([None; KEYS]);
+        self.volume.branches[branch] = Some(Branch { root, parent: None });
+        (self.judged_from[branch], self.orphaned[branch]) = (0, None);
+        branch
     }
 
     /// The tree of a branch as it is becomes a snapshot. If it has changed in this epoch, the epoch ends.

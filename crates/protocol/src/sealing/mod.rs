@@ -62,6 +62,8 @@ pub enum Action {
     Delete(usize),
     /// Of a branch. A commit freezes with it.
     Snapshot(usize),
+    /// Out of nothing: a branch with an empty tree. A commit freezes with it.
+    NewBranch,
     /// Of a branch to a snapshot. A commit freezes with it.
     RollBack {
         /// Which branch.
@@ -173,6 +175,21 @@ impl Sealing {
         }
         if may_freeze {
             actions.push(Action::Checkpoint);
+            if volume.branches.contains(&None) {
+                actions.push(Action::NewBranch);
+            }
+        }
+    }
+
+    /// Whether the log says nothing of it.
+    fn comes_with_a_commit(&self, action: Action) -> bool {
+        match action {
+            Action::NewBranch => self.broken != Some(Mutant::NewBranchLogged),
+            Action::Checkpoint
+            | Action::Snapshot(_)
+            | Action::RollBack { .. }
+            | Action::DeleteBranch(_) => true,
+            _ => false,
         }
     }
 
@@ -308,10 +325,7 @@ impl Model for Sealing {
             Action::Flush => self.flush(&mut state),
             Action::Sync => self.sync(&mut state),
             Action::Walk(snapshot) => state.memory.walk(snapshot, self.broken),
-            Action::Checkpoint
-            | Action::Snapshot(_)
-            | Action::RollBack { .. }
-            | Action::DeleteBranch(_) => {
+            _ if self.comes_with_a_commit(action) => {
                 state.operations += 1;
                 state.memory.by_a_commit(action, self.broken);
                 self.freeze(&mut state, action != Action::Checkpoint);

@@ -13,6 +13,7 @@ mutants! {
     JudgedFromEndsEarly "S7" "A deletion counts as durable with the commit that is durable next, which may have begun before its end."
     ParentFromLog "S7" "A replay gives a branch that is there the parent that the log names."
     ParentOfNewFromItem "S7" "A replay gives a branch that is new the parent that its item has, not the snapshot that it was put beside."
+    NewBranchLogged "S7" "The log tells of a branch that grows out of nothing, and no commit waits for it."
     CursorWithoutFrees "S4" "A commit has the cursor of a walk, and not what the walk has freed."
     FreesWithoutCursor "S4" "A commit has what a walk has freed, and not the cursor."
     BirthComparedOrEqual "S1" "A branch frees what was born in the epoch of its parent, as if it were its own."

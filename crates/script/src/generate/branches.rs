@@ -19,6 +19,7 @@ enum Verb {
     Switch,
     Snapshot,
     Fork,
+    NewBranch,
     Rollback,
     Promote,
     RemoveSnapshot,
@@ -43,6 +44,7 @@ impl Generator<'_> {
             (Verb::Hold, u64::from(self.profile.holds)),
             (Verb::Look, 2),
             (Verb::List, 1),
+            (Verb::NewBranch, 2 * u64::from(self.profile.new_branches)),
         ];
         let mut ticket = self.prng.below(weights.iter().map(|(_, weight)| weight).sum());
         let verb = weights.into_iter().find_map(|(verb, weight)| {
@@ -58,6 +60,7 @@ impl Generator<'_> {
                 let from = if self.prng.chance(60) { self.snapshot() } else { None };
                 BranchOp::Fork { branch, from }
             }
+            Verb::NewBranch => BranchOp::NewBranch { branch: self.new_branch()? },
             Verb::Rollback => return self.rollback(),
             Verb::Promote => return self.promote(),
             Verb::RemoveSnapshot => BranchOp::RemoveSnapshot { name: self.snapshot_by_place()? },

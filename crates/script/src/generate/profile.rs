@@ -37,6 +37,8 @@ pub struct Profile {
     pub branches: u32,
     /// Holds on snapshots among them.
     pub holds: bool,
+    /// Branches that have grown out of nothing among them.
+    pub new_branches: bool,
 }
 
 impl Profile {
@@ -67,6 +69,7 @@ impl Default for Profile {
             evicts: 2,
             branches: 0,
             holds: true,
+            new_branches: true,
         }
     }
 }

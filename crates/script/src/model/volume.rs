@@ -1,7 +1,7 @@
 //! A volume of the model: branches and snapshots, each of them a plain filesystem.
 //!
-//! A snapshot is a clone, a fork is a clone, and rolling back is one: that is
-//! all, so what a tree holds is obviously right. What has to be known beside it
+//! A snapshot is a clone, a fork is a clone, and rolling back is one; a branch
+//! out of nothing is a new filesystem: that is all, so what a tree holds is obviously right. What has to be known beside it
 //! is what grew out of what, because a branch cannot be removed while another
 //! one has grown out of a snapshot of it.
 
@@ -229,6 +229,14 @@ impl VolumeModel {
         Ok(Answer::Done)
     }
 
+    fn new_branch(&mut self, branch: &TreeName) -> Answered {
+        self.free_branch(branch)?;
+        let (number, tree) = (self.draw(), Arc::new(Model::new()));
+        let new = Branch { number, tree, parent: 0, snapshots: BTreeMap::new(), is_first: false };
+        self.branches.insert(branch.clone(), new);
+        Ok(Answer::Done)
+    }
+
     fn roll_back(&mut self, to: &TreeName, keep: Option<&TreeName>) -> Answered {
         let to = self.snapshot_mut(to)?.clone();
         keep.map_or(Ok(()), |name| self.free(name))?;
@@ -309,6 +317,7 @@ impl VolumeModel {
                 self.here_mut().snapshots.insert(name.clone(), snapshot);
             }
             BranchOp::Fork { branch, from } => return self.fork(branch, from.as_ref()),
+            BranchOp::NewBranch { branch } => return self.new_branch(branch),
             BranchOp::Rollback { to, keep } => return self.roll_back(to, keep.as_ref()),
             BranchOp::Promote { fork, keep } => return self.promote(fork, keep.as_ref()),
             BranchOp::RemoveSnapshot { name } => {

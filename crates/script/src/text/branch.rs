@@ -14,6 +14,7 @@ impl Words<'_> {
                 branch: self.tree_name("a new branch")?,
                 from: self.tree_name_or_end("a snapshot")?,
             },
+            "newbranch" => BranchOp::NewBranch { branch: self.tree_name("a new branch")? },
             "rollback" => BranchOp::Rollback {
                 to: self.tree_name("a snapshot")?,
                 keep: self.tree_name_or_end("a name")?,

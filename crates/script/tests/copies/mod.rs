@@ -37,6 +37,15 @@ impl Branch {
         let host = Host::new(&directory).expect("the directory was just made");
         Branch { directory, host, open: BTreeSet::new(), ancestors, snapshots: BTreeMap::new() }
     }
+
+    /// In a directory that is not there yet.
+    fn empty(directory: PathBuf) -> Branch {
+        std::fs::create_dir(&directory).expect("nothing is there");
+        let mut branch = Branch::new(directory, BTreeSet::new());
+        let chmod = "chmod / 755".parse().expect("one operation");
+        assert_eq!(branch.host.apply(&chmod), Outcome::Ok(Answer::Done));
+        branch
+    }
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -47,11 +56,7 @@ fn copy(from: &Path, to: &Path) {
 impl Copies {
     pub(crate) fn new(under: &Path) -> Copies {
         let (under, main) = (under.to_owned(), TreeName::main());
-        let directory = under.join("1");
-        std::fs::create_dir(&directory).expect("the directory is empty");
-        let mut branch = Branch::new(directory, BTreeSet::new());
-        let chmod = "chmod / 755".parse().expect("one operation");
-        assert_eq!(branch.host.apply(&chmod), Outcome::Ok(Answer::Done));
+        let branch = Branch::empty(under.join("1"));
         let branches = BTreeMap::from([(main.clone(), branch)]);
         Copies { under, branches, current: main.clone(), first: main, next: 2 }
     }
@@ -176,6 +181,13 @@ impl Copies {
                 };
                 let fork = self.grown_from(number, ancestors);
                 self.branches.insert(branch.clone(), fork);
+            }
+            BranchOp::NewBranch { branch } => {
+                self.free_branch(branch)?;
+                let directory = self.place(self.next);
+                self.next += 1;
+                let new = Branch::empty(directory);
+                self.branches.insert(branch.clone(), new);
             }
             BranchOp::Rollback { to, keep } => {
                 let found = self.snapshot(to)?;

@@ -162,6 +162,7 @@ impl Engine {
             BranchOp::Fork { branch, from } => {
                 here.fork(branch.as_bytes(), from.as_ref().map(TreeName::as_bytes)).map(drop)
             }
+            BranchOp::NewBranch { branch } => here.new_branch(branch.as_bytes()).map(drop),
             BranchOp::Rollback { to, keep } => {
                 self.expect_no_handles(to, keep.as_ref())?;
                 here.rollback(to.as_bytes(), keep.as_ref().map(TreeName::as_bytes))

@@ -113,6 +113,10 @@ pub(crate) const HUNTS: &[Hunt] = &[
         run: |_| held_back::an_fsync_waits_for_the_rollback_before_it(),
     },
     Hunt { name: "a branch that has changed", run: |_| promoted::a_branch_that_has_changed() },
+    Hunt {
+        name: "a branch out of nothing",
+        run: |_| cut("", OUT_OF_NOTHING, policy(Checkpoints::Never)),
+    },
     Hunt { name: "no space", run: |_| random::no_space() },
     Hunt {
         name: "reserved blocks",
@@ -221,6 +225,7 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
     ),
     ("an fsync beside a rollback", &[Mutant::SealNotAwaited]),
     ("a branch that has changed", &[Mutant::PromotedAsItWas]),
+    ("a branch out of nothing", &[Mutant::NewRootBeforeLeaf, Mutant::NewBranchNotCounted]),
     ("no space", &[Mutant::NoSpaceHalf]),
     (
         "reserved blocks",
@@ -247,6 +252,10 @@ const UNSYNCED: &str = "mkfile /a; write /a 0 9000 1; mkfile /b; write /b 0 60k 
 const REUSE: &str = "mkfile /a; write /a 0 2M 1; fsync /a; write /a 0 2M 2; fsync /a; unlink /a; mkfile /b; write /b 0 3M 3; fsync /b; \
     mkfile /c; setxattr /c user.a 3000 4; setxattr /c user.b 3000 5; fsync /c; truncate /b 4096; append /b 3M 6; fsync /b; unlink /b; \
     removexattr /c user.a; mkfile /d; write /d 0 4M 7; fsync /d; sync";
+
+/// A branch without a parent beside another one, which becomes it in the end.
+const OUT_OF_NOTHING: &str = "mkfile /a; write /a 0 5000 1; fsync /a; newbranch b; switch b; mkfile /b; write /b 0 3000 2; fsync /b; \
+    snapshot s; unlink /b; switch main; append /a 100 3; fsync /a; promote b was; rmsnapshot was";
 
 /// What a recovery finds, and the recovery of that.
 const AGAIN: &str = "mkfile /a; write /a 0 5000 1; fsync /a; write /a 10 10 2; fsync /a; write /a 0 9000 3; fsync /a; unlink /a; \

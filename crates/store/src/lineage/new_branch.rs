@@ -4,6 +4,7 @@
 //! operations are stopped until the commit is on its way. A commit that fails takes the leaf back.
 
 use holdfast_base::Timestamp;
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::item::RootItem;
 use holdfast_format::{Key, NodePointer};
 
@@ -53,13 +54,16 @@ impl NewTree {
                 forest.carry_out(tree, change, prepared, slots);
             }
             let of = forest.trees.get_mut(tree);
-            of.inodes = self.inodes;
+            of.inodes = if mutants::is(Mutant::NewBranchNotCounted) { 0 } else { self.inodes };
             // Its item, which comes with the same commit, says so.
             (of.carried, of.inodes_carried, of.referenced_carried) =
                 (of.root, of.inodes, of.referenced);
         }
         let of = forest.trees.get(self.planted.as_ref().expect("it was made").no);
         assert_eq!(of.number, number, "the next number stays while the lineage is locked");
+        if mutants::is(Mutant::NewRootBeforeLeaf) {
+            return Ok(RootItem::of(NOWHERE, 0, of.inodes, of.referenced));
+        }
         Ok(RootItem::of(of.root.pointer, of.root.level, of.inodes, of.referenced))
     }
 

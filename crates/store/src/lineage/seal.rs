@@ -354,7 +354,7 @@ mod tests {
             let root = forest.root(forest.trees.find(fork).unwrap());
             assert_eq!(RootItem::decode(&item).unwrap().pointer(), root.pointer, "{deletes}");
             drop(forest);
-            store.commit_deletions().unwrap();
+            inner.commit_steps().unwrap();
             drop((branch, store));
             let options = OpenOptions { threads: false, ..OpenOptions::default() };
             let store =

@@ -92,6 +92,11 @@ impl Inner {
         Ok(others.into_iter().find(|ancestor| ones.contains(ancestor)))
     }
 
+    /// Whether a branch has grown out of a snapshot, be it by way of others.
+    pub(crate) fn has_grown_out_of(&self, branch: u64, snapshot: u64) -> Result<bool> {
+        Ok(self.ancestors(branch, usize::MAX)?.contains(&snapshot))
+    }
+
     /// The snapshots that a branch has grown out of, the youngest first, and no more than `most`.
     fn ancestors(&self, branch: u64, most: usize) -> Result<Vec<u64>> {
         let mut ancestors: Vec<u64> = Vec::new();

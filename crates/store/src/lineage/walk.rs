@@ -35,32 +35,52 @@ use crate::tree::{Forest, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 impl Inner {
-    /// Goes on with a deletion, for at most so many steps. Returns whether more is to be done. Fails if the device kept some from
-    /// going on, and no other can: they are tried again with the next call.
+    /// Goes on with deletions, for at most so many steps. Returns whether more may be to be done: each step looks its deletion up
+    /// once, and nobody looks for the one behind the last. Fails if the device kept some from going on, and no other can: they are
+    /// tried again with the next call.
     pub(crate) fn work_off_deletions(&self, steps: usize) -> Result<bool> {
         let mut left = steps;
         let mut refused = None;
         self.lineage.lock().try_again();
-        loop {
+        while left > 0 {
             let mut walks = self.lineage.lock();
             let Some(walk) = self.next_walk(&mut walks, &mut refused)? else {
                 return refused.map_or(Ok(false), Err);
             };
-            let Some(less) = left.checked_sub(1) else { return Ok(true) };
-            left = less;
             self.check_running()?;
             match self.step_of(&walk) {
-                Ok(true) => walks.came_further(walk.snapshot),
-                Ok(false) => {
-                    walks.ended(walk.snapshot, walk.child.into_iter().chain([walk.above.snapshot]));
-                    walks.snapshots.ended(walk.branch, walk.snapshot);
-                    self.counters.deletions_left.set(walks.left());
+                Ok(goes_on) => {
+                    left = left.saturating_sub(1);
+                    walks.has_freed();
+                    if goes_on {
+                        walks.came_further(walk.snapshot);
+                    } else {
+                        let beside = walk.child.into_iter().chain([walk.above.snapshot]);
+                        walks.ended(walk.snapshot, beside);
+                        walks.snapshots.ended(walk.branch, walk.snapshot);
+                        self.counters.deletions_left.set(walks.left());
+                    }
                 }
+                // It waits now, so the next look finds another one.
                 Err(error) => self.set_aside(&mut walks, walk.snapshot, error, &mut refused)?,
             }
             drop(walks);
             self.idle.stir();
         }
+        Ok(true)
+    }
+
+    /// Makes durable what deletions have done, although no transaction says so. Writes nothing if that is so already.
+    pub(crate) fn commit_deletions(&self) -> Result<()> {
+        // A step beside this one may be in the commit or not, and asks for another.
+        if !self.lineage.lock().take_freed() {
+            return Ok(());
+        }
+        let done = self.commit_steps();
+        if done.is_err() {
+            self.lineage.lock().has_freed();
+        }
+        done
     }
 
     /// Deletions have begun.

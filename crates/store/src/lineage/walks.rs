@@ -30,6 +30,8 @@ pub(crate) struct Walks {
     set_aside: BTreeMap<u64, String>,
     /// Those that the device has kept from going on when they were tried last, and why.
     refused: BTreeMap<u64, String>,
+    /// Steps were made since somebody asked last for a commit of them.
+    has_freed: bool,
     pub(super) snapshots: Snapshots,
 }
 
@@ -105,6 +107,7 @@ impl Walks {
             left: all.len() as u64,
             set_aside: BTreeMap::new(),
             refused: BTreeMap::new(),
+            has_freed: self.has_freed,
             snapshots: std::mem::take(&mut self.snapshots),
         };
     }
@@ -124,6 +127,16 @@ impl Walks {
     /// Those that the device refused can go on, perhaps.
     pub(super) fn try_again(&mut self) {
         self.ready.extend(self.refused.keys());
+    }
+
+    /// A step was made, which no commit has yet.
+    pub(super) fn has_freed(&mut self) {
+        self.has_freed = true;
+    }
+
+    /// Whether there was one since this was asked last.
+    pub(super) fn take_freed(&mut self) -> bool {
+        std::mem::take(&mut self.has_freed)
     }
 
     /// This one has come further.

@@ -1,4 +1,4 @@
-//! What people do with branches and snapshots: S2 (snapshot), S3 (fork), S5 (a branch is deleted), S6 (rollback), S6a (a fork is
+//! What people do with branches and snapshots: S2 (snapshot), S3 (fork, and a branch out of nothing), S5 (a branch is deleted), S6 (rollback), S6a (a fork is
 //! promoted). A snapshot that is to go only loses its name here.
 
 use super::*;
@@ -35,6 +35,23 @@ impl Volume {
     pub(in crate::lineage) fn fork(&mut self, snapshot: usize, broken: Option<Mutant>) {
         let at = self.branches.iter().position(Option::is_none).expect("there is room");
         self.branches[at] = Some(self.grown_out_of(snapshot, broken));
+    }
+
+    /// S3: a branch that has grown out of nothing. Its tree is a leaf of its own, in which nothing is.
+    pub(in crate::lineage) fn new_branch(&mut self, hand: &mut Hand<'_>) {
+        let at = self.branches.iter().position(Option::is_none).expect("there is room");
+        let other = self.branches.iter().flatten().next().copied();
+        if let Some(other) = other.filter(|_| hand.is(Mutant::NewBranchOutOfAnother)) {
+            self.branches[at] = Some(Branch { parent: None, ..other });
+            return;
+        }
+        let (root, tag) = (self.take(hand), hand.next_tag());
+        hand.device[root.block as usize] = tag;
+        self.nodes[root.block as usize] = Some(Node { tag, items: [None; KEYS] });
+        if hand.is(Mutant::NewLeafNotTaken) {
+            self.used &= !bit(root.block);
+        }
+        self.branches[at] = Some(Branch { root, parent: None, truth: [0; KEYS] });
     }
 
     /// S6: a branch goes back to a snapshot. What it was becomes a snapshot, with a name if it is to be kept.

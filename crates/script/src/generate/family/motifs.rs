@@ -103,7 +103,7 @@ pub(super) const RESERVED: [&str; 9] = [
     "write $f 30k $n; truncate $f 35k; fallocate $f 0 80k keep; write $f 40k $n; fsync $f",
     "open h $f read,write; write @h 70k $n; unlink $g; sync; write @h 120k $n; fsync @h; close h",
 ];
-pub(super) const BRANCHES: [&str; 18] = [
+pub(super) const BRANCHES: [&str; 20] = [
     // Removed from the oldest, the newest and the middle on.
     "snapshot $S; write $f $o $n; fsync $f; rmsnapshot $S",
     "snapshot $S; unlink $f; snapshot $T; append $g $n; rmsnapshot $S; fsync $g",
@@ -127,4 +127,7 @@ pub(super) const BRANCHES: [&str; 18] = [
     "snapshot $S; mkfile $v; write $v 0 $n; rename $v $f; rmsnapshot $S; mkfile $v; fsync $v",
     // What a snapshot does not show.
     "open h $f read,write; write @h $o $n; unlink $f; snapshot $S; write @h $o $n; fork $B $S; fsync @h; close h",
+    // Out of nothing.
+    "newbranch $B; switch $B; mkfile /m; write /m 0 $n; fsync /m; snapshot $S; unlink /m; switch main; append $f $n; fsync $f; rmbranch $B",
+    "newbranch $B; switch $B; mkdir /m; mkfile /m/n; append /m/n $n; fsync /m/n; switch main; promote $B $S; rollback $S; append $f $n; fsync $f",
 ];
