@@ -22,6 +22,7 @@ pub mod issue;
 pub mod journal;
 pub mod log;
 pub mod pass;
+pub mod reading;
 pub mod report;
 mod arrived;
 mod bounds;

@@ -167,7 +167,7 @@ fn blocks_of_extents(node: &NodeView<'_>) -> u64 {
 }
 
 /// What of a node does not belong between `bounds`.
-fn out_of_bounds(node: &NodeView<'_>, bounds: &Bounds) -> Option<String> {
+pub(crate) fn out_of_bounds(node: &NodeView<'_>, bounds: &Bounds) -> Option<String> {
     let last = node.count().checked_sub(1)?;
     let (first, last) = (node.key(0), node.key(last));
     if !bounds.holds(&first) || !bounds.holds(&last) {

@@ -104,6 +104,41 @@ fn a_lost_first_mib_comes_back() {
     assert!(status == Some(4) && !said.contains("written back"), "{status:?} {said}");
 }
 
+/// The newest node of a tree in an image, 1 of files, 2 of space: where it begins.
+fn newest_node(image: &[u8], tree: u8) -> usize {
+    let nodes = (0..image.len()).step_by(4096).filter(|at| {
+        image[*at..].starts_with(b"hfNd") && image[*at + 5] == tree && image[*at + 16..].len() > 8
+    });
+    let epoch = |at: &usize| u64::from_le_bytes(image[at + 24..at + 32].try_into().unwrap());
+    nodes.max_by_key(epoch).unwrap()
+}
+
+/// Nothing is lost with a space tree: it is made anew, also at boot. With a node of files something is, and that is said.
+#[test]
+fn a_damaged_tree_is_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image_with_a_file(dir.path());
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    let at = newest_node(&fs::read(&image).unwrap(), 2);
+    file.write_all_at(&[0x55; 64], at as u64 + 100).unwrap();
+    let (status, said) = code(&["fsck", &image]);
+    assert!(status == Some(4) && said.contains("node-damaged"), "{status:?} {said}");
+    let (status, said) = code(&["fsck", "-p", &image]);
+    assert!(status == Some(1) && said.contains("repaired"), "{status:?} {said}");
+    assert!(ok(&["fsck", &image]).contains("clean"));
+    assert_eq!(ok(&["cat", &format!("{image}:/file")]), "content");
+    let at = newest_node(&fs::read(&image).unwrap(), 1);
+    file.write_all_at(&[0x55; 64], at as u64 + 100).unwrap();
+    let before = fs::read(&image).unwrap();
+    let (status, said) = code(&["fsck", "-p", "-f", &image]);
+    assert!(status == Some(4) && said.contains("fsck -y"), "{status:?} {said}");
+    assert!(fs::read(&image).unwrap() == before, "nothing was written");
+    let (status, said) = code(&["fsck", "-y", "--json", &image]);
+    assert!(status == Some(1) && said.contains("\"loses\":true"), "{status:?} {said}");
+    assert!(ok(&["fsck", &image]).contains("clean"));
+    ok(&["ls", &image]);
+}
+
 /// The superblock tells of a fault, and its slots are lost beside that: the one is mended, the other stays until all data was read.
 #[test]
 fn a_lost_superblock_comes_back_beside_a_fault_that_it_tells_of() {

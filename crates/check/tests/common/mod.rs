@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub(crate) mod branches;
+pub(crate) mod broken;
 pub(crate) mod journal;
 pub(crate) mod log;
 

@@ -1,8 +1,10 @@
 //! `holdfast fsck`: what is wrong with a volume, read without the engine.
 //!
-//! Exit codes are those of fsck(8): 0 clean, 4 errors left, 8 the check could
+//! Exit codes are those of fsck(8): 0 clean, 1 all errors are gone, 4 errors left, 8 the check could
 //! not be made, 16 usage. A volume that crashed needs no fsck: opening it
-//! recovers it. So `-p`, as at boot, only does what a mount does first.
+//! recovers it. So `-p`, as at boot, does what a mount does first, and repairs only if that fails and nothing is lost by it.
+
+mod repair;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -29,16 +31,21 @@ pub(crate) struct Args {
     /// Take no lock and change nothing. Works on a mounted volume, where what is just being written may look wrong.
     #[arg(short = 'n', conflicts_with_all = ["preen", "yes"])]
     no_changes: bool,
-    /// As at boot: only see whether the volume can be opened. -f checks everything all the same.
+    /// As at boot: only see whether the volume can be opened; if it cannot, repair it as long as nothing is lost by that. -f checks
+    /// everything all the same.
     #[arg(short = 'p', short_alias = 'a')]
     preen: bool,
-    /// Write back a superblock that is lost, from a good copy, if nothing else is wrong; not where another filesystem begins by
-    /// now. And forget a fault that the superblock tells of, if -d finds nothing else. Nothing else is repaired.
+    /// Repair everything that can be repaired. What is done, and what is lost by it, is printed before it is done. A power cut leaves
+    /// the volume as it was or as it is repaired. Not where another filesystem begins by now.
     #[arg(short = 'y')]
     yes: bool,
     /// Write back a superblock that is lost, also where another filesystem begins by now, which does not survive it.
     #[arg(long, conflicts_with_all = ["no_changes", "preen"])]
     repair_superblock: bool,
+    /// With -y or -p: go on where something that was durable, or may be read another time, is lost by a repair: cut a damaged journal
+    /// or log at the last good batch, leave out nodes that the device cannot read.
+    #[arg(long)]
+    accept_loss: bool,
     /// Check everything, also with -p.
     #[arg(short, long)]
     force: bool,
@@ -86,24 +93,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
     let device = device(args).map_err(operational)?;
     if args.preen && !args.force {
-        return preen(args, &device);
+        let Err(failure) = preen(args, &device) else { return Ok(0) };
+        return repair::at_boot(args, device, failure);
     }
-    let bar = progress_bar(args);
-    let show = |progress: Progress| {
-        if let Some(bar) = &bar {
-            bar.set_length(progress.total);
-            bar.set_position(progress.done);
-            bar.set_message(progress.pass);
-        }
-    };
-    let options = Options { data: args.data, progress: Some(&show) };
-    let report = holdfast_check::check(&*device, &options);
-    if let Some(bar) = &bar {
-        bar.finish_and_clear();
-    }
-    let report = report.map_err(|error| {
-        operational(Failure::plain(format!("{}: {error}", args.target.display())))
-    })?;
+    let report = check(args, &*device)?;
     print(args, &report)?;
     // Where a superblock is lost: that the other slot is not valid either says no more.
     let only = |issue: Issue, beside: Option<Issue>| {
@@ -136,7 +129,30 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.yes && args.data && only(Issue::Fault, None) {
         return repaired(args, device, "the fault was forgotten", holdfast::clear_fault);
     }
+    let wrong = !holdfast_repair::is_repaired(&report);
+    if wrong && (args.yes || args.preen) {
+        return repair::run(args, device);
+    }
     Ok(report.exit_code())
+}
+
+/// What is found, while a bar shows how far that is.
+fn check(args: &Args, device: &dyn Device) -> Result<Report, Failure> {
+    let bar = progress_bar(args);
+    let show = |progress: Progress| {
+        if let Some(bar) = &bar {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+            bar.set_message(progress.pass);
+        }
+    };
+    let options = Options { data: args.data, progress: Some(&show) };
+    let report = holdfast_check::check(device, &options);
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let named = |error| format!("{}: {error}", args.target.display());
+    report.map_err(|error| Failure::plain(named(error)).with_code(OPERATIONAL))
 }
 
 /// Fails if something else begins where the volume began: it may be wanted.

@@ -1,0 +1,242 @@
+//! A volume as the check reads it, for a program that repairs it.
+//!
+//! Nodes, items and data are what journal and log leave, judged in the same way as by the passes. Nothing here
+//! decides what a volume should be, and nothing writes.
+
+mod named;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
+use holdfast_device::{Device, DeviceError};
+use holdfast_format::item::lineage::MAIN;
+use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
+
+pub use named::Rings;
+
+use crate::changes::Change;
+use crate::error::CheckError;
+use crate::issue::Issue;
+use crate::lineage::{Lineage, Tree};
+use crate::path;
+use crate::recovered::Recovered;
+use crate::superblocks::Slots;
+use crate::volume::{Bounds, Volume, out_of_bounds};
+
+/// A branch or snapshot, with its root.
+#[derive(Clone, Debug)]
+pub struct TreeRoot {
+    /// Its number; 1 is `main`.
+    pub id: u64,
+    /// As messages name it.
+    pub name: String,
+    /// Where its root is.
+    pub root: NodePointer,
+    /// The level of its root.
+    pub level: u8,
+    /// The snapshot that it grew out of; 0 if there is none.
+    pub parent: u64,
+    /// Of a snapshot its epoch.
+    pub snapshot: Option<u64>,
+    /// Inodes, as it counts them.
+    pub inode_count: u64,
+    /// Of a snapshot that is being deleted: how far that has come.
+    pub cursor: Option<WalkPlace>,
+}
+
+/// Why a node does not count.
+#[derive(Clone, Debug)]
+pub struct LostNode {
+    /// The finding that this is.
+    pub issue: Issue,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// A volume, read as journal and log leave it.
+#[derive(Debug)]
+pub struct Reading<'d> {
+    device: &'d dyn Device,
+    slots: Slots,
+    mark: Superblock,
+    recovered: Recovered,
+    lineage: Lineage,
+    trees: Vec<TreeRoot>,
+}
+
+impl<'d> Reading<'d> {
+    /// Reads the volume on `device` by its newest valid superblock; by the far copy if no slot is valid, or if `far` says that
+    /// it is the one that counts. Fails if there is none, or a device does not read.
+    pub fn open(device: &'d dyn Device, far: bool) -> Result<Reading<'d>, CheckError> {
+        let slots = Slots::read(device)?;
+        if let Some(words) = slots.newer() {
+            return Err(CheckError::Newer(words));
+        }
+        let found = slots.lost_newest().filter(|_| far);
+        let Some(mark) = found.or(slots.newest()).or(slots.only_far()).cloned() else {
+            return Err(CheckError::Missing("no superblock is valid".into()));
+        };
+        let recovered = Recovered::read(device, &mark);
+        let volume = recovered.volume(device);
+        let lineage = Lineage::read(&volume);
+        let all = lineage.trees(&volume, &|id| recovered.log.inodes_in(id));
+        let trees = all.iter().map(|tree| TreeRoot::new(tree, &lineage)).collect();
+        Ok(Reading { device, slots, mark, recovered, lineage, trees })
+    }
+
+    fn volume(&self) -> Volume<'_> {
+        self.recovered.volume(self.device)
+    }
+
+    /// The superblock that counts, as it stands on the device.
+    pub fn mark(&self) -> &Superblock {
+        &self.mark
+    }
+
+    /// The superblock that stands for the volume behind journal and log.
+    pub fn superblock(&self) -> &Superblock {
+        &self.recovered.log.superblock
+    }
+
+    /// The slots that are valid: their epochs.
+    pub fn slots(&self) -> [Option<u64>; 2] {
+        let epoch = |slot: usize| self.slots.judged[slot].as_ref().ok().map(|found| found.epoch.0);
+        [epoch(0), epoch(1)]
+    }
+
+    /// Every branch and snapshot whose root is known: `main` first, what is being deleted last.
+    pub fn trees(&self) -> &[TreeRoot] {
+        &self.trees
+    }
+
+    /// The items of branches and snapshots, as the log leaves them.
+    pub fn lineage(&self) -> &BTreeMap<Key, Vec<u8>> {
+        &self.lineage.0
+    }
+
+    /// What the log changed of the files tree of a branch.
+    pub fn changes(&self, branch: u64) -> &BTreeMap<Key, Change> {
+        self.recovered.log.items_of(branch)
+    }
+
+    /// The nodes that the journal leaves, by their first block: they stand in front of those of the device.
+    pub fn journal_nodes(&self) -> &BTreeMap<BlockNo, Vec<u8>> {
+        &self.recovered.journal.nodes
+    }
+
+    /// Reads and judges a node, whose keys belong between `low` and `high`.
+    pub fn node<'b>(
+        &self,
+        tree: TreeId,
+        place: &Place,
+        parent: Option<NodePointer>,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<NodeView<'b>, LostNode> {
+        let volume = self.volume();
+        let expected = volume.expected(tree, place.pointer, place.level);
+        let lost = |issue, why: String| Err(LostNode { issue, why });
+        let node = match volume.node(&expected, parent, buffer) {
+            Ok(node) => node,
+            Err(problem) => return lost(problem.issue(), problem.to_string()),
+        };
+        match out_of_bounds(&node, &Bounds { low: place.low, high: place.high }) {
+            None => Ok(node),
+            Some(why) => lost(Issue::NodeOutOfBounds, why),
+        }
+    }
+
+    /// Says which nodes will be asked for next.
+    pub fn read_ahead(&self, blocks: impl Iterator<Item = BlockNo>) {
+        self.volume().read_ahead(blocks);
+    }
+
+    /// Reads blocks of data as the log leaves them. `into` has whole blocks.
+    pub fn data(&self, start: BlockNo, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.volume().read_data(start, into)
+    }
+
+    /// Whether the data of a block of `blocks` lies in the log, and not yet in its place.
+    pub fn is_in_log(&self, blocks: BlockRange) -> bool {
+        self.recovered.log.data.touches(blocks)
+    }
+
+    /// The path of an inode in a branch or snapshot, by what inodes say of their names.
+    pub fn path(&self, tree: &TreeRoot, inode: InodeNo) -> Option<String> {
+        let volume = self.volume();
+        let volume = volume.with_files((tree.root, tree.level), self.changes(tree.id));
+        path::in_tree(&volume, inode, &mut 4096)
+    }
+
+    /// The value of a key in a branch or snapshot, if it can be read.
+    pub fn get(&self, tree: &TreeRoot, key: &Key) -> Option<Vec<u8>> {
+        let volume = self.volume();
+        volume.with_files((tree.root, tree.level), self.changes(tree.id)).get(key)
+    }
+
+    /// Blocks that the bitmaps mark, each as its start and end, as far as they can be read.
+    pub fn marked(&self) -> Vec<(u64, u64)> {
+        let marks = self.volume().marks().unwrap_or_default();
+        marks.iter().map(|run| (run.start, run.end)).collect()
+    }
+
+    /// Settings, and items that a feature brought into the space tree: what a new space tree carries along.
+    pub fn settings(&self) -> BTreeMap<Key, Vec<u8>> {
+        let mut items = BTreeMap::new();
+        let _ = self.volume().items(TreeId::Space, Bounds::ALL, &mut |_, key, value| {
+            let is_setting = key.kind == ItemKind::Setting && key.inode.0 == 0;
+            let is_carried = key.kind.asks().is_some() && key.kind.tree() == TreeId::Space;
+            if is_setting || is_carried {
+                items.insert(key, value.to_vec());
+            }
+            ControlFlow::Continue(())
+        });
+        items
+    }
+
+    /// What stands in journal and log: what a new superblock must be younger than, and which blocks a replay reads.
+    pub fn rings(&self) -> Rings {
+        named::read(self.device, &self.mark, &self.recovered)
+    }
+}
+
+/// Where a node stands in a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its block and epoch.
+    pub pointer: NodePointer,
+    /// Levels above the leaves.
+    pub level: u8,
+    /// No key in it is below this.
+    pub low: Key,
+    /// All keys in it are below this, if there is an end.
+    pub high: Option<Key>,
+}
+
+impl TreeRoot {
+    fn new(tree: &Tree, lineage: &Lineage) -> TreeRoot {
+        let item = lineage.tree(tree.id);
+        let is_snapshot = |item: &&TreeItem| item.kind == TreeKind::Snapshot;
+        TreeRoot {
+            id: tree.id,
+            name: tree.name.clone(),
+            root: tree.root.0,
+            level: tree.root.1,
+            parent: item.as_ref().map_or(0, |item| item.parent),
+            snapshot: item.as_ref().filter(is_snapshot).map(|item| item.epoch.0),
+            inode_count: tree.inode_count,
+            cursor: tree.cursor,
+        }
+    }
+
+    /// Whether it is the branch that mkfs makes.
+    pub fn is_main(&self) -> bool {
+        self.id == MAIN
+    }
+
+    /// Where its root stands.
+    pub fn place(&self) -> Place {
+        Place { pointer: self.root, level: self.level, low: Key::MIN, high: None }
+    }
+}

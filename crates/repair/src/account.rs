@@ -1,0 +1,230 @@
+//! The space tree, made anew from what the trees of all branches and snapshots reach.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
+use holdfast_check::reading::{Place, Reading};
+use holdfast_device::Device;
+use holdfast_format::item::{Extent, GroupItem};
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
+use holdfast_format::node::Expected;
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
+
+use crate::blocks::{Blocks, Space};
+use crate::error::RepairError;
+use crate::overlay::Overlay;
+use crate::pack::{self, Item};
+use crate::walk::children;
+
+/// What the trees reach.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
+    /// Blocks that each node and what is below it refer to.
+    referenced: HashMap<u64, u64>,
+    nodes: Vec<(u64, u64)>,
+    data: Vec<(u64, u64)>,
+}
+
+impl Reach {
+    /// Whether a node begins at this block.
+    pub(crate) fn has_node(&self, block: u64) -> bool {
+        self.referenced.contains_key(&block)
+    }
+
+    /// Walks through a tree as it will be. Returns the blocks that it refers to.
+    pub(crate) fn tree(
+        &mut self,
+        reading: &Reading<'_>,
+        overlay: &Overlay<'_>,
+        place: &Place,
+    ) -> Result<u64, RepairError> {
+        let block = place.pointer.block;
+        if let Some(known) = self.referenced.get(&block.0) {
+            return Ok(*known);
+        }
+        let geometry = &reading.superblock().geometry;
+        let (mut buffer, mut bytes) = (Vec::new(), Vec::new());
+        let unsound = |why: String| RepairError::Refused(format!("node {block}: {why}"));
+        let node = if overlay.holds(block) {
+            bytes.resize(geometry.node_size, 0);
+            overlay.read(block.byte_offset().unwrap_or(u64::MAX), &mut bytes)?;
+            let Place { pointer, level, .. } = *place;
+            let volume = reading.superblock().nodes();
+            let expected = Expected { pointer, tree: TreeId::Files, level, volume };
+            NodeView::open(&bytes, &expected).map_err(|malformed| unsound(malformed.why))?
+        } else {
+            let node = reading.node(TreeId::Files, place, None, &mut buffer);
+            node.map_err(|lost| unsound(lost.why))?
+        };
+        let count = geometry.node_blocks();
+        self.nodes.push((block.0, block.0 + count));
+        let mut referenced = count;
+        if place.level == 0 {
+            for index in 0..node.count() {
+                if node.key(index).kind != ItemKind::Extent {
+                    continue;
+                }
+                referenced = referenced.saturating_add(Extent::blocks_in(node.value(index)));
+                let Ok(extent) = Extent::decode(node.value(index)) else { continue };
+                if geometry.holds_data(extent.blocks) {
+                    let start = extent.blocks.start.0;
+                    self.data.push((start, start + extent.blocks.count));
+                }
+            }
+        } else {
+            let below = children(&node, place);
+            for child in below {
+                referenced = referenced.saturating_add(self.tree(reading, overlay, &child)?);
+            }
+        }
+        self.referenced.insert(block.0, referenced);
+        Ok(referenced)
+    }
+}
+
+/// A space tree that was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpaceTree {
+    pub(crate) root: NodePointer,
+    pub(crate) level: u8,
+    pub(crate) used_blocks: u64,
+}
+
+/// Writes a space tree that marks what `reach` has met, and its own nodes. `items` are all others that it holds.
+pub(crate) fn write(
+    reading: &Reading<'_>,
+    overlay: &Overlay<'_>,
+    space: &mut Space,
+    epoch: Epoch,
+    reach: &Reach,
+    items: &BTreeMap<Key, Vec<u8>>,
+) -> Result<SpaceTree, RepairError> {
+    let geometry = &reading.superblock().geometry;
+    let (size, count) = (geometry.node_size, geometry.node_blocks());
+    let reached = Blocks::of(reach.nodes.iter().chain(&reach.data).copied().collect());
+    let mut nodes = Blocks::of(reach.nodes.clone()).iter().collect::<Vec<_>>();
+    let of_files = nodes.len();
+    // Its own nodes need marks, which need nodes. Pieces that are there once stay, so this comes to an end.
+    let mut own: Vec<u64> = Vec::new();
+    let mut pieces: BTreeSet<(u64, u64)> = BTreeSet::new();
+    loop {
+        nodes.truncate(of_files);
+        nodes.extend(own.iter().map(|block| (*block, block + count)));
+        let all = Blocks::of(reached.iter().chain(nodes.iter().copied()).collect());
+        let mut accounts = accounts(&all, &Blocks::of(nodes.clone()), &mut pieces);
+        accounts.extend(items.iter().map(|(key, value)| (*key, value.clone())));
+        let accounts: Vec<Item> = accounts.into_iter().collect();
+        let shape = shape(&accounts, size);
+        let needed: usize = shape.iter().sum();
+        if needed > own.len() {
+            for _ in own.len()..needed {
+                own.push(space.take(count, count).ok_or(RepairError::NoSpace(count))?);
+            }
+            continue;
+        }
+        // One too many would be a leak.
+        if needed < own.len() {
+            own.truncate(needed);
+            continue;
+        }
+        let places = Places { reading, overlay, epoch, own: &own };
+        let (root, level) = places.write(accounts);
+        return Ok(SpaceTree { root, level, used_blocks: all.total() });
+    }
+}
+
+/// Nodes of each level.
+fn shape(items: &[Item], size: usize) -> Vec<usize> {
+    let mut shape = vec![pack::parts(items, size).len()];
+    let pointer = (Key::MIN, vec![0; holdfast_format::node::POINTER_SIZE]);
+    while let Some(below) = shape.last().copied().filter(|below| *below > 1) {
+        shape.push(pack::parts(&vec![pointer.clone(); below], size).len());
+    }
+    shape
+}
+
+struct Places<'w, 'd> {
+    reading: &'w Reading<'d>,
+    overlay: &'w Overlay<'d>,
+    epoch: Epoch,
+    own: &'w [u64],
+}
+
+impl Places<'_, '_> {
+    /// Writes leaves, and what is above them.
+    fn write(&self, mut items: Vec<Item>) -> (NodePointer, u8) {
+        let superblock = self.reading.superblock();
+        let size = superblock.geometry.node_size;
+        let mut places = self.own.iter();
+        for level in 0.. {
+            let mut above: Vec<Item> = Vec::new();
+            for part in pack::parts(&items, size) {
+                let block = places.next().expect("as many were taken as the shape has");
+                let pointer = NodePointer { block: BlockNo(*block), epoch: self.epoch };
+                let volume = superblock.nodes();
+                let expected = Expected { pointer, tree: TreeId::Space, level, volume };
+                self.overlay.put(pointer.block, &pack::seal(size, &expected, part));
+                let key = part.first().filter(|_| !above.is_empty());
+                above.push((key.map_or(Key::MIN, |(key, _)| *key), pointer.encode().to_vec()));
+            }
+            if let [(_, root)] = &above[..] {
+                let root = NodePointer::decode(root).expect("it was encoded here");
+                return (root, level);
+            }
+            items = above;
+        }
+        unreachable!("each level has fewer nodes than the one below it")
+    }
+}
+
+/// Groups and bitmaps.
+fn accounts(
+    all: &Blocks,
+    nodes: &Blocks,
+    pieces: &mut BTreeSet<(u64, u64)>,
+) -> BTreeMap<Key, Vec<u8>> {
+    let mut bits: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
+    let mut groups: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for (runs, is_node) in [(all, false), (nodes, true)] {
+        for (start, end) in runs.iter() {
+            let mut at = start;
+            while at < end {
+                let stop = end.min((at / BITMAP_BLOCKS + 1) * BITMAP_BLOCKS);
+                let group = groups.entry(at / GROUP_BLOCKS).or_default();
+                if is_node {
+                    group.1 += stop - at;
+                } else {
+                    group.0 += stop - at;
+                    let piece = at % GROUP_BLOCKS / BITMAP_BLOCKS;
+                    let piece = bits.entry((at / GROUP_BLOCKS, piece));
+                    mark(piece.or_insert_with(|| vec![0; BITMAP_BYTES]), at, stop);
+                }
+                at = stop;
+            }
+        }
+    }
+    pieces.extend(bits.keys());
+    for piece in &*pieces {
+        bits.entry(*piece).or_insert_with(|| vec![0; BITMAP_BYTES]);
+        groups.entry(piece.0).or_default();
+    }
+    let mut items = BTreeMap::new();
+    for (group, (used, of_nodes)) in groups {
+        let item =
+            GroupItem { used_blocks: used as u32, node_blocks: of_nodes as u32, reserved: [0; 8] };
+        items.insert(Key::new(InodeNo(group), ItemKind::Group, 0), item.encode());
+    }
+    for ((group, piece), bits) in bits {
+        assert!(piece < BITMAPS_PER_GROUP, "a group has so many pieces");
+        items.insert(Key::new(InodeNo(group), ItemKind::Bitmap, piece), bits);
+    }
+    items
+}
+
+/// Marks blocks of one piece of a bitmap.
+fn mark(bits: &mut [u8], start: u64, end: u64) {
+    for block in start..end {
+        let bit = block % BITMAP_BLOCKS;
+        bits[(bit / 8) as usize] |= 1 << (bit % 8);
+    }
+}

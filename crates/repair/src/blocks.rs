@@ -1,0 +1,153 @@
+//! Sets of blocks, and the space that a repair may take.
+
+use std::collections::BTreeMap;
+
+use holdfast_format::Geometry;
+
+/// Sorted, disjoint runs of blocks, each as its start and end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blocks(Vec<(u64, u64)>);
+
+impl Blocks {
+    /// Runs in any order, which may overlap.
+    pub(crate) fn of(mut runs: Vec<(u64, u64)>) -> Blocks {
+        runs.retain(|(start, end)| start < end);
+        runs.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for (start, end) in runs {
+            match joined.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        Blocks(joined)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().copied()
+    }
+
+    /// How many blocks there are.
+    pub(crate) fn total(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+}
+
+/// Space that nothing reaches, neither before the repair nor behind it.
+#[derive(Debug)]
+pub(crate) struct Space {
+    /// What the bitmaps call free as well, and what only the trees do: the former is taken first. What lies below a node that
+    /// cannot be read may still be marked, and somebody may want to look for it later.
+    free: [BTreeMap<u64, u64>; 2],
+    /// Where the search goes on in each.
+    next: [u64; 2],
+}
+
+impl Space {
+    /// All of the data zone but `used`, and first of all what is not `marked` either.
+    pub(crate) fn new(geometry: &Geometry, used: &[(u64, u64)], marked: &[(u64, u64)]) -> Space {
+        let zone = (geometry.first_data_block().0, geometry.far_copy().0);
+        let both = Blocks::of(used.iter().chain(marked).copied().collect());
+        let first = gaps(&both, zone);
+        let used = Blocks::of(used.iter().copied().chain(first.iter().copied()).collect());
+        let second = gaps(&used, zone);
+        Space { free: [first, second].map(|runs| runs.into_iter().collect()), next: [0, 0] }
+    }
+
+    /// Takes `count` neighbours, the first of which is a multiple of `align`.
+    pub(crate) fn take(&mut self, count: u64, align: u64) -> Option<u64> {
+        (0..2).find_map(|kind| {
+            let from = self.next[kind];
+            let found = fit(&self.free[kind], from..u64::MAX, count, align)
+                .or_else(|| fit(&self.free[kind], 0..from, count, align))?;
+            let (start, end, at) = found;
+            let free = &mut self.free[kind];
+            free.remove(&start);
+            if start < at {
+                free.insert(start, at);
+            }
+            if at + count < end {
+                free.insert(at + count, end);
+            }
+            self.next[kind] = at + count;
+            Some(at)
+        })
+    }
+}
+
+/// The first run that has room, and where in it.
+fn fit(
+    free: &BTreeMap<u64, u64>,
+    range: std::ops::Range<u64>,
+    count: u64,
+    align: u64,
+) -> Option<(u64, u64, u64)> {
+    free.range(range).find_map(|(&start, &end)| {
+        let at = start.checked_next_multiple_of(align)?;
+        (at.checked_add(count)? <= end).then_some((start, end, at))
+    })
+}
+
+fn gaps(used: &Blocks, zone: (u64, u64)) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::new();
+    let mut at = zone.0;
+    for (start, end) in used.iter() {
+        if start > at {
+            gaps.push((at, start.min(zone.1)));
+        }
+        at = at.max(end);
+        if at >= zone.1 {
+            break;
+        }
+    }
+    if at < zone.1 {
+        gaps.push((at, zone.1));
+    }
+    gaps.retain(|(start, end)| start < end);
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_base::prng::Prng;
+
+    /// What is taken is free, aligned and never taken twice; and what is not marked goes first.
+    #[test]
+    fn space_agrees_with_single_blocks() {
+        let geometry = Geometry::for_device(8 << 20, 4096).expect("8 MiB are enough");
+        let zone = geometry.first_data_block().0..geometry.far_copy().0;
+        for seed in 0..50 {
+            let mut prng = Prng::seeded(seed);
+            let mut runs = || {
+                let run = |start: u64| (start, start + 1 + start % 5);
+                (0..100).map(|_| run(zone.start + prng.below(1500))).collect::<Vec<_>>()
+            };
+            let (used, marked) = (runs(), runs());
+            let among =
+                |runs: &[(u64, u64)], block| runs.iter().any(|r| (r.0..r.1).contains(&block));
+            let mut space = Space::new(&geometry, &used, &marked);
+            let mut taken = Vec::new();
+            let mut was_marked = false;
+            while let Some(at) = space.take(2, 2) {
+                assert!(
+                    at % 2 == 0 && zone.contains(&at) && zone.contains(&(at + 1)),
+                    "seed {seed}"
+                );
+                for block in at..at + 2 {
+                    assert!(!among(&used, block) && !taken.contains(&block), "seed {seed} {block}");
+                    taken.push(block);
+                }
+                let is_marked = among(&marked, at) || among(&marked, at + 1);
+                assert!(is_marked || !was_marked, "seed {seed}: {at} is free and came late");
+                was_marked |= is_marked;
+            }
+            let left = zone.clone().filter(|block| !among(&used, *block) && !taken.contains(block));
+            let left: Vec<_> = left.collect();
+            // Neither marked nor used, two neighbours: none is left.
+            let pairs = left.windows(2).filter(|pair| pair[0] % 2 == 0 && pair[0] + 1 == pair[1]);
+            let pairs = pairs.filter(|pair| among(&marked, pair[0]) == among(&marked, pair[1]));
+            assert_eq!(pairs.count(), 0, "seed {seed}");
+        }
+    }
+}

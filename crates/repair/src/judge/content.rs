@@ -1,0 +1,162 @@
+//! What is lost of files: reads of it must fail, as zeros in its place would be another content.
+//!
+//! Where a node with extents is left out, what the file had there is not known, only how many blocks it had in all. Blocks take
+//! the place of what may be lost, whose checksum nothing matches. Where that would be more than the file can have lost by far, or more
+//! than is free, the file loses its names instead.
+
+use holdfast_base::units::{BLOCK_BYTES, blocks_for};
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo};
+use holdfast_check::Issue;
+use holdfast_format::checksum::crc64;
+use holdfast_format::item::Extent;
+use holdfast_format::item::extent::extent_blocks_max;
+use holdfast_format::limits::EXTENT_BLOCKS_MAX;
+use holdfast_format::{ItemKind, Key};
+
+use super::Judge;
+use super::inodes::Broken;
+use crate::error::RepairError;
+use crate::walk::{Edits, items};
+
+/// Blocks that may always stand for what is lost of one file: 4 MiB.
+const ALWAYS: u64 = 1024;
+/// Of a file that lost more, so many times what it lost.
+const TIMES: u64 = 4;
+
+/// Blocks of a file, from the first up to the second.
+type Part = (u64, u64);
+
+impl Judge<'_, '_> {
+    /// Sees to it that no part of these files reads as something else.
+    pub(super) fn content(&mut self, broken: &[Broken]) -> Result<(), RepairError> {
+        for file in broken {
+            self.file(file);
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, file: &Broken) {
+        let issue = self.state.lost.first().map_or(Issue::NodeDamaged, |lost| lost.issue);
+        let (parts, found) = self.unknown(file);
+        let blocks: u64 = parts.iter().map(|(start, end)| end - start).sum();
+        let lost = file.said.saturating_sub(found);
+        let inode = file.inode;
+        if blocks == 0 || (lost == 0 && !file.inline) {
+            self.fix(inode).blocks = Some(found);
+            return;
+        }
+        let edits = if blocks <= ALWAYS.max(lost.saturating_mul(TIMES)) {
+            parts.iter().map(|part| self.unreadable(inode, *part)).collect::<Option<Vec<_>>>()
+        } else {
+            None
+        };
+        let Some(edits) = edits else {
+            self.fix(inode).blocks = Some(found);
+            if let Some(at) = self.find(inode) {
+                self.entries[at].is_unnamed = true;
+            }
+            let what = format!(
+                "{lost} blocks of inode {inode} are lost, and it is not known where: it loses its names"
+            );
+            return self.loss(issue, Some(inode), what);
+        };
+        edits.into_iter().for_each(|edits| self.merge(edits));
+        self.fix(inode).blocks = Some(found.saturating_add(blocks));
+        let shown: Vec<String> = parts.iter().map(|part| bytes(part, file.size)).collect();
+        let what = format!("lost, and reads of it fail from now on: {}", shown.join(", "));
+        self.loss(issue, Some(inode), what);
+    }
+
+    /// Blocks of a file of which it is not known what they had, and how many are known.
+    fn unknown(&self, file: &Broken) -> (Vec<Part>, u64) {
+        let ends = blocks_for(file.size);
+        let mut known: Vec<Part> = Vec::new();
+        let (first, last) = Key::span(file.inode, ItemKind::Extent);
+        items(self.reading, self.state, (first, Some(last)), &mut |_, key, value| {
+            if let Ok(extent) = Extent::decode(value) {
+                let start = key.offset / BLOCK_BYTES;
+                known.push((start, start.saturating_add(extent.blocks.count)));
+            }
+        });
+        let found = known.iter().map(|(start, end)| end - start).sum();
+        let mut unknown: Vec<Part> = Vec::new();
+        if file.inline {
+            unknown.push((0, ends));
+        }
+        for lost in &self.state.lost {
+            let (low, high) = (lost.place.low, lost.place.high);
+            if low >= last || high.is_some_and(|high| high <= first) {
+                continue;
+            }
+            let start = if low > first { low.offset / BLOCK_BYTES } else { 0 };
+            // An extent that began in the node may have reached beyond its range.
+            let end = match high.filter(|high| *high < last) {
+                Some(high) => (high.offset / BLOCK_BYTES).saturating_add(EXTENT_BLOCKS_MAX),
+                None => ends,
+            };
+            unknown.push((start, end.min(ends)));
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        for (start, end) in unknown {
+            let mut at = start.max(parts.last().map_or(0, |last| last.1));
+            for (from, to) in known.iter().copied().filter(|(from, to)| *to > start && *from < end)
+            {
+                if from > at {
+                    parts.push((at, from.min(end)));
+                }
+                at = at.max(to);
+            }
+            if at < end {
+                parts.push((at, end));
+            }
+        }
+        parts.retain(|(start, end)| start < end);
+        (parts, found)
+    }
+
+    /// Extents for a part of a file, all of whose blocks fail their checksums. `None`: so much is not free.
+    fn unreadable(&mut self, inode: InodeNo, part: Part) -> Option<Edits> {
+        let most = extent_blocks_max(self.reading.superblock().geometry.node_size);
+        let mut edits = Edits::new();
+        let mut at = part.0;
+        while at < part.1 {
+            let count = most.min(part.1 - at);
+            let blocks = self.stand_in(inode, at, count)?;
+            let sum = |block: u64| !crc64(&[inode.0.to_le_bytes(), block.to_le_bytes()].concat());
+            let birth = Epoch(self.before() + 1);
+            let sums = (at..at + count).map(sum).collect();
+            let extent = Extent { birth, ..Extent::new(blocks, sums) };
+            let offset = at.checked_mul(BLOCK_BYTES)?;
+            edits.insert(Key::new(inode, ItemKind::Extent, offset), Some(extent.encode()));
+            at += count;
+        }
+        Some(edits)
+    }
+
+    /// The epoch of the snapshot that the tree grew out of: what is born behind it is the tree's own.
+    fn before(&self) -> u64 {
+        let parent = self.before.iter().find(|of| of.root.id == self.state.root.parent);
+        parent.and_then(|parent| parent.root.snapshot).unwrap_or(0)
+    }
+
+    /// Free blocks, or those that the tree which this one grew out of has for the same.
+    fn stand_in(&mut self, inode: InodeNo, at: u64, count: u64) -> Option<BlockRange> {
+        let tree = self.state.root.id;
+        let parent = self.state.root.parent;
+        let key = (inode.0, at, count);
+        let known = self.shared.unreadable.get(&key);
+        if let Some((_, blocks)) = known.and_then(|known| known.iter().find(|of| of.0 == parent)) {
+            let blocks = *blocks;
+            self.shared.unreadable.entry(key).or_default().push((tree, blocks));
+            return Some(blocks);
+        }
+        let blocks = BlockRange::new(BlockNo(self.space.take(count, 1)?), count);
+        self.shared.unreadable.entry(key).or_default().push((tree, blocks));
+        Some(blocks)
+    }
+}
+
+fn bytes(part: &Part, size: u64) -> String {
+    let end = part.1.saturating_mul(BLOCK_BYTES).min(size);
+    format!("bytes {} to {end}", part.0.saturating_mul(BLOCK_BYTES))
+}

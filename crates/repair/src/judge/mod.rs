@@ -1,0 +1,257 @@
+//! What becomes of a files tree: edits that make it keep the rules of the format again, and what they lose.
+//!
+//! A tree is read twice, in the order of its keys. The first time each inode is judged with its items, the second time
+//! each name. What is wrong with an item is put right where the rest of the tree says what is right, else the item goes. No byte of a
+//! file becomes another one by that: where a part of a file is not known any more, reads of it fail, or the file goes to
+//! `lost+found`.
+
+mod between;
+mod content;
+mod inodes;
+mod names;
+mod xattrs;
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdfast_base::{BlockRange, InodeNo, Timestamp};
+use holdfast_check::Issue;
+use holdfast_check::reading::Reading;
+use holdfast_format::Key;
+use holdfast_format::item::{FileType, InodeItem};
+
+use crate::blocks::Space;
+use crate::error::RepairError;
+use crate::plan::Repair;
+use crate::walk::{Edits, State, get};
+
+/// What judging one tree leaves for the next ones.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The next number of an inode.
+    pub(crate) inode_next: u64,
+    /// The directory that was made for what has no name: the same inode in all trees, so that they go on sharing.
+    lost_found: Option<InodeNo>,
+    /// Blocks that stand for what is lost of a file, by inode, first block and number, with the tree that has them.
+    unreadable: HashMap<(u64, u64, u64), Vec<(u64, BlockRange)>>,
+    /// The time of the repair.
+    now: Timestamp,
+    pub(crate) repairs: Vec<Repair>,
+}
+
+impl Shared {
+    pub(crate) fn new(inode_next: u64) -> Shared {
+        Shared {
+            inode_next,
+            lost_found: None,
+            unreadable: HashMap::new(),
+            now: Timestamp::now(),
+            repairs: Vec::new(),
+        }
+    }
+}
+
+/// An inode, and what was found to lead to it.
+#[derive(Clone, Debug)]
+struct Entry {
+    number: InodeNo,
+    file_type: FileType,
+    /// Its item says that it has links.
+    nlink: u32,
+    size: u64,
+    parent: InodeNo,
+    parent_slot: u64,
+    /// It may not have the name that leads to it, as its content is not what that promises.
+    is_unnamed: bool,
+    is_orphan: bool,
+    names: u32,
+    subdirs: u32,
+    entries: u64,
+    knows_name: bool,
+    /// Its first name: directory and slot; 0: none.
+    name: (InodeNo, u64),
+}
+
+/// What is to be changed in the item of an inode.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fix {
+    size: Option<u64>,
+    blocks: Option<u64>,
+    nlink: Option<u32>,
+    place: Option<(InodeNo, u64)>,
+    has_xattrs: bool,
+    value_next: Option<u32>,
+    no_rdev: bool,
+}
+
+/// What is said of an inode; its path is looked up at the end.
+#[derive(Debug)]
+struct Said {
+    issue: Issue,
+    inode: Option<InodeNo>,
+    what: String,
+    loses: bool,
+}
+
+/// A tree that is being judged.
+struct Judge<'w, 'd> {
+    reading: &'w Reading<'d>,
+    space: &'w mut Space,
+    shared: &'w mut Shared,
+    state: &'w mut State,
+    /// Trees before it, which have been judged.
+    before: &'w [State],
+    /// Those behind it, which have not.
+    behind: &'w [State],
+    /// In the order of their numbers.
+    entries: Vec<Entry>,
+    fixes: BTreeMap<InodeNo, Fix>,
+    said: Vec<Said>,
+}
+
+/// Judges the tree `at`; those before it have been judged.
+pub(crate) fn tree(
+    reading: &Reading<'_>,
+    space: &mut Space,
+    shared: &mut Shared,
+    states: &mut [State],
+    at: usize,
+) -> Result<(), RepairError> {
+    let (before, rest) = states.split_at_mut(at);
+    let (state, behind) = rest.split_at_mut(1);
+    let state = &mut state[0];
+    let mut judge = Judge {
+        reading,
+        space,
+        shared,
+        state,
+        before,
+        behind,
+        entries: Vec::new(),
+        fixes: BTreeMap::new(),
+        said: Vec::new(),
+    };
+    judge.lost_nodes();
+    judge.put_back();
+    let broken = judge.inodes();
+    judge.content(&broken)?;
+    judge.names()?;
+    judge.apply();
+    judge.state.inode_count = judge.entries.len() as u64;
+    judge.say();
+    Ok(())
+}
+
+impl Judge<'_, '_> {
+    fn note(&mut self, issue: Issue, inode: InodeNo, what: impl Into<String>) {
+        self.said.push(Said { issue, inode: Some(inode), what: what.into(), loses: false });
+    }
+
+    fn loss(&mut self, issue: Issue, inode: Option<InodeNo>, what: impl Into<String>) {
+        self.said.push(Said { issue, inode, what: what.into(), loses: true });
+    }
+
+    fn find(&self, inode: InodeNo) -> Option<usize> {
+        self.entries.binary_search_by_key(&inode, |entry| entry.number).ok()
+    }
+
+    fn value(&self, key: &Key) -> Option<Vec<u8>> {
+        get(self.reading, self.state, key)
+    }
+
+    fn put(&mut self, key: Key, value: Vec<u8>) {
+        self.state.edits.insert(key, Some(value));
+    }
+
+    fn delete(&mut self, key: Key) {
+        self.state.edits.insert(key, None);
+    }
+
+    fn merge(&mut self, mut edits: Edits) {
+        self.state.edits.append(&mut edits);
+    }
+
+    /// What is left out, before it is known what that had.
+    fn lost_nodes(&mut self) {
+        for lost in self.state.lost.clone() {
+            let place = lost.place;
+            let range = match place.high {
+                Some(high) => format!("{:?} up to {high:?}", place.low),
+                None => format!("{:?} on", place.low),
+            };
+            let what = format!(
+                "node {} of level {} is left out, with all that only it leads to ({}): keys from {range}",
+                place.pointer.block, place.level, lost.why
+            );
+            self.loss(lost.issue, None, what);
+        }
+        let zero = InodeNo(0);
+        let punches = Key::span(zero, holdfast_format::ItemKind::Punch);
+        if let Some(lost) = self.state.lost.iter().find(|lost| lost.holds(&punches.0)) {
+            let issue = lost.issue;
+            let what = "a hole that was being made in a file may be forgotten, and its old content be there again";
+            self.loss(issue, None, what);
+        }
+    }
+
+    /// Puts the items of inodes that are to be changed.
+    fn apply(&mut self) {
+        for (number, fix) in std::mem::take(&mut self.fixes) {
+            let key = Key::inode(number);
+            let Some(bytes) = self.value(&key) else { continue };
+            let Ok(item) = InodeItem::decode(&bytes) else { continue };
+            let mut now = item;
+            now.size = fix.size.unwrap_or(now.size);
+            now.blocks = fix.blocks.unwrap_or(now.blocks);
+            now.nlink = fix.nlink.unwrap_or(now.nlink);
+            (now.parent, now.parent_slot) = fix.place.unwrap_or((now.parent, now.parent_slot));
+            now.flags |= if fix.has_xattrs { InodeItem::HAS_XATTRS } else { 0 };
+            now.xattr_value_next = fix.value_next.unwrap_or(now.xattr_value_next);
+            now.rdev = if fix.no_rdev { 0 } else { now.rdev };
+            if now == item {
+                continue;
+            }
+            now.change = now.change.saturating_add(1);
+            let mut value = now.encode();
+            value.extend_from_slice(InodeItem::tail(&bytes));
+            self.put(key, value);
+        }
+    }
+
+    /// Says what was done, with the paths of what it was done to.
+    fn say(&mut self) {
+        let tree = self.state.name();
+        for said in std::mem::take(&mut self.said) {
+            let path = said.inode.and_then(|inode| self.path(inode));
+            let Said { issue, what, loses, .. } = said;
+            self.shared.repairs.push(Repair { issue, tree: tree.clone(), path, what, loses });
+        }
+    }
+
+    fn fix(&mut self, inode: InodeNo) -> &mut Fix {
+        self.fixes.entry(inode).or_default()
+    }
+}
+
+/// An inode of which nothing is known but what it is.
+fn made(file_type: FileType, permissions: u32, now: Timestamp) -> InodeItem {
+    InodeItem {
+        mode: file_type.mode_bits() | permissions,
+        uid: 0,
+        gid: 0,
+        nlink: if file_type == FileType::Directory { 2 } else { 1 },
+        size: 0,
+        blocks: 0,
+        rdev: 0,
+        parent: InodeNo(0),
+        parent_slot: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        flags: 0,
+        xattr_value_next: 0,
+        change: 1,
+        project: 0,
+        reserved: [0; 4],
+    }
+}

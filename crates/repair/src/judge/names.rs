@@ -1,0 +1,468 @@
+//! The second reading: every name, where it leads, and what that makes of inodes. What no name leads to goes to `lost+found`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_base::InodeNo;
+use holdfast_check::Issue;
+use holdfast_format::item::dentry::{slot, slot_end};
+use holdfast_format::item::{Dentry, FileType, InodeItem};
+use holdfast_format::{ItemKind, Key};
+
+use super::{Entry, Judge, made};
+use crate::error::RepairError;
+use crate::walk::{Edits, items};
+
+/// Where files go that no name leads to.
+const LOST_FOUND: &[u8] = b"lost+found";
+/// Steps from a file to the root that a path may have.
+const DEPTH_MAX: usize = 4096;
+
+/// A name that stays.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    directory: InodeNo,
+    slot: u64,
+    child: InodeNo,
+}
+
+/// A name that is put elsewhere.
+struct Moved {
+    directory: InodeNo,
+    name: Vec<u8>,
+    child: InodeNo,
+}
+
+/// What is decided of one name.
+enum Fate {
+    Stays,
+    /// With the type of the inode.
+    Typed(FileType),
+    Moves,
+    Goes(Issue, String),
+}
+
+impl Judge<'_, '_> {
+    pub(super) fn names(&mut self) -> Result<(), RepairError> {
+        self.root()?;
+        let (mut names, moved) = self.read_names();
+        for Moved { directory, name, child } in moved {
+            let file_type = self.find(child).map(|at| self.entries[at].file_type);
+            let Some(file_type) = file_type else { continue };
+            match self.insert(directory, &name, child, file_type) {
+                Some(slot) => names.push(Name { directory, slot, child }),
+                None => {
+                    let what = format!("the name {} is removed: its slot is full", shown(&name));
+                    self.loss(Issue::DentrySlot, Some(directory), what);
+                }
+            }
+        }
+        self.one_name_each(&mut names);
+        self.cut_cycles(&mut names);
+        self.count(&names);
+        self.nameless(&mut names)?;
+        self.count(&names);
+        self.compare();
+        Ok(())
+    }
+
+    /// There is a root directory.
+    fn root(&mut self) -> Result<(), RepairError> {
+        let at = self.find(InodeNo::ROOT);
+        if at.is_some_and(|at| self.entries[at].file_type == FileType::Directory) {
+            return Ok(());
+        }
+        let mut gone = Vec::new();
+        let range = (Key::inode(InodeNo::ROOT), Some(Key::inode(InodeNo(2))));
+        items(self.reading, self.state, range, &mut |_, key, _| gone.push(key));
+        gone.into_iter().for_each(|key| self.delete(key));
+        if let Some(at) = at {
+            self.entries.remove(at);
+            self.fixes.remove(&InodeNo::ROOT);
+        }
+        self.make(InodeNo::ROOT, 0o755);
+        self.loss(
+            Issue::RootMissing,
+            Some(InodeNo::ROOT),
+            "the root directory is made anew, and is root's",
+        );
+        Ok(())
+    }
+
+    /// Makes an empty directory.
+    fn make(&mut self, number: InodeNo, permissions: u32) {
+        let item = InodeItem {
+            parent: InodeNo::ROOT,
+            ..made(FileType::Directory, permissions, self.shared.now)
+        };
+        self.put(Key::inode(number), item.encode());
+        let behind = self.entries.partition_point(|entry| entry.number < number);
+        let entry = Entry {
+            number,
+            file_type: FileType::Directory,
+            nlink: 2,
+            size: 0,
+            parent: InodeNo::ROOT,
+            parent_slot: 0,
+            is_unnamed: false,
+            is_orphan: false,
+            names: 0,
+            subdirs: 0,
+            entries: 0,
+            knows_name: false,
+            name: (InodeNo(0), 0),
+        };
+        self.entries.insert(behind, entry);
+    }
+
+    /// Reads all names, and decides of each.
+    fn read_names(&mut self) -> (Vec<Name>, Vec<Moved>) {
+        let (mut names, mut moved, mut edits) = (Vec::new(), Vec::new(), Edits::new());
+        let mut said = Vec::new();
+        let mut of_slot: (InodeNo, u64, Vec<Vec<u8>>) = (InodeNo(0), 0, Vec::new());
+        let this = &*self;
+        items(self.reading, self.state, (Key::MIN, None), &mut |_, key, value| {
+            if key.kind != ItemKind::Dentry {
+                return;
+            }
+            let Ok(dentry) = Dentry::decode(value) else { return };
+            let (directory, child) = (key.inode, dentry.inode);
+            if (of_slot.0, of_slot.1) != (directory, key.offset >> 8) {
+                of_slot = (directory, key.offset >> 8, Vec::new());
+            }
+            let fate = this.judge_name(&key, &dentry, &of_slot.2);
+            let name = Name { directory, slot: key.offset, child };
+            let mut say = |issue, what: String, loses| {
+                let what = format!("the name {} {what}", shown(dentry.name));
+                said.push((issue, directory, what, loses));
+            };
+            match fate {
+                Fate::Stays => names.push(name),
+                Fate::Typed(file_type) => {
+                    edits.insert(key, Some(Dentry { file_type, ..dentry }.encode()));
+                    say(Issue::DentryType, format!("says {file_type:?}, as its inode does"), false);
+                    names.push(name);
+                }
+                Fate::Moves => {
+                    edits.insert(key, None);
+                    let name = dentry.name.to_vec();
+                    moved.push(Moved { directory, name, child });
+                    return say(Issue::DentrySlot, "is put where it is found".into(), false);
+                }
+                Fate::Goes(issue, why) => {
+                    edits.insert(key, None);
+                    return say(issue, why, true);
+                }
+            }
+            of_slot.2.push(dentry.name.to_vec());
+        });
+        self.merge(edits);
+        for (issue, directory, what, loses) in said {
+            if loses {
+                self.loss(issue, Some(directory), what);
+            } else {
+                self.note(issue, directory, what);
+            }
+        }
+        (names, moved)
+    }
+
+    fn judge_name(&self, key: &Key, dentry: &Dentry<'_>, before: &[Vec<u8>]) -> Fate {
+        let child = dentry.inode;
+        let Some(at) = self.find(child) else {
+            let lost = self.state.lost.iter().find(|lost| lost.holds(&Key::inode(child)));
+            let issue = lost.map_or(Issue::DentryDangling, |lost| lost.issue);
+            return Fate::Goes(issue, format!("is removed: inode {child} is not there"));
+        };
+        let entry = &self.entries[at];
+        if child == InodeNo::ROOT {
+            return Fate::Goes(
+                Issue::DirectoryNames,
+                "is removed: it leads to the root directory".into(),
+            );
+        }
+        if entry.is_unnamed {
+            return Fate::Goes(
+                Issue::NodeDamaged,
+                format!("is taken from inode {child}, of which not all is known"),
+            );
+        }
+        if before.iter().any(|other| other == dentry.name) {
+            return Fate::Goes(Issue::NameTwice, "that comes second is removed".into());
+        }
+        if slot(self.reading.superblock().hash_seed, dentry.name) != key.offset & !0xff {
+            return Fate::Moves;
+        }
+        if entry.file_type != dentry.file_type {
+            return Fate::Typed(entry.file_type);
+        }
+        Fate::Stays
+    }
+
+    /// Puts a name into a directory, at the first free place of its slot.
+    fn insert(
+        &mut self,
+        directory: InodeNo,
+        name: &[u8],
+        inode: InodeNo,
+        file_type: FileType,
+    ) -> Option<u64> {
+        let first = slot(self.reading.superblock().hash_seed, name);
+        for offset in first..=slot_end(first) {
+            let key = Key::new(directory, ItemKind::Dentry, offset);
+            match self.value(&key) {
+                None => {
+                    self.put(key, Dentry { inode, file_type, name }.encode());
+                    return Some(offset);
+                }
+                Some(value) if Dentry::decode(&value).is_ok_and(|of| of.name == name) => {
+                    return None;
+                }
+                Some(_) => {}
+            }
+        }
+        None
+    }
+
+    /// A directory has one name: the one that it knows, or else the first.
+    fn one_name_each(&mut self, names: &mut Vec<Name>) {
+        let mut chosen: BTreeMap<InodeNo, (InodeNo, u64)> = BTreeMap::new();
+        let mut twice = BTreeSet::new();
+        for name in names.iter() {
+            let Some(at) = self.find(name.child) else { continue };
+            let entry = &self.entries[at];
+            if entry.file_type != FileType::Directory {
+                continue;
+            }
+            let place = (name.directory, name.slot);
+            let is_known = place == (entry.parent, entry.parent_slot);
+            if chosen.contains_key(&name.child) {
+                twice.insert(name.child);
+            }
+            if is_known || !chosen.contains_key(&name.child) {
+                chosen.insert(name.child, place);
+            }
+        }
+        let is_extra = |name: &Name| {
+            twice.contains(&name.child)
+                && chosen.get(&name.child) != Some(&(name.directory, name.slot))
+        };
+        let extra: Vec<Name> = names.iter().copied().filter(|name| is_extra(name)).collect();
+        names.retain(|name| !is_extra(name));
+        for name in extra {
+            self.take_name(&name, Issue::DirectoryNames, "as it has another one");
+        }
+    }
+
+    fn take_name(&mut self, name: &Name, issue: Issue, why: &str) {
+        let key = Key::new(name.directory, ItemKind::Dentry, name.slot);
+        let value = self.value(&key).unwrap_or_default();
+        let text = Dentry::decode(&value).map_or("?".into(), |dentry| shown(dentry.name));
+        self.delete(key);
+        let what = format!("the name {text} is taken from directory {}, {why}", name.child);
+        self.loss(issue, Some(name.directory), what);
+    }
+
+    /// A directory that is its own ancestor loses its name.
+    fn cut_cycles(&mut self, names: &mut Vec<Name>) {
+        let is_directory = |name: &Name| {
+            self.find(name.child)
+                .is_some_and(|at| self.entries[at].file_type == FileType::Directory)
+        };
+        let up: BTreeMap<InodeNo, InodeNo> = names
+            .iter()
+            .filter(|name| is_directory(name))
+            .map(|name| (name.child, name.directory))
+            .collect();
+        let (mut done, mut cut) = (BTreeSet::new(), BTreeSet::new());
+        for start in up.keys() {
+            let (mut way, mut at) = (BTreeSet::new(), *start);
+            let mut order = Vec::new();
+            while !done.contains(&at) && way.insert(at) {
+                order.push(at);
+                let Some(next) = up.get(&at) else { break };
+                at = *next;
+            }
+            // It came back to one of its own way: the smallest of the circle is cut out.
+            if !done.contains(&at)
+                && up.contains_key(&at)
+                && order.last().is_some_and(|last| up.get(last) == Some(&at))
+            {
+                let circle = order.iter().skip_while(|one| **one != at);
+                cut.extend(circle.min().copied());
+            }
+            done.append(&mut way);
+        }
+        let cut_out: Vec<Name> =
+            names.iter().copied().filter(|name| cut.contains(&name.child)).collect();
+        names.retain(|name| !cut.contains(&name.child));
+        for name in cut_out {
+            self.take_name(&name, Issue::DirectoryCycle, "which is its own ancestor");
+        }
+    }
+
+    /// What each inode has of names, and each directory of entries.
+    fn count(&mut self, names: &[Name]) {
+        for entry in &mut self.entries {
+            (entry.names, entry.subdirs, entry.entries) = (0, 0, 0);
+            (entry.knows_name, entry.name) = (false, (InodeNo(0), 0));
+        }
+        for name in names {
+            let child = self.find(name.child);
+            let is_directory =
+                child.is_some_and(|at| self.entries[at].file_type == FileType::Directory);
+            if let Some(at) = self.find(name.directory) {
+                let holder = &mut self.entries[at];
+                holder.entries += 1;
+                holder.subdirs += u32::from(is_directory);
+            }
+            if let Some(at) = child {
+                let entry = &mut self.entries[at];
+                entry.names = entry.names.saturating_add(1);
+                let place = (name.directory, name.slot);
+                entry.knows_name |= place == (entry.parent, entry.parent_slot);
+                if entry.name.0.0 == 0 {
+                    entry.name = place;
+                }
+            }
+        }
+    }
+
+    /// What has no name and no place in the list of orphans gets one of the two.
+    fn nameless(&mut self, names: &mut Vec<Name>) -> Result<(), RepairError> {
+        let mut found = Vec::new();
+        for at in 0..self.entries.len() {
+            let Entry { number, nlink, names, is_orphan, file_type, .. } = self.entries[at];
+            if number == InodeNo::ROOT {
+                continue;
+            }
+            let orphan = Key::orphan(number);
+            match (names, nlink, is_orphan) {
+                (0, 0, true) => {}
+                (0, 0, false) => {
+                    self.put(orphan, Vec::new());
+                    self.note(Issue::OrphanUnlisted, number, format!("inode {number}, which has no link, is listed as an orphan and will be collected"));
+                }
+                (0, _, _) => {
+                    if is_orphan {
+                        self.delete(orphan);
+                    }
+                    found.push((number, file_type, is_orphan));
+                }
+                (_, _, true) => {
+                    self.delete(orphan);
+                    self.note(Issue::OrphanNamed, number, "it is listed as an orphan no more");
+                }
+                _ => {}
+            }
+        }
+        let directory = match found.is_empty() {
+            true => return Ok(()),
+            false => self.lost_found(names)?,
+        };
+        for (number, file_type, was_orphan) in found {
+            let issue = if was_orphan { Issue::OrphanNamed } else { Issue::Unreachable };
+            let name = format!("#{number}");
+            let slot = (0..).find_map(|more: u32| {
+                let name = if more == 0 { name.clone() } else { format!("{name}.{more}") };
+                self.insert(directory, name.as_bytes(), number, file_type)
+            });
+            let slot = slot.expect("some number is free");
+            names.push(Name { directory, slot, child: number });
+            let what = format!("no name leads to the {file_type:?} {number}: it is in lost+found");
+            self.note(issue, number, what);
+        }
+        Ok(())
+    }
+
+    /// The directory for what has no name. It is made if it is not there.
+    fn lost_found(&mut self, names: &mut Vec<Name>) -> Result<InodeNo, RepairError> {
+        let first = slot(self.reading.superblock().hash_seed, LOST_FOUND);
+        for offset in first..=slot_end(first) {
+            let key = Key::new(InodeNo::ROOT, ItemKind::Dentry, offset);
+            let Some(value) = self.value(&key) else { continue };
+            let Ok(dentry) = Dentry::decode(&value) else { continue };
+            let at = self.find(dentry.inode);
+            if dentry.name == LOST_FOUND
+                && at.is_some_and(|at| self.entries[at].file_type == FileType::Directory)
+            {
+                return Ok(dentry.inode);
+            }
+        }
+        let number = match self.shared.lost_found.filter(|number| self.find(*number).is_none()) {
+            Some(number) => number,
+            None => {
+                let number = InodeNo(self.shared.inode_next);
+                self.shared.inode_next += 1;
+                self.shared.lost_found = Some(number);
+                number
+            }
+        };
+        self.make(number, 0o700);
+        let slot = (0..).find_map(|more: u32| {
+            let name = String::from_utf8_lossy(LOST_FOUND).into_owned();
+            let name = if more == 0 { name } else { format!("{name}.{more}") };
+            self.insert(InodeNo::ROOT, name.as_bytes(), number, FileType::Directory)
+        });
+        let slot = slot.expect("some number is free");
+        names.push(Name { directory: InodeNo::ROOT, slot, child: number });
+        Ok(number)
+    }
+
+    /// What each inode says of its names becomes what was found.
+    fn compare(&mut self) {
+        for at in 0..self.entries.len() {
+            let entry = self.entries[at].clone();
+            let number = entry.number;
+            let is_root = number == InodeNo::ROOT;
+            if entry.names == 0 && !is_root {
+                // An orphan has none.
+                continue;
+            }
+            let is_directory = entry.file_type == FileType::Directory;
+            if is_directory && entry.size != entry.entries {
+                self.fix(number).size = Some(entry.entries);
+                let what = format!("its size is {}, as it has so many entries", entry.entries);
+                self.note(Issue::DirectorySize, number, what);
+            }
+            let links = if is_directory { entry.subdirs.saturating_add(2) } else { entry.names };
+            if links != entry.nlink {
+                self.fix(number).nlink = Some(links);
+                self.note(Issue::LinkCount, number, format!("it has {links} links"));
+            }
+            let place = match (is_root, is_directory) {
+                (true, _) => (InodeNo::ROOT, 0),
+                (false, true) => entry.name,
+                (false, false) if entry.knows_name || entry.parent.0 == 0 => continue,
+                (false, false) => entry.name,
+            };
+            if (entry.parent, entry.parent_slot) != place {
+                self.fix(number).place = Some(place);
+                let issue = match entry.parent != place.0 && is_directory {
+                    true => Issue::ParentWrong,
+                    false => Issue::NamePlace,
+                };
+                self.note(issue, number, format!("its name is in directory {}", place.0));
+            }
+        }
+    }
+
+    /// An absolute path that leads to an inode.
+    pub(super) fn path(&self, inode: InodeNo) -> Option<String> {
+        let (mut names, mut at) = (Vec::new(), inode);
+        while at != InodeNo::ROOT {
+            if names.len() >= DEPTH_MAX {
+                return None;
+            }
+            let (directory, slot) = self.entries[self.find(at)?].name;
+            let value = self.value(&Key::new(directory, ItemKind::Dentry, slot))?;
+            names.push(holdfast_base::show::name(Dentry::decode(&value).ok()?.name));
+            at = directory;
+        }
+        names.reverse();
+        Some(format!("/{}", names.join("/")))
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    holdfast_base::show::name(name)
+}

@@ -1,0 +1,67 @@
+//! Repairs a volume, without the engine.
+//!
+//! [`plan`] reads the volume as the check does, decides what to put right, and writes all of that to memory, in front of the
+//! device. A check of the result is the proof: if it finds anything left, nothing is written. [`Planned`] says what would be
+//! done and what is lost by it, and [`Planned::write`] does it: first nodes and data to places that nothing reaches, then a
+//! flush, then one superblock, so that a power cut leaves the volume as it was or as it is repaired.
+//!
+//! What is put right, and how, finding by finding: docs/FSCK.md. The rules of what trees share: [`rewrite`].
+
+mod account;
+mod blocks;
+mod error;
+mod judge;
+mod lineage;
+mod moved;
+mod overlay;
+mod pack;
+mod plan;
+mod refuse;
+mod rewrite;
+mod round;
+mod table;
+mod walk;
+mod write;
+
+pub use error::RepairError;
+pub use plan::Repair;
+pub use refuse::why_not;
+pub use table::answer;
+pub use write::Planned;
+
+use holdfast_check::{Issue, Report, Severity};
+use holdfast_device::Device;
+
+/// What a repair may do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Read all data of files, before and behind, and verify its checksums.
+    pub data: bool,
+    /// Go on where what was durable, or cannot be read just now, is lost by that: cut damaged rings at the last good
+    /// batch, leave out nodes that the device cannot read.
+    pub accept_loss: bool,
+}
+
+/// Rounds after which a repair that leaves something wrong is given up.
+const ROUNDS: u8 = 4;
+
+/// Decides how to repair the volume on `device`, of which `before` was found. Writes nothing.
+///
+/// Fails where a repair is beyond this program or needs [`Options::accept_loss`], where nothing is free for what must be written anew, and if the
+/// device does not read.
+pub fn plan(
+    device: &dyn Device,
+    before: &Report,
+    options: &Options,
+) -> Result<Planned, RepairError> {
+    refuse::unrepairable(before, options)?;
+    let done = round::run(device, before, options, &[], ROUNDS)?;
+    Ok(Planned::new(done))
+}
+
+/// Whether nothing is left that a repair puts right: damaged data stays as it is, and reads of it go on to fail.
+pub fn is_repaired(report: &Report) -> bool {
+    let stays = [Issue::DataDamaged, Issue::DataUnreadable, Issue::Fault].map(Issue::number);
+    report.omitted == 0
+        && report.findings.iter().all(|it| it.severity == Severity::Note || stays.contains(&it.id))
+}

@@ -1,0 +1,213 @@
+//! Data that gets another place: blocks that two owners have, and data that lies in the log, which a volume with an
+//! empty log cannot have there.
+//!
+//! Nothing is written to a place that was in use before the repair, nor to one that a replay would look at. So data of the log
+//! goes to other blocks than those that its batches took, and whoever shares an extent gets it moved in all trees
+//! alike.
+
+use std::collections::BTreeMap;
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange};
+use holdfast_check::Issue;
+use holdfast_check::reading::Reading;
+use holdfast_format::checksum::block_sums;
+use holdfast_format::item::Extent;
+use holdfast_format::{ItemKind, Key};
+
+use crate::blocks::Space;
+use crate::error::RepairError;
+use crate::overlay::Overlay;
+use crate::plan::Repair;
+use crate::walk::{Edits, State, items};
+
+/// Most blocks that are moved: 1 GiB, which is kept in memory.
+const MOVED_MAX: u64 = 1 << 18;
+
+/// What trees share: the same blocks of the same file, born together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    inode: u64,
+    birth: u64,
+    /// The block of the file that block 0 of the device would be.
+    base: u64,
+}
+
+impl Identity {
+    fn of(key: &Key, extent: &Extent) -> Identity {
+        let at = key.offset / BLOCK_BYTES;
+        let base = at.wrapping_sub(extent.blocks.start.0);
+        Identity { inode: key.inode.0, birth: extent.birth.0, base }
+    }
+}
+
+/// Blocks with an owner.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    start: u64,
+    end: u64,
+    /// `None`: a node.
+    of: Option<Identity>,
+    /// Its data lies in the log.
+    in_log: bool,
+}
+
+/// Blocks of one owner that get another place.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    start: u64,
+    end: u64,
+    to: u64,
+}
+
+/// All uses of the data zone, in no order.
+#[derive(Debug, Default)]
+pub(crate) struct Uses(Vec<Use>);
+
+impl Uses {
+    /// Blocks of a node.
+    pub(crate) fn node(&mut self, start: u64, count: u64) {
+        self.0.push(Use { start, end: start.saturating_add(count), of: None, in_log: false });
+    }
+
+    /// An extent of a leaf or of the log, if it lies in the data zone.
+    pub(crate) fn extent(&mut self, reading: &Reading<'_>, key: &Key, value: &[u8]) {
+        let Ok(extent) = Extent::decode(value) else { return };
+        if !reading.superblock().geometry.holds_data(extent.blocks) {
+            return;
+        }
+        let (start, count) = (extent.blocks.start.0, extent.blocks.count);
+        let of = Some(Identity::of(key, &extent));
+        let in_log = extent.is_written() && reading.is_in_log(extent.blocks);
+        self.0.push(Use { start, end: start.saturating_add(count), of, in_log });
+    }
+
+    /// All blocks, as starts and ends.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().map(|one| (one.start, one.end))
+    }
+
+    /// What must move: for each owner runs of blocks, upwards.
+    fn to_move(mut self) -> BTreeMap<Identity, Vec<Moved>> {
+        // Each owner's runs, joined: parts of an extent that several trees have are one.
+        self.0.sort_unstable_by_key(|one| (one.of, one.start));
+        let mut runs: Vec<Use> = Vec::new();
+        for one in self.0 {
+            match runs.last_mut() {
+                Some(last) if last.of == one.of && one.start < last.end && one.of.is_some() => {
+                    last.end = last.end.max(one.end);
+                    last.in_log |= one.in_log;
+                }
+                _ => runs.push(one),
+            }
+        }
+        // A node stays, then who comes first.
+        runs.sort_unstable_by_key(|one| (one.start, one.of.is_some()));
+        let mut moved: BTreeMap<Identity, Vec<Moved>> = BTreeMap::new();
+        let mut last: Option<Use> = None;
+        for at in 0..runs.len() {
+            let one = runs[at];
+            // A node that begins inside an extent stays as well.
+            let node = runs[at + 1..].iter().take_while(|next| next.start < one.end);
+            let meets_node = one.of.is_some() && { node }.any(|next| next.of.is_none());
+            let is_shared = last.is_some_and(|last| one.start < last.end);
+            match one.of {
+                Some(of) if is_shared || meets_node || one.in_log => {
+                    let place = Moved { start: one.start, end: one.end, to: 0 };
+                    moved.entry(of).or_default().push(place);
+                }
+                _ if last.is_none_or(|last| last.end < one.end) => last = Some(one),
+                _ => {}
+            }
+        }
+        moved
+    }
+}
+
+/// Moves what must move, in all trees that have it.
+pub(crate) fn apply(
+    reading: &Reading<'_>,
+    overlay: &Overlay<'_>,
+    space: &mut Space,
+    states: &mut [State],
+    uses: Uses,
+    repairs: &mut Vec<Repair>,
+) -> Result<(), RepairError> {
+    let mut moved = uses.to_move();
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let blocks: u64 = moved.values().flatten().map(|run| run.end - run.start).sum();
+    if blocks > MOVED_MAX {
+        return RepairError::refused(format!(
+            "{blocks} blocks belong to several owners, more than are taken apart; copy out the files that can be read"
+        ));
+    }
+    for run in moved.values_mut().flatten() {
+        let count = run.end - run.start;
+        run.to = space.take(count, 1).ok_or(RepairError::NoSpace(count))?;
+    }
+    for state in states {
+        let mut edits = Edits::new();
+        let mut shared = Vec::new();
+        let mut failed = None;
+        items(reading, state, (Key::MIN, None), &mut |_, key, value| {
+            if key.kind != ItemKind::Extent || failed.is_some() {
+                return;
+            }
+            let Ok(extent) = Extent::decode(value) else { return };
+            let Some(runs) = moved.get(&Identity::of(&key, &extent)) else { return };
+            let start = extent.blocks.start.0;
+            let Some(run) = runs.iter().find(|run| (run.start..run.end).contains(&start)) else {
+                return;
+            };
+            let to = run.to + (start - run.start);
+            if let Err(error) = copy(reading, overlay, &extent, to) {
+                failed = Some(error);
+            }
+            if !reading.is_in_log(extent.blocks) {
+                shared.push((key.inode, extent.blocks));
+            }
+            let blocks = BlockRange::new(BlockNo(to), extent.blocks.count);
+            edits.insert(key, Some(Extent { blocks, ..extent }.encode()));
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        for (inode, blocks) in shared {
+            let what =
+                format!("{blocks:?}, which inode {inode} has with another owner, get a copy");
+            let path = reading.path(&state.root, inode);
+            let tree = state.name();
+            repairs.push(Repair { issue: Issue::BlocksShared, tree, path, what, loses: false });
+        }
+        state.edits.append(&mut edits);
+    }
+    Ok(())
+}
+
+/// Writes the data of an extent to another place. What cannot be read becomes zeros, which its checksum does not match.
+fn copy(
+    reading: &Reading<'_>,
+    overlay: &Overlay<'_>,
+    extent: &Extent,
+    to: u64,
+) -> Result<(), RepairError> {
+    let mut block = [0; BLOCK_SIZE];
+    for (index, sum) in (0..).zip(&extent.sums) {
+        // Another tree has it too.
+        if overlay.holds(BlockNo(to + index)) {
+            continue;
+        }
+        let from = BlockNo(extent.blocks.start.0 + index);
+        if reading.data(from, &mut block).is_err() {
+            block.fill(0);
+            // A block of zeros that was there would be right by chance, and is.
+            if block_sums(&block).next() == Some(*sum) {
+                block[0] = 1;
+            }
+        }
+        overlay.put(BlockNo(to + index), &block);
+    }
+    Ok(())
+}

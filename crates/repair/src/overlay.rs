@@ -1,0 +1,83 @@
+//! The volume with what a repair would write, before any of it is written: a check of this is the proof of the plan.
+
+use std::collections::BTreeMap;
+use std::sync::{RwLock, RwLockReadGuard};
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo};
+use holdfast_device::{Device, DeviceError, forward, private};
+
+type Block = Box<[u8; BLOCK_SIZE]>;
+
+/// A device of which some blocks are in memory.
+#[derive(Debug)]
+pub(crate) struct Overlay<'d> {
+    under: &'d dyn Device,
+    blocks: RwLock<BTreeMap<u64, Block>>,
+}
+
+impl<'d> Overlay<'d> {
+    /// Over a device, nothing changed.
+    pub(crate) fn new(under: &'d dyn Device) -> Overlay<'d> {
+        Overlay { under, blocks: RwLock::default() }
+    }
+
+    fn kept(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Block>> {
+        // A thread that panics takes the repair along, so nobody meets a poisoned lock.
+        self.blocks.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Keeps whole blocks from `start` on.
+    pub(crate) fn put(&self, start: BlockNo, bytes: &[u8]) {
+        let mut blocks = self.blocks.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (whole, rest) = bytes.as_chunks::<BLOCK_SIZE>();
+        assert!(rest.is_empty(), "a repair writes whole blocks");
+        for (block, bytes) in (start.0..).zip(whole) {
+            blocks.insert(block, Box::new(*bytes));
+        }
+    }
+
+    /// Whether the block is one of these.
+    pub(crate) fn holds(&self, block: BlockNo) -> bool {
+        self.kept().contains_key(&block.0)
+    }
+
+    /// The blocks, upwards.
+    pub(crate) fn into_blocks(self) -> BTreeMap<u64, Block> {
+        self.blocks.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Device for Overlay<'_> {
+    private!();
+    forward!(under: flush, discard, len, sector_size, stats);
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let blocks = self.kept();
+        let end = at.saturating_add(into.len() as u64);
+        let (first, last) = (at / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        if blocks.range(first..last.max(first)).next().is_none() {
+            return self.under.read(at, into);
+        }
+        // Block by block: one that cannot be read may lie beside one that is here.
+        let mut done = 0;
+        while done < into.len() {
+            let place = at + done as u64;
+            let (block, skip) = (place / BLOCK_BYTES, (place % BLOCK_BYTES) as usize);
+            let len = (BLOCK_SIZE - skip).min(into.len() - done);
+            let part = &mut into[done..done + len];
+            match blocks.get(&block) {
+                Some(kept) => part.copy_from_slice(&kept[skip..skip + len]),
+                None => self.under.read(place, part)?,
+            }
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        assert!(at.is_multiple_of(BLOCK_BYTES), "a repair writes whole blocks");
+        self.put(BlockNo(at / BLOCK_BYTES), bytes);
+        Ok(())
+    }
+}

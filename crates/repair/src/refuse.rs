@@ -1,0 +1,66 @@
+//! What is not repaired, or not without being asked twice.
+
+use holdfast_check::{Issue, Report};
+
+use crate::Options;
+use crate::error::RepairError;
+
+/// Findings that stand for something that was durable, or may be read another time.
+const LOSSES: [Issue; 9] = [
+    Issue::NodeUnreadable,
+    Issue::JournalDamaged,
+    Issue::CommitMalformed,
+    Issue::CommitBase,
+    Issue::CommitNode,
+    Issue::JournalUnreadable,
+    Issue::LogDamaged,
+    Issue::BatchMalformed,
+    Issue::BatchGap,
+];
+
+/// Why a finding is not answered by writing, if it is not: a sentence.
+pub fn why_not(issue: Issue) -> Option<&'static str> {
+    Some(match issue {
+        Issue::NoSuperblock => "without a superblock nothing says where anything is",
+        Issue::VolumeCutShort => {
+            "the device is shorter than the volume: what lies behind its end is not there; give it back its length"
+        }
+        Issue::FeaturesUnknown => {
+            "the volume has features that this program does not know: use a newer program"
+        }
+        Issue::CounterHigh => {
+            "a counter is near its end, which no real volume reaches: copy its files to a new one"
+        }
+        Issue::ParentMissing | Issue::LineageCycle | Issue::SnapshotEpoch | Issue::RootAge => {
+            "it is not known which blocks are a branch's own: copy its files out"
+        }
+        _ => return None,
+    })
+}
+
+/// Fails if something in the report cannot be repaired.
+pub(crate) fn unrepairable(report: &Report, options: &Options) -> Result<(), RepairError> {
+    let Some(_) = &report.facts.superblock else {
+        return RepairError::refused(why_not(Issue::NoSuperblock).unwrap_or_default());
+    };
+    for finding in &report.findings {
+        let issue = finding.issue();
+        // The far copy stands for a superblock that is lost.
+        let is_far = issue == Issue::NoSuperblock;
+        if let Some(why) = why_not(issue).filter(|_| !is_far) {
+            return RepairError::refused(format!("{finding}: nothing is written: {why}"));
+        }
+        let needs_more = LOSSES.contains(&issue)
+            || matches!(
+                issue,
+                Issue::BatchBlocks | Issue::LogUnreadable | Issue::SuperblocksDisagree
+            );
+        if needs_more && !options.accept_loss {
+            return RepairError::refused(format!(
+                "{finding}: nothing is written: what was durable is lost by a repair, or may be read another time; copy the device, then \
+                 say --accept-loss"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! One round: read, decide, write to memory, check. Where the check finds something left, another round follows on top.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo};
+use holdfast_check::reading::{Reading, Rings};
+use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
+use holdfast_device::Device;
+use holdfast_format::checksum::crc64;
+use holdfast_format::limits::COUNTER_MAX;
+use holdfast_format::{ItemKind, JournalMark, LogMark, Superblock};
+
+use crate::blocks::Space;
+use crate::error::RepairError;
+use crate::judge::{self, Shared};
+use crate::lineage::{Lineage, Root};
+use crate::moved::{self, Uses};
+use crate::overlay::Overlay;
+use crate::plan::Repair;
+use crate::walk::{Edits, State, Survey};
+use crate::{Options, account, is_repaired, rewrite};
+
+/// Trees that are all judged when anything is wrong in one; of more, those in which something was found.
+const ALL_JUDGED: usize = 256;
+
+/// What the rounds have made.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) repairs: Vec<Repair>,
+    /// What a check finds of the result.
+    pub(crate) after: Report,
+    pub(crate) blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
+    /// What the first superblock says that leads to it; the next one is the same of the next epoch.
+    pub(crate) superblock: Superblock,
+}
+
+/// Goes on until nothing is left. `taken` are blocks that earlier rounds must not lose.
+pub(crate) fn run(
+    device: &dyn Device,
+    report: &Report,
+    options: &Options,
+    taken: &[(u64, u64)],
+    left: u8,
+) -> Result<Done, RepairError> {
+    let is_far = |issue| report.findings.iter().any(|it| it.issue() == issue);
+    let reading = Reading::open(device, is_far(Issue::NewestSuperblockLost))?;
+    let overlay = Overlay::new(device);
+    let mut round = Round::new(&reading, &overlay, report, taken)?;
+    round.judge(report)?;
+    let superblock = round.write(options)?;
+    let (mut repairs, taken) = (round.shared.repairs, round.used);
+    let check_options = CheckOptions { data: options.data, progress: None };
+    let after = check(&overlay, &check_options)?;
+    if is_repaired(&after) {
+        let blocks = overlay.into_blocks();
+        return Ok(Done { repairs, after, blocks, superblock });
+    }
+    if left == 0 {
+        let first = after.findings.iter().find(|it| it.severity > holdfast_check::Severity::Note);
+        return RepairError::refused(format!(
+            "nothing is written: a repair would leave something wrong: {}",
+            first.map_or("more than is listed".into(), Finding::to_string)
+        ));
+    }
+    let mut done = run(&overlay, &after, options, &taken, left - 1)?;
+    repairs.append(&mut done.repairs);
+    let mut blocks = overlay.into_blocks();
+    blocks.append(&mut done.blocks);
+    Ok(Done { repairs, blocks, ..done })
+}
+
+struct Round<'w, 'd> {
+    reading: &'w Reading<'d>,
+    overlay: &'w Overlay<'d>,
+    rings: Rings,
+    lineage: Lineage,
+    states: Vec<State>,
+    uses: Option<Uses>,
+    /// All that was in use before, or is needed to find it.
+    used: Vec<(u64, u64)>,
+    space: Space,
+    shared: Shared,
+}
+
+impl<'w, 'd> Round<'w, 'd> {
+    fn new(
+        reading: &'w Reading<'d>,
+        overlay: &'w Overlay<'d>,
+        report: &Report,
+        taken: &[(u64, u64)],
+    ) -> Result<Round<'w, 'd>, RepairError> {
+        let superblock = reading.superblock();
+        if superblock.features_ro_compat != 0 {
+            return RepairError::refused("the volume has features that this program does not know");
+        }
+        let rings = reading.rings();
+        let most = [rings.epoch, rings.commit, rings.batch, superblock.inode_next.0];
+        if most.iter().any(|count| *count > COUNTER_MAX / 4) {
+            return RepairError::refused(
+                "a counter is near its end: copy the files to a new volume",
+            );
+        }
+        let mut shared = Shared::new(superblock.inode_next.0);
+        let lineage = Lineage::read(reading, &mut shared.repairs)?;
+        let (trees, ended) = lineage.trees(reading);
+        let (mut survey, mut uses) = (Survey::default(), Uses::default());
+        let mut states = Vec::new();
+        for root in trees {
+            let lost = survey.tree(reading, &root, &mut |_, node| {
+                for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
+                    uses.extent(reading, &node.key(index), node.value(index));
+                }
+            });
+            let changes = reading.changes(root.id).iter();
+            let edits: Edits = changes.map(|(key, change)| (*key, change.value.clone())).collect();
+            for (key, value) in edits.iter().filter(|(key, _)| key.kind == ItemKind::Extent) {
+                value.iter().for_each(|value| uses.extent(reading, key, value));
+            }
+            let inode_count = root.inode_count;
+            states.push(State { root, edits, lost, inode_count, is_judged: false });
+        }
+        let count = superblock.geometry.node_blocks();
+        let mut used: Vec<(u64, u64)> = uses.runs().chain(taken.iter().copied()).collect();
+        used.extend(&rings.needed);
+        // What a deletion has not passed yet stays whole until the repair is durable.
+        let mut going = Survey::default();
+        for root in &ended {
+            let _ = going.tree(reading, root, &mut |_, node| {
+                let mut of = Uses::default();
+                for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
+                    of.extent(reading, &node.key(index), node.value(index));
+                }
+                used.extend(of.runs());
+            });
+        }
+        survey.nodes.iter().for_each(|block| uses.node(*block, count));
+        let nodes = survey.nodes.iter().chain(&going.nodes);
+        used.extend(nodes.map(|block| (*block, block + count)));
+        let space = Space::new(&superblock.geometry, &used, &reading.marked());
+        let mut round = Round {
+            reading,
+            overlay,
+            rings,
+            lineage,
+            states,
+            uses: Some(uses),
+            used,
+            space,
+            shared,
+        };
+        round.choose(report);
+        Ok(round)
+    }
+
+    /// Which trees are judged.
+    fn choose(&mut self, report: &Report) {
+        let of_files = |it: &&Finding| {
+            let family = it.id / 100;
+            matches!(family, 2 | 3 | 5 | 6) && it.issue() != Issue::ReferencedBlocks
+        };
+        let found = report.findings.iter().filter(of_files);
+        let names: BTreeSet<Option<&String>> = found.map(|it| it.tree.as_ref()).collect();
+        let any = !names.is_empty() || self.states.iter().any(|state| !state.lost.is_empty());
+        let all = any && (self.states.len() <= ALL_JUDGED || report.omitted > 0);
+        for state in &mut self.states {
+            let name = state.name();
+            state.is_judged = all || !state.lost.is_empty() || names.contains(&name.as_ref());
+        }
+    }
+
+    fn judge(&mut self, report: &Report) -> Result<(), RepairError> {
+        self.answers(report);
+        for at in 0..self.states.len() {
+            if self.states[at].is_judged {
+                judge::tree(self.reading, &mut self.space, &mut self.shared, &mut self.states, at)?;
+            }
+        }
+        let uses = self.uses.take().unwrap_or_default();
+        let repairs = &mut self.shared.repairs;
+        let (reading, overlay) = (self.reading, self.overlay);
+        moved::apply(reading, overlay, &mut self.space, &mut self.states, uses, repairs)
+    }
+
+    /// Findings that writing everything anew answers by itself.
+    fn answers(&mut self, report: &Report) {
+        for finding in &report.findings {
+            let what = match finding.issue() {
+                Issue::SuperblockInvalid
+                | Issue::NoSuperblock
+                | Issue::FarCopyInvalid
+                | Issue::SuperblocksDisagree
+                | Issue::NewestSuperblockLost => "all superblocks are written anew",
+                Issue::BlocksNotMarked
+                | Issue::BlocksLeaked
+                | Issue::SpaceItemDamaged
+                | Issue::SpaceItemOutside
+                | Issue::GroupCount
+                | Issue::UsedBlocks => "the space tree is made anew from what the trees reach",
+                Issue::ReferencedBlocks | Issue::InodeCount => {
+                    "what the tree holds is counted anew"
+                }
+                Issue::JournalDamaged
+                | Issue::CommitMalformed
+                | Issue::CommitBase
+                | Issue::CommitNode
+                | Issue::JournalUnreadable => {
+                    "the journal ends before the damage, and the log with it"
+                }
+                Issue::LogDamaged
+                | Issue::BatchMalformed
+                | Issue::BatchGap
+                | Issue::BatchBlocks
+                | Issue::LogUnreadable => "the log ends before the damage",
+                _ => continue,
+            };
+            let issue = finding.issue();
+            let loses = issue.number() >= 800 && issue.number() < 1000;
+            let tree = finding.tree.clone();
+            let repair = Repair { issue, tree, path: None, what: what.into(), loses };
+            if !self.shared.repairs.contains(&repair) {
+                self.shared.repairs.push(repair);
+            }
+        }
+        if self.lineage.ended() > 0 {
+            let what = format!("{} deletions of snapshots come to their end", self.lineage.ended());
+            let issue = Issue::DeletionWrong;
+            let repair = Repair { issue, tree: None, path: None, what, loses: false };
+            self.shared.repairs.push(repair);
+        }
+    }
+
+    /// Writes trees, space tree and superblocks to memory. Returns the first of the superblocks.
+    fn write(&mut self, options: &Options) -> Result<Superblock, RepairError> {
+        let (reading, overlay) = (self.reading, self.overlay);
+        let epoch = self.epoch();
+        let roots = rewrite::trees(reading, overlay, &mut self.space, &self.states, epoch)?;
+        let mut reach = account::Reach::default();
+        let mut of_trees = Vec::new();
+        for (state, (root, level)) in self.states.iter().zip(roots) {
+            let place =
+                holdfast_check::reading::Place { pointer: root, level, ..state.root.place() };
+            let referenced = reach.tree(reading, overlay, &place)?;
+            let (id, inode_count) = (state.root.id, state.inode_count);
+            of_trees.push(Root { id, root, level, inode_count, referenced });
+        }
+        for (block, bytes) in reading.journal_nodes() {
+            if reach.has_node(block.0) && !overlay.holds(*block) {
+                overlay.put(*block, bytes);
+            }
+        }
+        let mut items = self.lineage.encode(&of_trees);
+        items.append(&mut reading.settings());
+        let space = account::write(reading, overlay, &mut self.space, epoch, &reach, &items)?;
+        let main = of_trees.iter().find(|root| root.id == holdfast_format::item::lineage::MAIN);
+        let Some(main) = main else {
+            return RepairError::refused("main has no root");
+        };
+        let before = reading.superblock();
+        let superblock = Superblock {
+            epoch,
+            files: main.root,
+            files_level: main.level,
+            space: space.root,
+            space_level: space.level,
+            inode_next: InodeNo(self.shared.inode_next),
+            inode_count: main.inode_count,
+            used_blocks: space.used_blocks,
+            referenced_blocks: main.referenced,
+            journal: self.journal(before),
+            log: self.log(before),
+            writer: concat!("holdfast fsck ", env!("CARGO_PKG_VERSION")).into(),
+            fault: before.fault.clone().filter(|_| !options.data),
+            ..before.clone()
+        };
+        for block in &self.rings.unreadable {
+            overlay.put(BlockNo(*block), &[0; BLOCK_SIZE]);
+        }
+        crate::write::superblocks(&superblock).into_iter().for_each(|(block, bytes)| {
+            overlay.put(block, &bytes[..]);
+        });
+        Ok(superblock)
+    }
+
+    /// The epoch of what is written: above that of every frame, and of the slot that does not count now.
+    fn epoch(&self) -> Epoch {
+        let mark = self.reading.mark().epoch.0;
+        let next = self.rings.epoch.max(mark) + 1;
+        Epoch(next + u64::from(next % 2 == mark % 2))
+    }
+
+    /// Behind all that the ring holds: no frame of it fits.
+    fn journal(&self, before: &Superblock) -> JournalMark {
+        let sum = crc64(&before.journal.sum.to_le_bytes()) ^ self.rings.epoch;
+        JournalMark { commit: CommitNo(self.rings.commit + 1), sum, ..before.journal }
+    }
+
+    fn log(&self, before: &Superblock) -> LogMark {
+        let sum = crc64(&before.log.sum.to_le_bytes()) ^ self.rings.epoch;
+        LogMark { batch: BatchNo(self.rings.batch + 1), sum, ..before.log }
+    }
+}

@@ -1,0 +1,253 @@
+//! Walks through a files tree as it will be: nodes that do not count are left out, and edits stand in front of items.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use holdfast_base::TreeId;
+use holdfast_check::Issue;
+use holdfast_check::reading::{LostNode, Place, Reading, TreeRoot};
+use holdfast_format::item::WalkPlace;
+use holdfast_format::{Key, NodePointer, NodeView};
+
+/// Keys of a tree with what they will be; `None`: nothing.
+pub(crate) type Edits = BTreeMap<Key, Option<Vec<u8>>>;
+
+/// A node that is left out, with all below it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    pub(crate) place: Place,
+    pub(crate) issue: Issue,
+    pub(crate) why: String,
+}
+
+impl Lost {
+    /// Whether a key may have been in it.
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        *key >= self.place.low && self.place.high.is_none_or(|high| *key < high)
+    }
+}
+
+/// A branch or snapshot that is being repaired.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) root: TreeRoot,
+    pub(crate) edits: Edits,
+    /// In the order of their keys.
+    pub(crate) lost: Vec<Lost>,
+    /// Inodes, if they were counted anew.
+    pub(crate) inode_count: u64,
+    /// Whether something of it is to be put right, and not only written down.
+    pub(crate) is_judged: bool,
+}
+
+impl State {
+    /// Its name, unless it is `main`.
+    pub(crate) fn name(&self) -> Option<String> {
+        (!self.root.is_main()).then(|| self.root.name.clone())
+    }
+
+    /// Whether a key may have been in a node that is left out.
+    pub(crate) fn may_be_lost(&self, key: &Key) -> bool {
+        let behind = self.lost.partition_point(|lost| lost.place.low <= *key);
+        self.lost[..behind].last().is_some_and(|lost| lost.holds(key))
+    }
+
+    /// Whether a key from `low` up to `high` may have been.
+    pub(crate) fn may_lack(&self, low: &Key, high: &Key) -> bool {
+        self.may_be_lost(low)
+            || self.lost.iter().any(|lost| lost.place.low >= *low && lost.place.low < *high)
+    }
+
+    /// Whether this node of the tree does not count.
+    pub(crate) fn leaves_out(&self, place: &Place) -> bool {
+        let from = self.lost.partition_point(|lost| lost.place.low < place.low);
+        let same = self.lost[from..].iter().take_while(|lost| lost.place.low == place.low);
+        { same }.any(|lost| lost.place == *place)
+    }
+}
+
+/// Children of a node with their places.
+pub(crate) fn children(node: &NodeView<'_>, place: &Place) -> Vec<Place> {
+    let child = |index| {
+        let next = (index + 1 < node.count()).then(|| node.key(index + 1));
+        Place {
+            pointer: node.child(index),
+            level: place.level.saturating_sub(1),
+            low: node.key(index),
+            high: next.or(place.high),
+        }
+    };
+    (0..node.count()).map(child).collect()
+}
+
+/// What a survey has met of all trees.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    met: HashMap<u64, Met>,
+    /// First blocks of all nodes.
+    pub(crate) nodes: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+struct Met {
+    place: Place,
+    /// The tree that met it last.
+    by: u64,
+    /// Something below it is left out.
+    lacks: bool,
+}
+
+impl Survey {
+    /// Meets all nodes of a tree, and says what is left out. `leaf` takes each leaf that no tree before has. Of a snapshot
+    /// that is being deleted, nothing before the cursor.
+    pub(crate) fn tree(
+        &mut self,
+        reading: &Reading<'_>,
+        tree: &TreeRoot,
+        leaf: &mut dyn FnMut(&Place, &NodeView<'_>),
+    ) -> Vec<Lost> {
+        let mut lost = Vec::new();
+        self.descend(reading, tree, &tree.place(), None, &mut lost, leaf);
+        lost
+    }
+
+    fn descend(
+        &mut self,
+        reading: &Reading<'_>,
+        tree: &TreeRoot,
+        place: &Place,
+        parent: Option<NodePointer>,
+        lost: &mut Vec<Lost>,
+        leaf: &mut dyn FnMut(&Place, &NodeView<'_>),
+    ) {
+        let ends = WalkPlace::node(place.high.map(|high| high.raw()), place.level);
+        if tree.cursor.is_some_and(|cursor| ends < cursor) {
+            return;
+        }
+        let mut leave_out = |issue, why: &str| {
+            lost.push(Lost { place: *place, issue, why: why.into() });
+        };
+        let block = place.pointer.block.0;
+        let is_new = match self.met.get(&block) {
+            None => true,
+            Some(met) if met.by == tree.id || met.place.pointer != place.pointer => {
+                return leave_out(Issue::NodeTwice, "it was reached before by another parent");
+            }
+            Some(met) if met.place != *place => {
+                return leave_out(
+                    Issue::NodeRange,
+                    "another tree has it with another range of keys",
+                );
+            }
+            // Of a deletion a part may not have been walked.
+            Some(met) if !met.lacks && tree.cursor.is_none() => return,
+            Some(_) => false,
+        };
+        let mut buffer = Vec::new();
+        let node = match reading.node(TreeId::Files, place, parent, &mut buffer) {
+            Ok(node) => node,
+            Err(LostNode { issue, why }) => return leave_out(issue, &why),
+        };
+        let lacks = tree.cursor.is_some();
+        self.met.insert(block, Met { place: *place, by: tree.id, lacks });
+        self.nodes.insert(block);
+        if place.level == 0 {
+            if is_new {
+                leaf(place, &node);
+            }
+            return;
+        }
+        let below = children(&node, place);
+        reading.read_ahead(below.iter().map(|child| child.pointer.block));
+        let before = lost.len();
+        for child in &below {
+            self.descend(reading, tree, child, Some(place.pointer), lost, leaf);
+        }
+        if lost.len() > before
+            && let Some(met) = self.met.get_mut(&block)
+        {
+            met.lacks = true;
+        }
+    }
+}
+
+/// Takes an item: the epoch of its leaf (`None`: it is in none yet), its key, its value.
+pub(crate) type TakeItem<'t> = dyn FnMut(Option<u64>, Key, &[u8]) + 't;
+
+/// Visits the items of a tree from `low` up to `high`, in the order of their keys, edits in front.
+pub(crate) fn items(
+    reading: &Reading<'_>,
+    state: &State,
+    range: (Key, Option<Key>),
+    take: &mut TakeItem<'_>,
+) {
+    let high = range.1.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut edits = state.edits.range((Bound::Included(range.0), high)).peekable();
+    let mut with_edits = |epoch: u64, key: Key, value: &[u8]| {
+        let mut is_edited = false;
+        while let Some((edited, value)) = edits.next_if(|(next, _)| **next <= key) {
+            is_edited = *edited == key;
+            if let Some(value) = value {
+                take(None, *edited, value);
+            }
+        }
+        if !is_edited {
+            take(Some(epoch), key, value);
+        }
+    };
+    leaves(reading, state, &state.root.place(), &range, &mut |place, node| {
+        for index in 0..node.count() {
+            let key = node.key(index);
+            if key >= range.0 && range.1.is_none_or(|high| key < high) {
+                with_edits(place.pointer.epoch.0, key, node.value(index));
+            }
+        }
+    });
+    for (key, value) in edits {
+        if let Some(value) = value {
+            take(None, *key, value);
+        }
+    }
+}
+
+/// Visits the leaves of a tree that may have keys in `range`.
+fn leaves(
+    reading: &Reading<'_>,
+    state: &State,
+    place: &Place,
+    range: &(Key, Option<Key>),
+    take: &mut dyn FnMut(&Place, &NodeView<'_>),
+) {
+    let is_outside = place.high.is_some_and(|high| high <= range.0)
+        || range.1.is_some_and(|high| place.low >= high);
+    if is_outside || state.leaves_out(place) {
+        return;
+    }
+    let mut buffer = Vec::new();
+    // The survey has judged it together with its parent.
+    let Ok(node) = reading.node(TreeId::Files, place, None, &mut buffer) else { return };
+    if place.level == 0 {
+        return take(place, &node);
+    }
+    let below = children(&node, place);
+    reading.read_ahead(below.iter().map(|child| child.pointer.block));
+    for child in &below {
+        leaves(reading, state, child, range, take);
+    }
+}
+
+/// The value that a key will have.
+pub(crate) fn get(reading: &Reading<'_>, state: &State, key: &Key) -> Option<Vec<u8>> {
+    if let Some(edit) = state.edits.get(key) {
+        return edit.clone();
+    }
+    let mut found = None;
+    let end = Key { offset: key.offset.wrapping_add(1), ..*key };
+    let high = if end > *key { Some(end) } else { None };
+    leaves(reading, state, &state.root.place(), &(*key, high), &mut |_, node| {
+        if let Ok(at) = node.search(&key.raw()) {
+            found = Some(node.value(at).to_vec());
+        }
+    });
+    found
+}

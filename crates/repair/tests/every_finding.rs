@@ -1,0 +1,110 @@
+//! Every finding has a volume that has it: the repair leaves nothing of it, or says why not and writes nothing.
+
+#[path = "../../check/tests/common/mod.rs"]
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::broken::{Image, provoke};
+use holdfast_base::BlockRange;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_check::{Issue, Options as CheckOptions, Report, check};
+use holdfast_device::{Device, DeviceError, MemoryDevice, forward, private};
+use holdfast_repair::{Options, Planned, RepairError, is_repaired, plan, why_not};
+
+/// A device of which some blocks do not read until they are written.
+#[derive(Debug)]
+struct Healing {
+    device: Arc<MemoryDevice>,
+    bad: Mutex<Vec<u64>>,
+}
+
+impl Healing {
+    fn of(image: &Image) -> Healing {
+        let bad = image.rotten.map_or(0..0, |BlockRange { start, count }| start.0..start.0 + count);
+        let device = Arc::new(image.device.snapshot());
+        Healing { device, bad: Mutex::new(bad.collect()) }
+    }
+
+    fn meets(at: u64, len: usize, block: u64) -> bool {
+        at < (block + 1) * BLOCK_BYTES && at + len as u64 > block * BLOCK_BYTES
+    }
+}
+
+impl Device for Healing {
+    private!();
+    forward!(device: flush, discard, len, sector_size, stats);
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let bad = self.bad.lock().expect("no thread panics with it");
+        if bad.iter().any(|block| Healing::meets(at, into.len(), *block)) {
+            let source = std::io::Error::other("the sector is gone");
+            return Err(DeviceError::Io { call: "read", at, len: into.len() as u64, source });
+        }
+        self.device.read(at, into)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let mut bad = self.bad.lock().expect("no thread panics with it");
+        bad.retain(|block| !Healing::meets(at, bytes.len(), *block));
+        self.device.write(at, bytes)
+    }
+}
+
+const LOSS: Options = Options { data: true, accept_loss: true };
+
+fn found(device: &dyn Device) -> Report {
+    check(device, &CheckOptions { data: true, progress: None }).expect("there is a volume")
+}
+
+fn planned(device: &dyn Device, options: &Options) -> Result<Planned, RepairError> {
+    plan(device, &found(device), options)
+}
+
+#[test]
+fn every_finding_is_repaired_or_refused() {
+    for &issue in Issue::ALL {
+        let name = issue.slug();
+        let (image, _) = provoke(issue);
+        let device = Healing::of(&image);
+        let before = device.device.to_image();
+        let done = planned(&device, &LOSS);
+        assert_eq!(device.device.to_image(), before, "{name}: a plan writes nothing");
+        if why_not(issue).is_some() && !matches!(&done, Ok(_) if issue == Issue::NoSuperblock) {
+            assert!(matches!(done, Err(RepairError::Refused(_))), "{name}: {done:?}");
+            continue;
+        }
+        let done = done.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(
+            done.repairs.iter().any(|it| it.issue == issue) || stays(issue),
+            "{name}: {:#?}",
+            done.repairs
+        );
+        done.write(&device).expect("memory takes it");
+        let after = found(&device);
+        assert!(is_repaired(&after), "{name}: {:#?}", after.findings);
+        let plain = check(&device, &CheckOptions::default()).expect("there is a volume");
+        assert!(plain.is_clean(), "{name}: {:#?}", plain.findings);
+        // What was right stays right, and the engine takes it.
+        if issue != Issue::DataUnreadable {
+            drop(common::branches::open(&device.device));
+        }
+    }
+}
+
+/// Findings that a repair leaves, as nothing is there to put in place.
+fn stays(issue: Issue) -> bool {
+    let data = [Issue::DataDamaged, Issue::DataUnreadable, Issue::Fault, Issue::SettingUnknown];
+    data.contains(&issue)
+}
+
+/// What was durable is given up only by who says so.
+#[test]
+fn what_may_come_back_needs_a_second_word() {
+    for issue in [Issue::NodeUnreadable, Issue::JournalDamaged, Issue::LogDamaged] {
+        let device = Healing::of(&provoke(issue).0);
+        let options = Options { accept_loss: false, ..LOSS };
+        let refused = planned(&device, &options).expect_err("it loses something");
+        assert!(refused.to_string().contains("--accept-loss"), "{refused}");
+    }
+}
