@@ -81,7 +81,7 @@ pub use dir::Dir;
 pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{
-    BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, Parts,
+    BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, NewSize, Parts,
     RenameFlags, SnapshotInfo, StatFs, Which, XattrFlags,
 };
 pub use identity::{clear_fault, restore_superblock, set_identity};

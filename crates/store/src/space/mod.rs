@@ -5,6 +5,7 @@
 
 pub(crate) mod alloc;
 pub(crate) mod delayed;
+mod extend;
 mod filling;
 pub(crate) mod freed;
 pub(crate) mod group;
