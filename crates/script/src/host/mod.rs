@@ -276,6 +276,7 @@ impl<H: Hooks> Host<H> {
             Op::Fdatasync { place } => self.fsync(place, true),
             Op::Fsyncdir { path } => self.fsync_dir(path),
             Op::Sync => self.sync(),
+            Op::Grow { .. } => Ok(Answer::Done),
             Op::Evict => {
                 // Open files stay open, so this is not done from outside.
                 self.hooks.evict()?;

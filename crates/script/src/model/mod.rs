@@ -258,7 +258,7 @@ impl Model {
             Op::Ls { path } => self.ls(path),
             Op::Fsync { place } | Op::Fdatasync { place } => self.fsync(place),
             Op::Fsyncdir { path } => self.ls(path).map(done_with),
-            Op::Sync | Op::Evict => Ok(Answer::Done),
+            Op::Sync | Op::Grow { .. } | Op::Evict => Ok(Answer::Done),
             Op::Remount | Op::Crash => {
                 self.close_all();
                 Ok(Answer::Done)
