@@ -400,7 +400,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         }
         assert!(memory.to_image() == before, "{to:?} wrote something");
     };
-    refused(NewSize::Bytes(31 << 20), "cannot be made smaller");
+    refused(NewSize::Bytes(31 << 20), "at rest only");
     refused(NewSize::Bytes(65 << 20), "cannot have");
     refused(NewSize::More(33 << 20), "cannot have");
     refused(NewSize::More(u64::MAX), "TiB");
