@@ -15,6 +15,7 @@ mod daemon;
 mod dispatch;
 mod dying;
 mod elsewhere;
+mod larger;
 mod lineage;
 mod mount_options;
 mod mounts;

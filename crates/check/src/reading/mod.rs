@@ -23,7 +23,9 @@ use crate::lineage::{Lineage, Tree};
 use crate::path;
 use crate::recovered::Recovered;
 use crate::superblocks::Slots;
-use crate::volume::{Bounds, Volume, out_of_bounds};
+use crate::bounds::Bounds;
+use crate::volume::Volume;
+use crate::walk::out_of_bounds;
 
 /// A branch or snapshot, with its root.
 #[derive(Clone, Debug)]

@@ -24,6 +24,7 @@ mod private;
 mod receive;
 mod prune;
 mod remount;
+mod resize;
 mod run;
 
 mod send;
@@ -77,6 +78,7 @@ pub(crate) enum Command {
     Cp(cp::Args),
     Sync(sync::Args),
     Stats(stats::Args),
+    Resize(resize::Args),
     Tune(tune::Args),
     Snapshot(snapshot::Args),
     Fork(fork::Args),
@@ -125,6 +127,7 @@ impl Command {
             Command::Cp(args) => cp::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
+            Command::Resize(args) => resize::run(&args),
             Command::Tune(args) => tune::run(&args),
             Command::Snapshot(args) => snapshot::run(&args),
             Command::Fork(args) => fork::run(&args),

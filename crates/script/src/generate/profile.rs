@@ -39,9 +39,25 @@ pub struct Profile {
     pub holds: bool,
     /// Branches that have grown out of nothing among them.
     pub new_branches: bool,
+    /// Weight of ranges that are collapsed and inserted; 0 for targets that cannot, which most mounts are.
+    pub shifts: u32,
 }
 
 impl Profile {
+    /// Many ranges that are collapsed and inserted, in files that snapshots have as well.
+    pub fn shifts() -> Profile {
+        let usual = Profile::default();
+        Profile {
+            ops: 60,
+            names: 3,
+            far: 0,
+            offset_max: 100_000,
+            branches: 12,
+            shifts: 30,
+            ..usual
+        }
+    }
+
     /// Several snapshots and forks in 60 operations, with work in several branches between them.
     pub fn branches() -> Profile {
         let usual = Profile::default();
@@ -70,6 +86,7 @@ impl Default for Profile {
             branches: 0,
             holds: true,
             new_branches: true,
+            shifts: 0,
         }
     }
 }

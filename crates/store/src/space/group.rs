@@ -41,6 +41,8 @@ pub(crate) struct Group {
     slot_hint: usize,
     /// No run of free blocks is longer than this: a search for more would walk the whole group for nothing.
     run_max: u64,
+    /// Behind the last block that belongs to the data zone.
+    end: u64,
 }
 
 const _: () = assert!(BITMAPS_PER_GROUP <= 8);
@@ -71,8 +73,11 @@ impl Group {
             listed: false,
             slot_hint: 0,
             run_max: GROUP_BLOCKS,
+            end: 0,
         };
-        group.make_free(group.run(inside));
+        let run = group.run(inside);
+        group.end = run.at + run.len;
+        group.make_free(run);
         group
     }
 
@@ -170,6 +175,18 @@ impl Group {
         }
         self.hidden = Some(hidden);
         (self.free_blocks, self.free_slots) = (0, 0);
+    }
+
+    /// Has the data zone's blocks `inside` from now on, which begin where they began. The new ones are free, or hidden.
+    pub(super) fn extend(&mut self, inside: BlockRange, is_hidden: bool) {
+        let (run, end) = (self.run(inside), self.end);
+        self.end = run.at + run.len;
+        let new = Run { at: end, len: self.end - end };
+        if !is_hidden {
+            return self.make_free(new);
+        }
+        let hidden = self.hidden.get_or_insert_with(|| Box::new([0; WORDS]));
+        Group::words(new).for_each(|(word, mask)| hidden[word] |= mask);
     }
 
     /// Hides blocks that become free.

@@ -85,7 +85,7 @@ impl Hidden {
         blocks: u64,
         has_free: impl Fn(BlockRange) -> bool,
     ) -> Hidden {
-        let count = geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
+        let count = count(geometry);
         let next = geometry.first_data_block().0 / PIECE_BLOCKS;
         let (mut pieces, mut wanted) = (Bits::new(count), Bits::new(count));
         for number in next..count {
@@ -95,13 +95,40 @@ impl Hidden {
         Hidden { pieces, wanted, next, asked: 0, answers: 0, blocks }
     }
 
+    /// No piece of a volume.
+    pub(super) fn none(geometry: &Geometry) -> Hidden {
+        let bits = || Bits::new(count(geometry));
+        Hidden { pieces: bits(), wanted: bits(), next: 0, asked: 0, answers: 0, blocks: 0 }
+    }
+
+    /// The volume has become larger: the blocks from `start` on are hidden.
+    pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) {
+        for bits in [&mut self.pieces, &mut self.wanted] {
+            bits.0.resize(count(geometry).div_ceil(64) as usize, 0);
+            for number in start.0 / PIECE_BLOCKS..count(geometry) {
+                bits.set(number, true);
+            }
+        }
+        self.blocks += geometry.far_copy().0 - start.0;
+    }
+
+    /// The host has given these pieces, of which `shown` blocks are hidden no more.
+    pub(super) fn given(&mut self, range: BlockRange, shown: u64) {
+        for part in by_piece(range) {
+            for bits in [&mut self.pieces, &mut self.wanted] {
+                bits.set(part.start.0 / PIECE_BLOCKS, false);
+            }
+        }
+        self.blocks -= shown;
+    }
+
     /// The next piece that the host is to be asked for.
     pub(super) fn next(&mut self, geometry: &Geometry) -> Next {
         let Some(number) = self.wanted.next(self.next) else {
             return if self.asked > 0 { Next::Wait(self.answers) } else { Next::Nothing };
         };
         self.wanted.set(number, false);
-        self.next = (number + 1) % geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
+        self.next = (number + 1) % count(geometry);
         self.asked += 1;
         Next::Ask(piece(geometry, number))
     }
@@ -137,10 +164,23 @@ impl Hidden {
     }
 }
 
+/// Pieces of a volume: behind the far copy lies no group.
+fn count(geometry: &Geometry) -> u64 {
+    geometry.far_copy().0.div_ceil(PIECE_BLOCKS)
+}
+
+/// The whole pieces that have a block of a range.
+pub(super) fn pieces_around(geometry: &Geometry, range: BlockRange) -> BlockRange {
+    let first = range.start.0 / PIECE_BLOCKS * PIECE_BLOCKS;
+    let end = (range.start.0 + range.count).next_multiple_of(PIECE_BLOCKS);
+    let start = first.max(geometry.first_data_block().0);
+    BlockRange::new(BlockNo(start), end.min(geometry.far_copy().0).saturating_sub(start))
+}
+
 /// The blocks of a piece that belong to the data zone.
 fn piece(geometry: &Geometry, number: u64) -> BlockRange {
     let start = (number * PIECE_BLOCKS).max(geometry.first_data_block().0);
-    let end = ((number + 1) * PIECE_BLOCKS).min(geometry.volume_blocks);
+    let end = ((number + 1) * PIECE_BLOCKS).min(geometry.far_copy().0);
     BlockRange::new(BlockNo(start), end - start)
 }
 

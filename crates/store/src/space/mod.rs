@@ -5,6 +5,7 @@
 
 pub(crate) mod alloc;
 pub(crate) mod delayed;
+mod extend;
 mod filling;
 pub(crate) mod freed;
 pub(crate) mod group;
@@ -17,6 +18,7 @@ mod sparse;
 mod written;
 
 pub use delayed::Delayed;
+pub(crate) use extend::reserve_of;
 pub(crate) use filling::Filling;
 pub(crate) use reservation::SharedSpace;
 pub use reservation::{Allocated, KeptNodes, Reservation};
