@@ -16,6 +16,7 @@ use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 
 pub use named::Rings;
 
+use crate::bounds::Bounds;
 use crate::changes::Change;
 use crate::error::CheckError;
 use crate::issue::Issue;
@@ -23,7 +24,6 @@ use crate::lineage::{Lineage, Tree};
 use crate::path;
 use crate::recovered::Recovered;
 use crate::superblocks::Slots;
-use crate::bounds::Bounds;
 use crate::volume::Volume;
 use crate::walk::out_of_bounds;
 

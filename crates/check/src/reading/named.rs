@@ -18,7 +18,9 @@ use crate::journal::{self, Found, Ring as Journal};
 use crate::lineage::Lineage;
 use crate::log::Ring as Log;
 use crate::recovered::Recovered;
-use crate::volume::{Seen, Step, Volume, Way};
+use crate::seen::Seen;
+use crate::volume::Volume;
+use crate::walk::{Step, Way};
 
 /// What the rings hold.
 #[derive(Clone, Debug, Default)]
