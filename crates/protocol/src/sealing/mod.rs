@@ -27,6 +27,9 @@ use memory::Memory;
 pub use mutant::Mutant;
 use volume::{Seen, Volume};
 
+/// A branch out of nothing counts as so many operations: what is special of it shows beside few others.
+const NEW_BRANCH: u8 = 2;
+
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -175,7 +178,8 @@ impl Sealing {
         }
         if may_freeze {
             actions.push(Action::Checkpoint);
-            if volume.branches.contains(&None) {
+            let fits = state.operations + NEW_BRANCH <= self.bounds.operations;
+            if fits && volume.branches.contains(&None) {
                 actions.push(Action::NewBranch);
             }
         }
@@ -326,7 +330,7 @@ impl Model for Sealing {
             Action::Sync => self.sync(&mut state),
             Action::Walk(snapshot) => state.memory.walk(snapshot, self.broken),
             _ if self.comes_with_a_commit(action) => {
-                state.operations += 1;
+                state.operations += if action == Action::NewBranch { NEW_BRANCH } else { 1 };
                 state.memory.by_a_commit(action, self.broken);
                 self.freeze(&mut state, action != Action::Checkpoint);
             }
