@@ -19,6 +19,7 @@ mod plan;
 mod refuse;
 mod rewrite;
 mod round;
+mod superblocks;
 mod table;
 mod walk;
 mod write;

@@ -17,6 +17,7 @@ use crate::lineage::{Lineage, Root};
 use crate::moved::{self, Uses};
 use crate::overlay::Overlay;
 use crate::plan::Repair;
+use crate::superblocks::superblocks;
 use crate::walk::{Edits, State, Survey};
 use crate::{Options, account, is_repaired, rewrite};
 
@@ -275,7 +276,7 @@ impl<'w, 'd> Round<'w, 'd> {
         for block in &self.rings.unreadable {
             overlay.put(BlockNo(*block), &[0; BLOCK_SIZE]);
         }
-        crate::write::superblocks(&superblock).into_iter().for_each(|(block, bytes)| {
+        superblocks(&superblock).into_iter().for_each(|(block, bytes)| {
             overlay.put(block, &bytes[..]);
         });
         Ok(superblock)

@@ -13,12 +13,10 @@ use holdfast_format::Superblock;
 
 use crate::plan::Repair;
 use crate::round::Done;
+use crate::superblocks::{Block, superblocks};
 
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
-
-/// A block and its bytes.
-type Block = (BlockNo, Box<[u8; BLOCK_SIZE]>);
 
 /// What a repair would do.
 #[derive(Debug)]
@@ -89,12 +87,4 @@ impl Planned {
         let _ = device.flush()?;
         Ok(())
     }
-}
-
-/// The superblock in its slot; that of the next epoch in the other one, and the far copy of that.
-pub(crate) fn superblocks(first: &Superblock) -> [Block; 3] {
-    let second = Superblock { epoch: first.epoch.next(), ..first.clone() };
-    let far = first.geometry.far_copy();
-    let encode = |superblock: &Superblock, place| (place, superblock.encode(place));
-    [encode(first, first.slot()), encode(&second, second.slot()), encode(&second, far)]
 }

@@ -1,16 +1,14 @@
 //! Every finding has a volume that has it: the repair leaves nothing of it, or says why not and writes nothing.
 
-#[path = "../../check/tests/common/mod.rs"]
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::broken::{Image, provoke};
 use holdfast_base::BlockRange;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_check::{Issue, Options as CheckOptions, Report, check};
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward, private};
 use holdfast_repair::{Options, Planned, RepairError, is_repaired, plan, why_not};
+
+use crate::common::broken::{Image, provoke};
 
 /// A device of which some blocks do not read until they are written.
 #[derive(Debug)]
@@ -51,13 +49,13 @@ impl Device for Healing {
     }
 }
 
-const LOSS: Options = Options { data: true, accept_loss: true };
+pub(crate) const LOSS: Options = Options { data: true, accept_loss: true };
 
-fn found(device: &dyn Device) -> Report {
+pub(crate) fn found(device: &dyn Device) -> Report {
     check(device, &CheckOptions { data: true, progress: None }).expect("there is a volume")
 }
 
-fn planned(device: &dyn Device, options: &Options) -> Result<Planned, RepairError> {
+pub(crate) fn planned(device: &dyn Device, options: &Options) -> Result<Planned, RepairError> {
     plan(device, &found(device), options)
 }
 
@@ -87,7 +85,7 @@ fn every_finding_is_repaired_or_refused() {
         assert!(plain.is_clean(), "{name}: {:#?}", plain.findings);
         // What was right stays right, and the engine takes it.
         if issue != Issue::DataUnreadable {
-            drop(common::branches::open(&device.device));
+            drop(crate::common::branches::open(&device.device));
         }
     }
 }

@@ -1,0 +1,248 @@
+//! Accidents on a volume with a tree, branches, snapshots and a used log: what is left behind a repair is right or does not
+//! read, all that is lost was said, and the volume goes on.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use holdfast::{CreateOptions, Volume, VolumeOptions};
+use holdfast_base::BLOCK_SIZE;
+use holdfast_base::prng::Prng;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_check::{Issue, Options as CheckOptions, check};
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_repair::is_repaired;
+
+use crate::every_finding::{LOSS, found, planned};
+
+/// Paths of regular files with their content, and of directories with nothing.
+type Files = BTreeMap<String, Option<Vec<u8>>>;
+
+/// A crashed volume, and what its trees hold.
+struct World {
+    image: MemoryDevice,
+    trees: BTreeMap<&'static str, Files>,
+}
+
+/// Makes a file, or changes one.
+fn write(volume: &Volume, files: &mut Files, prng: &mut Prng, path: String) {
+    let most = *prng.pick(&[200, 5_000, 40_000, 200_000]);
+    let mut bytes = vec![0; 1 + prng.below(most) as usize];
+    prng.fill(&mut bytes);
+    volume.write(&path, &bytes).expect("there is room");
+    files.insert(path, Some(bytes));
+}
+
+fn some_work(volume: &Volume, files: &mut Files, prng: &mut Prng, count: u64) {
+    for _ in 0..count {
+        let dir = format!("/d{}", prng.below(6));
+        if !files.contains_key(&dir) {
+            volume.create_dir(&dir).expect("there is room");
+            files.insert(dir.clone(), None);
+        }
+        let path = format!("{dir}/f{}", prng.below(12));
+        match prng.below(8) {
+            0 if files.contains_key(&path) => {
+                volume.remove_file(&path).expect("it is there");
+                files.remove(&path);
+            }
+            1 if files.contains_key(&path) => {
+                let to = format!("{dir}/moved{}", prng.below(5));
+                volume.rename(&path, &to).expect("it is there");
+                let content = files.remove(&path).expect("it is there");
+                files.insert(to, content);
+            }
+            2 if files.contains_key(&path) => {
+                let to = format!("/link{}", prng.below(4));
+                if !files.contains_key(&to) {
+                    volume.hard_link(&path, &to).expect("it is there");
+                    // Both change together from now on: the new one stays alone.
+                    volume.remove_file(&path).expect("it is there");
+                    let content = files.remove(&path).expect("it is there");
+                    files.insert(to, content);
+                }
+            }
+            _ => write(volume, files, prng, path),
+        }
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut prng = Prng::seeded(seed);
+        let device = Arc::new(MemoryDevice::new(24 << 20));
+        let target: Arc<dyn Device> = device.clone();
+        CreateOptions::new().node_size(4096).format(&target).expect("it is large enough");
+        let options = VolumeOptions::new().commit_secs(0);
+        let volume = options.open_device(target).expect("it was made");
+        let (mut files, mut trees) = (Files::new(), BTreeMap::new());
+        some_work(&volume, &mut files, &mut prng, 50);
+        let main = volume.branch_here().expect("it is open");
+        let first = main.snapshot("one").expect("there is room");
+        trees.insert("main@one", files.clone());
+        some_work(&volume, &mut files, &mut prng, 25);
+        main.snapshot("two").expect("there is room");
+        trees.insert("main@two", files.clone());
+        let fork = first.fork("fork").expect("there is room").open().expect("it is there");
+        let mut of_fork = trees["main@one"].clone();
+        some_work(&fork, &mut of_fork, &mut prng, 15);
+        fork.sync().expect("memory takes it");
+        some_work(&volume, &mut files, &mut prng, 15);
+        volume.commit().expect("memory takes it");
+        some_work(&volume, &mut files, &mut prng, 6);
+        volume.sync_all().expect("memory takes it");
+        for (path, content) in &files {
+            if content.is_some() {
+                volume.open_file(path).and_then(|file| file.sync_all()).expect("it is there");
+            }
+        }
+        // The last batch names no data: whether that arrived is no question.
+        volume.create_dir("/end").and_then(|()| volume.sync_all()).expect("memory takes it");
+        files.insert("/end".into(), None);
+        let image = device.snapshot();
+        trees.insert("fork", of_fork);
+        trees.insert("main", files);
+        World { image, trees }
+    }
+}
+
+/// Damages blocks of the data zone, mostly nodes. Returns which.
+fn damage(device: &MemoryDevice, prng: &mut Prng, first: u64) -> Vec<u64> {
+    let blocks = device.len() / BLOCK_BYTES - 16;
+    let read = |block: u64| {
+        let mut bytes = vec![0; BLOCK_SIZE];
+        device.read(block * BLOCK_BYTES, &mut bytes).expect("memory reads");
+        bytes
+    };
+    let used: Vec<u64> =
+        (first..blocks).filter(|block| read(*block).iter().any(|b| *b != 0)).collect();
+    let nodes: Vec<u64> =
+        used.iter().copied().filter(|block| read(*block).starts_with(b"hfNd")).collect();
+    let count = 1 + prng.below(*prng.clone().pick(&[1, 3, 20, 100]));
+    let mut hit = Vec::new();
+    for _ in 0..count {
+        let block = if prng.one_in(3) { *prng.pick(&used) } else { *prng.pick(&nodes) };
+        let mut bytes = read(block);
+        match prng.below(4) {
+            0 => bytes.fill(0),
+            1 => bytes[prng.below(BLOCK_SIZE as u64) as usize] ^= 1 << prng.below(8),
+            2 => bytes = read(*prng.pick(&used)),
+            _ => prng.fill(&mut bytes[1000..1500]),
+        }
+        device.write(block * BLOCK_BYTES, &bytes).expect("memory takes it");
+        hit.push(block);
+    }
+    hit
+}
+
+/// All of a tree that can be read. `Err`: there is something that cannot.
+fn walk(volume: &Volume, dir: &str, out: &mut BTreeMap<String, io::Result<Option<Vec<u8>>>>) {
+    for entry in volume.read_dir(dir).expect("directories read") {
+        let entry = entry.expect("directories read");
+        let path = format!("{}/{}", dir.trim_end_matches('/'), entry.file_name().to_string_lossy());
+        if entry.metadata().expect("inodes read").is_dir() {
+            walk(volume, &path, out);
+            out.insert(path, Ok(None));
+        } else {
+            let content = volume.read(&path);
+            out.insert(path, content.map(Some));
+        }
+    }
+}
+
+/// Compares a tree with what it was. Returns how much is lost of it.
+fn compare(volume: &Volume, files: &Files, when: &str) -> usize {
+    let mut found = BTreeMap::new();
+    walk(volume, "/", &mut found);
+    let mut lost = 0;
+    for (path, content) in files {
+        match found.get(path) {
+            None | Some(Err(_)) => lost += 1,
+            Some(Ok(now)) => assert!(now == content, "{when}: {path} has another content"),
+        }
+    }
+    for path in found.keys() {
+        let is_known = files.contains_key(path) || path.starts_with("/lost+found");
+        assert!(is_known, "{when}: {path} was not there");
+    }
+    lost
+}
+
+fn open_tree(volume: &Volume, name: &str) -> io::Result<Volume> {
+    match name.split_once('@') {
+        Some((branch, snapshot)) => volume.branch(branch)?.snapshot_named(snapshot)?.view(),
+        None => volume.branch(name)?.view(),
+    }
+}
+
+/// What it comes to with one seed.
+fn accident(world: &World, seed: u64) -> bool {
+    let device = Arc::new(world.image.snapshot());
+    let mut prng = Prng::seeded(seed);
+    let summary = holdfast_check::probe(&*device).expect("there is a volume");
+    let first = 256 + (summary.log_bytes + summary.journal_bytes) / BLOCK_BYTES;
+    let hit = damage(&device, &mut prng, first);
+    let when = format!("seed {seed}, blocks {hit:?}");
+    let before = found(&*device);
+    let plan = match planned(&*device, &LOSS) {
+        Ok(plan) => plan,
+        Err(holdfast_repair::RepairError::Refused(_)) => return false,
+        Err(error) => panic!("{when}: {error}"),
+    };
+    plan.write(&*device).expect("memory takes it");
+    let after = found(&*device);
+    assert!(is_repaired(&after), "{when}: {:#?}", after.findings);
+    let plain = check(&*device, &CheckOptions::default()).expect("there is a volume");
+    assert!(plain.is_clean(), "{when}: {:#?}", plain.findings);
+    let target: Arc<dyn Device> = device.clone();
+    let options = VolumeOptions::new().commit_secs(0);
+    let volume = options.open_device(target).unwrap_or_else(|error| panic!("{when}: {error}"));
+    // Behind rings that end early there is an older state.
+    let is_cut = plan.repairs.iter().any(|it| (800..1000).contains(&it.issue.number()));
+    let has_bad_data = after.findings.iter().any(|it| it.issue() == Issue::DataDamaged);
+    for (name, files) in &world.trees {
+        let Ok(tree) = open_tree(&volume, name) else {
+            assert!(plan.loses(), "{when}: {name} is gone");
+            continue;
+        };
+        if !is_cut {
+            let lost = compare(&tree, files, &format!("{when}, {name}"));
+            let said = plan.loses() || has_bad_data;
+            assert!(lost == 0 || said, "{when}: {lost} of {name} are gone: {:#?}", before.findings);
+        }
+        tree.close().expect("memory takes it");
+    }
+    // It goes on, and no block is freed twice or kept when the snapshots go.
+    volume.write("/new", vec![7; 100_000]).unwrap_or_else(|error| panic!("{when}: {error}"));
+    for name in ["one", "two"] {
+        let main = volume.branch("main").expect("it is there");
+        if let Ok(snapshot) = main.snapshot_named(name) {
+            snapshot.delete().unwrap_or_else(|error| panic!("{when}: {error}"));
+        }
+    }
+    volume.close().unwrap_or_else(|error| panic!("{when}: {error}"));
+    let last = found(&*device);
+    let leaks = [Issue::BlocksLeaked.number(), Issue::DataDamaged.number(), Issue::Fault.number()];
+    let wrong: Vec<_> = last.findings.iter().filter(|it| !leaks.contains(&it.id)).collect();
+    assert!(
+        wrong.iter().all(|it| it.severity == holdfast_check::Severity::Note),
+        "{when}: {wrong:#?}"
+    );
+    true
+}
+
+#[test]
+fn what_is_left_behind_a_repair_is_right() {
+    let seeds = std::env::var("SEEDS").ok();
+    let seeds: Vec<u64> = match &seeds {
+        Some(list) => list.split(',').map(|seed| seed.parse().expect("numbers")).collect(),
+        None => (0..60).collect(),
+    };
+    let world = World::new(1);
+    assert!(found(&world.image).is_clean());
+    let done = seeds.iter().filter(|seed| accident(&world, **seed)).count();
+    if std::env::var_os("SEEDS").is_some() {
+        eprintln!("{done} of {} were repaired", seeds.len());
+    }
+    assert!(2 * done > seeds.len(), "only {done} of {} were repaired", seeds.len());
+}

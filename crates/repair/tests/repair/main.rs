@@ -1,0 +1,9 @@
+//! Repairs: of each finding, of accidents of all kinds, and cut short.
+
+#[path = "../../../check/tests/common/mod.rs"]
+mod common;
+
+mod accidents;
+mod every_finding;
+mod fsck_md;
+mod power_cuts;
