@@ -82,9 +82,9 @@ pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{
     BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, NewSize, Parts,
-    RenameFlags, SnapshotInfo, StatFs, Which, XattrFlags,
+    RenameFlags, Shrinking, SnapshotInfo, StatFs, Which, XattrFlags,
 };
-pub use identity::{clear_fault, restore_superblock, set_identity};
+pub use identity::{clear_fault, restore_superblock, set_identity, shrink};
 pub use kept::KeptVolume;
 pub use metadata::{Attributes, FileTimes, FileType, Metadata, Permissions};
 pub use options::{

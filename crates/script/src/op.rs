@@ -262,6 +262,8 @@ pub enum Op {
     Sync,
     /// `grow SIZE`: the volume becomes that large, and nothing of the tree is another. Targets without a volume do nothing.
     Grow { bytes: u64 },
+    /// `shrink SIZE`: as `remount`, and the volume is made that small while it is at rest. Targets without a volume only remount.
+    Shrink { bytes: u64 },
     /// `evict`: what is cached and clean is forgotten.
     Evict,
     /// `remount`: handles are closed, everything is written, unmounted and mounted again.

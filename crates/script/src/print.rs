@@ -189,6 +189,7 @@ impl Display for Op {
             Op::Fsyncdir { path } => write!(f, "fsyncdir {path}"),
             Op::Sync => f.write_str("sync"),
             Op::Grow { bytes } => write!(f, "grow {}", Size(*bytes)),
+            Op::Shrink { bytes } => write!(f, "shrink {}", Size(*bytes)),
             Op::Evict => f.write_str("evict"),
             Op::Remount => f.write_str("remount"),
             Op::Crash => f.write_str("crash"),

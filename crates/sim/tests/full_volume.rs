@@ -35,6 +35,7 @@ fn may_need_space(op: &Op) -> bool {
             | Op::Fsyncdir { .. }
             | Op::Sync
             | Op::Grow { .. }
+            | Op::Shrink { .. }
             | Op::Evict
             | Op::Remount
             | Op::Tree

@@ -26,6 +26,7 @@ mod difference;
 mod pin;
 mod checkpoint;
 mod resize;
+mod shrink;
 mod nodes;
 mod side_by_side;
 mod step;
@@ -65,6 +66,7 @@ pub use need::Need;
 pub use options::{CreateOptions, OpenOptions};
 pub use pin::Pin;
 pub use resize::NewSize;
+pub use shrink::{Shrinking, shrink};
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
 };

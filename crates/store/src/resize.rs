@@ -75,7 +75,10 @@ impl Inner {
         };
         let blocks = bytes / BLOCK_BYTES;
         if blocks < old.volume_blocks {
-            let why = format!("it has {}, and cannot be made smaller", show::bytes(size(&old)));
+            let why = format!(
+                "it has {}, and is made smaller at rest only: unmount it first",
+                show::bytes(size(&old))
+            );
             return Err(StoreError::Refused(why));
         }
         let geometry = Geometry { volume_blocks: blocks, ..old };

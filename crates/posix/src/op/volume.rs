@@ -120,6 +120,15 @@ impl FileSystem {
         Ok(self.core.store.resize(to)?)
     }
 
+    /// Makes a volume that nobody uses smaller; see [`holdfast_store::shrink`].
+    pub fn shrink(
+        device: &Arc<dyn Device>,
+        bytes: u64,
+        tell: &mut dyn FnMut(Shrinking),
+    ) -> Result<u64> {
+        Ok(holdfast_store::shrink(device, bytes, tell)?)
+    }
+
     /// Forgets what was found damaged, in both superblocks.
     pub fn clear_fault(&self) -> Result<()> {
         Ok(self

@@ -154,9 +154,42 @@ fn snapshots_keep_what_they_have() {
 fn lost_bytes_do_not_move() {
     let volume = Volume::new();
     let file = written(&volume, "f", &pattern(20_000, 1));
-    volume.fs.core.inode(file.inode()).unwrap().lost.add([8192..9000]);
+    volume.fs.core.inode(file.inode()).unwrap().lost.add(std::iter::once(8192..9000));
     assert_eq!(errno(volume.fs.fallocate(&file, COLLAPSE, 0, 4096)), libc::EIO);
     volume.fs.write(&root(), &file, 8192, &[7; 808], WriteHow::default()).unwrap();
     volume.fs.fallocate(&file, COLLAPSE, 0, 4096).unwrap();
     assert_eq!(content(&volume, &file)[4096..4904], [7; 808]);
+}
+
+/// P8: taking a range out makes room. What fallocate has reserved moves with it, and can be written then.
+#[test]
+fn a_full_volume_is_made_emptier() {
+    let volume = Volume::with(8 << 20, 4096, options());
+    let file = written(&volume, "f", &pattern(400_000, 1));
+    let reserved = written(&volume, "r", &pattern(4096, 2));
+    volume.fs.fallocate(&reserved, FallocateFlags::empty(), 4096, 200 << 10).unwrap();
+    let filling = written(&volume, "fill", b"x");
+    let mut at = 0;
+    for len in [64 << 10, 4096] {
+        let bytes = pattern(len, 3);
+        while volume.fs.write(&root(), &filling, at, &bytes, WriteHow::default()).is_ok() {
+            at += u64::from(len);
+        }
+    }
+    volume.fs.sync().unwrap();
+    assert_eq!(
+        errno(volume.fs.write(&root(), &filling, at, &[1; 8192], WriteHow::default())),
+        libc::ENOSPC
+    );
+    volume.fs.fallocate(&reserved, COLLAPSE, 0, 4096).unwrap();
+    volume.fs.fallocate(&reserved, COLLAPSE, 8192, 8192).unwrap();
+    let written =
+        volume.fs.write(&root(), &reserved, 0, &pattern(100 << 10, 4), WriteHow::default());
+    assert_eq!(written.unwrap(), 100 << 10);
+    volume.fs.fsync(&reserved, false).unwrap();
+    volume.fs.fallocate(&file, COLLAPSE, 0, 200 << 10).unwrap();
+    volume.fs.write(&root(), &filling, at, &[1; 65536], WriteHow::default()).unwrap();
+    assert!(content(&volume, &reserved)[..100 << 10] == pattern(100 << 10, 4));
+    assert!(content(&volume, &file) == pattern(400_000, 1)[200 << 10..]);
+    volume.check();
 }

@@ -308,7 +308,7 @@ impl Generator<'_> {
                 Op::Close { handle } => {
                     self.open.entry(tree).or_default().retain(|open| open != handle);
                 }
-                Op::Remount | Op::Crash => self.open.clear(),
+                Op::Remount | Op::Shrink { .. } | Op::Crash => self.open.clear(),
                 _ => {}
             }
         }

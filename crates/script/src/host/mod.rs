@@ -282,7 +282,7 @@ impl<H: Hooks> Host<H> {
                 self.hooks.evict()?;
                 Ok(Answer::Done)
             }
-            Op::Remount => self.outside(H::remount),
+            Op::Remount | Op::Shrink { .. } => self.outside(H::remount),
             Op::Crash => self.outside(H::crash),
             Op::Tree | Op::Branch(_) => unreachable!("answered by apply"),
         }

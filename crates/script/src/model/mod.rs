@@ -259,7 +259,7 @@ impl Model {
             Op::Fsync { place } | Op::Fdatasync { place } => self.fsync(place),
             Op::Fsyncdir { path } => self.ls(path).map(done_with),
             Op::Sync | Op::Grow { .. } | Op::Evict => Ok(Answer::Done),
-            Op::Remount | Op::Crash => {
+            Op::Remount | Op::Shrink { .. } | Op::Crash => {
                 self.close_all();
                 Ok(Answer::Done)
             }

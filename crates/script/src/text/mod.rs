@@ -131,6 +131,7 @@ impl Words<'_> {
             "fsyncdir" => Op::Fsyncdir { path: self.path()? },
             "sync" => Op::Sync,
             "grow" => Op::Grow { bytes: self.size()? },
+            "shrink" => Op::Shrink { bytes: self.size()? },
             "evict" => Op::Evict,
             "remount" => Op::Remount,
             "crash" => Op::Crash,

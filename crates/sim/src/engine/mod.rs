@@ -293,6 +293,11 @@ impl Engine {
             // The engine has no call for it; small caches in the setup do the same all the time.
             Op::Evict => Ok(Answer::Done),
             Op::Remount => self.again(Engine::unmount),
+            Op::Shrink { bytes } => self.again(|engine| {
+                engine.unmount()?;
+                FileSystem::shrink(&engine.device, *bytes, &mut |_| ())?;
+                Ok(())
+            }),
             Op::Crash => self.again(|engine| {
                 engine.kill();
                 Ok(())

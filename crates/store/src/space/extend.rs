@@ -38,6 +38,11 @@ impl Space {
     }
 }
 
+/// Slots that a volume of this shape keeps for commits and for what makes room.
+pub(crate) fn reserve_of(geometry: &Geometry) -> u64 {
+    floors_of(geometry).grow
+}
+
 fn floors_of(geometry: &Geometry) -> Floors {
     Floors::new(geometry, Groups::slots_of(geometry))
 }

@@ -18,6 +18,7 @@ mod sparse;
 mod written;
 
 pub use delayed::Delayed;
+pub(crate) use extend::reserve_of;
 pub(crate) use filling::Filling;
 pub(crate) use reservation::SharedSpace;
 pub use reservation::{Allocated, KeptNodes, Reservation};

@@ -138,7 +138,11 @@ impl Task<'_> {
             transaction.moves_blocks();
         }
         let changes = transaction.changes().min(CHANGES_PROMISED) + 1;
-        let mut reservation = core.store.reserve(Need::Change { changes, blocks: 0 })?;
+        let mut reservation = match way {
+            // It makes room (P8).
+            Shift::Collapse => core.reserve_last(Need::Shrink { changes })?,
+            Shift::Insert => core.store.reserve(Need::Change { changes, blocks: 0 })?,
+        };
         // The last block that was written is elsewhere now.
         inode.data.ends_at(0, BlockNo(0));
         let last = Last { new_size: Some(new_size), punch: None };
