@@ -1,4 +1,4 @@
-//! Work on whole trees: what compares, sends, receives, exports, imports and lists them. One function for each, which knows the
+//! Work on whole trees: what compares, sends, receives, merges, exports, imports and lists them. One function for each, which knows the
 //! volume and where bytes go, and not which process it is in:
 //!
 //! ```text
@@ -14,6 +14,7 @@ pub(crate) mod export;
 pub(crate) mod frames;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod merge;
 pub(crate) mod receive;
 pub(crate) mod send;
 pub(crate) mod tree;
@@ -48,6 +49,8 @@ pub(crate) enum Work {
     Receive { branch: Option<Name> },
     /// Say where a stream was cut that came into this fork, or into the only one.
     Token { branch: Option<Name> },
+    /// Do in a fork what was done in another one.
+    Merge(merge::What),
     /// Write a tree as an archive, or what has changed in it.
     Export { tree: Tree, since: Option<Tree>, layer: bool },
     /// Put archives into a branch, one behind the other; the names are those of files, for messages.
@@ -66,6 +69,7 @@ impl Work {
             Work::Send(send::What::Tree { tree, since }) => {
                 [Some(tree), since.as_mut()].into_iter().flatten().collect()
             }
+            Work::Merge(merge::What { base, fork, theirs, .. }) => vec![base, fork, theirs],
             Work::Export { tree, since, .. } => {
                 [Some(tree), since.as_mut()].into_iter().flatten().collect()
             }
@@ -81,7 +85,7 @@ impl Work {
     /// Whether something of the volume is another one behind it: who asks for that must be allowed to write the volume.
     pub(crate) fn changes(&self) -> bool {
         match self {
-            Work::Receive { .. } | Work::Import { .. } => true,
+            Work::Receive { .. } | Work::Merge(_) | Work::Import { .. } => true,
             // Of a branch a snapshot is taken.
             Work::Send(send::What::Tree { tree, .. }) => tree.snapshot.is_none(),
             _ => false,
@@ -97,6 +101,7 @@ pub(crate) fn carry_out(job: &Job, door: &Volume, ends: &dyn Ends) -> Outcome {
         Work::Send(what) => send::run(door, volume, what, ends),
         Work::Receive { branch } => receive::run(door, volume, branch.as_ref(), ends),
         Work::Token { branch } => receive::token(door, volume, branch.as_ref(), ends),
+        Work::Merge(what) => merge::run(door, volume, what, ends),
         Work::Export { tree, since, layer } => {
             export::run(door, volume, (tree, since.as_ref()), *layer, ends)
         }
