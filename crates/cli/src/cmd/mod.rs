@@ -24,6 +24,7 @@ mod private;
 mod receive;
 mod prune;
 mod remount;
+mod rm;
 mod run;
 
 mod send;
@@ -75,6 +76,7 @@ pub(crate) enum Command {
     Ls(ls::Args),
     Cat(cat::Args),
     Cp(cp::Args),
+    Rm(rm::Args),
     Sync(sync::Args),
     Stats(stats::Args),
     Tune(tune::Args),
@@ -123,6 +125,7 @@ impl Command {
             Command::Ls(args) => ls::run(&args),
             Command::Cat(args) => cat::run(&args),
             Command::Cp(args) => cp::run(&args),
+            Command::Rm(args) => rm::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
             Command::Tune(args) => tune::run(&args),

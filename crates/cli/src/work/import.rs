@@ -18,9 +18,7 @@ pub(super) fn run(
     files: &[String],
     ends: &dyn Ends,
 ) -> Outcome {
-    if tree.snapshot.is_some() {
-        return Err(Failure::plain(format!("{volume}: a snapshot never changes; name a branch")));
-    }
+    tree.expect_branch(volume)?;
     let branch = tree.branch(door, volume)?;
     let form = if layer { Form::Layer } else { Form::Tar };
     let left_out = all(&branch, volume, form, files, ends)?.xattrs_left_out;

@@ -1,4 +1,4 @@
-//! Work on whole trees: what compares, sends, receives, merges, exports, imports and lists them. One function for each, which knows the
+//! Work on whole trees: what compares, sends, receives, merges, exports, imports, lists, copies and removes them. One function for each, which knows the
 //! volume and where bytes go, and not which process it is in:
 //!
 //! ```text
@@ -11,11 +11,14 @@
 pub(crate) mod diff;
 pub(crate) mod ends;
 pub(crate) mod export;
+pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod import;
+pub(crate) mod in_place;
 pub(crate) mod list;
 pub(crate) mod merge;
 pub(crate) mod receive;
+pub(crate) mod remove;
 pub(crate) mod send;
 pub(crate) mod tree;
 
@@ -23,6 +26,7 @@ use holdfast::Volume;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::ends::{Ends, In, Out};
+pub(crate) use self::in_place::{AtRest, Branches, InPlace};
 pub(crate) use self::tree::{At, Tree};
 use crate::branches::Name;
 use crate::outcome::Outcome;
@@ -59,6 +63,10 @@ pub(crate) enum Work {
     List { tree: Tree, path: Name, how: list::How },
     /// Write a file out.
     Print { tree: Tree, path: Name },
+    /// Remove files and directories.
+    Remove(remove::What),
+    /// Read files, or make some, as a command asks for them.
+    Files(files::What),
 }
 
 impl Work {
@@ -73,9 +81,11 @@ impl Work {
             Work::Export { tree, since, .. } => {
                 [Some(tree), since.as_mut()].into_iter().flatten().collect()
             }
-            Work::Import { tree, .. } | Work::List { tree, .. } | Work::Print { tree, .. } => {
-                vec![tree]
-            }
+            Work::Import { tree, .. }
+            | Work::List { tree, .. }
+            | Work::Print { tree, .. }
+            | Work::Remove(remove::What { tree, .. })
+            | Work::Files(files::What { tree, .. }) => vec![tree],
             Work::Send(send::What::Rest(_)) | Work::Receive { .. } | Work::Token { .. } => {
                 Vec::new()
             }
@@ -85,7 +95,8 @@ impl Work {
     /// Whether something of the volume is another one behind it: who asks for that must be allowed to write the volume.
     pub(crate) fn changes(&self) -> bool {
         match self {
-            Work::Receive { .. } | Work::Merge(_) | Work::Import { .. } => true,
+            Work::Receive { .. } | Work::Merge(_) | Work::Import { .. } | Work::Remove(_) => true,
+            Work::Files(files::What { writes, .. }) => *writes,
             // Of a branch a snapshot is taken.
             Work::Send(send::What::Tree { tree, .. }) => tree.snapshot.is_none(),
             _ => false,
@@ -94,7 +105,12 @@ impl Work {
 }
 
 /// Carries it out on a volume of which something is open.
-pub(crate) fn carry_out(job: &Job, door: &Volume, ends: &dyn Ends) -> Outcome {
+pub(crate) fn carry_out(
+    job: &Job,
+    door: &Volume,
+    branches: &dyn Branches,
+    ends: &dyn Ends,
+) -> Outcome {
     let volume = &job.volume;
     match &job.work {
         Work::Diff { old, new, how } => diff::run(door, volume, [old, new], how, ends),
@@ -108,5 +124,7 @@ pub(crate) fn carry_out(job: &Job, door: &Volume, ends: &dyn Ends) -> Outcome {
         Work::Import { tree, layer, files } => import::run(door, volume, tree, *layer, files, ends),
         Work::List { tree, path, how } => list::run(door, volume, (tree, path), how, ends),
         Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
+        Work::Remove(what) => remove::run(branches, volume, what, ends),
+        Work::Files(what) => files::run(door, branches, volume, what, ends),
     }
 }
