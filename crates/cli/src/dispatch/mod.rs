@@ -3,6 +3,7 @@
 mod conversation;
 mod here;
 mod input;
+mod output;
 mod pump;
 
 use std::fs::{File, OpenOptions};
@@ -21,6 +22,7 @@ use rustix::fs::OFlags;
 pub(crate) use self::conversation::Conversation;
 use self::here::Here;
 pub(crate) use self::input::Input;
+pub(crate) use self::output::Output;
 use self::pump::Ran;
 use crate::branches::{Name, Place};
 use crate::control_socket::message::{self, Answer, Question};
@@ -40,6 +42,8 @@ const PAGES: Duration = Duration::from_secs(60);
 pub(crate) struct Pipes {
     /// What is read, one behind the other.
     pub(crate) inputs: Vec<Input>,
+    /// Where bytes go that it writes.
+    pub(crate) output: Output,
     /// Show on a terminal how far it has come.
     pub(crate) shows_progress: bool,
     /// What it means that standard output cannot be written.
@@ -53,13 +57,7 @@ impl Pipes {
             Err(failure) => failure,
             Ok(()) => Failure::plain(""),
         };
-        Pipes { inputs: Vec::new(), shows_progress: false, not_written }
-    }
-
-    /// And standard input.
-    pub(crate) fn input(self) -> Result<Pipes, Failure> {
-        let input = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
-        Ok(Pipes { inputs: vec![Input::File(input.into())], ..self })
+        Pipes { inputs: Vec::new(), output: Output::Stdout, shows_progress: false, not_written }
     }
 }
 
@@ -269,7 +267,9 @@ impl Located {
             (false, job) => return Ok(Done::Not(job, pipes)),
         };
         let hand_over = |mounted: &[At]| self.hand_over_pages(mounted);
+        // Nothing was written where it is done anew.
         let again = Pipes {
+            output: pipes.output.again(),
             shows_progress: pipes.shows_progress,
             not_written: pipes.not_written,
             ..Pipes::out()
