@@ -31,10 +31,10 @@ A layer with -i A has what is new or changed since A as whole files, and whiteou
 without -i it has the whole tree.
 
 --oci-layout makes an image layout of OCI at TO, which must not be there yet: a directory, or one
-file if its name ends in .tar. Without --layer the image has one layer, all of PLACE; with --layer one
-for each of these snapshots of the branch, in this order: the first as a whole, and what has changed
-from each to the next. It is there whole or not at all, and the same trees give the same bytes. The
-digest of its manifest is printed. The layers are not compressed; skopeo copy does that.
+file if its name ends in .tar. Without --layer the image has one layer, all of PLACE; with --layer
+one for each of these snapshots of the branch, in this order: the first as a whole, and what has
+changed from each to the next. It is there whole or not at all, and the same trees give the same
+bytes. The digest of its manifest is printed. The layers are not compressed; skopeo copy does that.
 
   holdfast export volume.img --tar > tree.tar
   holdfast export mnt --tar | zstd > now.tar.zst

@@ -28,9 +28,9 @@ at the end; what programs have stored into mapped files is a change as well. Whe
 mounted, programs see it change as by a rollback.
 
 Layers may be given as files, the lowest first: `layer-1`, `layer-2` and so on are snapshots behind
-each. --oci takes them from an image layout, compressed with gzip, zstd or not, and compares each with
-its digest. A name with `..`, and a type of member that is not known, are errors; symbolic links on the
-way to a member lead no further than the volume.
+each. --oci takes them from an image layout, compressed with gzip, zstd or not, and compares each
+with its digest. A name with `..`, and a type of member that is not known, are errors; symbolic
+links on the way to a member lead no further than the volume.
 
   xzcat linux.tar.xz | holdfast import volume.img --tar
   holdfast import --tar volume.img tree.tar more.tar

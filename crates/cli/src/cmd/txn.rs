@@ -29,11 +29,12 @@ one durable step, and its mount shows it; otherwise nothing has happened to it. 
 a crash, and after SIGKILL of whatever takes part: all or nothing.
 
 If others have changed the branch meanwhile, that is refused: what COMMAND made is kept as a branch
-`txn-` and the time, with the snapshot of the same name that it began with. Reading is no change, nor
-are access times. With --retry COMMAND runs again. With --theirs-if-disjoint what both did is put
-together, in one step, if they have touched no common path: not the same file, under whatever name,
-not the same name, and nothing below a directory that the other one has renamed or removed. New names
-in one directory are fine. What COMMAND has read may be another by then; that is not looked at.
+`txn-` and the time, with the snapshot of the same name that it began with. Reading is no change,
+nor are access times. With --retry COMMAND runs again. With --theirs-if-disjoint what both did is
+put together, in one step, if they have touched no common path: not the same file, under whatever
+name, not the same name, and nothing below a directory that the other one has renamed or removed.
+New names in one directory are fine. What COMMAND has read may be another by then; that is not
+looked at.
 
 The fork is mounted where the branch is mounted, for COMMAND alone. Other mounts of the branch
 (mount --bind), what is mounted below DIR, and files that were open before are outside. The
