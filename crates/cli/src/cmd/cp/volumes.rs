@@ -115,7 +115,10 @@ impl Volumes {
     pub(super) fn close(self) -> Result<(), Failure> {
         let at_rest = self.devices.into_values().flat_map(|device| device.images);
         for (_, image, volume) in at_rest {
-            volume.close().context(&image.name)?;
+            let name = image.name.clone();
+            // With what a copy that failed has left open.
+            drop(image);
+            volume.close().context(name)?;
         }
         for (_, image) in self.asked {
             match Rc::into_inner(image) {

@@ -249,6 +249,10 @@ impl Files {
         }
         file.set_attributes(wanted(attributes))?;
         let (dir, name) = self.place(at)?;
+        // A power cut must not find the name without the bytes.
+        if sync {
+            file.sync_all()?;
+        }
         self.to.name_file(&file, &dir, &name)?;
         if sync { file.sync_all() } else { Ok(()) }
     }
