@@ -1,7 +1,7 @@
 //! What was done in a fork, done in another one as well, which has grown out of what the branch is by now.
 
 use holdfast::Volume;
-use holdfast_stream::{Merge, Merged};
+use holdfast_stream::{Merge, Merged, StreamError};
 use serde::{Deserialize, Serialize};
 
 use super::send::failure;
@@ -43,9 +43,12 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
         into: door.branch(what.into.utf8()?).and_then(|branch| branch.open()).context(volume)?,
     };
     let check = || ends.check();
-    match merge.run(ends.most_kept(), &check).map_err(|error| failure(volume, &error))? {
-        Merged::Done => Ok(0),
-        Merged::Overlap { paths, more } => Err(Failure::new(OVERLAP, both(&paths, more))),
+    match merge.run(ends.most_kept(), &check) {
+        Ok(Merged::Done) => Ok(0),
+        Ok(Merged::Overlap { paths, more }) => Err(Failure::new(OVERLAP, both(&paths, more))),
+        // Nothing is wrong with the volume.
+        Err(StreamError::Refused(why)) => Err(Failure::new(OVERLAP, why)),
+        Err(error) => Err(failure(volume, &error)),
     }
 }
 
