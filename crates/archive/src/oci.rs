@@ -8,6 +8,9 @@
 //! Always true: nothing of a blob counts before its digest was compared. The reader of a layer fails at its end if it does not fit, and an
 //! import is there as a whole or not at all.
 
+mod make;
+mod zstd;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -17,6 +20,8 @@ use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+pub use self::make::{NewBlob, NewLayout};
+use self::zstd::Zstd;
 use crate::Error;
 use crate::read::{Kind, Members};
 
@@ -49,9 +54,20 @@ pub struct Image<'a> {
 #[derive(Debug)]
 struct Layer {
     blob: Descriptor,
-    is_gzip: bool,
+    packed: Packed,
     /// The digest behind the compression.
     diff_id: String,
+}
+
+/// How a layer is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packed {
+    /// It is not.
+    Not,
+    /// With gzip.
+    Gzip,
+    /// With zstd.
+    Zstd,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -199,12 +215,13 @@ impl Layout {
         }
         let mut layers = Vec::new();
         for (blob, diff_id) in manifest.layers.into_iter().zip(diff_ids) {
-            let is_gzip = match blob.media_type.as_str() {
-                kind if kind.ends_with("+gzip") || kind.ends_with(".tar.gzip") => true,
-                kind if kind.ends_with(".tar") => false,
+            let packed = match blob.media_type.as_str() {
+                kind if kind.ends_with("+gzip") || kind.ends_with(".tar.gzip") => Packed::Gzip,
+                kind if kind.ends_with("+zstd") || kind.ends_with(".tar.zstd") => Packed::Zstd,
+                kind if kind.ends_with(".tar") => Packed::Not,
                 kind => {
                     return foreign(format!(
-                        "the layer {} is of type {kind}; tar, and tar with gzip, can be read",
+                        "the layer {} is of type {kind}; tar, and tar with gzip or zstd, can be read",
                         blob.digest
                     ));
                 }
@@ -213,7 +230,7 @@ impl Layout {
                 return foreign(format!("the digest {diff_id:?} is not one of sha256"));
             }
             self.find_blob(&blob)?;
-            layers.push(Layer { blob, is_gzip, diff_id });
+            layers.push(Layer { blob, packed, diff_id });
         }
         Ok(Image { layout: self, layers })
     }
@@ -306,9 +323,11 @@ impl Image<'_> {
         let (name, at, len) = found;
         let file = self.layout.open_at(&name, at, len)?;
         let blob = Summed::new(BufReader::with_capacity(1 << 18, file), &layer.blob.digest);
-        Ok(match layer.is_gzip {
-            true => Box::new(Summed::new(MultiGzDecoder::new(blob), &layer.diff_id)),
-            false => Box::new(Summed::new(blob, &layer.diff_id)),
+        let diff_id = &layer.diff_id;
+        Ok(match layer.packed {
+            Packed::Gzip => Box::new(Summed::new(MultiGzDecoder::new(blob), diff_id)),
+            Packed::Zstd => Box::new(Summed::new(Zstd::new(BufReader::new(blob)), diff_id)),
+            Packed::Not => Box::new(Summed::new(blob, diff_id)),
         })
     }
 }
@@ -371,14 +390,18 @@ fn called(of: &Descriptor) -> String {
 impl Platform {
     /// Whether it is that of this machine, in the words of Go.
     fn is_here(&self) -> bool {
-        let here = match std::env::consts::ARCH {
-            "x86_64" => "amd64",
-            "x86" => "386",
-            "aarch64" => "arm64",
-            "powerpc64" => "ppc64le",
-            other => other,
-        };
-        self.os == "linux" && self.architecture == here
+        self.os == "linux" && self.architecture == architecture()
+    }
+}
+
+/// This machine, in the words of Go.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "x86" => "386",
+        "aarch64" => "arm64",
+        "powerpc64" => "ppc64le",
+        other => other,
     }
 }
 

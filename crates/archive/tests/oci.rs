@@ -217,3 +217,112 @@ fn what_does_not_fit_its_digest_is_refused() {
     let mut nothing = Vec::new();
     assert!(std::io::empty().read_to_end(&mut nothing).is_ok());
 }
+
+/// A layout that is made of snapshots, as a directory and as an archive, is read back to the bit, and is the same each time.
+#[test]
+fn what_is_made_is_read_back_and_always_the_same() {
+    let made = made();
+    let dir = tempfile::tempdir().unwrap();
+    let make = |name: &str| {
+        let to = dir.path().join(name);
+        let mut layout = oci::NewLayout::begin(&to).unwrap();
+        for (at, bytes) in made.layers.iter().enumerate() {
+            let mut layer = layout.layer().unwrap();
+            layer.write_all(bytes).unwrap();
+            layout.add(layer, &format!("layer {at}")).unwrap();
+        }
+        let digest = layout.end(Some("amd64"), Some("app:1")).unwrap();
+        (to, digest)
+    };
+    let (first, digest) = make("first");
+    let (second, other) = make("second");
+    let (archive, archived) = make("archive.tar");
+    let (again, _) = make("again.tar");
+    assert_eq!((&digest, &digest), (&other, &archived));
+    let files = |of: &Path| -> Vec<(String, Vec<u8>)> {
+        let blobs = std::fs::read_dir(of.join("blobs/sha256")).unwrap();
+        let mut names: Vec<String> = blobs
+            .map(|it| format!("blobs/sha256/{}", it.unwrap().file_name().to_str().unwrap()))
+            .collect();
+        names.extend(["index.json".into(), "oci-layout".into()]);
+        names.sort();
+        names
+            .into_iter()
+            .map(|name| (name.clone(), std::fs::read(of.join(name)).unwrap()))
+            .collect()
+    };
+    assert_eq!(files(&first), files(&second));
+    assert_eq!(files(&first).len(), 6, "two layers, a config, a manifest and two documents");
+    assert_eq!(std::fs::read(&archive).unwrap(), std::fs::read(&again).unwrap());
+    for layout in [&first, &archive] {
+        for name in [None, Some("app:1")] {
+            let volume = imported(layout, name).unwrap();
+            expect_both_layers(&made, &volume, &layout.display().to_string());
+            volume.close().unwrap();
+        }
+    }
+    // Nothing is left beside.
+    let mut names: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["again.tar", "archive.tar", "first", "second"]);
+    // What is there is not written over, and what is given up leaves nothing.
+    for taken in [&first, &archive] {
+        let error = oci::NewLayout::begin(taken).unwrap_err().to_string();
+        assert!(error.contains("there is something already"), "{error}");
+    }
+    let given_up = oci::NewLayout::begin(&dir.path().join("third")).unwrap();
+    given_up.layer().unwrap().write_all(b"some").unwrap();
+    drop(given_up);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4);
+}
+
+/// Layers that zstd has compressed, in several frames, some of which are to be skipped.
+#[test]
+fn layers_of_zstd_are_read_and_damaged_ones_refused() {
+    let made = made();
+    let layer = &made.layers[0];
+    // Frames of raw blocks, as the format has them: a program may read what no compressor of ours has made.
+    let frame = |bytes: &[u8]| {
+        let mut all = vec![0x28, 0xb5, 0x2f, 0xfd, 0b1010_0000];
+        all.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        let mut parts = bytes.chunks(100_000).peekable();
+        while let Some(part) = parts.next() {
+            let head = (part.len() as u32) << 3 | u32::from(parts.peek().is_none());
+            all.extend_from_slice(&head.to_le_bytes()[..3]);
+            all.extend_from_slice(part);
+        }
+        all
+    };
+    let (half, rest) = layer.split_at(layer.len() / 2);
+    let skipped = [&0x184d_2a50_u32.to_le_bytes()[..], &5_u32.to_le_bytes(), b"hello"].concat();
+    let whole = [skipped.clone(), frame(half), skipped, frame(rest)].concat();
+    let layout = |packed: &[u8]| {
+        let kind = "application/vnd.oci.image.layer.v1.tar+zstd";
+        let of = descriptor(kind, &put(made.path(), packed), packed.len(), "");
+        let config = format!(
+            r#"{{"architecture":"amd64","os":"linux","rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
+            digest(layer)
+        );
+        let kind = "application/vnd.oci.image.config.v1+json";
+        let config = descriptor(kind, &put(made.path(), config.as_bytes()), config.len(), "");
+        let manifest = format!(r#"{{"schemaVersion":2,"config":{config},"layers":[{of}]}}"#);
+        let kind = "application/vnd.oci.image.manifest.v1+json";
+        let manifest = descriptor(kind, &put(made.path(), manifest.as_bytes()), manifest.len(), "");
+        made.index(&[manifest]);
+        imported(made.path(), None)
+    };
+    let volume = layout(&whole).unwrap();
+    assert_eq!(volume.read("/etc/name").unwrap(), vec![b'n'; 100_000]);
+    volume.close().unwrap();
+    for at in [0, 5, 22, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        assert!(layout(&damaged).is_err(), "byte {at}");
+        assert!(layout(&whole[..at]).is_err(), "cut at {at}");
+    }
+    // One that asks for more memory than any compressor does: a window of 2 GiB.
+    let huge = [0x28, 0xb5, 0x2f, 0xfd, 0, 0xa8, 1, 0, 0].to_vec();
+    let error = layout(&huge).unwrap_err().to_string();
+    assert!(error.contains("zstd"), "{error}");
+}

@@ -31,7 +31,7 @@ snapshot or both may stand before the second colon, otherwise `main` is meant:
   data.holdfast:work:/etc/fstab
   data.holdfast@before-upgrade:/etc/fstab
   data.holdfast:work@monday:/etc/fstab
-A file of the whole name wins.";
+A file of the whole name wins. A directory where something is mounted may stand for IMAGE.";
 
 /// A path, in a volume or on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Target {
                 continue;
             }
             let place = Place::parse(OsStr::new(head));
-            if holds_bytes(&place.path) {
+            if holds_bytes(&place.path) || is_mounted(&place.path) {
                 return Target::Inside { place, path: Path::new("/").join(path) };
             }
         }
@@ -74,7 +74,7 @@ impl Target {
             Target::Inside { place, path } => Ok((place, path)),
             Target::Host(host) => {
                 let place = Place::parse(host.as_os_str());
-                if holds_bytes(&place.path) {
+                if holds_bytes(&place.path) || is_mounted(&place.path) {
                     return Ok((place, "/".into()));
                 }
                 // Say what is missing: the image, or the colon.
@@ -87,6 +87,12 @@ impl Target {
             }
         }
     }
+}
+
+/// Whether a volume is mounted at a directory.
+fn is_mounted(path: &Path) -> bool {
+    path.is_dir()
+        && matches!(mounts::find(path), Ok(Some(mount)) if mount.dir == mounts::real_path(path))
 }
 
 /// Opens and locks a file or block device.

@@ -214,3 +214,106 @@ fn old_snapshots_go_and_held_ones_stay() {
     assert!(!left.contains("two") && left.contains("one") && left.contains("three"), "{left}");
     place.fsck();
 }
+
+/// Snapshots become the layers of an image, of a volume at rest and in use, and come back from it.
+#[test]
+fn an_image_layout_is_made_of_snapshots_and_read_back() {
+    let place = TestMount::with_volume();
+    let volume = Volume::open(place.image()).unwrap();
+    volume.write("/base", "base").unwrap();
+    let main = volume.branch("main").unwrap();
+    main.snapshot("monday").unwrap();
+    volume.remove_file("/base").unwrap();
+    volume.create_dir("/app").unwrap();
+    volume.write("/app/run", "run").unwrap();
+    main.snapshot("tuesday").unwrap();
+    volume.close().unwrap();
+    let layers = ["--layer", "monday", "--layer", "main@tuesday", "--name", "app:1"];
+    let make = |to: &str| {
+        let to = place.path(to);
+        place.run(&[&["export", place.image(), "--oci-layout", &to][..], &layers].concat()).fine()
+    };
+    let digest = make("rest");
+    assert!(digest.starts_with("sha256:") && digest.len() == 72, "{digest}");
+    assert_eq!(make("rest.tar"), digest);
+    place.run(&["export", place.image(), "--oci-layout", &place.path("rest")]).fails(1, "already");
+    place
+        .run(&["export", place.image(), "--oci-layout", &place.path("x"), "--layer", "no"])
+        .fails(1, "no");
+    assert!(!Path::new(&place.path("x")).exists());
+    let names = |dir: &str| -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(dir)
+            .unwrap()
+            .map(|it| it.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.starts_with(".holdfast"))
+            .collect();
+        names.sort();
+        names
+    };
+    assert!(names(place.root.path().to_str().unwrap()).is_empty(), "something is left");
+    let back = |layout: &str| {
+        let copy = place.path("copy.img");
+        let _ = fs::remove_file(&copy);
+        place.run(&["mkfs", "-q", "--size", "64M", &copy]).fine();
+        place.run(&["import", &copy, "--oci", &place.path(layout), "--image", "app:1"]).fine();
+        assert_eq!(place.run(&["ls", "-R", &format!("{copy}@layer-1:/")]).fine(), "base\n");
+        assert_eq!(place.run(&["ls", "-R", &copy]).fine(), "app\napp/run\n");
+        assert_eq!(place.run(&["cat", &format!("{copy}:/app/run")]).fine(), "run");
+    };
+    back("rest");
+    back("rest.tar");
+    if !common::can_mount() {
+        return;
+    }
+    place.mount();
+    assert_eq!(make("live"), digest);
+    fs::write(place.dir.join("now"), "now").unwrap();
+    place.run(&["export", place.dir(), "--oci-layout", &place.path("one")]).fine();
+    place.umount();
+    let of = |name: &str| fs::read(Path::new(&place.path(name)).join("index.json")).unwrap();
+    assert_eq!(of("live"), of("rest"));
+    back("live");
+    let copy = place.path("one.img");
+    place.run(&["mkfs", "-q", "--size", "64M", &copy]).fine();
+    place.run(&["import", &copy, "--oci", &place.path("one")]).fine();
+    assert_eq!(place.run(&["cat", &format!("{copy}:/now")]).fine(), "now");
+}
+
+#[test]
+fn archives_are_taken_from_files_and_from_standard_input_among_them() {
+    let place = filled();
+    export(&place, place.image(), &["--tar"], "tree.tar");
+    let more = Volume::create(place.path("more.img"), 64 << 20).unwrap();
+    more.write("/more", "more").unwrap();
+    more.close().unwrap();
+    export(&place, &place.path("more.img"), &["--tar"], "more.tar");
+    let copy = |name: &str| {
+        let copy = place.path(name);
+        place.run(&["mkfs", "-q", "--size", "64M", &copy]).fine();
+        copy
+    };
+    let [both, mixed] = ["both.img", "mixed.img"].map(copy);
+    place.run(&["import", "--tar", &both, "tree.tar", "more.tar"]).fine();
+    import(&place, &mixed, &["--tar", "-", "more.tar"], "tree.tar").fine();
+    for of in [&both, &mixed] {
+        assert_eq!(place.run(&["cat", &format!("{of}:/more")]).fine(), "more");
+        assert_eq!(place.run(&["cat", &format!("{of}:/link")]).fine(), "content");
+        let list = place.run(&["snapshot", "list", of]).fine();
+        assert!(!list.contains("layer-"), "{list}");
+    }
+    place.run(&["import", "--tar", &both, "tree.tar", "no.tar"]).fails(1, "no.tar");
+    import(&place, &both, &["--tar", "-", "-"], "tree.tar").fails(2, "only once");
+    // Nothing of the first is there if the second is damaged.
+    fs::write(place.path("damaged.tar"), "no archive").unwrap();
+    let third = copy("third.img");
+    place.run(&["import", "--tar", &third, "tree.tar", "damaged.tar"]).fails(1, "damaged.tar");
+    assert_eq!(place.run(&["ls", &third]).fine(), "");
+    // A stream as well.
+    place.run(&["snapshot", "create", place.image(), "s"]).fine();
+    let stream = File::create(place.path("stream")).unwrap();
+    let sent = place.command(&["send", &format!("{}@s", place.image())]).stdout(stream).output();
+    said(sent.unwrap()).fine();
+    place.run(&["receive", &third, "no-stream"]).fails(1, "no-stream");
+    place.run(&["receive", &third, "stream", "--branch", "new"]).fine();
+    assert_eq!(place.run(&["cat", &format!("{third}:new:/link")]).fine(), "content");
+}

@@ -39,7 +39,7 @@ pub use interface::{Controlled, NewHead, Told};
 pub use mount::{Handed, Mounted, mount, remount};
 pub use options::{Control, FuseOptions, Report, SLOW_FSYNC, SharedThreads};
 pub use server::{
-    CHANGE_XATTR, CONTROL, FSYNC_XATTR, PERMIT, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR,
+    CHANGE_XATTR, CONTROL, Changed, FSYNC_XATTR, PERMIT, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR,
     SYNC_XATTR,
 };
 pub use session::{Remote, Session, Stopper, end_all, serve};

@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use crate::interface::{NewHead, Told};
 use crate::mount::{self, Mounted};
 use crate::options::FuseOptions;
-use crate::server::Server;
+use crate::server::{Changed, Server};
 use crate::siblings::Sibling;
 use crate::transport::ending::Ending;
 use crate::transport::readers::Readers;
@@ -284,6 +284,18 @@ impl Remote {
     /// As of [`NewHead::give`]: the branch is what it was.
     pub fn give_head(&self, head: NewHead<'_>) -> Option<holdfast_posix::Result<Told>> {
         self.0.upgrade()?.give_head(head)
+    }
+
+    /// The kernel of this mount forgets what it knows of what was changed beside it. Never waits.
+    pub fn forget(&self, changed: impl IntoIterator<Item = Changed>) {
+        if let Some(server) = self.0.upgrade() {
+            server.changed_beside(changed);
+        }
+    }
+
+    /// Waits until the kernel has forgotten all that, but no longer than `patience`. Says whether it has.
+    pub fn has_forgotten(&self, patience: Duration) -> bool {
+        self.0.upgrade().is_none_or(|server| server.has_forgotten(patience))
     }
 }
 

@@ -52,6 +52,16 @@ impl Dir {
         &self.held.shared
     }
 
+    /// Its inode number.
+    pub fn ino(&self) -> u64 {
+        self.held.inode.0
+    }
+
+    /// As [`Volume::sync`](crate::Volume::sync), for who has a directory of the volume only.
+    pub fn sync_volume(&self) -> io::Result<()> {
+        self.with(|call| Ok(call.fs.sync().map(drop)?))
+    }
+
     // Files.
 
     /// Opens a file for reading.

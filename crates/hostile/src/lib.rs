@@ -16,6 +16,7 @@ pub mod decoders;
 pub mod edited;
 pub mod golden;
 pub mod image;
+pub mod layouts;
 pub mod messages;
 pub mod program;
 pub mod random;
@@ -112,6 +113,12 @@ pub const TARGETS: &[Target] = &[
         says: "any archive or layer is imported or refused, and then nothing has changed",
         run: archives::archive,
         seeds: archives::seeds,
+    },
+    Target {
+        name: "layout",
+        says: "any image layout is imported or refused, and then nothing has changed",
+        run: layouts::layout,
+        seeds: layouts::seeds,
     },
 ];
 

@@ -40,6 +40,22 @@ fn first_sum(start: &[u8]) -> u64 {
     crc_fast::checksum(Crc64Nvme, start)
 }
 
+/// Where records go.
+pub(crate) trait Sink {
+    /// Takes a record.
+    fn put(&mut self, record: &Record<'_>) -> Result<()>;
+    /// Bytes of the records until now.
+    fn position(&self) -> u64;
+    /// Whether what is put now was received already.
+    fn is_skipping(&self) -> bool {
+        false
+    }
+    /// Counts a record of data that was received already.
+    fn pass_data(&mut self, _id: u64, _offset: u64, _len: usize) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Writes records. While it skips, it only counts.
 pub(crate) struct FrameWriter<W> {
     out: W,
@@ -69,50 +85,13 @@ impl<W: Write> FrameWriter<W> {
         Ok(writer)
     }
 
-    /// Whether what is put now was received already.
-    pub(crate) fn is_skipping(&self) -> bool {
-        self.skip_to.is_some()
-    }
-
-    pub(crate) fn position(&self) -> u64 {
-        self.position
-    }
-
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.records, self.data_bytes)
-    }
-
-    pub(crate) fn put(&mut self, record: &Record<'_>) -> Result<()> {
-        let (kind, body) = record.encode();
-        if let Record::Data { bytes, .. } = record {
-            self.data_bytes += bytes.len() as u64;
-        }
-        if self.is_skipping() {
-            return self.pass(body.len());
-        }
-        let mut head = [0; HEAD_BYTES];
-        head[0] = kind;
-        head[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        self.sum = sum(self.sum, &head[..8], &body);
-        head[8..].copy_from_slice(&self.sum.to_le_bytes());
-        self.out
-            .write_all(&head)
-            .and_then(|()| self.out.write_all(&body))
-            .map_err(StreamError::Io)?;
-        self.position += (HEAD_BYTES + body.len()) as u64;
-        self.records += 1;
-        Ok(())
     }
 
     /// Counts the first record, which was received already and had a body of so many bytes.
     pub(crate) fn pass_begin(&mut self, body: u64) -> Result<()> {
         self.pass(usize::try_from(body).unwrap_or(usize::MAX))
-    }
-
-    /// Counts a record of data that was received already.
-    pub(crate) fn pass_data(&mut self, id: u64, offset: u64, len: usize) -> Result<()> {
-        self.data_bytes += len as u64;
-        self.pass(Record::data_body_len(id, offset, len))
     }
 
     fn pass(&mut self, body: usize) -> Result<()> {
@@ -138,6 +117,43 @@ impl<W: Write> FrameWriter<W> {
             return StreamError::refused("this token lies behind the end of the stream");
         }
         self.out.flush().map_err(StreamError::Io)
+    }
+}
+
+impl<W: Write> Sink for FrameWriter<W> {
+    fn put(&mut self, record: &Record<'_>) -> Result<()> {
+        let (kind, body) = record.encode();
+        if let Record::Data { bytes, .. } = record {
+            self.data_bytes += bytes.len() as u64;
+        }
+        if self.is_skipping() {
+            return self.pass(body.len());
+        }
+        let mut head = [0; HEAD_BYTES];
+        head[0] = kind;
+        head[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        self.sum = sum(self.sum, &head[..8], &body);
+        head[8..].copy_from_slice(&self.sum.to_le_bytes());
+        self.out
+            .write_all(&head)
+            .and_then(|()| self.out.write_all(&body))
+            .map_err(StreamError::Io)?;
+        self.position += (HEAD_BYTES + body.len()) as u64;
+        self.records += 1;
+        Ok(())
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn is_skipping(&self) -> bool {
+        self.skip_to.is_some()
+    }
+
+    fn pass_data(&mut self, id: u64, offset: u64, len: usize) -> Result<()> {
+        self.data_bytes += len as u64;
+        self.pass(Record::data_body_len(id, offset, len))
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  send: a tree, or the difference of two ─▶ records ─▶ frames ─▶ bytes
+//!  merge:    ... of two ─▶ records ─▶ a fork of another branch
 //!  receive:      bytes ─▶ frames ─▶ records ─▶ a fork of the base ─▶ a snapshot of the branch
 //! ```
 //!
@@ -11,8 +12,11 @@
 //!
 //! Always true: what a stream says is checked before it is obeyed, and nothing is allocated for bytes that have not come (P10).
 
+mod apply;
 mod error;
+mod files;
 mod frame;
+mod merge;
 mod origin;
 mod partial;
 mod receive;
@@ -22,6 +26,7 @@ mod token;
 
 pub use error::StreamError;
 pub use frame::repaired;
+pub use merge::{Merge, Merged};
 pub use receive::{Received, Receiving, tokens};
 pub use record::Begin;
 pub use send::{What, send};

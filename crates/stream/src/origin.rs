@@ -9,7 +9,7 @@ use std::io;
 use holdfast::{FileSystem, Snapshot};
 use holdfast_base::InodeNo;
 use holdfast_base::attribute::RECEIVED;
-use holdfast_posix::{Caller, FsError, XattrFlags};
+use holdfast_posix::{Caller, XattrFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Doing;
@@ -37,13 +37,12 @@ pub(crate) fn put(fs: &FileSystem, number: u64, ids: &[Identity]) -> Result<()> 
         .doing(|| "where the snapshot comes from".into())
 }
 
-/// What a snapshot is called anywhere: its own id, and those of the snapshots that it is a copy of. `fs` is the snapshot.
+/// What a snapshot is called anywhere: its own id, and those of the snapshots that it is a copy of. `fs` is anything of its volume.
 pub(crate) fn ids(volume: [u8; 16], snapshot: &Snapshot, fs: &FileSystem) -> Result<Vec<Identity>> {
+    let value = fs.root_attribute(snapshot.number(), RECEIVED);
+    let value = value.doing(|| "where the snapshot comes from".into())?;
     let mut ids = vec![own(volume, snapshot)];
-    let value = match fs.getxattr(&Caller::root(), InodeNo::ROOT, RECEIVED) {
-        Err(FsError::NoAttribute) => return Ok(ids),
-        value => value.doing(|| "where the snapshot comes from".into())?,
-    };
+    let Some(value) = value else { return Ok(ids) };
     // Root can write anything there: what makes no sense says nothing.
     let origin = postcard::from_bytes::<Origin>(&value).ok();
     let is_of_this = |of: &Origin| (of.volume, of.number) == (volume, snapshot.number());
@@ -75,21 +74,15 @@ pub(crate) fn named(volume: [u8; 16], snapshot: &Snapshot, fs: &FileSystem) -> R
 pub(crate) fn find(volume: &holdfast::Volume, wanted: &[Identity]) -> Result<Option<Snapshot>> {
     let uuid = volume.info().doing(|| "the volume".into())?.uuid;
     let all = snapshots(volume).doing(|| "the snapshots".into())?;
+    // None is opened: there may be thousands.
+    let fs = volume.engine().doing(|| "the volume".into())?;
     // The newest first: mostly it is that.
     for snapshot in all.into_iter().rev() {
         if wanted.contains(&own(uuid, &snapshot)) {
             return Ok(Some(snapshot));
         }
-        let opened = match snapshot.open() {
-            Ok(opened) => opened,
-            // Another one may be whole.
-            Err(_) => continue,
-        };
-        let found = {
-            let fs = opened.engine().doing(|| "a snapshot".into())?;
-            ids(uuid, &snapshot, &fs)
-        };
-        opened.close().doing(|| "a snapshot".into())?;
+        // One that is damaged is none; another one may be whole.
+        let found = ids(uuid, &snapshot, &fs);
         if found.is_ok_and(|ids| ids.iter().any(|id| wanted.contains(id))) {
             return Ok(Some(snapshot));
         }

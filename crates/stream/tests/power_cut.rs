@@ -13,7 +13,7 @@ use holdfast::device::{Device, MemoryDevice};
 use holdfast::{Volume, VolumeOptions};
 use holdfast_device::SimDevice;
 use holdfast_device::sim::Policy;
-use holdfast_stream::{What, tokens};
+use holdfast_stream::{Merge, Merged, What, tokens};
 
 struct Wanted {
     before: Listing,
@@ -168,4 +168,74 @@ fn a_power_cut_while_a_branch_is_made_leaves_it_or_none() {
             expect_clean(&image, &what);
         }
     }
+}
+
+/// What a fork and the branch have come to is put together: after a cut the branch is what it was, or has both.
+#[test]
+fn a_power_cut_in_a_merge_leaves_the_branch_as_it_was_or_with_both() {
+    let target = device(24 << 20);
+    let volume = open(&target);
+    volume.create_dir("/dir").unwrap();
+    volume.write("/dir/file", vec![1; 6000]).unwrap();
+    volume.write("/gone", b"gone").unwrap();
+    let main = volume.branch("main").unwrap();
+    let fork = main.snapshot("base").unwrap().fork("fork").unwrap();
+    let opened = fork.open().unwrap();
+    opened.rename("/dir", "/moved").unwrap();
+    opened.remove_file("/gone").unwrap();
+    opened.write("/mine", vec![2; 9000]).unwrap();
+    opened.close().unwrap();
+    volume.write("/theirs", vec![3; 9000]).unwrap();
+    main.snapshot("now").unwrap().fork("into").unwrap();
+    let before = listing(&volume);
+    volume.close().unwrap();
+    let sim = Arc::new(SimDevice::new(&target));
+    let any: Arc<dyn Device> = sim.clone();
+    let volume = VolumeOptions::new().commit_secs(0).open_device(any).unwrap();
+    let run = |volume: &Volume| {
+        let branch = |name| volume.branch(name).unwrap();
+        let snapshot = |name| branch("main").snapshot_named(name).unwrap();
+        let merge = Merge {
+            base: snapshot("base").view().unwrap(),
+            mine: branch("fork").view().unwrap(),
+            theirs: snapshot("now").view().unwrap(),
+            into: branch("into").open().unwrap(),
+        };
+        assert_eq!(merge.run(100, &|| Ok(())).unwrap(), Merged::Done);
+        branch("main").promote(branch("into"), None).unwrap();
+    };
+    run(&volume);
+    let after = listing(&volume);
+    assert_ne!(before, after);
+    volume.close().unwrap();
+    let recording = sim.recording();
+    let mut cut = recording.start();
+    let mut seen = [0, 0];
+    for event in &recording.events {
+        cut.advance(event);
+        if !event.changes_images() {
+            continue;
+        }
+        let policy = Policy { torn: 1, samples: 1, ..Policy::whole_only() };
+        for image in cut.images(&policy) {
+            let what = format!("cut after event {}: {}", cut.index(), image.describe());
+            let image = Arc::new(image.device());
+            expect_clean(&image, &what);
+            let volume = open(&image);
+            let is_done = volume.branch("into").is_err();
+            expect_same(if is_done { &after } else { &before }, &listing(&volume), &what);
+            seen[usize::from(is_done)] += 1;
+            if !is_done {
+                // What is left of it is thrown away, and it is done anew.
+                volume.branch("into").unwrap().delete().unwrap();
+                let now = volume.branch("main").unwrap().snapshot_named("now").unwrap();
+                now.fork("into").unwrap();
+                run(&volume);
+            }
+            volume.close().unwrap();
+            expect_clean(&image, &what);
+        }
+    }
+    println!("{} events, {seen:?} images", recording.events.len());
+    assert!(seen.iter().all(|count| *count > 3), "{seen:?}");
 }

@@ -3,6 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
+#[path = "round_trips/merges.rs"]
+mod merges;
 
 use std::sync::Arc;
 

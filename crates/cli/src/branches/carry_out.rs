@@ -168,7 +168,7 @@ fn origin<'a>(of: &BranchInfo, snapshots: &'a [SnapshotInfo]) -> Option<&'a Snap
 
 fn branches(open: &Open<'_>, after: u64) -> Done<Reply> {
     let all = open.fs.branches().map_err(words)?;
-    let snapshots = open.fs.all_snapshots().map_err(words)?;
+    let snapshots = open.fs.all_snapshots_with_deleted().map_err(words)?;
     let named = snapshots.iter().filter(|it| !it.name.is_empty());
     let failed = if after == 0 { failed(open.fs, &all, None) } else { Vec::new() };
     let mut part = Part::of(None, &failed)?;
@@ -211,7 +211,7 @@ fn failed(fs: &FileSystem, branches: &[BranchInfo], branch: Option<&Name>) -> Ve
 fn snapshots(open: &Open<'_>, branch: Option<&Name>, after: u64) -> Done<Reply> {
     let name = name_of(open, branch)?;
     let branches = open.fs.branches().map_err(words)?;
-    let all = open.fs.all_snapshots().map_err(words)?;
+    let all = open.fs.all_snapshots_with_deleted().map_err(words)?;
     let origins: Vec<_> = branches.iter().map(|it| (it, origin(it, &all))).collect();
     let snapshots = open.fs.snapshots_of(&name.0).map_err(words)?;
     let failed = if after == 0 { failed(open.fs, &branches, Some(&name)) } else { Vec::new() };
@@ -331,6 +331,39 @@ mod tests {
         assert_eq!(fs.snapshots().unwrap().len(), 1);
         assert!(matches!(delete(second), Reply::Done { .. }));
         assert!(fs.snapshots().unwrap().is_empty());
+        drop(fs);
+        volume.close().unwrap();
+    }
+
+    /// While a fork is looked at, a snapshot without a name lies between it and what it has grown out of. Who removes what is left of
+    /// killed commands finds a fork by its snapshot, and would remove that alone.
+    #[test]
+    fn a_fork_that_is_looked_at_is_still_one_of_its_snapshot() {
+        let volume = Volume::in_memory(64 << 20).unwrap();
+        let fs = volume.engine().unwrap();
+        let none = |_: u64, _: NewHead<'_>| Ok(Told::All);
+        let open = Open { fs: &fs, is_mounted: true, give_head: &none };
+        fs.snapshot(b"s").unwrap();
+        fs.fork(b"fork", Some(b"s")).unwrap();
+        let expect_fork = |what: &str| {
+            let ask = Ask::Snapshot { branch: None, name: Name(b"s".to_vec()) };
+            let Reply::Snapshots { list, .. } = carry_out(&open, &ask) else { panic!("{what}") };
+            assert_eq!(list[0].forks, [Name(b"fork".to_vec())], "{what}");
+            let Reply::Branches { list, .. } = carry_out(&open, &Ask::Branches { after: 0 }) else {
+                panic!("{what}")
+            };
+            assert_eq!(
+                list[1].origin.as_ref().map(|it| it.name.clone()),
+                Some(Name(b"s".to_vec()))
+            );
+        };
+        expect_fork("before");
+        let branch = volume.branch("fork").unwrap();
+        branch.open().unwrap().write("/file", b"x").unwrap();
+        let view = branch.view().unwrap();
+        expect_fork("meanwhile");
+        view.close().unwrap();
+        expect_fork("behind");
         drop(fs);
         volume.close().unwrap();
     }

@@ -1,14 +1,19 @@
-//! `holdfast export`: a tree, or what changed in it, as an archive on standard output.
+//! `holdfast export`: a tree, or what changed in it, as an archive on standard output; and snapshots as an image layout.
 
+use std::cell::RefCell;
 use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use holdfast_archive::oci::{NewBlob, NewLayout};
 
 use crate::branches::place::Origin;
 use crate::branches::{Place, arguments, place};
-use crate::dispatch::{Located, Pipes};
-use crate::outcome::{Failure, Outcome, plain_words};
-use crate::work::Work;
+use crate::dispatch::{Located, Output, Pipes};
+use crate::outcome::{self, Failure, Outcome, plain_words, printed};
+use crate::work::{Tree, Work};
 
-/// Write a tree as a tar archive, or as a layer of an OCI image, to standard output.
+/// Write a tree as a tar archive, as a layer of an OCI image, or as an image.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 PLACE is a volume, mounted or not, IMAGE:BRANCH a branch in it, IMAGE@SNAPSHOT or
@@ -25,10 +30,18 @@ all of it with -p, GNU tar extended attributes with: tar --xattrs --xattrs-inclu
 A layer with -i A has what is new or changed since A as whole files, and whiteouts for what is gone;
 without -i it has the whole tree.
 
+--oci-layout makes an image layout of OCI at TO, which must not be there yet: a directory, or one
+file if its name ends in .tar. Without --layer the image has one layer, all of PLACE; with --layer
+one for each of these snapshots of the branch, in this order: the first as a whole, and what has
+changed from each to the next. It is there whole or not at all, and the same trees give the same
+bytes. The digest of its manifest is printed. The layers are not compressed; skopeo copy does that.
+
   holdfast export volume.img --tar > tree.tar
   holdfast export mnt --tar | zstd > now.tar.zst
   holdfast export volume.img@monday --tar | zstd > monday.tar.zst
-  holdfast export volume.img@tuesday --oci-layer -i @monday > layer.tar")]
+  holdfast export volume.img@tuesday --oci-layer -i @monday > layer.tar
+  holdfast export volume.img --oci-layout image --layer base --layer app --name app:1
+  skopeo copy oci:image docker://registry.example/app:1")]
 #[command(group(clap::ArgGroup::new("form").required(true)))]
 pub(crate) struct Args {
     /// Write a tar archive.
@@ -37,15 +50,38 @@ pub(crate) struct Args {
     /// Write a layer of an OCI image.
     #[arg(long, group = "form")]
     oci_layer: bool,
+    /// Make an image layout: a directory, or an archive of one if the name ends in .tar.
+    #[arg(long, group = "form", value_name = "TO")]
+    oci_layout: Option<PathBuf>,
+    /// A snapshot that becomes a layer: SNAPSHOT, or BRANCH@SNAPSHOT. Several make several layers, the lowest first.
+    #[arg(long, value_name = "SNAPSHOT", value_parser = layer, requires = "oci_layout")]
+    layer: Vec<Origin>,
+    /// What the image is called in the layout.
+    #[arg(long, value_name = "NAME", requires = "oci_layout")]
+    name: Option<String>,
+    /// For which machine the image is, in the words of OCI (amd64, arm64); without it, for this one.
+    #[arg(long, value_name = "MACHINE", requires = "oci_layout")]
+    arch: Option<String>,
     /// Write what changed since then: @SNAPSHOT, BRANCH@SNAPSHOT or BRANCH.
-    #[arg(short, long, value_name = "A", value_parser = place::origin, conflicts_with = "tar")]
+    #[arg(short, long, value_name = "A", value_parser = place::origin, conflicts_with_all = ["tar", "oci_layout"])]
     incremental: Option<Origin>,
     /// A volume, and a branch or snapshot in it.
     #[arg(value_name = "PLACE", value_parser = arguments::place())]
     place: Place,
 }
 
+/// `SNAPSHOT`, `@SNAPSHOT` or `BRANCH@SNAPSHOT`.
+fn layer(text: &str) -> Result<Origin, String> {
+    match text.contains('@') {
+        true => place::origin(text),
+        false => place::origin(&format!("@{text}")),
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
+    if let Some(to) = &args.oci_layout {
+        return layout(args, to);
+    }
     if io::stdout().is_terminal() {
         return Err(Failure::new(2, "an archive is not for a terminal; write: > FILE"));
     }
@@ -65,4 +101,43 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     let work = Work::Export { tree, since, layer: args.oci_layer };
     located.run(work, Pipes { not_written, ..Pipes::out() })
+}
+
+/// Makes an image layout of what becomes layers.
+fn layout(args: &Args, to: &Path) -> Outcome {
+    let located = Located::of(&args.place)?;
+    let tree = located.tree(&args.place);
+    let layers: Vec<(Tree, String)> = match &args.layer[..] {
+        [] => vec![(tree, args.place.to_string())],
+        several => several.iter().map(|of| (tree.beside(of), called(of))).collect(),
+    };
+    let said = |error: holdfast_archive::Error| {
+        Failure::plain(outcome::without_number(&error.to_string()))
+    };
+    let mut made = NewLayout::begin(to).map_err(said)?;
+    let mut since: Option<Tree> = None;
+    let mut code = 0;
+    for (tree, name) in layers {
+        let blob = Rc::new(RefCell::new(made.layer().map_err(said)?));
+        let output = Output::Made(Rc::<RefCell<NewBlob>>::clone(&blob));
+        let work = Work::Export { tree: tree.clone(), since: since.replace(tree), layer: true };
+        let shown = to.display().to_string();
+        let not_written = |error: io::Error| {
+            Failure::plain(format!("the layer cannot be written: {}", plain_words(&error)))
+        };
+        code = code.max(located.run(work, Pipes { output, not_written, ..Pipes::out() })?);
+        // Whoever wrote to it has ended.
+        let blob = Rc::into_inner(blob).ok_or_else(|| Failure::plain(shown))?.into_inner();
+        made.add(blob, &format!("holdfast export {name}")).map_err(said)?;
+    }
+    let digest = made.end(args.arch.as_deref(), args.name.as_deref()).map_err(said)?;
+    use std::io::Write;
+    printed(writeln!(io::stdout(), "{digest}"))?;
+    Ok(code)
+}
+
+fn called(of: &Origin) -> String {
+    let [branch, snapshot] = [&of.branch, &of.snapshot]
+        .map(|name| name.as_ref().map(ToString::to_string).unwrap_or_default());
+    format!("{branch}@{snapshot}")
 }

@@ -16,8 +16,9 @@ use crate::work::Work;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 PLACE is a volume, mounted or not, with the branch `main`, or IMAGE:BRANCH; or a directory in which
-a branch is mounted. The archive comes from standard input, not compressed, in any form of tar: pax,
-GNU, ustar and the oldest. Owners are taken by number. A member replaces what has its name.
+a branch is mounted. The archive comes from standard input, or from files, one behind the other; not
+compressed, in any form of tar: pax, GNU, ustar and the oldest. `-` is standard input. Owners are
+taken by number. A member replaces what has its name.
 
 All of it is imported, or nothing: it is put into a fork, `importing-` and the time, which the
 branch becomes in one step. A damaged archive, a full volume or a power cut leaves the branch as it
@@ -27,11 +28,12 @@ at the end; what programs have stored into mapped files is a change as well. Whe
 mounted, programs see it change as by a rollback.
 
 Layers may be given as files, the lowest first: `layer-1`, `layer-2` and so on are snapshots behind
-each. --oci takes them from an image layout, compressed with gzip or not, and compares each with its
-digest. A name with `..`, and a type of member that is not known, are errors; symbolic links on the
-way to a member lead no further than the volume.
+each. --oci takes them from an image layout, compressed with gzip, zstd or not, and compares each
+with its digest. A name with `..`, and a type of member that is not known, are errors; symbolic
+links on the way to a member lead no further than the volume.
 
   xzcat linux.tar.xz | holdfast import volume.img --tar
+  holdfast import --tar volume.img tree.tar more.tar
   holdfast import volume.img:work --oci-layer < layer.tar
   holdfast import volume.img --oci-layer base.tar app.tar
   skopeo copy docker://debian oci:debian && holdfast import volume.img --oci debian")]
@@ -52,31 +54,41 @@ pub(crate) struct Args {
     /// A volume, and `:BRANCH` if another one than `main` is meant.
     #[arg(value_name = "PLACE", value_parser = arguments::branch_place())]
     place: Place,
-    /// Files of layers instead of standard input, the lowest first.
-    #[arg(value_name = "LAYER", conflicts_with_all = ["tar", "oci"])]
-    layers: Vec<OsString>,
+    /// Files of archives, or of layers, the lowest first; `-` is standard input, which it is without any.
+    #[arg(value_name = "FILE", conflicts_with = "oci")]
+    files: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let from_stdin = args.layers.is_empty() && args.oci.is_none();
+    let from_stdin =
+        args.oci.is_none() && (args.files.is_empty() || args.files.iter().any(|it| it == "-"));
     if from_stdin && io::stdin().is_terminal() {
         return Err(Failure::new(2, "the archive comes from standard input; write: < FILE"));
     }
     let located = Located::of(&args.place)?;
     // None is imported if one cannot be opened.
     let (mut inputs, mut files) = (Vec::new(), Vec::new());
-    for layer in &args.layers {
-        let shown = Path::new(layer).display().to_string();
-        inputs.push(Input::File(File::open(layer).context(&shown)?));
+    if args.files.iter().filter(|it| *it == "-").count() > 1 {
+        return Err(Failure::new(2, "standard input can be read only once"));
+    }
+    for file in &args.files {
+        let (input, shown) = match file == "-" {
+            true => (Input::standard()?, "standard input".to_owned()),
+            false => {
+                let shown = Path::new(file).display().to_string();
+                (Input::File(File::open(file).context(&shown)?), shown)
+            }
+        };
+        inputs.push(input);
         files.push(shown);
     }
     if let Some(layout) = &args.oci {
         (inputs, files) = layers(layout, args.image.as_deref())?;
     }
-    let pipes = match from_stdin {
-        true => Pipes::out().input()?,
-        false => Pipes { inputs, ..Pipes::out() },
-    };
+    if inputs.is_empty() {
+        inputs.push(Input::standard()?);
+    }
+    let pipes = Pipes { inputs, ..Pipes::out() };
     let tree = located.tree(&args.place);
     located.run(Work::Import { tree, layer: !args.tar, files }, pipes)
 }

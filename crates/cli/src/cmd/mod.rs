@@ -25,6 +25,7 @@ mod receive;
 mod prune;
 mod remount;
 mod resize;
+mod rm;
 mod run;
 
 mod send;
@@ -76,6 +77,7 @@ pub(crate) enum Command {
     Ls(ls::Args),
     Cat(cat::Args),
     Cp(cp::Args),
+    Rm(rm::Args),
     Sync(sync::Args),
     Stats(stats::Args),
     Resize(resize::Args),
@@ -125,6 +127,7 @@ impl Command {
             Command::Ls(args) => ls::run(&args),
             Command::Cat(args) => cat::run(&args),
             Command::Cp(args) => cp::run(&args),
+            Command::Rm(args) => rm::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
             Command::Resize(args) => resize::run(&args),

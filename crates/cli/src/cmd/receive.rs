@@ -1,13 +1,15 @@
-//! `holdfast receive`: a snapshot out of a stream, from standard input.
+//! `holdfast receive`: a snapshot out of a stream, from standard input or a file.
 
+use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 
 use crate::branches::{Name, Place, arguments};
-use crate::dispatch::{Located, Pipes};
-use crate::outcome::{Failure, Outcome};
+use crate::dispatch::{Input, Located, Pipes};
+use crate::outcome::{Context, Failure, Outcome};
 use crate::work::Work;
 
-/// Make a snapshot of what `holdfast send` wrote, from standard input.
+/// Make a snapshot of what `holdfast send` wrote, from standard input or a file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 PLACE is a volume, mounted or not, or a directory in which one is mounted: it is the volume that is
@@ -24,7 +26,7 @@ unmounted meanwhile, that is as if the stream was cut.
 
   holdfast send volume.img@monday | holdfast receive backup.img
   ssh host holdfast send volume.img@tuesday -i @monday | holdfast receive backup.img
-  holdfast receive backup.img --branch from-host < done.stream
+  holdfast receive backup.img --branch from-host done.stream
   ssh host holdfast send volume.img --resume \"$(holdfast receive --resume-token backup.img)\" |
     holdfast receive backup.img")]
 pub(crate) struct Args {
@@ -37,6 +39,9 @@ pub(crate) struct Args {
     /// A volume.
     #[arg(value_name = "PLACE", value_parser = arguments::volume_place())]
     place: Place,
+    /// A file with the stream; `-` is standard input, which it is without one.
+    #[arg(value_name = "FILE", conflicts_with = "resume_token")]
+    file: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -45,11 +50,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.resume_token {
         return located.run(Work::Token { branch }, Pipes::out());
     }
-    if io::stdin().is_terminal() {
-        return Err(Failure::plain(
-            "a stream comes from a file or a pipe; say `< FILE` or `... |`",
-        ));
-    }
-    let pipes = Pipes { shows_progress: true, ..Pipes::out() };
-    located.run(Work::Receive { branch }, pipes.input()?)
+    let input = match args.file.as_deref().filter(|file| *file != Path::new("-")) {
+        Some(file) => Input::File(File::open(file).context(file.display())?),
+        None if io::stdin().is_terminal() => {
+            return Err(Failure::plain(
+                "a stream comes from a file or a pipe; name the file, or say `... |`",
+            ));
+        }
+        None => Input::standard()?,
+    };
+    let pipes = Pipes { inputs: vec![input], shows_progress: true, ..Pipes::out() };
+    located.run(Work::Receive { branch }, pipes)
 }

@@ -13,9 +13,12 @@ use crate::txn::base::Base;
 use crate::txn::fork::Fork;
 use crate::txn::input::Input;
 use crate::txn::sweep;
+use crate::work::merge;
 
 /// The exit code where the branch has changed meanwhile: try again.
 const CHANGED: u8 = 75;
+/// How often what others did is carried over, while they go on.
+const MERGES: u32 = 10;
 
 /// Run a command whose changes to a mounted directory happen as a whole, or not at all.
 #[derive(Debug, clap::Args)]
@@ -26,8 +29,12 @@ one durable step, and its mount shows it; otherwise nothing has happened to it. 
 a crash, and after SIGKILL of whatever takes part: all or nothing.
 
 If others have changed the branch meanwhile, that is refused: what COMMAND made is kept as a branch
-`txn-` and the time, with the snapshot of the same name that it began with; or --retry. Reading is
-no change, nor are access times.
+`txn-` and the time, with the snapshot of the same name that it began with. Reading is no change,
+nor are access times. With --retry COMMAND runs again. With --theirs-if-disjoint what both did is
+put together, in one step, if they have touched no common path: not the same file, under whatever
+name, not the same name, and nothing below a directory that the other one has renamed or removed.
+New names in one directory are fine. What COMMAND has read may be another by then; that is not
+looked at.
 
 The fork is mounted where the branch is mounted, for COMMAND alone. Other mounts of the branch
 (mount --bind), what is mounted below DIR, and files that were open before are outside. The
@@ -41,6 +48,7 @@ holdfast itself fails; 126 or 127 if COMMAND cannot be run or is not there.
   holdfast txn mnt -- make -C mnt install
   holdfast txn . -- sh -c 'apply-patches && run-tests'
   holdfast txn --retry mnt -- ./migrate mnt/app.db
+  holdfast txn --theirs-if-disjoint mnt -- agent --task 17
   holdfast txn --dry-run mnt -- rm -rf mnt/old
   holdfast txn --keep failed mnt -- agent --task 17")]
 pub(crate) struct Args {
@@ -48,6 +56,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     #[arg(default_value_t = 0, default_missing_value = "10", hide_default_value = true)]
     retry: u32,
+    /// If the branch has changed meanwhile elsewhere than the command has changed it, do both.
+    #[arg(long, conflicts_with = "dry_run")]
+    theirs_if_disjoint: bool,
     /// If the command succeeds, show what it would change, as `holdfast diff` does, and change nothing.
     #[arg(long, conflicts_with = "retry")]
     dry_run: bool,
@@ -95,7 +106,22 @@ fn transaction(args: &Args) -> Outcome {
             return Ok(signal);
         }
         let mut fork = Fork::of(&base)?;
-        match attempt(args, &base, &mut fork, prepared, &signals)? {
+        let mut attempt = attempt(args, &base, &mut fork, prepared, &signals)?;
+        let mut why = None;
+        if args.theirs_if_disjoint && matches!(attempt, Attempt::Diverged) {
+            attempt = match merged(&base, &mut fork, &signals)? {
+                Put::Together => {
+                    fork.discard();
+                    return Ok(0);
+                }
+                Put::Ended(signal) => return Ok(signal),
+                Put::Not(because) => {
+                    why = Some(because);
+                    Attempt::Diverged
+                }
+            };
+        }
+        match attempt {
             Attempt::Over(code) => return Ok(code),
             Attempt::Diverged if tries > 0 => {
                 tries -= 1;
@@ -104,7 +130,7 @@ fn transaction(args: &Args) -> Outcome {
                 input.iter().try_for_each(Input::again)?;
                 prepared = Prepared::start(&args.command)?;
             }
-            Attempt::Diverged => return Err(changed(&base, fork)),
+            Attempt::Diverged => return Err(changed(&base, fork, why.as_deref())),
         }
     }
 }
@@ -163,10 +189,7 @@ fn attempt(
     }
     match fork.promote() {
         Ok(Promoted::Done { forgotten }) => {
-            if !forgotten {
-                let what = format!("the transaction is done in {}", fork.branch());
-                complain(&not_forgotten(&what).sentence);
-            }
+            told_of(fork.branch(), forgotten);
             Ok(Attempt::Over(0))
         }
         Ok(Promoted::Diverged) => Ok(Attempt::Diverged),
@@ -174,12 +197,65 @@ fn attempt(
     }
 }
 
+/// What became of putting together what the command and others did.
+enum Put {
+    /// The branch has both.
+    Together,
+    /// By this signal, before it was done.
+    Ended(u8),
+    /// It is not done, and why.
+    Not(String),
+}
+
+/// Forks the branch as it is by now, does there what was done in the fork, and has the branch become that: again, while others go on
+/// changing the branch.
+fn merged(base: &Base, fork: &mut Fork, signals: &Signals) -> Result<Put, Failure> {
+    for _ in 0..MERGES {
+        if let Some(signal) = signals.came() {
+            return Ok(Put::Ended(signal));
+        }
+        let mut both = Fork::of(base)?;
+        match both.take_over(fork) {
+            Ok(()) => {}
+            Err(failure) if failure.code == merge::OVERLAP => {
+                return Ok(Put::Not(failure.sentence));
+            }
+            Err(failure) => {
+                both.discard();
+                return Err(not_promoted(fork, &failure.sentence));
+            }
+        }
+        if let Some(signal) = signals.came() {
+            return Ok(Put::Ended(signal));
+        }
+        match both.promote() {
+            Ok(Promoted::Done { forgotten }) => {
+                told_of(fork.branch(), forgotten);
+                return Ok(Put::Together);
+            }
+            Ok(Promoted::Diverged) => {}
+            Err(failure) => return Err(perhaps_merged(both, fork, &failure.sentence)),
+        }
+    }
+    Ok(Put::Not(format!(
+        "others have gone on changing it while that was put together {MERGES} times"
+    )))
+}
+
+/// Says it if the branch is what it is to be, and programs may not see it yet.
+fn told_of(branch: &Name, forgotten: bool) {
+    if !forgotten {
+        complain(&not_forgotten(&format!("the transaction is done in {branch}")).sentence);
+    }
+}
+
 /// The fork is kept, as what the command made may be dear.
-fn changed(base: &Base, mut fork: Fork) -> Failure {
+fn changed(base: &Base, mut fork: Fork, why: Option<&str>) -> Failure {
     let name = show::name_by_time("txn-");
     let (branch, dir) = (fork.branch().clone(), base.mount.dir.display());
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
     let what =
-        format!("{branch} has changed since the transaction began, so nothing of it is done");
+        format!("{branch} has changed since the transaction began{why}, so nothing of it is done");
     match fork.keep(&name) {
         Ok(()) => Failure::new(
             CHANGED,
@@ -207,4 +283,19 @@ fn not_promoted(fork: &mut Fork, why: &str) -> Failure {
              as a whole, or not at all"
         ),
     })
+}
+
+/// As [`not_promoted`], of the fork `both`: if that can be had still, it has not become the branch. What the command made is kept
+/// in any case.
+fn perhaps_merged(mut both: Fork, fork: &mut Fork, why: &str) -> Failure {
+    let is_there = both.keep(&show::name_by_time("txn-both-")).is_ok();
+    let failure = not_promoted(fork, why);
+    match is_there {
+        true => failure,
+        false => Failure::plain(format!(
+            "{}; or the branch has it and what others did by now: look at {} when it is mounted again",
+            failure.sentence,
+            fork.branch()
+        )),
+    }
 }

@@ -12,7 +12,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use holdfast::Volume;
+use holdfast::{Dir, Volume};
 use holdfast_base::clock::Deadline;
 use holdfast_base::wait;
 use holdfast_fuse::{NewHead, Remote, Session, Told, end_all};
@@ -280,6 +280,14 @@ impl Table {
         let mut mounts = state.mounts.iter().filter(|(_, entry)| entry.branch == Some(branch));
         let (number, entry) = mounts.next()?;
         Some((*number, entry.session.as_ref()?.is_connected()))
+    }
+
+    /// The root directory of a branch that is mounted, its mount, and whether that is read-only.
+    pub(super) fn open_at(&self, branch: u64) -> Option<(Dir, Remote, bool)> {
+        let state = self.lock();
+        let entry = state.mounts.values().find(|entry| entry.branch == Some(branch))?;
+        let root = (**entry.volume.as_ref()?).clone();
+        Some((root, entry.remote.clone(), entry.read_only))
     }
 
     /// The device of the mount of a branch, if it is known.

@@ -6,20 +6,22 @@ use std::io::{self, Read, Write};
 use holdfast_stream::Progress;
 
 use super::pump::Shown;
-use super::{Input, Pipes};
+use super::{Input, Output, Pipes};
 use crate::outcome::complain;
 use crate::work::Ends;
 
 /// Standard output, and what is read.
 pub(super) struct Here {
     inputs: Vec<RefCell<Input>>,
+    output: RefCell<Output>,
     shown: RefCell<Shown>,
 }
 
 impl Here {
     pub(super) fn new(pipes: Pipes) -> Here {
         let shown = RefCell::new(Shown::new(pipes.shows_progress));
-        Here { inputs: pipes.inputs.into_iter().map(RefCell::new).collect(), shown }
+        let output = RefCell::new(pipes.output);
+        Here { inputs: pipes.inputs.into_iter().map(RefCell::new).collect(), output, shown }
     }
 
     /// It is over.
@@ -30,11 +32,11 @@ impl Here {
 
 impl Ends for Here {
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        io::stdout().lock().write(bytes)
+        self.output.borrow_mut().write(bytes)
     }
 
     fn flush(&self) -> io::Result<()> {
-        io::stdout().lock().flush()
+        self.output.borrow_mut().flush()
     }
 
     fn read(&self, input: usize, into: &mut [u8]) -> io::Result<usize> {

@@ -1,7 +1,9 @@
 //! Where work on a volume is carried out: in its daemon, if one serves it, and otherwise here, on the volume at rest.
 
+mod conversation;
 mod here;
 mod input;
+mod output;
 mod pump;
 
 use std::fs::{File, OpenOptions};
@@ -17,8 +19,10 @@ use holdfast_base::clock::Deadline;
 use holdfast_device::HostFile;
 use rustix::fs::OFlags;
 
+pub(crate) use self::conversation::Conversation;
 use self::here::Here;
 pub(crate) use self::input::Input;
+pub(crate) use self::output::Output;
 use self::pump::Ran;
 use crate::branches::{Name, Place};
 use crate::control_socket::message::{self, Answer, Question};
@@ -27,7 +31,7 @@ use crate::daemon::ask;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, plain_words, printed};
 use crate::target;
-use crate::work::{At, Job, Tree, Work, carry_out};
+use crate::work::{At, AtRest, Job, Tree, Work, carry_out, files};
 
 /// How long a daemon gets to open its volume, and to look whether it may do the work.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -38,6 +42,8 @@ const PAGES: Duration = Duration::from_secs(60);
 pub(crate) struct Pipes {
     /// What is read, one behind the other.
     pub(crate) inputs: Vec<Input>,
+    /// Where bytes go that it writes.
+    pub(crate) output: Output,
     /// Show on a terminal how far it has come.
     pub(crate) shows_progress: bool,
     /// What it means that standard output cannot be written.
@@ -51,13 +57,7 @@ impl Pipes {
             Err(failure) => failure,
             Ok(()) => Failure::plain(""),
         };
-        Pipes { inputs: Vec::new(), shows_progress: false, not_written }
-    }
-
-    /// And standard input.
-    pub(crate) fn input(self) -> Result<Pipes, Failure> {
-        let input = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
-        Ok(Pipes { inputs: vec![Input::File(input.into())], ..self })
+        Pipes { inputs: Vec::new(), output: Output::Stdout, shows_progress: false, not_written }
     }
 }
 
@@ -101,6 +101,11 @@ impl Located {
         &self.name
     }
 
+    /// The file or device of the volume.
+    pub(crate) fn image(&self) -> &Path {
+        &self.image
+    }
+
     /// What a place in it means.
     pub(crate) fn tree(&self, place: &Place) -> Tree {
         Tree { at: self.at(), branch: place.branch.clone(), snapshot: place.snapshot.clone() }
@@ -131,12 +136,7 @@ impl Located {
             },
             None => (job, pipes),
         };
-        if let Some(mount) = &self.mount {
-            let dir = mount.dir.display();
-            return Err(Failure::plain(format!(
-                "the daemon of {dir} is not to be reached through its control socket; run: holdfast umount {dir}"
-            )));
-        }
+        self.expect_at_rest()?;
         self.at_rest(&job, pipes)
     }
 
@@ -144,7 +144,8 @@ impl Located {
         let options = VolumeOptions::new();
         let door = target::open_volume(&self.image, &options, !job.work.changes())?;
         let here = Here::new(pipes);
-        let done = carry_out(job, &door, &here);
+        let branches = AtRest { door: &door, name: &self.name };
+        let done = carry_out(job, &door, &branches, &here);
         here.end();
         let closed = door.close();
         let code = done?;
@@ -188,26 +189,28 @@ impl Located {
         }
     }
 
-    /// Has it carried out by the daemon.
-    fn live(
+    /// The sentence for a daemon that does not say how it has ended.
+    fn silent(&self, daemon: &Daemon, error: &io::Error) -> Failure {
+        let (name, pid) = (&self.name, daemon.pid);
+        Failure::plain(match error.kind() {
+            io::ErrorKind::TimedOut => {
+                format!("{name}: its daemon (process {pid}) does not answer")
+            }
+            _ if has_ended(error) => format!(
+                "{name}: the volume was unmounted, its daemon (process {pid}) has ended, or it has waited too long for this command, before this was done"
+            ),
+            _ => format!("{name}: its daemon (process {pid}): {}", plain_words(error)),
+        })
+    }
+
+    /// Asks a daemon for work, up to where frames follow. The job comes back; false: the daemon does nothing any more.
+    fn agree(
         &self,
-        (daemon, proof): &(Daemon, File),
+        daemon: &Daemon,
+        proof: &File,
         job: Box<Job>,
-        pipes: Pipes,
-    ) -> Result<Done, Failure> {
+    ) -> Result<(bool, Box<Job>), Failure> {
         let name = &self.name;
-        let silent = |error: io::Error| {
-            let pid = daemon.pid;
-            Failure::plain(match error.kind() {
-                io::ErrorKind::TimedOut => {
-                    format!("{name}: its daemon (process {pid}) does not answer")
-                }
-                _ if has_ended(&error) => format!(
-                    "{name}: the volume was unmounted, its daemon (process {pid}) has ended, or it has waited too long for this command, before this was done"
-                ),
-                _ => format!("{name}: its daemon (process {pid}): {}", plain_words(&error)),
-            })
-        };
         let question = Question::Work(job);
         if !message::fits(&question) {
             return Err(Failure::plain(format!(
@@ -218,22 +221,61 @@ impl Located {
         let Question::Work(job) = question else { unreachable!("it was made above") };
         let mounted = match answer {
             Ok(Answer::Pages { mounted }) => mounted,
-            Ok(Answer::Ending) => return Ok(Done::Not(job, pipes)),
+            Ok(Answer::Ending) => return Ok((false, job)),
             Ok(Answer::Refused { why }) => return Err(Failure::plain(format!("{name}: {why}"))),
             Ok(_) => return Err(Failure::plain(format!("{name}: its daemon answers nonsense"))),
             // It has ended meanwhile.
-            Err(error) if has_ended(&error) => return Ok(Done::Not(job, pipes)),
-            Err(error) => return Err(silent(error)),
+            Err(error) if has_ended(&error) => return Ok((false, job)),
+            Err(error) => return Err(self.silent(daemon, &error)),
         };
         self.hand_over_pages(&mounted)?;
         match daemon.tell(&Question::Go, HELLO) {
-            Ok(()) => {}
+            Ok(()) => Ok((true, job)),
             // It has begun nothing.
-            Err(error) if has_ended(&error) => return Ok(Done::Not(job, pipes)),
-            Err(error) => return Err(silent(error)),
+            Err(error) if has_ended(&error) => Ok((false, job)),
+            Err(error) => Err(self.silent(daemon, &error)),
         }
+    }
+
+    /// Begins to ask for files, if a daemon serves the volume; `None`: it is at rest.
+    ///
+    /// # Errors
+    /// The daemon refuses or does not answer.
+    pub(crate) fn converse(&self, what: files::What) -> Result<Option<Conversation>, Failure> {
+        let work = Work::Files(what);
+        let job = Box::new(Job { volume: self.name.clone(), at: self.at(), work });
+        if let Some((daemon, proof)) = self.daemon(&job)?
+            && self.agree(&daemon, &proof, job)?.0
+        {
+            return Conversation::new(self.name.clone(), daemon).map(Some);
+        }
+        self.expect_at_rest().map(|()| None)
+    }
+
+    /// Fails if there is a mount whose daemon cannot be asked.
+    fn expect_at_rest(&self) -> Result<(), Failure> {
+        let Some(mount) = &self.mount else { return Ok(()) };
+        let dir = mount.dir.display();
+        Err(Failure::plain(format!(
+            "the daemon of {dir} is not to be reached through its control socket; run: holdfast umount {dir}"
+        )))
+    }
+
+    /// Has it carried out by the daemon.
+    fn live(
+        &self,
+        (daemon, proof): &(Daemon, File),
+        job: Box<Job>,
+        pipes: Pipes,
+    ) -> Result<Done, Failure> {
+        let job = match self.agree(daemon, proof, job)? {
+            (true, job) => job,
+            (false, job) => return Ok(Done::Not(job, pipes)),
+        };
         let hand_over = |mounted: &[At]| self.hand_over_pages(mounted);
+        // Nothing was written where it is done anew.
         let again = Pipes {
+            output: pipes.output.again(),
             shows_progress: pipes.shows_progress,
             not_written: pipes.not_written,
             ..Pipes::out()
@@ -246,8 +288,8 @@ impl Located {
                 Ok(Done::Not(job, again))
             }
             Ok(Ran::Cut(outcome) | Ran::To(outcome)) => Ok(Done::Ended(outcome)),
-            Ok(Ran::Broken(error)) => Ok(Done::Ended(Err(silent(error)))),
-            Err(error) => Ok(Done::Ended(Err(silent(error)))),
+            Ok(Ran::Broken(error)) => Ok(Done::Ended(Err(self.silent(daemon, &error)))),
+            Err(error) => Ok(Done::Ended(Err(self.silent(daemon, &error)))),
         }
     }
 

@@ -133,7 +133,7 @@ pub(super) fn run(
     pipes: Pipes,
     hand_over: &dyn Fn(&[At]) -> Result<(), Failure>,
 ) -> io::Result<Ran> {
-    let Pipes { inputs, shows_progress, not_written } = pipes;
+    let Pipes { inputs, mut output, shows_progress, not_written } = pipes;
     let has_inputs = !inputs.is_empty();
     let mut going = Going { inputs: inputs.into(), unsent: Vec::new(), sent: 0 };
     let mut shown = Shown::new(shows_progress);
@@ -152,7 +152,7 @@ pub(super) fn run(
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return broken(error.into(), &shown),
             }
-            match take(&mut came, &mut io::stdout().lock(), &mut shown, not_written)? {
+            match take(&mut came, &mut output, &mut shown, not_written)? {
                 Some(Next::Cut(outcome)) if !has_inputs => {
                     shown.end();
                     return Ok(Ran::Cut(outcome));

@@ -10,8 +10,10 @@ use super::owner::Owner;
 use super::sweep;
 use crate::branches::temporary::Purpose;
 use crate::branches::{Ask, Name, Place};
+use crate::dispatch::{Located, Pipes};
 use crate::lineage::{self, Promoted};
 use crate::outcome::{Context, Failure, complain};
+use crate::work::{Tree, Work, merge};
 
 /// A fork of the branch of a mount, and the snapshot of the same name that it began with. It is discarded when it is dropped.
 #[derive(Debug)]
@@ -78,6 +80,22 @@ impl Fork {
             self.delete_snapshot();
         }
         Ok(promoted)
+    }
+
+    /// Does in this fork, in which nothing was done, what was done in another one, which has begun with an older moment of the
+    /// same branch and has no mount any more.
+    ///
+    /// # Errors
+    /// With the code [`merge::OVERLAP`]: others have changed the same as the other fork since then. Otherwise the fork may have a part of it.
+    pub(crate) fn take_over(&self, other: &Fork) -> Result<(), Failure> {
+        let located = Located::of(&self.place)?;
+        let snapshot = |of: &Fork| {
+            located.tree(&Place { snapshot: Some(of.name.clone()), ..self.place.clone() })
+        };
+        let fork = Tree { branch: Some(other.name.clone()), ..Tree::default() };
+        let (base, theirs, into) = (snapshot(other), snapshot(self), self.name.clone());
+        let what = merge::What { base, fork, theirs, into };
+        located.run(Work::Merge(what), Pipes::out()).map(drop)
     }
 
     /// Prints what became of the files of the branch in the fork, as `holdfast diff` does, and ends the mount of the fork.

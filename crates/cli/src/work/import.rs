@@ -18,9 +18,7 @@ pub(super) fn run(
     files: &[String],
     ends: &dyn Ends,
 ) -> Outcome {
-    if tree.snapshot.is_some() {
-        return Err(Failure::plain(format!("{volume}: a snapshot never changes; name a branch")));
-    }
+    tree.expect_branch(volume)?;
     let branch = tree.branch(door, volume)?;
     let form = if layer { Form::Layer } else { Form::Tar };
     let left_out = all(&branch, volume, form, files, ends)?.xattrs_left_out;
@@ -46,9 +44,10 @@ fn all(
         return holdfast_archive::import_all(branch, form, fork, archives)
             .map_err(|error| said(&error));
     }
-    // None is imported if a name is taken.
-    let name = |at: usize| format!("layer-{}", at + 1);
-    if let Some(name) = (0..files.len()).map(name).find(|it| branch.snapshot_named(it).is_ok()) {
+    // None is imported if a name is taken. Only layers have snapshots behind them.
+    let name = |at: usize| (form == Form::Layer).then(|| format!("layer-{}", at + 1));
+    let mut names = (0..files.len()).filter_map(name);
+    if let Some(name) = names.find(|it| branch.snapshot_named(it).is_ok()) {
         let branch = branch.name();
         let why = format!("{volume} has a snapshot {branch}@{name}; rename or delete it");
         return Err(Failure::plain(why));
@@ -56,7 +55,7 @@ fn all(
     let last = Cell::new(0);
     let archives = (0..files.len()).map(|at| {
         last.set(at);
-        (In(ends, at), Some(name(at)))
+        (In(ends, at), name(at))
     });
     let imported = holdfast_archive::import_all(branch, form, fork, archives);
     imported.map_err(|error| {

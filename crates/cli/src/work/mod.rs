@@ -1,4 +1,4 @@
-//! Work on whole trees: what compares, sends, receives, exports, imports and lists them. One function for each, which knows the
+//! Work on whole trees: what compares, sends, receives, merges, exports, imports, lists, copies and removes them. One function for each, which knows the
 //! volume and where bytes go, and not which process it is in:
 //!
 //! ```text
@@ -11,10 +11,14 @@
 pub(crate) mod diff;
 pub(crate) mod ends;
 pub(crate) mod export;
+pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod import;
+pub(crate) mod in_place;
 pub(crate) mod list;
+pub(crate) mod merge;
 pub(crate) mod receive;
+pub(crate) mod remove;
 pub(crate) mod resize;
 pub(crate) mod send;
 pub(crate) mod tree;
@@ -24,6 +28,7 @@ use holdfast::Volume;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::ends::{Ends, In, Out};
+pub(crate) use self::in_place::{AtRest, Branches, InPlace};
 pub(crate) use self::tree::{At, Tree};
 use crate::branches::Name;
 use crate::outcome::Outcome;
@@ -50,6 +55,8 @@ pub(crate) enum Work {
     Receive { branch: Option<Name> },
     /// Say where a stream was cut that came into this fork, or into the only one.
     Token { branch: Option<Name> },
+    /// Do in a fork what was done in another one.
+    Merge(merge::What),
     /// Write a tree as an archive, or what has changed in it.
     Export { tree: Tree, since: Option<Tree>, layer: bool },
     /// Put archives into a branch, one behind the other; the names are those of files, for messages.
@@ -62,6 +69,10 @@ pub(crate) enum Work {
     Resize(resize::To),
     /// Change what the volume says of itself, or what a branch may refer to.
     Tune { tree: Tree, to: tune::To },
+    /// Remove files and directories.
+    Remove(remove::What),
+    /// Read files, or make some, as a command asks for them.
+    Files(files::What),
 }
 
 impl Work {
@@ -72,12 +83,15 @@ impl Work {
             Work::Send(send::What::Tree { tree, since }) => {
                 [Some(tree), since.as_mut()].into_iter().flatten().collect()
             }
+            Work::Merge(merge::What { base, fork, theirs, .. }) => vec![base, fork, theirs],
             Work::Export { tree, since, .. } => {
                 [Some(tree), since.as_mut()].into_iter().flatten().collect()
             }
             Work::Import { tree, .. }
             | Work::List { tree, .. }
             | Work::Print { tree, .. }
+            | Work::Remove(remove::What { tree, .. })
+            | Work::Files(files::What { tree, .. })
             | Work::Tune { tree, .. } => vec![tree],
             Work::Send(send::What::Rest(_))
             | Work::Receive { .. }
@@ -89,9 +103,13 @@ impl Work {
     /// Whether something of the volume is another one behind it: who asks for that must be allowed to write the volume.
     pub(crate) fn changes(&self) -> bool {
         match self {
-            Work::Receive { .. } | Work::Import { .. } | Work::Resize(_) | Work::Tune { .. } => {
-                true
-            }
+            Work::Receive { .. }
+            | Work::Merge(_)
+            | Work::Import { .. }
+            | Work::Remove(_)
+            | Work::Resize(_)
+            | Work::Tune { .. } => true,
+            Work::Files(files::What { writes, .. }) => *writes,
             // Of a branch a snapshot is taken.
             Work::Send(send::What::Tree { tree, .. }) => tree.snapshot.is_none(),
             _ => false,
@@ -112,13 +130,19 @@ impl Work {
 }
 
 /// Carries it out on a volume of which something is open.
-pub(crate) fn carry_out(job: &Job, door: &Volume, ends: &dyn Ends) -> Outcome {
+pub(crate) fn carry_out(
+    job: &Job,
+    door: &Volume,
+    branches: &dyn Branches,
+    ends: &dyn Ends,
+) -> Outcome {
     let volume = &job.volume;
     match &job.work {
         Work::Diff { old, new, how } => diff::run(door, volume, [old, new], how, ends),
         Work::Send(what) => send::run(door, volume, what, ends),
         Work::Receive { branch } => receive::run(door, volume, branch.as_ref(), ends),
         Work::Token { branch } => receive::token(door, volume, branch.as_ref(), ends),
+        Work::Merge(what) => merge::run(door, volume, what, ends),
         Work::Export { tree, since, layer } => {
             export::run(door, volume, (tree, since.as_ref()), *layer, ends)
         }
@@ -127,5 +151,7 @@ pub(crate) fn carry_out(job: &Job, door: &Volume, ends: &dyn Ends) -> Outcome {
         Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
         Work::Resize(to) => resize::run(door, volume, *to, ends),
         Work::Tune { tree, to } => tune::run(door, volume, tree, to, ends),
+        Work::Remove(what) => remove::run(branches, volume, what, ends),
+        Work::Files(what) => files::run(door, branches, volume, what, ends),
     }
 }

@@ -38,6 +38,16 @@ impl Tree {
         }
     }
 
+    /// Fails if it is a snapshot.
+    pub(crate) fn expect_branch(&self, volume: &str) -> Result<(), Failure> {
+        match self.snapshot {
+            None => Ok(()),
+            Some(_) => Err(Failure::plain(format!(
+                "{volume}: a snapshot never changes; name a branch, or make one with: holdfast fork"
+            ))),
+        }
+    }
+
     /// The branch, or that of the snapshot.
     pub(crate) fn branch(&self, door: &Volume, volume: &str) -> Result<Branch, Failure> {
         match &self.branch {

@@ -9,10 +9,11 @@
 //!
 //! What the kernel caches stays true without a message from us, as every change goes through it: after each call it
 //! forgets or updates what that call changed (names, both inodes of a rename, parents, link counts). The only
-//! exceptions are set-id bits that a write clears, see `privileges`, what lost data takes with it, see `notices`, and a branch
-//! that is rolled back, see `new_head`.
+//! exceptions are set-id bits that a write clears, see `privileges`, what lost data takes with it, see `notices`, a branch
+//! that is rolled back, see `new_head`, and what others change beside this server, see `beside`.
 
 mod attrs;
+mod beside;
 mod control;
 mod data;
 mod dirs;
@@ -32,6 +33,7 @@ mod snapshots;
 mod timing_tests;
 mod xattrs;
 
+pub use beside::Changed;
 pub use control::CONTROL;
 pub use permits::{CHANGE_XATTR, PERMIT};
 pub use remount::REMOUNT_XATTR;

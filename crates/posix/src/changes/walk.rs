@@ -450,7 +450,8 @@ fn same_attribute(
         && value(store, no, old_side, &old)? == value(store, no, new_side, &new)?)
 }
 
-fn value(store: &Store, no: InodeNo, side: &Side, of: &Xattr<'_>) -> Result<Vec<u8>> {
+/// The value of an attribute.
+pub(super) fn value(store: &Store, no: InodeNo, side: &Side, of: &Xattr<'_>) -> Result<Vec<u8>> {
     let (id, len) = match of.value {
         XattrValue::Here(bytes) => return Ok(bytes.to_vec()),
         XattrValue::Pieces { id, len } => (id, len as usize),

@@ -341,6 +341,14 @@ impl FileSystem {
         Ok(snapshots.map(|of| self.snapshot_info(of)).collect())
     }
 
+    /// The same with those that have no name any more and are still there: others have grown out of them, they are looked at, or
+    /// their deletion is on its way. A way from a branch to what it has grown out of may lead through one.
+    pub fn all_snapshots_with_deleted(&self) -> Result<Vec<SnapshotInfo>> {
+        let trees = self.core.store.trees()?.into_iter();
+        let snapshots = trees.filter(|of| of.item.kind == TreeKind::Snapshot);
+        Ok(snapshots.map(|of| self.snapshot_info(of)).collect())
+    }
+
     /// Gives a branch another name.
     pub fn rename_branch<'a>(&self, branch: impl Into<Which<'a>>, new_name: &[u8]) -> Result<()> {
         self.expect_changeable()?;

@@ -10,6 +10,7 @@ use super::state::{self, State};
 use super::tree::{Parts, Tree};
 use super::{Goal, Received, of_volume};
 use crate::error::Doing;
+use crate::files::{Parking, make_parking};
 use crate::frame::FrameReader;
 use crate::record::{Begin, IDS_MAX, Named, Resume};
 use crate::{Result, StreamError, origin, partial};
@@ -201,7 +202,6 @@ fn try_fresh<'a>(
     to: &str,
 ) -> Result<Tree<'a>> {
     let volume = of_volume(branch.open())?;
-    let directory = format!("/{}", partial::directory(&begin.stream));
     let what = || format!("branch {}", branch.name());
     if base.is_none() {
         if volume.read_dir("/").doing(what)?.next().is_some() {
@@ -226,13 +226,7 @@ fn try_fresh<'a>(
             ..SetAttr::default()
         }
     };
-    volume.create_dir_with_mode(&directory, 0o700).doing(what)?;
-    // What it inherits would come to all that is parked.
-    for name in volume.xattrs(&directory).doing(what)? {
-        let name = name.to_string_lossy();
-        volume.remove_xattr(&directory, &*name).doing(what)?;
-    }
-    let parking = InodeNo(volume.metadata(&directory).doing(what)?.ino());
+    let parking = make_parking(&volume, partial::directory(&begin.stream)).doing(what)?;
     let branch = branch.clone();
     Tree::new(Parts { branch, volume, base, begin, parking }, root)
 }
@@ -280,8 +274,9 @@ fn go_on<'a, R: Read>(
         }
     }
     let open = of_volume(branch.open())?;
-    let directory = format!("/{}", partial::directory(&begin.stream));
-    let parking = InodeNo(open.metadata(&directory).doing(what)?.ino());
+    let name = partial::directory(&begin.stream);
+    let inode = InodeNo(open.metadata(format!("/{name}")).doing(what)?.ino());
+    let parking = Parking { inode, name: name.into_bytes() };
     let parts = Parts { branch: branch.clone(), volume: open, base, begin, parking };
     let mut tree = Tree::new(parts, SetAttr::default())?;
     from.resume(resume, state.records);

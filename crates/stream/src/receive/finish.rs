@@ -3,17 +3,13 @@
 use std::io::ErrorKind;
 
 use holdfast::{Branch, Volume};
-use holdfast_base::{InodeNo, Timestamp};
-use holdfast_posix::{FileType, FsError};
+use holdfast_base::Timestamp;
 
 use super::tree::Tree;
 use super::{Goal, Received};
 use crate::error::Doing;
 use crate::record::Begin;
-use crate::{Result, StreamError, origin, partial};
-
-/// Names that are removed at once.
-const PORTION: usize = 256;
+use crate::{Result, StreamError, origin};
 
 pub(super) fn finish(
     volume: &Volume,
@@ -21,7 +17,7 @@ pub(super) fn finish(
     goal: Goal,
     mut tree: Tree<'_>,
 ) -> Result<Received> {
-    let taken = leave_parking(&mut tree).and_then(|()| take(&tree, begin));
+    let taken = tree.files.leave_parking().and_then(|()| take(&tree, begin));
     let branch = tree.branch.clone();
     if let Err(error) = taken {
         tree.leave(false);
@@ -94,49 +90,12 @@ fn turn(volume: &Volume, begin: &Begin, to: &Branch, fork: Branch) -> Result<Opt
     Ok(Some(keep))
 }
 
-/// What is still parked is gone. Then the root is what it was at the sender.
-fn leave_parking(tree: &mut Tree<'_>) -> Result<()> {
-    tree.open = None;
-    let (fs, caller) = (&tree.fs, &tree.caller);
-    let what = || "what is parked".to_string();
-    loop {
-        let mut names = Vec::new();
-        fs.readdir(tree.parking, 0, &mut |entry| {
-            if entry.name != b"." && entry.name != b".." {
-                names.push((entry.name.to_vec(), entry.file_type));
-            }
-            names.len() < PORTION
-        })
-        .doing(what)?;
-        if names.is_empty() {
-            break;
-        }
-        for (name, file_type) in names {
-            let done = match file_type {
-                FileType::Directory => fs.rmdir(caller, tree.parking, &name),
-                _ => fs.unlink(caller, tree.parking, &name),
-            };
-            match done {
-                Err(FsError::NotEmpty) => {
-                    return StreamError::refused(
-                        "the stream removes a directory and leaves names in it",
-                    );
-                }
-                done => done.doing(what)?,
-            }
-        }
-    }
-    let directory = partial::directory(&tree.begin.stream);
-    fs.rmdir(caller, InodeNo::ROOT, directory.as_bytes()).doing(what)
-}
-
 /// Takes the snapshot, with the word where it comes from.
 fn take(tree: &Tree<'_>, begin: &Begin) -> Result<()> {
     let name = &begin.snapshot.snapshot;
     let put = |tree: &Tree<'_>, number: u64| {
-        origin::put(&tree.fs, number, &begin.snapshot.ids)?;
-        let set = tree.fs.setattr(&tree.caller, InodeNo::ROOT, None, tree.root);
-        set.map(drop).doing(|| format!("snapshot {name}"))
+        origin::put(&tree.files.fs, number, &begin.snapshot.ids)?;
+        tree.files.end_root()
     };
     tree.take(name, put).map(drop)
 }

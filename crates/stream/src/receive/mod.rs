@@ -8,7 +8,6 @@
 //!
 //! Always true: nothing but the fork changes before the last step.
 
-mod apply;
 mod begin;
 mod finish;
 mod state;
@@ -114,15 +113,15 @@ fn records<R: Read>(
         if let Record::End(end) = record {
             // Those that were passed over count as well.
             let before = from.records().saturating_sub(1);
-            if (end.records, end.data_bytes) != (before, tree.data_bytes) {
+            if (end.records, end.data_bytes) != (before, tree.files.data_bytes) {
                 let why = "it has not as many records or bytes as it says".into();
                 return Err(StreamError::Malformed { position, why });
             }
             break;
         }
-        tree.apply(position, record)?;
+        tree.files.apply(position, record)?;
         let place = from.place();
-        progress(Progress { bytes: place.position, files: tree.files, files_in_all });
+        progress(Progress { bytes: place.position, files: tree.files.files, files_in_all });
         if place.position.saturating_sub(kept) >= KEEP_BYTES {
             tree.keep(place, from.records())?;
             kept = place.position;
@@ -140,7 +139,7 @@ fn stop((place, records): (Resume, u64), mut tree: Tree<'_>, error: &StreamError
     let may_go_on = match error {
         StreamError::Cut { .. } | StreamError::Io(_) => true,
         // What came before is whole.
-        StreamError::Malformed { .. } => !tree.is_broken,
+        StreamError::Malformed { .. } => !tree.files.is_broken,
         StreamError::Refused(_) | StreamError::Volume { .. } => false,
     };
     // Of two errors the first one is told.

@@ -8,8 +8,9 @@ use holdfast_posix::{FileType, OpenFlags, SetAttr, SetTime, WriteHow};
 use serde::{Deserialize, Serialize};
 
 use super::of_volume;
-use super::tree::{Entry, Tree};
+use super::tree::Tree;
 use crate::error::Doing;
+use crate::files::Entry;
 use crate::record::{Attributes, Begin, Resume, TABLE_MAX, Time};
 use crate::token::Token;
 use crate::{Result, partial};
@@ -50,7 +51,7 @@ fn time(of: Option<SetTime>) -> Time {
 
 impl State {
     pub(super) fn of(tree: &Tree<'_>, number: u64, resume: Resume, records: u64) -> State {
-        let SetAttr { perm, uid, gid, atime, mtime, btime, .. } = tree.root;
+        let SetAttr { perm, uid, gid, atime, mtime, btime, .. } = tree.files.root;
         let root = Attributes {
             id: 0,
             perm: perm.unwrap_or(0o755),
@@ -60,9 +61,10 @@ impl State {
             modified: time(mtime),
             created: time(btime.map(SetTime::At)),
         };
-        let entries = tree.table.iter();
+        let entries = tree.files.table.iter();
         let table = entries.map(|(id, of)| (*id, of.inode.0, of.file_type as u8)).collect();
-        let (begin, data_bytes, files) = (tree.begin.clone(), tree.data_bytes, tree.files);
+        let (begin, data_bytes, files) =
+            (tree.begin.clone(), tree.files.data_bytes, tree.files.files);
         let begin = Begin { resume: None, ..begin };
         let (base, begin_bytes) = (tree.base_number(), tree.begin_bytes);
         State { number, begin, base, begin_bytes, resume, records, data_bytes, files, root, table }
@@ -90,10 +92,11 @@ impl State {
 
     pub(super) fn write(&self, tree: &Tree<'_>) -> Result<()> {
         let bytes = postcard::to_allocvec(self).expect("plain fields go into memory");
-        let (fs, caller) = (&tree.fs, &tree.caller);
+        let (fs, caller) = (&tree.files.fs, &tree.files.caller);
         let what = || "how far it has come".to_string();
         let flags = OpenFlags::WRITE | OpenFlags::TRUNCATE;
-        let (_, file) = fs.create(caller, tree.parking, FILE, 0o600, flags, false).doing(what)?;
+        let dir = tree.files.parking.inode;
+        let (_, file) = fs.create(caller, dir, FILE, 0o600, flags, false).doing(what)?;
         let mut at = 0;
         while at < bytes.len() {
             let how = WriteHow::default();
@@ -173,7 +176,7 @@ impl Tree<'_> {
         if self.kept.as_ref().is_some_and(|kept| kept.name() == name) {
             return Ok(());
         }
-        self.open = None;
+        self.files.open = None;
         let put = |tree: &Self, number| State::of(tree, number, place, records).write(tree);
         let snapshot = self.take(&name, put)?;
         if let Some(before) = self.kept.replace(snapshot) {
@@ -184,9 +187,10 @@ impl Tree<'_> {
 
     /// Goes on with what was kept.
     pub(super) fn restore(&mut self, state: &State, kept: Snapshot) {
-        self.table.extend(state.entries());
+        self.files.table.extend(state.entries());
         self.begin_bytes = state.begin_bytes;
-        (self.root, self.data_bytes, self.files) = (state.root(), state.data_bytes, state.files);
+        self.files.root = state.root();
+        (self.files.data_bytes, self.files.files) = (state.data_bytes, state.files);
         self.kept = Some(kept);
     }
 }

@@ -1,55 +1,32 @@
 //! The fork in which a stream is obeyed.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use holdfast::{Branch, FileSystem, Snapshot, Volume};
-use holdfast_base::InodeNo;
-use holdfast_posix::{Caller, FileType, OpenFile, SetAttr};
+use holdfast::{Branch, Snapshot, Volume};
+use holdfast_posix::SetAttr;
 
 use super::of_volume;
 use crate::error::Doing;
-use crate::record::{Begin, ROOT};
+use crate::files::{Files, Parking};
+use crate::record::Begin;
 use crate::{Result, StreamError};
 
 /// How often the number of the next snapshot is guessed. The second guess is right, unless others take some meanwhile.
 const TRIES: usize = 8;
 
-/// A file that the stream speaks of.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) inode: InodeNo,
-    pub(super) file_type: FileType,
-}
-
 /// The base, which is looked at only.
 struct Base {
     number: u64,
     volume: Volume,
-    fs: Arc<FileSystem>,
 }
 
 /// A fork, and what is known of it while a stream comes.
 pub(super) struct Tree<'a> {
     pub(super) branch: Branch,
     volume: Volume,
-    pub(super) fs: Arc<FileSystem>,
     base: Option<Base>,
     pub(super) begin: &'a Begin,
-    pub(super) caller: Caller,
-    /// The directory for what has no place yet.
-    pub(super) parking: InodeNo,
-    pub(super) table: HashMap<u64, Entry>,
-    /// The file that was written last.
-    pub(super) open: Option<Arc<OpenFile>>,
-    /// What the root directory is in the end.
-    pub(super) root: SetAttr,
-    pub(super) data_bytes: u64,
-    pub(super) files: u64,
+    pub(super) files: Files,
     /// Bytes of the body of the first record, as it came first.
     pub(super) begin_bytes: u64,
-    /// A record was obeyed in part, perhaps.
-    pub(super) is_broken: bool,
     /// Where it was kept last how far it has come.
     pub(super) kept: Option<Snapshot>,
 }
@@ -60,47 +37,24 @@ pub(super) struct Parts<'a, 'b> {
     pub(super) volume: Volume,
     pub(super) base: Option<&'b Snapshot>,
     pub(super) begin: &'a Begin,
-    pub(super) parking: InodeNo,
+    pub(super) parking: Parking,
 }
 
 impl<'a> Tree<'a> {
     pub(super) fn new(parts: Parts<'a, '_>, root: SetAttr) -> Result<Tree<'a>> {
         let Parts { branch, volume, base, begin, parking } = parts;
         let fs = of_volume(volume.engine())?;
-        let base = match base {
-            None => None,
+        let (base, looked_at) = match base {
+            None => (None, None),
             Some(snapshot) => {
                 let volume = snapshot.open().doing(|| format!("snapshot {}", snapshot.name()))?;
                 let fs = of_volume(volume.engine())?;
-                Some(Base { number: snapshot.number(), volume, fs })
+                (Some(Base { number: snapshot.number(), volume }), Some(fs))
             }
         };
-        let (caller, is_broken) = (Caller::root(), false);
-        let entry = Entry { inode: InodeNo::ROOT, file_type: FileType::Directory };
-        let table = HashMap::from([(ROOT, entry)]);
-        let (open, data_bytes, files, kept) = (None, 0, 0, None);
+        let files = Files::new(fs, looked_at, parking, root);
         let begin_bytes = begin.body_bytes();
-        Ok(Tree {
-            branch,
-            volume,
-            fs,
-            base,
-            begin,
-            caller,
-            parking,
-            table,
-            open,
-            root,
-            data_bytes,
-            files,
-            begin_bytes,
-            is_broken,
-            kept,
-        })
-    }
-
-    pub(super) fn base(&self) -> Option<&FileSystem> {
-        self.base.as_ref().map(|base| &*base.fs)
+        Ok(Tree { branch, volume, base, begin, files, begin_bytes, kept: None })
     }
 
     /// The number of the snapshot that the fork has grown out of.
@@ -141,10 +95,10 @@ impl<'a> Tree<'a> {
 
     /// Ends all use of fork and base.
     pub(super) fn close(self) -> Result<()> {
-        let Tree { volume, fs, base, open, branch, .. } = self;
-        drop((open, fs));
-        if let Some(Base { volume, fs, .. }) = base {
-            drop(fs);
+        let Tree { volume, files, base, branch, .. } = self;
+        // It has borrowed both.
+        drop(files);
+        if let Some(Base { volume, .. }) = base {
             of_volume(volume.close())?;
         }
         volume.close().doing(|| format!("branch {}", branch.name()))

@@ -13,13 +13,13 @@
 //! so that none comes to lie in itself.
 
 use std::collections::{BTreeSet, HashSet};
-use std::io::Write;
 
 use holdfast::{Change, ChangeKind, Diff};
 use holdfast_posix::FileType;
 
 use super::Sender;
 use crate::error::Doing;
+use crate::frame::Sink;
 use crate::record::{Gone, Named3, Record};
 use crate::{Result, StreamError};
 
@@ -41,7 +41,7 @@ fn path(path: &Option<Vec<u8>>) -> Result<&[u8]> {
     path.as_deref().ok_or_else(|| StreamError::Refused("a difference without a path".into()))
 }
 
-impl<W: Write> Sender<'_, W> {
+impl<O: Sink> Sender<'_, O> {
     pub(super) fn changes(&mut self) -> Result<()> {
         let mut of = Directories::default();
         self.pass(false, &mut of, Sender::names_that_go)?;
@@ -74,8 +74,7 @@ impl<W: Write> Sender<'_, W> {
         let Some(base) = &self.base else {
             return StreamError::refused("a difference needs two snapshots");
         };
-        let (old, new) = (base.snapshot.moment(), self.new.snapshot.moment());
-        self.volume.diff(old, new, ranges).doing(|| "what has changed".into())
+        self.new.diff_from(base, ranges)
     }
 
     fn base_has(&self, id: u64) -> Result<bool> {

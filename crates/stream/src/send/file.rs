@@ -1,6 +1,5 @@
 //! One file: what it is, its bytes, its attributes.
 
-use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use holdfast_posix::{Attr, FileType, FsError, OpenFile, OpenFlags, Seek};
 use super::Sender;
 use super::side::Side;
 use crate::error::Doing;
+use crate::frame::Sink;
 use crate::record::{Attributes, DATA_MAX, Kind, Make, Named3, Record, Time};
 use crate::{Result, StreamError};
 
@@ -29,7 +29,7 @@ fn time(of: Timestamp) -> Time {
     Time { secs: of.secs, nanos: of.nanos }
 }
 
-impl<W: Write> Sender<'_, W> {
+impl<O: Sink> Sender<'_, O> {
     pub(super) fn expect(&self, id: u64) -> Result<Attr> {
         let gone = || StreamError::Refused(format!("inode {id} has a name and is not there"));
         self.new.attr(id)?.ok_or_else(gone)

@@ -1,4 +1,4 @@
-//! A snapshot as a stream, whole or as what became of another one.
+//! A snapshot as a stream, whole or as what became of another one; and what makes one tree another, as records for whoever takes them.
 
 mod changes;
 mod file;
@@ -10,10 +10,10 @@ use std::io::Write;
 
 use holdfast::{Snapshot, Volume};
 
-use self::side::Side;
+pub(crate) use self::side::Side;
 use self::table::Table;
 use crate::error::Doing;
-use crate::frame::FrameWriter;
+use crate::frame::{FrameWriter, Sink};
 use crate::record::{Begin, End, GENERATOR, Record};
 use crate::token::Token;
 use crate::{Progress, Result, StreamError, origin};
@@ -30,11 +30,10 @@ pub enum What {
 }
 
 /// What a stream is made of, and where it goes.
-struct Sender<'a, W: Write> {
-    volume: &'a Volume,
+struct Sender<'a, O: Sink> {
     base: Option<Side>,
     new: Side,
-    out: FrameWriter<W>,
+    out: O,
     /// Files that the receiver knows by their numbers.
     table: Table,
     files: u64,
@@ -72,16 +71,17 @@ pub fn send<W: Write>(
         return StreamError::refused("both are the same snapshot; there is nothing to send");
     }
     let uuid = volume.info().doing(|| "the volume".into())?.uuid;
-    let new = Side::open(snapshot)?;
-    let base = base.map(Side::open).transpose()?;
-    let named = |side: &Side| origin::named(uuid, &side.snapshot, &side.fs);
+    let new = Side::open(&snapshot)?;
+    let older = base.as_ref().map(Side::open).transpose()?;
+    let named = |of: &Snapshot, side: &Side| origin::named(uuid, of, &side.fs);
+    let base = base.as_ref().zip(older.as_ref()).map(|(of, side)| named(of, side)).transpose()?;
     let begin = Begin {
         stream: [0; 16],
         generator: GENERATOR,
         block_bytes: holdfast_base::units::BLOCK_BYTES as u32,
-        inodes: new.snapshot.inodes(),
-        snapshot: named(&new)?,
-        base: base.as_ref().map(named).transpose()?,
+        inodes: snapshot.inodes(),
+        snapshot: named(&snapshot, &new)?,
+        base,
         resume: None,
     };
     let begin = Begin { stream: begin.stream_id(), ..begin };
@@ -89,9 +89,7 @@ pub fn send<W: Write>(
         return StreamError::refused("this token is of other snapshots of the same numbers");
     }
     let out = start(out, begin, resume)?;
-    let table = Table::new();
-    let (files, files_in_all) = (0, new.snapshot.inodes());
-    let mut sender = Sender { volume, base, new, out, table, files, files_in_all, progress };
+    let mut sender = Sender::new((older, new), out, snapshot.inodes(), progress);
     match sender.base {
         None => sender.whole()?,
         Some(_) => sender.changes()?,
@@ -101,6 +99,18 @@ pub fn send<W: Write>(
     out.put(&Record::End(End { records, data_bytes }))?;
     out.finish()?;
     base.into_iter().chain([new]).try_for_each(Side::close)
+}
+
+/// Says to `out` what makes the first tree the second, both of one volume, without a begin or an end. All of it comes back.
+pub(crate) fn changes<O: Sink>(
+    (base, new): (Side, Side),
+    out: O,
+    progress: &mut dyn FnMut(Progress),
+) -> (Result<()>, O, Vec<Side>) {
+    let mut sender = Sender::new((Some(base), new), out, 0, progress);
+    let said = sender.changes();
+    let Sender { out, base, new, .. } = sender;
+    (said, out, base.into_iter().chain([new]).collect())
 }
 
 fn start<W: Write>(out: W, begin: Begin, token: Option<Token>) -> Result<FrameWriter<W>> {
@@ -114,7 +124,17 @@ fn start<W: Write>(out: W, begin: Begin, token: Option<Token>) -> Result<FrameWr
     Ok(out)
 }
 
-impl<W: Write> Sender<'_, W> {
+impl<'a, O: Sink> Sender<'a, O> {
+    fn new(
+        (base, new): (Option<Side>, Side),
+        out: O,
+        files_in_all: u64,
+        progress: &'a mut dyn FnMut(Progress),
+    ) -> Sender<'a, O> {
+        let (table, files) = (Table::new(), 0);
+        Sender { base, new, out, table, files, files_in_all, progress }
+    }
+
     fn put(&mut self, record: &Record<'_>) -> Result<()> {
         self.out.put(record)
     }

@@ -1,9 +1,9 @@
-//! A snapshot that is read, by inode numbers.
+//! A tree that is read, by inode numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast::{FileSystem, Snapshot, Volume};
+use holdfast::{Diff, FileSystem, Snapshot, Volume};
 use holdfast_base::InodeNo;
 use holdfast_base::attribute::RECEIVED;
 use holdfast_posix::{Attr, Caller, FileType, FsError};
@@ -14,11 +14,12 @@ use crate::{Result, StreamError};
 /// A directory and a name in it.
 pub(super) type Place = (u64, Vec<u8>);
 
-/// A snapshot that is read.
-pub(super) struct Side {
-    pub(super) snapshot: Snapshot,
+/// A tree that is read: a snapshot, or a view.
+pub(crate) struct Side {
+    /// What messages call it.
+    what: String,
     volume: Volume,
-    pub(super) fs: Arc<FileSystem>,
+    pub(crate) fs: Arc<FileSystem>,
     pub(super) caller: Caller,
     /// The last directory that was looked for, without a slash behind.
     last_dir: Option<(Vec<u8>, u64)>,
@@ -27,17 +28,28 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn open(snapshot: Snapshot) -> Result<Side> {
-        let volume = snapshot.open().doing(|| format!("snapshot {}", snapshot.name()))?;
-        let fs = volume.engine().doing(|| format!("snapshot {}", snapshot.name()))?;
-        let caller = Caller::root();
-        Ok(Side { snapshot, volume, fs, caller, last_dir: None, searched: None })
+    pub(super) fn open(snapshot: &Snapshot) -> Result<Side> {
+        let what = format!("snapshot {}", snapshot.name());
+        let volume = snapshot.open().doing(|| what.clone())?;
+        Side::of(volume, what)
     }
 
-    pub(super) fn close(self) -> Result<()> {
-        let Side { snapshot, volume, fs, .. } = self;
+    /// What is open, and nobody else changes; messages call it `what`.
+    pub(crate) fn of(volume: Volume, what: String) -> Result<Side> {
+        let fs = volume.engine().doing(|| what.clone())?;
+        let caller = Caller::root();
+        Ok(Side { what, volume, fs, caller, last_dir: None, searched: None })
+    }
+
+    pub(crate) fn close(self) -> Result<()> {
+        let Side { what, volume, fs, .. } = self;
         drop(fs);
-        volume.close().doing(|| format!("snapshot {}", snapshot.name()))
+        volume.close().doing(|| what)
+    }
+
+    /// What became of each file from another tree of the volume to this one.
+    pub(crate) fn diff_from(&self, older: &Side, ranges: bool) -> Result<Diff> {
+        self.volume.diff_from(&older.volume, ranges).doing(|| "what has changed".into())
     }
 
     /// An inode as messages name it.

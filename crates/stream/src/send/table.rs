@@ -1,9 +1,9 @@
 //! Which files the receiver knows by their numbers, and how it comes to know them.
 
 use std::collections::HashSet;
-use std::io::Write;
 
 use super::Sender;
+use crate::frame::Sink;
 use crate::record::{Known, ROOT, Record, TABLE_MAX, Where};
 use crate::{Result, StreamError};
 
@@ -29,7 +29,7 @@ impl Table {
     }
 }
 
-impl<W: Write> Sender<'_, W> {
+impl<O: Sink> Sender<'_, O> {
     /// Makes room for all files that one record speaks of.
     pub(super) fn make_room(&mut self) -> Result<()> {
         if self.table.known.len() <= TABLE_MAX / 2 {

@@ -1,13 +1,12 @@
 //! All of a snapshot: directory by directory, each with all below it before what comes behind it.
 
-use std::io::Write;
-
 use holdfast_base::InodeNo;
 use holdfast_posix::FileType;
 
 use super::Sender;
 use crate::Result;
 use crate::error::Doing;
+use crate::frame::Sink;
 use crate::record::ROOT;
 
 /// Names that are read at once.
@@ -23,7 +22,7 @@ struct Level {
     all_read: bool,
 }
 
-impl<W: Write> Sender<'_, W> {
+impl<O: Sink> Sender<'_, O> {
     pub(super) fn whole(&mut self) -> Result<()> {
         let level = |id| Level { id, cookie: 0, names: Vec::new(), all_read: false };
         let mut levels = vec![level(ROOT)];

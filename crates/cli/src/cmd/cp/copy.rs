@@ -1,19 +1,20 @@
 //! Copies one thing after the other: a tree without recursion, holes as holes, attributes last.
 //!
-//! A failure is reported and counted, and the rest goes on. A directory gets its own attributes after everything in it,
-//! so that filling it cannot disturb them.
+//! A failure is reported and counted, and the rest goes on. A file has no name before it is whole, so a copy that is ended in the middle
+//! leaves whole files only. A directory gets its own attributes after everything in it, so that filling it cannot disturb them.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
 
 use holdfast::FileType;
+use holdfast_base::attribute::RECEIVED;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::process::{getegid, geteuid};
 
-use super::side::{At, Failed, Found, Side};
+use super::host;
+use super::side::{At, Failed, Side};
 use crate::outcome::sentence;
-
-/// Bytes moved at once.
-const CHUNK: usize = 1 << 20;
+use crate::work::files::message::{Attributes, DATA_MAX, Found};
 
 /// What the arguments ask for.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub(super) struct How {
     pub(super) preserve: bool,
     pub(super) hard_links: bool,
     pub(super) quiet: bool,
+    /// Each file is durable before the next.
+    pub(super) sync: bool,
 }
 
 /// Something left to do.
@@ -44,6 +47,8 @@ pub(super) struct Copier {
     buffer: Vec<u8>,
     /// Files with more names, by id, and the first copy made of each.
     linked: HashMap<(u64, u64), Side>,
+    /// Whose a copy is that does not keep its owner.
+    user: (u32, u32),
     progress: ProgressBar,
     files: u64,
     bytes: u64,
@@ -61,8 +66,9 @@ impl Copier {
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         Copier {
             how,
-            buffer: vec![0; CHUNK],
+            buffer: Vec::new(),
             linked: HashMap::new(),
+            user: (geteuid().as_raw(), getegid().as_raw()),
             progress,
             files: 0,
             bytes: 0,
@@ -101,28 +107,26 @@ impl Copier {
     ) -> Result<(), Failed> {
         // Named by the user, a link means what it leads to, unless a tree is copied; as with cp(1).
         let found = from.found(first && !self.how.recursive).at(from)?;
-        if found.file_type == FileType::Directory {
-            return self.directory(from, to, found, todo);
+        let file_type = found.file_type().at(from)?;
+        if file_type == FileType::Directory {
+            return self.directory(from, to, found, first, todo);
         }
         if self.how.hard_links && found.nlink > 1 {
-            if let Some(copied) = self.linked.get(&found.id) {
-                remove_old(to).at(to)?;
+            let id = from.id(&found).at(from)?;
+            if let Some(copied) = self.linked.get(&id) {
                 return copied.hard_link(to).at(to);
             }
-            self.linked.insert(found.id, to.clone());
+            self.linked.insert(id, to.clone());
         }
-        match found.file_type {
+        match file_type {
             FileType::Regular => self.file(from, to, &found)?,
             FileType::Symlink => {
-                remove_old(to).at(to)?;
-                to.symlink(&from.read_link().at(from)?).at(to)?;
+                let target = from.read_link().at(from)?;
+                let attributes = Attributes { mode: None, ..self.attributes_of(from, &found)? };
+                to.symlink(&target, attributes).at(to)?;
             }
-            _ => {
-                remove_old(to).at(to)?;
-                to.node(&found).at(to)?;
-            }
+            _ => to.node(&found, self.attributes_of(from, &found)?).at(to)?,
         }
-        self.attributes(from, to, &found)?;
         self.files += 1;
         self.show();
         Ok(())
@@ -133,13 +137,17 @@ impl Copier {
         from: &Side,
         to: &Side,
         found: Found,
+        first: bool,
         todo: &mut Vec<Todo>,
     ) -> Result<(), Failed> {
         if !self.how.recursive {
             let why = "is a directory; -r copies it";
             return Err(io::Error::new(io::ErrorKind::IsADirectory, why)).at(from);
         }
-        // Listed before it is made: a copy into itself does not find itself.
+        if first && lies_in(to, &from.id(&found).at(from)?) {
+            let why = format!("cannot be copied into itself, to {to}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why)).at(from);
+        }
         let names = from.names().at(from)?;
         to.create_dir().at(to)?;
         todo.push(Todo::Finish { from: from.clone(), to: to.clone(), found });
@@ -151,56 +159,51 @@ impl Copier {
 
     fn file(&mut self, from: &Side, to: &Side, found: &Found) -> Result<(), Failed> {
         if let Ok(there) = to.found(true)
-            && there.id == found.id
+            && to.id(&there).at(to)? == from.id(found).at(from)?
         {
             return Err(io::Error::other("is the same file as the destination")).at(from);
         }
         let source = from.open().at(from)?;
-        let copy = to.create().at(to)?;
+        let copy = to.begin().at(to)?;
         let mut at = 0;
-        let mut end = 0;
         while let Some((start, stop)) = source.data_after(at, found.len).at(from)? {
             at = start;
             while at < stop {
-                let want = (stop - at).min(CHUNK as u64) as usize;
-                let len = source.read_at(&mut self.buffer[..want], at).at(from)?;
-                if len == 0 {
+                let want = (stop - at).min(DATA_MAX as u64);
+                source.read_at(&mut self.buffer, at, want).at(from)?;
+                if self.buffer.is_empty() {
                     break;
                 }
-                copy.write_all_at(&self.buffer[..len], at).at(to)?;
-                at += len as u64;
-                end = at;
-                self.bytes += len as u64;
+                copy.write_all_at(&self.buffer, at).at(to)?;
+                let len = self.buffer.len() as u64;
+                // No file ends behind that.
+                at = at.saturating_add(len);
+                self.bytes += len;
                 self.show();
             }
             if at < stop {
                 break;
             }
         }
-        if end < found.len {
-            copy.set_len(found.len).at(to)?;
-        }
-        Ok(())
+        let attributes = self.attributes_of(from, found)?;
+        copy.end(found.len.max(at), attributes, self.how.sync).at(to)
     }
 
-    /// Owner before mode, because a change of owner clears set-id bits; times last.
+    /// What a copy of this file gets.
+    fn attributes_of(&self, from: &Side, found: &Found) -> Result<Attributes, Failed> {
+        let mode = Some(found.perm());
+        if !self.how.preserve {
+            return Ok(Attributes { mode, owner: Some(self.user), ..Attributes::default() });
+        }
+        let mut xattrs = from.xattrs().at(from)?;
+        // Where a snapshot comes from is said of the snapshot, not of its files.
+        xattrs.retain(|(name, _)| name != RECEIVED);
+        let times = Some((found.accessed, found.modified));
+        Ok(Attributes { mode, owner: Some((found.uid, found.gid)), times, xattrs })
+    }
+
     fn attributes(&mut self, from: &Side, to: &Side, found: &Found) -> Result<(), Failed> {
-        let symlink = found.file_type == FileType::Symlink;
-        if self.how.preserve {
-            to.set_owner(found).at(to)?;
-            if !symlink {
-                for (name, value) in from.xattrs().at(from)? {
-                    to.set_xattr(&name, &value).at(to)?;
-                }
-            }
-        }
-        if !symlink {
-            to.set_mode(found.mode).at(to)?;
-        }
-        if self.how.preserve {
-            to.set_times(found).at(to)?;
-        }
-        Ok(())
+        to.set_attributes(self.attributes_of(from, found)?).at(to)
     }
 
     fn show(&self) {
@@ -212,10 +215,16 @@ impl Copier {
     }
 }
 
-/// Makes room for something that cannot be written over.
-fn remove_old(to: &Side) -> io::Result<()> {
-    match to.remove_file() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+/// Whether a path is a directory, or lies below one, even where not all of it is there yet.
+fn lies_in(to: &Side, dir: &(u64, u64)) -> bool {
+    let above: Vec<Side> = match to {
+        Side::Host(path) => host::above(path).into_iter().map(Side::Host).collect(),
+        Side::Volume(_, path) => {
+            path.ancestors().skip(1).map(|path| to.with_path(path.into())).collect()
+        }
+    };
+    above.iter().chain([to]).any(|at| {
+        let found = at.found(true);
+        found.and_then(|found| at.id(&found)).is_ok_and(|id| id == *dir)
+    })
 }

@@ -1,10 +1,10 @@
 //! `holdfast cp`: files and trees into, out of and between volumes, without a mount.
 //!
-//! Arguments decide what goes where; `side` makes host and volume look alike;
-//! `copy` does one file after the other. What was copied into a volume is
-//! durable when the command ends, because the volume is closed then.
+//! Arguments decide what goes where; `side` makes host and volume look alike; `copy` does one file after the other. A volume at rest
+//! is opened here; of one in use the daemon is asked. What was copied into a volume is durable when the command ends.
 
 mod copy;
+mod host;
 mod side;
 mod volumes;
 
@@ -18,6 +18,12 @@ use volumes::Volumes;
 #[command(after_help = format!("\
 {PATHS}
 
+The volume may be in use: its daemon does then what is asked of the volume, and this command itself
+reads and writes files of the host. A branch is read as it is at one moment. Programs that have it
+mounted see each file when it is whole, under its name, in place of what was there; so a copy that
+is ended in the middle leaves whole files only. Holes stay holes. Who may write the image may write
+any file in it, as at rest. Without -p copies belong to the user of this command.
+
   holdfast cp -r src data.holdfast:/backup
   holdfast cp data.holdfast@before-upgrade:/etc/fstab ."))]
 pub(crate) struct Args {
@@ -30,10 +36,13 @@ pub(crate) struct Args {
     /// The same as -r and -p, and hard links stay hard links.
     #[arg(short, long)]
     archive: bool,
+    /// Make each file durable before the next is copied. Otherwise all that was copied into volumes is when the command ends.
+    #[arg(long)]
+    sync: bool,
     /// Show no progress bar. Elsewhere than on a terminal there is none anyway.
     #[arg(short, long)]
     quiet: bool,
-    /// What to copy, and where to as the last: host paths or IMAGE:/path, also in a branch or snapshot.
+    /// What to copy, and where to as the last: host paths or IMAGE:/path, also in a branch or snapshot; a directory that is mounted may stand for IMAGE.
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
     paths: Vec<String>,
 }
@@ -54,6 +63,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         preserve: args.preserve || args.archive,
         hard_links: args.archive,
         quiet: args.quiet,
+        sync: args.sync,
     });
     for target in &targets {
         let from = volumes.side(target, true)?;
@@ -64,6 +74,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         copier.copy(from, to);
     }
     drop(to);
+    // It remembers where it has copied files of several names to.
     let failures = copier.finish();
     volumes.close()?;
     Ok(u8::from(failures > 0))

@@ -1,32 +1,55 @@
-//! The volumes of one command: each device is opened once, each branch and snapshot on it once.
+//! The volumes of one command: each device is opened once, each branch and snapshot on it once. A volume that a daemon serves is not
+//! opened: the daemon is asked.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::rc::Rc;
+use std::{cell::RefCell, io};
 
 use holdfast::{Volume, VolumeOptions};
 
-use super::side::{Image, Side};
+use super::side::{Door, Image, Side};
 use crate::branches::Place;
+use crate::dispatch::Located;
 use crate::outcome::{Context, Failure};
 use crate::target::{Target, open_place};
+use crate::work::InPlace;
+use crate::work::files::{Files, What};
 
 /// What is open.
 #[derive(Default)]
 pub(super) struct Volumes {
     devices: HashMap<PathBuf, Device>,
+    asked: Vec<(Asked, Rc<Image>)>,
 }
 
 /// What is open on one device; the first was opened with it.
 struct Device {
-    images: Vec<(Tree, Arc<Image>)>,
+    images: Vec<(Tree, Rc<Image>, Volume)>,
+}
+
+/// What a daemon is asked about: files of a volume, by its file, and whether they are written.
+#[derive(PartialEq, Eq)]
+struct Asked {
+    real: PathBuf,
+    branch: Option<Vec<u8>>,
+    snapshot: Option<Vec<u8>>,
+    writes: bool,
 }
 
 /// A branch, or a snapshot of it, by its names.
-#[derive(PartialEq, Eq)]
+#[derive(Hash, PartialEq, Eq)]
 struct Tree {
     branch: String,
     snapshot: Option<String>,
+}
+
+/// Tells trees apart, also from devices of the host, which have small numbers.
+fn id(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish() | 1 << 63
 }
 
 impl Volumes {
@@ -47,35 +70,86 @@ impl Volumes {
         }
     }
 
-    fn open(&mut self, place: &Place, read_only: bool) -> Result<Arc<Image>, Failure> {
-        let real = place.path.canonicalize().context(place.path.display())?;
-        let image = |volume| Arc::new(Image { name: place.to_string(), volume });
-        let Some(device) = self.devices.get_mut(&real) else {
-            let first = image(open_place(place, read_only)?);
-            let tree = Tree::of(&first.volume, place)?;
-            self.devices.insert(real, Device { images: vec![(tree, first.clone())] });
-            return Ok(first);
-        };
-        let (_, first) = &device.images[0];
-        let tree = Tree::of(first, place)?;
-        if let Some((_, image)) = device.images.iter().find(|(open, _)| *open == tree) {
-            return Ok(image.clone());
+    fn open(&mut self, place: &Place, read_only: bool) -> Result<Rc<Image>, Failure> {
+        let located = Located::of(place)?;
+        let real = located.image().canonicalize().context(place.path.display())?;
+        if let Some(device) = self.devices.get_mut(&real) {
+            return device.open(place, &real, read_only);
         }
-        let image = image(tree.open(first, read_only).context(place)?);
-        device.images.push((tree, image.clone()));
+        let name = |of: &Option<crate::branches::Name>| of.as_ref().map(|name| name.0.clone());
+        let (branch, snapshot) = (name(&place.branch), name(&place.snapshot));
+        let asked = Asked { real: real.clone(), branch, snapshot, writes: !read_only };
+        if let Some((_, image)) = self.asked.iter().find(|(of, _)| *of == asked) {
+            return Ok(Rc::clone(image));
+        }
+        let tree = located.tree(place);
+        let Some(daemon) = located.converse(What { tree, writes: !read_only })? else {
+            return self.open_at_rest(place, real, read_only);
+        };
+        let first = || b"main".to_vec();
+        let names = (asked.branch.clone().unwrap_or_else(first), &asked.snapshot);
+        let image = Rc::new(Image {
+            name: place.to_string(),
+            id: id(&(&asked.real, names)),
+            door: RefCell::new(Door::Daemon(daemon)),
+        });
+        self.asked.push((asked, Rc::clone(&image)));
+        Ok(image)
+    }
+
+    fn open_at_rest(
+        &mut self,
+        place: &Place,
+        real: PathBuf,
+        read_only: bool,
+    ) -> Result<Rc<Image>, Failure> {
+        let volume = open_place(place, read_only)?;
+        let tree = Tree::of(&volume, place)?;
+        let mut device = Device { images: Vec::new() };
+        let image = device.add(place, &real, tree, volume);
+        self.devices.insert(real, device);
         Ok(image)
     }
 
     /// Makes everything durable and releases the devices.
     pub(super) fn close(self) -> Result<(), Failure> {
-        for (_, image) in self.devices.into_values().flat_map(|device| device.images) {
-            match Arc::try_unwrap(image) {
-                Ok(image) => image.volume.close().context(image.name)?,
-                // Never so once the copier is gone; and a sync keeps the promise all the same.
-                Err(image) => image.sync().context(&image.name)?,
+        let at_rest = self.devices.into_values().flat_map(|device| device.images);
+        for (_, image, volume) in at_rest {
+            let name = image.name.clone();
+            // With what a copy that failed has left open.
+            drop(image);
+            volume.close().context(name)?;
+        }
+        for (_, image) in self.asked {
+            match Rc::into_inner(image) {
+                Some(image) => image.close()?,
+                None => return Err(Failure::plain("files are still being copied")),
             }
         }
         Ok(())
+    }
+}
+
+impl Device {
+    fn open(&mut self, place: &Place, real: &Path, read_only: bool) -> Result<Rc<Image>, Failure> {
+        let first = &self.images.first().ok_or_else(|| Failure::plain("nothing is open"))?.2;
+        let tree = Tree::of(first, place)?;
+        if let Some((_, image, _)) = self.images.iter().find(|(open, ..)| *open == tree) {
+            return Ok(Rc::clone(image));
+        }
+        let volume = tree.open(first, read_only).context(place)?;
+        Ok(self.add(place, real, tree, volume))
+    }
+
+    fn add(&mut self, place: &Place, real: &Path, tree: Tree, volume: Volume) -> Rc<Image> {
+        let files = Files::of(InPlace::of((*volume).clone(), None));
+        let image = Rc::new(Image {
+            name: place.to_string(),
+            id: id(&(real, &tree)),
+            door: RefCell::new(Door::Here(Box::new(files))),
+        });
+        self.images.push((tree, Rc::clone(&image), volume));
+        image
     }
 }
 
@@ -94,7 +168,7 @@ impl Tree {
     }
 
     /// Opens it beside what is open.
-    fn open(&self, open: &Volume, read_only: bool) -> std::io::Result<Volume> {
+    fn open(&self, open: &Volume, read_only: bool) -> io::Result<Volume> {
         let branch = open.branch(&self.branch)?;
         match &self.snapshot {
             Some(name) => branch.snapshot_named(name)?.open(),

@@ -33,7 +33,7 @@ use crate::control_socket::message::{self, Answer, QUESTION_MAX, Question};
 use crate::daemon::callers::Then;
 use crate::daemon::table::{Entry, Table};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::work::{At, Job, Tree, carry_out};
+use crate::work::{At, Branches, InPlace, Job, Tree, carry_out};
 
 /// The numbers of a branch, and of a snapshot of it.
 type Numbers = (u64, Option<u64>);
@@ -221,7 +221,8 @@ impl Host {
         });
         let done = {
             let _stop = job.work.changes().then(|| StopOnPanic(&door));
-            carry_out(job, &door, &**conduit)
+            let branches = Served { host: self, door: &door, name: &job.volume };
+            carry_out(job, &door, &branches, &**conduit)
         };
         let closed = door.close();
         let code = done?;
@@ -239,6 +240,30 @@ impl Host {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         let kept = kept.as_ref().ok_or(No::Ending)?;
         kept.view(numbers, &options).map_err(|error| words(&error))
+    }
+}
+
+/// Branches of a volume that a daemon serves.
+struct Served<'a> {
+    host: &'a Host,
+    door: &'a Volume,
+    name: &'a str,
+}
+
+impl Branches for Served<'_> {
+    fn in_place(&self, tree: &Tree) -> Result<InPlace, Failure> {
+        tree.expect_branch(self.name)?;
+        let branch = tree.branch(self.door, self.name)?;
+        // One that is just being mounted or unmounted is not for long.
+        self.host.table.wait_until_settled(branch.number(), CLOSING);
+        match self.host.table.open_at(branch.number()) {
+            Some((_, _, true)) => {
+                let dir = format!("{}: {} is mounted read-only", self.name, branch.name());
+                Err(Failure::plain(dir))
+            }
+            Some((root, mount, false)) => Ok(InPlace::of(root, Some(mount))),
+            None => Ok(InPlace::own(branch.open().context(self.name)?)),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! One record after the other.
+//! One record after the other is obeyed.
 //!
 //! What a stream says is judged as a program's calls are: by the filesystem, which answers nonsense with an error. Here is judged
 //! what only a stream can get wrong.
@@ -10,8 +10,8 @@ use holdfast_posix::{
     WriteHow, XattrFlags,
 };
 
-use super::tree::{Entry, Tree};
 use crate::error::Doing;
+use crate::files::{Entry, Files};
 use crate::record::{
     Attributes, Gone, Kind, Known, Make, Named3, ROOT, Record, TABLE_MAX, Time, Where,
 };
@@ -66,9 +66,9 @@ impl<T> About<T> for std::result::Result<T, FsError> {
     }
 }
 
-impl Tree<'_> {
+impl Files {
     /// Obeys a record that begins at byte `position` of the stream.
-    pub(super) fn apply(&mut self, position: u64, record: Record<'_>) -> Result<()> {
+    pub(crate) fn apply(&mut self, position: u64, record: Record<'_>) -> Result<()> {
         self.is_broken = true;
         let done = match record {
             Record::Known(known) => self.known(&known),
@@ -135,22 +135,22 @@ impl Tree<'_> {
         let about = || format!("file {} ({})", of.id, shown(of.name));
         let found = match of.at {
             Where::Parked => {
-                self.fs.lookup(&self.caller, self.parking, &parked(of.id)).about(about)?
+                self.fs.lookup(&self.caller, self.parking.inode, &parked(of.id)).about(about)?
             }
             at => {
                 let dir = self.directory(of.dir)?;
                 if of.name == b"." || of.name == b".." {
                     return nonsense("it goes through . or ..");
                 }
-                let fs = match (at, self.base()) {
+                let fs = match (at, &self.base) {
                     (Where::Base, Some(base)) => base,
                     (Where::Base, None) => return nonsense("it speaks of a base and has none"),
-                    _ => &*self.fs,
+                    _ => &self.fs,
                 };
                 fs.lookup(&self.caller, dir, of.name).about(about)?
             }
         };
-        if found.inode == self.parking {
+        if found.inode == self.parking.inode {
             return nonsense("it speaks of the directory of the receive itself");
         }
         self.add(of.id, &found)
@@ -162,7 +162,7 @@ impl Tree<'_> {
         self.expect_ours(of.name)?;
         if let Some(id) = of.park {
             let (fs, flags) = (&self.fs, RenameFlags::NOREPLACE);
-            match fs.rename(&self.caller, dir, of.name, self.parking, &parked(id), flags) {
+            match fs.rename(&self.caller, dir, of.name, self.parking.inode, &parked(id), flags) {
                 // Another name of the same file was parked before.
                 Err(FsError::Exists) => {}
                 done => return done.about(about),
@@ -173,7 +173,7 @@ impl Tree<'_> {
 
     /// The parking directory itself stays where it is.
     fn expect_ours(&self, name: &[u8]) -> Obeyed<()> {
-        match name == crate::partial::directory(&self.begin.stream).as_bytes() {
+        match name == self.parking.name {
             true => nonsense("it speaks of the directory of the receive itself"),
             false => Ok(()),
         }
@@ -184,7 +184,7 @@ impl Tree<'_> {
             Some(_) => of.name.to_vec(),
             None => parked(of.id),
         };
-        let dir = of.dir.map_or(Ok(self.parking), |dir| self.directory(dir))?;
+        let dir = of.dir.map_or(Ok(self.parking.inode), |dir| self.directory(dir))?;
         let about = || format!("the name {}", shown(&name));
         let file_type = file_type(of.kind);
         let made = match file_type {
@@ -208,7 +208,7 @@ impl Tree<'_> {
         let dir = self.directory(of.dir)?;
         let flags = RenameFlags::NOREPLACE;
         self.fs
-            .rename(&self.caller, self.parking, &parked(of.id), dir, of.name, flags)
+            .rename(&self.caller, self.parking.inode, &parked(of.id), dir, of.name, flags)
             .about(|| format!("the name {}", shown(of.name)))
     }
 
@@ -243,11 +243,11 @@ impl Tree<'_> {
 
     fn data(&mut self, id: u64, offset: u64, bytes: &[u8]) -> Obeyed<()> {
         self.data_bytes = self.data_bytes.saturating_add(bytes.len() as u64);
-        self.with_file(id, |tree, file| {
+        self.with_file(id, |files, file| {
             let (mut at, mut rest) = (offset, bytes);
             while !rest.is_empty() {
                 let how = WriteHow::default();
-                let len = tree.fs.write(&tree.caller, file, at, rest, how)?;
+                let len = files.fs.write(&files.caller, file, at, rest, how)?;
                 if len == 0 {
                     return Err(FsError::Store(holdfast_posix::StoreError::NoSpace));
                 }
@@ -260,13 +260,13 @@ impl Tree<'_> {
 
     fn hole(&mut self, id: u64, offset: u64, len: u64) -> Obeyed<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        self.with_file(id, |tree, file| tree.fs.fallocate(file, flags, offset, len))
+        self.with_file(id, |files, file| files.fs.fallocate(file, flags, offset, len))
     }
 
     fn size(&mut self, id: u64, size: u64) -> Obeyed<()> {
         let change = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.with_file(id, |tree, file| {
-            tree.fs.setattr(&tree.caller, file.inode(), Some(file), change).map(drop)
+        self.with_file(id, |files, file| {
+            files.fs.setattr(&files.caller, file.inode(), Some(file), change).map(drop)
         })
     }
 
@@ -300,6 +300,7 @@ impl Tree<'_> {
             btime: Some(time(of.created)),
             ..SetAttr::default()
         };
+        let change = self.beside_theirs(entry, change)?;
         if of.id == ROOT {
             // Work in it is not over.
             self.root = change;
@@ -313,5 +314,33 @@ impl Tree<'_> {
             self.open = None;
         }
         Ok(())
+    }
+
+    /// Of a directory that was there before, others may have changed what did not change here, and its names: it gets what
+    /// has changed here, and of times the later ones.
+    fn beside_theirs(&self, entry: Entry, change: SetAttr) -> Obeyed<SetAttr> {
+        let (Some(base), Some(theirs)) = (&self.base, &self.theirs) else { return Ok(change) };
+        if entry.file_type != FileType::Directory {
+            return Ok(change);
+        }
+        let about = || format!("directory {}", entry.inode);
+        let was = match base.getattr(entry.inode) {
+            Err(FsError::NotFound) => return Ok(change),
+            was => was.about(about)?,
+        };
+        let theirs = theirs.getattr(entry.inode).about(about)?;
+        let later = |here: Option<SetTime>, was: Timestamp, there: Timestamp| match here {
+            Some(SetTime::At(here)) if here != was => Some(SetTime::At(here.max(there))),
+            _ => Some(SetTime::At(there)),
+        };
+        Ok(SetAttr {
+            perm: change.perm.filter(|perm| *perm != was.perm),
+            uid: change.uid.filter(|uid| *uid != was.uid),
+            gid: change.gid.filter(|gid| *gid != was.gid),
+            atime: later(change.atime, was.atime, theirs.atime),
+            mtime: later(change.mtime, was.mtime, theirs.mtime),
+            btime: change.btime.filter(|btime| *btime != was.btime),
+            ..SetAttr::default()
+        })
     }
 }

@@ -1,0 +1,149 @@
+//! The side of a command that asks a daemon for files: one question after the other.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+
+use crate::control_socket::Daemon;
+use crate::outcome::{Failure, Outcome, complain, plain_words};
+use crate::work::files::message::{self, Reply, Request};
+use crate::work::frames::{self, BODY_MAX, Ended, HEAD, Kind};
+
+/// A daemon that works with files for this command, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    name: String,
+    daemon: Daemon,
+    /// What came of an answer, and is not read yet.
+    came: Came,
+}
+
+/// Bytes of answers.
+#[derive(Debug, Default)]
+struct Came {
+    bytes: Vec<u8>,
+    read: usize,
+    /// How the work has ended.
+    ended: Option<Outcome>,
+}
+
+impl Conversation {
+    /// What is asked for is agreed.
+    pub(super) fn new(name: String, daemon: Daemon) -> Result<Conversation, Failure> {
+        let stream = &daemon.stream;
+        // A daemon may wait for its device, or for room, as long as a write of a program does.
+        let waits = stream.set_nonblocking(false);
+        let waits = waits.and_then(|()| stream.set_read_timeout(None));
+        let waits = waits.and_then(|()| stream.set_write_timeout(None));
+        waits.map_err(|error| Failure::plain(format!("{name}: {}", plain_words(&error))))?;
+        Ok(Conversation { name, daemon, came: Came::default() })
+    }
+
+    /// Says something that has no answer.
+    pub(crate) fn say(&mut self, request: &Request, data: &[u8]) -> io::Result<()> {
+        let mut bytes = &message::written(request, data)?[..];
+        while !bytes.is_empty() {
+            let (some, rest) = bytes.split_at(bytes.len().min(BODY_MAX));
+            if let Err(error) = (&self.daemon.stream).write_all(&frames::frame(Kind::Bytes, some)) {
+                return Err(self.why(error));
+            }
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Asks, and waits for the answer, with bytes of a file in `data`.
+    ///
+    /// # Errors
+    /// That of the answer, or the daemon has ended.
+    pub(crate) fn ask(&mut self, request: &Request, data: &mut Vec<u8>) -> io::Result<Reply> {
+        self.say(request, &[])?;
+        let stream = &self.daemon.stream;
+        let answer = message::read::<Reply>(&mut Answers { stream, came: &mut self.came }, data);
+        match answer {
+            Ok(Some(reply)) => reply.read(),
+            Ok(None) => Err(self.why(io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(self.why(error)),
+        }
+    }
+
+    /// Why the daemon does not go on: what it has said, or what was met.
+    fn why(&mut self, error: io::Error) -> io::Error {
+        let stream = &self.daemon.stream;
+        // It is to say the rest, and no more.
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut rest = Answers { stream, came: &mut self.came };
+        let is_over = rest.came.ended.is_some() || io::copy(&mut rest, &mut io::sink()).is_ok();
+        match &self.came.ended {
+            Some(Err(failure)) if is_over => io::Error::other(failure.sentence.clone()),
+            _ => error,
+        }
+    }
+
+    /// Asks for no more, and waits until all is done.
+    ///
+    /// # Errors
+    /// It is not durable; or the daemon has ended before.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
+        let stream = &self.daemon.stream;
+        let said = (&*stream).write_all(&frames::frame(Kind::EndOfInput, &[]));
+        let mut rest = Answers { stream, came: &mut self.came };
+        let read = io::copy(&mut rest, &mut io::sink());
+        let _ = stream.shutdown(Shutdown::Both);
+        match self.came.ended.take() {
+            Some(outcome) => outcome.map(drop),
+            None => {
+                let error = said.err().or(read.err());
+                let why = error.map_or_else(|| "it has ended".into(), |error| plain_words(&error));
+                Err(Failure::plain(format!(
+                    "{}: its daemon (process {}) has not said that all is done: {why}",
+                    self.name, self.daemon.pid
+                )))
+            }
+        }
+    }
+}
+
+/// What a daemon answers, as bytes, up to the end of its work.
+struct Answers<'a> {
+    stream: &'a std::os::unix::net::UnixStream,
+    came: &'a mut Came,
+}
+
+impl Read for Answers<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.came.read == self.came.bytes.len() {
+            if self.came.ended.is_some() {
+                return Ok(0);
+            }
+            self.frame()?;
+        }
+        let left = &self.came.bytes[self.came.read..];
+        let some = left.len().min(into.len());
+        into[..some].copy_from_slice(&left[..some]);
+        self.came.read += some;
+        Ok(some)
+    }
+}
+
+impl Answers<'_> {
+    /// Takes the next frame.
+    fn frame(&mut self) -> io::Result<()> {
+        let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense");
+        let mut head = [0; HEAD];
+        let mut stream = self.stream;
+        stream.read_exact(&mut head)?;
+        let (kind, length) = frames::head(head)?;
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body)?;
+        match kind {
+            Kind::Bytes => (self.came.bytes, self.came.read) = (body, 0),
+            Kind::Note => complain(&String::from_utf8_lossy(&body)),
+            Kind::Progress => {}
+            Kind::End => {
+                self.came.ended = Some(Ended::read(&body).ok_or_else(nonsense)?.into());
+            }
+            Kind::EndOfInput | Kind::Pages | Kind::Go => return Err(nonsense()),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! A branch that work changes in place: step by step, as programs do that have it mounted, and beside them.
+//!
+//! A kernel that has the branch mounted hears of each step, and is waited for now and then, so that what it is to hear
+//! is not more and more.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use holdfast::{Dir, File, FileType, Volume};
+use holdfast_base::prng;
+use holdfast_fuse::{Changed, Remote};
+
+use super::Tree;
+use crate::branches::new_head::not_forgotten;
+use crate::outcome::{Context, Failure};
+
+/// What the kernel is told before it is waited for.
+const TOLD: usize = 1024;
+/// How long it is waited for then: it may wait for a program that reads what has changed.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// And in the end.
+const LAST_PATIENCE: Duration = Duration::from_secs(30);
+/// How often a name is drawn that nobody has.
+const TRIES: usize = 16;
+
+/// Opens branches to be changed.
+pub(crate) trait Branches {
+    /// The branch that this tree means.
+    ///
+    /// # Errors
+    /// It is a snapshot, or read-only, or in use elsewhere.
+    fn in_place(&self, tree: &Tree) -> Result<InPlace, Failure>;
+}
+
+/// A branch that is changed.
+#[derive(Debug)]
+pub(crate) struct InPlace {
+    pub(crate) root: Dir,
+    /// It is open for this alone.
+    own: Option<Volume>,
+    /// The mount that has it.
+    mount: Option<Remote>,
+    told: Cell<usize>,
+}
+
+/// A branch of a volume at rest, of which one is open.
+pub(crate) struct AtRest<'a> {
+    pub(crate) door: &'a Volume,
+    pub(crate) name: &'a str,
+}
+
+impl Branches for AtRest<'_> {
+    fn in_place(&self, tree: &Tree) -> Result<InPlace, Failure> {
+        tree.expect_branch(self.name)?;
+        let branch = tree.branch(self.door, self.name)?;
+        match self.door.branch_here().context(self.name)?.number() == branch.number() {
+            true => Ok(InPlace::of((**self.door).clone(), None)),
+            false => Ok(InPlace::own(branch.open().context(self.name)?)),
+        }
+    }
+}
+
+/// What a step has changed, in words of inodes.
+fn steps(dir: &Dir, name: &OsStr, inode: Option<u64>) -> impl Iterator<Item = Changed> {
+    let of_name = Changed::Name { dir: dir.ino(), name: name.as_bytes().into() };
+    [of_name, Changed::Inode(dir.ino())].into_iter().chain(inode.map(Changed::Inode))
+}
+
+impl InPlace {
+    /// A branch that others have open, by its root, and the mount that has it.
+    pub(crate) fn of(root: Dir, mount: Option<Remote>) -> InPlace {
+        InPlace { root, own: None, mount, told: Cell::new(0) }
+    }
+
+    /// A branch that was opened for this.
+    pub(crate) fn own(volume: Volume) -> InPlace {
+        InPlace { root: (*volume).clone(), own: Some(volume), mount: None, told: Cell::new(0) }
+    }
+
+    /// The kernel hears of what has changed.
+    fn tell(&self, changed: impl Iterator<Item = Changed>) {
+        let Some(mount) = &self.mount else { return };
+        let changed: Vec<Changed> = changed.collect();
+        self.told.set(self.told.get().saturating_add(changed.len()));
+        mount.forget(changed);
+        if self.told.get() >= TOLD {
+            self.told.set(0);
+            mount.has_forgotten(PATIENCE);
+        }
+    }
+
+    /// Attributes of what is at `name` change.
+    pub(crate) fn attributes<T>(
+        &self,
+        dir: &Dir,
+        name: &OsStr,
+        change: impl FnOnce(&Dir, &OsStr) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let inode = dir.symlink_metadata(name)?.ino();
+        let done = change(dir, name);
+        self.tell([Changed::Inode(inode)].into_iter());
+        done
+    }
+
+    /// Makes something at `name`. What was there goes in the same step, unless it is a directory.
+    pub(crate) fn make(
+        &self,
+        dir: &Dir,
+        name: &OsStr,
+        make: impl Fn(&Dir, &OsStr) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match make(dir, name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Ok(()) => {
+                self.tell(steps(dir, name, None));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        let old = dir.symlink_metadata(name)?;
+        if old.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let temporary = self.at_free_name(dir, &make)?;
+        let replaced = dir.rename(&temporary, name);
+        if replaced.is_err() {
+            let _ = dir.remove_file(&temporary);
+        }
+        self.tell(steps(dir, name, Some(old.ino())).chain(steps(
+            dir,
+            OsStr::new(&temporary),
+            None,
+        )));
+        replaced
+    }
+
+    /// Makes a directory that its owner alone can use.
+    pub(crate) fn make_directory(&self, dir: &Dir, name: &OsStr) -> io::Result<()> {
+        dir.create_dir_with_mode(name, 0o700)?;
+        self.tell(steps(dir, name, None));
+        Ok(())
+    }
+
+    /// Makes something under a name that nobody has, for a moment.
+    fn at_free_name(
+        &self,
+        dir: &Dir,
+        make: &impl Fn(&Dir, &OsStr) -> io::Result<()>,
+    ) -> io::Result<String> {
+        let mut last = io::ErrorKind::AlreadyExists.into();
+        for _ in 0..TRIES {
+            let name = format!(".holdfast-new-{:016x}", prng::entropy());
+            match make(dir, OsStr::new(&name)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+                made => return made.map(|()| name),
+            }
+        }
+        Err(last)
+    }
+
+    /// Gives a file without a name one.
+    pub(crate) fn name_file(&self, file: &File, dir: &Dir, name: &OsStr) -> io::Result<()> {
+        self.make(dir, name, |dir, name| dir.link_file(file, name))
+    }
+
+    /// Gives the file at `old`, a path from the root, the name `new` as well.
+    pub(crate) fn link(&self, old: &Path, dir: &Dir, new: &OsStr) -> io::Result<()> {
+        let of = self.root.symlink_metadata(old)?.ino();
+        // A name of a file that takes the place of another name of it would leave both.
+        if dir.symlink_metadata(new).is_ok_and(|there| there.ino() == of) {
+            return Ok(());
+        }
+        self.make(dir, new, |dir, new| dir.hard_link(old, new))?;
+        self.tell([Changed::Inode(of)].into_iter());
+        Ok(())
+    }
+
+    /// Removes a name of anything but a directory, or an empty directory.
+    pub(crate) fn remove(&self, dir: &Dir, name: &OsStr, of: FileType) -> io::Result<()> {
+        let inode = match &self.mount {
+            Some(_) => dir.symlink_metadata(name).ok().map(|found| found.ino()),
+            None => None,
+        };
+        match of {
+            FileType::Directory => dir.remove_dir(name)?,
+            _ => dir.remove_file(name)?,
+        }
+        self.tell(steps(dir, name, inode));
+        Ok(())
+    }
+
+    /// All is durable, and the kernel has forgotten what was.
+    ///
+    /// # Errors
+    /// It is not, or the kernel takes long.
+    pub(crate) fn end(self, volume: &str) -> Result<(), Failure> {
+        if self.mount.is_some() {
+            self.root.sync_volume().context(volume)?;
+        }
+        // What others have open at rest they close.
+        if let Some(own) = self.own {
+            own.close().context(volume)?;
+        }
+        match self.mount.is_none_or(|mount| mount.has_forgotten(LAST_PATIENCE)) {
+            true => Ok(()),
+            false => Err(not_forgotten("all is done")),
+        }
+    }
+}

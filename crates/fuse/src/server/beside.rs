@@ -1,0 +1,45 @@
+//! What changed without a request of the kernel, by calls of the filesystem beside this server.
+//!
+//! The kernel believes names and attributes for long. It hears of each name that came or went, and of each inode that changed. An
+//! answer that is on its way meanwhile does no harm: the kernel obeys a notice about a name when no look-up in that directory
+//! is under way, and drops attributes that were asked for before a notice about their inode.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Server;
+use crate::notices::Notice;
+
+/// Something that the kernel may know, and is otherwise now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// What a name in a directory leads to.
+    Name {
+        /// The inode number of the directory.
+        dir: u64,
+        /// The name.
+        name: Box<[u8]>,
+    },
+    /// Attributes and content of an inode; of a directory its names.
+    Inode(u64),
+}
+
+impl Server {
+    /// The kernel forgets what it knows of these. Never waits.
+    pub(crate) fn changed_beside(&self, changed: impl IntoIterator<Item = Changed>) {
+        // Before the kernel has said what it understands, it knows nothing.
+        if self.kernel.get().is_none() {
+            return;
+        }
+        let notices = Arc::clone(&self.notices);
+        notices.note_all(changed.into_iter().map(|of| match of {
+            Changed::Name { dir, name } => Notice::Name(dir, name),
+            Changed::Inode(inode) => Notice::Inode(inode),
+        }));
+    }
+
+    /// Waits until the kernel has forgotten what it was told to, but no longer than `patience`. Says whether it has.
+    pub(crate) fn has_forgotten(&self, patience: Duration) -> bool {
+        self.kernel.get().is_none() || self.notices.drain_within(patience)
+    }
+}
