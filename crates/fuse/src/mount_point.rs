@@ -9,10 +9,12 @@
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use holdfast_wire::mount_number::mount_number;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, open, openat, openat2, statx,
+};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -57,18 +59,22 @@ impl MountPoint {
         };
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let no_links = ResolveFlags::NO_SYMLINKS;
-        let open = |flags| openat2(CWD, parent, how, Mode::empty(), flags);
-        let mut opened = open(no_links | ResolveFlags::CACHED);
+        let resolve = |flags| openat2(CWD, parent, how, Mode::empty(), flags);
+        let mut opened = resolve(no_links | ResolveFlags::CACHED);
         for _ in 0..TRIES {
             match opened {
-                Err(Errno::AGAIN) => opened = open(no_links | ResolveFlags::CACHED),
+                Err(Errno::AGAIN) => opened = resolve(no_links | ResolveFlags::CACHED),
                 _ => break,
             }
         }
-        if let Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS) = opened
-            && lookup == Lookup::Any
-        {
-            opened = open(no_links);
+        if lookup == Lookup::Any {
+            if let Err(Errno::AGAIN | Errno::INVAL) = opened {
+                opened = resolve(no_links);
+            }
+            // Before Linux 5.6, or below a filter of system calls that does not know this one.
+            if let Err(Errno::NOSYS | Errno::PERM) = opened {
+                opened = step_by_step(parent);
+            }
         }
         Ok(MountPoint { parent: opened?, name: name.into() })
     }
@@ -103,6 +109,20 @@ impl MountPoint {
     }
 }
 
+/// Opens a directory by one part of its path after the other, and follows no link.
+fn step_by_step(path: &Path) -> Result<OwnedFd, Errno> {
+    let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut dir = open("/", how, Mode::empty())?;
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => dir = openat(&dir, name, how, Mode::empty())?,
+            Component::RootDir | Component::CurDir => {}
+            Component::ParentDir | Component::Prefix(_) => return Err(Errno::INVAL),
+        }
+    }
+    Ok(dir)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +144,14 @@ mod tests {
             assert_eq!(none, Err(Errno::NOENT));
             assert!(MountPoint::open(Path::new("/"), lookup).is_err());
         }
+        let [by_steps, at_once] = [
+            step_by_step(&real.join("a")).unwrap(),
+            open(&real.join("a"), OFlags::PATH, Mode::empty()).unwrap(),
+        ];
+        let id =
+            |of: &OwnedFd| rustix::fs::fstat(of).map(|found| (found.st_dev, found.st_ino)).unwrap();
+        assert_eq!(id(&by_steps), id(&at_once));
+        assert!(step_by_step(&real.join("link")).is_err());
         let point = MountPoint::open(&real.join("a/point"), Lookup::Any).unwrap();
         std::fs::rename(real.join("a"), real.join("b")).unwrap();
         assert!(point.number().is_some(), "it goes with its directory");
