@@ -88,7 +88,7 @@ impl Uses {
     }
 
     /// What must move: for each owner runs of blocks, upwards.
-    fn to_move(mut self) -> BTreeMap<Identity, Vec<Moved>> {
+    fn moves(mut self) -> BTreeMap<Identity, Vec<Moved>> {
         // Each owner's runs, joined: parts of an extent that several trees have are one.
         self.0.sort_unstable_by_key(|one| (one.of, one.start));
         let mut runs: Vec<Use> = Vec::new();
@@ -133,7 +133,7 @@ pub(crate) fn apply(
     uses: Uses,
     repairs: &mut Vec<Repair>,
 ) -> Result<(), RepairError> {
-    let mut moved = uses.to_move();
+    let mut moved = uses.moves();
     if moved.is_empty() {
         return Ok(());
     }
