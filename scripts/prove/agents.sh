@@ -85,6 +85,7 @@ RANDOM=$SEED
 todo=$(seq "$FORKS" | shuf --random-source=<(yes "$SEED"))
 round=0
 rounds=$(((FORKS + AT_ONCE - 1) / AT_ONCE))
+every=$((KILLS > 0 && rounds / KILLS > 0 ? rounds / KILLS : 1))
 start=$(date +%s)
 while [ -n "$todo" ]; do
     round=$((round + 1))
@@ -94,7 +95,7 @@ while [ -n "$todo" ]; do
     for n in $now; do forked "$n"; done
     pids=
     for n in $now; do agent "$n" & pids="$pids $!"; done
-    if [ "$KILLS" -gt 0 ] && [ $((round % (rounds / KILLS > 0 ? rounds / KILLS : 1))) -eq 0 ]; then
+    if [ "$KILLS" -gt 0 ] && [ $((round % every)) -eq 0 ]; then
         KILLS=$((KILLS - 1))
         sleep "$((RANDOM % 3)).$((RANDOM % 10))"
         kill -9 "$(daemon)"

@@ -48,7 +48,7 @@ pass() {
     "$HOLDFAST" send "$IMAGE@round-$round" "$@" | tee "$WORK/stream" | "$HOLDFAST" receive "$COPY" >"$WORK/said"
     to=$(now)
     bytes=$(stat -c %s "$WORK/stream")
-    say "  round $round: $bytes bytes, $(rate "$bytes" "$from" "$to")"
+    say "  round $round: $bytes bytes in $(awk -v from="$from" -v to="$to" 'BEGIN { printf "%.2f", to - from }') s"
     arrived "$round"
 }
 
