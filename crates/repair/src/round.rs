@@ -81,6 +81,8 @@ struct Round<'w, 'd> {
     used: Vec<(u64, u64)>,
     space: Space,
     shared: Shared,
+    /// No data was found damaged, and all of it was looked at.
+    is_sound: bool,
 }
 
 impl<'w, 'd> Round<'w, 'd> {
@@ -148,6 +150,7 @@ impl<'w, 'd> Round<'w, 'd> {
             used,
             space,
             shared,
+            is_sound: !report.findings.iter().any(|it| it.id / 100 == 7),
         };
         round.choose(report);
         Ok(round)
@@ -270,7 +273,7 @@ impl<'w, 'd> Round<'w, 'd> {
             journal: self.journal(before),
             log: self.log(before),
             writer: concat!("holdfast fsck ", env!("CARGO_PKG_VERSION")).into(),
-            fault: before.fault.clone().filter(|_| !options.data),
+            fault: before.fault.clone().filter(|_| !(options.data && self.is_sound)),
             ..before.clone()
         };
         for block in &self.rings.unreadable {
