@@ -13,7 +13,7 @@ use common::log::Log;
 use common::*;
 use holdfast_base::InodeNo;
 use holdfast_check::{Issue, Report, What, dump, view};
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_device::{Device, DeviceError, DeviceStats, Discards, Flushed, MemoryDevice};
 use holdfast_format::item::{
     Dentry, Extent, FileType, InodeItem, TreeItem, TreeKind, WalkItem, WalkPlace,
 };
@@ -347,6 +347,9 @@ impl Device for Counted {
     }
     fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
         unreachable!("a check never discards")
+    }
+    fn discards(&self) -> Discards {
+        Discards::Refused
     }
     fn len(&self) -> u64 {
         self.0.len()
