@@ -30,6 +30,7 @@ mod send;
 mod snapshot;
 pub(crate) mod stats;
 mod sync;
+mod trim;
 mod tune;
 mod txn;
 mod umount;
@@ -77,6 +78,7 @@ pub(crate) enum Command {
     Cp(cp::Args),
     Sync(sync::Args),
     Stats(stats::Args),
+    Trim(trim::Args),
     Tune(tune::Args),
     Snapshot(snapshot::Args),
     Fork(fork::Args),
@@ -125,6 +127,7 @@ impl Command {
             Command::Cp(args) => cp::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
+            Command::Trim(args) => trim::run(&args),
             Command::Tune(args) => tune::run(&args),
             Command::Snapshot(args) => snapshot::run(&args),
             Command::Fork(args) => fork::run(&args),

@@ -40,6 +40,8 @@ pub(crate) struct Pipes {
     pub(crate) inputs: Vec<Input>,
     /// Show on a terminal how far it has come.
     pub(crate) shows_progress: bool,
+    /// What it counts there.
+    pub(crate) counts: &'static str,
     /// What it means that standard output cannot be written.
     pub(crate) not_written: fn(io::Error) -> Failure,
 }
@@ -51,7 +53,7 @@ impl Pipes {
             Err(failure) => failure,
             Ok(()) => Failure::plain(""),
         };
-        Pipes { inputs: Vec::new(), shows_progress: false, not_written }
+        Pipes { inputs: Vec::new(), shows_progress: false, counts: "files", not_written }
     }
 
     /// And standard input.
@@ -229,6 +231,7 @@ impl Located {
         let hand_over = |mounted: &[At]| self.hand_over_pages(mounted);
         let again = Pipes {
             shows_progress: pipes.shows_progress,
+            counts: pipes.counts,
             not_written: pipes.not_written,
             ..Pipes::out()
         };

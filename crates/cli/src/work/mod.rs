@@ -17,6 +17,7 @@ pub(crate) mod list;
 pub(crate) mod receive;
 pub(crate) mod send;
 pub(crate) mod tree;
+pub(crate) mod trim;
 
 use holdfast::Volume;
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,8 @@ pub(crate) enum Work {
     List { tree: Tree, path: Name, how: list::How },
     /// Write a file out.
     Print { tree: Tree, path: Name },
+    /// Give free space back, in ranges of so many bytes at least.
+    Trim { least: u64 },
 }
 
 impl Work {
@@ -72,16 +75,17 @@ impl Work {
             Work::Import { tree, .. } | Work::List { tree, .. } | Work::Print { tree, .. } => {
                 vec![tree]
             }
-            Work::Send(send::What::Rest(_)) | Work::Receive { .. } | Work::Token { .. } => {
-                Vec::new()
-            }
+            Work::Send(send::What::Rest(_))
+            | Work::Receive { .. }
+            | Work::Token { .. }
+            | Work::Trim { .. } => Vec::new(),
         }
     }
 
     /// Whether something of the volume is another one behind it: who asks for that must be allowed to write the volume.
     pub(crate) fn changes(&self) -> bool {
         match self {
-            Work::Receive { .. } | Work::Import { .. } => true,
+            Work::Receive { .. } | Work::Import { .. } | Work::Trim { .. } => true,
             // Of a branch a snapshot is taken.
             Work::Send(send::What::Tree { tree, .. }) => tree.snapshot.is_none(),
             _ => false,
@@ -103,5 +107,6 @@ pub(crate) fn carry_out(job: &Job, door: &Volume, ends: &dyn Ends) -> Outcome {
         Work::Import { tree, layer, files } => import::run(door, volume, tree, *layer, files, ends),
         Work::List { tree, path, how } => list::run(door, volume, (tree, path), how, ends),
         Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
+        Work::Trim { least } => trim::run(door, volume, *least, ends),
     }
 }

@@ -7,12 +7,15 @@
 //!
 //! Knows nothing of other groups or of trees.
 
+pub(super) mod discard;
+
 use holdfast_base::switch::Accounting;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::item::GroupItem;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
 use super::record::{Record, Step};
+use discard::Stale;
 
 const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
 const WORDS_PER_PIECE: usize = (BITMAP_BLOCKS / 64) as usize;
@@ -41,6 +44,8 @@ pub(crate) struct Group {
     slot_hint: usize,
     /// No run of free blocks is longer than this: a search for more would walk the whole group for nothing.
     run_max: u64,
+    /// Where the device may have something back.
+    pub(super) stale: Stale,
 }
 
 const _: () = assert!(BITMAPS_PER_GROUP <= 8);
@@ -71,8 +76,9 @@ impl Group {
             listed: false,
             slot_hint: 0,
             run_max: GROUP_BLOCKS,
+            stale: Stale::default(),
         };
-        group.make_free(group.run(inside));
+        group.change_busy(group.run(inside), false);
         group
     }
 
@@ -147,18 +153,17 @@ impl Group {
         }
     }
 
-    fn make_free(&mut self, run: Run) {
-        self.change_busy(run, false);
-    }
-
     /// Takes free blocks: they are busy, but have no owner yet.
     pub(crate) fn take(&mut self, run: Run) {
         self.change_busy(run, true);
+        self.stale.taken(run);
     }
 
     /// Gives back busy blocks that are not in use.
     pub(crate) fn release(&mut self, range: BlockRange) {
-        self.make_free(self.run(range));
+        let run = self.run(range);
+        self.change_busy(run, false);
+        self.stale.freed(run);
     }
 
     /// Hides every free block.
@@ -178,6 +183,7 @@ impl Group {
         if let Some(hidden) = &mut self.hidden {
             Group::words(run).for_each(|(word, mask)| hidden[word] |= mask);
         }
+        self.stale.freed(run);
     }
 
     /// Whether anything of `range` is hidden.
@@ -204,6 +210,8 @@ impl Group {
         }
         self.run_max = GROUP_BLOCKS;
         self.hidden = Some(hidden);
+        // The host has given more than is in use.
+        self.stale.freed(run);
     }
 
     /// Whether every block of `range` may be given away.

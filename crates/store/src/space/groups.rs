@@ -24,6 +24,9 @@ pub(crate) struct Groups {
     is_hidden: bool,
     /// Groups that may differ from the tree.
     dirty: Vec<u64>,
+    /// Groups with stale pieces, and how many pieces wait.
+    stale: Vec<u64>,
+    stale_pieces: u64,
 }
 
 impl Groups {
@@ -37,6 +40,8 @@ impl Groups {
             free: Room { blocks: geometry.data_blocks(), slots: 0 },
             is_hidden: false,
             dirty: Vec::new(),
+            stale: Vec::new(),
+            stale_pieces: 0,
         };
         groups.free.slots = (0..count).map(|index| groups.empty_slots(index)).sum();
         groups
@@ -81,11 +86,47 @@ impl Groups {
     pub(super) fn change<R>(&mut self, index: u64, change: impl FnOnce(&mut Group) -> R) -> R {
         let before = self.free_in(index);
         let group = self.get_mut(index);
+        let stale_before = group.stale.waiting().count_ones();
         let result = change(group);
         let (blocks, slots) = (group.free_blocks, group.free_slots);
+        let stale = group.stale.waiting().count_ones();
+        let is_unlisted = stale > 0 && !std::mem::replace(&mut group.stale.listed, true);
         self.free.blocks = self.free.blocks + blocks - before.blocks;
         self.free.slots = self.free.slots + slots - before.slots;
+        self.stale_pieces = self.stale_pieces + u64::from(stale) - u64::from(stale_before);
+        if is_unlisted {
+            self.stale.push(index);
+        }
         result
+    }
+
+    /// Pieces in which blocks became free that the device may have back.
+    pub(super) fn stale_pieces(&self) -> u64 {
+        self.stale_pieces
+    }
+
+    /// Groups with stale pieces, in order.
+    pub(super) fn stale(&mut self) -> Vec<u64> {
+        self.stale.sort_unstable();
+        self.stale.clone()
+    }
+
+    /// Takes groups off the list that have no stale piece any more.
+    pub(super) fn forget_stale(&mut self) {
+        let list = &mut self.list;
+        self.stale.retain(|index| {
+            let Some(group) = &mut list[*index as usize] else { return false };
+            group.stale.listed = !group.stale.is_nothing();
+            group.stale.listed
+        });
+    }
+
+    /// Forgets a group that was only looked at: one that is not in memory is empty.
+    pub(super) fn forget_empty(&mut self, index: u64) {
+        let blocks = self.geometry.group_blocks(index).count;
+        if self.get(index).is_some_and(|group| group.is_as_new(blocks, self.is_hidden)) {
+            self.list[index as usize] = None;
+        }
     }
 
     /// What is free in a group, also in one that is not in memory because it is empty.

@@ -1,0 +1,168 @@
+//! Free space that goes back to the device: which, and that nobody is given it meanwhile.
+//!
+//! Blocks that may be given away may be discarded: each state that a recovery may come back to finds them free, or
+//! written anew (R2). From the begin of a discard to its end they are no free space: a write that went to them would
+//! be lost with it. Where the space belongs to a host then, they stay hidden: it has to be asked for them
+//! again before they are promised (P8).
+//!
+//! What is promised, and the reserve of removals and commits, is never discarded.
+
+use holdfast_base::BlockRange;
+use holdfast_base::mutants::{self, Mutant};
+use holdfast_base::units::BLOCK_BYTES;
+
+use super::alloc::Space;
+use super::discard::{DiscardRule, Discarding, LEAST_BLOCKS, Scope, by_piece_back, join_front};
+use super::group::Run;
+use super::group::discard::pieces;
+use super::hidden::{Hidden, PIECE_BLOCKS};
+use super::promise::Wanted;
+
+impl Space {
+    /// How many discards have come to their end, if one is under way.
+    pub(crate) fn discard_under_way(&self) -> Option<u64> {
+        self.discards.is_under_way.then_some(self.discards.ended)
+    }
+
+    /// How many discards have come to their end.
+    pub(crate) fn discards_ended(&self) -> u64 {
+        self.discards.ended
+    }
+
+    /// A caller finds too little space, or goes on.
+    pub(crate) fn wants_space(&mut self, wants: bool) {
+        let wanting = self.discards.wanting;
+        self.discards.wanting = if wants { wanting + 1 } else { wanting - 1 };
+    }
+
+    /// Whether a caller finds too little space.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.discards.wanting > 0
+    }
+
+    /// Number of block groups.
+    pub(crate) fn group_count(&self) -> u64 {
+        self.groups.count()
+    }
+
+    /// Groups in which blocks became free that the device may have back, in order.
+    pub(crate) fn stale_groups(&mut self) -> Vec<u64> {
+        self.groups.forget_stale();
+        self.groups.stale()
+    }
+
+    /// Bytes of the pieces in which blocks became free.
+    pub(crate) fn stale_bytes(&self) -> u64 {
+        self.groups.stale_pieces() * PIECE_BLOCKS * BLOCK_BYTES
+    }
+
+    /// Begins to discard free blocks of a group, if there are any worth it. One discard is made at a time.
+    pub(crate) fn begin_discard(
+        &mut self,
+        index: u64,
+        scope: Scope,
+        rule: &DiscardRule,
+    ) -> Option<Discarding> {
+        assert!(!self.discards.is_under_way, "one discard at a time");
+        let to_host = rule.to_host || self.hidden.is_some();
+        if to_host && self.hidden.is_none() {
+            // All of it was given; what is given back has to be asked for from now on.
+            self.hidden = Some(Hidden::nothing(self.geometry()));
+        }
+        // What a trim of longer runs leaves is still the background's.
+        let looked = match scope == Scope::All && rule.least > LEAST_BLOCKS {
+            true => 0,
+            false => self.groups.change(index, |group| group.stale.look(scope == Scope::Quiet)),
+        };
+        let wanted = if scope == Scope::All { u32::MAX } else { looked };
+        let asked = self.hidden.as_ref().map_or(0, |hidden| hidden.asked_in(index));
+        let (due, later) = (wanted & !asked, looked & asked);
+        let idle = match due {
+            0 => Vec::new(),
+            due => self.groups.get_mut(index).idle_runs(due, rule.unit, rule.least),
+        };
+        let (mut runs, mut kept) = (Vec::new(), 0);
+        // From the end, so that what is kept lies at the begin, where nodes look first.
+        for part in idle.iter().rev().flat_map(|run| by_piece_back(*run)) {
+            match self.set_aside(index, part, to_host, rule.spare) {
+                Some(blocks) => {
+                    self.discards.blocks += blocks;
+                    join_front(&mut runs, part);
+                }
+                None => kept |= pieces(part),
+            }
+        }
+        runs.reverse();
+        self.groups.change(index, |group| {
+            group.stale.again(later);
+            group.stale.keep(kept & looked);
+        });
+        if runs.is_empty() {
+            self.groups.forget_empty(index);
+            return None;
+        }
+        let pieces = runs.iter().fold(0, |all, run| all | pieces(*run));
+        if to_host && let Some(hidden) = &mut self.hidden {
+            hidden.begin_discard(index, pieces, self.discards.blocks);
+        }
+        self.discards.is_under_way = true;
+        let group = self.groups.get_mut(index);
+        let mut blocks: Vec<BlockRange> = runs.iter().map(|run| group.blocks(*run)).collect();
+        if mutants::is(Mutant::DiscardedEarly) {
+            blocks.extend(self.freed_too_early());
+        }
+        Some(Discarding { index, runs, pieces, to_host, blocks })
+    }
+
+    /// Keeps free blocks from being given away, unless a promise or a reserve needs them. Returns how many those are
+    /// that were free, and not hidden.
+    fn set_aside(&mut self, index: u64, part: Run, to_host: bool, spare: u64) -> Option<u64> {
+        let free = self.groups.get_mut(index).free_in(part);
+        if free > 0 && !self.has_beside(free + spare) {
+            return None;
+        }
+        Some(self.groups.change(index, |group| match to_host {
+            true => group.hide_run(part),
+            false => {
+                group.set_aside(part, true);
+                free
+            }
+        }))
+    }
+
+    /// Whether so many blocks are free beside what is promised and reserved.
+    fn has_beside(&self, blocks: u64) -> bool {
+        let (room, floor) = (self.room(), self.promises.floors.grow);
+        // A run of n blocks touches at most n / slot + 2 slots.
+        let spare = self.promises.spare_slots(room, floor);
+        let wanted = self.promises.wanted_blocks(Wanted::default(), floor);
+        spare >= blocks / self.slot_blocks() + 2 && room.blocks >= wanted.saturating_add(blocks)
+    }
+
+    /// The device has answered. If that was `cut_off`, the pieces wait for the next look.
+    pub(crate) fn end_discard(&mut self, discarding: Discarding, cut_off: bool) {
+        let Discarding { index, runs, pieces, to_host, .. } = discarding;
+        self.discards.is_under_way = false;
+        self.discards.blocks = 0;
+        self.discards.ended += 1;
+        self.groups.change(index, |group| {
+            if !to_host {
+                runs.iter().for_each(|run| group.set_aside(*run, false));
+            }
+            if cut_off {
+                group.stale.again(pieces);
+            }
+        });
+        self.may_have_slots(index);
+        let geometry = *self.geometry();
+        if to_host && let Some(hidden) = &mut self.hidden {
+            hidden.end_discard(|piece| self.groups.has_hidden(piece), &geometry);
+        }
+        self.groups.forget_empty(index);
+    }
+
+    /// What [`Mutant::DiscardedEarly`] discards: blocks that a recovery may come back to.
+    fn freed_too_early(&self) -> Vec<BlockRange> {
+        self.freed.waiting().copied().collect()
+    }
+}
