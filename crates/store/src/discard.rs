@@ -16,6 +16,7 @@ use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::wait;
 use holdfast_device::{DeviceError, Discards};
+use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_sync::atomic::{AtomicBool, Ordering};
 use holdfast_sync::thread::JoinHandle;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -337,15 +338,34 @@ impl Inner {
         go_on: &mut dyn FnMut(Duration) -> bool,
         tell: &mut dyn FnMut(u64),
     ) -> std::result::Result<bool, DeviceError> {
-        let until = Deadline::after(WANTED_MAX);
-        let mut space = self.space.lock();
-        while space.is_wanted() && !until.is_over() {
-            let _ = self.host_answered.wait_for(&mut space, until.left());
+        let due = self.space.lock().due_pieces(index, scope, rule);
+        let mut below = Some(GROUP_BLOCKS);
+        while let Some(end) = below {
+            let until = Deadline::after(WANTED_MAX);
+            let mut space = self.space.lock();
+            while space.is_wanted() && !until.is_over() {
+                let _ = self.host_answered.wait_for(&mut space, until.left());
+            }
+            let begun = space.begin_discard(index, due, end, rule);
+            drop(space);
+            let Some(discarding) = begun else { break };
+            below = discarding.goes_on_below();
+            if !self.discard_aside(discarding, go_on, tell)? {
+                return Ok(false);
+            }
         }
-        let begun = space.begin_discard(index, scope, rule);
-        drop(space);
-        let mut aside = Aside { inner: self, discarding: begun, is_cut_off: false };
-        let ranges: Vec<_> = aside.discarding.iter().flat_map(|of| of.blocks()).copied().collect();
+        Ok(true)
+    }
+
+    /// Discards what is set aside. False if it was not to go on.
+    fn discard_aside(
+        &self,
+        discarding: Discarding,
+        go_on: &mut dyn FnMut(Duration) -> bool,
+        tell: &mut dyn FnMut(u64),
+    ) -> std::result::Result<bool, DeviceError> {
+        let ranges = discarding.blocks().to_vec();
+        let mut aside = Aside { inner: self, discarding: Some(discarding), is_cut_off: false };
         for range in ranges {
             let mut done = 0;
             while done < range.count {

@@ -21,6 +21,15 @@ pub(crate) enum Scope {
     All,
 }
 
+/// Pieces of a group, one bit each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    /// Those that are to be discarded.
+    pub(super) pieces: u32,
+    /// Of these, the ones that were stale: they are again, if they cannot be discarded now.
+    pub(super) stale: u32,
+}
+
 /// What a device gives back, and who has it then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiscardRule {
@@ -44,10 +53,18 @@ pub(crate) struct Discarding {
     pub(super) pieces: u32,
     /// They were hidden, or taken.
     pub(super) to_host: bool,
+    /// More lies before it, which can be discarded when this is free again.
+    pub(super) goes_on: bool,
     pub(super) blocks: Vec<BlockRange>,
 }
 
 impl Discarding {
+    /// The first block of it in its group, if more is to be discarded before that.
+    pub(crate) fn goes_on_below(&self) -> Option<u64> {
+        let first = self.runs.first().filter(|_| self.goes_on);
+        first.map(|run| run.at)
+    }
+
     /// The blocks, in order.
     pub(crate) fn blocks(&self) -> &[BlockRange] {
         &self.blocks
@@ -64,6 +81,14 @@ pub(crate) struct Discards {
     pub(super) ended: u64,
     /// Callers that find too little space. No discard begins beside them.
     pub(super) wanting: u64,
+}
+
+impl Run {
+    /// What of it lies before a block of its group.
+    pub(super) fn before(self, below: u64) -> Option<Run> {
+        let end = (self.at + self.len).min(below);
+        (end > self.at).then(|| Run { at: self.at, len: end - self.at })
+    }
 }
 
 /// Cuts a run at the borders of pieces; the last part comes first.

@@ -12,7 +12,7 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 
 use super::alloc::Space;
-use super::discard::{DiscardRule, Discarding, LEAST_BLOCKS, Scope, by_piece_back, join_front};
+use super::discard::{DiscardRule, Discarding, Due, LEAST_BLOCKS, Scope, by_piece_back, join_front};
 use super::group::Run;
 use super::group::discard::pieces;
 use super::hidden::{Hidden, PIECE_BLOCKS};
@@ -56,11 +56,23 @@ impl Space {
         self.groups.stale_pieces() * PIECE_BLOCKS * BLOCK_BYTES
     }
 
-    /// Begins to discard free blocks of a group, if there are any worth it. One discard is made at a time.
+    /// What is to be discarded of a group now.
+    pub(crate) fn due_pieces(&mut self, index: u64, scope: Scope, rule: &DiscardRule) -> Due {
+        // What a trim of longer runs leaves is still the background's.
+        let looked = match scope == Scope::All && rule.least > LEAST_BLOCKS {
+            true => 0,
+            false => self.groups.change(index, |group| group.stale.look(scope == Scope::Quiet)),
+        };
+        Due { pieces: if scope == Scope::All { u32::MAX } else { looked }, stale: looked }
+    }
+
+    /// Begins to discard free blocks of what is due of a group that lie before the block `below` of it, as many as
+    /// promises and reserves do not need. One discard is made at a time.
     pub(crate) fn begin_discard(
         &mut self,
         index: u64,
-        scope: Scope,
+        due: Due,
+        below: u64,
         rule: &DiscardRule,
     ) -> Option<Discarding> {
         assert!(!self.discards.is_under_way, "one discard at a time");
@@ -69,34 +81,30 @@ impl Space {
             // All of it was given; what is given back has to be asked for from now on.
             self.hidden = Some(Hidden::nothing(self.geometry()));
         }
-        // What a trim of longer runs leaves is still the background's.
-        let looked = match scope == Scope::All && rule.least > LEAST_BLOCKS {
-            true => 0,
-            false => self.groups.change(index, |group| group.stale.look(scope == Scope::Quiet)),
-        };
-        let wanted = if scope == Scope::All { u32::MAX } else { looked };
         let asked = self.hidden.as_ref().map_or(0, |hidden| hidden.asked_in(index));
-        let (due, later) = (wanted & !asked, looked & asked);
-        let idle = match due {
+        let idle = match due.pieces & !asked {
             0 => Vec::new(),
             due => self.groups.get_mut(index).idle_runs(due, rule.unit, rule.least),
         };
         let (mut runs, mut kept) = (Vec::new(), 0);
         // From the end, so that what is kept lies at the begin, where nodes look first.
-        for part in idle.iter().rev().flat_map(|run| by_piece_back(*run)) {
-            match self.set_aside(index, part, to_host, rule.spare) {
-                Some(blocks) => {
-                    self.discards.blocks += blocks;
-                    join_front(&mut runs, part);
-                }
-                None => kept |= pieces(part),
+        let before = idle.iter().rev().filter_map(|run| run.before(below));
+        for part in before.flat_map(by_piece_back) {
+            let taken = if kept == 0 { self.set_aside(index, part, to_host, rule) } else { 0 };
+            if taken > 0 {
+                join_front(&mut runs, Run { at: part.at + part.len - taken, len: taken });
+            }
+            if taken < part.len {
+                kept |= pieces(part);
             }
         }
         runs.reverse();
-        self.groups.change(index, |group| {
-            group.stale.again(later);
-            group.stale.keep(kept & looked);
-        });
+        if runs.is_empty() || to_host {
+            self.groups.change(index, |group| {
+                group.stale.again(due.stale & asked);
+                group.stale.keep(kept & due.stale);
+            });
+        }
         if runs.is_empty() {
             self.groups.forget_empty(index);
             return None;
@@ -111,32 +119,42 @@ impl Space {
         if mutants::is(Mutant::DiscardedEarly) {
             blocks.extend(self.freed_too_early());
         }
-        Some(Discarding { index, runs, pieces, to_host, blocks })
+        let goes_on = !to_host && kept != 0;
+        Some(Discarding { index, runs, pieces, to_host, goes_on, blocks })
     }
 
-    /// Keeps free blocks from being given away, unless a promise or a reserve needs them. Returns how many those are
-    /// that were free, and not hidden.
-    fn set_aside(&mut self, index: u64, part: Run, to_host: bool, spare: u64) -> Option<u64> {
+    /// Keeps the end of a part from being given away, as much of it as no promise and no reserve needs. Returns how many
+    /// blocks, whole units.
+    fn set_aside(&mut self, index: u64, part: Run, to_host: bool, rule: &DiscardRule) -> u64 {
         let free = self.groups.get_mut(index).free_in(part);
-        if free > 0 && !self.has_beside(free + spare) {
-            return None;
+        let beside = self.free_beside(rule.spare);
+        let len = match free <= beside {
+            true => part.len,
+            false => beside / rule.unit * rule.unit,
+        };
+        if len < rule.least.min(part.len) || len == 0 {
+            return 0;
         }
-        Some(self.groups.change(index, |group| match to_host {
-            true => group.hide_run(part),
+        let end = Run { at: part.at + part.len - len, len };
+        let blocks = self.groups.change(index, |group| match to_host {
+            true => group.hide_run(end),
             false => {
-                group.set_aside(part, true);
-                free
+                group.set_aside(end, true);
+                end.len
             }
-        }))
+        });
+        self.discards.blocks += blocks;
+        len
     }
 
-    /// Whether so many blocks are free beside what is promised and reserved.
-    fn has_beside(&self, blocks: u64) -> bool {
+    /// Blocks that are free beside what is promised and reserved, and `spare`.
+    fn free_beside(&self, spare: u64) -> u64 {
         let (room, floor) = (self.room(), self.promises.floors.grow);
+        let wanted = self.promises.wanted_blocks(Wanted::default(), floor).saturating_add(spare);
         // A run of n blocks touches at most n / slot + 2 slots.
-        let spare = self.promises.spare_slots(room, floor);
-        let wanted = self.promises.wanted_blocks(Wanted::default(), floor);
-        spare >= blocks / self.slot_blocks() + 2 && room.blocks >= wanted.saturating_add(blocks)
+        let slots = self.promises.spare_slots(room, floor);
+        let of_slots = slots.saturating_sub(2) * self.slot_blocks();
+        room.blocks.saturating_sub(wanted).min(of_slots.saturating_sub(spare))
     }
 
     /// The device has answered. If that was `cut_off`, the pieces wait for the next look.
