@@ -165,6 +165,8 @@ counters! {
         log_full: alarm,
         /// Commits that fsyncs needed because more had changed than a batch may hold; expected to be 0.
         log_too_large: alarm,
+        /// Commits that fsyncs needed because a range had just been collapsed or inserted.
+        log_moved,
         /// Renames that logged all changed names of their directory, see `rename_log=directory`.
         log_directories,
         /// Fsyncs through a mount that took longer than `slow_fsync=`.

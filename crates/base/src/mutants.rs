@@ -65,6 +65,7 @@ mutants! {
     RecordOneField "R6" "a group's record is skipped when only its count of used blocks is unchanged (M1)";
     RecordStale "R6" "the remembered record of a group is the one before the last (M1)";
     NoSpaceHalf "P8" "a write that is refused for lack of space has made its file larger";
+    GrownEarly "P3 P9" "the new part of a volume is used although no superblock says that it is there";
     // Data.
     ReservedNotFlushed "P5" "data of reserved blocks is published without the flush before";
     UnwrittenEarly "R2" "blocks that held data are written in place before the commit that makes them reserved";
@@ -99,6 +100,7 @@ mutants! {
     GivenUpEpochKept "P3 P9" "a commit that a recovery gave up may come back when that recovery is cut";
     JournalHole "P3" "a commit that was durable and is gone is not missed";
     // The log.
+    MoveLogged "P3 P9" "a batch of the log holds what has moved within a file";
     LogRoom "P9" "the log's ring is free before the commit is durable";
     BatchOverFreeze "R5" "a batch reaches over the freeze of a commit";
     DroppedWithCommit "P1" "what a commit does not contain is dropped from the log with it";

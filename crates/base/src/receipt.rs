@@ -9,13 +9,15 @@ use std::fmt;
 
 use crate::{BatchNo, show};
 
-/// Why an fsync was not answered by the log alone. Each is counted and expected to be 0.
+/// Why an fsync was not answered by the log alone. Each is counted; the first two are expected to be 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Escape {
     /// The log had no room; a commit made some.
     LogFull,
     /// More had changed than one batch may hold.
     TooLarge,
+    /// Blocks had moved within a file, which only a commit can say.
+    Moved,
 }
 
 impl Escape {
@@ -24,6 +26,7 @@ impl Escape {
         match self {
             Escape::LogFull => "the log had no room",
             Escape::TooLarge => "more had changed than one batch of the log may hold",
+            Escape::Moved => "a range was collapsed or inserted, which only a commit can say",
         }
     }
 
@@ -32,6 +35,7 @@ impl Escape {
         match self {
             Escape::LogFull => "log_full",
             Escape::TooLarge => "log_too_large",
+            Escape::Moved => "log_moved",
         }
     }
 }
@@ -107,9 +111,11 @@ impl Receipt {
         let mut said = Vec::new();
         if let Some(escape) = self.escape {
             let why = escape.why();
-            said.push(format!(
-                "a commit instead of a batch of the log: {why}, which is not expected"
-            ));
+            let expected = match escape {
+                Escape::Moved => "",
+                Escape::LogFull | Escape::TooLarge => ", which is not expected",
+            };
+            said.push(format!("a commit instead of a batch of the log: {why}{expected}"));
         } else if let Some(batch) = self.batch {
             let whose = if self.led { "" } else { ", written for another fsync" };
             let cost = format!(
@@ -225,11 +231,13 @@ mod tests {
         let clean = Receipt::default();
         assert!(clean.is_clean());
         assert_eq!(clean.to_string(), "nothing was undurable: no write to the log and no flush");
-        for escape in [Escape::LogFull, Escape::TooLarge] {
+        for escape in [Escape::LogFull, Escape::TooLarge, Escape::Moved] {
             let receipt = Receipt { escape: Some(escape), ..Receipt::default() };
             assert!(!receipt.is_clean());
             let said = receipt.to_string();
-            assert!(said.contains(escape.why()) && said.ends_with("not expected"), "{said}");
+            let is_expected = escape == Escape::Moved;
+            assert!(said.contains(escape.why()), "{said}");
+            assert_ne!(said.ends_with("not expected"), is_expected, "{said}");
         }
     }
 

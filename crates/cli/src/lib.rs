@@ -14,6 +14,7 @@ mod control_socket;
 mod daemon;
 mod dispatch;
 mod dying;
+mod larger;
 mod lineage;
 mod mount_options;
 mod mounts;

@@ -1,11 +1,15 @@
-//! Superblocks from the command line: an image that takes no space, a lost first MiB, another id and label.
+//! Superblocks from the command line: an image that takes no space, a lost first MiB, another id, label and size.
 
 #![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Output};
+
+use common::{TestMount, can_mount};
 
 fn holdfast(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_holdfast")).args(args).output().unwrap()
@@ -182,4 +186,118 @@ fn a_copy_gets_an_id_and_a_label_of_its_own() {
     assert!(ok(&["fsck", &image]).contains("clean"));
     let (status, _) = code(&["tune", &image]);
     assert_ne!(status, Some(0), "nothing to do");
+}
+
+#[test]
+fn a_volume_at_rest_becomes_larger() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image_with_a_file(dir.path());
+    let size = || {
+        let text = ok(&["info", "--json", &image]);
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["volume_bytes"].as_u64().unwrap()
+            >> 20
+    };
+    let before = size();
+    assert!(ok(&["resize", &image, "+100M"]).contains("before"));
+    assert_eq!(size(), before + 100);
+    assert_eq!(fs::metadata(&image).unwrap().len() >> 20, before + 100);
+    assert!(fs::metadata(&image).unwrap().blocks() * 512 < 40 << 20, "it is sparse");
+    ok(&["resize", &image, "0.5G"]);
+    assert_eq!(size(), 512);
+    assert!(ok(&["resize", &image, "512M"]).contains("already"));
+    // As a growth that was cut short leaves it.
+    fs::OpenOptions::new().write(true).open(&image).unwrap().set_len(800 << 20).unwrap();
+    let info = ok(&["info", &image]);
+    assert!(info.contains(&format!("`holdfast resize {image} max`")), "{info}");
+    ok(&["resize", &image, "max"]);
+    assert!(size() == 800 && !ok(&["info", &image]).contains("resize"));
+    for (wanted, word) in [("2000T", "TiB"), ("much", "not a size")] {
+        let (status, said) = code(&["resize", &image, wanted]);
+        assert!(status.is_some_and(|code| code != 0) && said.contains(word), "{status:?} {said}");
+    }
+    assert!(ok(&["fsck", "-n", "-d", &image]).contains("clean"));
+    assert_eq!(ok(&["cat", &format!("{image}:/file")]), "content");
+    // Its far copy is where the new size puts it.
+    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    file.write_all_at(&vec![0; 1 << 20], 0).unwrap();
+    let (status, said) = code(&["fsck", "-y", &image]);
+    assert!(status == Some(1) && said.contains("written anew"), "{status:?} {said}");
+    assert_eq!(ok(&["cat", &format!("{image}:/file")]), "content");
+}
+
+/// `df` shows it at once, and what is written uses it; label and limit change live, the id does not.
+#[test]
+fn a_mounted_volume_becomes_larger_and_gets_another_label() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    place.mount();
+    let blocks = || rustix::fs::statvfs(place.dir()).unwrap();
+    let before = blocks().f_blocks * blocks().f_frsize;
+    fs::write(place.dir.join("kept"), vec![5; 3 << 20]).unwrap();
+    let said = place.run(&["resize", place.dir(), "+64M"]).fine();
+    assert!(said.contains("128.0 MiB"), "{said}");
+    let after = blocks().f_blocks * blocks().f_frsize;
+    assert!(after >= before + (63 << 20), "{before} {after}");
+    // By its image as well, which the daemon has.
+    place.run(&["resize", place.image(), "192M"]).fine();
+    fs::write(place.dir.join("large"), vec![7; 140 << 20]).unwrap();
+    place.run(&["resize", place.dir(), "8M"]).fails(1, "unmount it first");
+    place.run(&["resize", place.image(), "8M"]).fails(1, "unmount it first");
+    place.run(&["tune", "--label", "while in use", "--limit", "180M", place.dir()]).fine();
+    place.run(&["tune", "--uuid", "random", place.image()]).fails(1, "unmount it first");
+    assert!(place.run(&["list", "--json"]).fine().contains("while in use"));
+    assert_eq!(blocks().f_blocks * blocks().f_frsize, 180 << 20);
+    place.run(&["tune", "--limit", "none", place.image()]).fine();
+    place.umount();
+    place.fsck();
+    let info = place.run(&["info", place.image()]).fine();
+    assert!(info.contains("192.0 MiB") && info.contains("while in use"), "{info}");
+    assert_eq!(place.run(&["cat", &place.inside("/large")]).fine().len(), 140 << 20);
+}
+
+/// What a smaller volume has is what it had, in branches and snapshots as well, and its file is that long.
+#[test]
+fn a_volume_at_rest_becomes_smaller() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, file) = (image(dir.path()), dir.path().join("content"));
+    ok(&["mkfs", "--size", "256M", &image]);
+    let put = |size: usize, seed: u8, to: &str| {
+        let bytes: Vec<u8> = (0..size).map(|at| (at / 4096 + at % 255) as u8 ^ seed).collect();
+        fs::write(&file, &bytes).unwrap();
+        ok(&["cp", file.to_str().unwrap(), &format!("{image}:{to}")]);
+        bytes
+    };
+    put(150 << 20, 1, "/large");
+    let small = put(3 << 20, 2, "/small");
+    ok(&["snapshot", "create", &image, "s"]);
+    let changed = put(2 << 20, 3, "/small");
+    ok(&["fork", &image, "b"]);
+    let read = |place: &str| {
+        let output = holdfast(&["cat", &format!("{image}{place}")]);
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    };
+    let before = fs::read(&image).unwrap();
+    let (status, said) = code(&["resize", &image, "100M"]);
+    assert!(status == Some(1) && said.contains("it can have about"), "{status:?} {said}");
+    ok(&["fsck", "-n", "-d", &image]);
+    assert_eq!(fs::read(&image).unwrap().len(), before.len(), "it has its length");
+    for to in ["200M", "190M"] {
+        ok(&["resize", &image, to]);
+        let said = ok(&["fsck", "-n", "-d", &image]);
+        assert!(said.contains("clean"), "{said}");
+        assert!(read("@s:/small") == small && read(":/small") == changed, "{to}");
+        assert!(read(":b:/small") == changed, "{to}");
+    }
+    assert_eq!(fs::metadata(&image).unwrap().len(), 190 << 20);
+    // Its far copy is where the new size puts it, and what it has can be written on and become larger again.
+    let device = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    device.write_all_at(&vec![0; 1 << 20], 0).unwrap();
+    let (status, said) = code(&["fsck", "-y", &image]);
+    assert!(status == Some(1) && said.contains("written anew"), "{status:?} {said}");
+    ok(&["resize", &image, "220M"]);
+    put(30 << 20, 4, "/more");
+    assert!(ok(&["fsck", "-n", "-d", &image]).contains("clean"));
 }

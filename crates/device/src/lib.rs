@@ -163,7 +163,14 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// ([`DeviceError::is_no_space`]) the host may have given a part.
     fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError>;
 
-    /// Bytes of the device.
+    /// Has the device at least `bytes` bytes from now on, where what is below can: an image file becomes longer, without
+    /// taking space of the host, and the size of a block device is asked anew. Nothing ever becomes shorter. The length is
+    /// durable with the next flush. Fails where the device ends before, or the host refuses; it has its old length then.
+    fn grow(&self, bytes: u64) -> Result<(), DeviceError> {
+        range::inside("growth", 0, bytes, self.len())
+    }
+
+    /// Bytes of the device. They become more by [`Device::grow`] only.
     fn len(&self) -> u64;
 
     /// Whether it has no bytes at all.

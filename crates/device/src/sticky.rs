@@ -78,7 +78,17 @@ impl Drop for Unknown<'_> {
 }
 
 impl Device for Sticky {
-    forward!(under: room, len, sector_size, reach, stats);
+    forward!(under: room, sector_size, reach, stats);
+
+    fn len(&self) -> u64 {
+        self.under.len()
+    }
+
+    fn grow(&self, bytes: u64) -> Result<(), DeviceError> {
+        wait::will_wait();
+        self.check_running()?;
+        self.under.grow(bytes)
+    }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         wait::will_wait();

@@ -153,6 +153,21 @@ impl File {
         self.fallocate(FallocateFlags::ZERO_RANGE, offset, len)
     }
 
+    /// Takes `len` bytes at `offset` out of the file: what follows moves to their place, and the file is that much shorter (as
+    /// `fallocate` with `FALLOC_FL_COLLAPSE_RANGE`). Both are multiples of 4,096, and the range ends before the end of the file, or it is
+    /// EINVAL. One step, and durable when this returns. It costs what moves: an entry for each 256 KiB, and a copy of
+    /// what a snapshot has as well. EFBIG if that is more than 16,384 extents.
+    pub fn collapse_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.fallocate(FallocateFlags::COLLAPSE_RANGE, offset, len)
+    }
+
+    /// Puts a hole of `len` bytes in at `offset`: what was there moves behind it, and the file is that much longer (as `fallocate` with
+    /// `FALLOC_FL_INSERT_RANGE`). As [`File::collapse_range`] in all else; `offset` lies before the end of the file. EFBIG as well
+    /// if the file would be too large.
+    pub fn insert_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.fallocate(FallocateFlags::INSERT_RANGE, offset, len)
+    }
+
     /// The next data at or after `offset`; `None` if only a hole is left before the end.
     /// ENXIO beyond the end is `None` as well.
     pub fn seek_data(&self, offset: u64) -> io::Result<Option<u64>> {

@@ -1,10 +1,10 @@
-//! What a superblock says of a volume beside its files, and the far copy of it: for volumes that nobody uses.
+//! What a superblock says of a volume beside its files, the far copy of it, and a smaller size: for volumes that nobody uses.
 
 use std::io;
 use std::sync::Arc;
 
 use holdfast_device::Device;
-use holdfast_posix::{FileSystem, MountOptions};
+use holdfast_posix::{FileSystem, MountOptions, Shrinking};
 
 use crate::error::volume_error;
 
@@ -32,6 +32,21 @@ pub fn clear_fault(device: Arc<dyn Device>) -> io::Result<()> {
     let done = fs.clear_fault();
     let closed = fs.unmount();
     done.and(closed).map_err(volume_error)
+}
+
+/// Makes a volume that nobody uses smaller, rounded down to whole blocks, and returns the bytes that it has then: what lies behind the new end moves
+/// in front of it, and branches and snapshots share what they have shared. The device stays as long as it is; a file may be cut to that length
+/// afterwards. After a crash meanwhile the volume has its old size or the new one. `tell` hears how far it has come.
+///
+/// # Errors
+/// Those of opening the volume for writing; a sentence with about the smallest size that there can be, if too little would be free. Then the volume is what
+/// it was.
+pub fn shrink(
+    device: &Arc<dyn Device>,
+    bytes: u64,
+    mut tell: impl FnMut(Shrinking),
+) -> io::Result<u64> {
+    FileSystem::shrink(device, bytes, &mut tell).map_err(volume_error)
 }
 
 /// Writes the far copy of the superblock, at the end of the volume, into its slot: for a volume that has lost both slots.

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::error::volume_error;
 use crate::options::VolumeOptions;
-use crate::volume::Volume;
+use crate::volume::{Volume, VolumeInfo};
 
 /// A volume that stays open when its last branch is closed, so that others can be opened: for a server of many branches.
 ///
@@ -42,6 +42,11 @@ impl KeptVolume {
     pub fn find(&self, options: &VolumeOptions) -> io::Result<(u64, Option<u64>)> {
         let (branch, snapshot) = (&options.mount.branch, &options.mount.snapshot);
         self.0.find(branch.as_deref(), snapshot.as_deref()).map_err(volume_error)
+    }
+
+    /// What the volume is: id, label, sizes.
+    pub fn info(&self) -> VolumeInfo {
+        VolumeInfo::of(self.0.superblock())
     }
 
     /// Opens the branch or snapshot of this number, whatever `options` name. What they say of the whole device is settled.

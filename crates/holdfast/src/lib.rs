@@ -81,10 +81,10 @@ pub use dir::Dir;
 pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{
-    BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, Parts,
-    RenameFlags, SnapshotInfo, StatFs, Trimmed, Which, XattrFlags,
+    BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, NewSize, Parts,
+    RenameFlags, Shrinking, SnapshotInfo, StatFs, Trimmed, Which, XattrFlags,
 };
-pub use identity::{clear_fault, restore_superblock, set_identity};
+pub use identity::{clear_fault, restore_superblock, set_identity, shrink};
 pub use kept::KeptVolume;
 pub use metadata::{Attributes, FileTimes, FileType, Metadata, Permissions};
 pub use options::{

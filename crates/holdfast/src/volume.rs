@@ -12,8 +12,10 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_base::counters::Reading;
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::Device;
-use holdfast_posix::{Caller, FileSystem, Trimmed};
+use holdfast_format::Superblock;
+use holdfast_posix::{Caller, FileSystem, NewSize, Trimmed};
 
 use crate::dir::Dir;
 use crate::error::volume_error;
@@ -83,15 +85,36 @@ impl Volume {
 
     /// What the volume is: id, label, sizes.
     pub fn info(&self) -> io::Result<VolumeInfo> {
-        self.shared().with(|call| {
-            let superblock = call.fs.superblock();
-            Ok(VolumeInfo {
-                uuid: *superblock.uuid.as_bytes(),
-                label: superblock.label,
-                size: superblock.geometry.volume_blocks * holdfast_base::units::BLOCK_BYTES,
-                node_size: superblock.geometry.node_size,
-            })
-        })
+        self.shared().with(|call| Ok(VolumeInfo::of(call.fs.superblock())))
+    }
+
+    /// Makes the volume larger while it is used, and what holds it before, where that is too short: an image file, which takes no more
+    /// of its host than a part of the new space that a volume keeps for removals. Returns the bytes that it has then; they can be used at once,
+    /// and are there after any crash. Power that fails meanwhile leaves the size of before or the new one, and nothing else.
+    ///
+    /// ```
+    /// use holdfast::{NewSize, Volume};
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("holdfast-resize-{}", std::process::id()));
+    /// let volume = Volume::create(&dir, 64 << 20)?;
+    /// assert_eq!(volume.resize(NewSize::More(64 << 20))?, 128 << 20);
+    /// volume.close()?;
+    /// # std::fs::remove_file(dir)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A sentence, and the volume as it was: the size is less than now, or more than the format allows or than what holds the volume can
+    /// have; or the host has no room for the part that is kept. Those of a volume that is read-only or has stopped (P7).
+    pub fn resize(&self, to: NewSize) -> io::Result<u64> {
+        self.shared().with_volume(|fs| fs.resize(to))
+    }
+
+    /// Gives the volume another id or label, at most 64 bytes, in both superblocks. After a crash meanwhile it has the old ones or the
+    /// new ones.
+    pub fn set_identity(&self, uuid: Option<[u8; 16]>, label: Option<&str>) -> io::Result<()> {
+        self.shared().with_volume(|fs| fs.set_identity(uuid, label))
     }
 
     /// Every statistic since the volume was opened. Those of the group `recovery` tell whether opening it
@@ -150,4 +173,16 @@ pub struct VolumeInfo {
     pub size: u64,
     /// Bytes of a tree node.
     pub node_size: usize,
+}
+
+impl VolumeInfo {
+    pub(crate) fn of(superblock: Superblock) -> VolumeInfo {
+        VolumeInfo {
+            uuid: *superblock.uuid.as_bytes(),
+            label: superblock.label,
+            // An opening has judged it.
+            size: superblock.geometry.volume_blocks * BLOCK_BYTES,
+            node_size: superblock.geometry.node_size,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_format::Superblock;
 use holdfast_format::item::lineage::MAIN;
 
 use crate::open_volume::OpenVolume;
@@ -24,6 +25,11 @@ impl FileSystem {
 impl Keeper {
     pub(crate) fn volume(&self) -> &Arc<OpenVolume> {
         &self.volume
+    }
+
+    /// The present superblock.
+    pub fn superblock(&self) -> Superblock {
+        self.volume.volume.store.superblock()
     }
 
     /// The numbers of a branch and of a snapshot of it, by the names that they have now. `None` in place of a branch: the one

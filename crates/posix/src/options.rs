@@ -107,6 +107,8 @@ pub struct MkfsOptions {
     pub uuid: Option<[u8; 16]>,
     /// Owner and group of the root directory.
     pub owner: (u32, u32),
+    /// Bytes of the volume, rounded down to blocks; all of the device if `None`.
+    pub bytes: Option<u64>,
     /// Bytes of the log ring, rounded up to blocks; by the size of the volume if `None`.
     pub log_bytes: Option<u64>,
     /// Bytes of the journal ring, rounded up to blocks; by the size of the volume if `None`.
@@ -122,6 +124,7 @@ impl Default for MkfsOptions {
             label: String::new(),
             uuid: None,
             owner: (0, 0),
+            bytes: None,
             log_bytes: None,
             journal_bytes: None,
             allocate: false,

@@ -135,8 +135,12 @@ bitflags! {
         const KEEP_SIZE = 1;
         /// Make a hole; needs KEEP_SIZE.
         const PUNCH_HOLE = 2;
+        /// Take the range out: what follows moves to its start.
+        const COLLAPSE_RANGE = 8;
         /// Make the range read as zeros, allocated.
         const ZERO_RANGE = 16;
+        /// Put a hole in: what was there moves behind it.
+        const INSERT_RANGE = 32;
     }
 
     /// What setxattr insists on.

@@ -84,6 +84,23 @@ impl Content {
         }
     }
 
+    /// Takes whole blocks out: what follows moves to their place.
+    pub fn collapse(&mut self, offset: u64, len: u64) {
+        let (first, count) = (offset / BLOCK, len / BLOCK);
+        let mut behind = self.blocks.split_off(&first);
+        let moved = behind.split_off(&(first + count));
+        self.blocks.extend(moved.into_iter().map(|(number, block)| (number - count, block)));
+        self.size -= len;
+    }
+
+    /// Puts a hole of whole blocks in: what was there moves behind it.
+    pub fn insert(&mut self, offset: u64, len: u64) {
+        let moved = self.blocks.split_off(&(offset / BLOCK));
+        let count = len / BLOCK;
+        self.blocks.extend(moved.into_iter().map(|(number, block)| (number + count, block)));
+        self.size += len;
+    }
+
     /// The first data at or after `offset`, if there is any before the end.
     pub fn next_data(&self, offset: u64) -> Option<u64> {
         let (&number, _) = self.blocks.range(offset / BLOCK..).next()?;

@@ -139,6 +139,10 @@ pub enum Fallocate {
     Zero,
     /// Makes it read as zeros without changing the size.
     ZeroKeep,
+    /// Takes it out: what follows moves to its start.
+    Collapse,
+    /// Puts a hole in: what was there moves behind it.
+    Insert,
 }
 
 /// What seek looks for.
@@ -225,7 +229,8 @@ pub enum Op {
     Sum { place: FileRef },
     /// `truncate /f|@h SIZE`
     Truncate { place: FileRef, size: u64 },
-    /// `fallocate /f|@h OFFSET LEN [keep]`, `punch /f|@h OFFSET LEN`, `zero /f|@h OFFSET LEN [keep]`
+    /// `fallocate /f|@h OFFSET LEN [keep]`, `punch /f|@h OFFSET LEN`, `zero /f|@h OFFSET LEN [keep]`,
+    /// `collapse /f|@h OFFSET LEN`, `insert /f|@h OFFSET LEN`
     Fallocate { place: FileRef, how: Fallocate, offset: u64, len: u64 },
     /// `seek /f|@h data|hole OFFSET`
     Seek { place: FileRef, whence: Whence, offset: u64 },
@@ -255,6 +260,10 @@ pub enum Op {
     Fsyncdir { path: Path },
     /// `sync`: all of the filesystem.
     Sync,
+    /// `grow SIZE`: the volume becomes that large, and nothing of the tree is another. Targets without a volume do nothing.
+    Grow { bytes: u64 },
+    /// `shrink SIZE`: as `remount`, and the volume is made that small while it is at rest. Targets without a volume only remount.
+    Shrink { bytes: u64 },
     /// `evict`: what is cached and clean is forgotten.
     Evict,
     /// `remount`: handles are closed, everything is written, unmounted and mounted again.

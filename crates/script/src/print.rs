@@ -102,6 +102,8 @@ impl Fallocate {
             Fallocate::Punch => ("punch", ""),
             Fallocate::Zero => ("zero", ""),
             Fallocate::ZeroKeep => ("zero", "keep"),
+            Fallocate::Collapse => ("collapse", ""),
+            Fallocate::Insert => ("insert", ""),
         }
     }
 }
@@ -186,6 +188,8 @@ impl Display for Op {
             Op::Fdatasync { place } => write!(f, "fdatasync {place}"),
             Op::Fsyncdir { path } => write!(f, "fsyncdir {path}"),
             Op::Sync => f.write_str("sync"),
+            Op::Grow { bytes } => write!(f, "grow {}", Size(*bytes)),
+            Op::Shrink { bytes } => write!(f, "shrink {}", Size(*bytes)),
             Op::Evict => f.write_str("evict"),
             Op::Remount => f.write_str("remount"),
             Op::Crash => f.write_str("crash"),

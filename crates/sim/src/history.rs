@@ -246,7 +246,7 @@ impl History {
     fn barrier(&self, op: &Op, writes: Option<File>) -> Barrier {
         let tree = self.last().number();
         match op {
-            Op::Sync | Op::Remount => Barrier::Everything,
+            Op::Sync | Op::Remount | Op::Shrink { .. } => Barrier::Everything,
             Op::Fsyncdir { .. } => Barrier::History,
             Op::Fsync { place } | Op::Fdatasync { place } => {
                 match stat(&mut self.last().clone(), place) {

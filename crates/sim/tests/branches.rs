@@ -86,6 +86,15 @@ fn large_nodes_and_many_idle_inodes() {
     agree(1_000_000, 40, &everything(), &Setup::new(65536, 10_000).checked(), |script| script);
 }
 
+/// Ranges move in files that snapshots and other branches have as well.
+#[test]
+fn ranges_that_move() {
+    let profile = Profile { remounts: 4, ..Profile::shifts() };
+    agree(9_000_000, 60, &profile, &Setup::new(4096, 4).checked(), |script| script);
+    let setup = Setup { checkpoints: Checkpoints::CommitsAfter(3), ..Setup::new(16384, 100) };
+    agree(9_100_000, 40, &profile, &setup.checked(), |script| script);
+}
+
 #[test]
 fn long_lives_without_a_remount() {
     let profile = Profile { ops: 600, remounts: 0, names: 8, ..everything() };

@@ -57,6 +57,14 @@ fn families_and_chance() {
     }
 }
 
+/// Ranges are collapsed and inserted (P3).
+#[test]
+fn ranges_that_move() {
+    for seed in seeds(1..2) {
+        survives(&campaign(seed, vec![Source::Families(vec![Family::Shifts], Some(36))]));
+    }
+}
+
 /// There is no room but what was reserved, which is written in place (P1, P5, P8).
 #[test]
 fn families_on_full_volumes() {

@@ -159,3 +159,14 @@ fn the_second_opinion_sees_one_flipped_bit() {
     let findings = judge(&MemoryDevice::from_image(&image)).expect_err("a sum is wrong");
     assert!(findings.contains("/f"), "the file is not named: {findings}");
 }
+
+/// Ranges are collapsed and inserted; with snapshots beside it: `branches.rs`.
+#[test]
+fn ranges_that_move() {
+    let profile = Profile { branches: 0, ..Profile::shifts() };
+    let mut setup = Setup::new(4096, 4).checked();
+    setup.mount.cache_bytes = 1 << 20;
+    agree(9000, 60, &profile, &setup);
+    let setup = Setup { checkpoints: Checkpoints::CommitsAfter(3), ..Setup::new(16384, 100) };
+    agree(9100, 40, &profile, &setup.checked());
+}

@@ -34,6 +34,8 @@ fn may_need_space(op: &Op) -> bool {
             | Op::Fdatasync { .. }
             | Op::Fsyncdir { .. }
             | Op::Sync
+            | Op::Grow { .. }
+            | Op::Shrink { .. }
             | Op::Evict
             | Op::Remount
             | Op::Tree

@@ -38,10 +38,21 @@ fn apply(engine: &mut Engine, op: &Op) {
 
 /// Runs the script and takes the device away without an unmount.
 fn make(folder: &Path) {
+    make_on(folder, BYTES);
+}
+
+/// The same on a device that has more than the volume, which grows by its script.
+fn make_grown(folder: &Path) {
+    make_on(folder, BYTES / 2 * 3);
+}
+
+fn make_on(folder: &Path, bytes: u64) {
     let script = fs::read_to_string(folder.join("script")).expect("the script is there");
     let script: Script = script.parse().expect("the script is one");
-    let device = Arc::new(MemoryDevice::new(BYTES));
-    let mut engine = Engine::create(device.clone(), setup(false)).expect("the volume can be made");
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let mut setup = setup(false);
+    setup.mkfs.bytes = Some(BYTES);
+    let mut engine = Engine::create(device.clone(), setup).expect("the volume can be made");
     let syncs = script.steps.iter().rposition(|step| step.op.to_string() == "sync");
     for (index, step) in script.steps.iter().enumerate() {
         apply(&mut engine, &step.op);
@@ -111,6 +122,7 @@ fn images_made() {
         for (folder, make) in [
             (golden_image::folder().join(format!("volume-{VERSION}")), make as fn(&Path)),
             (golden_image::branches(), make_branches),
+            (golden_image::grown(), make_grown),
         ] {
             let is_missing = !folder.join("image").exists();
             if anew || is_missing && std::env::var_os("GOLDEN_MAKE").is_some() {
@@ -131,13 +143,15 @@ fn the_current_version_has_an_image() {
 }
 
 #[test]
-fn the_current_version_has_an_image_with_branches() {
+fn the_current_version_has_an_image_with_branches_and_one_that_has_grown() {
     images_made();
-    let path = golden_image::branches();
-    assert!(
-        path.join("image").exists() && path.join("script").exists(),
-        "format version {VERSION} has no golden image with branches: see golden/README.md"
-    );
+    for path in [golden_image::branches(), golden_image::grown()] {
+        assert!(
+            path.join("image").exists() && path.join("script").exists(),
+            "format version {VERSION} lacks the golden image {}: see golden/README.md",
+            path.display()
+        );
+    }
 }
 
 /// The number of items and trees that fsck's dump shows of the lineage and that hold `word`.
@@ -221,10 +235,8 @@ fn volumes_of_older_versions_are_refused_with_what_to_do() {
 #[test]
 fn each_image_is_read_replayed_and_used_on() {
     images_made();
-    for (version, folder) in volumes() {
-        if version < VERSION {
-            continue;
-        }
+    let current = volumes().into_iter().filter(|(version, _)| *version >= VERSION);
+    for (version, folder) in current.chain([(VERSION, golden_image::grown())]) {
         let image = load(&folder.join("image"));
         let before = image.to_image();
         let report = judge(&*image).expect("the volume is clean");

@@ -10,7 +10,7 @@ use holdfast_base::prng::{Prng, entropy};
 use holdfast_check::Options;
 use holdfast_device::sim::{Event, Policy};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
-use holdfast_posix::{Caller, FileSystem, FsError, OpenFlags, RenameFlags, WriteHow};
+use holdfast_posix::{Caller, FileSystem, FsError, NewSize, OpenFlags, RenameFlags, WriteHow};
 use holdfast_script::{Data, Target};
 use holdfast_sim::{Engine, Setup, Verdict, agree_on_log};
 
@@ -176,11 +176,27 @@ fn threads_keep_what_they_changed_in_place() {
     threads(16 << 20, Work::Overwrite, Some(FileSystem::commit));
 }
 
+/// It becomes larger all the time, up to all that the device has.
+#[test]
+fn threads_keep_it_while_the_volume_grows() {
+    let setup = |bytes| {
+        let mut setup = Setup::new(4096, 100);
+        setup.mkfs.bytes = Some(bytes);
+        setup
+    };
+    let grow: Beside = |fs| fs.resize(NewSize::More(512 << 10)).map(drop).or(Ok(()));
+    threads_on((32 << 20, setup(12 << 20)), Work::Replace, Some(grow));
+    threads_on((32 << 20, setup(16 << 20)), Work::Overwrite, Some(grow));
+}
+
 /// What another thread does all the time.
 type Beside = fn(&FileSystem) -> Result<(), FsError>;
 
 fn threads(volume: u64, how: Work, beside: Option<Beside>) {
-    let setup = Setup::new(4096, 100);
+    threads_on((volume, Setup::new(4096, 100)), how, beside);
+}
+
+fn threads_on((volume, setup): (u64, Setup), how: Work, beside: Option<Beside>) {
     let base = Arc::new(MemoryDevice::new(volume));
     let under = Arc::clone(&base) as Arc<dyn Device>;
     FileSystem::mkfs(&under, &setup.mkfs).expect("the device works");

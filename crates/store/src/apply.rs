@@ -243,7 +243,7 @@ impl Inner {
         reservation: &mut Reservation,
     ) -> Result<Lsn> {
         self.check_running()?;
-        let longest = value_max(self.geometry.node_size);
+        let longest = value_max(self.geometry().node_size);
         for Change { key, value } in transaction.changes.iter() {
             let len = value.map_or(0, <[u8]>::len);
             assert!(len <= longest, "{key:?}: {len} bytes");
@@ -326,8 +326,11 @@ impl Inner {
         }
         let waits = {
             let mut pending = self.pending.lock();
-            let Transaction { changes, taken, .. } = transaction;
+            let Transaction { changes, taken, moves, .. } = transaction;
             pending.add(lsn, counts, &changes, taken, given_up);
+            if moves && !mutants::is(Mutant::MoveLogged) {
+                pending.has_moved();
+            }
             pending.bytes()
         };
         let intact = self.check_damage(&space);

@@ -219,7 +219,7 @@ impl Inner {
     fn write_sealed<'a>(&self, sealed: Sealed<'a>) -> Result<Published<'a>> {
         let time = Stopwatch::start();
         let Sealed { nodes, superblock, journal_head, step } = sealed;
-        let bytes = nodes.len() * self.geometry.node_size;
+        let bytes = nodes.len() * self.geometry().node_size;
         let done = step.check(self.try_write_sealed(nodes, &superblock));
         let nanos = time.nanos();
         self.counters.checkpoint_ns.add(nanos);
@@ -252,7 +252,7 @@ impl Inner {
         // Their bytes are not read here any more: a change of such a node need not copy it from now on.
         let blocks = nodes.into_iter().map(|node| node.block).collect();
         self.counters.checkpoint_nodes.add(count);
-        self.counters.checkpoint_bytes.add(count * self.geometry.node_size as u64);
+        self.counters.checkpoint_bytes.add(count * self.geometry().node_size as u64);
         let reached = flush_unless(&*self.device, Mutant::CheckpointFlush)?;
         let present = self.superblock.lock().epoch;
         let _published = superblock::publish(&*self.device, superblock, present, reached)?;

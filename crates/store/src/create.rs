@@ -23,6 +23,7 @@ use crate::journal::Journal;
 use crate::load;
 use crate::log::{LogPosition, Logging, Pending, Ring};
 use crate::log_resident::LogResident;
+use crate::shape::Shape;
 use crate::space::alloc::Space;
 use crate::throttle::Throttle;
 use crate::tree::open::OpenTrees;
@@ -139,7 +140,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         counters,
         stop,
         read_only: false,
-        geometry,
+        shape: Shape::new(geometry),
         accounting: how.accounting,
         forest: RwLock::new(Forest::new(
             OpenTrees::new(root, root),

@@ -78,7 +78,7 @@ impl Inner {
     }
 
     pub(crate) fn read_data(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
-        if !self.geometry.holds_data(blocks) {
+        if !self.geometry().holds_data(blocks) {
             return Err(StoreError::Item {
                 what: format!("the extent {blocks:?}"),
                 source: Malformed::new("extent", "its blocks lie outside the data zone"),

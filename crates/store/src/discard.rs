@@ -97,6 +97,11 @@ impl Discarder {
         self.is_on.load(Ordering::Relaxed)
     }
 
+    /// No discard is under way while it is held. Taken before the locks of the store.
+    pub(crate) fn no_discard(&self) -> MutexGuard<'_, ()> {
+        self.one.lock()
+    }
+
     /// Something became free.
     fn freed(&self) {
         let mut state = self.state.lock();
@@ -258,6 +263,10 @@ impl Inner {
     pub(crate) fn discard_alone(&self) {
         if !self.discarder.is_on() || !self.discarder.delay.is_zero() || self.throttle.has_threads()
         {
+            return;
+        }
+        // Another caller is at it: the next operation looks again.
+        if self.discarder.one.is_locked() {
             return;
         }
         if std::mem::take(&mut self.discarder.state.lock().freed) {

@@ -86,7 +86,7 @@ impl Inner {
             return Err(StoreError::NoSpace);
         }
         let given = self.device.take_room(0, self.ring_bytes());
-        match given.and_then(|()| self.write_zeros(self.geometry.log())) {
+        match given.and_then(|()| self.write_zeros(self.geometry().log())) {
             Ok(()) => {
                 self.rings.wait.store(false, Ordering::Release);
                 Ok(())
@@ -109,7 +109,7 @@ impl Inner {
 
     /// Bytes in front of the data: the superblocks, and both rings.
     fn ring_bytes(&self) -> u64 {
-        self.geometry.first_data_block().0 * BLOCK_BYTES
+        self.geometry().first_data_block().0 * BLOCK_BYTES
     }
 
     fn write_zeros(&self, blocks: BlockRange) -> std::result::Result<(), DeviceError> {

@@ -14,6 +14,7 @@
 
 mod open;
 mod options;
+mod shape;
 mod need;
 mod create;
 mod commit;
@@ -24,6 +25,8 @@ mod branch;
 mod difference;
 mod pin;
 mod checkpoint;
+mod resize;
+mod shrink;
 mod nodes;
 mod side_by_side;
 mod step;
@@ -64,6 +67,8 @@ pub use lineage::{Inodes, TreeInfo};
 pub use need::Need;
 pub use options::{CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
 pub use pin::Pin;
+pub use resize::NewSize;
+pub use shrink::{Shrinking, shrink};
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
 };
@@ -95,6 +100,7 @@ use log::{Logging, Pending};
 use log_resident::LogResident;
 use pin::Pins;
 use sealed::LeftOver;
+use shape::Shape;
 use space::SharedSpace;
 use throttle::Throttle;
 use tree::{Forest, TreeNo};
@@ -106,14 +112,15 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 ///
 /// Locks, in the order in which they are taken: `lineage`, `one_checkpoint`, `journal`, the log's, `forest`, `space`,
 /// `pending`, the throttle's. Only the first three are held across device I/O; no reader takes them, and no fsync the
-/// first two (R4). The discarder's is held across discards, and taken by nobody else.
+/// first two (R4). The discarder's comes before all of these; it is held across discards, and
+/// taken by discards and a volume that grows.
 #[derive(Debug)]
 pub(crate) struct Inner {
     device: Arc<dyn Device>,
     counters: Arc<Counters>,
     stop: Arc<Stop>,
     read_only: bool,
-    geometry: Geometry,
+    shape: Shape,
     accounting: Accounting,
     forest: RwLock<Forest>,
     space: SharedSpace,
@@ -163,6 +170,13 @@ pub(crate) struct Inner {
 pub struct Store {
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
+}
+
+impl Inner {
+    /// The shape of the volume, as it is now.
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.shape.now()
+    }
 }
 
 impl Store {
@@ -218,9 +232,19 @@ impl Store {
         self.inner.superblock.lock().carried()
     }
 
-    /// The shape of the volume.
+    /// The shape of the volume, as it is now: the size may grow.
     pub fn geometry(&self) -> Geometry {
-        self.inner.geometry
+        self.inner.geometry()
+    }
+
+    /// Makes the volume larger, and what holds it before, where that is too short. Returns the bytes that it has when this returns: then they are there after any crash, and can be used. Power that fails
+    /// meanwhile leaves the old size or the new one. Others go on meanwhile, but for the time of two checkpoints.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] where the size is less than now, or more than the format or the device allows, or the host has no room
+    /// for what a larger volume keeps free; then the volume is as it was, and an image file may be longer. Those of a checkpoint.
+    pub fn resize(&self, to: NewSize) -> Result<u64> {
+        self.inner.resize(to)
     }
 
     /// The device.
@@ -240,12 +264,12 @@ impl Store {
 
     /// Longest value that [`Transaction::put`] may be given, in bytes.
     pub fn value_max(&self) -> usize {
-        holdfast_format::limits::value_max(self.inner.geometry.node_size)
+        holdfast_format::limits::value_max(self.inner.geometry().node_size)
     }
 
     /// Most blocks of one extent item.
     pub fn extent_blocks_max(&self) -> u64 {
-        holdfast_format::item::extent::extent_blocks_max(self.inner.geometry.node_size)
+        holdfast_format::item::extent::extent_blocks_max(self.inner.geometry().node_size)
     }
 
     /// Writes the first data of reserved blocks and sums it. `bytes` fill the blocks exactly.

@@ -81,7 +81,7 @@ impl Inner {
     fn try_load(&self, missing: &Missing) -> Result<Option<Missing>> {
         let expected = &missing.expected;
         let block = expected.pointer.block;
-        if !self.geometry.holds_node(block) {
+        if !self.geometry().holds_node(block) {
             let why = Malformed::new("node pointer", "it leads outside the data zone");
             return Err(damage(expected, why));
         }
@@ -90,7 +90,7 @@ impl Inner {
             None => match self.read_region(missing) {
                 Some(bytes) => bytes,
                 None => {
-                    let mut bytes = vec![0; self.geometry.node_size];
+                    let mut bytes = vec![0; self.geometry().node_size];
                     self.read_blocks(self.node_range(expected.pointer), &mut bytes)?;
                     bytes.into()
                 }
@@ -110,7 +110,7 @@ impl Inner {
     /// returns the bytes of the wanted one. `None` if it has no such neighbours, or they cannot be read with it.
     fn read_region(&self, missing: &Missing) -> Option<Arc<[u8]>> {
         let wanted = missing.expected.pointer.block;
-        let node_blocks = self.geometry.node_blocks();
+        let node_blocks = self.geometry().node_blocks();
         let region = REGION_BLOCKS.min(REGION_NODES.checked_mul(node_blocks)?);
         let start = wanted.0.checked_sub(wanted.0.checked_rem(region)?)?;
         let end = start.checked_add(region)?;
@@ -118,7 +118,7 @@ impl Inner {
         let mut neighbours = self.forest.read().neighbours(missing, is_near);
         neighbours.retain(|near| {
             let block = near.expected.pointer.block;
-            self.geometry.holds_node(block) && !self.overlay.contains_key(&block)
+            self.geometry().holds_node(block) && !self.overlay.contains_key(&block)
         });
         // A parent on a damaged disk may name one node again and again.
         neighbours.sort_unstable_by_key(|near| near.expected.pointer.block);
@@ -138,7 +138,7 @@ impl Inner {
         let node = |block: BlockNo| -> Option<Arc<[u8]>> {
             let at = BlockNo(block.0.checked_sub(first.0)?).byte_offset()?;
             let bytes = bytes.get(usize::try_from(at).ok()?..)?;
-            Some(bytes.get(..self.geometry.node_size)?.into())
+            Some(bytes.get(..self.geometry().node_size)?.into())
         };
         let judged: Vec<_> = neighbours
             .into_iter()
@@ -208,6 +208,6 @@ impl Inner {
     }
 
     pub(crate) fn node_range(&self, pointer: NodePointer) -> BlockRange {
-        BlockRange::new(pointer.block, self.geometry.node_blocks())
+        BlockRange::new(pointer.block, self.geometry().node_blocks())
     }
 }

@@ -35,6 +35,7 @@ use crate::load;
 use crate::log::replay::{Broken, Logged};
 use crate::log::{self, LogPosition, Logging, Pending, Ring};
 use crate::log_resident::LogResident;
+use crate::shape::Shape;
 use crate::space::alloc::Space;
 use crate::space::group::Group;
 use crate::space::record::Record;
@@ -235,7 +236,7 @@ fn at(
         counters: counters.clone(),
         stop: stop.clone(),
         read_only: options.read_only,
-        geometry,
+        shape: Shape::new(geometry),
         accounting: options.accounting,
         forest: RwLock::new(Forest::new(trees, cache, epoch, volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),

@@ -166,6 +166,21 @@ pub(crate) fn publish(
     put(device, superblock)
 }
 
+/// As [`publish`], for a superblock whose far copy lies where the one that counts until then may reach something: the slot is durable
+/// before that is written.
+pub(crate) fn publish_slot_first(
+    device: &dyn Device,
+    superblock: &Superblock,
+    present: Epoch,
+    reached: Flushed,
+) -> Result<Flushed> {
+    let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];
+    let at = slot.byte_offset().expect("the slots lie at the start of the volume");
+    device.write(at, &superblock.encode(slot)[..])?;
+    let _durable = device.flush()?;
+    publish(device, superblock, present, reached)
+}
+
 pub(crate) fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
     let index = if mutants::is(Mutant::SuperblockSlot) { 0 } else { superblock.epoch.0 % 2 };
     let slot = SUPERBLOCK_SLOTS[index as usize];

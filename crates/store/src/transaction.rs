@@ -149,6 +149,7 @@ pub struct Transaction {
     /// The same blocks, with what is known of their data.
     pub(crate) taken: Vec<Taken>,
     pub(crate) inodes_added: i64,
+    pub(crate) moves: bool,
 }
 
 impl Transaction {
@@ -219,6 +220,13 @@ impl Transaction {
         self.taken.push(Taken { blocks: extent.blocks, content: TakenContent::Unwritten });
         self.placed.push(placed);
         extent
+    }
+
+    /// Says that blocks are at another place of their file from this transaction on. No snapshot may have them: what walks through one
+    /// knows a block by its place. The rules by which a batch of the log is judged know no such change, so a commit makes it durable, and
+    /// what comes behind it: a caller that wants no fsync to wait for that makes one at once.
+    pub fn moves_blocks(&mut self) {
+        self.moves = true;
     }
 
     /// Counts inodes that this transaction adds (or, below zero, removes) for statfs.

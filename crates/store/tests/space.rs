@@ -11,12 +11,18 @@ use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::HostedDevice;
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_store::{
+    Branch, CreateOptions, Discard, Need, NewSize, OpenOptions, Store, StoreError, Transaction,
+};
 
 const NODE_SIZES: [usize; 3] = [4096, 16384, 65536];
 
 fn store(bytes: u64, node_size: usize) -> Branch {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    store_on(&(Arc::new(MemoryDevice::new(bytes)) as Arc<dyn Device>), bytes, node_size)
+}
+
+/// On a device that may have more.
+fn store_on(device: &Arc<dyn Device>, bytes: u64, node_size: usize) -> Branch {
     let options = CreateOptions {
         geometry: Geometry::for_device(bytes, node_size).unwrap(),
         uuid: uuid::Uuid::from_u128(7),
@@ -25,9 +31,14 @@ fn store(bytes: u64, node_size: usize) -> Branch {
         node_tag: *b"of nodes",
         created: Default::default(),
     };
-    Store::create(&device, &options).unwrap();
+    Store::create(device, &options).unwrap();
+    open(device)
+}
+
+fn open(device: &Arc<dyn Device>) -> Branch {
     let options = OpenOptions { read_only: false, cache_bytes: 32 << 20, ..OpenOptions::default() };
-    Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main).unwrap()
+    let opened = Store::open(device.clone(), &options, Arc::new(Counters::default()));
+    opened.map(Store::into_main).unwrap()
 }
 
 fn file(inode: u64, offset: u64) -> Key {
@@ -301,7 +312,8 @@ fn what_a_full_host_has_given_before_is_promised_again() {
     };
     Store::create(&shared, &options).unwrap();
     let open = || {
-        let options = OpenOptions { read_only: false, ..OpenOptions::default() };
+        // As a mount with nodiscard: otherwise it goes back when it is closed.
+        let options = OpenOptions { discard: Discard::Off, ..OpenOptions::default() };
         Store::open(shared.clone(), &options, Arc::new(Counters::default()))
             .map(Store::into_main)
             .unwrap()
@@ -317,5 +329,163 @@ fn what_a_full_host_has_given_before_is_promised_again() {
     put(&store, &[(file(3, 0), 100)]).unwrap();
     let too_much = Need::Grow { changes: 1, blocks: 4 * BLOCKS };
     assert!(matches!(store.reserve(too_much), Err(StoreError::NoSpace)));
+    store.close().unwrap();
+}
+
+/// A volume grows over, up to and beyond the borders of groups, by little and by much, empty and full: its free blocks are those of a
+/// volume that was made so large, and each can be used.
+#[test]
+fn a_volume_grows_by_any_number_of_blocks() {
+    const GROUP: u64 = 128 << 20;
+    const STEP: u64 = 64 << 10;
+    let sizes = [
+        GROUP - 2 * STEP,
+        GROUP - STEP,
+        GROUP,
+        // The far copy lies at the border, and behind it.
+        GROUP + STEP,
+        GROUP + STEP + 4096,
+        GROUP + 2 * STEP,
+        2 * GROUP + STEP,
+        4 * GROUP - 4096,
+    ];
+    for node_size in NODE_SIZES {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 * GROUP));
+        let mut store = store_on(&device, 40 << 20, node_size);
+        let mut extents = fill(&store, 50);
+        for (at, bytes) in sizes.into_iter().enumerate() {
+            let what = format!("{bytes} bytes, nodes of {node_size}");
+            assert_eq!(store.resize(NewSize::Bytes(bytes)).unwrap(), bytes / 4096 * 4096, "{what}");
+            let geometry = store.geometry();
+            assert_eq!(geometry.volume_blocks, bytes / 4096, "{what}");
+            let space = store.space_use();
+            assert_eq!(space.total, geometry.data_blocks(), "{what}");
+            put(&store, &[(file(60 + at as u64, 0), 100)]).unwrap();
+            if at % 3 == 2 {
+                extents.extend(fill(&store, 100 + at as u64));
+            }
+            if at % 2 == 1 {
+                // As a crash leaves it, and as it is closed.
+                store.sync(store.latest(), InodeNo(50)).unwrap();
+                let closed = if at % 4 == 1 { store.close() } else { Ok(drop(store)) };
+                closed.unwrap();
+                store = open(&device);
+                assert_eq!(store.space_use().total, space.total, "{what}");
+            }
+        }
+        extents.extend(fill(&store, 200));
+        let end = extents.iter().map(|(_, blocks)| blocks.end().unwrap()).max();
+        let far = store.geometry().far_copy();
+        assert!(end.is_some_and(|end| far.0 - end.0 < 16), "{end:?} of {far}");
+        #[cfg(debug_assertions)]
+        store.invariants();
+        for (key, blocks) in extents {
+            shrink(&store, &[key], &[blocks]).unwrap();
+        }
+        assert_eq!(store.stop_reason(), None);
+        store.close().unwrap();
+        assert_eq!(open(&device).geometry().far_copy(), far);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let memory = Arc::new(MemoryDevice::new(64 << 20));
+    let device: Arc<dyn Device> = memory.clone();
+    let store = store_on(&device, 32 << 20, 4096);
+    let refused = |to: NewSize, word: &str| {
+        let before = memory.to_image();
+        match store.resize(to) {
+            Err(StoreError::Refused(why)) => assert!(why.contains(word), "{to:?}: {why}"),
+            other => panic!("{to:?}: {other:?}"),
+        }
+        assert!(memory.to_image() == before, "{to:?} wrote something");
+    };
+    refused(NewSize::Bytes(31 << 20), "at rest only");
+    refused(NewSize::Bytes(65 << 20), "cannot have");
+    refused(NewSize::More(33 << 20), "cannot have");
+    refused(NewSize::More(u64::MAX), "TiB");
+    refused(NewSize::Bytes(u64::MAX), "TiB");
+    let writes = memory.stats().writes;
+    assert_eq!(store.resize(NewSize::Bytes((32 << 20) + 4095)).unwrap(), 32 << 20);
+    assert_eq!(memory.stats().writes, writes, "it has that size");
+    assert_eq!(store.resize(NewSize::Device).unwrap(), 64 << 20);
+    assert_eq!(store.resize(NewSize::Device).unwrap(), 64 << 20);
+    store.close().unwrap();
+}
+
+/// P8: a host that has no room for what a larger volume keeps is told apart before anything changes; what it has room for is no more
+/// than it has, and what was accepted can be removed when it is full.
+#[test]
+fn a_larger_volume_in_a_sparse_image_promises_no_more_than_its_host_has() {
+    for node_size in NODE_SIZES {
+        let image = MemoryDevice::new(4 << 30);
+        let under: Arc<dyn Device> = Arc::new(image.snapshot());
+        store_on(&under, 64 << 20, node_size).close().unwrap();
+        let mut bytes = vec![0; 64 << 20];
+        under.read(0, &mut bytes).unwrap();
+        bytes
+            .chunks(1 << 20)
+            .zip((0..).step_by(1 << 20))
+            .for_each(|(part, at)| image.write(at, part).unwrap());
+        let hosted = Arc::new(HostedDevice::new(&image, 40 << 20));
+        let device: Arc<dyn Device> = hosted.clone();
+        let store = open(&device);
+        let mut extents = fill(&store, 50);
+        let what = format!("nodes of {node_size}");
+        assert!(hosted.room().unwrap() < 8 << 20, "{what}: the host is full");
+        match store.resize(NewSize::Device) {
+            Err(StoreError::Refused(why)) => assert!(why.contains("the host has no room"), "{why}"),
+            other => panic!("{what}: {other:?}"),
+        }
+        assert_eq!(store.geometry().volume_blocks, 64 << 8, "{what}");
+        put(&store, &[]).unwrap();
+        hosted.give(300 << 20);
+        store.resize(NewSize::Device).unwrap();
+        let space = store.space_use();
+        assert_eq!(space.total, store.geometry().data_blocks(), "{what}");
+        assert!(space.available < 300 << 8, "{what}: {space:?}");
+        extents.extend(fill(&store, 51));
+        hosted.exhaust();
+        assert_eq!(hosted.refused(), 0, "{what}");
+        for (key, blocks) in extents {
+            shrink(&store, &[key], &[blocks]).unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+        assert_eq!((hosted.refused(), store.stop_reason()), (0, None), "{what}");
+        store.close().unwrap();
+    }
+}
+
+/// Threads fsync and fill while others make it larger.
+#[test]
+fn a_volume_grows_beside_work_and_beside_another_growth() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 30));
+    let store = store_on(&device, 16 << 20, 4096);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..12 {
+                    store.resize(NewSize::More(4 << 20)).unwrap();
+                }
+            });
+        }
+        for thread in 0..2 {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..150 {
+                    match put(store, &[(file(100 + thread, round), 900)]) {
+                        Ok(()) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                    store.sync(store.latest(), InodeNo(100 + thread)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(store.geometry().volume_blocks, (16 + 24 * 4) << 8);
+    drop(store);
+    let store = open(&device);
+    assert_eq!(store.geometry().volume_blocks, (16 + 24 * 4) << 8);
+    assert!(store.get(&file(101, 149)).unwrap().is_some());
     store.close().unwrap();
 }

@@ -7,13 +7,14 @@
 use std::path::{Path, PathBuf};
 
 use holdfast::VolumeOptions;
+use holdfast::device::Device;
 use holdfast_device::file::{PhysicalSector, Source};
 use serde_json::Value;
 
 use crate::daemon::control::{self, Mounted, Report};
 use crate::outcome::{Context, Outcome, printable, printed};
 use crate::peek::Peek;
-use crate::{mounts, recovery, rings, size, target};
+use crate::{larger, mounts, recovery, rings, size, target};
 
 /// Show size, space, label and options of a volume, and what mounting it would take.
 #[derive(Debug, clap::Args)]
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.json {
         let mut object =
             serde_json::to_value(&summary).expect("a summary is plain numbers and strings");
+        object["device_bytes"] = device.len().into();
         object["mounted_at"] = mounted_at.into();
         object["physical_sector_bytes"] = physical.bytes.into();
         object["physical_sector_is_assumed"] = (physical.source == Source::Assumed).into();
@@ -80,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 )
             }),
         ),
-        ("size", size::show(summary.volume_bytes)),
+        ("size", shown_size(args, &device, summary.volume_bytes)),
         ("node size", size::show(summary.node_size)),
         ("log ring", size::show(summary.log_bytes)),
         ("journal ring", size::show(summary.journal_bytes)),
@@ -102,6 +104,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }
     Ok(0)
+}
+
+/// The size of the volume, and what to do if it could have more.
+fn shown_size(args: &Args, device: &Peek, bytes: u64) -> String {
+    let shown = size::show(bytes);
+    match larger::hint(&args.target, device.len(), bytes) {
+        Some(hint) => format!("{shown}; {hint}"),
+        None => shown,
+    }
 }
 
 /// Lines about branches and snapshots: how many there are, and which are not deleted though they should be.

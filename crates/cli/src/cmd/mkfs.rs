@@ -20,7 +20,7 @@ use crate::{size, target};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Size of the volume, like 512M, 8G or 1T. A file is made with it, or gets it, and takes up room only as it is
-    /// filled. Default: the size of the device or the existing file. It cannot be changed later.
+    /// filled. Default: the size of the device or the existing file. `holdfast resize` makes it larger later.
     #[arg(long, short, value_parser = size::parse)]
     size: Option<u64>,
     /// Size of the pieces in which names, attributes and the places of data are stored: 4k, 16k or 64k. 64k suits

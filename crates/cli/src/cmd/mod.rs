@@ -24,6 +24,7 @@ mod private;
 mod receive;
 mod prune;
 mod remount;
+mod resize;
 mod run;
 
 mod send;
@@ -79,6 +80,7 @@ pub(crate) enum Command {
     Sync(sync::Args),
     Stats(stats::Args),
     Trim(trim::Args),
+    Resize(resize::Args),
     Tune(tune::Args),
     Snapshot(snapshot::Args),
     Fork(fork::Args),
@@ -128,6 +130,7 @@ impl Command {
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
             Command::Trim(args) => trim::run(&args),
+            Command::Resize(args) => resize::run(&args),
             Command::Tune(args) => tune::run(&args),
             Command::Snapshot(args) => snapshot::run(&args),
             Command::Fork(args) => fork::run(&args),

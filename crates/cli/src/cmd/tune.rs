@@ -1,17 +1,22 @@
-//! `holdfast tune`: another id or label for a volume that nobody uses.
+//! `holdfast tune`: another id or label for a volume, another limit for a branch.
 //!
 //! Power may fail at any write: the volume has the old ones then, or the new ones.
 
-use std::path::PathBuf;
-
+use holdfast_base::units::BLOCK_BYTES;
 use uuid::Uuid;
 
+use crate::branches::{Place, arguments};
+use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Failure, Outcome};
-use crate::target;
+use crate::size;
+use crate::work::Work;
+use crate::work::tune::{Limit, To};
 
-/// Change the id or the label of a volume that is not mounted.
+/// Change the label or the id of a volume, or the limit of a branch.
+///
+/// Label and limit change while the volume is mounted as well, the id does not.
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["uuid", "label"])))]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["uuid", "label", "limit"])))]
 pub(crate) struct Args {
     /// The new id: a UUID, or `random`. A copy of a volume needs one of its own. Its snapshots are others under it: `receive` takes
     /// none of them for a copy of what was sent, so the next stream must be a whole one, or continue a snapshot that is sent from here.
@@ -20,8 +25,12 @@ pub(crate) struct Args {
     /// A name that `holdfast info` shows, at most 64 bytes; empty for none.
     #[arg(long, short = 'L')]
     label: Option<String>,
-    /// A file or a block device with a volume that is not mounted.
-    target: PathBuf,
+    /// The most that the branch may refer to, rounded up to whole blocks of 4 KiB, or `none`; see `holdfast branch limit`.
+    #[arg(long, value_name = "SIZE", value_parser = limit)]
+    limit: Option<Limit>,
+    /// A mounted directory or a volume; :BRANCH may stand behind it, for --limit.
+    #[arg(value_name = "PLACE", value_parser = arguments::branch_place())]
+    place: Place,
 }
 
 fn uuid_of(text: &str) -> Result<Uuid, String> {
@@ -31,19 +40,23 @@ fn uuid_of(text: &str) -> Result<Uuid, String> {
     }
 }
 
+/// Blocks, or `none`.
+pub(super) fn limit(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        text => match size::parse(text)?.div_ceil(BLOCK_BYTES) {
+            0 => Err("0 is no limit; write `none` for that".into()),
+            blocks => Ok(Limit(Some(blocks))),
+        },
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
     if args.label.as_ref().is_some_and(|label| label.len() > 64) {
         return Err(Failure::plain("a label has at most 64 bytes"));
     }
-    let device = target::open_device(&args.target, false)?;
+    let located = Located::of(&args.place)?;
     let uuid = args.uuid.map(Uuid::into_bytes);
-    holdfast::set_identity(device.clone(), uuid, args.label.as_deref())
-        .map_err(|error| target::not_opened(&args.target, &*device, &error))?;
-    if let Some(uuid) = args.uuid {
-        println!("{}: the id is {uuid}", args.target.display());
-    }
-    if let Some(label) = &args.label {
-        println!("{}: the label is {label:?}", args.target.display());
-    }
-    Ok(0)
+    let to = To { uuid, label: args.label.clone(), limit: args.limit };
+    located.run(Work::Tune { tree: located.tree(&args.place), to }, Pipes::out())
 }

@@ -55,7 +55,6 @@ pub(super) struct Host {
     pub(super) kept: RwLock<Option<KeptVolume>>,
     pub(super) shared: SharedThreads,
     pub(super) uuid: String,
-    pub(super) label: String,
     pub(super) works: Arc<Works>,
     /// Memory for written data that the first mount has.
     dirty_bytes: u64,
@@ -125,7 +124,6 @@ impl Host {
             kept: RwLock::new(Some(volume.keep()?)),
             shared: SharedThreads::default(),
             uuid: Uuid::from_bytes(info.uuid).to_string(),
-            label: info.label,
             works: Works::new()?,
             dirty_bytes: volume.engine()?.options().dirty_bytes as u64,
         }))
@@ -329,11 +327,15 @@ impl Host {
         // A user without a mount of it hears no more than that it is in use.
         let is_theirs = is_trusted(user) || !mounts.is_empty();
         let text = |text: &str| if is_theirs { text.to_owned() } else { String::new() };
+        let label = {
+            let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+            kept.as_ref().map_or_else(String::new, |kept| kept.info().label)
+        };
         let path = if is_theirs { self.path.as_path() } else { Path::new("") };
         Served {
             volume: served::name(path),
             uuid: text(&self.uuid),
-            label: text(&self.label),
+            label: text(&label),
             read_only: self.options.read_only,
             linger: state.lingers,
             mounts,

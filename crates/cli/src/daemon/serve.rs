@@ -20,7 +20,7 @@ use super::tell_transport;
 use crate::control_socket::ControlSocket;
 use crate::mount_options::MountOptions;
 use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, plain_words, printable};
-use crate::{recovery, target};
+use crate::{larger, recovery, target};
 
 /// How long those who wait for the end of a mount may take to hear of it.
 const HEARD: Duration = Duration::from_secs(1);
@@ -62,6 +62,10 @@ pub(super) fn serve(
     let host =
         Host::new((path, id, ends), options, Arc::clone(&table), &volume).context("the volume");
     let host = host.map_err(failed)?;
+    let size = volume.info().context("the volume").map_err(failed)?.size;
+    if let Some(hint) = larger::hint(path, device.len(), size) {
+        tracing::info!("{hint}");
+    }
     drop(shared);
     drop(device);
     let socket = socket.filter(|socket| match host.listen(socket) {

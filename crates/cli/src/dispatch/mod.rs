@@ -92,6 +92,12 @@ impl Located {
         }
     }
 
+    /// Whether it is named by its file, and no daemon has that.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let id = || HostFile::of(open_path(&self.image)?).ok();
+        self.mount.is_none() && id().is_some_and(|id| Daemon::of(&id, HELLO).is_err())
+    }
+
     /// As it was called.
     pub(crate) fn name(&self) -> &str {
         &self.name

@@ -15,9 +15,11 @@ pub(crate) mod frames;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod receive;
+pub(crate) mod resize;
 pub(crate) mod send;
 pub(crate) mod tree;
 pub(crate) mod trim;
+pub(crate) mod tune;
 
 use holdfast::Volume;
 use serde::{Deserialize, Serialize};
@@ -59,6 +61,10 @@ pub(crate) enum Work {
     Print { tree: Tree, path: Name },
     /// Give free space back, in ranges of so many bytes at least.
     Trim { least: u64 },
+    /// Make the volume larger.
+    Resize(resize::To),
+    /// Change what the volume says of itself, or what a branch may refer to.
+    Tune { tree: Tree, to: tune::To },
 }
 
 impl Work {
@@ -72,23 +78,41 @@ impl Work {
             Work::Export { tree, since, .. } => {
                 [Some(tree), since.as_mut()].into_iter().flatten().collect()
             }
-            Work::Import { tree, .. } | Work::List { tree, .. } | Work::Print { tree, .. } => {
-                vec![tree]
-            }
+            Work::Import { tree, .. }
+            | Work::List { tree, .. }
+            | Work::Print { tree, .. }
+            | Work::Tune { tree, .. } => vec![tree],
             Work::Send(send::What::Rest(_))
             | Work::Receive { .. }
             | Work::Token { .. }
-            | Work::Trim { .. } => Vec::new(),
+            | Work::Trim { .. }
+            | Work::Resize(_) => Vec::new(),
         }
     }
 
     /// Whether something of the volume is another one behind it: who asks for that must be allowed to write the volume.
     pub(crate) fn changes(&self) -> bool {
         match self {
-            Work::Receive { .. } | Work::Import { .. } | Work::Trim { .. } => true,
+            Work::Receive { .. }
+            | Work::Import { .. }
+            | Work::Trim { .. }
+            | Work::Resize(_)
+            | Work::Tune { .. } => true,
             // Of a branch a snapshot is taken.
             Work::Send(send::What::Tree { tree, .. }) => tree.snapshot.is_none(),
             _ => false,
+        }
+    }
+}
+
+impl Work {
+    /// Why a daemon does not do this.
+    pub(crate) fn refused_live(&self) -> Option<&'static str> {
+        match self {
+            Work::Tune { to: tune::To { uuid: Some(_), .. }, .. } => {
+                Some("the id of a volume that is in use does not change; unmount it first")
+            }
+            _ => None,
         }
     }
 }
@@ -108,5 +132,7 @@ pub(crate) fn carry_out(job: &Job, door: &Volume, ends: &dyn Ends) -> Outcome {
         Work::List { tree, path, how } => list::run(door, volume, (tree, path), how, ends),
         Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
         Work::Trim { least } => trim::run(door, volume, *least, ends),
+        Work::Resize(to) => resize::run(door, volume, *to, ends),
+        Work::Tune { tree, to } => tune::run(door, volume, tree, to, ends),
     }
 }

@@ -8,7 +8,7 @@
 //! Always true: the descriptor holds a lock on the volume (see [`lock`]) from
 //! before the first byte is read until it is closed, exclusive when opened for
 //! writing; so do others on the files behind a block device (`behind`). The
-//! length is fixed when opened and is a multiple of the sector.
+//! length is a multiple of the sector and never becomes less.
 
 mod behind;
 mod cached;
@@ -22,9 +22,10 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use host_file::HostFile;
+use parking_lot::Mutex;
 pub use physical::{PhysicalSector, Source};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, fstatvfs, seek};
 use rustix::io::Errno;
@@ -59,7 +60,9 @@ pub struct FileDevice {
     file: File,
     path: PathBuf,
     mode: OpenMode,
-    len: u64,
+    len: AtomicU64,
+    /// Held by who makes it longer.
+    growing: Mutex<()>,
     sector_size: u32,
     physical: PhysicalSector,
     direct: bool,
@@ -159,7 +162,8 @@ impl FileDevice {
             behind,
             path: path.to_path_buf(),
             mode,
-            len: found.len - found.len % u64::from(found.sector_size),
+            len: AtomicU64::new(found.len - found.len % u64::from(found.sector_size)),
+            growing: Mutex::new(()),
             sector_size: found.sector_size,
             physical,
             direct: found.direct,
@@ -241,7 +245,7 @@ impl Device for FileDevice {
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let len = into.len();
         self.tally.read(len);
-        range::inside("read", at, len as u64, self.len)?;
+        range::inside("read", at, len as u64, self.len())?;
         let done = if self.direct && !self.fits_direct(at, into) {
             self.read_bounced(at, into)
         } else {
@@ -254,7 +258,7 @@ impl Device for FileDevice {
         let len = bytes.len();
         self.tally.write(len);
         self.check_mode("write", at, len as u64)?;
-        range::writable(at, len as u64, self.len, self.sector_size)?;
+        range::writable(at, len as u64, self.len(), self.sector_size)?;
         let done = if self.direct && !self.fits_direct(at, bytes) {
             self.write_bounced(at, bytes)
         } else {
@@ -276,7 +280,7 @@ impl Device for FileDevice {
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.tally.discard();
         self.check_mode("discard", at, len)?;
-        range::inside("discard", at, len, self.len)?;
+        range::inside("discard", at, len, self.len())?;
         let sector = u64::from(self.sector_size);
         let first = at.next_multiple_of(sector);
         let end = (at + len) - (at + len) % sector;
@@ -312,7 +316,7 @@ impl Device for FileDevice {
         if self.block_device || self.mode == OpenMode::ReadOnly {
             return None;
         }
-        if self.given() >= self.len || self.cannot_take_room.load(Ordering::Relaxed) {
+        if self.given() >= self.len() || self.cannot_take_room.load(Ordering::Relaxed) {
             return None;
         }
         let host = fstatvfs(&self.file).ok()?;
@@ -326,7 +330,7 @@ impl Device for FileDevice {
     fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         let call = "reservation";
         self.check_mode(call, at, len)?;
-        range::inside(call, at, len, self.len)?;
+        range::inside(call, at, len, self.len())?;
         if self.block_device || len == 0 || self.cannot_take_room.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -347,8 +351,25 @@ impl Device for FileDevice {
         }
     }
 
+    fn grow(&self, bytes: u64) -> Result<(), DeviceError> {
+        let call = "growth";
+        self.check_mode(call, 0, bytes)?;
+        let _one = self.growing.lock();
+        let whole = |len: u64| len - len % u64::from(self.sector_size);
+        let bytes = bytes.next_multiple_of(u64::from(self.sector_size));
+        let ask = || probe::length(&self.file).map(whole);
+        let refused = |source| failed(call, 0, bytes as usize, source);
+        let mut len = ask().map_err(refused)?;
+        if len < bytes && !self.block_device {
+            self.file.set_len(bytes).map_err(refused)?;
+            len = ask().map_err(refused)?;
+        }
+        self.len.fetch_max(len, Ordering::Relaxed);
+        range::inside(call, 0, bytes, len)
+    }
+
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Relaxed)
     }
 
     fn sector_size(&self) -> u32 {

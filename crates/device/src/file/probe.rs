@@ -27,9 +27,9 @@ pub(super) struct Found {
 }
 
 /// Looks at `file`, and switches direct I/O on if `direct` is wanted and possible.
-pub(super) fn probe(mut file: &File, direct: bool) -> io::Result<Found> {
+pub(super) fn probe(file: &File, direct: bool) -> io::Result<Found> {
     let block_device = file.metadata()?.file_type().is_block_device();
-    let len = file.seek(SeekFrom::End(0))?;
+    let len = length(file)?;
     let unit = match direct {
         true => direct_unit(file, block_device)?,
         false => None,
@@ -67,6 +67,11 @@ fn direct_unit(file: &File, block_device: bool) -> io::Result<Option<u32>> {
         fcntl_setfl(file, flags)?;
     }
     Ok(unit)
+}
+
+/// Bytes of a file or block device as it is now.
+pub(super) fn length(mut file: &File) -> io::Result<u64> {
+    file.seek(SeekFrom::End(0))
 }
 
 /// The alignment that the host names for direct I/O on a file, if it knows.

@@ -84,6 +84,32 @@ fn a_file_keeps_bytes_directly_and_through_the_cache() {
     reopen_and_discard(&path, false);
 }
 
+/// A file becomes longer and never shorter, whoever has made it longer; what a host refuses changes nothing.
+#[test]
+fn a_file_becomes_longer_and_never_shorter() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let device = FileDevice::create(&path, MIB).unwrap();
+    device.grow(MIB / 2).unwrap();
+    assert_eq!((device.len(), std::fs::metadata(&path).unwrap().len()), (MIB, MIB));
+    device.grow(3 * MIB + 1).unwrap();
+    let sector = u64::from(device.sector_size());
+    assert_eq!(device.len(), 3 * MIB + sector);
+    device.write(3 * MIB, &vec![7; sector as usize]).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(5 * MIB).unwrap();
+    assert_eq!(device.len(), 3 * MIB + sector, "it was not asked");
+    device.grow(0).unwrap();
+    assert_eq!(device.len(), 5 * MIB);
+    assert!(device.grow(1 << 62).is_err());
+    assert_eq!((device.len(), std::fs::metadata(&path).unwrap().len()), (5 * MIB, 5 * MIB));
+    drop(device);
+    let reader = FileDevice::open(&path, OpenMode::ReadOnly).unwrap();
+    assert!(reader.grow(6 * MIB).is_err());
+    let mut read = [0; 1];
+    reader.read(3 * MIB, &mut read).unwrap();
+    assert_eq!(read, [7]);
+}
+
 #[test]
 fn a_host_without_direct_io_is_used_through_its_cache() {
     if !Path::new("/dev/shm").is_dir() {

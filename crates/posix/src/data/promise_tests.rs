@@ -46,7 +46,7 @@ pub(super) fn mount(under: Arc<MemoryDevice>, errno: i32) -> (Arc<Host>, FileSys
 
 /// Whether data is refused from now on, but no log and no commit.
 pub(super) fn refuse(host: &Host, fs: &FileSystem, data: bool) {
-    let from = fs.core.data.geometry.first_data_block().byte_offset().unwrap();
+    let from = fs.core.store.geometry().first_data_block().byte_offset().unwrap();
     host.refuses_from.store(if data { from } else { u64::MAX }, Ordering::Relaxed);
 }
 

@@ -146,7 +146,7 @@ fn extents_that_make_no_sense_are_errors_that_name_the_inode() {
             other => panic!("{what}: {other:?}"),
         }
     };
-    let data = fs.core.data.geometry.first_data_block().0;
+    let data = fs.core.store.geometry().first_data_block().0;
     put(2 * BLOCK_BYTES, data, 2);
     expect_refusal("inside the extent before it");
     put(2 * BLOCK_BYTES, 3, 2);

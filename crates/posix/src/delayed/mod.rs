@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
-use holdfast_format::Geometry;
 use holdfast_store::{Branch, Idle};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -51,8 +50,6 @@ pub(crate) struct Shared {
     pub(crate) losses: Losses,
     /// Woken when data becomes dirty: the thread that writes delayed data while the volume rests.
     idle: Arc<Idle>,
-    /// Shape of the volume, to judge extents by.
-    pub(crate) geometry: Geometry,
     /// How much is delayed.
     pub(crate) totals: Totals,
     /// Inodes that have pages, by number. Keeps them in memory.
@@ -74,7 +71,6 @@ impl Shared {
             recent: Recent::new(options.recent_bytes),
             losses: Losses::default(),
             idle: store.idle().clone(),
-            geometry: store.superblock().geometry,
             totals: Totals::new(options),
             waiting: Mutex::default(),
             last: Mutex::new(()),

@@ -168,7 +168,7 @@ struct Found {
 
 impl Found {
     fn new(core: &Core, inode: InodeNo) -> Found {
-        Found { inode, geometry: core.data.geometry, pieces: Vec::new(), wrong: None }
+        Found { inode, geometry: core.store.geometry(), pieces: Vec::new(), wrong: None }
     }
 
     fn add(&mut self, key: Key, value: &[u8]) -> ControlFlow<()> {

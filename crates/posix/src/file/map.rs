@@ -164,6 +164,26 @@ impl MapEdit {
         }
     }
 
+    /// Moves all that lies from block `from` on by so many blocks, towards the start of the file into a hole, or away from it. It belongs
+    /// to the branch alone: what walks through a snapshot knows a block by its place.
+    pub(crate) fn shift(&mut self, from: u64, by: i64) {
+        let across = self.overlapping(&(from..from.saturating_add(1)));
+        if self.after.get(across.start).is_some_and(|of| of.piece.first < from) {
+            for piece in self.take(across) {
+                self.keep_outside(&piece, &(from..from));
+            }
+        }
+        let at = self.begins(from);
+        for edited in &mut self.after[at..] {
+            assert!(
+                owns(self.parent, edited.piece.extent.birth),
+                "a block of a snapshot would move"
+            );
+            edited.changes(&mut self.stale);
+            edited.piece.first = edited.piece.first.strict_add_signed(by);
+        }
+    }
+
     /// Makes everything written in `range` unwritten: it reads as zeros and keeps its blocks. Blocks that a snapshot has as
     /// well leave the file (S2): the caller puts others there.
     pub(crate) fn unwrite(&mut self, range: Range<u64>) {

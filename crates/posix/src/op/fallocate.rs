@@ -1,4 +1,4 @@
-//! Space ahead of data, holes, zeros.
+//! Space ahead of data, holes, zeros; in `shift`, ranges that are taken out or put in.
 //!
 //! Everything delayed is written back first, so that the call stands behind it in
 //! history. Then a range becomes zeros in one step, its partly covered blocks
@@ -30,6 +30,8 @@ use crate::file_data::{MapGuard, WriterGuard};
 use crate::inode::Inode;
 use crate::*;
 
+mod shift;
+
 /// Extents that one transaction allocates.
 const BATCH_EXTENTS: usize = 16;
 /// Most blocks of an extent that is allocated and not written: it carries no checksums, so only a
@@ -37,7 +39,7 @@ const BATCH_EXTENTS: usize = 16;
 const UNWRITTEN_BLOCKS_MAX: u64 = holdfast_format::limits::GROUP_BLOCKS;
 
 impl FileSystem {
-    /// Allocates, punches or zeroes a range, as `flags` say.
+    /// Allocates, punches, zeroes, collapses or inserts a range, as `flags` say.
     ///
     /// Allocation is decided as a whole: without space for all of it nothing is allocated. What is allocated can be
     /// written once, also when nothing else is free.
@@ -61,6 +63,9 @@ impl FileSystem {
             Some(end) if end <= FILE_SIZE_MAX => end,
             _ => return Err(FsError::FileTooLarge),
         };
+        if flags.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE) {
+            return self.shift(file, flags, offset..end);
+        }
         let punch = flags.contains(FallocateFlags::PUNCH_HOLE);
         let zero = flags.contains(FallocateFlags::ZERO_RANGE);
         let keep_size = flags.contains(FallocateFlags::KEEP_SIZE);

@@ -23,13 +23,13 @@ use crate::*;
 const ZEROS_BYTES: usize = 1 << 20;
 
 impl FileSystem {
-    /// Makes an empty volume with a root directory (mode 755) on the whole device.
+    /// Makes an empty volume with a root directory (mode 755).
     pub fn mkfs(device: &Arc<dyn Device>, options: &MkfsOptions) -> Result<()> {
         if options.label.len() > LABEL_MAX {
             return Err(FsError::Invalid("the label is longer than 64 bytes"));
         }
-        let geometry =
-            options.geometry(device.len()).map_err(|why| StoreError::Refused(why.to_string()))?;
+        let geometry = options.geometry(options.bytes.unwrap_or(device.len()));
+        let geometry = geometry.map_err(|why| StoreError::Refused(why.to_string()))?;
         let create = CreateOptions {
             geometry,
             uuid: options.uuid.map_or_else(Uuid::new_v4, Uuid::from_bytes),
@@ -122,6 +122,20 @@ impl FileSystem {
             clear_fault: false,
         };
         Ok(self.core.store.change_identity(&to)?)
+    }
+
+    /// Makes the volume larger, with what holds it, and returns the bytes that it has then. All of its branches go on meanwhile.
+    pub fn resize(&self, to: NewSize) -> Result<u64> {
+        Ok(self.core.store.resize(to)?)
+    }
+
+    /// Makes a volume that nobody uses smaller; see [`holdfast_store::shrink`].
+    pub fn shrink(
+        device: &Arc<dyn Device>,
+        bytes: u64,
+        tell: &mut dyn FnMut(Shrinking),
+    ) -> Result<u64> {
+        Ok(holdfast_store::shrink(device, bytes, tell)?)
     }
 
     /// Forgets what was found damaged, in both superblocks.

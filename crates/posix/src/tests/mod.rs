@@ -12,6 +12,7 @@ mod promotions;
 mod readdir;
 mod rename;
 mod rollbacks;
+mod shifts;
 mod threads;
 mod unlink;
 mod xattr;

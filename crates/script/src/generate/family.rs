@@ -49,13 +49,15 @@ pub enum Family {
     Reserved,
     /// Snapshots are taken and removed, branches fork and go back.
     Branches,
+    /// Ranges are taken out of files and put in, also of files that snapshots have.
+    Shifts,
 }
 
 /// Extents of `$s`.
 const SCATTERED: u64 = 70;
 
 impl Family {
-    /// All that need no branches.
+    /// All that need no branches, and that every target can do.
     pub const ALL: [Family; 11] = [
         Family::Replace,
         Family::ThirdParty,
@@ -85,6 +87,7 @@ impl Family {
             Family::Holes => "holes",
             Family::Reserved => "reserved",
             Family::Branches => "branches",
+            Family::Shifts => "shifts",
         }
     }
 
@@ -102,6 +105,7 @@ impl Family {
             Family::Holes => &HOLES,
             Family::Reserved => &RESERVED,
             Family::Branches => &BRANCHES,
+            Family::Shifts => &SHIFTS,
         }
     }
 
@@ -179,7 +183,7 @@ impl FromStr for Family {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Family, String> {
-        let all = || Family::ALL.into_iter().chain([Family::Branches]);
+        let all = || Family::ALL.into_iter().chain([Family::Branches, Family::Shifts]);
         all().find(|family| family.word() == word).ok_or_else(|| {
             let words: Vec<&str> = all().map(Family::word).collect();
             format!("{word} is not one of {}", words.join(", "))
@@ -357,7 +361,7 @@ mod tests {
 
     #[test]
     fn every_motif_can_be_told() {
-        for family in Family::ALL.into_iter().chain([Family::Branches]) {
+        for family in Family::ALL.into_iter().chain([Family::Branches, Family::Shifts]) {
             for motif in family.motifs() {
                 let told = (0..200).any(|seed| {
                     let mut story = Story {
@@ -381,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_tells_the_same_story() {
-        for family in Family::ALL.into_iter().chain([Family::Branches]) {
+        for family in Family::ALL.into_iter().chain([Family::Branches, Family::Shifts]) {
             let script = family.generate(3, 4);
             assert_eq!(script, family.generate(3, 4));
             assert_ne!(script, family.generate(4, 4));

@@ -15,6 +15,7 @@ pub use profile::Profile;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::bytes::BLOCK;
 use crate::model::VolumeModel;
 use crate::op::*;
 use crate::outcome::{Answer, Outcome};
@@ -91,10 +92,11 @@ enum Verb {
     Crash,
     Evict,
     Branch,
+    Shift,
 }
 
 impl Generator<'_> {
-    fn weights(&self) -> [(Verb, u32); 35] {
+    fn weights(&self) -> [(Verb, u32); 36] {
         let p = self.profile;
         let on = |set: bool, weight| if set { weight } else { 0 };
         [
@@ -133,6 +135,8 @@ impl Generator<'_> {
             (Verb::Crash, p.crashes),
             (Verb::Evict, p.evicts),
             (Verb::Branch, p.branches),
+            // Last: without them a seed means what it meant before there were any.
+            (Verb::Shift, p.shifts),
         ]
     }
 
@@ -222,6 +226,7 @@ impl Generator<'_> {
             Verb::Crash => Op::Crash,
             Verb::Evict => Op::Evict,
             Verb::Branch => self.branch()?,
+            Verb::Shift => self.shift()?,
         })
     }
 
@@ -252,6 +257,15 @@ impl Generator<'_> {
         };
         let place = self.bytes()?;
         Some(Op::Fallocate { place, how, offset: self.offset(), len: self.length() })
+    }
+
+    fn shift(&mut self) -> Option<Op> {
+        let how = *self.prng.pick(&[Fallocate::Collapse, Fallocate::Insert]);
+        let place = self.bytes()?;
+        // Mostly whole blocks, as they have to be.
+        let odd = if self.prng.chance(5) { 1 } else { 0 };
+        let offset = self.offset() / BLOCK * BLOCK + odd;
+        Some(Op::Fallocate { place, how, offset, len: (1 + self.prng.below(5)) * BLOCK })
     }
 
     fn chown(&mut self) -> Option<Op> {
@@ -294,7 +308,7 @@ impl Generator<'_> {
                 Op::Close { handle } => {
                     self.open.entry(tree).or_default().retain(|open| open != handle);
                 }
-                Op::Remount | Op::Crash => self.open.clear(),
+                Op::Remount | Op::Shrink { .. } | Op::Crash => self.open.clear(),
                 _ => {}
             }
         }

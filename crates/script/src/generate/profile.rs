@@ -37,9 +37,25 @@ pub struct Profile {
     pub branches: u32,
     /// Holds on snapshots among them.
     pub holds: bool,
+    /// Weight of ranges that are collapsed and inserted; 0 for targets that cannot, which most mounts are.
+    pub shifts: u32,
 }
 
 impl Profile {
+    /// Many ranges that are collapsed and inserted, in files that snapshots have as well.
+    pub fn shifts() -> Profile {
+        let usual = Profile::default();
+        Profile {
+            ops: 60,
+            names: 3,
+            far: 0,
+            offset_max: 100_000,
+            branches: 12,
+            shifts: 30,
+            ..usual
+        }
+    }
+
     /// Several snapshots and forks in 60 operations, with work in several branches between them.
     pub fn branches() -> Profile {
         let usual = Profile::default();
@@ -67,6 +83,7 @@ impl Default for Profile {
             evicts: 2,
             branches: 0,
             holds: true,
+            shifts: 0,
         }
     }
 }

@@ -38,6 +38,8 @@ pub(super) fn fallocate(file: BorrowedFd<'_>, how: Fallocate, offset: u64, len: 
         Fallocate::Punch => FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
         Fallocate::Zero => FallocateFlags::ZERO_RANGE,
         Fallocate::ZeroKeep => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+        Fallocate::Collapse => FallocateFlags::COLLAPSE_RANGE,
+        Fallocate::Insert => FallocateFlags::INSERT_RANGE,
     };
     fs::fallocate(file, flags, offset, len)?;
     Ok(Answer::Done)

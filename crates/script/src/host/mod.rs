@@ -276,12 +276,13 @@ impl<H: Hooks> Host<H> {
             Op::Fdatasync { place } => self.fsync(place, true),
             Op::Fsyncdir { path } => self.fsync_dir(path),
             Op::Sync => self.sync(),
+            Op::Grow { .. } => Ok(Answer::Done),
             Op::Evict => {
                 // Open files stay open, so this is not done from outside.
                 self.hooks.evict()?;
                 Ok(Answer::Done)
             }
-            Op::Remount => self.outside(H::remount),
+            Op::Remount | Op::Shrink { .. } => self.outside(H::remount),
             Op::Crash => self.outside(H::crash),
             Op::Tree | Op::Branch(_) => unreachable!("answered by apply"),
         }

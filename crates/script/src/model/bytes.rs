@@ -1,7 +1,7 @@
 //! Open files of the model, and what is done to their bytes.
 
 use super::{Answered, Body, Model, Number, Open, ROOT};
-use crate::bytes::Data;
+use crate::bytes::{BLOCK, Data};
 use crate::content::Content;
 use crate::errno::Errno;
 use crate::op::{Fallocate, FileRef, Handle, OpenHow, Path, Whence};
@@ -158,6 +158,11 @@ impl Model {
         if offset.checked_add(len).is_none_or(|end| end > self.size_max) {
             return Err(Errno::EFBIG);
         }
+        if matches!(how, Fallocate::Collapse | Fallocate::Insert) {
+            self.shift(open, how == Fallocate::Insert, offset, len)?;
+            self.inode_mut(open.inode).mtime = Mtime::Unsure;
+            return Ok(Answer::Done);
+        }
         let content = self.file(open.inode);
         if matches!(how, Fallocate::Punch | Fallocate::Zero | Fallocate::ZeroKeep) {
             content.zero(offset, len);
@@ -168,6 +173,31 @@ impl Model {
         // tmpfs leaves the time alone where ext4 sets it.
         self.inode_mut(open.inode).mtime = Mtime::Unsure;
         Ok(Answer::Done)
+    }
+
+    /// Takes whole blocks out of a file, or puts a hole in.
+    fn shift(&mut self, open: Open, insert: bool, offset: u64, len: u64) -> Result<(), Errno> {
+        if !offset.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) {
+            return Err(Errno::EINVAL);
+        }
+        let size_max = self.size_max;
+        let content = self.file(open.inode);
+        let size = content.size();
+        if insert {
+            if offset >= size {
+                return Err(Errno::EINVAL);
+            }
+            if size.checked_add(len).is_none_or(|size| size > size_max) {
+                return Err(Errno::EFBIG);
+            }
+            content.insert(offset, len);
+        } else {
+            if offset + len >= size {
+                return Err(Errno::EINVAL);
+            }
+            content.collapse(offset, len);
+        }
+        Ok(())
     }
 
     pub(super) fn seek(&mut self, place: &FileRef, whence: Whence, offset: u64) -> Answered {

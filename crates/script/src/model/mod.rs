@@ -258,8 +258,8 @@ impl Model {
             Op::Ls { path } => self.ls(path),
             Op::Fsync { place } | Op::Fdatasync { place } => self.fsync(place),
             Op::Fsyncdir { path } => self.ls(path).map(done_with),
-            Op::Sync | Op::Evict => Ok(Answer::Done),
-            Op::Remount | Op::Crash => {
+            Op::Sync | Op::Grow { .. } | Op::Evict => Ok(Answer::Done),
+            Op::Remount | Op::Shrink { .. } | Op::Crash => {
                 self.close_all();
                 Ok(Answer::Done)
             }

@@ -361,7 +361,7 @@ impl Target for VolumeModel {
     fn apply(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Branch(op) => self.branch(op),
-            Op::Remount | Op::Crash => {
+            Op::Remount | Op::Shrink { .. } | Op::Crash => {
                 for branch in self.branches.values_mut() {
                     branch.tree = settled(&branch.tree);
                 }

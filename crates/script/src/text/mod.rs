@@ -103,7 +103,7 @@ impl Words<'_> {
             "read" => Op::Read { place: self.place()?, offset: self.size()?, len: self.size()? },
             "sum" => Op::Sum { place: self.place()? },
             "truncate" => Op::Truncate { place: self.place()?, size: self.size()? },
-            "fallocate" | "punch" | "zero" => self.fallocate(verb)?,
+            "fallocate" | "punch" | "zero" | "collapse" | "insert" => self.fallocate(verb)?,
             "seek" => Op::Seek {
                 place: self.place()?,
                 whence: self.choice(&[("data", Whence::Data), ("hole", Whence::Hole)])?,
@@ -130,6 +130,8 @@ impl Words<'_> {
             "fdatasync" => Op::Fdatasync { place: self.place()? },
             "fsyncdir" => Op::Fsyncdir { path: self.path()? },
             "sync" => Op::Sync,
+            "grow" => Op::Grow { bytes: self.size()? },
+            "shrink" => Op::Shrink { bytes: self.size()? },
             "evict" => Op::Evict,
             "remount" => Op::Remount,
             "crash" => Op::Crash,
@@ -151,6 +153,8 @@ impl Words<'_> {
         let (place, offset, len) = (self.place()?, self.size()?, self.size()?);
         let how = match verb {
             "punch" => Fallocate::Punch,
+            "collapse" => Fallocate::Collapse,
+            "insert" => Fallocate::Insert,
             "zero" => self.option(Fallocate::Zero, &[("keep", Fallocate::ZeroKeep)])?,
             _ => self.option(Fallocate::Allocate, &[("keep", Fallocate::Keep)])?,
         };

@@ -52,6 +52,8 @@ impl Engine {
                     Fallocate::Punch => FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
                     Fallocate::Zero => FallocateFlags::ZERO_RANGE,
                     Fallocate::ZeroKeep => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+                    Fallocate::Collapse => FallocateFlags::COLLAPSE_RANGE,
+                    Fallocate::Insert => FallocateFlags::INSERT_RANGE,
                 };
                 self.filesystem()?.fallocate(&file, flags, *offset, *len).map_err(errno)?;
                 Ok(Answer::Done)

@@ -23,7 +23,7 @@ use holdfast_base::{InodeNo, prng};
 use holdfast_check::{Options, Report};
 use holdfast_device::Device;
 use holdfast_posix::{
-    Attr, Caller, Discard, FileSystem, FileType, FsError, MkfsOptions, MountOptions,
+    Attr, Caller, Discard, FileSystem, FileType, FsError, MkfsOptions, MountOptions, NewSize,
 };
 use holdfast_script::{Answer, BranchOp, Errno, FileKind, FileRef, Op, Outcome, Path, Target};
 
@@ -294,9 +294,18 @@ impl Engine {
                 }
                 self.filesystem().map(|_| Answer::Done)
             }
+            Op::Grow { bytes } => {
+                self.filesystem()?.resize(NewSize::Bytes(*bytes)).map_err(errno)?;
+                Ok(Answer::Done)
+            }
             // The engine has no call for it; small caches in the setup do the same all the time.
             Op::Evict => Ok(Answer::Done),
             Op::Remount => self.again(Engine::unmount),
+            Op::Shrink { bytes } => self.again(|engine| {
+                engine.unmount()?;
+                FileSystem::shrink(&engine.device, *bytes, &mut |_| ())?;
+                Ok(())
+            }),
             Op::Crash => self.again(|engine| {
                 engine.kill();
                 Ok(())

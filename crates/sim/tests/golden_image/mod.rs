@@ -39,6 +39,11 @@ pub(crate) fn branches() -> PathBuf {
     folder().join(format!("branches-{}", holdfast_format::superblock::VERSION))
 }
 
+/// The folder of the volume that has grown, of the current version.
+pub(crate) fn grown() -> PathBuf {
+    folder().join(format!("grown-{}", holdfast_format::superblock::VERSION))
+}
+
 /// A device with the content of an image.
 pub(crate) fn load(path: &Path) -> Arc<MemoryDevice> {
     let file = fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

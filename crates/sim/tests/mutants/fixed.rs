@@ -73,6 +73,22 @@ pub(crate) const HUNTS: &[Hunt] = &[
         run: |_| cut("", AGAIN, Policy { recovery: 1, ..policy(Checkpoints::Never) }),
     },
     Hunt { name: "a full journal", run: |_| cut("", NAMES, large_commits()) },
+    Hunt {
+        name: "a larger volume",
+        run: |_| {
+            let mut grows = Policy { volume: 24 << 20, ..policy(Checkpoints::Never) };
+            grows.setup.mkfs.bytes = Some(SMALLEST);
+            cut(
+                "mkfile /a",
+                "grow 24M; write /a 0 10M 1; fsync /a; append /a 100 2; fsync /a",
+                grows,
+            )
+        },
+    },
+    Hunt {
+        name: "ranges that move",
+        run: |_| cut("mkfile /a; write /a 0 60k 1", MOVES, policy(Checkpoints::Never)),
+    },
     Hunt { name: "a full log", run: |_| cut(&wrap(), WRAP, policy(Checkpoints::Never)) },
     Hunt {
         name: "large data",
@@ -235,6 +251,8 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
     ),
     ("a block for a node", &[Mutant::RecordOneField]),
     ("discards", &[Mutant::DiscardedEarly]),
+    ("a larger volume", &[Mutant::GrownEarly]),
+    ("ranges that move", &[Mutant::MoveLogged]),
 ];
 
 /// Small data in the log, over data in the log and data at its location; freed, truncated, replaced.
@@ -259,6 +277,9 @@ const REUSE: &str = "mkfile /a; write /a 0 2M 1; fsync /a; write /a 0 2M 2; fsyn
 /// What a recovery finds, and the recovery of that.
 const AGAIN: &str = "mkfile /a; write /a 0 5000 1; fsync /a; write /a 10 10 2; fsync /a; write /a 0 9000 3; fsync /a; unlink /a; \
     mkfile /a; write /a 0 9000 4; fsync /a; rename /a /b; fsyncdir /";
+
+/// A range goes, what has moved is given up, and others get it.
+const MOVES: &str = "sync; collapse /a 4096 8192; fsync /a; truncate /a 9000; fsync /a; mkfile /b; write /b 0 40k 2; fsync /b";
 
 /// More than the ring of the log holds.
 const WRAP: &str = "mkfile /a; setxattr /a user.a 60000 1; fsync /a; setxattr /a user.b 60000 2; fsync /a; mkfile /b; \

@@ -263,7 +263,16 @@ impl Guarded {
 }
 
 impl Device for Guarded {
-    forward!(under: room, len, sector_size, reach, stats);
+    forward!(under: room, sector_size, reach, stats);
+
+    fn len(&self) -> u64 {
+        self.under.len()
+    }
+
+    fn grow(&self, bytes: u64) -> Result<(), DeviceError> {
+        self.sure()?;
+        self.under.grow(bytes)
+    }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.sure()?;

@@ -70,6 +70,8 @@ struct OfInode {
 pub(crate) struct Generation {
     pub(super) after: Lsn,
     pub(super) last: Lsn,
+    /// Blocks have moved within a file: no batch can say that, see [`crate::Transaction::moves_blocks`].
+    pub(super) moves: bool,
     /// Inodes in `main` at `last`.
     pub(super) inode_count: u64,
     /// Inodes in each other branch that changed.
@@ -95,6 +97,7 @@ impl Generation {
         Box::new(Generation {
             after,
             last: after,
+            moves: false,
             inode_count: 0,
             counts: FxHashMap::default(),
             last_branch: MAIN,
@@ -126,6 +129,7 @@ impl Generation {
         let Generation {
             after: _,
             last: _,
+            moves,
             inode_count,
             counts,
             last_branch,
@@ -148,6 +152,7 @@ impl Generation {
         dropped.clear();
         counts.clear();
         *last_branch = MAIN;
+        *moves = false;
         (*inode_count, *unflushed_blocks, *bound) = (0, 0, 0);
         Some(self)
     }

@@ -138,6 +138,9 @@ impl Inner {
         if pending.is_held_back() {
             return Err(NotTaken::HeldBack);
         }
+        if pending.has_moves() {
+            return Err(NotTaken::Escape(Escape::Moved));
+        }
         let mut needed = 0;
         for bound in pending.bounds() {
             if bound > BATCH_BYTES_MAX {

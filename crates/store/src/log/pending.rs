@@ -146,6 +146,16 @@ impl Pending {
         self.open().add(lsn, counts, changes, taken, given_up);
     }
 
+    /// The operation that was added last has moved blocks within a file.
+    pub(crate) fn has_moved(&mut self) {
+        self.open().moves = true;
+    }
+
+    /// Whether only a commit can make durable what is pending.
+    pub(super) fn has_moves(&self) -> bool {
+        self.generations.iter().any(|generation| generation.moves)
+    }
+
     /// Where the log stands. What a batch on its way to the device holds may lie behind it.
     pub(crate) fn place(&self) -> LogPosition {
         self.place

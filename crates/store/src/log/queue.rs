@@ -245,6 +245,7 @@ impl Inner {
                 match escape {
                     Escape::LogFull => self.counters.log_full.increment(),
                     Escape::TooLarge => self.counters.log_too_large.increment(),
+                    Escape::Moved => self.counters.log_moved.increment(),
                 }
                 let before = self.device.stats();
                 self.commit_upto(asked.upto)?;

@@ -79,6 +79,12 @@ impl Space {
         &self.geometry
     }
 
+    /// The volume has this shape from now on, and may have free slots behind the end that it had.
+    pub(super) fn has_shape(&mut self, geometry: Geometry) {
+        self.node_group = self.node_group.min(self.geometry.far_copy().0 / GROUP_BLOCKS);
+        self.geometry = geometry;
+    }
+
     /// What is free.
     pub(crate) fn room(&self) -> Room {
         self.groups.free()

@@ -12,7 +12,9 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 
 use super::alloc::Space;
-use super::discard::{DiscardRule, Discarding, Due, LEAST_BLOCKS, Scope, by_piece_back, join_front};
+use super::discard::{
+    DiscardRule, Discarding, Due, LEAST_BLOCKS, Scope, by_piece_back, join_front,
+};
 use super::group::Run;
 use super::group::discard::pieces;
 use super::hidden::{Hidden, PIECE_BLOCKS};
@@ -79,7 +81,7 @@ impl Space {
         let to_host = rule.to_host || self.hidden.is_some();
         if to_host && self.hidden.is_none() {
             // All of it was given; what is given back has to be asked for from now on.
-            self.hidden = Some(Hidden::nothing(self.geometry()));
+            self.hidden = Some(Hidden::none(self.geometry()));
         }
         let asked = self.hidden.as_ref().map_or(0, |hidden| hidden.asked_in(index));
         let idle = match due.pieces & !asked {

@@ -46,6 +46,8 @@ pub(crate) struct Group {
     run_max: u64,
     /// Where the device may have something back.
     pub(super) stale: Stale,
+    /// Behind the last block that belongs to the data zone.
+    end: u64,
 }
 
 const _: () = assert!(BITMAPS_PER_GROUP <= 8);
@@ -77,8 +79,11 @@ impl Group {
             slot_hint: 0,
             run_max: GROUP_BLOCKS,
             stale: Stale::default(),
+            end: 0,
         };
-        group.change_busy(group.run(inside), false);
+        let run = group.run(inside);
+        group.end = run.at + run.len;
+        group.change_busy(run, false);
         group
     }
 
@@ -175,6 +180,18 @@ impl Group {
         }
         self.hidden = Some(hidden);
         (self.free_blocks, self.free_slots) = (0, 0);
+    }
+
+    /// Has the data zone's blocks `inside` from now on, which begin where they began. The new ones are free, or hidden.
+    pub(super) fn extend(&mut self, inside: BlockRange, is_hidden: bool) {
+        let (run, end) = (self.run(inside), self.end);
+        self.end = run.at + run.len;
+        let new = Run { at: end, len: self.end - end };
+        if !is_hidden {
+            return self.change_busy(new, false);
+        }
+        let hidden = self.hidden.get_or_insert_with(|| Box::new([0; WORDS]));
+        Group::words(new).for_each(|(word, mask)| hidden[word] |= mask);
     }
 
     /// Hides blocks that become free.

@@ -20,8 +20,8 @@ pub(crate) struct Groups {
     list: Vec<Option<Box<Group>>>,
     /// Sums over all groups.
     free: Room,
-    /// What is free is hidden in groups that come into memory.
-    is_hidden: bool,
+    /// What is free is hidden in groups from this one on that come into memory.
+    hidden_from: u64,
     /// Groups that may differ from the tree.
     dirty: Vec<u64>,
     /// Groups with stale pieces, and how many pieces wait.
@@ -38,13 +38,39 @@ impl Groups {
             slot_blocks: geometry.node_blocks(),
             list: (0..count).map(|_| None).collect(),
             free: Room { blocks: geometry.data_blocks(), slots: 0 },
-            is_hidden: false,
+            hidden_from: u64::MAX,
             dirty: Vec::new(),
             stale: Vec::new(),
             stale_pieces: 0,
         };
-        groups.free.slots = (0..count).map(|index| groups.empty_slots(index)).sum();
+        groups.free.slots = Groups::slots_of(&geometry);
         groups
+    }
+
+    /// Slots of a volume of this shape in which nothing is in use.
+    pub(super) fn slots_of(geometry: &Geometry) -> u64 {
+        (0..geometry.group_count()).map(|index| empty_slots(geometry, index)).sum()
+    }
+
+    /// The volume has become larger. What is new is free, or hidden.
+    pub(super) fn extend(&mut self, geometry: Geometry, is_hidden: bool) {
+        let last = self.count() - 1;
+        if is_hidden && self.hidden_from > last {
+            // Its new part is hidden, and what it had is not.
+            self.get_mut(last);
+            self.hidden_from = last + 1;
+        }
+        let before = self.free_in(last);
+        self.geometry = geometry;
+        self.list.resize_with(geometry.group_count() as usize, || None);
+        if let Some(group) = &mut self.list[last as usize] {
+            group.extend(geometry.group_blocks(last), is_hidden);
+        }
+        let added = (last..self.count()).map(|index| self.free_in(index));
+        let (blocks, slots) =
+            added.fold((0, 0), |sum, free| (sum.0 + free.blocks, sum.1 + free.slots));
+        self.free.blocks = self.free.blocks + blocks - before.blocks;
+        self.free.slots = self.free.slots + slots - before.slots;
     }
 
     /// How many.
@@ -57,13 +83,6 @@ impl Groups {
         self.free
     }
 
-    /// Slots of a group in which nothing is in use.
-    fn empty_slots(&self, index: u64) -> u64 {
-        let inside = self.geometry.group_blocks(index);
-        let end = inside.start.0 + inside.count;
-        (end / self.slot_blocks).saturating_sub(inside.start.0.div_ceil(self.slot_blocks))
-    }
-
     /// A group, if it is in memory.
     pub(super) fn get(&self, index: u64) -> Option<&Group> {
         self.list[index as usize].as_deref()
@@ -72,7 +91,7 @@ impl Groups {
     /// A group that was touched, or is now. What is free in it is changed by [`Groups::change`] only.
     pub(super) fn get_mut(&mut self, index: u64) -> &mut Group {
         let (geometry, slot_blocks) = (self.geometry, self.slot_blocks);
-        let is_hidden = self.is_hidden;
+        let is_hidden = index >= self.hidden_from;
         self.list[index as usize].get_or_insert_with(|| {
             let mut group = Group::new(index, geometry.group_blocks(index), slot_blocks);
             if is_hidden {
@@ -124,7 +143,7 @@ impl Groups {
     /// Forgets a group that was only looked at: one that is not in memory is empty.
     pub(super) fn forget_empty(&mut self, index: u64) {
         let blocks = self.geometry.group_blocks(index).count;
-        if self.get(index).is_some_and(|group| group.is_as_new(blocks, self.is_hidden)) {
+        if self.get(index).is_some_and(|group| group.is_as_new(blocks, index >= self.hidden_from)) {
             self.list[index as usize] = None;
         }
     }
@@ -133,10 +152,10 @@ impl Groups {
     pub(super) fn free_in(&self, index: u64) -> Room {
         match self.get(index) {
             Some(group) => Room { blocks: group.free_blocks, slots: group.free_slots },
-            None if self.is_hidden => Room { blocks: 0, slots: 0 },
+            None if index >= self.hidden_from => Room { blocks: 0, slots: 0 },
             None => Room {
                 blocks: self.geometry.group_blocks(index).count,
-                slots: self.empty_slots(index),
+                slots: empty_slots(&self.geometry, index),
             },
         }
     }
@@ -145,7 +164,7 @@ impl Groups {
     pub(super) fn hide(&mut self) {
         self.list.iter_mut().flatten().for_each(|group| group.hide());
         self.free = Room { blocks: 0, slots: 0 };
-        self.is_hidden = true;
+        self.hidden_from = 0;
     }
 
     /// Whether blocks of `range` are free but for the host.
@@ -260,6 +279,13 @@ impl Groups {
         }
         Ok(())
     }
+}
+
+/// Slots of a group in which nothing is in use.
+fn empty_slots(geometry: &Geometry, index: u64) -> u64 {
+    let (inside, slot_blocks) = (geometry.group_blocks(index), geometry.node_blocks());
+    let end = inside.start.0 + inside.count;
+    (end / slot_blocks).saturating_sub(inside.start.0.div_ceil(slot_blocks))
 }
 
 /// Cuts a range at the borders of groups.

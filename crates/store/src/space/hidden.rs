@@ -90,8 +90,8 @@ impl Hidden {
         blocks: u64,
         has_free: impl Fn(BlockRange) -> bool,
     ) -> Hidden {
-        let mut hidden = Hidden::nothing(geometry);
-        for number in hidden.next..geometry.volume_blocks.div_ceil(PIECE_BLOCKS) {
+        let mut hidden = Hidden::none(geometry);
+        for number in hidden.next..count(geometry) {
             hidden.pieces.set(number, true);
             hidden.wanted.set(number, has_free(piece(geometry, number)));
         }
@@ -100,17 +100,38 @@ impl Hidden {
     }
 
     /// No piece: the host has given all.
-    pub(super) fn nothing(geometry: &Geometry) -> Hidden {
-        let count = geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
+    pub(super) fn none(geometry: &Geometry) -> Hidden {
         Hidden {
-            pieces: Bits::new(count),
-            wanted: Bits::new(count),
+            pieces: Bits::new(count(geometry)),
+            wanted: Bits::new(count(geometry)),
             next: geometry.first_data_block().0 / PIECE_BLOCKS,
             asked: Vec::new(),
             discarding: None,
             answers: 0,
             blocks: 0,
         }
+    }
+
+    /// The volume has become larger: the blocks from `start` on are hidden.
+    pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) {
+        for bits in [&mut self.pieces, &mut self.wanted] {
+            bits.0.resize(count(geometry).div_ceil(64) as usize, 0);
+        }
+        for number in start.0 / PIECE_BLOCKS..count(geometry) {
+            self.pieces.set(number, true);
+            self.wanted.set(number, !self.is_discarding(number));
+        }
+        self.blocks += geometry.far_copy().0 - start.0;
+    }
+
+    /// The host has given these pieces, of which `shown` blocks are hidden no more.
+    pub(super) fn given(&mut self, range: BlockRange, shown: u64) {
+        for part in by_piece(range) {
+            for bits in [&mut self.pieces, &mut self.wanted] {
+                bits.set(part.start.0 / PIECE_BLOCKS, false);
+            }
+        }
+        self.blocks -= shown;
     }
 
     /// The next piece that the host is to be asked for.
@@ -122,20 +143,27 @@ impl Hidden {
             };
         };
         self.wanted.set(number, false);
-        self.next = (number + 1) % geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
+        self.next = (number + 1) % count(geometry);
         self.asked.push(number);
         Next::Ask(piece(geometry, number))
     }
 
     /// What the host said to the piece `range`, of which `shown` blocks are hidden no more.
-    pub(super) fn answered(&mut self, range: BlockRange, is_given: bool, shown: u64) {
+    pub(super) fn answered(
+        &mut self,
+        range: BlockRange,
+        is_given: bool,
+        shown: u64,
+        geometry: &Geometry,
+    ) {
         let number = range.start.0 / PIECE_BLOCKS;
         if let Some(at) = self.asked.iter().position(|asked| *asked == number) {
             self.asked.swap_remove(at);
         }
         self.answers += 1;
         self.blocks -= shown;
-        if is_given {
+        // The last piece may have grown meanwhile.
+        if is_given && range == piece(geometry, number) {
             self.pieces.set(number, false);
         }
         // Two may have asked for it, if more became free there meanwhile, and were answered differently.
@@ -203,10 +231,23 @@ fn numbers(group: u64, pieces: u32) -> impl Iterator<Item = u64> {
     of_group.map(move |bit| group * PIECES_PER_GROUP + bit)
 }
 
+/// Pieces of a volume: behind the far copy lies no group.
+fn count(geometry: &Geometry) -> u64 {
+    geometry.far_copy().0.div_ceil(PIECE_BLOCKS)
+}
+
+/// The whole pieces that have a block of a range.
+pub(super) fn pieces_around(geometry: &Geometry, range: BlockRange) -> BlockRange {
+    let first = range.start.0 / PIECE_BLOCKS * PIECE_BLOCKS;
+    let end = (range.start.0 + range.count).next_multiple_of(PIECE_BLOCKS);
+    let start = first.max(geometry.first_data_block().0);
+    BlockRange::new(BlockNo(start), end.min(geometry.far_copy().0).saturating_sub(start))
+}
+
 /// The blocks of a piece that belong to the data zone.
 fn piece(geometry: &Geometry, number: u64) -> BlockRange {
     let start = (number * PIECE_BLOCKS).max(geometry.first_data_block().0);
-    let end = ((number + 1) * PIECE_BLOCKS).min(geometry.volume_blocks);
+    let end = ((number + 1) * PIECE_BLOCKS).min(geometry.far_copy().0);
     BlockRange::new(BlockNo(start), end - start)
 }
 

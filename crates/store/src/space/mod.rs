@@ -6,6 +6,7 @@
 pub(crate) mod alloc;
 pub(crate) mod delayed;
 pub(crate) mod discard;
+mod extend;
 mod filling;
 pub(crate) mod freed;
 mod give_back;
@@ -19,6 +20,7 @@ mod sparse;
 mod written;
 
 pub use delayed::Delayed;
+pub(crate) use extend::reserve_of;
 pub(crate) use filling::Filling;
 pub(crate) use reservation::SharedSpace;
 pub use reservation::{Allocated, KeptNodes, Reservation};

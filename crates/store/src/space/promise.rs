@@ -27,12 +27,12 @@ pub(crate) struct Floors {
 }
 
 impl Floors {
-    /// For an empty volume with so many slots.
+    /// For a volume that has so many slots where nothing is in use.
     ///
     /// Commits may copy the whole space tree while the locations of its copies of the epoch before still
     /// wait for their checkpoint, and split some of it; operations that make room need a few nodes
     /// beyond that.
-    fn new(geometry: &Geometry, total: u64) -> Floors {
+    pub(super) fn new(geometry: &Geometry, total: u64) -> Floors {
         let pieces = geometry.volume_blocks.div_ceil(BITMAP_BLOCKS);
         let tree_bytes = pieces * (BITMAP_BYTES as u64 + 64);
         let tree_nodes = tree_bytes * 2 / geometry.node_size as u64 + 2;

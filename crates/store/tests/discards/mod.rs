@@ -10,10 +10,10 @@ use holdfast_base::prng::Prng;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::sim::{Call, Faults, HostedDevice, SimDevice};
-use holdfast_device::{Device, DeviceError, Discards, forward};
+use holdfast_device::{Device, DeviceError, Discards, MemoryDevice, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{ItemKind, Key};
-use holdfast_store::{Branch, Discard, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_store::{Branch, Discard, Need, NewSize, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{fill, formatted};
@@ -103,14 +103,14 @@ fn go_on(store: &Branch) {
 fn mark(device: &dyn Device, extents: &[BlockRange]) {
     for (number, blocks) in extents.iter().enumerate() {
         let at = blocks.start.byte_offset().unwrap();
-        device.write(at, &vec![number as u8 + 1; BLOCK_BYTES as usize]).unwrap();
+        device.write(at, &vec![(number % 255) as u8 + 1; BLOCK_BYTES as usize]).unwrap();
     }
 }
 
 fn marked(device: &dyn Device, number: usize, blocks: BlockRange) -> bool {
     let mut block = vec![0; BLOCK_BYTES as usize];
     device.read(blocks.start.byte_offset().unwrap(), &mut block).unwrap();
-    block.iter().all(|byte| *byte == number as u8 + 1)
+    block.iter().all(|byte| *byte == (number % 255) as u8 + 1)
 }
 
 #[test]
@@ -407,4 +407,76 @@ fn a_trim_of_empty_groups_is_over_and_leaves_nothing_in_memory() {
     let stopped = store.trim(0, |at| at.groups < 3).unwrap();
     assert_eq!(stopped.groups, 3);
     store.close().unwrap();
+}
+
+/// A volume grows while ranges of it are on their way to the device; then its new part goes there as well, the place of the old far
+/// copy among it, and is given away again.
+#[test]
+fn a_volume_grows_beside_discards_and_is_trimmed_as_a_whole() {
+    let (image, geometry) = formatted(36 << 20);
+    let longer = |bytes: u64| {
+        let longer = MemoryDevice::new(bytes);
+        let mut bytes = vec![0; image.len() as usize];
+        image.read(0, &mut bytes).unwrap();
+        longer.write(0, &bytes).unwrap();
+        longer
+    };
+    let host = HostedDevice::new(&longer(300 << 20), 400 << 20);
+    grows_beside_discards(Watched::over(host), Discard::Auto, geometry.far_copy().0);
+    grows_beside_discards(Watched::over(longer(300 << 20)), Discard::On, geometry.far_copy().0);
+}
+
+fn grows_beside_discards<D: Device + 'static>(
+    device: Arc<Watched<D>>,
+    discard: Discard,
+    old_far_copy: u64,
+) {
+    let store = open(device.clone(), discard);
+    let mut extents = Vec::new();
+    fill(&store, 64, &mut extents);
+    for (number, blocks) in extents.drain(..).enumerate() {
+        free(&store, number as u64, blocks);
+    }
+    store.checkpoint().unwrap();
+    device.let_through(0);
+    let calls = device.discards.load(Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let trims = scope.spawn(|| store.trim(0, |_| true).unwrap());
+        device.wait_for_discards(calls + 1);
+        let grows = scope.spawn(|| store.resize(NewSize::Bytes(300 << 20)).unwrap());
+        let takes = scope.spawn(|| store.reserve(Need::Shrink { changes: 1 }).map(drop));
+        takes.join().unwrap().unwrap();
+        device.let_through(u64::MAX);
+        trims.join().unwrap();
+        assert_eq!(grows.join().unwrap(), 300 << 20);
+    });
+    let total = store.geometry().data_blocks();
+    assert_eq!(store.space_use().total, total);
+    let trimmed = store.trim(0, |_| true).unwrap();
+    assert!(trimmed.bytes > total * BLOCK_BYTES / 4 * 3, "{} of {total} blocks", trimmed.bytes);
+    for _ in 0..2 {
+        let first = extents.len();
+        fill(&store, 4096, &mut extents);
+        fill(&store, 1, &mut extents);
+        let is_used = |block: u64| {
+            let has =
+                |blocks: &BlockRange| blocks.start.0 <= block && block < blocks.end().unwrap().0;
+            extents[first..].iter().any(has)
+        };
+        assert!(
+            is_used(old_far_copy),
+            "the place of the old far copy is free space like any other"
+        );
+        mark(&*device, &extents[first..]);
+        for (number, blocks) in extents.iter().enumerate().skip(first) {
+            assert!(marked(&*device, number - first, *blocks), "extent {number}");
+            free(&store, number as u64, *blocks);
+        }
+        store.commit().unwrap();
+        go_on(&store);
+    }
+    assert_eq!(store.stop_reason(), None);
+    store.close().unwrap();
+    let device: Arc<dyn Device> = device;
+    assert_eq!(open(device, Discard::Off).geometry().data_blocks(), total);
 }

@@ -1,11 +1,10 @@
 //! `holdfast branch limit`.
 
-use holdfast_base::units::BLOCK_BYTES;
-
 use crate::branches::{Ask, Name, Place, arguments};
+use crate::cmd::tune;
 use crate::lineage;
 use crate::outcome::Outcome;
-use crate::size;
+use crate::work::tune::Limit;
 
 /// Limit how much a branch may refer to.
 ///
@@ -21,22 +20,8 @@ pub(super) struct Args {
     #[arg(value_parser = arguments::name())]
     name: Name,
     /// A size such as 512M or 8G, rounded up to whole blocks of 4 KiB, or `none`.
-    #[arg(value_parser = limit)]
+    #[arg(value_parser = tune::limit)]
     limit: Limit,
-}
-
-/// Blocks, or none.
-#[derive(Clone, Copy, Debug)]
-struct Limit(Option<u64>);
-
-fn limit(text: &str) -> Result<Limit, String> {
-    match text {
-        "none" => Ok(Limit(None)),
-        text => match size::parse(text)?.div_ceil(BLOCK_BYTES) {
-            0 => Err("0 is no limit; write `none` for that".into()),
-            blocks => Ok(Limit(Some(blocks))),
-        },
-    }
 }
 
 pub(super) fn run(args: &Args) -> Outcome {

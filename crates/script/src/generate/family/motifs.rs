@@ -128,3 +128,15 @@ pub(super) const BRANCHES: [&str; 18] = [
     // What a snapshot does not show.
     "open h $f read,write; write @h $o $n; unlink $f; snapshot $S; write @h $o $n; fork $B $S; fsync @h; close h",
 ];
+pub(super) const SHIFTS: [&str; 10] = [
+    "write $f 0 20000 6; collapse $f 4096 8192; fsync $g",
+    "write $f $o $n; insert $f 0 8192; fsync $f; write $f 4096 $n",
+    "write $f 0 60000 7; fsync $f; collapse $f 0 16k; fsync $g; append $f $n; fsync $f",
+    "$s; fsync $g; collapse $f 8192 200k; fsync $f; insert $f 4096 40k; fsync $g",
+    "$s; insert $f 16k 4096; punch $f 0 300k; fsync $g",
+    "write $f 0 40000 8; snapshot $S; collapse $f 4096 4096; fsync $f; rmsnapshot $S; write $g 0 $n; fsync $g",
+    "write $f 0 40000 9; fsync $f; snapshot $S; insert $f 8192 12k; rmsnapshot $S; append $g $n; fsync $g; unlink $f",
+    "fallocate $f 0 100k; write $f 20k $n; collapse $f 8192 8192; write $f 40k $n; fsync $f",
+    "append $f $n; insert $f 0 4096; truncate $f 5000; append $f $n; fsync $f; collapse $f 0 4096; fsync $g",
+    "write $f 0 50000 10; snapshot $S; collapse $f 0 4096; collapse $f 0 4096; rollback $S; fsync $f",
+];

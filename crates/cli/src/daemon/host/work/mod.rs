@@ -67,6 +67,9 @@ pub(super) fn prepare(
     {
         return Err(No::Refused(NOT_SERVED.into()));
     }
+    if let Some(why) = job.work.refused_live() {
+        return Err(No::Refused(why.into()));
+    }
     if job.work.changes() {
         if !may_write {
             return Err(No::Refused("nothing proves that you may write the volume".into()));

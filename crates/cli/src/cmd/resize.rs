@@ -1,0 +1,112 @@
+//! `holdfast resize`: a volume becomes larger, while it is used or at rest, or smaller at rest.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use holdfast::Shrinking;
+use holdfast_base::units::BLOCK_BYTES;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::branches::{Place, arguments};
+use crate::dispatch::{Located, Pipes};
+use crate::outcome::{Context, Outcome, plain_words, printed};
+use crate::peek::Peek;
+use crate::work::Work;
+use crate::work::resize::To;
+use crate::{size, target};
+
+/// Make a volume larger, or smaller.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+An image file becomes longer, and takes no more of its host than before, but for a part that the
+volume keeps for removals. A block device or a partition must be larger already: grow it first, then
+say max. Mounts of the volume go on; df shows the new size when this returns.
+
+Power may fail at any moment: the volume has its old size then, or the new one. After an old size
+the image file may be longer than the volume; the same command, or max, goes on from there.
+
+A volume becomes smaller only while nobody uses it. What lies behind the new end moves in front of
+it; branches and snapshots share what they have shared. An image file is cut to the new size. If too
+much is in use, the command says how small the volume can be, and changes nothing.
+
+  holdfast resize mnt 64G
+  holdfast resize volume.img +10G
+  truncate -s 1.5T volume.img && holdfast resize volume.img max
+  holdfast resize volume.img 2G")]
+pub(crate) struct Args {
+    /// A mounted directory or a volume.
+    #[arg(value_parser = arguments::volume_place())]
+    place: Place,
+    /// The new size, such as 64G or 1.5T; +10G for so much more than now; or max: all that the file or the device has.
+    #[arg(value_name = "SIZE", value_parser = to, allow_hyphen_values = true)]
+    size: To,
+}
+
+fn to(text: &str) -> Result<To, String> {
+    match text.strip_prefix('+') {
+        _ if text == "max" => Ok(To::Max),
+        Some(more) => size::parse(more).map(To::More),
+        None => size::parse(text).map(To::Bytes),
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let located = Located::of(&args.place)?;
+    if let To::Bytes(bytes) = args.size
+        && located.is_at_rest()
+        && let Ok(device) = Peek::open(&args.place.path)
+        && let Some(summary) = holdfast_check::probe(&device)
+        && bytes / BLOCK_BYTES * BLOCK_BYTES < summary.volume_bytes
+    {
+        return shrink(&args.place.path, bytes, summary.volume_bytes);
+    }
+    located.run(Work::Resize(args.size), Pipes::out())
+}
+
+/// Makes a volume at rest smaller, and its file shorter.
+fn shrink(path: &Path, bytes: u64, before: u64) -> Outcome {
+    use std::io::Write;
+    let device = target::open_device(path, false)?;
+    let bar = io::stderr().is_terminal().then(|| {
+        let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes}");
+        ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    });
+    let done = holdfast::shrink(&device, bytes, |at: Shrinking| {
+        if let Some(bar) = &bar {
+            bar.set_length(at.all);
+            bar.set_position(at.done);
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let now = done.context(path.display())?;
+    let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    if is_file {
+        // The volume does not need what lies behind it, and the device is locked still.
+        let file = std::fs::File::options().write(true).open(path);
+        if let Err(error) = file.and_then(|file| file.set_len(now)) {
+            let (path, words) = (path.display(), plain_words(&error));
+            tracing::warn!("{path} keeps its length: {words}");
+        }
+    }
+    drop(device);
+    let (path, has) = (path.display(), size::show(now));
+    printed(writeln!(io::stdout(), "{path} has {has}, before {}", size::show(before)))?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_absolute_relative_or_all_there_is() {
+        assert_eq!(to("1.5G"), Ok(To::Bytes(3 << 29)));
+        assert_eq!(to("+10G"), Ok(To::More(10 << 30)));
+        assert_eq!(to("max"), Ok(To::Max));
+        for wrong in ["", "+", "-1G", "maximum", "+max", "1.G"] {
+            assert!(to(wrong).is_err(), "{wrong}");
+        }
+    }
+}

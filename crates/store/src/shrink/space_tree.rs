@@ -1,0 +1,139 @@
+//! A new space tree, from its leaves up: groups and bitmaps as they will be, and everything else as it was.
+
+use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
+use holdfast_format::item::GroupItem;
+use holdfast_format::limits::{BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
+use holdfast_format::node::{
+    self, COUNT_AT, Expected, HEAP_START_AT, NodePointer, SLOT_SIZE, SLOTS_AT,
+};
+use holdfast_format::{Geometry, ItemKind, Key};
+
+use super::rewrite::Rewrite;
+use crate::Result;
+use crate::tree::Root;
+
+/// A record of a node.
+type Item = (Key, Vec<u8>);
+
+/// Writes the tree, and returns its root and how many blocks are in use then.
+pub(super) fn build(
+    rewrite: &mut Rewrite<'_>,
+    lineage: Vec<Item>,
+    geometry: &Geometry,
+    epoch: Epoch,
+) -> Result<(Root, u64)> {
+    // Its own nodes are in its bitmaps, which may need more of them.
+    let mut taken: Vec<BlockNo> = Vec::new();
+    let leaves = loop {
+        let items = items(rewrite, &taken, &lineage);
+        let leaves = filled(items, geometry.node_size);
+        let needed = count(leaves.len(), geometry.node_size);
+        match taken.len() {
+            had if had == needed => break leaves,
+            had if had < needed => {
+                for _ in had..needed {
+                    let place = rewrite.place()?;
+                    rewrite.after.set(rewrite.nodes.range(place.0), true);
+                    taken.push(place);
+                }
+            }
+            _ => {
+                let surplus = taken.pop().expect("it has more than it needs");
+                rewrite.after.set(rewrite.nodes.range(surplus.0), false);
+            }
+        }
+    };
+    let mut places = taken.into_iter();
+    let mut level = 0;
+    let mut nodes = leaves;
+    loop {
+        let mut above = Vec::new();
+        let is_root = nodes.len() == 1;
+        for (at, records) in nodes.into_iter().enumerate() {
+            let pointer = NodePointer { block: places.next().expect("they were counted"), epoch };
+            let low = if at == 0 { Key::MIN } else { records[0].0 };
+            let expected =
+                Expected { pointer, tree: TreeId::Space, level, volume: rewrite.nodes.volume };
+            let mut bytes = node_of(&records, geometry.node_size, &expected);
+            rewrite.write(pointer.block, &mut bytes)?;
+            if is_root {
+                return Ok((Root { pointer, level }, rewrite.after.count()));
+            }
+            above.push((low, pointer.encode().to_vec()));
+        }
+        nodes = filled(above, geometry.node_size);
+        level += 1;
+    }
+}
+
+/// All items, in their order.
+fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> {
+    let mut items: Vec<Item> = lineage.to_vec();
+    let node_blocks = rewrite.nodes.geometry.node_blocks();
+    for (group, words) in rewrite.after.groups() {
+        let used: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
+        if used == 0 {
+            continue;
+        }
+        let own = own.iter().filter(|block| block.0 / GROUP_BLOCKS == group).count() as u64;
+        let of_nodes = rewrite.node_blocks(group) + own * node_blocks;
+        let item =
+            GroupItem { used_blocks: used as u32, node_blocks: of_nodes as u32, reserved: [0; 8] };
+        items.push((Key::new(InodeNo(group), ItemKind::Group, 0), item.encode()));
+        let per_piece = words.len() / BITMAPS_PER_GROUP as usize;
+        for (piece, words) in (0..).zip(words.chunks(per_piece)) {
+            if words.iter().any(|word| *word != 0) {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                debug_assert_eq!(bytes.len(), BITMAP_BYTES);
+                items.push((Key::new(InodeNo(group), ItemKind::Bitmap, piece), bytes));
+            }
+        }
+    }
+    items.sort_unstable_by_key(|(key, _)| *key);
+    items
+}
+
+/// Records cut into nodes, one at least.
+fn filled(items: Vec<Item>, node_size: usize) -> Vec<Vec<Item>> {
+    let mut nodes = vec![Vec::new()];
+    let mut room = node_size - SLOTS_AT;
+    for item in items {
+        let bytes = SLOT_SIZE + Key::SIZE + item.1.len();
+        if bytes > room {
+            nodes.push(Vec::new());
+            room = node_size - SLOTS_AT;
+        }
+        room -= bytes;
+        nodes.last_mut().expect("there is one").push(item);
+    }
+    nodes
+}
+
+/// Nodes of a tree that has so many leaves.
+fn count(leaves: usize, node_size: usize) -> usize {
+    let fit = (node_size - SLOTS_AT) / (SLOT_SIZE + Key::SIZE + node::POINTER_SIZE);
+    let (mut all, mut level) = (leaves, leaves);
+    while level > 1 {
+        level = level.div_ceil(fit);
+        all += level;
+    }
+    all
+}
+
+/// A node with these records, not sealed.
+fn node_of(records: &[Item], size: usize, expected: &Expected) -> Vec<u8> {
+    let mut bytes = node::empty(size, expected);
+    let mut heap = size;
+    for (at, (key, value)) in records.iter().enumerate() {
+        let len = Key::SIZE + value.len();
+        heap -= len;
+        bytes[heap..heap + Key::SIZE].copy_from_slice(&key.encode());
+        bytes[heap + Key::SIZE..heap + len].copy_from_slice(value);
+        let slot = SLOTS_AT + at * SLOT_SIZE;
+        bytes[slot..slot + 2].copy_from_slice(&(heap as u16).to_le_bytes());
+        bytes[slot + 2..slot + 4].copy_from_slice(&(len as u16).to_le_bytes());
+    }
+    bytes[COUNT_AT..COUNT_AT + 2].copy_from_slice(&(records.len() as u16).to_le_bytes());
+    bytes[HEAP_START_AT..HEAP_START_AT + 4].copy_from_slice(&(heap as u32).to_le_bytes());
+    bytes
+}

@@ -1,0 +1,48 @@
+//! The space of a volume that becomes larger.
+
+use holdfast_base::BlockRange;
+use holdfast_format::Geometry;
+
+use super::alloc::Space;
+use super::groups::Groups;
+use super::hidden::{Hidden, pieces_around};
+use super::promise::Floors;
+use crate::resize::between;
+
+impl Space {
+    /// Which new blocks the host is asked for before the volume has them: as many as it keeps free more than now, in whole pieces.
+    pub(crate) fn reserve_for(&self, old: &Geometry, new: &Geometry) -> BlockRange {
+        let added = between(old, new);
+        let floors = floors_of(new);
+        let more = floors.grow.saturating_sub(self.promises.floors.grow) * self.slot_blocks();
+        let wanted = BlockRange::new(added.start, more.min(added.count));
+        pieces_around(new, wanted)
+    }
+
+    /// The volume has the shape `geometry` from now on, which is larger. The host has given `given`; the other new blocks are free,
+    /// or hidden until it gives them.
+    pub(crate) fn extend(&mut self, geometry: Geometry, is_sparse: bool, given: BlockRange) {
+        let old = *self.geometry();
+        let is_hidden = is_sparse || self.hidden.is_some();
+        self.groups.extend(geometry, is_hidden);
+        self.has_shape(geometry);
+        self.promises.floors = floors_of(&geometry);
+        if is_hidden {
+            let hidden = self.hidden.get_or_insert_with(|| Hidden::none(&old));
+            hidden.extend(&geometry, old.far_copy());
+            let shown = self.show(given);
+            if let Some(hidden) = &mut self.hidden {
+                hidden.given(given, shown);
+            }
+        }
+    }
+}
+
+/// Slots that a volume of this shape keeps for commits and for what makes room.
+pub(crate) fn reserve_of(geometry: &Geometry) -> u64 {
+    floors_of(geometry).grow
+}
+
+fn floors_of(geometry: &Geometry) -> Floors {
+    Floors::new(geometry, Groups::slots_of(geometry))
+}
