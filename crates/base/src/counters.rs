@@ -263,11 +263,11 @@ counters! {
         data_bytes_written,
         /// Of those, bytes written into blocks that fallocate had reserved, on a full volume.
         reserved_bytes_written,
-        /// Ranges of free space that were given back to the device or the host: discards of at most 16 MiB.
+        /// Discards of free space, each of one range; what was a hole before counts as well.
         discard_ranges,
         /// Bytes of these ranges.
         discarded_bytes,
-        /// Discards that failed; that space stays with the volume for now. Expected to be 0.
+        /// Discards that failed, so that the space stays with the volume until it is trimmed; expected to be 0.
         discard_failures: alarm,
         /// Bytes of the pieces of 4 MiB in which space became free that goes back when nobody has touched it for a while.
         discard_waiting_bytes: gauge,

@@ -221,7 +221,7 @@ fn a_volume_at_rest_becomes_larger() {
     let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
     file.write_all_at(&vec![0; 1 << 20], 0).unwrap();
     let (status, said) = code(&["fsck", "-y", &image]);
-    assert!(status == Some(1) && said.contains("written anew"), "{status:?} {said}");
+    assert!(status == Some(1) && said.contains("written back"), "{status:?} {said}");
     assert_eq!(ok(&["cat", &format!("{image}:/file")]), "content");
 }
 

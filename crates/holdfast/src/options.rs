@@ -65,7 +65,8 @@ impl CreateOptions {
         self
     }
 
-    /// All of an image is taken from its host when it is made, and the log is written: no change finds the host full later.
+    /// All of an image is taken from its host when it is made, and the log is written: no change finds the host full later,
+    /// unless the volume is trimmed or made larger.
     /// Default false. Such an image gives nothing back by itself ([`Discard::Auto`]).
     pub fn allocate(mut self, yes: bool) -> CreateOptions {
         self.mkfs.allocate = yes;

@@ -254,7 +254,7 @@ fn a_volume_that_shrinks() {
         // What is reserved in front keeps the rest behind the new end, until it goes.
         let before = "mkdir /d; mkfile /d/a; write /d/a 0 300k 1; snapshot s; mkfile /room; fallocate /room 0 14M; write /d/a 8k 90k 2; \
                       mkfile /d/small; write /d/small 0 100 3; fork b s; switch b; write /d/a 200k 40k 4; mkfile /own; \
-                      write /own 0 60k 5; switch main; sync; unlink /room; snapshot t; mkfile /d/last; write /d/last 0 200k 6; \
+                      write /own 0 60k 5; switch main; sync; unlink /room; snapshot t; fork c; mkfile /d/last; write /d/last 0 200k 6; \
                       fallocate /d/last 300k 500k; snapshot u; write /d/last 0 50k 7; rmsnapshot u; sync";
         let script = "shrink 12M; write /d/a 100 50 7; fsync /d/a; shrink 9M; switch b; append /own 3000 8; fsync /own; \
                       switch main; rmsnapshot s; grow 10M; write /d/last 0 9000 9; fsync /d/last";

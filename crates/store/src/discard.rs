@@ -27,8 +27,6 @@ use crate::{Inner, OpenOptions, Result};
 
 /// Blocks that stay free in an image beside what is promised and reserved: 4 MiB.
 const SPARE_BLOCKS: u64 = 1024;
-/// Blocks of one call: 16 MiB. A host may hold other calls off meanwhile.
-const CALL_BLOCKS: u64 = 4096;
 /// The longest rest between two calls in the background.
 const REST_MAX: Duration = Duration::from_millis(200);
 /// A discard waits for callers that find too little space, but no longer.
@@ -57,6 +55,8 @@ pub(crate) struct Discarder {
     delay: Duration,
     /// Held by the caller that discards.
     one: Mutex<()>,
+    /// Nothing is discarded any more. Set under that lock.
+    is_closed: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
     said: Mutex<String>,
@@ -86,6 +86,7 @@ impl Discarder {
             is_on: AtomicBool::new(is_on),
             delay: options.discard_delay,
             one: Mutex::default(),
+            is_closed: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
             said: Mutex::default(),
@@ -182,14 +183,12 @@ impl Drop for Wanting<'_> {
 struct Aside<'a> {
     inner: &'a Inner,
     discarding: Option<Discarding>,
-    /// Not all of it was tried: the pieces wait for the next round.
-    is_cut_off: bool,
 }
 
 impl Drop for Aside<'_> {
     fn drop(&mut self) {
         if let Some(discarding) = self.discarding.take() {
-            self.inner.space.lock().end_discard(discarding, self.is_cut_off);
+            self.inner.space.lock().end_discard(discarding);
             self.inner.host_answered.notify_all();
         }
     }
@@ -274,12 +273,18 @@ impl Inner {
         }
     }
 
-    /// The last discards of a volume that is closed.
+    /// The last discards of a volume that is closed. When this returns none is under way, and none begins: another program may have
+    /// the device, and those blocks, as soon as the volume is left.
     pub(crate) fn discard_at_close(&self) {
+        self.discarder.end();
+        // The thread gives up what it has not begun, which is stale again.
+        drop(self.discarder.one.lock());
         if self.discarder.is_on() {
             let until = Deadline::after(CLOSE_MAX);
             self.discard_round(Scope::Stale, &mut |_| !until.is_over());
         }
+        let _one = self.discarder.one.lock();
+        self.discarder.is_closed.store(true, Ordering::Release);
     }
 
     /// Waits until the thread that gives free space back has nothing to do but wait. At once if there is none.
@@ -303,17 +308,14 @@ impl Inner {
             match self.discard_group(&one, index, scope, &rule, go_on, &mut |_| {}) {
                 Ok(true) => {}
                 Ok(false) => return Round::Over,
-                Err(error) if error.is_unsupported() => {
-                    self.discarder.is_on.store(false, Ordering::Relaxed);
-                    tracing::info!(
-                        "the device takes no discards: what is freed stays with the volume"
-                    );
-                    return Round::Over;
-                }
-                Err(DeviceError::Stopped(_)) => return Round::Over,
                 Err(error) => {
-                    self.counters.discard_failures.increment();
-                    self.discarder.say(&error);
+                    if error.is_unsupported() {
+                        self.discarder.is_on.store(false, Ordering::Relaxed);
+                        tracing::info!(
+                            "the device takes no discards: what is freed stays with the volume"
+                        );
+                    }
+                    return Round::Over;
                 }
             }
         }
@@ -337,7 +339,8 @@ impl Inner {
         Some(DiscardRule { unit, least: least.max(unit), to_host, spare })
     }
 
-    /// Discards what is due of a group. False if it was not to go on.
+    /// Discards what is due of a group. `tell` hears what became of each range. False if it was not to go on, or the volume is
+    /// closed. Fails if the device takes no discards, or no more calls.
     fn discard_group(
         &self,
         _one: &MutexGuard<'_, ()>,
@@ -345,8 +348,11 @@ impl Inner {
         scope: Scope,
         rule: &DiscardRule,
         go_on: &mut dyn FnMut(Duration) -> bool,
-        tell: &mut dyn FnMut(u64),
+        tell: &mut dyn FnMut(std::result::Result<u64, DeviceError>),
     ) -> std::result::Result<bool, DeviceError> {
+        if self.discarder.is_closed.load(Ordering::Acquire) {
+            return Ok(false);
+        }
         let due = self.space.lock().due_pieces(index, scope, rule);
         let mut below = Some(GROUP_BLOCKS);
         while let Some(end) = below {
@@ -359,40 +365,45 @@ impl Inner {
             drop(space);
             let Some(discarding) = begun else { break };
             below = discarding.goes_on_below();
-            if !self.discard_aside(discarding, go_on, tell)? {
+            let time = Stopwatch::start();
+            self.discard_aside(discarding, tell)?;
+            // A rest, with nothing set aside.
+            if !go_on(time.elapsed().min(REST_MAX)) {
+                self.space.lock().due_again(index, due);
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Discards what is set aside. False if it was not to go on.
+    /// Discards what is set aside. A range that fails keeps no other from being tried.
     fn discard_aside(
         &self,
         discarding: Discarding,
-        go_on: &mut dyn FnMut(Duration) -> bool,
-        tell: &mut dyn FnMut(u64),
-    ) -> std::result::Result<bool, DeviceError> {
+        tell: &mut dyn FnMut(std::result::Result<u64, DeviceError>),
+    ) -> std::result::Result<(), DeviceError> {
         let ranges = discarding.blocks().to_vec();
-        let mut aside = Aside { inner: self, discarding: Some(discarding), is_cut_off: false };
+        let _aside = Aside { inner: self, discarding: Some(discarding) };
         for range in ranges {
-            let mut done = 0;
-            while done < range.count {
-                let count = (range.count - done).min(CALL_BLOCKS);
-                let time = Stopwatch::start();
-                let at = (range.start.0 + done) * BLOCK_BYTES;
-                self.device.discard(at, count * BLOCK_BYTES)?;
-                self.counters.discard_ranges.increment();
-                self.counters.discarded_bytes.add(count * BLOCK_BYTES);
-                tell(count * BLOCK_BYTES);
-                done += count;
-                if !go_on(time.elapsed().min(REST_MAX)) {
-                    aside.is_cut_off = true;
-                    return Ok(false);
+            let len = range.count * BLOCK_BYTES;
+            match self.device.discard(range.start.0 * BLOCK_BYTES, len) {
+                Ok(()) => {
+                    self.counters.discard_ranges.increment();
+                    self.counters.discarded_bytes.add(len);
+                    tell(Ok(len));
+                }
+                Err(error @ (DeviceError::Stopped(_) | DeviceError::TakenOver { .. })) => {
+                    return Err(error);
+                }
+                Err(error) if error.is_unsupported() => return Err(error),
+                Err(error) => {
+                    self.counters.discard_failures.increment();
+                    self.discarder.say(&error);
+                    tell(Err(error));
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// See [`crate::Store::trim`].
@@ -406,18 +417,27 @@ impl Inner {
         let rule = rule.ok_or_else(|| DeviceError::unsupported("discard"))?;
         let groups_all = self.space.lock().group_count();
         let mut trimmed = Trimmed { groups_all, ..Trimmed::default() };
+        let mut failed = None;
         for index in 0..groups_all {
             let one = self.discarder.one.lock();
-            let mut tell = |bytes| {
-                trimmed.ranges += 1;
-                trimmed.bytes += bytes;
+            let mut tell = |done| match done {
+                Ok(bytes) => {
+                    trimmed.ranges += 1;
+                    trimmed.bytes += bytes;
+                }
+                Err(error) => failed = failed.take().or(Some(error)),
             };
-            self.discard_group(&one, index, Scope::All, &rule, &mut |_| true, &mut tell)?;
+            let mut go_on = |_| !self.discarder.state.lock().ended;
+            let whole =
+                self.discard_group(&one, index, Scope::All, &rule, &mut go_on, &mut tell)?;
             drop(one);
-            trimmed.groups += 1;
-            if !progress(&trimmed) {
+            trimmed.groups += u64::from(whole);
+            if !whole || !progress(&trimmed) {
                 break;
             }
+        }
+        if let Some(error) = failed {
+            return Err(error.into());
         }
         let waiting = self.space.lock().stale_bytes();
         self.counters.discard_waiting_bytes.set(waiting);

@@ -367,8 +367,10 @@ fn a_volume_grows_by_any_number_of_blocks() {
             if at % 2 == 1 {
                 // As a crash leaves it, and as it is closed.
                 store.sync(store.latest(), InodeNo(50)).unwrap();
-                let closed = if at % 4 == 1 { store.close() } else { Ok(drop(store)) };
-                closed.unwrap();
+                match at % 4 {
+                    1 => store.close().unwrap(),
+                    _ => drop(store),
+                }
                 store = open(&device);
                 assert_eq!(store.space_use().total, space.total, "{what}");
             }
@@ -376,7 +378,8 @@ fn a_volume_grows_by_any_number_of_blocks() {
         extents.extend(fill(&store, 200));
         let end = extents.iter().map(|(_, blocks)| blocks.end().unwrap()).max();
         let far = store.geometry().far_copy();
-        assert!(end.is_some_and(|end| far.0 - end.0 < 16), "{end:?} of {far}");
+        // The rest is kept for commits and removals.
+        assert!(end.is_some_and(|end| far.0 - end.0 < far.0 / 20), "{end:?} of {far}");
         #[cfg(debug_assertions)]
         store.invariants();
         for (key, blocks) in extents {

@@ -35,8 +35,8 @@ pub(crate) struct Args {
     /// be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
-    /// Take all of a file from its host at once: no change finds the host full later. Default: a file takes up room as it is
-    /// filled, and gives it back.
+    /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made
+    /// larger. Default: a file takes up room as it is filled, and gives it back.
     #[arg(long)]
     allocate: bool,
     /// A name that `holdfast info` shows, at most 64 bytes.

@@ -154,7 +154,7 @@ fn snapshots_keep_what_they_have() {
 fn lost_bytes_do_not_move() {
     let volume = Volume::new();
     let file = written(&volume, "f", &pattern(20_000, 1));
-    volume.fs.core.inode(file.inode()).unwrap().lost.add([8192..9000]);
+    volume.fs.core.inode(file.inode()).unwrap().lost.add(std::iter::once(8192..9000));
     assert_eq!(errno(volume.fs.fallocate(&file, COLLAPSE, 0, 4096)), libc::EIO);
     volume.fs.write(&root(), &file, 8192, &[7; 808], WriteHow::default()).unwrap();
     volume.fs.fallocate(&file, COLLAPSE, 0, 4096).unwrap();

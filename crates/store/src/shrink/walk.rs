@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_device::Device;
-use holdfast_format::item::Extent;
-use holdfast_format::item::lineage::{RootItem, TreeItem, TreeKind};
+use holdfast_format::item::lineage::{RootItem, TreeItem, TreeKind, WalkItem};
+use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_format::node::{Expected, NodeView, OfVolume};
 use holdfast_format::{Geometry, ItemKind, Key, Malformed, NodePointer, Superblock};
@@ -167,6 +167,8 @@ fn root_of(key: &Key, value: &[u8]) -> Result<Option<(NodePointer, u8)>> {
             let item = TreeItem::decode(value).map_err(damage)?;
             (item.kind == TreeKind::Snapshot).then_some((item.root, item.level))
         }
+        // One that waits for what has grown out of the snapshot has passed nothing.
+        ItemKind::Walk if WalkItem::decode(value).map_err(damage)? == WalkPlace::start() => None,
         ItemKind::Walk => {
             let why = "a snapshot cannot be deleted to its end: run fsck";
             return Err(StoreError::Refused(why.into()));

@@ -10,6 +10,9 @@ use super::hidden::PIECE_BLOCKS;
 /// Shorter runs are not discarded in the background: each hole costs the host a record. 64 KiB.
 pub(crate) const LEAST_BLOCKS: u64 = 16;
 
+/// Blocks that are set aside at a time, about: 16 MiB. A caller that finds nothing else waits for these.
+pub(crate) const GO_BLOCKS: u64 = 4096;
+
 /// Which free space of a group is to be discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -49,8 +52,6 @@ pub(crate) struct DiscardRule {
 pub(crate) struct Discarding {
     pub(super) index: u64,
     pub(super) runs: Vec<Run>,
-    /// Its pieces, to be looked at again if the device is not asked for all of it.
-    pub(super) pieces: u32,
     /// They were hidden, or taken.
     pub(super) to_host: bool,
     /// More lies before it, which can be discarded when this is free again.

@@ -13,10 +13,10 @@ use holdfast_base::units::BLOCK_BYTES;
 
 use super::alloc::Space;
 use super::discard::{
-    DiscardRule, Discarding, Due, LEAST_BLOCKS, Scope, by_piece_back, join_front,
+    DiscardRule, Discarding, Due, GO_BLOCKS, LEAST_BLOCKS, Scope, by_piece_back, join_front,
 };
-use super::group::Run;
 use super::group::discard::pieces;
+use super::group::{Group, Run};
 use super::hidden::{Hidden, PIECE_BLOCKS};
 use super::promise::Wanted;
 
@@ -88,11 +88,16 @@ impl Space {
             0 => Vec::new(),
             due => self.groups.get_mut(index).idle_runs(due, rule.unit, rule.least),
         };
-        let (mut runs, mut kept) = (Vec::new(), 0);
+        let (mut runs, mut kept, mut sum, mut is_full) = (Vec::new(), 0, 0, false);
         // From the end, so that what is kept lies at the begin, where nodes look first.
         let before = idle.iter().rev().filter_map(|run| run.before(below));
         for part in before.flat_map(by_piece_back) {
+            if sum >= GO_BLOCKS {
+                is_full = true;
+                break;
+            }
             let taken = if kept == 0 { self.set_aside(index, part, to_host, rule) } else { 0 };
+            sum += taken;
             if taken > 0 {
                 join_front(&mut runs, Run { at: part.at + part.len - taken, len: taken });
             }
@@ -101,7 +106,8 @@ impl Space {
             }
         }
         runs.reverse();
-        if runs.is_empty() || to_host {
+        let goes_on = !runs.is_empty() && (is_full || !to_host && kept != 0);
+        if !goes_on {
             self.groups.change(index, |group| {
                 group.stale.again(due.stale & asked);
                 group.stale.keep(kept & due.stale);
@@ -121,8 +127,7 @@ impl Space {
         if mutants::is(Mutant::DiscardedEarly) {
             blocks.extend(self.freed_too_early());
         }
-        let goes_on = !to_host && kept != 0;
-        Some(Discarding { index, runs, pieces, to_host, goes_on, blocks })
+        Some(Discarding { index, runs, to_host, goes_on, blocks })
     }
 
     /// Keeps the end of a part from being given away, as much of it as no promise and no reserve needs. Returns how many
@@ -159,20 +164,21 @@ impl Space {
         room.blocks.saturating_sub(wanted).min(of_slots.saturating_sub(spare))
     }
 
-    /// The device has answered. If that was `cut_off`, the pieces wait for the next look.
-    pub(crate) fn end_discard(&mut self, discarding: Discarding, cut_off: bool) {
-        let Discarding { index, runs, pieces, to_host, .. } = discarding;
+    /// What was due of a group, and was not all tried, waits for the next look.
+    pub(crate) fn due_again(&mut self, index: u64, due: Due) {
+        self.groups.change(index, |group| group.stale.again(due.stale));
+    }
+
+    /// The device has answered.
+    pub(crate) fn end_discard(&mut self, discarding: Discarding) {
+        let Discarding { index, runs, to_host, .. } = discarding;
         self.discards.is_under_way = false;
         self.discards.blocks = 0;
         self.discards.ended += 1;
-        self.groups.change(index, |group| {
-            if !to_host {
-                runs.iter().for_each(|run| group.set_aside(*run, false));
-            }
-            if cut_off {
-                group.stale.again(pieces);
-            }
-        });
+        if !to_host {
+            let back = |group: &mut Group| runs.iter().for_each(|run| group.set_aside(*run, false));
+            self.groups.change(index, back);
+        }
         self.may_have_slots(index);
         let geometry = *self.geometry();
         if to_host && let Some(hidden) = &mut self.hidden {

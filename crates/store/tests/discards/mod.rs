@@ -395,7 +395,7 @@ fn data_that_is_written_beside_discards_stays() {
 /// A volume of many terabytes holds no memory for the groups that a trim has looked at.
 #[test]
 fn a_trim_of_empty_groups_is_over_and_leaves_nothing_in_memory() {
-    let (image, geometry) = formatted(2 << 40);
+    let (image, geometry) = formatted(1 << 38);
     let device = Watched::over(image);
     let store = open(device.clone(), Discard::Off);
     let trimmed = store.trim(0, |_| true).unwrap();
@@ -479,4 +479,49 @@ fn grows_beside_discards<D: Device + 'static>(
     store.close().unwrap();
     let device: Arc<dyn Device> = device;
     assert_eq!(open(device, Discard::Off).geometry().data_blocks(), total);
+}
+
+/// A volume is left when no discard is under way any more: from then on another program may have the device, and these blocks.
+#[test]
+fn a_volume_is_left_behind_the_last_discard() {
+    let (image, _) = formatted(64 << 20);
+    let device = Watched::over(image);
+    let store = open_with(
+        device.clone(),
+        OpenOptions {
+            discard: Discard::On,
+            discard_delay: Duration::ZERO,
+            ..OpenOptions::default()
+        },
+    );
+    let mut extents = Vec::new();
+    fill(&store, 256, &mut extents);
+    store.commit().unwrap();
+    store.wait_for_discards();
+    let calls = device.discards.load(Ordering::SeqCst);
+    device.let_through(0);
+    for (number, blocks) in extents.iter().enumerate() {
+        free(&store, number as u64, *blocks);
+    }
+    store.commit().unwrap();
+    device.wait_for_discards(calls + 1);
+    let is_closed = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let closes = scope.spawn(|| {
+            store.close().unwrap();
+            is_closed.store(1, Ordering::SeqCst);
+        });
+        // The checkpoint of the close, and then it waits.
+        let flushes = device.stats().flushes;
+        while device.stats().flushes == flushes && !closes.is_finished() {
+            std::thread::yield_now();
+        }
+        for _ in 0..1000 {
+            std::thread::yield_now();
+        }
+        assert_eq!(is_closed.load(Ordering::SeqCst), 0, "it is closed beside a discard");
+        device.let_through(u64::MAX);
+    });
+    let calls = device.discards.load(Ordering::SeqCst);
+    assert_eq!(device.under.stats().discards, calls);
 }

@@ -144,21 +144,16 @@ impl Group {
         self.change_busy(run, aside);
     }
 
-    /// Whether it is as a group that was never touched, in which everything is hidden or nothing is.
-    pub(in crate::space) fn is_as_new(&self, blocks: u64, is_hidden: bool) -> bool {
+    /// Whether it is as a group that was never touched; then whether everything in it is hidden, or free.
+    pub(in crate::space) fn is_as_new(&self, blocks: u64) -> Option<bool> {
         let is_unused = self.used_blocks == 0 && self.dirty_pieces == 0 && !self.listed;
         let is_unknown = matches!(self.record, super::Record::Absent) && self.filled.is_none();
-        let all_free = match (is_hidden, &self.hidden) {
-            (false, hidden) => {
-                self.free_blocks == blocks
-                    && hidden.as_ref().is_none_or(|hidden| hidden.iter().all(|word| *word == 0))
-            }
-            (true, Some(hidden)) => {
-                hidden.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() == blocks
-            }
-            (true, None) => false,
-        };
-        is_unused && is_unknown && all_free && self.stale.is_nothing() && !self.stale.listed
+        let is_looked_at = self.stale.is_nothing() && !self.stale.listed;
+        let count = |hidden: &[u64]| hidden.iter().map(|word| u64::from(word.count_ones())).sum();
+        let hidden: u64 = self.hidden.as_ref().map_or(0, |hidden| count(&hidden[..]));
+        let is_free = hidden == 0 && self.free_blocks == blocks;
+        let is_whole = is_free || hidden == blocks;
+        (is_unused && is_unknown && is_looked_at && is_whole).then_some(!is_free)
     }
 }
 
@@ -238,6 +233,7 @@ mod tests {
         group.show(group.blocks(run));
         assert_eq!((group.free_in(run), group.free_blocks), (96, GROUP_BLOCKS - 4));
         let fresh = Group::new(1, BlockRange::new(BlockNo(GROUP_BLOCKS), GROUP_BLOCKS), 4);
-        assert!(fresh.is_as_new(GROUP_BLOCKS, false) && !fresh.is_as_new(GROUP_BLOCKS, true));
+        assert_eq!(fresh.is_as_new(GROUP_BLOCKS), Some(false));
+        assert_eq!(group.is_as_new(GROUP_BLOCKS), None);
     }
 }
