@@ -263,6 +263,14 @@ counters! {
         data_bytes_written,
         /// Of those, bytes written into blocks that fallocate had reserved, on a full volume.
         reserved_bytes_written,
+        /// Discards of free space, each of one range; what was a hole before counts as well.
+        discard_ranges,
+        /// Bytes of these ranges.
+        discarded_bytes,
+        /// Discards that failed, so that the space stays with the volume until it is trimmed; expected to be 0.
+        discard_failures: alarm,
+        /// Bytes of the pieces of 4 MiB in which space became free that goes back when nobody has touched it for a while.
+        discard_waiting_bytes: gauge,
         /// Bytes of file data read from the device.
         data_bytes_read,
         /// Blocks of data that failed their checksum; expected to be 0.

@@ -57,6 +57,7 @@ mutants! {
     // Space.
     DataReusedEarly "R2" "freed data is given away before the commit";
     NodeReusedEarly "R2" "the old location of a node is given away before the checkpoint";
+    DiscardedEarly "R2" "freed blocks are discarded before the commit or checkpoint";
     NodeInPlace "R2 P9" "the copy of a node is written over the node it copies";
     NotPinned "R7" "blocks that the log names are not taken out of the free space in a recovery";
     FreedInRecovery "R2 R7" "blocks that the log gives back may be used in the recovery";

@@ -13,7 +13,7 @@ use common::log::Log;
 use common::*;
 use holdfast_base::InodeNo;
 use holdfast_check::{CheckError, Issue, Referenced, Report, What, dump, referenced, view};
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_device::{Device, DeviceError, DeviceStats, Discards, Flushed, MemoryDevice};
 use holdfast_format::item::{
     Dentry, Extent, FileType, InodeItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
 };
@@ -385,6 +385,9 @@ impl Device for Counted {
     }
     fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
         unreachable!("a check never discards")
+    }
+    fn discards(&self) -> Discards {
+        Discards::Refused
     }
     fn len(&self) -> u64 {
         self.0.len()

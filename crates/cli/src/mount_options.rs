@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use holdfast::{Accounting, Atime, Batching, Dirty, FsyncWait, RenameLog, VolumeOptions};
+use holdfast::{Accounting, Atime, Batching, Dirty, Discard, FsyncWait, RenameLog, VolumeOptions};
 
 use holdfast_fuse::{Opens, SnapDir, Transport};
 
@@ -70,6 +70,8 @@ pub(crate) struct MountOptions {
     pub(crate) branch: Option<String>,
     /// A snapshot of it, which is only read.
     pub(crate) snapshot: Option<String>,
+    /// Whether free space goes back by itself.
+    pub(crate) discard: Discard,
     /// The lists, as they came.
     pub(crate) text: String,
 }
@@ -112,6 +114,7 @@ impl Default for MountOptions {
             remount: false,
             branch: None,
             snapshot: None,
+            discard: Discard::Auto,
             text: String::new(),
         }
     }
@@ -176,6 +179,7 @@ impl MountOptions {
             accounting: self.accounting,
             batching: self.batching,
             log: self.log.clone(),
+            discard: self.discard,
             ..MountOptions::default()
         }
     }
@@ -251,6 +255,8 @@ impl MountOptions {
             "remount" => self.remount = true,
             "exec" => self.noexec = false,
             "noexec" => self.noexec = true,
+            "discard" => self.discard = Discard::On,
+            "nodiscard" => self.discard = Discard::Off,
             "nofail" => self.nofail = true,
             _ => return false,
         }
@@ -362,7 +368,7 @@ impl MountOptions {
 
     /// For the engine.
     pub(crate) fn volume(&self) -> VolumeOptions {
-        let mut volume = VolumeOptions::new().read_only(self.read_only);
+        let mut volume = VolumeOptions::new().read_only(self.read_only).discard(self.discard);
         if let Some(branch) = &self.branch {
             volume = volume.branch(branch);
         }

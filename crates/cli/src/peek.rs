@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use holdfast::device::{Device, DeviceError, DeviceStats};
-use holdfast_device::Flushed;
 use holdfast_device::file::PhysicalSector;
+use holdfast_device::{Discards, Flushed};
 
 use crate::outcome::{Context, Failure};
 
@@ -72,6 +72,10 @@ impl Device for Peek {
 
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         Err(refused("discard", at, len))
+    }
+
+    fn discards(&self) -> Discards {
+        Discards::Refused
     }
 
     fn len(&self) -> u64 {

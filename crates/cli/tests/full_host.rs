@@ -154,3 +154,106 @@ fn an_empty_volume_takes_nothing_of_its_host() {
         place.fsck();
     }
 }
+
+/// Bytes that a file has of its host.
+fn held(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+/// A volume that was filled and emptied, by files and by a snapshot that is deleted, takes hardly more of its host than an
+/// empty one: what is not used goes back, to be had by others; and comes again.
+#[test]
+fn what_is_freed_goes_back_to_the_host() {
+    if !can_mount() {
+        return;
+    }
+    let Some(host) = Tmpfs::new(300) else { return };
+    let place = host::volume(Some(host.path("volume.img")));
+    place.mount();
+    let sync = || place.run(&["sync", place.dir()]).fine();
+    let trim = || place.run(&["trim", place.dir()]).fine();
+    fs::write(place.dir.join("first"), "x").unwrap();
+    sync();
+    trim();
+    let empty = held(&place.image);
+    let most = empty + (256 << 20) / 50;
+    for round in 0..2 {
+        let byte = round + 1;
+        for number in 0..4 {
+            fs::write(place.dir.join(format!("f{number}")), vec![byte; 16 << 20]).unwrap();
+        }
+        sync();
+        let full = held(&place.image);
+        assert!(full > 64 << 20, "{full}");
+        if round == 1 {
+            place.run(&["snapshot", "create", place.dir(), "s"]).fine();
+        }
+        for number in 0..4 {
+            fs::remove_file(place.dir.join(format!("f{number}"))).unwrap();
+        }
+        if round == 1 {
+            sync();
+            trim();
+            assert!(held(&place.image) > 64 << 20, "the snapshot has it");
+            place.run(&["snapshot", "delete", place.dir(), "s"]).fine();
+            let left = || place.run(&["stats", "--json", place.dir()]).fine();
+            while !left().contains("\"deletions_left\":0") {
+                std::thread::yield_now();
+            }
+        }
+        sync();
+        let said = trim();
+        assert!(said.contains("less of its host"), "{said}");
+        let now = held(&place.image);
+        // The kernel passes on what fstrim(8) asks for.
+        match Command::new("fstrim").arg("-v").arg(&place.dir).output() {
+            Err(error) => holdfast_base::skip::skipped(format_args!("no fstrim: {error}")),
+            Ok(done) => assert!(done.status.success(), "{done:?}"),
+        }
+        println!("round {round}: {empty} bytes empty, {full} full, {now} emptied");
+        assert!(now <= most, "{now} bytes, {empty} when it was empty");
+    }
+    place.umount();
+    assert!(held(&place.image) <= most);
+    place.fsck();
+    // At rest: what a mount with nodiscard has left.
+    place.run(&["mount", "-o", "nodiscard", place.image(), place.dir()]).fine();
+    fs::write(place.dir.join("f"), vec![9; 30 << 20]).unwrap();
+    sync();
+    fs::remove_file(place.dir.join("f")).unwrap();
+    place.umount();
+    assert!(held(&place.image) > most, "it stays");
+    place.run(&["trim", place.image()]).fine();
+    assert!(held(&place.image) <= most, "{} bytes", held(&place.image));
+    place.run(&["trim", &format!("{}:main", place.image())]).fails(2, "name the volume alone");
+    place.fsck();
+}
+
+/// All of an image is there from the beginning, and stays: a host that fills up later is no concern of it.
+#[test]
+fn an_image_that_was_allocated_has_its_space_on_a_full_host() {
+    if !can_mount() {
+        return;
+    }
+    let Some(host) = Tmpfs::new(200) else { return };
+    let mut place = TestMount::new();
+    place.image = host.path("volume.img");
+    place.run(&["mkfs", "-q", "--allocate", "--size", "300M", place.image()]).fails(1, "");
+    assert!(!place.image.exists(), "nothing is left of one that the host has no room for");
+    place.run(&["mkfs", "-q", "--allocate", "--size", "128M", place.image()]).fine();
+    let all = held(&place.image);
+    assert!(all >= 128 << 20, "{all}");
+    let _ballast = host.fill();
+    place.mount();
+    for byte in 1..4 {
+        fs::write(place.dir.join("f"), vec![byte; 30 << 20]).unwrap();
+        File::open(place.dir.join("f")).unwrap().sync_all().unwrap();
+        fs::remove_file(place.dir.join("f")).unwrap();
+        place.run(&["sync", place.dir()]).fine();
+    }
+    place.umount();
+    assert_eq!(held(&place.image), all, "it gives nothing back by itself");
+    place.run(&["mount", "-o", "discard", place.image(), place.dir()]).fine();
+    place.umount();
+    place.fsck();
+}

@@ -57,6 +57,21 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
+    /// The device does not know this call.
+    pub fn unsupported(call: &'static str) -> DeviceError {
+        let source = std::io::Error::from_raw_os_error(Errno::OPNOTSUPP.raw_os_error());
+        DeviceError::Io { call, at: 0, len: 0, source }
+    }
+
+    /// Whether the device does not know the call at all.
+    pub fn is_unsupported(&self) -> bool {
+        let DeviceError::Io { source, .. } = self else {
+            return false;
+        };
+        let unknown = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::NOTTY];
+        unknown.iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
+    }
+
     /// Whether the host had no room (or allowed no more of it): the same call may work when it has.
     pub fn is_no_space(&self) -> bool {
         let DeviceError::Io { source, .. } = self else {

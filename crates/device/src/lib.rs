@@ -86,6 +86,33 @@ pub enum Reach {
     Unknown,
 }
 
+/// Who has the space of bytes that were discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discards {
+    /// They keep it: the device takes no discards.
+    Refused,
+    /// The device. It takes a later write there as any other.
+    OfDevice {
+        /// Bytes, a power of two: only multiples of it are given back, at multiples of it.
+        unit: u64,
+    },
+    /// A host, which may give it to others: it has to be asked again before a write there ([`Device::take_room`]).
+    OfHost {
+        /// As above.
+        unit: u64,
+    },
+}
+
+impl Discards {
+    /// The unit, if the device takes discards.
+    pub fn unit(self) -> Option<u64> {
+        match self {
+            Discards::Refused => None,
+            Discards::OfDevice { unit } | Discards::OfHost { unit } => Some(unit),
+        }
+    }
+}
+
 /// A place that keeps bytes. All calls may be made from many threads at once; concurrent writes to the same sectors
 /// leave either content in each sector.
 ///
@@ -113,9 +140,16 @@ pub trait Device: Send + Sync + fmt::Debug {
         self.flush()
     }
 
-    /// Says that the content of `len` bytes at `at` is not needed any more. They may read as
-    /// anything until written again. Devices without discard do nothing.
+    /// Says that the content of `len` bytes at `at` is not needed any more. From then on, and after a power cut, they
+    /// may read as anything until they are written again: as before, as zeros, or as neither. Bytes beside them stay.
+    ///
+    /// # Errors
+    /// [`DeviceError::is_unsupported`]: the device takes none, and need not be asked again. After any other, too, the
+    /// bytes may read as anything.
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError>;
+
+    /// Who has the space of what was discarded, as far as is known: a device may say no only when it is asked.
+    fn discards(&self) -> Discards;
 
     /// Bytes that a host can still give to an image of which it has not given all yet. `None`: it has given all, as for
     /// a block device, or it cannot give ahead of need, so that nothing can be promised.

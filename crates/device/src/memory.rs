@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 
 use crate::range;
 use crate::tally::Tally;
-use crate::{Device, DeviceError, DeviceStats, Flushed};
+use crate::{Device, DeviceError, DeviceStats, Discards, Flushed};
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
@@ -219,6 +219,10 @@ impl Device for MemoryDevice {
         range::inside("discard", at, len, self.len)?;
         self.forget(at, len);
         Ok(())
+    }
+
+    fn discards(&self) -> Discards {
+        Discards::OfDevice { unit: PAGE as u64 }
     }
 
     fn len(&self) -> u64 {

@@ -23,7 +23,7 @@ use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::io::Errno;
 
-use crate::{Device, DeviceError, Flushed, forward};
+use crate::{Device, DeviceError, Discards, Flushed, forward};
 
 /// See the head of this file. Everything but flushes goes straight to the device, if the volume has not stopped. Code
 /// that relies on the calling thread is told before a call waits ([`wait`]).
@@ -111,6 +111,10 @@ impl Device for Sticky {
         wait::will_wait();
         self.check_running()?;
         self.under.discard(at, len)
+    }
+
+    fn discards(&self) -> Discards {
+        self.under.discards()
     }
 
     fn flush(&self) -> Result<Flushed, DeviceError> {

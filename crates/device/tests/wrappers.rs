@@ -38,7 +38,7 @@ fn a_wrapper_asks_the_host() {
 #[test]
 fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
     /// Wrapper, call, and why its body is its own.
-    const OWN: [(&str, &str, &str); 8] = [
+    const OWN: [(&str, &str, &str); 12] = [
         ("Slow", "take_room", "a test counts what it is asked"),
         ("Sticky", "take_room", "nothing is taken behind the stop of the volume"),
         ("Guarded", "take_room", "nothing is taken once another program has the volume"),
@@ -47,6 +47,10 @@ fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
         ("SharedDevice", "reach", "it says who else has the device"),
         ("CutDevice", "take_room", "nothing is taken once the power is cut"),
         ("Slow", "room", "a test counts what it is asked"),
+        ("Sticky", "discard", "nothing is discarded behind the stop of the volume"),
+        ("Guarded", "discard", "nothing is discarded once another program has the volume"),
+        ("HostedDevice", "discard", "the host has the space then"),
+        ("Watched", "discard", "a test says where"),
     ];
     let mut wrappers = 0;
     for file in sources() {
@@ -55,7 +59,7 @@ fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
             let Some(list) = body.split("forward!(").nth(1) else { continue };
             let (list, _) = list.split_once(')').unwrap();
             let passed: Vec<&str> = list.split([':', ',']).map(str::trim).collect();
-            for call in ["room", "take_room", "reach"] {
+            for call in ["room", "take_room", "reach", "discard"] {
                 let is_own = OWN.iter().any(|own| (own.0, own.1) == (name, call));
                 assert!(
                     passed.contains(&call) || is_own,

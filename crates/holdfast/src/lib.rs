@@ -82,13 +82,13 @@ pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{
     BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, NewSize, Parts,
-    RenameFlags, Shrinking, SnapshotInfo, StatFs, Which, XattrFlags,
+    RenameFlags, Shrinking, SnapshotInfo, StatFs, Trimmed, Which, XattrFlags,
 };
 pub use identity::{clear_fault, restore_superblock, set_identity, shrink};
 pub use kept::KeptVolume;
 pub use metadata::{Attributes, FileTimes, FileType, Metadata, Permissions};
 pub use options::{
-    Accounting, Atime, Batching, CreateOptions, Dirty, FsyncWait, OpenOptions, RenameLog,
+    Accounting, Atime, Batching, CreateOptions, Dirty, Discard, FsyncWait, OpenOptions, RenameLog,
     VolumeOptions,
 };
 pub use read_dir::{DirEntry, ReadDir};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_posix::{Caller, MkfsOptions, MountOptions, OpenFlags};
 
 pub use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
-pub use holdfast_posix::Atime;
+pub use holdfast_posix::{Atime, Discard};
 
 /// How a volume is made.
 #[derive(Clone, Debug)]
@@ -62,6 +62,14 @@ impl CreateOptions {
     /// it when it is first opened for writing.
     pub fn journal_size(mut self, bytes: u64) -> CreateOptions {
         self.mkfs.journal_bytes = Some(bytes);
+        self
+    }
+
+    /// All of an image is taken from its host when it is made, and the log is written: no change finds the host full later,
+    /// unless the volume is trimmed or made larger.
+    /// Default false. Such an image gives nothing back by itself ([`Discard::Auto`]).
+    pub fn allocate(mut self, yes: bool) -> CreateOptions {
+        self.mkfs.allocate = yes;
         self
     }
 
@@ -146,6 +154,14 @@ impl VolumeOptions {
     /// given back all memory that is no cache: a program can have its allocator do the same. Default: nothing.
     pub fn at_rest(mut self, act: fn()) -> VolumeOptions {
         self.mount.at_rest = Some(act);
+        self
+    }
+
+    /// Whether free space goes back to the device, or to the host of an image, by itself, some seconds after it was used last.
+    /// Default: from an image that its host has not given whole ([`Discard::Auto`]). A block device holds its space for the volume
+    /// anyway, and may be slow at it.
+    pub fn discard(mut self, discard: Discard) -> VolumeOptions {
+        self.mount.discard = discard;
         self
     }
 

@@ -15,7 +15,7 @@ use holdfast_base::counters::Reading;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::Device;
 use holdfast_format::Superblock;
-use holdfast_posix::{Caller, FileSystem, NewSize};
+use holdfast_posix::{Caller, FileSystem, NewSize, Trimmed};
 
 use crate::dir::Dir;
 use crate::error::volume_error;
@@ -66,6 +66,16 @@ impl Volume {
     /// latest: it leaves the fsync log empty, and makes space usable that was freed.
     pub fn commit(&self) -> io::Result<()> {
         self.shared().with(|call| Ok(call.fs.commit()?))
+    }
+
+    /// Gives all free space in ranges of `least` bytes or more back to the device, or to the host of an image: what
+    /// [`VolumeOptions::discard`](crate::VolumeOptions::discard) does by itself with what became free, for everything. `progress` hears
+    /// how far it is, behind each 128 MiB, and says whether to go on. Other calls go on beside it.
+    ///
+    /// # Errors
+    /// `Unsupported`: the device takes no discards. The volume is what it was, whatever failed.
+    pub fn trim(&self, least: u64, progress: impl FnMut(&Trimmed) -> bool) -> io::Result<Trimmed> {
+        self.shared().with(|call| Ok(call.fs.trim(least, progress)?))
     }
 
     /// How full the volume is.

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
+use holdfast_device::{Device, DeviceError, Discards, MemoryDevice, forward};
 use parking_lot::Mutex;
 
 /// Most bytes read from one device. An honest check and mount of a golden volume stay below a tenth.
@@ -116,6 +116,10 @@ impl Device for Watched {
             Some(end) if end <= self.inner.len() => self.inner.discard(at, len),
             _ => Ok(()),
         }
+    }
+
+    fn discards(&self) -> Discards {
+        self.inner.discards()
     }
 
     fn len(&self) -> u64 {

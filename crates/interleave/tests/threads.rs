@@ -375,6 +375,14 @@ const FILLER: &[u8] = b"filler";
 /// Bytes that went straight into reserved blocks, of all schedules.
 static IN_PLACE: AtomicU64 = AtomicU64::new(0);
 
+/// Ranges that were discarded, of all schedules.
+static DISCARDS: AtomicU64 = AtomicU64::new(0);
+
+/// Gives all free space back.
+fn trim(fs: &FileSystem) -> Result<(), FsError> {
+    fs.trim(0, |_| true).map(drop)
+}
+
 /// A volume without files, made by the engine as it is.
 fn formatted() -> Vec<u8> {
     let device = Arc::new(holdfast_device::MemoryDevice::new(BYTES));
@@ -426,6 +434,7 @@ fn play(scene: &'static Scene, base: &[u8], seed: u64) {
         thread.join().expect("no thread panics");
     }
     IN_PLACE.fetch_add(fs.counters().reserved_bytes_written.get(), Ordering::Relaxed);
+    DISCARDS.fetch_add(fs.counters().discard_ranges.get(), Ordering::Relaxed);
     drop(fs);
     let recording = device.recording();
     let mut prng = Prng::seeded(seed);
@@ -573,6 +582,24 @@ fn changers_beside_checkpoints_and_commits() {
         is_full: false,
     };
     explore(&SCENE);
+}
+
+/// Free space is discarded, again and again, while others are given it: nothing that they write is lost, and nobody is refused.
+#[test]
+fn changers_beside_discards_and_commits() {
+    static SCENE: Scene = Scene {
+        name: "changers beside discards and commits",
+        work: replace,
+        allows: replaced,
+        threads: 2,
+        beside: &[trim, FileSystem::commit],
+        fsync_wait: FsyncWait::Writeback,
+        // All data goes to blocks that were free.
+        log_data_bytes: 0,
+        is_full: false,
+    };
+    explore(&SCENE);
+    assert!(DISCARDS.load(Ordering::Relaxed) > 0, "nothing was discarded");
 }
 
 /// The trees of forks are closed when nobody has them open, beside commits and checkpoints that carry their roots; their numbers

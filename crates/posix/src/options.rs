@@ -5,6 +5,8 @@ use std::time::Duration;
 use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 use holdfast_format::limits::NODE_SIZE_DEFAULT;
 use holdfast_format::{Geometry, Malformed};
+use holdfast_store::DISCARD_DELAY;
+pub use holdfast_store::{Discard, Trimmed};
 
 /// How a volume is mounted.
 #[derive(Clone, Debug)]
@@ -47,6 +49,10 @@ pub struct MountOptions {
     /// Called when nothing has changed for two times `commit_secs`, after the volume has given back all memory that is no
     /// cache; once, until something changes again. For a program that can give back more then.
     pub at_rest: Option<fn()>,
+    /// Whether free space goes back to the device, or to the host of an image, by itself.
+    pub discard: Discard,
+    /// It does so when nobody has touched it for so long. Zero: at once, and in ranges of any length.
+    pub discard_delay: Duration,
     /// Threads of the volume's own for commits, checkpoints and writing data. Without them callers do that work:
     /// the same calls then send the same to the device.
     pub threads: bool,
@@ -72,6 +78,8 @@ impl Default for MountOptions {
             fsync_wait: FsyncWait::default(),
             log_data_bytes: None,
             at_rest: None,
+            discard: Discard::Auto,
+            discard_delay: DISCARD_DELAY,
             threads: true,
         }
     }
@@ -105,6 +113,8 @@ pub struct MkfsOptions {
     pub log_bytes: Option<u64>,
     /// Bytes of the journal ring, rounded up to blocks; by the size of the volume if `None`.
     pub journal_bytes: Option<u64>,
+    /// All of an image is taken from its host at once, and the log is written: no change finds the host full later.
+    pub allocate: bool,
 }
 
 impl Default for MkfsOptions {
@@ -117,6 +127,7 @@ impl Default for MkfsOptions {
             bytes: None,
             log_bytes: None,
             journal_bytes: None,
+            allocate: false,
         }
     }
 }

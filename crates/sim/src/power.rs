@@ -16,7 +16,7 @@ mod walk;
 
 use std::fmt;
 
-use holdfast_device::sim::Faults;
+use holdfast_device::sim::{Event, Faults};
 use holdfast_device::{MemoryDevice, sim};
 use holdfast_script::Script;
 
@@ -84,6 +84,8 @@ pub struct Stats {
     pub recoveries: (u64, u64),
     /// Bytes that scripts wrote straight into blocks that were reserved.
     pub in_place: u64,
+    /// Ranges that the volume discarded.
+    pub discards: u64,
 }
 
 impl std::ops::AddAssign for Stats {
@@ -95,6 +97,7 @@ impl std::ops::AddAssign for Stats {
         self.recoveries.0 += other.recoveries.0;
         self.recoveries.1 += other.recoveries.1;
         self.in_place += other.in_place;
+        self.discards += other.discards;
     }
 }
 
@@ -221,7 +224,10 @@ impl Ground {
         })?;
         let judge = Judge::new(&history, &self.policy, &self.memo, before).collecting(limit);
         let (stats, wrong) = judge.run(&recording);
-        let stats = Stats { in_place, ..stats };
+        let discards = recording.events.iter();
+        let discards =
+            discards.filter(|event| matches!(event, Event::Discard { .. })).count() as u64;
+        let stats = Stats { in_place, discards, ..stats };
         Ok((stats, wrong.into_iter().min_by_key(|wrong| wrong.losses)))
     }
 

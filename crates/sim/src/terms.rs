@@ -5,6 +5,7 @@
 
 use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 use holdfast_device::sim;
+use holdfast_posix::Discard;
 use serde::{Deserialize, Serialize};
 
 use crate::{Checkpoints, Policy, Setup};
@@ -44,6 +45,8 @@ pub struct Terms {
     pub rename_log: String,
     /// Of M5.
     pub fsync_wait: String,
+    /// Whether what became free goes back to the device, at once.
+    pub discard: bool,
     /// Whether the volume has threads for commits, checkpoints and writing data.
     pub threads: bool,
     /// Whether the volume is unmounted behind the script.
@@ -91,6 +94,7 @@ impl Terms {
             batching: mount.batching.to_string(),
             rename_log: mount.rename_log.to_string(),
             fsync_wait: mount.fsync_wait.to_string(),
+            discard: mount.discard == Discard::On,
             threads: mount.threads,
             unmount: policy.unmount,
             seed: images.seed,
@@ -114,6 +118,9 @@ impl Terms {
         }
         let mut setup = Setup::new(self.node_size, self.inode_cache);
         setup.checkpoints = checkpoints(&self.checkpoints)?;
+        if self.discard {
+            setup = setup.discarding();
+        }
         let mount = &mut setup.mount;
         mount.cache_bytes = self.cache_bytes;
         mount.dirty_bytes = self.dirty_bytes;
@@ -184,6 +191,7 @@ mod tests {
             Checkpoints::RestsBeside,
         ]) {
             let setup = Setup { checkpoints, ..Setup::new(16384, 3) };
+            let setup = if physical_sector == 512 { setup.discarding() } else { setup };
             let policy = Policy { setup, physical_sector, unmount: false, ..Policy::default() };
             let terms = Terms::of(&policy);
             let text = toml::to_string(&terms).unwrap();

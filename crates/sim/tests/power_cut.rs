@@ -23,6 +23,30 @@ fn survives_after(before: &str, script: &str) -> Stats {
     stats
 }
 
+/// Blocks that a commit or a checkpoint has freed are discarded at once: no image needs them, whether they are as before
+/// or not. With threads others do it, at any moment.
+#[test]
+fn blocks_that_are_discarded() {
+    const SCRIPT: &str = "mkfile /a; write /a 0 300k 1; fsync /a; write /a 0 200k 2; fsync /a; mkfile /b; write /b 0 40k 3; fsync /b; \
+        unlink /a; fsyncdir /; write /b 100 5000 4; fsync /b; mkdir /d; mkfile /d/c; setxattr /d/c user.a 3000 4; fsync /d/c; \
+        truncate /b 4096; append /b 50k 5; fsync /b; rename /b /d/c; fsyncdir /d; mkfile /e; write /e 0 400k 6; fsync /e; \
+        punch /e 40k 100k; fsync /e; sync; unlink /e; unlink /d/c; sync";
+    for (threads, checkpoints) in [
+        (false, Checkpoints::After(2)),
+        (false, Checkpoints::CommitsAfter(1)),
+        (false, Checkpoints::RestsAfter(3)),
+        (true, Checkpoints::Beside),
+    ] {
+        let mut setup = Setup { checkpoints, ..Setup::new(4096, 4) }.discarding();
+        setup.mount.threads = threads;
+        let policy = Policy { volume: 8 << 20, setup, recovery: 60, ..Policy::default() };
+        let stats = power_cut_after(&parse(""), &parse(SCRIPT), &policy)
+            .unwrap_or_else(|failure| panic!("{checkpoints:?}: {failure}"));
+        println!("{checkpoints:?}: {stats:?}");
+        assert!(stats.discards >= 2, "{stats:?}");
+    }
+}
+
 #[test]
 fn create_and_fsync() {
     survives(

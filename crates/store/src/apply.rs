@@ -12,6 +12,7 @@ use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
+use crate::discard::Wanting;
 use crate::error::LineageError;
 use crate::given_up::{Counts, GivenUp};
 use crate::load::Failed;
@@ -162,6 +163,7 @@ impl Inner {
     /// Promises what `need` needs, if it is free and the branch may refer to so much; with `ask_host` also if the host of a
     /// sparse image gives it.
     fn promise(&self, tree: TreeNo, need: Need, ask_host: bool) -> Result<Option<Reservation>> {
+        let mut wanting = None;
         loop {
             let forest = self.forest.read();
             let of = *forest.trees.get(tree);
@@ -188,7 +190,12 @@ impl Inner {
             let lacking = |space: &Space| {
                 space.lacking_bytes(wanted(space), need.floor(&space.promises.floors))
             };
-            if promised.is_some() || !ask_host || !self.take_from_host(lacking) {
+            if promised.is_some() || !ask_host {
+                return Ok(promised);
+            }
+            // Until it has got it: a discard would take away again what this has waited for.
+            wanting.get_or_insert_with(|| Wanting::begin(self));
+            if !self.take_from_host(lacking) {
                 return Ok(promised);
             }
         }

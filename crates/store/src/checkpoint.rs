@@ -280,6 +280,7 @@ impl Inner {
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
         }
+        self.space_was_freed();
         self.throttle.sealed_are(0);
         journal.release(published.journal_head);
         self.counters.checkpoints.increment();
@@ -303,6 +304,7 @@ impl Inner {
                 Err(error) => return Err(error),
             }
         }
+        self.discard_at_close();
         let _one = self.lock_checkpoints()?;
         let epoch = self.superblock.lock().epoch;
         self.journal.lock().end(&*self.device, epoch)?;

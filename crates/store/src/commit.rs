@@ -290,6 +290,7 @@ impl Inner {
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
         }
+        self.space_was_freed();
     }
 
     fn write_commit(&self, journal: &mut Journal, epoch: Epoch, flush_data: bool) -> Result<()> {

@@ -8,7 +8,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, prng};
-use holdfast_device::{Device, Sticky};
+use holdfast_device::{Device, Discards, Sticky};
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::node::OfVolume;
 use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::apply::Slots;
 use crate::cache::Cache;
+use crate::discard::Discarder;
 use crate::freezes::Freezes;
 use crate::guard;
 use crate::journal::Journal;
@@ -151,6 +152,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
         rings: Default::default(),
+        discarder: Discarder::new(&how, Discards::Refused, false),
         journal: Mutex::new(Journal::new(
             geometry.journal(),
             superblock.ring_tag,

@@ -129,9 +129,13 @@ impl Inner {
         }
     }
 
-    /// Takes some more from the host, unless that has less than is `lacking`, in bytes. Says whether it is worth trying
-    /// again. No lock is held.
+    /// Takes some more from the host, unless that has less than is `lacking`, in bytes, or waits for what is being
+    /// discarded. Says whether it is worth trying again. No lock is held.
     pub(crate) fn take_from_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {
+        self.ask_host(lacking) || self.wait_for_discard()
+    }
+
+    fn ask_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {
         let (lacking, known) = {
             let space = self.space.lock();
             if space.hidden_blocks() == 0 {

@@ -38,6 +38,7 @@ mod throttle;
 mod freezes;
 mod guard;
 mod host;
+mod discard;
 mod identity;
 mod apply;
 mod room;
@@ -55,6 +56,7 @@ pub mod error;
 
 pub use branch::Branch;
 pub use difference::{Difference, Differing};
+pub use discard::Trimmed;
 pub use error::{LineageError, StoreError};
 pub use guard::Guarding;
 pub use identity::{Identity, restore_superblock};
@@ -63,7 +65,7 @@ pub use in_place::{Reserved, Sent};
 use lineage::Walks;
 pub use lineage::{Inodes, TreeInfo};
 pub use need::Need;
-pub use options::{CreateOptions, OpenOptions};
+pub use options::{CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
 pub use pin::Pin;
 pub use resize::NewSize;
 pub use shrink::{Shrinking, shrink};
@@ -89,6 +91,7 @@ use holdfast_format::superblock::FoundDamage;
 use holdfast_format::{Carried, Geometry, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use discard::Discarder;
 use freezes::Freezes;
 use guard::Keeper;
 use journal::Journal;
@@ -109,7 +112,8 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 ///
 /// Locks, in the order in which they are taken: `lineage`, `one_checkpoint`, `journal`, the log's, `forest`, `space`,
 /// `pending`, the throttle's. Only the first three are held across device I/O; no reader takes them, and no fsync the
-/// first two (R4).
+/// first two (R4). The discarder's comes before all of these; it is held across discards, and
+/// taken by discards and a volume that grows.
 #[derive(Debug)]
 pub(crate) struct Inner {
     device: Arc<dyn Device>,
@@ -120,9 +124,10 @@ pub(crate) struct Inner {
     accounting: Accounting,
     forest: RwLock<Forest>,
     space: SharedSpace,
-    /// With the lock of the space: the host has answered a request for more.
+    /// With the lock of the space: the host has answered a request for more, or a discard has ended.
     host_answered: Condvar,
     rings: host::Rings,
+    discarder: Discarder,
     /// Held while branches and snapshots change.
     lineage: Mutex<Walks>,
     /// Snapshots that are being looked at.
@@ -201,6 +206,7 @@ impl Store {
         if !options.read_only && options.threads {
             // Those that were started end with the store, should another one be refused.
             throttle::start(&store.inner, &mut store.threads)?;
+            discard::start(&store.inner, &mut store.threads);
         }
         Ok(store)
     }
@@ -439,6 +445,20 @@ impl Store {
         self.inner.checkpoint()
     }
 
+    /// Discards all free space in ranges of `least` bytes or more, whatever the options say of the background. `progress`
+    /// hears what is done so far, behind each 128 MiB of the volume, and says whether to go on. Operations go on beside it.
+    ///
+    /// # Errors
+    /// The device takes no discards, or has failed; what was discarded until then is. The volume goes on.
+    pub fn trim(&self, least: u64, progress: impl FnMut(&Trimmed) -> bool) -> Result<Trimmed> {
+        self.inner.trim(least, progress)
+    }
+
+    /// Waits until nothing that became free is on its way back to the device by itself. At once if none is to go back.
+    pub fn wait_for_discards(&self) {
+        self.inner.wait_for_discards();
+    }
+
     /// Gives back memory that is kept for commits and batches to come, unless one is being made: a burst leaves
     /// megabytes. For moments at which nothing is done.
     pub fn give_back_memory(&self) {
@@ -454,6 +474,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.inner.throttle.end();
+        self.inner.discarder.end();
         for thread in self.threads.drain(..) {
             // One that panicked has reported it; nothing is left to tell.
             let _ = thread.join();

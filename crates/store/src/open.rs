@@ -25,6 +25,7 @@ use holdfast_format::{ItemKind, Key, Malformed, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::cache::Cache;
+use crate::discard::Discarder;
 use crate::freezes::Freezes;
 use crate::guard::{Guarded, Keeper};
 use crate::host::MADE;
@@ -241,6 +242,7 @@ fn at(
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
         rings: Default::default(),
+        discarder: Discarder::new(options, device.discards(), device.room().is_some()),
         lsn: AtomicU64::new(superblock.lsn.0),
         durable: AtomicU64::new(superblock.lsn.0),
         inode_next: AtomicU64::new(superblock.inode_next.0),

@@ -9,6 +9,9 @@ use uuid::Uuid;
 
 use crate::guard::Guarding;
 
+/// What became free goes back when nobody has touched it for so long: seconds in which a file may be written again.
+pub const DISCARD_DELAY: Duration = Duration::from_secs(5);
+
 /// What mkfs decides for the life of a volume.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
@@ -46,6 +49,22 @@ pub struct OpenOptions {
     pub threads: bool,
     /// How the guard against another program is kept, on devices that one may reach.
     pub guard: Guarding,
+    /// Whether free space goes back to the device by itself.
+    pub discard: Discard,
+    /// It does so when nobody has touched it for so long. Zero: at once, and in ranges of any length.
+    pub discard_delay: Duration,
+}
+
+/// Whether free space goes back to the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discard {
+    /// From an image that its host has not given whole.
+    #[default]
+    Auto,
+    /// From any that takes discards.
+    On,
+    /// Only when it is [asked for](crate::Store::trim).
+    Off,
 }
 
 impl Default for OpenOptions {
@@ -59,6 +78,8 @@ impl Default for OpenOptions {
             batching: Batching::default(),
             threads: true,
             guard: Guarding::default(),
+            discard: Discard::Auto,
+            discard_delay: DISCARD_DELAY,
         }
     }
 }

@@ -51,6 +51,8 @@ impl Inner {
     pub(crate) fn resize(&self, to: NewSize) -> Result<u64> {
         self.check_running()?;
         self.expect_rings()?;
+        // What the host gives for the piece at the end must not be discarded before the volume has it.
+        let _no_discard = self.discarder.no_discard();
         // One at a time.
         let _one = self.lock_checkpoints()?;
         let Some(longer) = self.lengthen(to)? else {

@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+mod discards;
+
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};

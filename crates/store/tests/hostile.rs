@@ -16,7 +16,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, InodeNo};
 use holdfast_device::memory::MemoryDevice;
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed};
+use holdfast_device::{Device, DeviceError, DeviceStats, Discards, Flushed};
 use holdfast_format::codec::Reader;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::group::GroupItem;
@@ -446,6 +446,10 @@ impl Device for Zeros {
 
     fn discard(&self, _at: u64, _len: u64) -> std::result::Result<(), DeviceError> {
         unreachable!("a replay writes nothing")
+    }
+
+    fn discards(&self) -> Discards {
+        Discards::Refused
     }
 
     fn len(&self) -> u64 {

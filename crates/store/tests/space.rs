@@ -12,7 +12,7 @@ use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::HostedDevice;
 use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{
-    Branch, CreateOptions, Need, NewSize, OpenOptions, Store, StoreError, Transaction,
+    Branch, CreateOptions, Discard, Need, NewSize, OpenOptions, Store, StoreError, Transaction,
 };
 
 const NODE_SIZES: [usize; 3] = [4096, 16384, 65536];
@@ -312,7 +312,8 @@ fn what_a_full_host_has_given_before_is_promised_again() {
     };
     Store::create(&shared, &options).unwrap();
     let open = || {
-        let options = OpenOptions { read_only: false, ..OpenOptions::default() };
+        // As a mount with nodiscard: otherwise it goes back when it is closed.
+        let options = OpenOptions { discard: Discard::Off, ..OpenOptions::default() };
         Store::open(shared.clone(), &options, Arc::new(Counters::default()))
             .map(Store::into_main)
             .unwrap()

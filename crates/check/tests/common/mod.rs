@@ -18,7 +18,7 @@ use holdfast_base::{
     BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId,
 };
 use holdfast_check::{Issue, Options, Report, What, check, dump, identify, probe};
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_device::{Device, DeviceError, DeviceStats, Discards, Flushed, MemoryDevice};
 use holdfast_format::checksum::block_sum;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::dentry::slot;
@@ -502,6 +502,9 @@ impl Device for Rotten {
     }
     fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
         unreachable!("a check never discards")
+    }
+    fn discards(&self) -> Discards {
+        Discards::Refused
     }
     fn len(&self) -> u64 {
         self.0.len()

@@ -35,6 +35,10 @@ pub(crate) struct Args {
     /// be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
+    /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made
+    /// larger. Default: a file takes up room as it is filled, and gives it back.
+    #[arg(long)]
+    allocate: bool,
     /// A name that `holdfast info` shows, at most 64 bytes.
     #[arg(long, short = 'L', default_value = "")]
     label: String,
@@ -166,7 +170,8 @@ fn options(args: &Args, uuid: Uuid) -> CreateOptions {
         .node_size(args.node_size as usize)
         .label(args.label.clone())
         .uuid(*uuid.as_bytes())
-        .owner(owner.0, owner.1);
+        .owner(owner.0, owner.1)
+        .allocate(args.allocate);
     if let Some(bytes) = args.log_size {
         options = options.log_size(bytes);
     }

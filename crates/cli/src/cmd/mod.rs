@@ -32,6 +32,7 @@ mod send;
 mod snapshot;
 pub(crate) mod stats;
 mod sync;
+mod trim;
 mod tune;
 mod txn;
 mod umount;
@@ -80,6 +81,7 @@ pub(crate) enum Command {
     Rm(rm::Args),
     Sync(sync::Args),
     Stats(stats::Args),
+    Trim(trim::Args),
     Resize(resize::Args),
     Tune(tune::Args),
     Snapshot(snapshot::Args),
@@ -130,6 +132,7 @@ impl Command {
             Command::Rm(args) => rm::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
+            Command::Trim(args) => trim::run(&args),
             Command::Resize(args) => resize::run(&args),
             Command::Tune(args) => tune::run(&args),
             Command::Snapshot(args) => snapshot::run(&args),

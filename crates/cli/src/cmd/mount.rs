@@ -70,6 +70,11 @@ Memory:
   dirty_bytes=SIZE    for written data that is not on the device yet (default 256M, at least 4M).
                       Programs that write faster than the device wait when it is full
 
+Free space:
+  discard             some seconds after it was used last, it becomes holes of the file, or is
+                      discarded on the block device (default for files with holes)
+  nodiscard           it stays with the volume until `holdfast trim` (default for block devices)
+
 Reading and access times:
   ro, rw              write nothing at all, or allow it (default rw)
   noatime             reading never changes access times

@@ -19,7 +19,7 @@ pub(super) struct Here {
 
 impl Here {
     pub(super) fn new(pipes: Pipes) -> Here {
-        let shown = RefCell::new(Shown::new(pipes.shows_progress));
+        let shown = RefCell::new(Shown::new(pipes.shows_progress, pipes.counts));
         let output = RefCell::new(pipes.output);
         Here { inputs: pipes.inputs.into_iter().map(RefCell::new).collect(), output, shown }
     }

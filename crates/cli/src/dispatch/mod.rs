@@ -46,6 +46,8 @@ pub(crate) struct Pipes {
     pub(crate) output: Output,
     /// Show on a terminal how far it has come.
     pub(crate) shows_progress: bool,
+    /// What it counts there.
+    pub(crate) counts: &'static str,
     /// What it means that standard output cannot be written.
     pub(crate) not_written: fn(io::Error) -> Failure,
 }
@@ -57,7 +59,13 @@ impl Pipes {
             Err(failure) => failure,
             Ok(()) => Failure::plain(""),
         };
-        Pipes { inputs: Vec::new(), output: Output::Stdout, shows_progress: false, not_written }
+        Pipes {
+            inputs: Vec::new(),
+            output: Output::Stdout,
+            shows_progress: false,
+            counts: "files",
+            not_written,
+        }
     }
 }
 
@@ -277,6 +285,7 @@ impl Located {
         let again = Pipes {
             output: pipes.output.again(),
             shows_progress: pipes.shows_progress,
+            counts: pipes.counts,
             not_written: pipes.not_written,
             ..Pipes::out()
         };

@@ -25,10 +25,11 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn new(wanted: bool) -> Shown {
+    /// A bar that counts `counts`.
+    pub(super) fn new(wanted: bool, counts: &str) -> Shown {
         let bar = (wanted && io::stderr().is_terminal()).then(|| {
-            let template = "{wide_bar} {human_pos}/{human_len} files, {msg}";
-            let style = ProgressStyle::with_template(template);
+            let template = format!("{{wide_bar}} {{human_pos}}/{{human_len}} {counts}, {{msg}}");
+            let style = ProgressStyle::with_template(&template);
             ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
         Shown { bar, last: 0, any: false }
@@ -133,10 +134,10 @@ pub(super) fn run(
     pipes: Pipes,
     hand_over: &dyn Fn(&[At]) -> Result<(), Failure>,
 ) -> io::Result<Ran> {
-    let Pipes { inputs, mut output, shows_progress, not_written } = pipes;
+    let Pipes { inputs, mut output, shows_progress, counts, not_written } = pipes;
     let has_inputs = !inputs.is_empty();
     let mut going = Going { inputs: inputs.into(), unsent: Vec::new(), sent: 0 };
-    let mut shown = Shown::new(shows_progress);
+    let mut shown = Shown::new(shows_progress, counts);
     let mut came = Vec::new();
     let mut piece = vec![0; BODY_MAX];
     let broken = |error, shown: &Shown| match shown.any || has_inputs {
@@ -265,7 +266,8 @@ mod tests {
         ]
         .concat();
         for cut in 0..whole.len() {
-            let (mut came, mut out, mut shown) = (Vec::new(), Vec::new(), Shown::new(false));
+            let (mut came, mut out, mut shown) =
+                (Vec::new(), Vec::new(), Shown::new(false, "files"));
             let mut take = |bytes: &[u8]| {
                 came.extend_from_slice(bytes);
                 take(&mut came, &mut out, &mut shown, |_| Failure::plain("")).unwrap()
@@ -278,7 +280,8 @@ mod tests {
         let mut nonsense = vec![9; 64];
         let mut out = Vec::new();
         assert!(
-            take(&mut nonsense, &mut out, &mut Shown::new(false), |_| Failure::plain("")).is_err()
+            take(&mut nonsense, &mut out, &mut Shown::new(false, "files"), |_| Failure::plain(""))
+                .is_err()
         );
     }
 }

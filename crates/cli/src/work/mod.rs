@@ -22,6 +22,7 @@ pub(crate) mod remove;
 pub(crate) mod resize;
 pub(crate) mod send;
 pub(crate) mod tree;
+pub(crate) mod trim;
 pub(crate) mod tune;
 
 use holdfast::Volume;
@@ -65,6 +66,8 @@ pub(crate) enum Work {
     List { tree: Tree, path: Name, how: list::How },
     /// Write a file out.
     Print { tree: Tree, path: Name },
+    /// Give free space back, in ranges of so many bytes at least.
+    Trim { least: u64 },
     /// Make the volume larger.
     Resize(resize::To),
     /// Change what the volume says of itself, or what a branch may refer to.
@@ -96,6 +99,7 @@ impl Work {
             Work::Send(send::What::Rest(_))
             | Work::Receive { .. }
             | Work::Token { .. }
+            | Work::Trim { .. }
             | Work::Resize(_) => Vec::new(),
         }
     }
@@ -107,6 +111,7 @@ impl Work {
             | Work::Merge(_)
             | Work::Import { .. }
             | Work::Remove(_)
+            | Work::Trim { .. }
             | Work::Resize(_)
             | Work::Tune { .. } => true,
             Work::Files(files::What { writes, .. }) => *writes,
@@ -149,6 +154,7 @@ pub(crate) fn carry_out(
         Work::Import { tree, layer, files } => import::run(door, volume, tree, *layer, files, ends),
         Work::List { tree, path, how } => list::run(door, volume, (tree, path), how, ends),
         Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
+        Work::Trim { least } => trim::run(door, volume, *least, ends),
         Work::Resize(to) => resize::run(door, volume, *to, ends),
         Work::Tune { tree, to } => tune::run(door, volume, tree, to, ends),
         Work::Remove(what) => remove::run(branches, volume, what, ends),

@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use crate::buffer::BufferPool;
 use crate::range;
 use crate::tally::Tally;
-use crate::{Device, DeviceError, DeviceStats, Flushed, Reach};
+use crate::{Device, DeviceError, DeviceStats, Discards, Flushed, Reach};
 use behind::Behind;
 
 /// Bytes of a buffer through which unaligned slices are copied.
@@ -67,6 +67,8 @@ pub struct FileDevice {
     physical: PhysicalSector,
     direct: bool,
     block_device: bool,
+    /// Bytes that the host gives back together.
+    discard_unit: u64,
     /// Set when the host said that it cannot discard; it is not asked again.
     cannot_discard: AtomicBool,
     /// The same for space that is taken ahead of need.
@@ -153,6 +155,8 @@ impl FileDevice {
         {
             tracing::warn!(path = %path.display(), "{danger}");
         }
+        let unit = probe::discard_unit(&file, found.block_device);
+        let (discard_unit, cannot_discard) = (unit.unwrap_or(SMALLEST), unit.is_none());
         Ok(FileDevice {
             file,
             behind,
@@ -164,7 +168,8 @@ impl FileDevice {
             physical,
             direct: found.direct,
             block_device: found.block_device,
-            cannot_discard: AtomicBool::new(false),
+            discard_unit,
+            cannot_discard: AtomicBool::new(cannot_discard),
             cannot_take_room: AtomicBool::new(false),
             pool: BufferPool::new(BOUNCE_BYTES, BOUNCE_BUFFERS),
             tally: Tally::default(),
@@ -227,7 +232,12 @@ impl FileDevice {
             return probe::block_discard(&self.file, at, len);
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(fallocate(&self.file, flags, at, len)?)
+        loop {
+            return match fallocate(&self.file, flags, at, len) {
+                Err(Errno::INTR) => continue,
+                done => Ok(done?),
+            };
+        }
     }
 }
 
@@ -266,7 +276,7 @@ impl Device for FileDevice {
         }
     }
 
-    /// Punches a hole or discards; a host that cannot, or fails to, is not an error.
+    /// Punches a hole, or discards. A host that has said no is not asked again.
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.tally.discard();
         self.check_mode("discard", at, len)?;
@@ -274,14 +284,32 @@ impl Device for FileDevice {
         let sector = u64::from(self.sector_size);
         let first = at.next_multiple_of(sector);
         let end = (at + len) - (at + len) % sector;
-        if first >= end || self.cannot_discard.load(Ordering::Relaxed) {
+        if first >= end {
             return Ok(());
         }
-        if let Err(error) = self.forget(first, end - first) {
-            tracing::debug!(path = %self.path.display(), %error, "the host does not discard");
-            self.cannot_discard.store(true, Ordering::Relaxed);
+        let done = match self.cannot_discard.load(Ordering::Relaxed) {
+            true => Err(Errno::OPNOTSUPP.into()),
+            false => self.forget(first, end - first),
+        };
+        done.map_err(|source| {
+            let error = failed("discard", at, len as usize, source);
+            if error.is_unsupported() {
+                self.cannot_discard.store(true, Ordering::Relaxed);
+            }
+            error
+        })
+    }
+
+    fn discards(&self) -> Discards {
+        let unit = self.discard_unit;
+        if self.cannot_discard.load(Ordering::Relaxed) || self.mode == OpenMode::ReadOnly {
+            return Discards::Refused;
         }
-        Ok(())
+        // A host that gives nothing ahead of need has nothing to be asked for again.
+        match self.block_device || self.cannot_take_room.load(Ordering::Relaxed) {
+            true => Discards::OfDevice { unit },
+            false => Discards::OfHost { unit },
+        }
     }
 
     fn room(&self) -> Option<u64> {

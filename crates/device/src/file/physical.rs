@@ -83,7 +83,7 @@ impl PhysicalSector {
 }
 
 /// A number that the kernel gives for a block device; a partition has some of those of its disk.
-fn attribute(device: u64, name: &str) -> Option<i64> {
+pub(super) fn attribute(device: u64, name: &str) -> Option<i64> {
     let place = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     let found = fs::read_to_string(format!("{place}/{name}"))
         .or_else(|_| fs::read_to_string(format!("{place}/../{name}")));

@@ -9,9 +9,12 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 
-use rustix::fs::{AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, ioctl_blksszget, statx};
+use rustix::fs::{
+    AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, fstat, ioctl_blksszget, statx,
+};
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 
+use super::physical::attribute;
 use crate::buffer::AlignedBuf;
 
 /// What was found.
@@ -77,6 +80,30 @@ fn said_unit(file: &File) -> Option<u32> {
     let known = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN);
     let unit = u32::max(found.stx_dio_offset_align, found.stx_dio_mem_align);
     (known && unit != 0).then_some(unit)
+}
+
+/// The least and the most that is believed to be given back together.
+const DISCARD_UNITS: std::ops::RangeInclusive<u64> = 4096..=1 << 20;
+
+/// Bytes that a discard gives back together: blocks of the host's file, or what a block device says. `None`: the block
+/// device takes no discards. Whether the host of a file punches holes shows with the first one.
+pub(super) fn discard_unit(file: &File, block_device: bool) -> Option<u64> {
+    let found = fstat(file).ok();
+    let said = match (block_device, found) {
+        (true, Some(found)) => {
+            let queue = |name: &str| attribute(found.st_rdev, &format!("queue/{name}"));
+            // A device that says nothing is asked.
+            if queue("discard_max_bytes") == Some(0) {
+                return None;
+            }
+            queue("discard_granularity").and_then(|bytes| u64::try_from(bytes).ok())
+        }
+        (false, Some(found)) => u64::try_from(found.st_blksize).ok(),
+        (_, None) => None,
+    };
+    let (least, most) = (*DISCARD_UNITS.start(), *DISCARD_UNITS.end());
+    let unit = said.unwrap_or(least).clamp(least, most);
+    Some(if unit.is_power_of_two() { unit } else { most })
 }
 
 /// `BLKDISCARD` from linux/fs.h: an `_IO` number that takes start and length.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::memory::MemoryDevice;
-use crate::{Device, DeviceError, forward};
+use crate::{Device, DeviceError, Discards, forward};
 
 /// Bytes that the host gives at a time.
 const BLOCK: u64 = 4096;
@@ -90,11 +90,28 @@ impl HostedDevice {
 }
 
 impl Device for HostedDevice {
-    forward!(image: read, flush, discard, len, sector_size, reach, stats);
+    forward!(image: read, flush, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.take("write", at, bytes.len() as u64)?;
         self.image.write(at, bytes)
+    }
+
+    /// Whole blocks go back to the host.
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.image.discard(at, len)?;
+        let mut host = self.host.lock();
+        for block in at.div_ceil(BLOCK)..(at + len) / BLOCK {
+            host.left += if host.given.remove(&block) { BLOCK } else { 0 };
+        }
+        Ok(())
+    }
+
+    fn discards(&self) -> Discards {
+        match self.host.lock().is_silent {
+            true => Discards::OfDevice { unit: BLOCK },
+            false => Discards::OfHost { unit: BLOCK },
+        }
     }
 
     fn room(&self) -> Option<u64> {

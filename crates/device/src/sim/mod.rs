@@ -8,8 +8,8 @@
 //! vanish, rot or land in the wrong place.
 //!
 //! Always true: the same base, events, policy and seed give the same images in
-//! the same order. Discarded sectors (of calls up to 1 MiB) read as junk at
-//! once; longer discards change nothing. Both are allowed.
+//! the same order. Discarded sectors read as junk at once, but those that hold
+//! only zeros stay as they are, so that images stay small. Both are allowed.
 //! Knows nothing of what the bytes mean.
 
 pub mod event;
@@ -35,16 +35,14 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use holdfast_base::units::BLOCK_BYTES;
 use parking_lot::Mutex;
 
 use self::faults::Verdict;
 use crate::memory::MemoryDevice;
 use crate::range;
 use crate::tally::Tally;
-use crate::{Device, DeviceError, DeviceStats, Flushed};
-
-/// Longer discards leave the bytes as they are, so that images stay small.
-const LONGEST_JUNK: u64 = 1 << 20;
+use crate::{Device, DeviceError, DeviceStats, Discards, Flushed};
 
 /// A device in memory that records its calls and fails on demand.
 pub struct SimDevice {
@@ -106,7 +104,7 @@ impl SimDevice {
         recording.cut_at(recording.events.len())
     }
 
-    /// Applies a write or discard; returns the index of its event.
+    /// Applies a write; returns the index of its event.
     fn begin(&self, at: u64, bytes: &[u8], event: impl FnOnce(Arc<[u8]>) -> Event) -> usize {
         let mut state = self.state.lock();
         state.current.put(at, bytes);
@@ -242,19 +240,27 @@ impl Device for SimDevice {
             _ => {}
         }
         let first = at.next_multiple_of(sector);
-        let end = (at + len) / sector * sector;
-        let junk = match end.checked_sub(first) {
-            Some(len) if len <= LONGEST_JUNK => junk(first, len as usize),
-            _ => Vec::new(),
+        let end = ((at + len) / sector * sector).max(first);
+        let events = {
+            let mut state = self.state.lock();
+            let begun = state.events.len();
+            let mut runs = with_content(&state.current, first, end);
+            if runs.is_empty() {
+                runs.push((first, Vec::new()));
+            }
+            for (at, junk) in runs {
+                state.current.put(at, &junk);
+                state.events.push(Event::Discard { at, len, junk: junk.into(), returned: None });
+            }
+            begun..state.events.len()
         };
-        let event = self.begin(first, &junk, |junk| Event::Discard {
-            at: first,
-            len,
-            junk,
-            returned: None,
-        });
-        self.end(event);
+        holdfast_sync::thread::yield_now();
+        events.for_each(|event| self.end(event));
         Ok(())
+    }
+
+    fn discards(&self) -> Discards {
+        Discards::OfDevice { unit: BLOCK_BYTES }
     }
 
     fn len(&self) -> u64 {
@@ -311,6 +317,27 @@ fn flip(bytes: &mut [u8], bit: u64) {
         let bit = bit % (bytes.len() as u64 * 8);
         bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
     }
+}
+
+/// The parts of a range that hold more than zeros, and what they read as when they are discarded; not those that read so
+/// already.
+fn with_content(device: &MemoryDevice, mut at: u64, end: u64) -> Vec<(u64, Vec<u8>)> {
+    let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut page = [0; BLOCK_BYTES as usize];
+    while at < end {
+        let next = ((at / BLOCK_BYTES + 1) * BLOCK_BYTES).min(end);
+        let bytes = &mut page[..(next - at) as usize];
+        device.get(at, bytes);
+        let junk = junk(at, bytes.len());
+        if bytes.iter().any(|byte| *byte != 0) && *bytes != junk[..] {
+            match runs.last_mut() {
+                Some((from, run)) if *from + run.len() as u64 == at => run.extend(junk),
+                _ => runs.push((at, junk)),
+            }
+        }
+        at = next;
+    }
+    runs
 }
 
 /// What a discarded range reads as: neither zeros nor anything that was there.

@@ -29,6 +29,7 @@ mod privileges;
 mod remount;
 mod rolled_back;
 mod snapshots;
+mod trim;
 #[cfg(test)]
 mod timing_tests;
 mod xattrs;

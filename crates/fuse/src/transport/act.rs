@@ -19,6 +19,7 @@ use crate::server::{CHANGE_XATTR, REMOUNT_XATTR, Server};
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+const FITRIM: u32 = 0xc018_5879;
 /// Bytes of the longest answer to one of them.
 const IOCTL_MOST: u32 = 32;
 
@@ -85,6 +86,9 @@ pub(super) fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answe
         Op::CopyFileRange(ref how) => copy_range(server, request, inode, how),
         Op::Ioctl { how, bytes } if how.cmd == ASK => {
             server.ask(request, inode, bytes).map(Out::IoctlBytes)
+        }
+        Op::Ioctl { how, bytes } if how.cmd == FITRIM => {
+            server.trim(request, bytes).map(Out::IoctlBytes)
         }
         Op::Ioctl { how, bytes } => ioctl(&how, bytes),
         // There are no directory handles, and after ENOSYS the kernel never asks again; one that cannot do

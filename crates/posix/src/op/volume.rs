@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{InodeNo, Timestamp, prng};
-use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
+use holdfast_format::{Geometry, Key};
 use holdfast_store::{
     CreateOptions, Device, Guarding, Identity, OpenOptions, Store, StoreError, Transaction, page,
     restore_superblock,
@@ -17,6 +18,9 @@ use crate::data::complete::Completer;
 use crate::open_volume::OpenVolume;
 use crate::volume::Volume;
 use crate::*;
+
+/// Zeros that are written at a time.
+const ZEROS_BYTES: usize = 1 << 20;
 
 impl FileSystem {
     /// Makes an empty volume with a root directory (mode 755).
@@ -34,6 +38,9 @@ impl FileSystem {
             node_tag: prng::entropy().to_le_bytes(),
             created: Timestamp::now(),
         };
+        if options.allocate {
+            allocate(&**device, &geometry)?;
+        }
         let mut first = Transaction::new();
         first.put(Key::inode(InodeNo::ROOT), root(options.owner).encode());
         first.count_inodes(1);
@@ -53,6 +60,8 @@ impl FileSystem {
             recover: options.recover,
             threads: options.threads,
             guard: Guarding::default(),
+            discard: options.discard,
+            discard_delay: options.discard_delay,
         };
         let store = Arc::new(Store::open(device, &open, counters.clone())?);
         let volume = Volume::new(store, counters, options.clone());
@@ -143,6 +152,28 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Gives all free space in ranges of `least` bytes or more back to the device, or to the host of an image. `progress` hears
+    /// how far that is, and says whether to go on.
+    pub fn trim(&self, least: u64, progress: impl FnMut(&Trimmed) -> bool) -> Result<Trimmed> {
+        // What waits for a commit, or as a node for a checkpoint, is free then.
+        self.core.store.checkpoint()?;
+        self.core.store.trim(least, progress).map_err(|error| match error {
+            StoreError::Device(error) if error.is_unsupported() => FsError::NotSupported,
+            error => error.into(),
+        })
+    }
+
+    /// Bytes that the host has given to an image; `None` if it has given all, or is no file.
+    pub fn given(&self) -> Option<u64> {
+        let device = self.core.store.device();
+        device.room().map(|_| device.given())
+    }
+
+    /// Waits until nothing that became free is on its way back to the device by itself.
+    pub fn wait_for_discards(&self) {
+        self.core.store.wait_for_discards();
+    }
+
     /// The statistics.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.core.counters
@@ -180,6 +211,24 @@ impl FileSystem {
     pub fn superblock(&self) -> holdfast_format::Superblock {
         self.core.store.superblock()
     }
+}
+
+/// Takes all of an image from its host, and writes the log: a host that must turn reserved blocks into written ones under
+/// an fsync makes two flushes of one.
+fn allocate(device: &dyn Device, geometry: &Geometry) -> Result<()> {
+    device.take_room(0, device.len()).map_err(StoreError::from)?;
+    if device.room().is_some() {
+        let why =
+            "the host of the image gives no space ahead of need; make the volume without that";
+        return Err(StoreError::Refused(why.into()).into());
+    }
+    let (log, zeros) = (geometry.log(), vec![0; ZEROS_BYTES]);
+    let (start, len) = (log.start.0 * BLOCK_BYTES, log.count * BLOCK_BYTES);
+    for at in (0..len).step_by(ZEROS_BYTES) {
+        let part = (len - at).min(ZEROS_BYTES as u64) as usize;
+        device.write(start + at, &zeros[..part]).map_err(StoreError::from)?;
+    }
+    Ok(())
 }
 
 /// The root directory of a new tree.

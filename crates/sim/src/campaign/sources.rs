@@ -254,6 +254,7 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
         Policy { images, setup, volume, sector, physical_sector, recovery, ..Policy::default() }
     };
     let nothing: fn(&mut Setup) = |_| {};
+    let discards: fn(&mut Setup) = |setup| *setup = setup.clone().discarding();
     // Memory for what was just written: elsewhere it is read from the device.
     let plain = policy(Checkpoints::Never, |setup| setup.mount.recent_bytes = 1 << 20);
     // Memory for one inode, and for as few nodes and as little data as possible.
@@ -263,8 +264,9 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
         setup.mount.dirty_bytes = 16 << 10;
     });
     let others = [
-        policy(Checkpoints::CommitsAfter(3), nothing),
+        policy(Checkpoints::CommitsAfter(3), discards),
         policy(Checkpoints::After(2), |setup| {
+            *setup = setup.clone().discarding();
             setup.mount.inode_cache = 1;
             setup.mount.recent_bytes = 16 << 10;
         }),
@@ -302,7 +304,8 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
                 setup.mount.log_data_bytes = Some(0);
                 setup.mount.fsync_wait = FsyncWait::Completion;
             });
-            vec![beside(Checkpoints::CommitsBeside), beside(Checkpoints::Beside), completed]
+            let discarded = policy(Checkpoints::Beside, discards);
+            vec![beside(Checkpoints::CommitsBeside), discarded, completed]
         }
     }
 }

@@ -17,12 +17,13 @@ mod checkpoints;
 mod names;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_base::{InodeNo, prng};
 use holdfast_check::{Options, Report};
 use holdfast_device::Device;
 use holdfast_posix::{
-    Attr, Caller, FileSystem, FileType, FsError, MkfsOptions, MountOptions, NewSize,
+    Attr, Caller, Discard, FileSystem, FileType, FsError, MkfsOptions, MountOptions, NewSize,
 };
 use holdfast_script::{Answer, BranchOp, Errno, FileKind, FileRef, Op, Outcome, Path, Target};
 
@@ -53,6 +54,13 @@ impl Setup {
     /// With the second opinion after every clean unmount. It reads from the device, so not where calls are counted.
     pub fn checked(self) -> Setup {
         Setup { check: true, ..self }
+    }
+
+    /// What became free goes back to the device at once: before the next operation, or by a thread.
+    pub fn discarding(mut self) -> Setup {
+        self.mount.discard = Discard::On;
+        self.mount.discard_delay = Duration::ZERO;
+        self
     }
 
     /// Nodes of `node_size` bytes, no background commit (so that the same script writes the same), and room

@@ -27,6 +27,13 @@ pub(crate) const HUNTS: &[Hunt] = &[
         run: |_| cut("", UNSYNCED, policy(Checkpoints::After(2))),
     },
     Hunt { name: "reuse and checkpoints", run: |_| cut("", REUSE, policy(Checkpoints::After(3))) },
+    Hunt {
+        name: "discards",
+        run: |_| {
+            cut("", REUSE, discards(Checkpoints::After(3)))?;
+            cut("", APPENDS, discards(Checkpoints::CommitsAfter(2)))
+        },
+    },
     Hunt { name: "handles", run: |_| errors::handles(0) },
     Hunt { name: "half written", run: errors::half_written },
     Hunt { name: "rot", run: |_| damage::rot(0) },
@@ -248,6 +255,7 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
         &[Mutant::ReservedNotFlushed, Mutant::UnwrittenEarly, Mutant::UnwrittenNamed],
     ),
     ("a block for a node", &[Mutant::RecordOneField]),
+    ("discards", &[Mutant::DiscardedEarly]),
     ("a larger volume", &[Mutant::GrownEarly]),
     ("ranges that move", &[Mutant::MoveLogged]),
 ];
@@ -308,6 +316,12 @@ fn policy(checkpoints: Checkpoints) -> Policy {
     let mut setup = Setup { checkpoints, ..Setup::new(4096, 4) };
     setup.mount.cache_bytes = 256 << 10;
     Policy { volume: SMALLEST, setup, recovery: 40, ..Policy::default() }
+}
+
+/// What became free goes back to the device.
+fn discards(checkpoints: Checkpoints) -> Policy {
+    let policy = policy(checkpoints);
+    Policy { setup: policy.setup.clone().discarding(), ..policy }
 }
 
 fn sectors() -> Policy {

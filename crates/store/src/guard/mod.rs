@@ -27,7 +27,7 @@ use std::time::Duration;
 use holdfast_base::clock::{Deadline, since_boot};
 use holdfast_base::{BLOCK_SIZE, wait};
 use holdfast_device::host::Host;
-use holdfast_device::{Device, DeviceError, Flushed, Reach, forward};
+use holdfast_device::{Device, DeviceError, Discards, Flushed, Reach, forward};
 use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
 use parking_lot::{Condvar, Mutex};
@@ -292,6 +292,10 @@ impl Device for Guarded {
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.sure()?;
         self.under.discard(at, len)
+    }
+
+    fn discards(&self) -> Discards {
+        self.under.discards()
     }
 
     fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {

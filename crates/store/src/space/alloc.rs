@@ -11,6 +11,7 @@ use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::SpaceUse;
 use super::delayed::Delayed;
+use super::discard::Discards;
 use super::freed::{Freed, Unflushed};
 use super::group::{Group, Run};
 use super::groups::{Groups, by_group};
@@ -27,7 +28,9 @@ pub(crate) struct Space {
     node_blocks: u64,
     pub(crate) promises: Promises,
     /// What was freed and is not reusable yet.
-    freed: Freed,
+    pub(super) freed: Freed,
+    /// Free space that the device is told of.
+    pub(super) discards: Discards,
     /// Data that the next commit makes durable with its own flush.
     pub(crate) unflushed: Unflushed,
     /// No group before it has a free slot.
@@ -57,6 +60,7 @@ impl Space {
             used_blocks: 0,
             node_blocks: 0,
             freed: Freed::default(),
+            discards: Discards::default(),
             unflushed: Unflushed::new(geometry.journal_blocks),
             node_group: 0,
             data_next: BlockNo(
@@ -213,7 +217,7 @@ impl Space {
                 continue;
             }
             for (index, part) in by_group(piece) {
-                self.groups.get_mut(index).hide_again(part);
+                self.groups.change(index, |group| group.hide_again(part));
             }
             if let Some(hidden) = &mut self.hidden {
                 hidden.add(piece);
@@ -263,7 +267,7 @@ impl Space {
     }
 
     /// The group may have a free slot from now on.
-    fn may_have_slots(&mut self, index: u64) {
+    pub(super) fn may_have_slots(&mut self, index: u64) {
         if self.groups.free_in(index).slots > 0 {
             self.node_group = self.node_group.min(index);
         }
@@ -444,6 +448,8 @@ impl Space {
         let free = total - self.used_blocks;
         let idle = given.saturating_sub(self.known_bytes());
         let room = room.map(|room| room.saturating_add(idle));
+        // They come back; those of a host are among the hidden ones.
+        let aside = if self.hidden.is_none() { self.discards.blocks } else { 0 };
         let available = match &self.hidden {
             None => self.data_available(),
             Some(hidden) => {
@@ -455,7 +461,7 @@ impl Space {
         SpaceUse {
             total,
             free,
-            available: (available + self.freed.blocks()).min(free),
+            available: (available + aside + self.freed.blocks()).min(free),
             inodes: self.inodes,
         }
     }

@@ -42,6 +42,11 @@ impl Freed {
         self.blocks
     }
 
+    /// All of it.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &BlockRange> {
+        [&self.data, &self.frozen, &self.nodes, &self.sealed].into_iter().flatten()
+    }
+
     pub(super) fn freeze(&mut self) {
         self.frozen.append(&mut self.data);
     }

@@ -7,12 +7,15 @@
 //!
 //! Knows nothing of other groups or of trees.
 
+pub(super) mod discard;
+
 use holdfast_base::switch::Accounting;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::item::GroupItem;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
 use super::record::{Record, Step};
+use discard::Stale;
 
 const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
 const WORDS_PER_PIECE: usize = (BITMAP_BLOCKS / 64) as usize;
@@ -41,6 +44,8 @@ pub(crate) struct Group {
     slot_hint: usize,
     /// No run of free blocks is longer than this: a search for more would walk the whole group for nothing.
     run_max: u64,
+    /// Where the device may have something back.
+    pub(super) stale: Stale,
     /// Behind the last block that belongs to the data zone.
     end: u64,
 }
@@ -73,11 +78,12 @@ impl Group {
             listed: false,
             slot_hint: 0,
             run_max: GROUP_BLOCKS,
+            stale: Stale::default(),
             end: 0,
         };
         let run = group.run(inside);
         group.end = run.at + run.len;
-        group.make_free(run);
+        group.change_busy(run, false);
         group
     }
 
@@ -152,18 +158,17 @@ impl Group {
         }
     }
 
-    fn make_free(&mut self, run: Run) {
-        self.change_busy(run, false);
-    }
-
     /// Takes free blocks: they are busy, but have no owner yet.
     pub(crate) fn take(&mut self, run: Run) {
         self.change_busy(run, true);
+        self.stale.taken(run);
     }
 
     /// Gives back busy blocks that are not in use.
     pub(crate) fn release(&mut self, range: BlockRange) {
-        self.make_free(self.run(range));
+        let run = self.run(range);
+        self.change_busy(run, false);
+        self.stale.freed(run);
     }
 
     /// Hides every free block.
@@ -183,7 +188,7 @@ impl Group {
         self.end = run.at + run.len;
         let new = Run { at: end, len: self.end - end };
         if !is_hidden {
-            return self.make_free(new);
+            return self.change_busy(new, false);
         }
         let hidden = self.hidden.get_or_insert_with(|| Box::new([0; WORDS]));
         Group::words(new).for_each(|(word, mask)| hidden[word] |= mask);
@@ -195,6 +200,7 @@ impl Group {
         if let Some(hidden) = &mut self.hidden {
             Group::words(run).for_each(|(word, mask)| hidden[word] |= mask);
         }
+        self.stale.freed(run);
     }
 
     /// Whether anything of `range` is hidden.
@@ -221,6 +227,8 @@ impl Group {
         }
         self.run_max = GROUP_BLOCKS;
         self.hidden = Some(hidden);
+        // The host has given more than is in use.
+        self.stale.freed(run);
     }
 
     /// Whether every block of `range` may be given away.

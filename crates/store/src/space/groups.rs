@@ -20,10 +20,13 @@ pub(crate) struct Groups {
     list: Vec<Option<Box<Group>>>,
     /// Sums over all groups.
     free: Room,
-    /// What is free is hidden in groups from this one on that come into memory.
-    hidden_from: u64,
+    /// Of each group whether what is free in it is hidden, if it is not in memory.
+    is_hidden: Vec<bool>,
     /// Groups that may differ from the tree.
     dirty: Vec<u64>,
+    /// Groups with stale pieces, and how many pieces wait.
+    stale: Vec<u64>,
+    stale_pieces: u64,
 }
 
 impl Groups {
@@ -35,8 +38,10 @@ impl Groups {
             slot_blocks: geometry.node_blocks(),
             list: (0..count).map(|_| None).collect(),
             free: Room { blocks: geometry.data_blocks(), slots: 0 },
-            hidden_from: u64::MAX,
+            is_hidden: vec![false; count as usize],
             dirty: Vec::new(),
+            stale: Vec::new(),
+            stale_pieces: 0,
         };
         groups.free.slots = Groups::slots_of(&geometry);
         groups
@@ -50,14 +55,14 @@ impl Groups {
     /// The volume has become larger. What is new is free, or hidden.
     pub(super) fn extend(&mut self, geometry: Geometry, is_hidden: bool) {
         let last = self.count() - 1;
-        if is_hidden && self.hidden_from > last {
+        if is_hidden && !self.is_hidden[last as usize] {
             // Its new part is hidden, and what it had is not.
             self.get_mut(last);
-            self.hidden_from = last + 1;
         }
         let before = self.free_in(last);
         self.geometry = geometry;
         self.list.resize_with(geometry.group_count() as usize, || None);
+        self.is_hidden.resize(self.list.len(), is_hidden);
         if let Some(group) = &mut self.list[last as usize] {
             group.extend(geometry.group_blocks(last), is_hidden);
         }
@@ -86,7 +91,7 @@ impl Groups {
     /// A group that was touched, or is now. What is free in it is changed by [`Groups::change`] only.
     pub(super) fn get_mut(&mut self, index: u64) -> &mut Group {
         let (geometry, slot_blocks) = (self.geometry, self.slot_blocks);
-        let is_hidden = index >= self.hidden_from;
+        let is_hidden = self.is_hidden[index as usize];
         self.list[index as usize].get_or_insert_with(|| {
             let mut group = Group::new(index, geometry.group_blocks(index), slot_blocks);
             if is_hidden {
@@ -100,18 +105,55 @@ impl Groups {
     pub(super) fn change<R>(&mut self, index: u64, change: impl FnOnce(&mut Group) -> R) -> R {
         let before = self.free_in(index);
         let group = self.get_mut(index);
+        let stale_before = group.stale.waiting().count_ones();
         let result = change(group);
         let (blocks, slots) = (group.free_blocks, group.free_slots);
+        let stale = group.stale.waiting().count_ones();
+        let is_unlisted = stale > 0 && !std::mem::replace(&mut group.stale.listed, true);
         self.free.blocks = self.free.blocks + blocks - before.blocks;
         self.free.slots = self.free.slots + slots - before.slots;
+        self.stale_pieces = self.stale_pieces + u64::from(stale) - u64::from(stale_before);
+        if is_unlisted {
+            self.stale.push(index);
+        }
         result
+    }
+
+    /// Pieces in which blocks became free that the device may have back.
+    pub(super) fn stale_pieces(&self) -> u64 {
+        self.stale_pieces
+    }
+
+    /// Groups with stale pieces, in order.
+    pub(super) fn stale(&mut self) -> Vec<u64> {
+        self.stale.sort_unstable();
+        self.stale.clone()
+    }
+
+    /// Takes groups off the list that have no stale piece any more.
+    pub(super) fn forget_stale(&mut self) {
+        let list = &mut self.list;
+        self.stale.retain(|index| {
+            let Some(group) = &mut list[*index as usize] else { return false };
+            group.stale.listed = !group.stale.is_nothing();
+            group.stale.listed
+        });
+    }
+
+    /// Forgets a group that was only looked at: of one that is not in memory everything is free, or hidden.
+    pub(super) fn forget_empty(&mut self, index: u64) {
+        let blocks = self.geometry.group_blocks(index).count;
+        if let Some(is_hidden) = self.get(index).and_then(|group| group.is_as_new(blocks)) {
+            self.list[index as usize] = None;
+            self.is_hidden[index as usize] = is_hidden;
+        }
     }
 
     /// What is free in a group, also in one that is not in memory because it is empty.
     pub(super) fn free_in(&self, index: u64) -> Room {
         match self.get(index) {
             Some(group) => Room { blocks: group.free_blocks, slots: group.free_slots },
-            None if index >= self.hidden_from => Room { blocks: 0, slots: 0 },
+            None if self.is_hidden[index as usize] => Room { blocks: 0, slots: 0 },
             None => Room {
                 blocks: self.geometry.group_blocks(index).count,
                 slots: empty_slots(&self.geometry, index),
@@ -123,13 +165,15 @@ impl Groups {
     pub(super) fn hide(&mut self) {
         self.list.iter_mut().flatten().for_each(|group| group.hide());
         self.free = Room { blocks: 0, slots: 0 };
-        self.hidden_from = 0;
+        self.is_hidden.fill(true);
     }
 
     /// Whether blocks of `range` are free but for the host.
     pub(super) fn has_hidden(&self, range: BlockRange) -> bool {
-        by_group(range)
-            .any(|(index, part)| self.get(index).is_none_or(|group| group.has_hidden(part)))
+        by_group(range).any(|(index, part)| match self.get(index) {
+            Some(group) => group.has_hidden(part),
+            None => self.is_hidden[index as usize],
+        })
     }
 
     /// Whether every part of `range`, which may come from a damaged disk, lies in the data zone and in a group that

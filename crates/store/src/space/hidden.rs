@@ -11,7 +11,9 @@ use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
 
 /// Blocks that the host is asked for at once: 4 MiB.
-const PIECE_BLOCKS: u64 = 1024;
+pub(super) const PIECE_BLOCKS: u64 = 1024;
+/// Pieces of a group.
+pub(super) const PIECES_PER_GROUP: u64 = GROUP_BLOCKS / PIECE_BLOCKS;
 
 const _: () = assert!(GROUP_BLOCKS.is_multiple_of(PIECE_BLOCKS) && PIECE_BLOCKS.is_multiple_of(64));
 
@@ -25,8 +27,11 @@ pub(crate) struct Hidden {
     wanted: Bits,
     /// Where the search for the next one begins.
     next: u64,
-    /// Pieces that the host is being asked for.
-    asked: u64,
+    /// Pieces that the host is being asked for, by each thread.
+    asked: Vec<u64>,
+    /// Pieces of a group that are being discarded, one bit each. The host is not asked for them meanwhile: it would
+    /// give first and take back then.
+    discarding: Option<(u64, u32)>,
     /// Answers of the host so far.
     answers: u64,
     /// Free blocks of all hidden pieces, and of those that the host is being asked for.
@@ -85,29 +90,36 @@ impl Hidden {
         blocks: u64,
         has_free: impl Fn(BlockRange) -> bool,
     ) -> Hidden {
-        let count = count(geometry);
-        let next = geometry.first_data_block().0 / PIECE_BLOCKS;
-        let (mut pieces, mut wanted) = (Bits::new(count), Bits::new(count));
-        for number in next..count {
-            pieces.set(number, true);
-            wanted.set(number, has_free(piece(geometry, number)));
+        let mut hidden = Hidden::none(geometry);
+        for number in hidden.next..count(geometry) {
+            hidden.pieces.set(number, true);
+            hidden.wanted.set(number, has_free(piece(geometry, number)));
         }
-        Hidden { pieces, wanted, next, asked: 0, answers: 0, blocks }
+        hidden.blocks = blocks;
+        hidden
     }
 
-    /// No piece of a volume.
+    /// No piece: the host has given all.
     pub(super) fn none(geometry: &Geometry) -> Hidden {
-        let bits = || Bits::new(count(geometry));
-        Hidden { pieces: bits(), wanted: bits(), next: 0, asked: 0, answers: 0, blocks: 0 }
+        Hidden {
+            pieces: Bits::new(count(geometry)),
+            wanted: Bits::new(count(geometry)),
+            next: geometry.first_data_block().0 / PIECE_BLOCKS,
+            asked: Vec::new(),
+            discarding: None,
+            answers: 0,
+            blocks: 0,
+        }
     }
 
     /// The volume has become larger: the blocks from `start` on are hidden.
     pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) {
         for bits in [&mut self.pieces, &mut self.wanted] {
             bits.0.resize(count(geometry).div_ceil(64) as usize, 0);
-            for number in start.0 / PIECE_BLOCKS..count(geometry) {
-                bits.set(number, true);
-            }
+        }
+        for number in start.0 / PIECE_BLOCKS..count(geometry) {
+            self.pieces.set(number, true);
+            self.wanted.set(number, !self.is_discarding(number));
         }
         self.blocks += geometry.far_copy().0 - start.0;
     }
@@ -125,21 +137,33 @@ impl Hidden {
     /// The next piece that the host is to be asked for.
     pub(super) fn next(&mut self, geometry: &Geometry) -> Next {
         let Some(number) = self.wanted.next(self.next) else {
-            return if self.asked > 0 { Next::Wait(self.answers) } else { Next::Nothing };
+            return match self.asked.is_empty() && self.discarding.is_none() {
+                true => Next::Nothing,
+                false => Next::Wait(self.answers),
+            };
         };
         self.wanted.set(number, false);
         self.next = (number + 1) % count(geometry);
-        self.asked += 1;
+        self.asked.push(number);
         Next::Ask(piece(geometry, number))
     }
 
     /// What the host said to the piece `range`, of which `shown` blocks are hidden no more.
-    pub(super) fn answered(&mut self, range: BlockRange, is_given: bool, shown: u64) {
+    pub(super) fn answered(
+        &mut self,
+        range: BlockRange,
+        is_given: bool,
+        shown: u64,
+        geometry: &Geometry,
+    ) {
         let number = range.start.0 / PIECE_BLOCKS;
-        self.asked -= 1;
+        if let Some(at) = self.asked.iter().position(|asked| *asked == number) {
+            self.asked.swap_remove(at);
+        }
         self.answers += 1;
         self.blocks -= shown;
-        if is_given {
+        // The last piece may have grown meanwhile.
+        if is_given && range == piece(geometry, number) {
             self.pieces.set(number, false);
         }
         // Two may have asked for it, if more became free there meanwhile, and were answered differently.
@@ -155,13 +179,56 @@ impl Hidden {
     /// Blocks of one hidden piece became free, and stay hidden.
     pub(super) fn add(&mut self, range: BlockRange) {
         self.blocks += range.count;
-        self.wanted.set(range.start.0 / PIECE_BLOCKS, true);
+        let number = range.start.0 / PIECE_BLOCKS;
+        self.wanted.set(number, !self.is_discarding(number));
+    }
+
+    fn is_discarding(&self, number: u64) -> bool {
+        let (group, bit) = (number / PIECES_PER_GROUP, number % PIECES_PER_GROUP);
+        self.discarding.is_some_and(|(of, pieces)| of == group && pieces >> bit & 1 == 1)
+    }
+
+    /// Of the pieces of a group those that the host is being asked for.
+    pub(super) fn asked_in(&self, group: u64) -> u32 {
+        let of_group = self.asked.iter().filter(|number| **number / PIECES_PER_GROUP == group);
+        of_group.fold(0, |pieces, number| pieces | 1 << (number % PIECES_PER_GROUP))
+    }
+
+    /// Pieces of a group, of which nobody asks for any, are being discarded. `blocks` of them were free and are hidden from now on.
+    pub(super) fn begin_discard(&mut self, group: u64, pieces: u32, blocks: u64) {
+        assert_eq!(self.discarding, None, "one discard at a time");
+        assert_eq!(self.asked_in(group) & pieces, 0, "the host gives and takes at once");
+        self.discarding = Some((group, pieces));
+        for number in numbers(group, pieces) {
+            self.pieces.set(number, true);
+            self.wanted.set(number, false);
+        }
+        self.blocks += blocks;
+    }
+
+    /// They were: the host has to be asked again for those with free blocks.
+    pub(super) fn end_discard(
+        &mut self,
+        has_hidden: impl Fn(BlockRange) -> bool,
+        geometry: &Geometry,
+    ) {
+        let Some((group, pieces)) = self.discarding.take() else { return };
+        for number in numbers(group, pieces) {
+            self.wanted.set(number, has_hidden(piece(geometry, number)));
+        }
+        self.answers += 1;
     }
 
     /// Whether blocks that become free here stay hidden.
     pub(super) fn holds(&self, block: BlockNo) -> bool {
         self.pieces.is_set(block.0 / PIECE_BLOCKS)
     }
+}
+
+/// The numbers of pieces of a group.
+fn numbers(group: u64, pieces: u32) -> impl Iterator<Item = u64> {
+    let of_group = (0..PIECES_PER_GROUP).filter(move |bit| pieces >> bit & 1 == 1);
+    of_group.map(move |bit| group * PIECES_PER_GROUP + bit)
 }
 
 /// Pieces of a volume: behind the far copy lies no group.

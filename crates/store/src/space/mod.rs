@@ -5,9 +5,11 @@
 
 pub(crate) mod alloc;
 pub(crate) mod delayed;
+pub(crate) mod discard;
 mod extend;
 mod filling;
 pub(crate) mod freed;
+mod give_back;
 pub(crate) mod group;
 mod groups;
 pub(crate) mod hidden;

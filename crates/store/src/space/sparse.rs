@@ -36,8 +36,9 @@ impl Space {
     /// What the host said to that piece: its free blocks may be promised from now on, or it is asked again later.
     pub(crate) fn answered(&mut self, range: BlockRange, is_given: bool) {
         let shown = if is_given { self.show(range) } else { 0 };
+        let geometry = *self.geometry();
         if let Some(hidden) = &mut self.hidden {
-            hidden.answered(range, is_given, shown);
+            hidden.answered(range, is_given, shown, &geometry);
         }
     }
 

@@ -335,6 +335,7 @@ impl Inner {
                 tracing::error!("{job:?} failed: {error}");
             }
         }
+        self.discard_alone();
         if self.throttle.levels.is_low() {
             return Ok(());
         }

@@ -1,0 +1,194 @@
+//! Free space that goes back to the device: which, and that nobody is given it meanwhile.
+//!
+//! Blocks that may be given away may be discarded: each state that a recovery may come back to finds them free, or
+//! written anew (R2). From the begin of a discard to its end they are no free space: a write that went to them would
+//! be lost with it. Where the space belongs to a host then, they stay hidden: it has to be asked for them
+//! again before they are promised (P8).
+//!
+//! What is promised, and the reserve of removals and commits, is never discarded.
+
+use holdfast_base::BlockRange;
+use holdfast_base::mutants::{self, Mutant};
+use holdfast_base::units::BLOCK_BYTES;
+
+use super::alloc::Space;
+use super::discard::{
+    DiscardRule, Discarding, Due, GO_BLOCKS, LEAST_BLOCKS, Scope, by_piece_back, join_front,
+};
+use super::group::discard::pieces;
+use super::group::{Group, Run};
+use super::hidden::{Hidden, PIECE_BLOCKS};
+use super::promise::Wanted;
+
+impl Space {
+    /// How many discards have come to their end, if one is under way.
+    pub(crate) fn discard_under_way(&self) -> Option<u64> {
+        self.discards.is_under_way.then_some(self.discards.ended)
+    }
+
+    /// How many discards have come to their end.
+    pub(crate) fn discards_ended(&self) -> u64 {
+        self.discards.ended
+    }
+
+    /// A caller finds too little space, or goes on.
+    pub(crate) fn wants_space(&mut self, wants: bool) {
+        let wanting = self.discards.wanting;
+        self.discards.wanting = if wants { wanting + 1 } else { wanting - 1 };
+    }
+
+    /// Whether a caller finds too little space.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.discards.wanting > 0
+    }
+
+    /// Number of block groups.
+    pub(crate) fn group_count(&self) -> u64 {
+        self.groups.count()
+    }
+
+    /// Groups in which blocks became free that the device may have back, in order.
+    pub(crate) fn stale_groups(&mut self) -> Vec<u64> {
+        self.groups.forget_stale();
+        self.groups.stale()
+    }
+
+    /// Bytes of the pieces in which blocks became free.
+    pub(crate) fn stale_bytes(&self) -> u64 {
+        self.groups.stale_pieces() * PIECE_BLOCKS * BLOCK_BYTES
+    }
+
+    /// What is to be discarded of a group now.
+    pub(crate) fn due_pieces(&mut self, index: u64, scope: Scope, rule: &DiscardRule) -> Due {
+        // What a trim of longer runs leaves is still the background's.
+        let looked = match scope == Scope::All && rule.least > LEAST_BLOCKS {
+            true => 0,
+            false => self.groups.change(index, |group| group.stale.look(scope == Scope::Quiet)),
+        };
+        Due { pieces: if scope == Scope::All { u32::MAX } else { looked }, stale: looked }
+    }
+
+    /// Begins to discard free blocks of what is due of a group that lie before the block `below` of it, as many as
+    /// promises and reserves do not need. One discard is made at a time.
+    pub(crate) fn begin_discard(
+        &mut self,
+        index: u64,
+        due: Due,
+        below: u64,
+        rule: &DiscardRule,
+    ) -> Option<Discarding> {
+        assert!(!self.discards.is_under_way, "one discard at a time");
+        let to_host = rule.to_host || self.hidden.is_some();
+        if to_host && self.hidden.is_none() {
+            // All of it was given; what is given back has to be asked for from now on.
+            self.hidden = Some(Hidden::none(self.geometry()));
+        }
+        let asked = self.hidden.as_ref().map_or(0, |hidden| hidden.asked_in(index));
+        let idle = match due.pieces & !asked {
+            0 => Vec::new(),
+            due => self.groups.get_mut(index).idle_runs(due, rule.unit, rule.least),
+        };
+        let (mut runs, mut kept, mut sum, mut is_full) = (Vec::new(), 0, 0, false);
+        // From the end, so that what is kept lies at the begin, where nodes look first.
+        let before = idle.iter().rev().filter_map(|run| run.before(below));
+        for part in before.flat_map(by_piece_back) {
+            if sum >= GO_BLOCKS {
+                is_full = true;
+                break;
+            }
+            let taken = if kept == 0 { self.set_aside(index, part, to_host, rule) } else { 0 };
+            sum += taken;
+            if taken > 0 {
+                join_front(&mut runs, Run { at: part.at + part.len - taken, len: taken });
+            }
+            if taken < part.len {
+                kept |= pieces(part);
+            }
+        }
+        runs.reverse();
+        let goes_on = !runs.is_empty() && (is_full || !to_host && kept != 0);
+        if !goes_on {
+            self.groups.change(index, |group| {
+                group.stale.again(due.stale & asked);
+                group.stale.keep(kept & due.stale);
+            });
+        }
+        if runs.is_empty() {
+            self.groups.forget_empty(index);
+            return None;
+        }
+        let pieces = runs.iter().fold(0, |all, run| all | pieces(*run));
+        if to_host && let Some(hidden) = &mut self.hidden {
+            hidden.begin_discard(index, pieces, self.discards.blocks);
+        }
+        self.discards.is_under_way = true;
+        let group = self.groups.get_mut(index);
+        let mut blocks: Vec<BlockRange> = runs.iter().map(|run| group.blocks(*run)).collect();
+        if mutants::is(Mutant::DiscardedEarly) {
+            blocks.extend(self.freed_too_early());
+        }
+        Some(Discarding { index, runs, to_host, goes_on, blocks })
+    }
+
+    /// Keeps the end of a part from being given away, as much of it as no promise and no reserve needs. Returns how many
+    /// blocks, whole units.
+    fn set_aside(&mut self, index: u64, part: Run, to_host: bool, rule: &DiscardRule) -> u64 {
+        let free = self.groups.get_mut(index).free_in(part);
+        let beside = self.free_beside(rule.spare);
+        let len = match free <= beside {
+            true => part.len,
+            false => beside / rule.unit * rule.unit,
+        };
+        if len < rule.least.min(part.len) || len == 0 {
+            return 0;
+        }
+        let end = Run { at: part.at + part.len - len, len };
+        let blocks = self.groups.change(index, |group| match to_host {
+            true => group.hide_run(end),
+            false => {
+                group.set_aside(end, true);
+                end.len
+            }
+        });
+        self.discards.blocks += blocks;
+        len
+    }
+
+    /// Blocks that are free beside what is promised and reserved, and `spare`.
+    fn free_beside(&self, spare: u64) -> u64 {
+        let (room, floor) = (self.room(), self.promises.floors.grow);
+        let wanted = self.promises.wanted_blocks(Wanted::default(), floor).saturating_add(spare);
+        // A run of n blocks touches at most n / slot + 2 slots.
+        let slots = self.promises.spare_slots(room, floor);
+        let of_slots = slots.saturating_sub(2) * self.slot_blocks();
+        room.blocks.saturating_sub(wanted).min(of_slots.saturating_sub(spare))
+    }
+
+    /// What was due of a group, and was not all tried, waits for the next look.
+    pub(crate) fn due_again(&mut self, index: u64, due: Due) {
+        self.groups.change(index, |group| group.stale.again(due.stale));
+    }
+
+    /// The device has answered.
+    pub(crate) fn end_discard(&mut self, discarding: Discarding) {
+        let Discarding { index, runs, to_host, .. } = discarding;
+        self.discards.is_under_way = false;
+        self.discards.blocks = 0;
+        self.discards.ended += 1;
+        if !to_host {
+            let back = |group: &mut Group| runs.iter().for_each(|run| group.set_aside(*run, false));
+            self.groups.change(index, back);
+        }
+        self.may_have_slots(index);
+        let geometry = *self.geometry();
+        if to_host && let Some(hidden) = &mut self.hidden {
+            hidden.end_discard(|piece| self.groups.has_hidden(piece), &geometry);
+        }
+        self.groups.forget_empty(index);
+    }
+
+    /// What [`Mutant::DiscardedEarly`] discards: blocks that a recovery may come back to.
+    fn freed_too_early(&self) -> Vec<BlockRange> {
+        self.freed.waiting().copied().collect()
+    }
+}

@@ -1,0 +1,239 @@
+//! Which parts of a group the device may have back: where blocks became free, and how long ago.
+//!
+//! A piece of 4 MiB is *stale* while blocks of it became free that the device still keeps. It is due when nothing was
+//! taken there, and nothing became free, since the last look: a file that is written again and again is not given
+//! back and taken all the time.
+
+use super::{Group, Run, WORDS};
+use crate::space::hidden::{PIECE_BLOCKS, PIECES_PER_GROUP};
+
+const WORDS_PER_PIECE: usize = (PIECE_BLOCKS / 64) as usize;
+
+const _: () = assert!(PIECES_PER_GROUP == 32, "one bit for each");
+
+/// Of each piece of a group whether it is stale, one bit each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::space) struct Stale {
+    /// Blocks became free, and were not discarded since.
+    pieces: u32,
+    /// The same, but a reserve needs what is free there.
+    kept: u32,
+    /// Blocks were taken or became free since the last look.
+    touched: u32,
+    /// The group is on the list of those with stale pieces.
+    pub(in crate::space) listed: bool,
+}
+
+impl Stale {
+    /// Blocks of the run became free.
+    pub(super) fn freed(&mut self, run: Run) {
+        let pieces = pieces(run);
+        self.pieces |= pieces;
+        self.touched |= pieces;
+    }
+
+    /// Blocks of the run were taken.
+    pub(super) fn taken(&mut self, run: Run) {
+        self.touched |= pieces(run);
+    }
+
+    /// Pieces that wait.
+    pub(in crate::space) fn waiting(&self) -> u32 {
+        self.pieces
+    }
+
+    /// Whether nothing is left to look at.
+    pub(in crate::space) fn is_nothing(&self) -> bool {
+        self.pieces | self.kept == 0
+    }
+
+    /// A look: the stale pieces that are due. With `quiet`, only those that nobody has touched since the last one.
+    /// What is not due waits for the next.
+    pub(in crate::space) fn look(&mut self, quiet: bool) -> u32 {
+        let stale = self.pieces | self.kept;
+        let touched = std::mem::take(&mut self.touched);
+        let due = if quiet { stale & !touched } else { stale };
+        self.pieces = stale & !due;
+        self.kept = 0;
+        due
+    }
+
+    /// These pieces are stale after all: another thread asks the host for them, or not all was tried.
+    pub(in crate::space) fn again(&mut self, pieces: u32) {
+        self.pieces |= pieces;
+    }
+
+    /// These stay as they are until something changes: a reserve needs them.
+    pub(in crate::space) fn keep(&mut self, pieces: u32) {
+        self.kept |= pieces;
+    }
+}
+
+/// The pieces that a run of a group touches.
+pub(in crate::space) fn pieces(run: Run) -> u32 {
+    if run.len == 0 {
+        return 0;
+    }
+    let (first, last) = (run.at / PIECE_BLOCKS, (run.at + run.len - 1) / PIECE_BLOCKS);
+    (u32::MAX >> (PIECES_PER_GROUP - 1 - (last - first))) << first
+}
+
+impl Group {
+    /// Runs of free blocks in some pieces, hidden ones included, in order: whole units, and `least` blocks at least.
+    pub(in crate::space) fn idle_runs(&self, pieces: u32, unit: u64, least: u64) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut end_run = |from: u64, to: u64| {
+            let (at, end) = (from.next_multiple_of(unit), to / unit * unit);
+            if at < end && end - at >= least {
+                runs.push(Run { at, len: end - at });
+            }
+        };
+        let mut from = None;
+        for word in 0..WORDS {
+            let is_wanted = pieces >> (word / WORDS_PER_PIECE) & 1 == 1;
+            let hidden = self.hidden.as_ref().map_or(0, |hidden| hidden[word]);
+            let idle = if is_wanted { !self.busy[word] | hidden } else { 0 };
+            let mut bit = 0;
+            while bit < 64 {
+                let at = word as u64 * 64 + bit;
+                let rest = idle >> bit;
+                // Of the word's bits so many are the same.
+                let same =
+                    if rest & 1 == 1 { (!rest).trailing_zeros() } else { rest.trailing_zeros() };
+                match (rest & 1 == 1, from) {
+                    (true, None) => from = Some(at),
+                    (false, Some(start)) => {
+                        end_run(start, at);
+                        from = None;
+                    }
+                    _ => {}
+                }
+                bit += u64::from(same).min(64 - bit);
+            }
+        }
+        if let Some(start) = from {
+            end_run(start, WORDS as u64 * 64);
+        }
+        runs
+    }
+
+    /// Blocks of a run that may be given away.
+    pub(in crate::space) fn free_in(&self, run: Run) -> u64 {
+        let free = Group::words(run).map(|(word, mask)| (!self.busy[word] & mask).count_ones());
+        free.map(u64::from).sum()
+    }
+
+    /// Hides what is free of a run. Returns how many blocks that were.
+    pub(in crate::space) fn hide_run(&mut self, run: Run) -> u64 {
+        let mut hidden = self.hidden.take().unwrap_or_else(|| Box::new([0; WORDS]));
+        let before = self.free_blocks;
+        for (word, mask) in Group::words(run) {
+            let old = self.busy[word];
+            let free = !old & mask;
+            hidden[word] |= free;
+            self.busy[word] = old | free;
+            self.free_blocks -= u64::from(free.count_ones());
+            self.free_slots = self.free_slots + self.slots_in(old | free) - self.slots_in(old);
+        }
+        self.hidden = Some(hidden);
+        before - self.free_blocks
+    }
+
+    /// Takes free blocks, or gives them back, for a discard: their pieces count as untouched.
+    pub(in crate::space) fn set_aside(&mut self, run: Run, aside: bool) {
+        self.change_busy(run, aside);
+    }
+
+    /// Whether it is as a group that was never touched; then whether everything in it is hidden, or free.
+    pub(in crate::space) fn is_as_new(&self, blocks: u64) -> Option<bool> {
+        let is_unused = self.used_blocks == 0 && self.dirty_pieces == 0 && !self.listed;
+        let is_unknown = matches!(self.record, super::Record::Absent) && self.filled.is_none();
+        let is_looked_at = self.stale.is_nothing() && !self.stale.listed;
+        let count = |hidden: &[u64]| hidden.iter().map(|word| u64::from(word.count_ones())).sum();
+        let hidden: u64 = self.hidden.as_ref().map_or(0, |hidden| count(&hidden[..]));
+        let is_free = hidden == 0 && self.free_blocks == blocks;
+        let is_whole = is_free || hidden == blocks;
+        (is_unused && is_unknown && is_looked_at && is_whole).then_some(!is_free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_base::prng::Prng;
+    use holdfast_base::{BlockNo, BlockRange};
+    use holdfast_format::limits::GROUP_BLOCKS;
+
+    fn group() -> Group {
+        Group::new(0, BlockRange::new(BlockNo(0), GROUP_BLOCKS), 4)
+    }
+
+    #[test]
+    fn a_piece_is_due_when_nobody_has_touched_it_between_two_looks() {
+        let mut stale = Stale::default();
+        stale.freed(Run { at: PIECE_BLOCKS - 1, len: 2 });
+        assert_eq!((stale.look(true), stale.waiting()), (0, 0b11));
+        stale.taken(Run { at: 5, len: 1 });
+        assert_eq!((stale.look(true), stale.waiting()), (0b10, 0b01));
+        assert_eq!((stale.look(true), stale.waiting()), (0b01, 0));
+        assert!(stale.is_nothing());
+        stale.keep(0b100);
+        assert!(stale.waiting() == 0 && !stale.is_nothing());
+        stale.taken(Run { at: 2 * PIECE_BLOCKS, len: 1 });
+        assert_eq!(stale.look(false), 0b100, "whoever touches it");
+        assert_eq!(pieces(Run { at: 0, len: GROUP_BLOCKS }), u32::MAX);
+        assert_eq!(pieces(Run { at: 31 * PIECE_BLOCKS, len: PIECE_BLOCKS }), 1 << 31);
+    }
+
+    /// Against a search block by block.
+    #[test]
+    fn runs_are_whole_units_of_what_is_free_in_these_pieces() {
+        let mut prng = Prng::seeded(5);
+        for round in 0..60 {
+            let mut group = group();
+            for _ in 0..prng.below(300) {
+                let at = prng.below(GROUP_BLOCKS);
+                let len = (1 + prng.below(200)).min(GROUP_BLOCKS - at);
+                let run = Run { at, len };
+                if group.free_in(run) == len {
+                    group.take(run);
+                } else {
+                    group.hide_run(run);
+                }
+            }
+            let pieces = prng.below(1 << 32) as u32 | if round == 0 { u32::MAX } else { 0 };
+            let (unit, least) = (1 << prng.below(5), 1 + prng.below(40));
+            let is_idle = |at: u64| {
+                let (word, bit) = ((at / 64) as usize, at % 64);
+                let hidden = group.hidden.as_ref().is_some_and(|h| h[word] >> bit & 1 == 1);
+                (group.busy[word] >> bit & 1 == 0 || hidden)
+                    && pieces >> (at / PIECE_BLOCKS) & 1 == 1
+            };
+            let mut expected = Vec::new();
+            let mut at = 0;
+            while at < GROUP_BLOCKS {
+                let end = (at..GROUP_BLOCKS).find(|at| !is_idle(*at)).unwrap_or(GROUP_BLOCKS);
+                let (first, last) = (at.next_multiple_of(unit), end / unit * unit);
+                if first < last && last - first >= least {
+                    expected.push(Run { at: first, len: last - first });
+                }
+                at = end + 1;
+            }
+            assert_eq!(group.idle_runs(pieces, unit, least), expected, "round {round}");
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_given_away_and_comes_back() {
+        let mut group = group();
+        group.take(Run { at: 10, len: 4 });
+        let run = Run { at: 0, len: 100 };
+        assert_eq!((group.hide_run(run), group.free_in(run), group.hide_run(run)), (96, 0, 0));
+        assert_eq!(group.idle_runs(1, 1, 1)[0], Run { at: 0, len: 10 });
+        group.show(group.blocks(run));
+        assert_eq!((group.free_in(run), group.free_blocks), (96, GROUP_BLOCKS - 4));
+        let fresh = Group::new(1, BlockRange::new(BlockNo(GROUP_BLOCKS), GROUP_BLOCKS), 4);
+        assert_eq!(fresh.is_as_new(GROUP_BLOCKS), Some(false));
+        assert_eq!(group.is_as_new(GROUP_BLOCKS), None);
+    }
+}
