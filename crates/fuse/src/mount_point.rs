@@ -146,7 +146,7 @@ mod tests {
         }
         let [by_steps, at_once] = [
             step_by_step(&real.join("a")).unwrap(),
-            open(&real.join("a"), OFlags::PATH, Mode::empty()).unwrap(),
+            open(real.join("a"), OFlags::PATH, Mode::empty()).unwrap(),
         ];
         let id =
             |of: &OwnedFd| rustix::fs::fstat(of).map(|found| (found.st_dev, found.st_ino)).unwrap();
