@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
-use holdfast_check::reading::{Place, Reading};
+use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_device::Device;
 use holdfast_format::item::{Extent, GroupItem};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
@@ -34,9 +34,9 @@ impl Reach {
     /// Walks through a tree as it will be. Returns the blocks that it refers to.
     pub(crate) fn tree(
         &mut self,
-        reading: &Reading<'_>,
+        reading: &VolumeReading<'_>,
         overlay: &Overlay<'_>,
-        place: &Place,
+        place: &NodePlace,
     ) -> Result<u64, RepairError> {
         let block = place.pointer.block;
         if let Some(known) = self.referenced.get(&block.0) {
@@ -48,7 +48,7 @@ impl Reach {
         let node = if overlay.holds(block) {
             bytes.resize(geometry.node_size, 0);
             overlay.read(block.byte_offset().unwrap_or(u64::MAX), &mut bytes)?;
-            let Place { pointer, level, .. } = *place;
+            let NodePlace { pointer, level, .. } = *place;
             let volume = reading.superblock().nodes();
             let expected = Expected { pointer, tree: TreeId::Files, level, volume };
             NodeView::open(&bytes, &expected).map_err(|malformed| unsound(malformed.why))?
@@ -92,7 +92,7 @@ pub(crate) struct SpaceTree {
 
 /// Writes a space tree that marks what `reach` has met, and its own nodes. `items` are all others that it holds.
 pub(crate) fn write(
-    reading: &Reading<'_>,
+    reading: &VolumeReading<'_>,
     overlay: &Overlay<'_>,
     space: &mut Space,
     epoch: Epoch,
@@ -144,7 +144,7 @@ fn shape(items: &[Item], size: usize) -> Vec<usize> {
 }
 
 struct Places<'w, 'd> {
-    reading: &'w Reading<'d>,
+    reading: &'w VolumeReading<'d>,
     overlay: &'w Overlay<'d>,
     epoch: Epoch,
     own: &'w [u64],

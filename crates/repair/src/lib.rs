@@ -35,7 +35,7 @@ use holdfast_device::Device;
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct RepairOptions {
     /// Read all data of files, before and behind, and verify its checksums.
     pub data: bool,
     /// Go on where what was durable, or cannot be read just now, is lost by that: cut damaged rings at the last good
@@ -48,12 +48,12 @@ const ROUNDS: u8 = 4;
 
 /// Decides how to repair the volume on `device`, of which `before` was found. Writes nothing.
 ///
-/// Fails where a repair is beyond this program or needs [`Options::accept_loss`], where nothing is free for what must be written anew, and if the
+/// Fails where a repair is beyond this program or needs [`RepairOptions::accept_loss`], where nothing is free for what must be written anew, and if the
 /// device does not read.
 pub fn plan(
     device: &dyn Device,
     before: &Report,
-    options: &Options,
+    options: &RepairOptions,
 ) -> Result<Planned, RepairError> {
     refuse::unrepairable(before, options)?;
     let done = round::run(device, before, options, &[], ROUNDS)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_check::Issue;
-use holdfast_check::reading::{Reading, TreeRoot};
+use holdfast_check::reading::{TreeRoot, VolumeReading};
 use holdfast_format::item::lineage::{LINEAGE, MAIN, child_key, decode_numbers, name_key};
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_format::{ItemKind, Key, NodePointer};
@@ -42,7 +42,7 @@ fn say(repairs: &mut Vec<Repair>, issue: Issue, what: impl Into<String>, loses: 
 impl Lineage {
     /// Reads the lineage, and decides what becomes of it.
     pub(crate) fn read(
-        reading: &Reading<'_>,
+        reading: &VolumeReading<'_>,
         repairs: &mut Vec<Repair>,
     ) -> Result<Lineage, RepairError> {
         let all = reading.lineage();
@@ -172,7 +172,7 @@ impl Lineage {
     /// space tree is made anew without the rest.
     fn deletions(
         &mut self,
-        reading: &Reading<'_>,
+        reading: &VolumeReading<'_>,
         repairs: &mut Vec<Repair>,
     ) -> Result<(), RepairError> {
         let walks = reading
@@ -334,7 +334,7 @@ impl Lineage {
     }
 
     /// The trees that stay, each behind its parent; and those that go with the repair.
-    pub(crate) fn trees(&self, reading: &Reading<'_>) -> (Vec<TreeRoot>, Vec<TreeRoot>) {
+    pub(crate) fn trees(&self, reading: &VolumeReading<'_>) -> (Vec<TreeRoot>, Vec<TreeRoot>) {
         let (ended, stay): (Vec<_>, Vec<_>) =
             { reading.trees().iter().cloned() }.partition(|tree| self.ended.contains(&tree.id));
         let parent = |id: u64| self.items.get(&id).map_or(0, |item| item.parent);

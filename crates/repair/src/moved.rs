@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange};
 use holdfast_check::Issue;
-use holdfast_check::reading::Reading;
+use holdfast_check::reading::VolumeReading;
 use holdfast_format::checksum::block_sums;
 use holdfast_format::item::Extent;
 use holdfast_format::{ItemKind, Key};
@@ -71,7 +71,7 @@ impl Uses {
     }
 
     /// An extent of a leaf or of the log, if it lies in the data zone.
-    pub(crate) fn extent(&mut self, reading: &Reading<'_>, key: &Key, value: &[u8]) {
+    pub(crate) fn extent(&mut self, reading: &VolumeReading<'_>, key: &Key, value: &[u8]) {
         let Ok(extent) = Extent::decode(value) else { return };
         if !reading.superblock().geometry.holds_data(extent.blocks) {
             return;
@@ -88,7 +88,7 @@ impl Uses {
     }
 
     /// What must move: for each owner runs of blocks, upwards.
-    fn moves(mut self) -> BTreeMap<Identity, Vec<Moved>> {
+    fn conflicts(mut self) -> BTreeMap<Identity, Vec<Moved>> {
         // Each owner's runs, joined: parts of an extent that several trees have are one.
         self.0.sort_unstable_by_key(|one| (one.of, one.start));
         let mut runs: Vec<Use> = Vec::new();
@@ -126,14 +126,14 @@ impl Uses {
 
 /// Moves what must move, in all trees that have it.
 pub(crate) fn apply(
-    reading: &Reading<'_>,
+    reading: &VolumeReading<'_>,
     overlay: &Overlay<'_>,
     space: &mut Space,
     states: &mut [State],
     uses: Uses,
     repairs: &mut Vec<Repair>,
 ) -> Result<(), RepairError> {
-    let mut moved = uses.moves();
+    let mut moved = uses.conflicts();
     if moved.is_empty() {
         return Ok(());
     }
@@ -188,7 +188,7 @@ pub(crate) fn apply(
 
 /// Writes the data of an extent to another place. What cannot be read becomes zeros, which its checksum does not match.
 fn copy(
-    reading: &Reading<'_>,
+    reading: &VolumeReading<'_>,
     overlay: &Overlay<'_>,
     extent: &Extent,
     to: u64,

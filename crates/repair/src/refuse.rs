@@ -2,7 +2,7 @@
 
 use holdfast_check::{Issue, Report};
 
-use crate::Options;
+use crate::RepairOptions;
 use crate::error::RepairError;
 
 /// Findings that stand for something that was durable, or may be read another time.
@@ -39,7 +39,7 @@ pub fn why_not(issue: Issue) -> Option<&'static str> {
 }
 
 /// Fails if something in the report cannot be repaired.
-pub(crate) fn unrepairable(report: &Report, options: &Options) -> Result<(), RepairError> {
+pub(crate) fn unrepairable(report: &Report, options: &RepairOptions) -> Result<(), RepairError> {
     let Some(_) = &report.facts.superblock else {
         return RepairError::refused(why_not(Issue::NoSuperblock).unwrap_or_default());
     };

@@ -15,7 +15,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use holdfast_base::{BlockNo, Epoch, TreeId};
-use holdfast_check::reading::{Place, Reading};
+use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_format::limits::TREE_LEVELS_MAX;
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, NodePointer};
@@ -39,7 +39,7 @@ struct Outcome {
 }
 
 pub(crate) struct Rewrite<'w, 'd> {
-    reading: &'w Reading<'d>,
+    reading: &'w VolumeReading<'d>,
     overlay: &'w Overlay<'d>,
     space: &'w mut Space,
     states: &'w [State],
@@ -61,7 +61,7 @@ fn by_id(states: &[State]) -> HashMap<u64, usize> {
 /// Writes all trees anew of which something changes. `states` has each tree behind its parent. Returns their roots, with
 /// levels.
 pub(crate) fn trees<'d>(
-    reading: &Reading<'d>,
+    reading: &VolumeReading<'d>,
     overlay: &Overlay<'d>,
     space: &mut Space,
     states: &[State],
@@ -85,7 +85,7 @@ pub(crate) fn trees<'d>(
 
 fn edits_in<'e>(
     edits: &'e Edits,
-    place: &Place,
+    place: &NodePlace,
 ) -> impl Iterator<Item = (&'e Key, &'e Option<Vec<u8>>)> {
     let high = place.high;
     edits.range(place.low..).take_while(move |(key, _)| high.is_none_or(|high| **key < high))
@@ -93,7 +93,7 @@ fn edits_in<'e>(
 
 impl Rewrite<'_, '_> {
     /// Whether anything changes in any tree below a node.
-    fn is_touched(&self, place: &Place) -> bool {
+    fn is_touched(&self, place: &NodePlace) -> bool {
         let next = self.keys.range(place.low..).next();
         let by_key = next.is_some_and(|key| place.high.is_none_or(|high| *key < high));
         by_key
@@ -106,7 +106,7 @@ impl Rewrite<'_, '_> {
         &mut self,
         tree: usize,
         parent: Option<usize>,
-        place: &Place,
+        place: &NodePlace,
     ) -> Result<Nodes, RepairError> {
         if !self.is_touched(place) {
             return Ok(vec![(place.low, place.pointer)]);
@@ -152,7 +152,7 @@ impl Rewrite<'_, '_> {
         tree: usize,
         parent: Option<usize>,
         kept_by_parent: bool,
-        place: &Place,
+        place: &NodePlace,
     ) -> bool {
         let kept = self.kept.get(&place.pointer.block.0);
         let is_first =
@@ -172,7 +172,7 @@ impl Rewrite<'_, '_> {
         &mut self,
         tree: usize,
         parent: Option<usize>,
-        place: &Place,
+        place: &NodePlace,
     ) -> Result<Option<Nodes>, RepairError> {
         let before = self.items_of(place)?;
         let mut items: std::collections::BTreeMap<Key, Vec<u8>> = before.into_iter().collect();
@@ -196,7 +196,7 @@ impl Rewrite<'_, '_> {
         &mut self,
         tree: usize,
         parent: Option<usize>,
-        place: &Place,
+        place: &NodePlace,
     ) -> Result<Option<Nodes>, RepairError> {
         let mut buffer = Vec::new();
         let node = self.reading.node(TreeId::Files, place, None, &mut buffer);
@@ -220,7 +220,7 @@ impl Rewrite<'_, '_> {
         &mut self,
         tree: usize,
         parent: Option<usize>,
-        place: &Place,
+        place: &NodePlace,
     ) -> Result<Nodes, RepairError> {
         let edits = edits_in(&self.states[tree].edits, place);
         let items = edits.filter_map(|(key, value)| Some((*key, value.clone()?)));
@@ -238,7 +238,7 @@ impl Rewrite<'_, '_> {
         &mut self,
         tree: usize,
         parent: Option<usize>,
-        place: &Place,
+        place: &NodePlace,
     ) -> Result<Nodes, RepairError> {
         let items = self.items_of(place)?;
         let pointers = items.iter().filter(|_| place.level > 0);
@@ -270,7 +270,7 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    fn items_of(&self, place: &Place) -> Result<Vec<Item>, RepairError> {
+    fn items_of(&self, place: &NodePlace) -> Result<Vec<Item>, RepairError> {
         let mut buffer = Vec::new();
         let node = self.reading.node(TreeId::Files, place, None, &mut buffer);
         let node = node.map_err(|lost| RepairError::Refused(lost.why))?;
@@ -313,7 +313,7 @@ impl Rewrite<'_, '_> {
 
 /// Writes one node with these records to a place of its own.
 pub(crate) fn write(
-    reading: &Reading<'_>,
+    reading: &VolumeReading<'_>,
     overlay: &Overlay<'_>,
     space: &mut Space,
     (tree, level, epoch): (TreeId, u8, Epoch),

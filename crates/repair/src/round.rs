@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo};
-use holdfast_check::reading::{Reading, Rings};
+use holdfast_check::reading::{RingContents, VolumeReading};
 use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
 use holdfast_format::checksum::crc64;
@@ -19,7 +19,7 @@ use crate::overlay::Overlay;
 use crate::plan::Repair;
 use crate::superblocks::superblocks;
 use crate::walk::{Edits, State, Survey};
-use crate::{Options, account, is_repaired, rewrite};
+use crate::{RepairOptions, account, is_repaired, rewrite};
 
 /// Trees that are all judged when anything is wrong in one; of more, those in which something was found.
 const ALL_JUDGED: usize = 256;
@@ -39,12 +39,12 @@ pub(crate) struct Done {
 pub(crate) fn run(
     device: &dyn Device,
     report: &Report,
-    options: &Options,
+    options: &RepairOptions,
     taken: &[(u64, u64)],
     left: u8,
 ) -> Result<Done, RepairError> {
     let is_far = |issue| report.findings.iter().any(|it| it.issue() == issue);
-    let reading = Reading::open(device, is_far(Issue::NewestSuperblockLost))?;
+    let reading = VolumeReading::open(device, is_far(Issue::NewestSuperblockLost))?;
     let overlay = Overlay::new(device);
     let mut round = Round::new(&reading, &overlay, report, taken)?;
     round.judge(report)?;
@@ -71,9 +71,9 @@ pub(crate) fn run(
 }
 
 struct Round<'w, 'd> {
-    reading: &'w Reading<'d>,
+    reading: &'w VolumeReading<'d>,
     overlay: &'w Overlay<'d>,
-    rings: Rings,
+    rings: RingContents,
     lineage: Lineage,
     states: Vec<State>,
     uses: Option<Uses>,
@@ -87,7 +87,7 @@ struct Round<'w, 'd> {
 
 impl<'w, 'd> Round<'w, 'd> {
     fn new(
-        reading: &'w Reading<'d>,
+        reading: &'w VolumeReading<'d>,
         overlay: &'w Overlay<'d>,
         report: &Report,
         taken: &[(u64, u64)],
@@ -234,7 +234,7 @@ impl<'w, 'd> Round<'w, 'd> {
     }
 
     /// Writes trees, space tree and superblocks to memory. Returns the first of the superblocks.
-    fn write(&mut self, options: &Options) -> Result<Superblock, RepairError> {
+    fn write(&mut self, options: &RepairOptions) -> Result<Superblock, RepairError> {
         let (reading, overlay) = (self.reading, self.overlay);
         let epoch = self.epoch();
         let roots = rewrite::trees(reading, overlay, &mut self.space, &self.states, epoch)?;
@@ -242,7 +242,7 @@ impl<'w, 'd> Round<'w, 'd> {
         let mut of_trees = Vec::new();
         for (state, (root, level)) in self.states.iter().zip(roots) {
             let place =
-                holdfast_check::reading::Place { pointer: root, level, ..state.root.place() };
+                holdfast_check::reading::NodePlace { pointer: root, level, ..state.root.place() };
             let referenced = reach.tree(reading, overlay, &place)?;
             let (id, inode_count) = (state.root.id, state.inode_count);
             of_trees.push(Root { id, root, level, inode_count, referenced });

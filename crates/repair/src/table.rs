@@ -43,29 +43,10 @@ fn done(issue: Issue) -> &'static str {
         Issue::NodeUnreadable => {
             "With `--accept-loss`, as it may be read another time: as node-damaged."
         }
-        Issue::ItemMisplaced | Issue::ItemDamaged => {
-            "The item goes; of an inode, what breaks the rule is taken back."
-        }
         Issue::ExtentYounger | Issue::ExtentBirth => "It is born with its leaf.",
         Issue::ReferencedBlocks | Issue::InodeCount | Issue::BlocksWrong | Issue::DirectorySize => {
             COUNT
         }
-        Issue::ItemWithoutInode => {
-            "Names make it a directory of root; data makes it a file in `lost+found`; all else goes."
-        }
-        Issue::InodeNumber => "The next number is raised above it; a reserved one goes.",
-        Issue::InodeFields => "What its type cannot have becomes 0.",
-        Issue::KindMisfit => "The items go.",
-        Issue::ExtentUnaligned | Issue::ExtentsOverlap | Issue::ExtentOutside => "The extent goes.",
-        Issue::ContentTwice => "The content inside the tree goes.",
-        Issue::ContentWrong => {
-            "The size becomes that of the content; a symbolic link without a target goes."
-        }
-        Issue::XattrPieces => {
-            "An attribute without its whole value goes, and so do pieces of none."
-        }
-        Issue::XattrName => "It is put where it is found; the second of one name goes.",
-        Issue::XattrFlag => "Flag and next number are set.",
         Issue::BlocksShared => "All owners but one get a copy.",
         Issue::BlocksNotMarked
         | Issue::BlocksLeaked
@@ -74,21 +55,6 @@ fn done(issue: Issue) -> &'static str {
         | Issue::GroupCount
         | Issue::UsedBlocks => SPACE,
         Issue::SettingUnknown => "It stays.",
-        Issue::RootMissing => "It is made anew, empty but for names that belong to it.",
-        Issue::DentryDangling => "The name goes.",
-        Issue::DentryType => "The name says the type of its inode.",
-        Issue::DentrySlot => "The name is put where it is found.",
-        Issue::NameTwice => "The second one goes.",
-        Issue::LinkCount => "It becomes what was found.",
-        Issue::ParentWrong | Issue::NamePlace => "It becomes where the name is.",
-        Issue::DirectoryNames => "It keeps the one that it knows.",
-        Issue::Unreachable => "It goes to `lost+found`, by its number.",
-        Issue::DirectoryCycle => "One of the circle goes to `lost+found`.",
-        Issue::OrphanDangling | Issue::OrphanKey | Issue::PunchDangling | Issue::PunchKey => {
-            "The item goes."
-        }
-        Issue::OrphanNamed => "It is listed no more; without a name it goes to `lost+found`.",
-        Issue::OrphanUnlisted => "It is listed, and the next opening removes it.",
         Issue::DataDamaged | Issue::DataUnreadable => {
             "Not: nothing says what it was. Reads of it go on to fail; take the file from a copy."
         }
@@ -112,13 +78,46 @@ fn done(issue: Issue) -> &'static str {
         }
         Issue::TreeNumber => "The next number is raised above it.",
         Issue::BranchMissing => "It becomes a snapshot of `main`.",
-        Issue::NoSuperblock
-        | Issue::VolumeCutShort
-        | Issue::FeaturesUnknown
-        | Issue::CounterHigh
-        | Issue::ParentMissing
-        | Issue::LineageCycle
-        | Issue::SnapshotEpoch
-        | Issue::RootAge => unreachable!("it is refused, with a reason"),
+        of_files => done_to_files(of_files),
+    }
+}
+
+fn done_to_files(issue: Issue) -> &'static str {
+    match issue {
+        Issue::ItemMisplaced | Issue::ItemDamaged => {
+            "The item goes; of an inode, what breaks the rule is taken back."
+        }
+        Issue::ItemWithoutInode => {
+            "Names make it a directory of root; data makes it a file in `lost+found`; all else goes."
+        }
+        Issue::InodeNumber => "The next number is raised above it; a reserved one goes.",
+        Issue::InodeFields => "What its type cannot have becomes 0.",
+        Issue::KindMisfit => "The items go.",
+        Issue::ExtentUnaligned | Issue::ExtentsOverlap | Issue::ExtentOutside => "The extent goes.",
+        Issue::ContentTwice => "The content inside the tree goes.",
+        Issue::ContentWrong => {
+            "The size becomes that of the content; a symbolic link without a target goes."
+        }
+        Issue::XattrPieces => {
+            "An attribute without its whole value goes, and so do pieces of none."
+        }
+        Issue::XattrName => "It is put where it is found; the second of one name goes.",
+        Issue::XattrFlag => "Flag and next number are set.",
+        Issue::RootMissing => "It is made anew, empty but for names that belong to it.",
+        Issue::DentryDangling => "The name goes.",
+        Issue::DentryType => "The name says the type of its inode.",
+        Issue::DentrySlot => "The name is put where it is found.",
+        Issue::NameTwice => "The second one goes.",
+        Issue::LinkCount => "It becomes what was found.",
+        Issue::ParentWrong | Issue::NamePlace => "It becomes where the name is.",
+        Issue::DirectoryNames => "It keeps the one that it knows.",
+        Issue::Unreachable => "It goes to `lost+found`, by its number.",
+        Issue::DirectoryCycle => "One of the circle goes to `lost+found`.",
+        Issue::OrphanDangling | Issue::OrphanKey | Issue::PunchDangling | Issue::PunchKey => {
+            "The item goes."
+        }
+        Issue::OrphanNamed => "It is listed no more; without a name it goes to `lost+found`.",
+        Issue::OrphanUnlisted => "It is listed, and the next opening removes it.",
+        other => unreachable!("{other:?} is refused, with a reason"),
     }
 }

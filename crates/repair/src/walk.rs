@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use holdfast_base::TreeId;
 use holdfast_check::Issue;
-use holdfast_check::reading::{LostNode, Place, Reading, TreeRoot};
+use holdfast_check::reading::{LostNode, NodePlace, TreeRoot, VolumeReading};
 use holdfast_format::item::WalkPlace;
 use holdfast_format::{Key, NodePointer, NodeView};
 
@@ -15,7 +15,7 @@ pub(crate) type Edits = BTreeMap<Key, Option<Vec<u8>>>;
 /// A node that is left out, with all below it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lost {
-    pub(crate) place: Place,
+    pub(crate) place: NodePlace,
     pub(crate) issue: Issue,
     pub(crate) why: String,
 }
@@ -59,7 +59,7 @@ impl State {
     }
 
     /// Whether this node of the tree does not count.
-    pub(crate) fn leaves_out(&self, place: &Place) -> bool {
+    pub(crate) fn leaves_out(&self, place: &NodePlace) -> bool {
         let from = self.lost.partition_point(|lost| lost.place.low < place.low);
         let same = self.lost[from..].iter().take_while(|lost| lost.place.low == place.low);
         { same }.any(|lost| lost.place == *place)
@@ -67,10 +67,10 @@ impl State {
 }
 
 /// Children of a node with their places.
-pub(crate) fn children(node: &NodeView<'_>, place: &Place) -> Vec<Place> {
+pub(crate) fn children(node: &NodeView<'_>, place: &NodePlace) -> Vec<NodePlace> {
     let child = |index| {
         let next = (index + 1 < node.count()).then(|| node.key(index + 1));
-        Place {
+        NodePlace {
             pointer: node.child(index),
             level: place.level.saturating_sub(1),
             low: node.key(index),
@@ -90,7 +90,7 @@ pub(crate) struct Survey {
 
 #[derive(Debug)]
 struct Met {
-    place: Place,
+    place: NodePlace,
     /// The tree that met it last.
     by: u64,
     /// Something below it is left out.
@@ -102,9 +102,9 @@ impl Survey {
     /// that is being deleted, nothing before the cursor.
     pub(crate) fn tree(
         &mut self,
-        reading: &Reading<'_>,
+        reading: &VolumeReading<'_>,
         tree: &TreeRoot,
-        leaf: &mut dyn FnMut(&Place, &NodeView<'_>),
+        leaf: &mut dyn FnMut(&NodePlace, &NodeView<'_>),
     ) -> Vec<Lost> {
         let mut lost = Vec::new();
         self.descend(reading, tree, &tree.place(), None, &mut lost, leaf);
@@ -113,12 +113,12 @@ impl Survey {
 
     fn descend(
         &mut self,
-        reading: &Reading<'_>,
+        reading: &VolumeReading<'_>,
         tree: &TreeRoot,
-        place: &Place,
+        place: &NodePlace,
         parent: Option<NodePointer>,
         lost: &mut Vec<Lost>,
-        leaf: &mut dyn FnMut(&Place, &NodeView<'_>),
+        leaf: &mut dyn FnMut(&NodePlace, &NodeView<'_>),
     ) {
         let ends = WalkPlace::node(place.high.map(|high| high.raw()), place.level);
         if tree.cursor.is_some_and(|cursor| ends < cursor) {
@@ -176,7 +176,7 @@ pub(crate) type TakeItem<'t> = dyn FnMut(Option<u64>, Key, &[u8]) + 't;
 
 /// Visits the items of a tree from `low` up to `high`, in the order of their keys, edits in front.
 pub(crate) fn items(
-    reading: &Reading<'_>,
+    reading: &VolumeReading<'_>,
     state: &State,
     range: (Key, Option<Key>),
     take: &mut TakeItem<'_>,
@@ -212,11 +212,11 @@ pub(crate) fn items(
 
 /// Visits the leaves of a tree that may have keys in `range`.
 fn leaves(
-    reading: &Reading<'_>,
+    reading: &VolumeReading<'_>,
     state: &State,
-    place: &Place,
+    place: &NodePlace,
     range: &(Key, Option<Key>),
-    take: &mut dyn FnMut(&Place, &NodeView<'_>),
+    take: &mut dyn FnMut(&NodePlace, &NodeView<'_>),
 ) {
     let is_outside = place.high.is_some_and(|high| high <= range.0)
         || range.1.is_some_and(|high| place.low >= high);
@@ -237,7 +237,7 @@ fn leaves(
 }
 
 /// The value that a key will have.
-pub(crate) fn get(reading: &Reading<'_>, state: &State, key: &Key) -> Option<Vec<u8>> {
+pub(crate) fn get(reading: &VolumeReading<'_>, state: &State, key: &Key) -> Option<Vec<u8>> {
     if let Some(edit) = state.edits.get(key) {
         return edit.clone();
     }

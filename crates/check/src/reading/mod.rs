@@ -14,7 +14,7 @@ use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 
-pub use named::Rings;
+pub use named::RingContents;
 
 use crate::bounds::Bounds;
 use crate::changes::Change;
@@ -59,7 +59,7 @@ pub struct LostNode {
 
 /// A volume, read as journal and log leave it.
 #[derive(Debug)]
-pub struct Reading<'d> {
+pub struct VolumeReading<'d> {
     device: &'d dyn Device,
     slots: Slots,
     mark: Superblock,
@@ -68,10 +68,10 @@ pub struct Reading<'d> {
     trees: Vec<TreeRoot>,
 }
 
-impl<'d> Reading<'d> {
+impl<'d> VolumeReading<'d> {
     /// Reads the volume on `device` by its newest valid superblock; by the far copy if no slot is valid, or if `far` says that
     /// it is the one that counts. Fails if there is none, or a device does not read.
-    pub fn open(device: &'d dyn Device, far: bool) -> Result<Reading<'d>, CheckError> {
+    pub fn open(device: &'d dyn Device, far: bool) -> Result<VolumeReading<'d>, CheckError> {
         let slots = Slots::read(device)?;
         if let Some(words) = slots.newer() {
             return Err(CheckError::Newer(words));
@@ -85,7 +85,7 @@ impl<'d> Reading<'d> {
         let lineage = Lineage::read(&volume);
         let all = lineage.trees(&volume, &|id| recovered.log.inodes_in(id));
         let trees = all.iter().map(|tree| TreeRoot::new(tree, &lineage)).collect();
-        Ok(Reading { device, slots, mark, recovered, lineage, trees })
+        Ok(VolumeReading { device, slots, mark, recovered, lineage, trees })
     }
 
     fn volume(&self) -> Volume<'_> {
@@ -132,7 +132,7 @@ impl<'d> Reading<'d> {
     pub fn node<'b>(
         &self,
         tree: TreeId,
-        place: &Place,
+        place: &NodePlace,
         parent: Option<NodePointer>,
         buffer: &'b mut Vec<u8>,
     ) -> Result<NodeView<'b>, LostNode> {
@@ -198,14 +198,14 @@ impl<'d> Reading<'d> {
     }
 
     /// What stands in journal and log: what a new superblock must be younger than, and which blocks a replay reads.
-    pub fn rings(&self) -> Rings {
+    pub fn rings(&self) -> RingContents {
         named::read(self.device, &self.mark, &self.recovered)
     }
 }
 
 /// Where a node stands in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NodePlace {
     /// Its block and epoch.
     pub pointer: NodePointer,
     /// Levels above the leaves.
@@ -238,7 +238,7 @@ impl TreeRoot {
     }
 
     /// Where its root stands.
-    pub fn place(&self) -> Place {
-        Place { pointer: self.root, level: self.level, low: Key::MIN, high: None }
+    pub fn place(&self) -> NodePlace {
+        NodePlace { pointer: self.root, level: self.level, low: Key::MIN, high: None }
     }
 }

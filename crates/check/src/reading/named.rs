@@ -24,7 +24,7 @@ use crate::walk::{Step, Way};
 
 /// What the rings hold.
 #[derive(Clone, Debug, Default)]
-pub struct Rings {
+pub struct RingContents {
     /// The largest number of a commit that a frame of the volume has.
     pub commit: u64,
     /// The largest epoch of such a frame.
@@ -41,8 +41,8 @@ pub struct Rings {
 /// Bytes read at once.
 const STEP: u64 = 1 << 20;
 
-pub(super) fn read(device: &dyn Device, mark: &Superblock, recovered: &Recovered) -> Rings {
-    let mut rings = Rings {
+pub(super) fn read(device: &dyn Device, mark: &Superblock, recovered: &Recovered) -> RingContents {
+    let mut rings = RingContents {
         commit: recovered.log.superblock.journal.commit.0.max(mark.journal.commit.0),
         epoch: recovered.log.superblock.epoch.0.max(mark.epoch.0),
         batch: recovered.log.superblock.log.batch.0.max(mark.log.batch.0),
@@ -58,7 +58,7 @@ pub(super) fn read(device: &dyn Device, mark: &Superblock, recovered: &Recovered
 
 /// Looks at each place where a frame or a batch may begin. A header with the volume's tag is believed as it is, without its
 /// sum: a number that is too large does no harm, as long as no counter comes near its end.
-fn largest(device: &dyn Device, mark: &Superblock, rings: &mut Rings) {
+fn largest(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let believed = |number: u64| if number < COUNTER_MAX / 4 { number } else { 0 };
     let zones = [mark.geometry.journal(), mark.geometry.log()];
     for (is_log, zone) in [false, true].into_iter().zip(zones) {
@@ -86,7 +86,7 @@ fn largest(device: &dyn Device, mark: &Superblock, rings: &mut Rings) {
 }
 
 /// Nodes that commits copy, and data that they made durable.
-fn commits(device: &dyn Device, mark: &Superblock, rings: &mut Rings) {
+fn commits(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let ring = Journal::new(device, mark);
     let node = mark.geometry.node_blocks();
     let mut place = ring.start();
@@ -107,7 +107,7 @@ fn commits(device: &dyn Device, mark: &Superblock, rings: &mut Rings) {
 }
 
 /// Blocks that batches take, and those over which data in them lies.
-fn batches(device: &dyn Device, recovered: &Recovered, rings: &mut Rings) {
+fn batches(device: &dyn Device, recovered: &Recovered, rings: &mut RingContents) {
     let before = &recovered.journal.superblock;
     let ring = Log::new(device, before);
     let mut place = ring.start();
@@ -131,7 +131,7 @@ fn batches(device: &dyn Device, recovered: &Recovered, rings: &mut Rings) {
 
 /// Nodes of the trees that the superblock itself leads to: commits build on them, and they are what is left when a commit
 /// cannot be read.
-fn bases(device: &dyn Device, mark: &Superblock, rings: &mut Rings) {
+fn bases(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let alone = journal::Replay::none(mark);
     let volume = Volume::before_log(device, &alone);
     let node = mark.geometry.node_blocks();
@@ -151,7 +151,7 @@ fn bases(device: &dyn Device, mark: &Superblock, rings: &mut Rings) {
     }
 }
 
-impl Rings {
+impl RingContents {
     /// Looks at each place where a frame or a batch may begin.
     fn look(&mut self, part: &[u8], is_log: bool, mark: &Superblock, believed: fn(u64) -> u64) {
         for bytes in part.chunks(if is_log { UNIT as usize } else { BLOCK_SIZE }) {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use holdfast_base::{BlockRange, InodeNo, Timestamp};
 use holdfast_check::Issue;
-use holdfast_check::reading::Reading;
+use holdfast_check::reading::VolumeReading;
 use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem};
 
@@ -94,7 +94,7 @@ struct Said {
 
 /// A tree that is being judged.
 struct Judge<'w, 'd> {
-    reading: &'w Reading<'d>,
+    reading: &'w VolumeReading<'d>,
     space: &'w mut Space,
     shared: &'w mut Shared,
     state: &'w mut State,
@@ -110,7 +110,7 @@ struct Judge<'w, 'd> {
 
 /// Judges the tree `at`; those before it have been judged.
 pub(crate) fn tree(
-    reading: &Reading<'_>,
+    reading: &VolumeReading<'_>,
     space: &mut Space,
     shared: &mut Shared,
     states: &mut [State],

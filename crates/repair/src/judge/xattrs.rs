@@ -47,6 +47,19 @@ impl Xattrs {
         self.pieces.push((*key, len));
     }
 
+    /// Whether the pieces of a value are all there and nobody else's. Then they are its own.
+    fn take_pieces(&self, id: u32, len: u32, view: &View, used: &mut [bool]) -> bool {
+        let is_own = |at: &usize| self.pieces[*at].0.offset >> 16 == u64::from(id);
+        let own: Vec<usize> = (0..self.pieces.len()).filter(is_own).collect();
+        let pieces = own.iter().map(|at| self.pieces[*at]);
+        let is_whole = is_whole(pieces, len as usize, view.piece_max);
+        if id == u32::MAX || !is_whole || own.iter().any(|at| used[*at]) {
+            return false;
+        }
+        own.iter().for_each(|at| used[*at] = true);
+        true
+    }
+
     /// Judges the whole.
     pub(super) fn finish(
         self,
@@ -76,21 +89,12 @@ impl Xattrs {
                 continue;
             }
             if let Ok(Xattr { value: XattrValue::Pieces { id, len }, .. }) = Xattr::decode(value) {
-                let own: Vec<usize> = (0..self.pieces.len())
-                    .filter(|at| self.pieces[*at].0.offset >> 16 == u64::from(id))
-                    .collect();
-                let is_free = own.iter().all(|at| !used_pieces[*at]);
-                let pieces = own.iter().map(|at| self.pieces[*at]);
-                if !is_free || id == u32::MAX || !is_whole(pieces, len as usize, view.piece_max) {
+                if !self.take_pieces(id, len, view, &mut used_pieces) {
                     edit(*key, None);
-                    say(
-                        Issue::XattrPieces,
-                        format!("the attribute {shown} is removed: its value is not whole"),
-                        true,
-                    );
+                    let what = format!("the attribute {shown} is removed: its value is not whole");
+                    say(Issue::XattrPieces, what, true);
                     continue;
                 }
-                own.iter().for_each(|at| used_pieces[*at] = true);
                 next = next.max(id.saturating_add(1));
             }
             names.push(name);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use holdfast::device::Device;
-use holdfast_repair::{Options, Planned, RepairError, plan};
+use holdfast_repair::{Planned, RepairError, RepairOptions, plan};
 
 use super::{Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, refuse_another};
 use crate::outcome::{Failure, Outcome, printed};
@@ -17,7 +17,7 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     let device = target::open_device(&args.target, false).map_err(operational)?;
     refuse_another(args, &*device)?;
     let report = check(args, &*device)?;
-    let options = Options { data: args.data, accept_loss: args.accept_loss };
+    let options = RepairOptions { data: args.data, accept_loss: args.accept_loss };
     let planned = plan(&*device, &report, &options).map_err(|error| failure(args, &error))?;
     show(args, &planned)?;
     if args.preen && planned.loses() {
