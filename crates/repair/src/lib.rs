@@ -19,9 +19,11 @@ mod plan;
 mod refuse;
 mod rewrite;
 mod round;
+mod rows;
 mod superblocks;
 mod table;
 mod walk;
+mod watched;
 mod write;
 
 pub use error::RepairError;

@@ -149,10 +149,9 @@ pub(crate) fn apply(
     }
     for state in states {
         let mut edits = Edits::new();
-        let mut shared = Vec::new();
-        let mut failed = None;
+        let (mut shared, mut unread) = (Vec::new(), Vec::new());
         items(reading, state, (Key::MIN, None), &mut |_, key, value| {
-            if key.kind != ItemKind::Extent || failed.is_some() {
+            if key.kind != ItemKind::Extent {
                 return;
             }
             let Ok(extent) = Extent::decode(value) else { return };
@@ -162,8 +161,8 @@ pub(crate) fn apply(
                 return;
             };
             let to = run.to + (start - run.start);
-            if let Err(error) = copy(reading, overlay, &extent, to) {
-                failed = Some(error);
+            if !copy(reading, overlay, &extent, to) {
+                unread.push((key.inode, extent.blocks));
             }
             if !reading.is_in_log(extent.blocks) {
                 shared.push((key.inode, extent.blocks));
@@ -171,28 +170,30 @@ pub(crate) fn apply(
             let blocks = BlockRange::new(BlockNo(to), extent.blocks.count);
             edits.insert(key, Some(Extent { blocks, ..extent }.encode()));
         });
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        let mut say = |issue, inode, what, loses| {
+            let path = reading.path(&state.root, inode);
+            repairs.push(Repair { issue, tree: state.name(), path, what, loses });
+        };
         for (inode, blocks) in shared {
             let what =
                 format!("{blocks:?}, which inode {inode} has with another owner, get a copy");
-            let path = reading.path(&state.root, inode);
-            let tree = state.name();
-            repairs.push(Repair { issue: Issue::BlocksShared, tree, path, what, loses: false });
+            say(Issue::BlocksShared, inode, what, false);
+        }
+        for (inode, blocks) in unread {
+            let what = format!(
+                "{blocks:?} of inode {inode} get another place and do not read whole: reads there fail from now on"
+            );
+            say(Issue::DataUnreadable, inode, what, true);
         }
         state.edits.append(&mut edits);
     }
     Ok(())
 }
 
-/// Writes the data of an extent to another place. What cannot be read becomes zeros, which its checksum does not match.
-fn copy(
-    reading: &VolumeReading<'_>,
-    overlay: &Overlay<'_>,
-    extent: &Extent,
-    to: u64,
-) -> Result<(), RepairError> {
+/// Writes the data of an extent to another place; false if not all of it can be read. What cannot becomes zeros, which its checksum does
+/// not match.
+fn copy(reading: &VolumeReading<'_>, overlay: &Overlay<'_>, extent: &Extent, to: u64) -> bool {
+    let mut is_whole = true;
     let mut block = [0; BLOCK_SIZE];
     for (index, sum) in (0..).zip(&extent.sums) {
         // Another tree has it too.
@@ -201,6 +202,7 @@ fn copy(
         }
         let from = BlockNo(extent.blocks.start.0 + index);
         if reading.data(from, &mut block).is_err() {
+            is_whole = false;
             block.fill(0);
             // A block of zeros that was there would be right by chance, and is.
             if block_sums(&block).next() == Some(*sum) {
@@ -209,5 +211,5 @@ fn copy(
         }
         overlay.put(BlockNo(to + index), &block);
     }
-    Ok(())
+    is_whole
 }

@@ -19,7 +19,8 @@ use crate::overlay::Overlay;
 use crate::plan::Repair;
 use crate::superblocks::superblocks;
 use crate::walk::{Edits, State, Survey};
-use crate::{RepairOptions, account, is_repaired, rewrite};
+use crate::watched::Watched;
+use crate::{RepairOptions, account, is_repaired, rewrite, rows};
 
 /// Trees that are all judged when anything is wrong in one; of more, those in which something was found.
 const ALL_JUDGED: usize = 256;
@@ -44,11 +45,17 @@ pub(crate) fn run(
     left: u8,
 ) -> Result<Done, RepairError> {
     let is_far = |issue| report.findings.iter().any(|it| it.issue() == issue);
-    let reading = VolumeReading::open(device, is_far(Issue::NewestSuperblockLost))?;
+    let watched = Watched::new(device);
+    let reading = VolumeReading::open(&watched, is_far(Issue::NewestSuperblockLost))?;
     let overlay = Overlay::new(device);
     let mut round = Round::new(&reading, &overlay, report, taken)?;
     round.judge(report)?;
     let superblock = round.write(options)?;
+    if let Some(error) = watched.failed().filter(|_| !options.accept_loss) {
+        return RepairError::refused(format!(
+            "{error}: nothing is written: what does not read now may be read another time; copy the device, then say --accept-loss"
+        ));
+    }
     let (mut repairs, taken) = (round.shared.repairs, round.used);
     let check_options = CheckOptions { data: options.data, progress: None };
     let after = check(&overlay, &check_options)?;
@@ -174,6 +181,7 @@ impl<'w, 'd> Round<'w, 'd> {
 
     fn judge(&mut self, report: &Report) -> Result<(), RepairError> {
         self.answers(report);
+        rows::refuse(&self.states)?;
         for at in 0..self.states.len() {
             if self.states[at].is_judged {
                 judge::tree(self.reading, &mut self.space, &mut self.shared, &mut self.states, at)?;
@@ -285,11 +293,17 @@ impl<'w, 'd> Round<'w, 'd> {
         Ok(superblock)
     }
 
-    /// The epoch of what is written: above that of every frame, and of the slot that does not count now.
+    /// The epoch of what is written: above that of every frame, and of the slot that does not count now. That is one that is not valid;
+    /// else a superblock that is cut while it is written would leave none.
     fn epoch(&self) -> Epoch {
         let mark = self.reading.mark().epoch.0;
+        let slot = match self.reading.slots() {
+            [None, Some(_)] => 0,
+            [Some(_), None] => 1,
+            _ => (mark + 1) % 2,
+        };
         let next = self.rings.epoch.max(mark) + 1;
-        Epoch(next + u64::from(next % 2 == mark % 2))
+        Epoch(next + u64::from(next % 2 != slot))
     }
 
     /// Behind all that the ring holds: no frame of it fits.
