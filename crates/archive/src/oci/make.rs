@@ -234,7 +234,9 @@ impl NewLayout {
             header.set_entry_type(kind);
             header.set_mode(if kind == tar::EntryType::Directory { 0o755 } else { 0o644 });
             header.set_size(size);
-            (header.set_uid(0), header.set_gid(0), header.set_mtime(0));
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_mtime(0);
             header
         };
         let mut blobs = fs::read_dir(self.dir.join(BLOBS))?
