@@ -287,8 +287,9 @@ fn not_promoted(fork: &mut Fork, why: &str) -> Failure {
 
 /// As [`not_promoted`], of the fork `both`: if that can be had still, it has not become the branch. What the command made is kept
 /// in any case.
-fn perhaps_merged(mut both: Fork, fork: &mut Fork, why: &str) -> Failure {
-    let is_there = both.keep(&show::name_by_time("txn-both-")).is_ok();
+fn perhaps_merged(both: Fork, fork: &mut Fork, why: &str) -> Failure {
+    let is_there = both.is_there();
+    drop(both);
     let failure = not_promoted(fork, why);
     match is_there {
         true => failure,

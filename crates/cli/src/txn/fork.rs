@@ -82,6 +82,12 @@ impl Fork {
         Ok(promoted)
     }
 
+    /// Whether it is a branch of its own, and so has not become the one that it was made of.
+    pub(crate) fn is_there(&self) -> bool {
+        let branches = lineage::branches(&self.place);
+        branches.is_ok_and(|(all, _)| all.iter().any(|branch| branch.name == self.name))
+    }
+
     /// Does in this fork, in which nothing was done, what was done in another one, which has begun with an older moment of the
     /// same branch and has no mount any more.
     ///

@@ -1,7 +1,7 @@
 //! A branch that work changes in place: step by step, as programs do that have it mounted, and beside them.
 //!
-//! A kernel that has the branch mounted hears of each step, and is waited for now and then, so that what it is to hear
-//! is not more and more.
+//! A kernel that has the branch mounted hears of each step, and is waited for now and then, so that what it is to hear grows slowly
+//! at most.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -88,8 +88,9 @@ impl InPlace {
         self.told.set(self.told.get().saturating_add(changed.len()));
         mount.forget(changed);
         if self.told.get() >= TOLD {
-            self.told.set(0);
-            mount.has_forgotten(PATIENCE);
+            // A kernel that waits for a program slows this down, and does not end it.
+            let has_forgotten = mount.has_forgotten(PATIENCE);
+            self.told.set(if has_forgotten { 0 } else { TOLD / 2 });
         }
     }
 
@@ -126,15 +127,38 @@ impl InPlace {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         let temporary = self.at_free_name(dir, &make)?;
-        let replaced = dir.rename(&temporary, name);
-        if replaced.is_err() {
-            let _ = dir.remove_file(&temporary);
+        self.rename(dir, &temporary, name, Some(old.ino()))
+    }
+
+    /// Makes something, with what it is to have, before it gets its name. What was there goes in the same step, unless it is a
+    /// directory.
+    pub(crate) fn make_whole(
+        &self,
+        dir: &Dir,
+        name: &OsStr,
+        make: impl Fn(&Dir, &OsStr) -> io::Result<()>,
+        set: impl Fn(&Dir, &OsStr) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let old = dir.symlink_metadata(name).ok();
+        if old.is_some_and(|old| old.is_dir()) {
+            return Err(io::ErrorKind::IsADirectory.into());
         }
-        self.tell(steps(dir, name, Some(old.ino())).chain(steps(
-            dir,
-            OsStr::new(&temporary),
-            None,
-        )));
+        let temporary = self.at_free_name(dir, &make)?;
+        if let Err(error) = set(dir, OsStr::new(&temporary)) {
+            let _ = dir.remove_file(&temporary);
+            self.tell(steps(dir, OsStr::new(&temporary), None));
+            return Err(error);
+        }
+        self.rename(dir, &temporary, name, old.map(|old| old.ino()))
+    }
+
+    /// What has a name for a moment gets its own, in place of another file.
+    fn rename(&self, dir: &Dir, temporary: &str, name: &OsStr, old: Option<u64>) -> io::Result<()> {
+        let replaced = dir.rename(temporary, name);
+        if replaced.is_err() {
+            let _ = dir.remove_file(temporary);
+        }
+        self.tell(steps(dir, name, old).chain(steps(dir, OsStr::new(temporary), None)));
         replaced
     }
 

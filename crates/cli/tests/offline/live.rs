@@ -357,3 +357,52 @@ fn copies_and_removals_beside_writers_disturb_nobody() {
     place.umount();
     place.fsck();
 }
+
+/// What is at the destination is not followed below what the user has named, and no copy is more than its original was.
+#[test]
+fn a_copy_goes_through_no_link_and_gives_no_rights() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = TestMount::with_volume();
+    let at = |name: &str| place.root.path().join(name);
+    for dir in ["source/dir", "source/more", "elsewhere", "to"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    fs::write(at("source/dir/file"), "new").unwrap();
+    fs::write(at("source/file"), "new").unwrap();
+    fs::write(at("elsewhere/kept"), "kept").unwrap();
+    fs::write(at("source/program"), "x").unwrap();
+    fs::set_permissions(at("source/program"), fs::Permissions::from_mode(0o6755)).unwrap();
+    // On the host, and in a volume: links in the place of a directory and of a file.
+    fs::create_dir(at("to/source")).unwrap();
+    symlink("../../elsewhere", at("to/source/dir")).unwrap();
+    symlink("../../elsewhere/kept", at("to/source/file")).unwrap();
+    place.run(&["cp", "-r", &place.path("to"), &place.inside("/")]).fine();
+    place.run(&["cp", "-r", &place.path("elsewhere"), &place.inside("/")]).fine();
+    for to in [place.path("to"), place.inside("/to")] {
+        let said = place.run(&["cp", "-r", &place.path("source"), &to]);
+        assert!(said.code == 1 && said.err.contains("source/dir"), "{to}: {said:?}");
+    }
+    place.run(&["cp", "-r", &place.inside("/to"), &place.path("back")]).fine();
+    for to in ["to/source", "back/source"] {
+        assert!(fs::symlink_metadata(at(to).join("file")).unwrap().is_file(), "{to}");
+        assert!(fs::symlink_metadata(at(to).join("dir")).unwrap().is_symlink(), "{to}");
+        let mode = fs::metadata(at(to).join("program")).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o755, "{to}");
+    }
+    assert_eq!(
+        (names(&at("elsewhere")), fs::read(at("elsewhere/kept")).unwrap()),
+        (vec!["kept".into()], b"kept".to_vec())
+    );
+    assert_eq!(place.run(&["ls", "-R", &place.inside("/elsewhere")]).fine(), "kept\n");
+    // A second name of a file whose first one could not be copied is a file of its own.
+    fs::write(at("source/a"), "right").unwrap();
+    fs::hard_link(at("source/a"), at("source/b")).unwrap();
+    fs::create_dir_all(at("links/source/a")).unwrap();
+    place.run(&["cp", "-r", &place.path("links"), &place.inside("/")]).fine();
+    for to in [place.path("links"), place.inside("/links")] {
+        assert_eq!(place.run(&["cp", "-a", &place.path("source"), &to]).code, 1, "{to}");
+    }
+    assert_eq!(fs::read(at("links/source/b")).unwrap(), b"right");
+    assert_eq!(place.run(&["cat", &place.inside("/links/source/b")]).fine(), "right");
+    place.fsck();
+}

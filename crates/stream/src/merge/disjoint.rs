@@ -12,6 +12,7 @@ pub(super) struct Touched {
     inodes: HashSet<u64>,
     /// Paths, and whether a directory that was there has come to or gone from it: what lies below is touched with it.
     paths: BTreeMap<Vec<u8>, bool>,
+    bytes: usize,
 }
 
 /// Where it was and is.
@@ -36,11 +37,17 @@ impl Touched {
         self.inodes.len().max(self.paths.len())
     }
 
+    /// Bytes of the paths.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds what a change touches.
     pub(super) fn add(&mut self, change: &Change) {
         self.inodes.insert(change.inode.0);
         let moves = moves_what_is_below(change);
         for path in paths(change) {
+            self.bytes = self.bytes.saturating_add(path.len());
             *self.paths.entry(path.to_vec()).or_default() |= moves;
         }
     }

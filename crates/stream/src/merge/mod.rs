@@ -12,7 +12,8 @@
 
 mod disjoint;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
 use holdfast::Volume;
@@ -29,6 +30,8 @@ use crate::{Progress, Result, StreamError};
 
 /// Common paths that are named.
 const NAMED: usize = 10;
+/// Bytes of paths that are remembered.
+const BYTES_MAX: usize = 64 << 20;
 
 /// What is put together. Each is a volume handle of its own of the same volume, which [`Merge::run`] closes.
 #[derive(Debug)]
@@ -52,7 +55,7 @@ pub enum Merged {
     Overlap {
         /// The first of these paths, from the root without a slash in front, in the order of their bytes.
         paths: Vec<Vec<u8>>,
-        /// How many files there are besides.
+        /// How many paths there are besides.
         more: u64,
     },
 }
@@ -99,19 +102,23 @@ fn overlap(
     for change in theirs.diff_from(base, false)? {
         going_on()?;
         let change = change.doing(|| "what has changed in the branch".into())?;
-        if touched.len() >= most {
+        if touched.len() >= most || touched.bytes() >= BYTES_MAX {
             return StreamError::refused(format!(
-                "more than {most} files of the branch have changed meanwhile, which is too much to be put together"
+                "more than {most} files of the branch have changed meanwhile, or too long paths, which is too much to be put together"
             ));
         }
         touched.add(&change);
     }
-    let (mut paths, mut files) = (BTreeSet::new(), 0_u64);
+    let mut paths = BTreeSet::new();
+    // A file that another one has replaced is two changes of one path.
+    let mut all: HashSet<u64> = HashSet::new();
     for change in mine.diff_from(base, false)? {
         going_on()?;
         let change = change.doing(|| "what has changed in the fork".into())?;
         if let Some(path) = touched.common(&change) {
-            files = files.saturating_add(1);
+            let mut hasher = DefaultHasher::new();
+            path.hash(&mut hasher);
+            all.insert(hasher.finish());
             paths.insert(path.to_vec());
             if paths.len() > NAMED {
                 paths.pop_last();
@@ -121,7 +128,7 @@ fn overlap(
     if paths.is_empty() {
         return Ok(Merged::Done);
     }
-    let more = files.saturating_sub(paths.len() as u64);
+    let more = (all.len() as u64).saturating_sub(paths.len() as u64);
     Ok(Merged::Overlap { paths: paths.into_iter().collect(), more })
 }
 

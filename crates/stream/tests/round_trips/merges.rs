@@ -290,6 +290,11 @@ fn each_kind_of_common_path_is_found_and_nothing_else() {
     assert_eq!(text(&both, "/c/link"), b"other");
     // The same file by two of its names, told by the newest; its attributes, its names.
     assert_eq!(told(write("/f"), write("/c/link")), overlap(&["c/link"]));
+    let replace = |volume: &Volume| {
+        volume.write("/temporary", b"anew").unwrap();
+        volume.rename("/temporary", "/a/f").unwrap();
+    };
+    assert_eq!(told(replace, replace), overlap(&["a/f"]));
     assert_eq!(told(mode("/a/f", 0o600), write("/a/f")), overlap(&["a/f"]));
     assert_eq!(
         told(|volume| volume.hard_link("/a/f", "/x").unwrap(), write("/a/f")),

@@ -111,21 +111,26 @@ impl Copier {
         if file_type == FileType::Directory {
             return self.directory(from, to, found, first, todo);
         }
+        let mut linked = None;
         if self.how.hard_links && found.nlink > 1 {
             let id = from.id(&found).at(from)?;
             if let Some(copied) = self.linked.get(&id) {
                 return copied.hard_link(to).at(to);
             }
-            self.linked.insert(id, to.clone());
+            linked = Some(id);
         }
         match file_type {
-            FileType::Regular => self.file(from, to, &found)?,
+            FileType::Regular => self.file(from, to, &found, first)?,
             FileType::Symlink => {
                 let target = from.read_link().at(from)?;
                 let attributes = Attributes { mode: None, ..self.attributes_of(from, &found)? };
                 to.symlink(&target, attributes).at(to)?;
             }
             _ => to.node(&found, self.attributes_of(from, &found)?).at(to)?,
+        }
+        // Only what is there gets more names.
+        if let Some(id) = linked {
+            self.linked.insert(id, to.clone());
         }
         self.files += 1;
         self.show();
@@ -149,7 +154,7 @@ impl Copier {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why)).at(from);
         }
         let names = from.names().at(from)?;
-        to.create_dir().at(to)?;
+        to.create_dir(first).at(to)?;
         todo.push(Todo::Finish { from: from.clone(), to: to.clone(), found });
         for name in names {
             todo.push(Todo::Copy { from: from.join(&name), to: to.join(&name), first: false });
@@ -157,14 +162,15 @@ impl Copier {
         Ok(())
     }
 
-    fn file(&mut self, from: &Side, to: &Side, found: &Found) -> Result<(), Failed> {
+    fn file(&mut self, from: &Side, to: &Side, found: &Found, first: bool) -> Result<(), Failed> {
         if let Ok(there) = to.found(true)
             && to.id(&there).at(to)? == from.id(found).at(from)?
         {
             return Err(io::Error::other("is the same file as the destination")).at(from);
         }
         let source = from.open().at(from)?;
-        let copy = to.begin().at(to)?;
+        // Nothing in a tree is written through links that are there.
+        let copy = to.begin(first).at(to)?;
         let mut at = 0;
         while let Some((start, stop)) = source.data_after(at, found.len).at(from)? {
             at = start;
@@ -193,6 +199,8 @@ impl Copier {
     fn attributes_of(&self, from: &Side, found: &Found) -> Result<Attributes, Failed> {
         let mode = Some(found.perm());
         if !self.how.preserve {
+            // A program of another user's must not become one that runs as this user.
+            let mode = mode.map(|mode| mode & 0o1777);
             return Ok(Attributes { mode, owner: Some(self.user), ..Attributes::default() });
         }
         let mut xattrs = from.xattrs().at(from)?;

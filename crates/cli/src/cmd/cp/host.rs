@@ -16,6 +16,8 @@ use crate::work::files::message::{Attributes, Found, Time};
 
 /// How often a name is drawn that nobody has.
 const TRIES: usize = 16;
+/// Bits with which a program runs as the owner or group of its file: not as another one, who has got the copy.
+const SET_ID: u32 = 0o6000;
 
 /// Attributes; symbolic links followed or not.
 pub(super) fn found(path: &Path, follow: bool) -> io::Result<Found> {
@@ -35,6 +37,12 @@ pub(super) fn found(path: &Path, follow: bool) -> io::Result<Found> {
         accessed: (found.atime(), nanos(found.atime_nsec())),
         modified: (found.mtime(), nanos(found.mtime_nsec())),
     })
+}
+
+/// Whether it is a directory; symbolic links followed or not.
+pub(super) fn is_dir(path: &Path, follow: bool) -> bool {
+    let found = if follow { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) };
+    found.is_ok_and(|found| found.is_dir())
 }
 
 /// The filesystem of a path.
@@ -88,7 +96,12 @@ pub(super) fn make(
     attributes: &Attributes,
     make: impl Fn(&Path) -> io::Result<()>,
 ) -> io::Result<()> {
-    at_place(path, |path| make(path).and_then(|()| set(path, attributes)))
+    at_place(path, |path| {
+        make(path)?;
+        set(path, attributes).inspect_err(|_| {
+            let _ = std::fs::remove_file(path);
+        })
+    })
 }
 
 /// Gives the file at `old` the name `new` as well.
@@ -130,15 +143,18 @@ fn at_place(path: &Path, make: impl Fn(&Path) -> io::Result<()>) -> io::Result<(
 /// Sets attributes of what is at `path`, symbolic links themselves. Owner before mode, because a change of owner clears set-id
 /// bits; times last.
 pub(super) fn set(path: &Path, attributes: &Attributes) -> io::Result<()> {
+    let mut is_given = true;
     if let Some((uid, gid)) = attributes.owner {
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-        unless_left_out(rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW))?;
+        let given = rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
+        is_given = unless_left_out(given)?;
     }
     for (name, value) in &attributes.xattrs {
         let flags = XattrFlags::empty();
         unless_left_out(rustix::fs::lsetxattr(path, &name[..], value, flags))?;
     }
     if let Some(mode) = attributes.mode {
+        let mode = if is_given { mode } else { mode & !SET_ID };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     }
     if let Some(times) = &attributes.times {
@@ -147,11 +163,12 @@ pub(super) fn set(path: &Path, attributes: &Attributes) -> io::Result<()> {
     Ok(())
 }
 
-/// A user without the right to give files away keeps them, and what the filesystem does not have is left out, as with cp(1).
-fn unless_left_out(set: rustix::io::Result<()>) -> io::Result<()> {
+/// A user without the right to give files away keeps them, and what the filesystem does not have is left out, as with cp(1). Says
+/// whether it is set.
+fn unless_left_out(set: rustix::io::Result<()>) -> io::Result<bool> {
     match set {
-        Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => Ok(()),
-        other => Ok(other?),
+        Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => Ok(false),
+        other => Ok(other.map(|()| true)?),
     }
 }
 
@@ -182,8 +199,10 @@ enum Place {
 }
 
 impl Writing {
-    pub(super) fn begin(path: &Path) -> io::Result<Writing> {
-        if let Ok(found) = std::fs::metadata(path) {
+    pub(super) fn begin(path: &Path, follow: bool) -> io::Result<Writing> {
+        if let Ok(found) = std::fs::metadata(path)
+            && follow
+        {
             let kind = found.file_type();
             if kind.is_dir() {
                 return Err(io::ErrorKind::IsADirectory.into());
@@ -196,7 +215,7 @@ impl Writing {
         }
         // Through a link the file changes that it leads to.
         let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-        let to = if is_link { target(path)? } else { path.into() };
+        let to = if is_link && follow { target(path)? } else { path.into() };
         let dir = match to.parent() {
             Some(dir) if dir != Path::new("") => dir,
             _ => Path::new("."),
@@ -254,15 +273,17 @@ impl Writing {
     /// As [`set`], of the file.
     fn set(&self, attributes: &Attributes) -> io::Result<()> {
         let file = self.file.as_fd();
+        let mut is_given = true;
         if let Some((uid, gid)) = attributes.owner {
             let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-            unless_left_out(rustix::fs::fchown(file, uid, gid))?;
+            is_given = unless_left_out(rustix::fs::fchown(file, uid, gid))?;
         }
         for (name, value) in &attributes.xattrs {
             let set = rustix::fs::fsetxattr(file, &name[..], value, XattrFlags::empty());
             unless_left_out(set)?;
         }
         if let Some(mode) = attributes.mode {
+            let mode = if is_given { mode } else { mode & !SET_ID };
             self.file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         }
         if let Some(times) = &attributes.times {
@@ -313,7 +334,7 @@ mod tests {
         std::fs::write(&at, "old").unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink("file", &link).unwrap();
-        let writing = Writing::begin(&link).unwrap();
+        let writing = Writing::begin(&link, true).unwrap();
         writing.write_all_at(b"new", 4).unwrap();
         assert_eq!((std::fs::read(&at).unwrap(), names()), (b"old".to_vec(), 2));
         let attributes = Attributes { mode: Some(0o640), ..Attributes::default() };
@@ -321,9 +342,9 @@ mod tests {
         assert_eq!(std::fs::read(&at).unwrap(), b"\0\0\0\0new\0\0");
         assert_eq!(std::fs::metadata(&at).unwrap().mode() & 0o7777, 0o640);
         // What is given up leaves what was, and nothing else.
-        drop(Writing::begin(&at).unwrap());
+        drop(Writing::begin(&at, false).unwrap());
         assert_eq!((std::fs::metadata(&at).unwrap().len(), names()), (9, 2));
-        assert!(Writing::begin(dir.path()).is_err());
+        assert!(Writing::begin(dir.path(), true).is_err());
         link_and_replace(dir.path(), &at);
     }
 

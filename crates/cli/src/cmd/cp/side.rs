@@ -225,10 +225,10 @@ impl Side {
         }
     }
 
-    /// Begins a file that comes to this path when it is whole.
-    pub(super) fn begin(&self) -> io::Result<Writing> {
+    /// Begins a file that comes to this path when it is whole; on the host through a link that is there, if `follow`.
+    pub(super) fn begin(&self, follow: bool) -> io::Result<Writing> {
         match self {
-            Side::Host(path) => host::Writing::begin(path).map(Writing::Host),
+            Side::Host(path) => host::Writing::begin(path, follow).map(Writing::Host),
             Side::Volume(image, path) => {
                 image.say(Request::Begin { path: bytes(path) }, &[])?;
                 Ok(Writing::Volume(Rc::clone(image), path.clone()))
@@ -236,16 +236,21 @@ impl Side {
         }
     }
 
-    /// Makes a directory that its owner can fill, unless there is one.
-    pub(super) fn create_dir(&self) -> io::Result<()> {
+    /// Makes a directory that its owner can fill, unless there is one; a link to one is none, unless `follow`.
+    pub(super) fn create_dir(&self, follow: bool) -> io::Result<()> {
         match self {
             Side::Host(path) => match std::fs::create_dir(path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.is_dir() => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists
+                        && host::is_dir(path, follow) =>
+                {
                     Ok(())
                 }
                 other => other,
             },
-            Side::Volume(image, path) => image.done(Request::MakeDirectory { path: bytes(path) }),
+            Side::Volume(image, path) => {
+                image.done(Request::MakeDirectory { path: bytes(path), follow })
+            }
         }
     }
 
@@ -302,7 +307,11 @@ fn expect_names(names: Vec<OsString>) -> io::Result<Vec<OsString>> {
     let is_name = |name: &OsString| {
         !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.as_bytes().contains(&b'/')
     };
-    if names.iter().all(is_name) { Ok(names) } else { nonsense() }
+    let mut sorted: Vec<&OsString> = names.iter().collect();
+    sorted.sort_unstable();
+    // The second of two would go through what the first has put there.
+    let are_different = sorted.windows(2).all(|two| two[0] != two[1]);
+    if are_different && names.iter().all(is_name) { Ok(names) } else { nonsense() }
 }
 
 /// A file that is read. Of a volume one at a time.

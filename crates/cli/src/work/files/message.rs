@@ -42,8 +42,8 @@ pub(crate) enum Request {
     Write { at: u64 },
     /// It is whole, and gets its attributes and its name in one step; what was there before goes.
     End { path: Bytes, len: u64, attributes: Attributes, sync: bool },
-    /// Make a directory, unless there is one, that its owner alone can use.
-    MakeDirectory { path: Bytes },
+    /// Make a directory, unless there is one, that its owner alone can use. A link to one is none, unless `follow`.
+    MakeDirectory { path: Bytes, follow: bool },
     /// Make a symbolic link; what was there before goes.
     Symlink { path: Bytes, target: Bytes, attributes: Attributes },
     /// Make a pipe, a socket or a device; what was there before goes.

@@ -3,6 +3,7 @@
 
 pub(crate) mod message;
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -62,6 +63,8 @@ pub(crate) struct Files {
     to: InPlace,
     /// The directory that was used last.
     dir: Option<(PathBuf, Dir)>,
+    /// The inode numbers of directories that were made, or were there.
+    made: HashMap<PathBuf, u64>,
     names: Option<ReadDir>,
     reading: Option<File>,
     writing: Option<Writing>,
@@ -82,7 +85,7 @@ fn path(bytes: &[u8]) -> &Path {
 impl Files {
     /// Of a branch that is changed.
     pub(crate) fn of(to: InPlace) -> Files {
-        Files { to, dir: None, names: None, reading: None, writing: None }
+        Files { to, dir: None, made: HashMap::new(), names: None, reading: None, writing: None }
     }
 
     /// Of what is only looked at, and closed in the end.
@@ -92,7 +95,7 @@ impl Files {
 
     /// All is durable. A file without a name is gone.
     pub(crate) fn end(self, volume: &str) -> Result<(), Failure> {
-        let Files { to, dir, names, reading, writing } = self;
+        let Files { to, dir, names, reading, writing, .. } = self;
         drop((dir, names, reading, writing));
         to.end(volume)
     }
@@ -166,7 +169,7 @@ impl Files {
                 self.finish(path(&at), len, &attributes, sync)?;
                 Ok(Reply::Done)
             }
-            Request::MakeDirectory { path: at } => self.make_directory(path(&at)),
+            Request::MakeDirectory { path: at, follow } => self.make_directory(path(&at), follow),
             Request::Symlink { path: at, target, attributes } => {
                 self.make(path(&at), &attributes, |dir, name| dir.symlink(path(&target), name))
             }
@@ -219,6 +222,10 @@ impl Files {
             return Ok((dir.clone(), name.into()));
         }
         let dir = self.to.root.open_dir(above)?;
+        // What this copy has made, or entered: somebody may have put a link in its place.
+        if self.made.get(above).is_some_and(|inode| *inode != dir.ino()) {
+            return Err(io::Error::other("its directory is another one by now"));
+        }
         self.dir = Some((above.into(), dir.clone()));
         Ok((dir, name.into()))
     }
@@ -257,18 +264,20 @@ impl Files {
         if sync { file.sync_all() } else { Ok(()) }
     }
 
-    fn make_directory(&mut self, at: &Path) -> io::Result<Reply> {
-        let is_there = |root: &Dir| root.metadata(at).is_ok_and(|found| found.is_dir());
-        let (dir, name) = match self.place(at) {
-            Ok(place) => place,
-            // The root is there.
-            Err(_) if is_there(&self.to.root) => return Ok(Reply::Done),
-            Err(error) => return Err(error),
+    fn make_directory(&mut self, at: &Path, follow: bool) -> io::Result<Reply> {
+        let found = match follow {
+            true => self.to.root.metadata(at),
+            false => self.to.root.symlink_metadata(at),
         };
-        if is_there(&self.to.root) {
-            return Ok(Reply::Done);
-        }
-        self.to.make_directory(&dir, &name)?;
+        let inode = match found {
+            Ok(found) if found.is_dir() => found.ino(),
+            _ => {
+                let (dir, name) = self.place(at)?;
+                self.to.make_directory(&dir, &name)?;
+                dir.symlink_metadata(&name)?.ino()
+            }
+        };
+        self.made.insert(at.into(), inode);
         Ok(Reply::Done)
     }
 
@@ -279,11 +288,7 @@ impl Files {
         make: impl Fn(&Dir, &OsStr) -> io::Result<()>,
     ) -> io::Result<Reply> {
         let (dir, name) = self.place(at)?;
-        // Under a name that nobody has it is whole before it gets its own.
-        self.to.make(&dir, &name, |dir, name| {
-            make(dir, name)?;
-            set(dir, name, attributes)
-        })?;
+        self.to.make_whole(&dir, &name, make, |dir, name| set(dir, name, attributes))?;
         Ok(Reply::Done)
     }
 }
