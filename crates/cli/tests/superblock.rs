@@ -296,7 +296,7 @@ fn a_volume_at_rest_becomes_smaller() {
     let device = fs::OpenOptions::new().write(true).open(&image).unwrap();
     device.write_all_at(&vec![0; 1 << 20], 0).unwrap();
     let (status, said) = code(&["fsck", "-y", &image]);
-    assert!(status == Some(1) && said.contains("written anew"), "{status:?} {said}");
+    assert!(status == Some(1) && said.contains("written back"), "{status:?} {said}");
     ok(&["resize", &image, "220M"]);
     put(30 << 20, 4, "/more");
     assert!(ok(&["fsck", "-n", "-d", &image]).contains("clean"));
