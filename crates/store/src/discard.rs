@@ -439,8 +439,10 @@ impl Inner {
         if let Some(error) = failed {
             return Err(error.into());
         }
-        let waiting = self.space.lock().stale_bytes();
-        self.counters.discard_waiting_bytes.set(waiting);
+        if self.discarder.is_on() {
+            let waiting = self.space.lock().stale_bytes();
+            self.counters.discard_waiting_bytes.set(waiting);
+        }
         Ok(trimmed)
     }
 
