@@ -101,8 +101,10 @@ impl Hidden {
         Hidden { pieces: bits(), wanted: bits(), next: 0, asked: 0, answers: 0, blocks: 0 }
     }
 
-    /// The volume has become larger: the blocks from `start` on are hidden.
-    pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) {
+    /// The volume has become larger: the blocks from `start` on are hidden. Returns whether those before them in the same piece are.
+    pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) -> bool {
+        let is_across = !start.0.is_multiple_of(PIECE_BLOCKS);
+        let is_hidden = is_across && self.holds(start);
         for bits in [&mut self.pieces, &mut self.wanted] {
             bits.0.resize(count(geometry).div_ceil(64) as usize, 0);
             for number in start.0 / PIECE_BLOCKS..count(geometry) {
@@ -110,11 +112,16 @@ impl Hidden {
             }
         }
         self.blocks += geometry.far_copy().0 - start.0;
+        is_hidden
     }
 
-    /// The host has given these pieces, of which `shown` blocks are hidden no more.
-    pub(super) fn given(&mut self, range: BlockRange, shown: u64) {
+    /// The host has given these blocks, of which `shown` are hidden no more: whole pieces, but for the first one, which stays hidden if it
+    /// was.
+    pub(super) fn given(&mut self, range: BlockRange, is_first_hidden: bool, shown: u64) {
         for part in by_piece(range) {
+            if is_first_hidden && !part.start.0.is_multiple_of(PIECE_BLOCKS) {
+                continue;
+            }
             for bits in [&mut self.pieces, &mut self.wanted] {
                 bits.set(part.start.0 / PIECE_BLOCKS, false);
             }
