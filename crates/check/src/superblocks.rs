@@ -32,15 +32,7 @@ impl Slots {
             (Err(SlotError::Device(error)), Err(SlotError::Device(_))) => Err(error),
             (one, two) => {
                 let judged = [one.map_err(SlotError::words), two.map_err(SlotError::words)];
-                let newest = judged.iter().flatten().max_by_key(|superblock| superblock.epoch);
-                let blocks = device.len() / BLOCK_BYTES;
-                let place = newest.map_or(far_copy(blocks), |found| found.geometry.far_copy());
-                let is_there = place.0 < blocks;
-                let far = match is_there.then(|| read_slot(device, place).1) {
-                    Some(Ok(found)) => Some(Ok(found)),
-                    Some(Err(SlotError::Malformed(malformed))) => Some(Err(malformed)),
-                    Some(Err(SlotError::Device(_))) | None => None,
-                };
+                let far = far(device, &judged);
                 Ok(Slots { bytes: [first, second], judged, far })
             }
         }
@@ -120,6 +112,34 @@ impl Slots {
         let before = self.judged.iter().flatten().find(|slot| slot.epoch < newest.epoch);
         newest.fault.as_ref().or_else(|| before?.fault.as_ref())
     }
+}
+
+/// The far copy: where the newest valid slot has it; where the other one has it, or a volume as large as the device, if it is newer there: the
+/// size was being changed. Without a valid slot where a volume as large as the device has it.
+fn far(
+    device: &dyn Device,
+    slots: &[Result<Superblock, Malformed>; 2],
+) -> Option<Result<Superblock, Malformed>> {
+    let blocks = device.len() / BLOCK_BYTES;
+    let mut valid: Vec<&Superblock> = slots.iter().flatten().collect();
+    valid.sort_by_key(|superblock| std::cmp::Reverse(superblock.epoch));
+    let places = valid.iter().map(|slot| slot.geometry.far_copy()).chain([far_copy(blocks)]);
+    let mut first = None;
+    let mut newest: Option<Superblock> = None;
+    for (at, place) in places.enumerate().filter(|(_, place)| place.0 < blocks) {
+        match read_slot(device, place).1 {
+            Ok(found) => {
+                let is_of_volume = valid.first().is_none_or(|slot| slot.tags() == found.tags());
+                let is_newer = newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch);
+                if is_newer && (is_of_volume || at == 0) {
+                    newest = Some(found);
+                }
+            }
+            Err(SlotError::Malformed(malformed)) if at == 0 => first = Some(Err(malformed)),
+            Err(_) => {}
+        }
+    }
+    newest.map(Ok).or(first)
 }
 
 enum SlotError {

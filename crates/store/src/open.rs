@@ -79,7 +79,7 @@ fn open_alone(
     counters: Arc<Counters>,
 ) -> Result<Inner> {
     let places = Arc::new(AccessTimes::default());
-    let superblock::Newest { superblock, fault } =
+    let superblock::Newest { superblock, fault, of_other_size } =
         superblock::newest(&**device, options.read_only, &places)?;
     check_volume(&superblock, &**device, options)?;
     let time = Stopwatch::start();
@@ -132,6 +132,13 @@ fn open_alone(
         recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay)?;
         inner.overlay = BTreeMap::new();
         inner.finish_log(logged)?;
+        if let Some(other) = of_other_size {
+            // Both slots say the size before anything is used.
+            if inner.superblock.lock().epoch == superblock.epoch {
+                inner.first_checkpoint()?;
+            }
+            superblock::forget_far_copy(&*inner.device, &other, &superblock)?;
+        }
         took = took.saturating_add(time.nanos());
         inner.hide_from_host();
     }

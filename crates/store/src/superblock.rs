@@ -30,6 +30,8 @@ pub(crate) struct Newest {
     pub(crate) superblock: Superblock,
     /// What was found damaged, by that one or the one before it: a volume that stopped has told the latter.
     pub(crate) fault: Option<FoundDamage>,
+    /// The one before it, if that is valid and says another size: a change of the size was cut short.
+    pub(crate) of_other_size: Option<Superblock>,
 }
 
 /// The valid superblock with the larger epoch. One that is newer still, and that this program is too old for, is obeyed
@@ -79,9 +81,14 @@ pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &AccessTimes)
     }
     match (found.pop(), unread) {
         (Some(superblock), _) => {
-            let before = found.pop().and_then(|before| before.fault);
-            let fault = superblock.fault.clone().or(before);
-            Ok(Newest { superblock, fault })
+            let before = found.pop();
+            let of_before = before.as_ref().and_then(|before| before.fault.clone());
+            let fault = superblock.fault.clone().or(of_before);
+            let blocks = superblock.geometry.volume_blocks;
+            let of_other_size = before.filter(|before| {
+                before.geometry.volume_blocks != blocks && before.tags() == superblock.tags()
+            });
+            Ok(Newest { superblock, fault, of_other_size })
         }
         (None, Some(error)) => Err(error.into()),
         (None, None) if other_version.is_some() => {
@@ -101,26 +108,59 @@ pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &AccessTimes)
     }
 }
 
-/// Where the far copy is: where the volume has it as a slot says that is valid, else where one as large as the device has it.
-pub(crate) fn far_place(device: &dyn Device) -> BlockNo {
+/// The slots that are valid, the newest first.
+fn valid_slots(device: &dyn Device) -> Vec<Superblock> {
     let slots = SUPERBLOCK_SLOTS.into_iter().filter_map(|slot| {
         let mut block = [0; BLOCK_SIZE];
         device.read(slot.byte_offset()?, &mut block).ok()?;
         Superblock::decode(&block, slot).ok()
     });
-    let newest = slots.max_by_key(|superblock| superblock.epoch);
+    let mut slots: Vec<Superblock> = slots.collect();
+    slots.sort_by_key(|superblock| std::cmp::Reverse(superblock.epoch));
+    slots
+}
+
+/// Where the far copy is looked for first: where the volume has it as a slot says that is valid, else where one as large as the device has it.
+pub(crate) fn far_place(device: &dyn Device) -> BlockNo {
+    let newest = valid_slots(device).into_iter().next();
     newest.map_or_else(|| far_copy(device.len() / BLOCK_BYTES), |it| it.geometry.far_copy())
 }
 
-/// The far copy, if there is one that is valid.
+/// The far copy, if there is one that is valid: of those that lie where a valid slot says, or where a volume as large as the device has it, the
+/// newest. A volume whose size was being changed may have two.
 pub(crate) fn far(device: &dyn Device) -> Result<Option<Superblock>> {
-    let place = far_place(device);
-    if place.0 >= device.len() / BLOCK_BYTES {
-        return Ok(None);
+    let blocks = device.len() / BLOCK_BYTES;
+    let slots = valid_slots(device);
+    let mut places: Vec<BlockNo> = slots.iter().map(|slot| slot.geometry.far_copy()).collect();
+    places.push(far_copy(blocks));
+    places.dedup();
+    let mut newest: Option<Superblock> = None;
+    for place in places.into_iter().filter(|place| place.0 < blocks) {
+        let mut block = [0; BLOCK_SIZE];
+        device.read(place.byte_offset().expect("it lies on the device"), &mut block)?;
+        let Ok(found) = Superblock::decode(&block, place) else { continue };
+        let is_of_volume = slots.first().is_none_or(|slot| slot.tags() == found.tags());
+        if is_of_volume && newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch) {
+            newest = Some(found);
+        }
     }
-    let mut block = [0; BLOCK_SIZE];
-    device.read(place.byte_offset().expect("it lies on the device"), &mut block)?;
-    Ok(Superblock::decode(&block, place).ok())
+    Ok(newest)
+}
+
+/// Ends a change of the size that was cut short between the two slots: what the older slot's size says of the end of the volume is not to be
+/// found any more. The older slot was written since.
+pub(crate) fn forget_far_copy(
+    device: &dyn Device,
+    of: &Superblock,
+    now: &Superblock,
+) -> Result<()> {
+    let (old, new) = (of.geometry.far_copy(), now.geometry.far_copy());
+    if old <= new || old.0 >= device.len() / BLOCK_BYTES {
+        return Ok(());
+    }
+    device.write(old.byte_offset().expect("the superblock was judged"), &[0; BLOCK_SIZE])?;
+    let _gone = device.flush()?;
+    Ok(())
 }
 
 /// Writes what was found at the far copy into its slot, unless a slot counts that is as new, or that is of another volume. One that

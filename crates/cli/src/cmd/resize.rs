@@ -1,15 +1,19 @@
 //! `holdfast resize`: a volume becomes larger, while it is used or at rest, or smaller at rest.
 
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::Path;
+use std::sync::Arc;
 
 use holdfast::Shrinking;
+use holdfast::device::{Device, FileDevice};
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_device::HostFile;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
-use crate::outcome::{Context, Outcome, plain_words, printed};
+use crate::outcome::{Context, Outcome, complain, plain_words, printed};
 use crate::peek::Peek;
 use crate::work::Work;
 use crate::work::resize::To;
@@ -66,7 +70,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// Makes a volume at rest smaller, and its file shorter.
 fn shrink(path: &Path, bytes: u64, before: u64) -> Outcome {
     use std::io::Write;
-    let device = target::open_device(path, false)?;
+    let file = target::open_file(path, false).map_err(|failure| failure.with_code(1))?;
+    let device: Arc<dyn Device> = file.clone();
     let bar = io::stderr().is_terminal().then(|| {
         let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes}");
         ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
@@ -81,19 +86,24 @@ fn shrink(path: &Path, bytes: u64, before: u64) -> Outcome {
         bar.finish_and_clear();
     }
     let now = done.context(path.display())?;
-    let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
-    if is_file {
-        // The volume does not need what lies behind it, and the device is locked still.
-        let file = std::fs::File::options().write(true).open(path);
-        if let Err(error) = file.and_then(|file| file.set_len(now)) {
-            let (path, words) = (path.display(), plain_words(&error));
-            tracing::warn!("{path} keeps its length: {words}");
-        }
+    if !file.is_block_device()
+        && let Err(error) = cut(path, &file, now)
+    {
+        complain(&format!("{} keeps its length: {}", path.display(), plain_words(&error)));
     }
-    drop(device);
+    drop((device, file));
     let (path, has) = (path.display(), size::show(now));
     printed(writeln!(io::stdout(), "{path} has {has}, before {}", size::show(before)))?;
     Ok(0)
+}
+
+/// Cuts the file that is open, which is locked still. Another one may have its name by now.
+fn cut(path: &Path, open: &FileDevice, bytes: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    if HostFile::of(&file)? != open.id()? {
+        return Err(io::Error::other("another file has its name"));
+    }
+    file.set_len(bytes)
 }
 
 #[cfg(test)]

@@ -37,10 +37,8 @@ pub(super) fn build(
                     taken.push(place);
                 }
             }
-            _ => {
-                let surplus = taken.pop().expect("it has more than it needs");
-                rewrite.after.set(rewrite.nodes.range(surplus.0), false);
-            }
+            // What is taken is marked as well: more of that never needs fewer nodes.
+            had => unreachable!("{had} nodes were taken for a tree of {needed}"),
         }
     };
     let mut places = taken.into_iter();

@@ -29,13 +29,22 @@ impl Space {
         self.promises.floors = floors_of(&geometry);
         if is_hidden {
             let hidden = self.hidden.get_or_insert_with(|| Hidden::none(&old));
-            hidden.extend(&geometry, old.far_copy());
+            // What is free of the piece across the old end may be hidden, and stays so.
+            let is_across_hidden = hidden.extend(&geometry, old.far_copy());
+            let given = new_part(given, &old);
             let shown = self.show(given);
             if let Some(hidden) = &mut self.hidden {
-                hidden.given(given, shown);
+                hidden.given(given, is_across_hidden, shown);
             }
         }
     }
+}
+
+/// What of a range lies behind the data zone of a shape.
+fn new_part(range: BlockRange, old: &Geometry) -> BlockRange {
+    let end = range.start.0 + range.count;
+    let start = range.start.max(old.far_copy());
+    BlockRange::new(start, end.saturating_sub(start.0))
 }
 
 /// Slots that a volume of this shape keeps for commits and for what makes room.

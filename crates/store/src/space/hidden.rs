@@ -112,8 +112,10 @@ impl Hidden {
         }
     }
 
-    /// The volume has become larger: the blocks from `start` on are hidden.
-    pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) {
+    /// The volume has become larger: the blocks from `start` on are hidden. Returns whether those before them in the same piece are.
+    pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) -> bool {
+        let is_across = !start.0.is_multiple_of(PIECE_BLOCKS);
+        let is_hidden = is_across && self.holds(start);
         for bits in [&mut self.pieces, &mut self.wanted] {
             bits.0.resize(count(geometry).div_ceil(64) as usize, 0);
         }
@@ -122,11 +124,16 @@ impl Hidden {
             self.wanted.set(number, !self.is_discarding(number));
         }
         self.blocks += geometry.far_copy().0 - start.0;
+        is_hidden
     }
 
-    /// The host has given these pieces, of which `shown` blocks are hidden no more.
-    pub(super) fn given(&mut self, range: BlockRange, shown: u64) {
+    /// The host has given these blocks, of which `shown` are hidden no more: whole pieces, but for the first one, which stays hidden if it
+    /// was.
+    pub(super) fn given(&mut self, range: BlockRange, is_first_hidden: bool, shown: u64) {
         for part in by_piece(range) {
+            if is_first_hidden && !part.start.0.is_multiple_of(PIECE_BLOCKS) {
+                continue;
+            }
             for bits in [&mut self.pieces, &mut self.wanted] {
                 bits.set(part.start.0 / PIECE_BLOCKS, false);
             }

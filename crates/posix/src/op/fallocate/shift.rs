@@ -114,7 +114,10 @@ impl Task<'_> {
         clean_tail_locked(core, inode, &map)?;
         let blocks = start / BLOCK_BYTES..end / BLOCK_BYTES;
         let from = if way == Shift::Collapse { blocks.end } else { blocks.start };
+        // Before anything is copied: what cannot be moved shall cost nothing.
+        self.behind(&blocks, way)?;
         self.own(&map, from)?;
+        // Copies may lie in more pieces than what they are of.
         let pieces = self.behind(&blocks, way)?;
         let parent = core.store.parent_epoch();
         let is_lent = |of: &Piece| of.end() > from && !owns(parent, of.extent.birth);
