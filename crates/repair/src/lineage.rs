@@ -35,17 +35,48 @@ pub(crate) struct Root {
     pub(crate) referenced: u64,
 }
 
+/// Bytes of the numbers of trees whose names have one checksum.
+const NUMBERS_MAX: usize = 1 << 10;
+
 fn say(repairs: &mut Vec<Repair>, issue: Issue, what: impl Into<String>, loses: bool) {
     repairs.push(Repair { issue, tree: None, path: None, what: what.into(), loses });
+}
+
+/// Fails where branches and snapshots may have stood in a node of the space tree that is damaged, unless that is accepted and nothing
+/// tells of any: then `main` is all there is.
+fn whole(
+    reading: &VolumeReading<'_>,
+    accepts_loss: bool,
+    repairs: &mut Vec<Repair>,
+) -> Result<(), RepairError> {
+    if reading.is_lineage_whole() {
+        return Ok(());
+    }
+    let what =
+        "branches, snapshots and settings may have stood in a damaged node of the space tree";
+    if !reading.lineage().is_empty() {
+        return RepairError::refused(format!(
+            "{what}, and others are there: nothing is written, as it is not known which blocks are whose; copy the files out"
+        ));
+    }
+    if !accepts_loss {
+        return RepairError::refused(format!(
+            "{what}: nothing is written, as a repair loses them; copy the device, then say --accept-loss"
+        ));
+    }
+    say(repairs, Issue::NodeDamaged, format!("{what}: they are lost, and main stays"), true);
+    Ok(())
 }
 
 impl Lineage {
     /// Reads the lineage, and decides what becomes of it.
     pub(crate) fn read(
         reading: &VolumeReading<'_>,
+        accepts_loss: bool,
         repairs: &mut Vec<Repair>,
     ) -> Result<Lineage, RepairError> {
         let all = reading.lineage();
+        whole(reading, accepts_loss, repairs)?;
         let mut lineage = Lineage { is_kept: !all.is_empty(), ..Lineage::default() };
         let mut listed: BTreeMap<u64, u64> = BTreeMap::new();
         let mut roots = BTreeSet::new();
@@ -98,6 +129,12 @@ impl Lineage {
         lineage.deletions(reading, repairs)?;
         lineage.parents()?;
         lineage.named(all, &listed, repairs);
+        // A value of an item has its limit, which no honest volume reaches.
+        if lineage.name_items().values().any(|numbers| numbers.len() > NUMBERS_MAX) {
+            return RepairError::refused(
+                "too many names of branches and snapshots have one checksum",
+            );
+        }
         let largest = lineage.items.keys().last().copied().unwrap_or(MAIN).max(MAIN);
         lineage.next = said_next.max(largest + 1);
         if lineage.next != said_next && lineage.is_kept {
@@ -115,8 +152,15 @@ impl Lineage {
         repairs: &mut Vec<Repair>,
     ) -> Result<(), RepairError> {
         if id == MAIN || has_root {
-            if id != MAIN {
-                let (name, parent) = (format!("branch-{id}"), parent.unwrap_or(0));
+            // Without its parent it would free what snapshots reach.
+            let Some(parent) = parent.filter(|_| id != MAIN) else {
+                let name = if id == MAIN { "main".into() } else { format!("branch {id}") };
+                return RepairError::refused(format!(
+                    "what tells of {name} is damaged, and it is not known which blocks are its own: nothing is written; copy the files out"
+                ));
+            };
+            {
+                let name = format!("branch-{id}");
                 let item = branch(name.clone().into_bytes(), parent);
                 self.items.insert(id, item);
                 let what = format!("branch {id} is named {name}, as its own name is lost");
@@ -153,7 +197,7 @@ impl Lineage {
                     repairs,
                     Issue::BranchRoot,
                     format!("the root of branch {id}, which is none, is removed"),
-                    false,
+                    true,
                 );
             }
         }

@@ -48,7 +48,7 @@ pub(crate) fn run(
     let watched = Watched::new(device);
     let reading = VolumeReading::open(&watched, is_far(Issue::NewestSuperblockLost))?;
     let overlay = Overlay::new(device);
-    let mut round = Round::new(&reading, &overlay, report, taken)?;
+    let mut round = Round::new(&reading, &overlay, report, taken, options.accept_loss)?;
     round.judge(report)?;
     let superblock = round.write(options)?;
     if let Some(error) = watched.failed().filter(|_| !options.accept_loss) {
@@ -98,6 +98,7 @@ impl<'w, 'd> Round<'w, 'd> {
         overlay: &'w Overlay<'d>,
         report: &Report,
         taken: &[(u64, u64)],
+        accepts_loss: bool,
     ) -> Result<Round<'w, 'd>, RepairError> {
         let superblock = reading.superblock();
         if superblock.features_ro_compat != 0 {
@@ -111,7 +112,7 @@ impl<'w, 'd> Round<'w, 'd> {
             );
         }
         let mut shared = Shared::new(superblock.inode_next.0);
-        let lineage = Lineage::read(reading, &mut shared.repairs)?;
+        let lineage = Lineage::read(reading, accepts_loss, &mut shared.repairs)?;
         let (trees, ended) = lineage.trees(reading);
         let (mut survey, mut uses) = (Survey::default(), Uses::default());
         let mut states = Vec::new();

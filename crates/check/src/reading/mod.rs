@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
 use holdfast_device::{Device, DeviceError};
-use holdfast_format::item::lineage::MAIN;
+use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 
@@ -25,7 +25,7 @@ use crate::path;
 use crate::recovered::Recovered;
 use crate::superblocks::Slots;
 use crate::volume::Volume;
-use crate::walk::out_of_bounds;
+use crate::walk::{Step, out_of_bounds};
 
 /// A branch or snapshot, with its root.
 #[derive(Clone, Debug)]
@@ -116,6 +116,20 @@ impl<'d> VolumeReading<'d> {
     /// The items of branches and snapshots, as the log leaves them.
     pub fn lineage(&self) -> &BTreeMap<Key, Vec<u8>> {
         &self.lineage.0
+    }
+
+    /// Whether each node of the space tree reads in which branches, snapshots or settings may stand.
+    pub fn is_lineage_whole(&self) -> bool {
+        let volume = self.volume();
+        let lineage = Bounds { low: Key::inode(InodeNo(LINEAGE)), high: None };
+        let settings = Bounds { low: Key::MIN, high: Some(Key::inode(InodeNo(1))) };
+        [lineage, settings].into_iter().all(|range| {
+            let read = volume.walk(TreeId::Space, range, &mut |step| match step {
+                Step::Node { .. } => ControlFlow::Continue(()),
+                Step::Lost { .. } => ControlFlow::Break(()),
+            });
+            read.is_continue()
+        })
     }
 
     /// What the log changed of the files tree of a branch.

@@ -22,6 +22,8 @@ use crate::walk::{Edits, items};
 const ALWAYS: u64 = 1024;
 /// Of a file that lost more, so many times what it lost.
 const TIMES: u64 = 4;
+/// In a repair in all: 1 GiB. Each takes a free block and a checksum in memory.
+const IN_ALL: u64 = 1 << 18;
 
 /// Blocks of a file, from the first up to the second.
 type Part = (u64, u64);
@@ -45,7 +47,10 @@ impl Judge<'_, '_> {
             self.fix(inode).blocks = Some(found);
             return;
         }
-        let edits = if blocks <= ALWAYS.max(lost.saturating_mul(TIMES)) {
+        let is_much = blocks > ALWAYS.max(lost.saturating_mul(TIMES))
+            || blocks > IN_ALL.saturating_sub(self.shared.stand_ins);
+        let edits = if !is_much {
+            self.shared.stand_ins += blocks;
             parts.iter().map(|part| self.unreadable(inode, *part)).collect::<Option<Vec<_>>>()
         } else {
             None

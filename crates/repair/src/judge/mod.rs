@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     lost_found: Option<InodeNo>,
     /// Blocks that stand for what is lost of a file, by inode, first block and number, with the tree that has them.
     unreadable: HashMap<(u64, u64, u64), Vec<(u64, BlockRange)>>,
+    /// How many those are.
+    stand_ins: u64,
     /// The time of the repair.
     now: Timestamp,
     pub(crate) repairs: Vec<Repair>,
@@ -44,6 +46,7 @@ impl Shared {
             inode_next,
             lost_found: None,
             unreadable: HashMap::new(),
+            stand_ins: 0,
             now: Timestamp::now(),
             repairs: Vec::new(),
         }
