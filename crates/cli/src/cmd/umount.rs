@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -26,6 +27,8 @@ const FAILED: u8 = 32;
 pub(crate) const TIMEOUT: u64 = 120;
 /// How long a busy mount is tried again.
 const PATIENCE_MS: u64 = 500;
+/// How long another mount namespace is waited for before that is said.
+const UNSAID: Duration = Duration::from_secs(10);
 /// Between two attempts.
 const PAUSE_MS: u64 = 20;
 
@@ -138,7 +141,11 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
         return Ok(0);
     }
     unmount(mount, flags)?;
-    wait_for_all(mount, limit, &synced)?;
+    match (how, &synced) {
+        // Nothing serves it any more, wherever it is mounted.
+        (How::ByForce, _) | (_, Synced::Dead) => wait(mount, limit, &synced)?,
+        _ => wait_for_all(mount, limit, &synced)?,
+    }
     match synced {
         Synced::Unanswered => {
             let (dir, seconds) = (mount.dir.display(), limit.as_secs());
@@ -160,11 +167,18 @@ fn not_written(mount: &Mount, why: &str) -> Failure {
 /// As [`wait`]; says for whom, if another mount namespace has the mount as well.
 fn wait_for_all(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> {
     let dir = mount.dir.display();
+    let soon = Deadline::after(limit.min(UNSAID));
     // What was to go with this mount is gone by now, in all namespaces that follow this one.
-    let Some(holder) = elsewhere::holder(mount) else { return wait(mount, limit, synced) };
-    complain(&format!(
-        "{dir} is unmounted here, and {holder} has it in a mount namespace of its own: waiting for that"
-    ));
+    loop {
+        let Some(holder) = elsewhere::holder(mount) else { return wait(mount, limit, synced) };
+        if soon.is_over() {
+            complain(&format!(
+                "{dir} is unmounted here, and {holder} has it in a mount namespace of its own: waiting for that"
+            ));
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(PAUSE_MS));
+    }
     let waited = wait(mount, limit, synced);
     match elsewhere::holder(mount) {
         None => waited,
