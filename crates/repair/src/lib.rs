@@ -5,7 +5,7 @@
 //! done and what is lost by it, and [`Planned::write`] does it: first nodes and data to places that nothing reaches, then a
 //! flush, then one superblock, so that a power cut leaves the volume as it was or as it is repaired.
 //!
-//! What is put right, and how, finding by finding: docs/FSCK.md. The rules of what trees share: [`rewrite`].
+//! What is put right, and how, finding by finding: docs/FSCK.md. The rules of what trees share: `rewrite.rs`.
 
 mod account;
 mod blocks;
