@@ -11,7 +11,7 @@ use holdfast_base::prng::Prng;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_check::{Issue, Options as CheckOptions, check};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_repair::is_repaired;
+use holdfast_repair::{RepairError, RepairOptions, is_repaired};
 
 use crate::every_finding::{LOSS, found, planned};
 
@@ -186,7 +186,7 @@ fn accident(world: &World, seed: u64) -> bool {
     let before = found(&*device);
     let plan = match planned(&*device, &LOSS) {
         Ok(plan) => plan,
-        Err(holdfast_repair::RepairError::Refused(_)) => return false,
+        Err(RepairError::Refused(_)) => return false,
         Err(error) => panic!("{when}: {error}"),
     };
     plan.write(&*device).expect("memory takes it");
@@ -246,4 +246,54 @@ fn what_is_left_behind_a_repair_is_right() {
         eprintln!("{done} of {} were repaired", seeds.len());
     }
     assert!(2 * done > seeds.len(), "only {done} of {} were repaired", seeds.len());
+}
+
+/// Branches and snapshots stand in the space tree. Where a node of it is damaged that may have held them, they are given up only by
+/// who says so, and are never lost in silence.
+#[test]
+fn no_branch_is_lost_in_silence_with_the_space_tree() {
+    let world = World::new(1);
+    let blocks = world.image.len() / BLOCK_BYTES;
+    let (mut refused, mut is_whole) = (0, 0);
+    for block in 0..blocks {
+        let device = world.image.snapshot();
+        let mut bytes = vec![0; BLOCK_SIZE];
+        device.read(block * BLOCK_BYTES, &mut bytes).expect("memory reads");
+        let is_of_space = bytes.starts_with(b"hfNd") && bytes[5] == 2;
+        if !is_of_space {
+            continue;
+        }
+        bytes[1000] ^= 1;
+        device.write(block * BLOCK_BYTES, &bytes).expect("memory takes it");
+        if found(&device).is_clean() {
+            // It is an old one.
+            continue;
+        }
+        for accept_loss in [false, true] {
+            let device = Arc::new(device.snapshot());
+            let options = RepairOptions { data: true, accept_loss };
+            let plan = match planned(&*device, &options) {
+                Err(RepairError::Refused(why)) => {
+                    assert!(why.contains("nothing is written"), "block {block}: {why}");
+                    refused += 1;
+                    continue;
+                }
+                plan => plan.unwrap_or_else(|error| panic!("block {block}: {error}")),
+            };
+            plan.write(&*device).expect("memory takes it");
+            if plan.loses() {
+                assert!(accept_loss, "block {block}: {:?}", plan.repairs);
+                continue;
+            }
+            let volume = VolumeOptions::new().open_device(device.clone()).expect("it is whole");
+            for (name, files) in &world.trees {
+                let tree =
+                    open_tree(&volume, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(compare(&tree, files, &format!("block {block}, {name}")), 0);
+            }
+            is_whole += 1;
+        }
+    }
+    assert!(refused + is_whole > 0, "no node of the space tree was found");
+    assert!(refused > 0, "{is_whole} were whole");
 }
