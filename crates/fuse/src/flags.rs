@@ -101,7 +101,8 @@ mod tests {
             Ok(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE)
         );
         assert_eq!(fallocate(libc::FALLOC_FL_ZERO_RANGE), Ok(FallocateFlags::ZERO_RANGE));
-        assert_eq!(fallocate(libc::FALLOC_FL_COLLAPSE_RANGE), Err(Errno(libc::EOPNOTSUPP)));
+        assert_eq!(fallocate(libc::FALLOC_FL_COLLAPSE_RANGE), Ok(FallocateFlags::COLLAPSE_RANGE));
+        assert_eq!(fallocate(libc::FALLOC_FL_UNSHARE_RANGE), Err(Errno(libc::EOPNOTSUPP)));
         assert_eq!(access(libc::R_OK | libc::X_OK), Ok(Access::READ | Access::EXECUTE));
         assert_eq!(seek(libc::SEEK_END), Err(Errno(libc::EINVAL)));
     }

@@ -50,7 +50,7 @@ impl<'d> Overlay<'d> {
 
 impl Device for Overlay<'_> {
     private!();
-    forward!(under: flush, discard, len, sector_size, stats);
+    forward!(under: flush, discard, len, room, take_room, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let blocks = self.kept();

@@ -25,7 +25,7 @@ impl<'d> Watched<'d> {
 
 impl Device for Watched<'_> {
     private!();
-    forward!(under: write, flush, discard, len, sector_size, stats);
+    forward!(under: write, flush, discard, len, room, take_room, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.under.read(at, into).inspect_err(|error| {

@@ -31,7 +31,7 @@ impl Healing {
 
 impl Device for Healing {
     private!();
-    forward!(device: flush, discard, len, sector_size, stats);
+    forward!(device: flush, discard, len, room, take_room, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let bad = self.bad.lock().expect("no thread panics with it");
