@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 
 use holdfast::{Change, ChangeKind};
-use holdfast_posix::FileType;
+use holdfast_posix::{FileType, Parts};
 
 /// What one difference touches.
 #[derive(Debug, Default)]
@@ -26,6 +26,14 @@ fn moves_what_is_below(change: &Change) -> bool {
         && matches!(change.kind, ChangeKind::Renamed | ChangeKind::Removed)
 }
 
+/// A directory in which names came and went again, or files were replaced by others of the same name: only its times tell.
+fn is_only_times(change: &Change) -> bool {
+    let times = Parts { times: true, ..Parts::default() };
+    change.file_type == FileType::Directory
+        && !matches!(change.kind, ChangeKind::Renamed | ChangeKind::Removed)
+        && change.parts == times
+}
+
 /// The directories above a path, the nearest first, without the root.
 fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     (0..path.len()).rev().filter(|at| path[*at] == b'/').map(|at| &path[..at])
@@ -44,6 +52,9 @@ impl Touched {
 
     /// Adds what a change touches.
     pub(super) fn add(&mut self, change: &Change) {
+        if is_only_times(change) {
+            return;
+        }
         self.inodes.insert(change.inode.0);
         let moves = moves_what_is_below(change);
         for path in paths(change) {
@@ -54,6 +65,10 @@ impl Touched {
 
     /// A path of another difference's change that both touch, if there is one.
     pub(super) fn common<'a>(&self, change: &'a Change) -> Option<&'a [u8]> {
+        let moved = |path: &[u8]| self.paths.get(path).copied().unwrap_or(false);
+        if is_only_times(change) {
+            return paths(change).find(|path| moved(path) || above(path).any(moved));
+        }
         if self.inodes.contains(&change.inode.0) {
             // A file has a path: it was there, or is.
             return Some(paths(change).last().unwrap_or_default());
@@ -61,7 +76,7 @@ impl Touched {
         let moves = moves_what_is_below(change);
         paths(change).find(|path| {
             self.paths.contains_key(*path)
-                || above(path).any(|dir| self.paths.get(dir).copied().unwrap_or(false))
+                || above(path).any(moved)
                 || (moves && self.has_some_below(path))
         })
     }
@@ -77,7 +92,6 @@ impl Touched {
 #[cfg(test)]
 mod tests {
     use holdfast_base::InodeNo;
-    use holdfast_posix::Parts;
 
     use super::*;
 

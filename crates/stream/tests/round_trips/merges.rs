@@ -290,11 +290,19 @@ fn each_kind_of_common_path_is_found_and_nothing_else() {
     assert_eq!(text(&both, "/c/link"), b"other");
     // The same file by two of its names, told by the newest; its attributes, its names.
     assert_eq!(told(write("/f"), write("/c/link")), overlap(&["c/link"]));
-    let replace = |volume: &Volume| {
-        volume.write("/temporary", b"anew").unwrap();
-        volume.rename("/temporary", "/a/f").unwrap();
+    let replace = |path: &'static str| {
+        move |volume: &Volume| {
+            volume.write("/a/temporary", b"anew").unwrap();
+            volume.rename("/a/temporary", path).unwrap();
+        }
     };
-    assert_eq!(told(replace, replace), overlap(&["a/f"]));
+    assert_eq!(told(replace("/a/f"), replace("/a/f")), overlap(&["a/f"]));
+    // Two files of one directory, each replaced as editors do it: only the times of the directory are common.
+    let second = |volume: &Volume| replace("/a/b/f")(volume);
+    let both = told(replace("/a/f"), second).unwrap();
+    assert_eq!((text(&both, "/a/f"), text(&both, "/a/b/f")), (b"anew".into(), b"anew".into()));
+    let gone = |volume: &Volume| volume.remove_dir_all("/a").unwrap();
+    assert!(told(replace("/a/f"), gone).is_err());
     assert_eq!(told(mode("/a/f", 0o600), write("/a/f")), overlap(&["a/f"]));
     assert_eq!(
         told(|volume| volume.hard_link("/a/f", "/x").unwrap(), write("/a/f")),
