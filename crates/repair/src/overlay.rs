@@ -5,7 +5,7 @@ use std::sync::{RwLock, RwLockReadGuard};
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
-use holdfast_device::{Device, DeviceError, forward, private};
+use holdfast_device::{Device, DeviceError, forward};
 
 type Block = Box<[u8; BLOCK_SIZE]>;
 
@@ -49,7 +49,6 @@ impl<'d> Overlay<'d> {
 }
 
 impl Device for Overlay<'_> {
-    private!();
     forward!(under: flush, discard, len, room, take_room, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use holdfast_device::{Device, DeviceError, forward, private};
+use holdfast_device::{Device, DeviceError, forward};
 
 /// A device that remembers the first read that failed.
 #[derive(Debug)]
@@ -24,7 +24,6 @@ impl<'d> Watched<'d> {
 }
 
 impl Device for Watched<'_> {
-    private!();
     forward!(under: write, flush, discard, len, room, take_room, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use holdfast_base::BlockRange;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_check::{Issue, Options as CheckOptions, Report, check};
-use holdfast_device::{Device, DeviceError, MemoryDevice, forward, private};
+use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_repair::{Planned, RepairError, RepairOptions, is_repaired, plan, why_not};
 
 use crate::common::broken::{Image, provoke};
@@ -30,7 +30,6 @@ impl Healing {
 }
 
 impl Device for Healing {
-    private!();
     forward!(device: flush, discard, len, room, take_room, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
