@@ -29,9 +29,12 @@ pub(crate) const HUNTS: &[Hunt] = &[
     Hunt { name: "reuse and checkpoints", run: |_| cut("", REUSE, policy(Checkpoints::After(3))) },
     Hunt {
         name: "discards",
+        // A thread discards beside the script, so each run is another one.
         run: |_| {
-            cut("", REUSE, discards(Checkpoints::After(3)))?;
-            cut("", APPENDS, discards(Checkpoints::CommitsAfter(2)))
+            (0..10).try_for_each(|_| {
+                cut("", REUSE, discards(Checkpoints::After(3)))?;
+                cut("", APPENDS, discards(Checkpoints::CommitsAfter(2)))
+            })
         },
     },
     Hunt { name: "handles", run: |_| errors::handles(0) },
