@@ -31,7 +31,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
         name: "discards",
         // A thread discards beside the script, so each run is another one.
         run: |_| {
-            (0..10).try_for_each(|_| {
+            (0..5).try_for_each(|_| {
                 cut("", REUSE, discards(Checkpoints::After(3)))?;
                 cut("", APPENDS, discards(Checkpoints::CommitsAfter(2)))
             })
