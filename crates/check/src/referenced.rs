@@ -14,7 +14,7 @@ use crate::superblocks::Slots;
 use crate::walk::{Step, Way};
 
 /// What a branch or snapshot says that it refers to, and what it does, in blocks: those of its nodes, and those that its extents
-/// have on the device, whoever else has them.
+/// have on the device, whichever trees have them too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referenced {
     /// Its number.

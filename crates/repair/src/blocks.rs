@@ -37,7 +37,7 @@ impl Blocks {
 #[derive(Debug)]
 pub(crate) struct Space {
     /// What the bitmaps call free as well, and what only the trees do: the former is taken first. What lies below a node that
-    /// cannot be read may still be marked, and somebody may want to look for it later.
+    /// cannot be read may still be marked, and can be looked for later.
     free: [BTreeMap<u64, u64>; 2],
     /// Where the search goes on in each.
     next: [u64; 2],

@@ -159,13 +159,11 @@ impl Lineage {
                     "what tells of {name} is damaged, and it is not known which blocks are its own: nothing is written; copy the files out"
                 ));
             };
-            {
-                let name = format!("branch-{id}");
-                let item = branch(name.clone().into_bytes(), parent);
-                self.items.insert(id, item);
-                let what = format!("branch {id} is named {name}, as its own name is lost");
-                say(repairs, Issue::LineageItemDamaged, what, true);
-            }
+            let name = format!("branch-{id}");
+            let item = branch(name.clone().into_bytes(), parent);
+            self.items.insert(id, item);
+            let what = format!("branch {id} is named {name}, as its own name is lost");
+            say(repairs, Issue::LineageItemDamaged, what, true);
             return Ok(());
         }
         let children: Vec<u64> =

@@ -2,7 +2,7 @@
 //! empty log cannot have there.
 //!
 //! Nothing is written to a place that was in use before the repair, nor to one that a replay would look at. So data of the log
-//! goes to other blocks than those that its batches took, and whoever shares an extent gets it moved in all trees
+//! goes to other blocks than those that its batches took, and an extent that trees share moves in all of them
 //! alike.
 
 use std::collections::BTreeMap;

@@ -126,7 +126,7 @@ fn layout(args: &Args, to: &Path) -> Outcome {
             Failure::plain(format!("the layer cannot be written: {}", plain_words(&error)))
         };
         code = code.max(located.run(work, Pipes { output, not_written, ..Pipes::out() })?);
-        // Whoever wrote to it has ended.
+        // The output that wrote to it is gone by now.
         let blob = Rc::into_inner(blob).ok_or_else(|| Failure::plain(shown))?.into_inner();
         made.add(blob, &format!("holdfast export {name}")).map_err(said)?;
     }

@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody puts a link in the place of a directory that is about to be emptied.
+    /// Another process puts a link in the place of a directory that is about to be emptied.
     #[test]
     fn what_a_name_leads_to_by_now_is_not_emptied() {
         let volume = Volume::in_memory(64 << 20).unwrap();

@@ -84,7 +84,7 @@ fn a_file_keeps_bytes_directly_and_through_the_cache() {
     reopen_and_discard(&path, false);
 }
 
-/// A file becomes longer and never shorter, whoever has made it longer; what a host refuses changes nothing.
+/// A file becomes longer and never shorter, whichever program has made it longer; what a host refuses changes nothing.
 #[test]
 fn a_file_becomes_longer_and_never_shorter() {
     let dir = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use super::walk::value;
 use crate::*;
 
 impl FileSystem {
-    /// The value of an extended attribute of the root directory in the branch or snapshot of this number, whoever asks; `None`: it
+    /// The value of an extended attribute of the root directory in the branch or snapshot of this number, without a look at permissions; `None`: it
     /// has none of this name. Of a branch that is open, what is in its tree. It costs some look-ups, however many there are.
     ///
     /// # Errors

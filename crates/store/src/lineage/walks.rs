@@ -30,7 +30,7 @@ pub(crate) struct Walks {
     set_aside: BTreeMap<u64, String>,
     /// Those that the device has kept from going on when they were tried last, and why.
     refused: BTreeMap<u64, String>,
-    /// Steps were made since somebody asked last for a commit of them.
+    /// Steps were made since a commit of them was asked for last.
     has_freed: bool,
     pub(super) snapshots: Snapshots,
 }

@@ -178,7 +178,7 @@ fn an_image_gives_its_host_back_what_it_does_not_need() {
     assert!(half < full * 3 / 4 && now <= empty + (2 << 20), "{empty} {half} {now}");
     let differs = store.space_use().available.abs_diff(usual.available);
     assert!(differs < 64, "{:?}, then {:?}", usual, store.space_use());
-    // Somebody else has what was given back: it is no free space any more. The reserve is.
+    // Another file of the host has what was given back: it is no free space any more. The reserve is.
     host.exhaust();
     assert!(store.space_use().available < 1024, "{:?}", store.space_use());
     assert!(matches!(
@@ -198,7 +198,7 @@ fn device_write(device: &dyn Device, blocks: BlockRange) {
     device.write(blocks.start.byte_offset().unwrap(), &bytes).unwrap();
 }
 
-/// Whoever needs all that is free, while some of it is on its way to the device, waits for it.
+/// A caller that needs all that is free, while some of it is on its way to the device, waits for it.
 #[test]
 fn a_caller_that_finds_nothing_else_waits_for_what_is_being_discarded() {
     let (image, _) = formatted(64 << 20);

@@ -10,7 +10,7 @@ use super::{Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, refuse_anot
 use crate::outcome::{Failure, Outcome, printed};
 use crate::target;
 
-/// Repairs the volume, which was locked for reading until now: somebody may have changed it since, so it is read again.
+/// Repairs the volume, which was locked for reading until now: another program may have changed it since, so it is read again.
 pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     drop(read_only);
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);

@@ -222,7 +222,7 @@ impl Files {
             return Ok((dir.clone(), name.into()));
         }
         let dir = self.to.root.open_dir(above)?;
-        // What this copy has made, or entered: somebody may have put a link in its place.
+        // What this copy has made, or entered: another process may have put a link in its place.
         if self.made.get(above).is_some_and(|inode| *inode != dir.ino()) {
             return Err(io::Error::other("its directory is another one by now"));
         }
