@@ -13,7 +13,10 @@ use holdfast_script::{
 use mounted::{Mounted, holdfast, unable};
 
 fn run(script: &Script, node_size: &str) -> Result<(), Mismatch> {
-    let mounted = Mounted::new(node_size);
+    run_on(script, Mounted::new(node_size))
+}
+
+fn run_on(script: &Script, mounted: Mounted) -> Result<(), Mismatch> {
     let dir = mounted.dir.clone();
     let mut host = Host::with_hooks(dir, mounted).expect("the mount is there");
     let mut model = VolumeModel::new();
@@ -25,7 +28,7 @@ fn run(script: &Script, node_size: &str) -> Result<(), Mismatch> {
         compare_trees(script, &mut model, &mut host)?;
     }
     let mut mounted = host.into_hooks();
-    mounted.unmount().expect("nothing is open any more");
+    mounted.end().expect("nothing is open any more");
     let fsck = holdfast(&["fsck", "-n", "-f", "-d"], &[&mounted.volume]);
     let said = [fsck.stdout, fsck.stderr].concat();
     let said = String::from_utf8_lossy(&said);
@@ -96,6 +99,24 @@ fn the_mount_agrees_with_the_model_with_large_nodes() {
 #[test]
 fn a_killed_daemon_loses_nothing_that_was_synced() {
     agree(3_000_000, 12, "16k", killed);
+}
+
+/// In a fork, beside fifty other mounts of the same daemon: a remount is one more join, and a crash ends all of them. None of
+/// them has anything of the scripts (P12), and what was synced is there.
+#[test]
+fn a_fork_beside_fifty_mounts_agrees_with_the_model() {
+    if let Some(reason) = unable() {
+        holdfast_base::skip::skipped(reason);
+        return;
+    }
+    let times = std::env::var("HOLDFAST_SEEDS").ok().and_then(|times| times.parse().ok());
+    for seed in 7_000_000..7_000_000 + 2 * times.unwrap_or(1) {
+        let script = generate(seed, &profile());
+        let script = if seed % 2 == 0 { script } else { killed(script) };
+        if let Err(mismatch) = run_on(&script, Mounted::beside("16k", 50)) {
+            panic!("beside fifty mounts: {}", mismatch.from_seed(seed));
+        }
+    }
 }
 
 #[test]

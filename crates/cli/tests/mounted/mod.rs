@@ -1,11 +1,13 @@
 //! A volume mounted with the real program, as a target of scripts.
 
+mod beside;
 mod branches;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
+use beside::Beside;
 use holdfast_script::{Answer, BranchOp, Errno, Hooks, TreeName};
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
@@ -38,6 +40,12 @@ fn must(output: Output) {
     assert!(output.status.success(), "{:?}: {said}", output.status);
 }
 
+fn is_mounted(dir: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("proc is mounted");
+    let dir = dir.to_str().expect("a temporary path is plain");
+    table.lines().any(|line| line.split(' ').nth(4) == Some(dir))
+}
+
 /// A volume in a temporary directory, mounted; unmounted when dropped, also when a test fails.
 pub(crate) struct Mounted {
     pub(crate) volume: PathBuf,
@@ -47,6 +55,8 @@ pub(crate) struct Mounted {
     branch: TreeName,
     /// A snapshot of it that is mounted instead.
     snapshot: Option<TreeName>,
+    /// What is mounted beside it by one daemon, which lives on when it is unmounted.
+    beside: Option<Beside>,
     _keep: tempfile::TempDir,
 }
 
@@ -63,10 +73,30 @@ impl Mounted {
             daemon: None,
             branch: TreeName::main(),
             snapshot: None,
+            beside: None,
             _keep: keep,
         };
         mounted.mount().expect("a fresh volume mounts");
         mounted
+    }
+
+    /// As [`Mounted::new`], but a fork of the volume's first snapshot, beside `count` other forks that are mounted.
+    pub(crate) fn beside(node_size: &str, count: usize) -> Mounted {
+        let mut mounted = Mounted::new(node_size);
+        let tested = TreeName::new("tested").expect("it is one");
+        must(holdfast(&["snapshot", "create"], &[&mounted.dir, Path::new("base")]));
+        must(holdfast(&["fork", "--from", "@base"], &[&mounted.dir, Path::new("tested")]));
+        let beside = Beside::of(&mounted.dir, count);
+        mounted.unmount().expect("nothing is open");
+        (mounted.branch, mounted.beside) = (tested, Some(beside));
+        mounted.mount().expect("a fork mounts");
+        mounted
+    }
+
+    /// Unmounts everything.
+    pub(crate) fn end(&mut self) -> Result<(), Errno> {
+        self.unmount()?;
+        self.beside.take().map_or(Ok(()), Beside::leave)
     }
 
     /// Where the daemons write what they have to say.
@@ -83,12 +113,13 @@ impl Mounted {
 
     /// Whether the directory is a mount point.
     fn is_mounted(&self) -> bool {
-        let table = std::fs::read_to_string("/proc/self/mountinfo").expect("proc is mounted");
-        let dir = self.dir.to_str().expect("a temporary path is plain");
-        table.lines().any(|line| line.split(' ').nth(4) == Some(dir))
+        is_mounted(&self.dir)
     }
 
     fn mount(&mut self) -> Result<(), Errno> {
+        if self.beside.is_some() {
+            return self.join();
+        }
         let mut daemon = Command::new(HOLDFAST)
             .args(["mount", "--foreground", "-o", &way()])
             .arg(self.place())
@@ -148,6 +179,9 @@ impl Mounted {
 
     /// As SIGKILL and a forced unmount leave it.
     fn kill(&mut self) {
+        if let Some(beside) = &mut self.beside {
+            beside.kill();
+        }
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.kill();
             let _ = daemon.wait();
@@ -160,7 +194,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.daemon.is_some() && self.unmount().is_ok() {
+        if self.daemon.is_some() && self.beside.is_none() && self.unmount().is_ok() {
             return;
         }
         self.kill();
@@ -192,7 +226,8 @@ impl Hooks for Mounted {
     }
 
     fn has_branches(&self) -> bool {
-        true
+        // Of the branches that are mounted beside it no script knows.
+        self.beside.is_none()
     }
 
     fn branch(&mut self, op: &BranchOp) -> Result<Answer, Errno> {

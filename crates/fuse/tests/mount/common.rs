@@ -1,20 +1,23 @@
-//! A volume in memory, mounted for the time of a test.
+//! A volume in memory, mounted for the time of a test; with `HOLDFAST_BESIDE=50` a fork of it, beside 50 other mounted forks.
 //!
 //! The test process serves its own mount, so a test that touches the mount
 //! must never hold what the server needs. Unmounts on every way out, also
 //! when a test panics.
 
+#[path = "beside.rs"]
+mod beside;
+
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
-use holdfast_fuse::{FuseOptions, Opens, RequestKind, Requests, Stopper, Transport, serve};
+use holdfast_fuse::{FuseOptions, Opens, RequestKind, Requests, Transport};
 use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
+
+use beside::{Beside, Served};
 
 /// Whether mounts are possible here; says so if not.
 pub(crate) fn can_mount() -> bool {
@@ -70,15 +73,10 @@ pub(crate) fn options() -> MountOptions {
 pub(crate) struct Mount {
     // Before `dir`: the directory must be a plain one when it is removed.
     server: Option<Served>,
+    beside: Option<Beside>,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) requests: Arc<Requests>,
     pub(crate) dir: tempfile::TempDir,
-}
-
-struct Served {
-    thread: JoinHandle<std::io::Result<()>>,
-    stop: Stopper,
-    fs: Arc<FileSystem>,
 }
 
 impl Mount {
@@ -112,17 +110,10 @@ impl Mount {
             ..FuseOptions::default()
         };
         change(&mut fuse);
-        let fs = Arc::new(FileSystem::mount(Arc::clone(&device), options).unwrap());
-        let stop = Stopper::new();
-        let (send, receive) = mpsc::channel();
-        let thread = std::thread::spawn({
-            let (fs, stop, path) = (Arc::clone(&fs), stop.clone(), dir.path().to_owned());
-            move || serve(fs, &path, &fuse, move || send.send(()).unwrap(), stop)
-        });
-        if receive.recv_timeout(Duration::from_secs(20)).is_err() {
-            panic!("not mounted: {:?}", thread.join());
-        }
-        Mount { server: Some(Served { thread, stop, fs }), device, requests, dir }
+        let first = FileSystem::mount(Arc::clone(&device), options).unwrap();
+        let (fs, beside) = Beside::fork(first);
+        let served = Served::start(fs, dir.path(), fuse);
+        Mount { server: Some(served), beside, device, requests, dir }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -160,22 +151,17 @@ impl Mount {
 
     /// The filesystem behind the mount. To be dropped before the mount ends.
     pub(crate) fn fs(&self) -> Arc<FileSystem> {
-        Arc::clone(&self.server.as_ref().expect("mounted").fs)
+        self.server.as_ref().expect("mounted").fs()
     }
 
     /// Ends the mount and gives the filesystem back.
     pub(crate) fn stop(&mut self) -> Arc<FileSystem> {
-        let served = self.server.take().expect("not stopped twice");
-        served.stop.stop();
-        served.thread.join().unwrap().unwrap();
-        served.fs
+        self.server.take().expect("not stopped twice").stop()
     }
 
     /// Waits until another program has unmounted.
     pub(crate) fn wait(&mut self) -> Arc<FileSystem> {
-        let served = self.server.take().expect("not stopped twice");
-        served.thread.join().unwrap().unwrap();
-        served.fs
+        self.server.take().expect("not stopped twice").wait()
     }
 
     /// Unmounts in good order and mounts again.
@@ -189,22 +175,23 @@ impl Mount {
     pub(crate) fn leave(mut self) {
         let fs = self.stop();
         Arc::into_inner(fs).expect("nobody else holds it").unmount().unwrap();
+        if let Some(beside) = self.beside.take() {
+            beside.leave();
+        }
     }
 
     /// Forgets all that is only in memory, and mounts again.
     pub(crate) fn crash(mut self) -> Mount {
         let fs = self.stop();
         drop(Arc::into_inner(fs).expect("nobody else holds it"));
+        drop(self.beside.take());
         Mount::of(Arc::clone(&self.device))
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if let Some(served) = self.server.take() {
-            served.stop.stop();
-            let _ = served.thread.join();
-        }
+        drop(self.server.take());
     }
 }
 

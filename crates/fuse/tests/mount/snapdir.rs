@@ -15,7 +15,8 @@ use crate::common::{Mount, can_mount, options, volume};
 /// A mount that shows its snapshots, and deletes one when it is told so, as a command does it.
 fn mount(snapdir: SnapDir, opens: Opens) -> Mount {
     let control = Control::new(|mount, command| {
-        let done = mount.fs().delete_snapshot(b"main", command);
+        let branch = mount.fs().branch_name().unwrap();
+        let done = mount.fs().delete_snapshot(&branch[..], command);
         done.map_or_else(|error| error.to_string(), |()| "done".into()).into_bytes()
     });
     Mount::with(volume(256), options(), |fuse| {
