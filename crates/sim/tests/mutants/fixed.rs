@@ -37,6 +37,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
             })
         },
     },
+    Hunt { name: "copies", run: |_| cut("", REUSE, with_copies(Checkpoints::After(3))) },
     Hunt { name: "handles", run: |_| errors::handles(0) },
     Hunt { name: "half written", run: errors::half_written },
     Hunt { name: "rot", run: |_| damage::rot(0) },
@@ -226,6 +227,7 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
         ],
     ),
     ("unsynced and commits", &[Mutant::CommitDataFlush]),
+    ("copies", &[Mutant::CopyNotWritten]),
     ("handles", &[Mutant::ErrorSwallowed, Mutant::ErrorToldOnce]),
     ("half written", &[Mutant::SizeAhead]),
     ("rot", &[Mutant::SumUnchecked]),
@@ -319,6 +321,13 @@ fn policy(checkpoints: Checkpoints) -> Policy {
     let mut setup = Setup { checkpoints, ..Setup::new(4096, 4) };
     setup.mount.cache_bytes = 256 << 10;
     Policy { volume: SMALLEST, setup, recovery: 40, ..Policy::default() }
+}
+
+/// Each node is stored twice.
+fn with_copies(checkpoints: Checkpoints) -> Policy {
+    let mut policy = policy(checkpoints);
+    policy.setup.mkfs.metadata_copies = 2;
+    Policy { volume: 2 * SMALLEST, ..policy }
 }
 
 /// What became free goes back to the device.

@@ -1,0 +1,204 @@
+//! Nodes that are stored twice: what is bad in one place is read from the other, and written again from it.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod small;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, InodeNo};
+use holdfast_device::sim::{Action, Call, Faults, When};
+use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_format::node::{ADDRESS_AT, MAGIC};
+use holdfast_format::{Geometry, ItemKind, Key};
+use holdfast_store::{Branch, OpenOptions, Store, StoreError};
+
+const ITEMS: u64 = 300;
+
+fn geometry() -> Geometry {
+    small::geometry().with_copies().unwrap()
+}
+
+/// A closed volume with some hundred nodes.
+fn image() -> MemoryDevice {
+    let device = small::formatted_as(geometry());
+    let store = small::open(&device);
+    for number in 0..ITEMS {
+        let scattered = number * 131 % ITEMS;
+        small::put(&store, scattered..scattered + 1, scattered as u8, 0);
+    }
+    store.close().unwrap();
+    device.snapshot()
+}
+
+fn block_of(image: &MemoryDevice, block: BlockNo) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK_BYTES as usize];
+    image.read(block.0 * BLOCK_BYTES, &mut bytes).unwrap();
+    bytes
+}
+
+/// Every node that stands in its place, older ones included.
+fn nodes(image: &MemoryDevice) -> Vec<BlockNo> {
+    let blocks = (0..geometry().volume_blocks).map(BlockNo).filter(|at| geometry().holds_node(*at));
+    let is_node = |at: &BlockNo| {
+        let bytes = block_of(image, *at);
+        bytes.starts_with(&MAGIC) && bytes[ADDRESS_AT..ADDRESS_AT + 8] == at.0.to_le_bytes()
+    };
+    blocks.filter(is_node).collect()
+}
+
+fn write(image: &MemoryDevice, block: BlockNo, bytes: &[u8]) {
+    image.write(block.0 * BLOCK_BYTES, bytes).unwrap();
+}
+
+/// Reads everything.
+fn is_whole(store: &Branch) -> Result<(), StoreError> {
+    let mut seen = Vec::new();
+    let (from, to) = Key::span(InodeNo(20), ItemKind::Extent);
+    store.scan(&from, &to, &mut |key: Key, _: &[u8]| {
+        seen.push(key.offset);
+        ControlFlow::Continue(())
+    })?;
+    assert_eq!(seen, (0..ITEMS).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn copies_used(store: &Branch) -> (u64, u64, u64) {
+    let counters = store.counters();
+    let Counters { copies_used, copies_mended, copies_unmendable, .. } = counters;
+    (copies_used.get(), copies_mended.get(), copies_unmendable.get())
+}
+
+#[test]
+fn every_node_has_a_copy() {
+    let image = image();
+    let nodes = nodes(&image);
+    assert!(nodes.len() > 100, "too few nodes to say anything: {}", nodes.len());
+    for block in nodes {
+        let copy = geometry().copy_of(block).unwrap();
+        assert!(block_of(&image, copy) == block_of(&image, block), "the node at {block}");
+    }
+}
+
+/// Whatever a place holds instead of its node, and whichever of the two it is.
+#[test]
+fn what_is_bad_in_one_place_is_written_again_from_the_other() {
+    let sound = image();
+    let nodes = nodes(&sound);
+    let other = block_of(&sound, nodes[nodes.len() / 2]);
+    let damages: [&dyn Fn(&mut Vec<u8>); 4] =
+        [&|node| node[100] ^= 4, &|node| node.fill(0), &|node| node.clone_from(&other), &|node| {
+            node.fill(0xff)
+        }];
+    for (which, damage) in damages.iter().enumerate() {
+        let damaged = Arc::new(sound.snapshot());
+        for block in &nodes {
+            let mut bytes = block_of(&damaged, *block);
+            damage(&mut bytes);
+            write(&damaged, *block, &bytes);
+        }
+        let store = small::open(&damaged);
+        is_whole(&store).unwrap_or_else(|error| panic!("damage {which}: {error}"));
+        let (used, mended, unmendable) = copies_used(&store);
+        assert!(used > 100 && unmendable == 0, "damage {which}: {used} {mended} {unmendable}");
+        drop(store);
+        // What was read is in its place again: nothing is read from a copy any more.
+        let store = small::open(&damaged);
+        is_whole(&store).unwrap();
+        assert_eq!(copies_used(&store), (0, 0, 0), "damage {which}");
+        assert!(mended > 0 && mended <= used, "damage {which}: {mended} of {used}");
+        // And what was written is what was there.
+        let wrong = |block: &&BlockNo| {
+            let now = block_of(&damaged, **block);
+            now.starts_with(&MAGIC) && now != block_of(&sound, **block) && now != other
+        };
+        assert_eq!(nodes.iter().find(wrong), None, "damage {which}");
+    }
+}
+
+#[test]
+fn without_a_sound_place_a_node_is_damaged() {
+    let damaged = Arc::new(image());
+    let store = small::open(&damaged);
+    store.close().unwrap();
+    for block in nodes(&damaged) {
+        for at in [block, geometry().copy_of(block).unwrap()] {
+            let mut bytes = block_of(&damaged, at);
+            // Of the leaves of the files tree: the volume can be opened.
+            if bytes[4] == 0 && bytes[5] == 1 {
+                bytes[200] ^= 1;
+                write(&damaged, at, &bytes);
+            }
+        }
+    }
+    let store = small::open(&damaged);
+    assert!(matches!(is_whole(&store), Err(StoreError::Node { .. })));
+    assert_eq!(copies_used(&store), (0, 0, 0));
+}
+
+/// P7, P10: who may not write does not mend.
+#[test]
+fn a_reader_mends_nothing() {
+    let damaged = Arc::new(image());
+    nodes(&damaged).into_iter().for_each(|block| write(&damaged, block, &[0; 4096]));
+    let before = damaged.stats().writes;
+    let options = OpenOptions { read_only: true, threads: false, ..OpenOptions::default() };
+    let store = Store::open(damaged.clone(), &options, Arc::new(Counters::default())).unwrap();
+    let store = store.into_main();
+    is_whole(&store).unwrap();
+    let (used, mended, _) = copies_used(&store);
+    assert!(used > 100 && mended == 0, "{used} and {mended}");
+    assert_eq!(damaged.stats().writes, before);
+}
+
+/// A place that the device does not read is bad, and one that it does not write stays so: nothing is lost by either.
+#[test]
+fn what_the_device_does_not_read_or_write_is_read_from_the_copy() {
+    let image = image();
+    for (fails, mends) in [(false, true), (true, false)] {
+        let sim = Arc::new(SimDevice::new(&image));
+        let store = small::open(&sim);
+        let end = geometry().volume_blocks / 2 * BLOCK_BYTES;
+        let start = geometry().first_data_block().0 * BLOCK_BYTES;
+        let inside = || When::Inside { start, end, skip: 0, times: u64::MAX };
+        // The lower half of the data zone, where nodes are and no copies.
+        assert!(nodes(&image).iter().all(|at| (start..end).contains(&(at.0 * BLOCK_BYTES))));
+        let mut faults = Faults::none().with(Call::Read, inside(), Action::Fail);
+        if fails {
+            faults = faults.with(Call::Write, inside(), Action::Fail);
+        }
+        sim.set_faults(faults);
+        is_whole(&store).unwrap();
+        let (used, mended, unmendable) = copies_used(&store);
+        assert!(used > 100, "{used}");
+        assert_eq!((mended > 0, unmendable > 0), (mends, fails));
+        assert_eq!(store.stop_reason(), None);
+    }
+}
+
+/// R10: a place that may be another's by now is not written.
+#[test]
+fn the_place_of_a_node_that_is_gone_is_left_alone() {
+    let damaged = Arc::new(image());
+    let nodes = nodes(&damaged);
+    nodes.iter().for_each(|block| write(&damaged, *block, &[0; 4096]));
+    let store = small::open(&damaged);
+    // Everything moves, again and again, while what is read is mended.
+    for round in 0..20u8 {
+        for number in (0..ITEMS).step_by(7) {
+            small::put(&store, number..number + 1, round, round);
+        }
+        store.commit().unwrap();
+        #[cfg(debug_assertions)]
+        store.invariants();
+    }
+    store.close().unwrap();
+    let store = small::open(&damaged);
+    is_whole(&store).unwrap();
+    for number in (0..ITEMS).step_by(7) {
+        assert_eq!(small::first(&store, number), Some(19));
+    }
+}
