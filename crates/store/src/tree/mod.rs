@@ -368,7 +368,7 @@ impl Forest {
         high: Option<Key>,
     ) -> Option<u64> {
         let node = self.node(tree, pointer, level)?;
-        let mut referenced = Some((self.node_size / holdfast_base::BLOCK_SIZE) as u64);
+        let mut referenced = Some(self.node_blocks);
         let mut reader = holdfast_format::codec::Reader::new("node", node.bytes());
         let header =
             holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");
