@@ -536,8 +536,8 @@ class Nodes:
             self.kinds[SPACE] |= set(range(160, 192))
 
     def load(self, block, named=None):
-        """Bytes, header and records of the node at a block, which must be valid [202], and have the epoch, tree and level that its
-        parent names. It may be bad in one of its places [211]."""
+        """Bytes, header and records of the node at a block, which must be valid [202], and what its parent names by epoch,
+        tree and level. It may be bad in one of its places [211]."""
         data = self.made.get(block)
         places, first = [block] if data else self.geometry.places(block), None
         for place in places:
@@ -1723,7 +1723,8 @@ class Volume:
             item = self.lineage.tree(number)
             item = item if item.kind == SNAPSHOT else self.lineage.root(number)
         extents = (value for key, value in self.trees[number].items() if key[1] == EXTENT)
-        found = nodes * self.geometry.node_blocks * len(self.geometry.places(0)) + sum(u32(value, 16) for value in extents if len(value) >= 20)
+        of_nodes = nodes * self.geometry.node_blocks * len(self.geometry.places(0))
+        found = of_nodes + sum(u32(value, 16) for value in extents if len(value) >= 20)
         if item.referenced != found:
             self.findings.add(f"tree {number} counts {item.referenced} blocks that it refers to, there are {found} [210]")
 

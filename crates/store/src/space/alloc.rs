@@ -453,11 +453,6 @@ impl Space {
         Ok(())
     }
 
-    /// Blocks of a node with its copy.
-    pub(crate) fn slot_blocks(&self) -> u64 {
-        self.slot_blocks
-    }
-
     /// Nodes of both trees.
     pub(crate) fn nodes(&self) -> u64 {
         self.node_blocks / self.slot_blocks
