@@ -34,6 +34,8 @@ from types import SimpleNamespace
 BLOCK = 4096
 SECTOR = 512
 GROUP = 32768
+# The ro_compat feature of copies of nodes.
+NODE_COPIES = 1
 COUNTER_LIMIT = 1 << 62
 FILE_LIMIT = 9223372036854771712
 FRAME_LIMIT = 1 << 20
@@ -315,7 +317,7 @@ SUPERBLOCK = Layout(
     "space_epoch:Q files_level:B space_level:B pad:6s lsn:Q inode_next:Q inode_count:Q used_blocks:Q "
     "referenced:Q journal_commit:Q journal_next:Q journal_sum:Q log_batch:Q log_next:Q log_sum:Q ring_tag:8s node_tag:8s "
     "created:q created_ns:I sums:B fault:B pad2:2s fault_time:q fault_ns:I pad3:4s fault_reason:160s writer:32s "
-    "branches:Q set_aside:208s"
+    "branches:Q set_aside:112s copy_mask:Q zeros:88s"
 )
 NODE = Layout(
     "magic:4s level:B tree:B count:H sum:Q address:Q epoch:Q volume:8s heap_start:I garbage:I reserved:16s"
@@ -397,6 +399,7 @@ class Geometry:
     def __init__(self, superblock):
         self.node_size = superblock.node_size
         self.node_blocks = self.node_size // BLOCK
+        self.copy_mask = superblock.copy_mask
         self.value_limit = 1024 if self.node_size == BLOCK else 4096
         self.log = 256
         self.log_bytes = superblock.log_blocks * BLOCK
@@ -411,7 +414,13 @@ class Geometry:
 
     def is_node(self, block):
         """Whether a node can be there."""
-        return block % self.node_blocks == 0 and self.is_data(block, self.node_blocks)
+        places = self.places(block)
+        in_zone = all(self.is_data(at, self.node_blocks) for at in places)
+        return block % self.node_blocks == 0 and places == sorted(places) and in_zone
+
+    def places(self, block):
+        """Where the node at a block is, and where its copy is."""
+        return [block, block ^ self.copy_mask] if self.copy_mask else [block]
 
 
 def far_copy(volume_blocks):
@@ -424,6 +433,7 @@ def check_zones(superblock):
     need(superblock.node_size in (4096, 16384, 65536), "the node size is none")
     need(8388608 <= superblock.volume_blocks * BLOCK <= 1125899906842624, "the size of the volume is none")
     need(superblock.log_blocks >= 64 and superblock.journal_blocks >= 64, "a ring is too small")
+    need(superblock.copy_mask % 64 == 0 and superblock.copy_mask < GROUP, "no copy can be so far away")
     geometry = Geometry(superblock)
     node = geometry.node_blocks
     first = -(-geometry.data // node) * node
@@ -469,8 +479,10 @@ def read_superblock(image, address, far=False):
     need(max(block.created_ns, block.fault_ns) < 10**9, "a time is none")
     clean = not (block.fault_time or block.fault_ns or block.fault_reason)
     need(block.fault == 1 or block.fault == 0 and clean, "the fault is neither there nor not")
-    need(not any(block.pad + block.pad2 + block.pad3 + block.set_aside), "reserved bytes are not zero")
-    extra = block.compat or block.ro_compat
+    need(not any(block.pad + block.pad2 + block.pad3 + block.set_aside + block.zeros), "reserved bytes are not zero")
+    need((block.copy_mask != 0) == (block.ro_compat & NODE_COPIES != 0), "copies of nodes are there and are not")
+    block.unknown_ro_compat = block.ro_compat & ~NODE_COPIES
+    extra = block.compat or block.unknown_ro_compat
     need(extra or not any(data[SUPERBLOCK.size :]), "bytes behind the fields are not zero")
     return block
 
@@ -494,7 +506,7 @@ def choose_superblock(image, findings):
         raise Damage(f"no superblock is valid ({'; '.join(invalid)}); perhaps the far copy is: --far [102]")
     if len(valid) == 2:
         older, newer = sorted(valid, key=lambda block: block.epoch)
-        same = ("node_size log_blocks journal_blocks hash_seed ring_tag node_tag created created_ns").split()
+        same = ("node_size log_blocks journal_blocks copy_mask hash_seed ring_tag node_tag created created_ns").split()
         if any(getattr(older, name) != getattr(newer, name) for name in same):
             findings.add("the two superblocks are not of the same volume [103]")
         if older.lsn > newer.lsn or older.inode_next > newer.inode_next:
@@ -519,21 +531,27 @@ class Nodes:
         if superblock.compat:
             self.kinds[FILES] |= set(range(64, 96))
             self.kinds[SPACE] |= set(range(128, 160))
-        if superblock.ro_compat:
+        if superblock.unknown_ro_compat:
             self.kinds[FILES] |= set(range(96, 128))
             self.kinds[SPACE] |= set(range(160, 192))
 
-    def load(self, block):
-        """Header and records of the node at a block, which must be valid [202]."""
+    def load(self, block, named=None):
+        """Bytes, header and records of the node at a block, which must be valid [202], and what its parent names by epoch,
+        tree and level. It may be bad in one of its places [211]."""
         data = self.made.get(block)
-        try:
-            if data is None:
-                data = self.image.read(block, self.geometry.node_blocks)
-                need(data[:4] == b"hfNd", "its magic is not there")
-                need(u64(data, 8) == crc64_without(data, 8), "its sum does not match")
-            return self.parse(data, block)
-        except Damage as error:
-            raise Damage(f"node at block {block}: {error} [202]") from None
+        places, first = [block] if data else self.geometry.places(block), None
+        for place in places:
+            try:
+                if place not in self.made:
+                    data = self.image.read(place, self.geometry.node_blocks)
+                    need(data[:4] == b"hfNd", "its magic is not there")
+                    need(u64(data, 8) == crc64_without(data, 8), "its sum does not match")
+                head, records = self.parse(data, block)
+                need(named in (None, (head.epoch, head.tree, head.level)), "not what its parent names")
+                return data, head, records
+            except Damage as error:
+                first = first or error
+        raise Damage(f"node at block {block}: {first} [202]") from None
 
     def parse(self, data, block):
         """Header and records of a node; its sum is right or will be made."""
@@ -583,12 +601,10 @@ class Nodes:
             try:
                 need(self.geometry.is_node(block), f"no node can be at block {block} [203]")
                 need(block not in reached, f"node at block {block} is reached twice [204]")
-                head, records = self.load(block)
+                _, _, records = self.load(block, (epoch, tree, level))
                 reached.add(block)
                 here = (tree, level, lower, upper)
                 need(self.places.setdefault(block, here) == here, f"node at block {block}: another range elsewhere [208]")
-                found = (head.epoch, head.tree, head.level)
-                need(found == (epoch, tree, level), f"node at block {block}: not what its parent names [202]")
                 keys = [key for key, _ in records]
                 need(not keys or lower <= keys[0] and keys[-1] < upper, f"node at block {block}: keys out of bounds [206]")
                 if level == 0:
@@ -778,9 +794,7 @@ class Journal:
         if record.kind == 3:
             need(record.block in made, f"node at block {record.block} is changed and is not there [803]")
             return bytearray(made[record.block])
-        if record.base not in made:
-            self.nodes.load(record.base)
-        data = made.get(record.base) or self.image.read(record.base, self.geometry.node_blocks)
+        data = made.get(record.base) or self.nodes.load(record.base)[0]
         need(NODE.at(data).epoch == record.base_epoch, f"node at block {record.base} is of another epoch [803]")
         return bytearray(data)
 
@@ -1427,8 +1441,8 @@ class Files:
         superblock = self.volume.superblock
         item = INODE_ITEM.at(value)
         kind = item.mode >> 12
-        flags = 31 | (0xFF << 16 if superblock.compat else 0) | (0xFF << 24 if superblock.ro_compat else 0)
-        extra = (superblock.compat or superblock.ro_compat) and len(value) <= 512
+        flags = 31 | (0xFF << 16 if superblock.compat else 0) | (0xFF << 24 if superblock.unknown_ro_compat else 0)
+        extra = (superblock.compat or superblock.unknown_ro_compat) and len(value) <= 512
         need(offset == 0 and (len(value) == INODE_ITEM.size or extra), "something follows its fields [301]")
         need(kind in TYPES and item.mode < 1 << 16, "its mode is none [301]")
         need(item.size <= FILE_LIMIT and item.nlink <= 10**9, "its size or nlink is too large [301]")
@@ -1709,7 +1723,8 @@ class Volume:
             item = self.lineage.tree(number)
             item = item if item.kind == SNAPSHOT else self.lineage.root(number)
         extents = (value for key, value in self.trees[number].items() if key[1] == EXTENT)
-        found = nodes * self.geometry.node_blocks + sum(u32(value, 16) for value in extents if len(value) >= 20)
+        of_nodes = nodes * self.geometry.node_blocks * len(self.geometry.places(0))
+        found = of_nodes + sum(u32(value, 16) for value in extents if len(value) >= 20)
         if item.referenced != found:
             self.findings.add(f"tree {number} counts {item.referenced} blocks that it refers to, there are {found} [210]")
 
@@ -1979,7 +1994,7 @@ def check_space(volume, extents):
             marked += [(base + run.start(), base + run.end()) for run in re.finditer("1+", bits)]
         elif kind in KNOWN_KINDS[SPACE] - OF_LINEAGE:
             add(f"item {(number, kind, offset)} of the space tree is none [404] [408]")
-    nodes = [(block, block + geometry.node_blocks) for block in volume.reached]
+    nodes = [(at, at + geometry.node_blocks) for block in volume.reached for at in geometry.places(block)]
     used, node_used = per_group(marked), per_group(nodes)
     for group in sorted(set(used) | set(groups)):
         found = groups.get(group, (0, 0, bytes(8)))

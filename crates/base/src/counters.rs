@@ -245,6 +245,12 @@ counters! {
     "tree" {
         /// Tree nodes read from the device, those included that lay beside a missing one.
         nodes_read,
+        /// Tree nodes read from their copies, because the place of the node itself is bad; expected to be 0.
+        copies_used: alarm,
+        /// Places of nodes and copies that were written again from the other one.
+        copies_mended,
+        /// Such places that could not be written; expected to be 0.
+        copies_unmendable: alarm,
         /// Searches of the tree, to read or to change it, that found all nodes in memory.
         node_hits,
         /// Searches that had to wait for nodes from the device.

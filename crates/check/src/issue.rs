@@ -102,6 +102,8 @@ issues! {
         "An extent is younger than the leaf that holds it."
     210 ReferencedBlocks "referenced-blocks" Warning
         "A branch or snapshot does not count the blocks that it refers to."
+    211 NodeCopyBad "node-copy-bad" Warning
+        "A tree node is stored twice, and one of the two places does not hold it; the other one counts."
 
     301 ItemDamaged "item-damaged" Error
         "An item breaks a rule of the format."

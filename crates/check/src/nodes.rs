@@ -78,6 +78,13 @@ impl NodeCache {
         Ok(())
     }
 
+    /// Keeps other bytes for a node than those of its place: its copy.
+    pub(crate) fn keep(&self, block: BlockNo, node: &[u8]) {
+        let mut kept = self.0.borrow_mut();
+        kept.old.remove(&block);
+        kept.put(block, node.to_vec());
+    }
+
     /// Reads those of `blocks` that are not kept. What does not read is left to who asks for it.
     pub(crate) fn read_ahead(&self, device: &dyn Device, mut blocks: Vec<BlockNo>, size: usize) {
         let mut kept = self.0.borrow_mut();
@@ -92,6 +99,22 @@ impl NodeCache {
             kept.put(block, node);
         }
     }
+}
+
+/// The nodes at `blocks`, which ascend, as they stand on the device, neighbours in one call; `None` for what does not read.
+pub(crate) fn read_plain(
+    device: &dyn Device,
+    blocks: &[BlockNo],
+    size: usize,
+) -> Vec<Option<Vec<u8>>> {
+    let mut read: HashMap<_, _> =
+        read_all(device, &calls(blocks, size), size).into_iter().collect();
+    let alone = |block: BlockNo| {
+        // A neighbour may be what does not read.
+        let mut node = vec![0; size];
+        device.read(byte_of(block), &mut node).ok().map(|()| node)
+    };
+    blocks.iter().map(|block| read.remove(block).or_else(|| alone(*block))).collect()
 }
 
 /// Neighbours belong to one call. Nodes of a damaged volume may overlap: they are none.

@@ -152,6 +152,8 @@ pub struct Summary {
     pub volume_bytes: u64,
     /// Bytes of a tree node.
     pub node_size: u64,
+    /// How often each node is stored.
+    pub metadata_copies: u64,
     /// Bytes of the log ring.
     pub log_bytes: u64,
     /// Bytes of the journal ring.
@@ -202,6 +204,7 @@ impl Summary {
             fault: slots.fault().map(|fault| (fault.time.secs, fault.reason.clone())),
             volume_bytes: bytes(geometry.volume_blocks),
             node_size: geometry.node_size as u64,
+            metadata_copies: geometry.node_copies(),
             log_bytes: bytes(geometry.log_blocks),
             journal_bytes: bytes(geometry.journal_blocks),
             data_blocks: geometry.data_blocks(),

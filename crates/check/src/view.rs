@@ -124,8 +124,12 @@ fn nodes<'a>(
     }
     firsts.sort_unstable();
     let mut runs = Runs::default();
-    let count = volume.superblock.geometry.node_blocks();
-    firsts.iter().for_each(|&first| runs.push(first, first + count));
+    let geometry = &volume.superblock.geometry;
+    let places = firsts.iter().flat_map(|first| geometry.places_of_node(BlockNo(*first)));
+    let mut places: Vec<_> =
+        places.map(|place| (place.start.0, place.start.0 + place.count)).collect();
+    places.sort_unstable();
+    places.iter().for_each(|(start, end)| runs.push(*start, *end));
     Ok(runs)
 }
 

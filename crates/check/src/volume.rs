@@ -191,8 +191,31 @@ impl<'a> Volume<'a> {
         if parent.is_some_and(|parent| pointer.epoch > parent.epoch) {
             return Err(Problem::Future("its parent"));
         }
-        self.read_node(pointer.block, buffer).map_err(Problem::Unreadable)?;
-        NodeView::open(buffer, expected).map_err(Problem::Damaged)
+        if let Err(problem) = self.judged(expected, buffer) {
+            self.read_copy(expected, buffer).ok_or(problem)?;
+        }
+        Ok(NodeView::trusted(buffer))
+    }
+
+    fn judged(&self, expected: &Expected, buffer: &mut Vec<u8>) -> Result<(), Problem> {
+        self.read_node(expected.pointer.block, buffer).map_err(Problem::Unreadable)?;
+        NodeView::open(buffer, expected).map(drop).map_err(Problem::Damaged)
+    }
+
+    /// Reads the copy of a node, if there is one and it is sound. It is kept for the next who asks for the node.
+    fn read_copy(&self, expected: &Expected, buffer: &mut Vec<u8>) -> Option<()> {
+        let (block, geometry) = (expected.pointer.block, &self.superblock.geometry);
+        let copy = geometry.copy_of(block).filter(|_| self.is_on_device(block))?;
+        buffer.resize(geometry.node_size, 0);
+        self.read(copy, buffer).ok()?;
+        NodeView::open(buffer, expected).ok()?;
+        self.read.keep(block, buffer);
+        Some(())
+    }
+
+    /// Whether the node at `block` is read from the device: none of the journal stands in front of it.
+    pub(crate) fn is_on_device(&self, block: BlockNo) -> bool {
+        !self.nodes.contains_key(&block)
     }
 
     pub(crate) fn expected(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Expected {
@@ -228,9 +251,12 @@ impl<'a> Volume<'a> {
         Look::Lost
     }
 
-    /// Blocks of the node at `block`.
-    pub(crate) fn node_blocks(&self, block: BlockNo) -> BlockRange {
-        BlockRange::new(block, self.superblock.geometry.node_blocks())
+    /// Blocks of the node at `block`, and those of its copy.
+    pub(crate) fn places_of_node(
+        &self,
+        block: BlockNo,
+    ) -> impl Iterator<Item = BlockRange> + use<> {
+        self.superblock.geometry.places_of_node(block)
     }
 }
 

@@ -122,6 +122,29 @@ fn node_sizes_and_uuid_are_what_was_asked() {
     }
 }
 
+/// Small files are stored once, large ones twice, unless it is said.
+#[test]
+fn copies_are_as_was_asked_and_else_by_size() {
+    let place = TestMount::new();
+    let asked: [(&[&str], u64); 4] = [
+        (&["--size", "64M"], 1),
+        (&["--size", "64M", "--copies", "metadata=2"], 2),
+        (&["--size", "1G"], 2),
+        (&["--size", "1G", "--copies", "metadata=1"], 1),
+    ];
+    for (args, copies) in asked {
+        place.run(&[&["mkfs", "-q", "-f"], args, &[place.image()]].concat()).fine();
+        let info = place.run(&["info", "--json", place.image()]).fine();
+        assert!(info.contains(&format!("\"metadata_copies\":{copies}")), "{args:?}: {info}");
+        let info = place.run(&["info", place.image()]).fine();
+        assert!(info.contains(&format!("metadata={copies}")), "{args:?}: {info}");
+        place.fsck();
+    }
+    for wrong in ["metadata=3", "data=2", "2"] {
+        place.run(&["mkfs", "-f", "--copies", wrong, place.image()]).fails(1, "metadata=1");
+    }
+}
+
 #[test]
 fn the_link_named_mkfs_holdfast_is_mkfs() {
     let place = TestMount::new();

@@ -18,6 +18,13 @@ pub const LOG_START: BlockNo = BlockNo(256);
 /// The zones begin and end at multiples of this: nodes are aligned to their own size, up to 64 KiB.
 const ALIGNMENT: u64 = NODE_SIZES[2] as u64 / BLOCK_BYTES;
 
+/// A copy of a node lies at a multiple of so many blocks from it: its bits in a bitmap are those of another word.
+const COPY_UNIT: u64 = 64;
+/// An odd MiB between a node and its copy.
+const COPY_ODD: u64 = (1 << 20) / BLOCK_BYTES;
+
+const _: () = assert!(COPY_UNIT.is_multiple_of(ALIGNMENT));
+
 /// Where a volume of so many blocks has the far copy of its superblock: the first block of its last whole 64 KiB. What
 /// partition tables write at the end of a device lies behind it.
 pub fn far_copy(volume_blocks: u64) -> BlockNo {
@@ -35,6 +42,8 @@ pub struct Geometry {
     pub log_blocks: u64,
     /// Blocks of the journal ring.
     pub journal_blocks: u64,
+    /// The node at block `b` has its copy at block `b ^ copy_mask`. 0: nodes have no copies.
+    pub copy_mask: u64,
 }
 
 impl Geometry {
@@ -61,6 +70,7 @@ impl Geometry {
                 .unwrap_or((volume_blocks / 64).clamp(LOG_BLOCKS_MIN, 8192)),
             journal_blocks: blocks(journal_bytes)
                 .unwrap_or((volume_blocks / 32).clamp(JOURNAL_BLOCKS_MIN, 32768)),
+            copy_mask: 0,
         };
         geometry.check()?;
         Ok(geometry)
@@ -100,7 +110,74 @@ impl Geometry {
         if self.data_blocks() < 2 * self.node_blocks() {
             return fail("no room is left for the roots of the trees".into());
         }
+        if self.copy_mask >= GROUP_BLOCKS || !self.copy_mask.is_multiple_of(COPY_UNIT) {
+            return fail(format!("no copy can be at a distance of {:#x} blocks", self.copy_mask));
+        }
         Ok(())
+    }
+
+    /// The same volume whose nodes have copies, as far away as a block group and the volume allow, and so that neither damage to
+    /// one region nor to every second MiB takes both. Fails where too little of the volume has a place for a copy.
+    pub fn with_copies(self) -> Result<Geometry, Malformed> {
+        let mut distance = GROUP_BLOCKS / 2;
+        while distance >= COPY_UNIT {
+            let odd = if distance > COPY_ODD { COPY_ODD } else { 0 };
+            let geometry = Geometry { copy_mask: distance | odd, ..self };
+            let slots = (0..geometry.group_count()).map(|group| geometry.slots_of_group(group));
+            // Nodes need little of a volume, but what they may need must not depend on where its end is.
+            if slots.sum::<u64>() * geometry.slot_blocks() >= self.data_blocks() / 2 {
+                return Ok(geometry);
+            }
+            distance /= 2;
+        }
+        Err(Malformed::new("geometry", "the volume is too small for copies of nodes"))
+    }
+
+    /// How often a node is stored: 1 or 2.
+    pub fn node_copies(&self) -> u64 {
+        if self.copy_mask == 0 { 1 } else { 2 }
+    }
+
+    /// Blocks that a node takes, with its copy.
+    pub fn slot_blocks(&self) -> u64 {
+        self.node_blocks() * self.node_copies()
+    }
+
+    /// Where the copy of the node at `block` is.
+    pub fn copy_of(&self, block: BlockNo) -> Option<BlockNo> {
+        (self.copy_mask != 0).then_some(BlockNo(block.0 ^ self.copy_mask))
+    }
+
+    /// The blocks of the node at `block`, and those of its copy.
+    pub fn places_of_node(&self, block: BlockNo) -> impl Iterator<Item = BlockRange> + use<> {
+        let count = self.node_blocks();
+        let places = [Some(block), self.copy_of(block)].into_iter().flatten();
+        places.map(move |block| BlockRange::new(block, count))
+    }
+
+    /// Slots of group `index`: where a node could be, if nothing were in use.
+    pub fn slots_of_group(&self, index: u64) -> u64 {
+        let (inside, count) = (self.group_blocks(index), self.node_blocks());
+        if inside.count == GROUP_BLOCKS {
+            return GROUP_BLOCKS / self.slot_blocks();
+        }
+        let slots = |start: u64, end: u64| (end / count).saturating_sub(start.div_ceil(count));
+        let (start, end) = (inside.start.0, inside.start.0 + inside.count);
+        if self.copy_mask == 0 {
+            return slots(start, end);
+        }
+        // Unit by unit: a copy's unit is a node's, moved as a whole.
+        let units = (start / COPY_UNIT..end.div_ceil(COPY_UNIT)).map(|unit| unit * COPY_UNIT);
+        let of_unit = |unit: u64| {
+            let copy = unit ^ self.copy_mask;
+            if copy < unit {
+                return 0;
+            }
+            let skipped = start.saturating_sub(unit).max(start.saturating_sub(copy));
+            let left = end.saturating_sub(unit).min(end.saturating_sub(copy));
+            slots(skipped, left.min(COPY_UNIT))
+        };
+        units.map(of_unit).sum()
     }
 
     /// The log ring.
@@ -155,9 +232,10 @@ impl Geometry {
         range.start >= self.first_data_block() && range.fits_below(self.far_copy().0)
     }
 
-    /// Whether a node may live at `at`: inside the data zone and aligned to the node size.
+    /// Whether a node may live at `at`: inside the data zone and aligned to the node size, before its copy, and the copy as well.
     pub fn holds_node(&self, at: BlockNo) -> bool {
         at.0.is_multiple_of(self.node_blocks())
-            && self.holds_data(BlockRange::new(at, self.node_blocks()))
+            && self.copy_of(at).is_none_or(|copy| at < copy)
+            && self.places_of_node(at).all(|place| self.holds_data(place))
     }
 }

@@ -36,7 +36,9 @@ const SUM_AT: usize = 16;
 /// Features whose absence from a program does no harm. Bits known here.
 pub const COMPAT_KNOWN: u64 = 0;
 /// Features that a program must know in order to write. Bits known here.
-pub const RO_COMPAT_KNOWN: u64 = 0;
+pub const RO_COMPAT_KNOWN: u64 = NODE_COPIES;
+/// Of the ro_compat features: nodes have copies, at a distance that `copy_mask` says.
+pub const NODE_COPIES: u64 = 1;
 /// Features that a program must know in order to read. Bits known here.
 pub const INCOMPAT_KNOWN: u64 = 0;
 
@@ -140,8 +142,10 @@ record! {
         mirror: [u8; 16],
         /// Set aside: state of a mirror.
         mirror_state: [u8; 16],
+        /// The node at block `b` has its copy at block `b ^ copy_mask`; 0 if nodes have none.
+        copy_mask: u64,
         /// Zero.
-        reserved: [u8; 96],
+        reserved: [u8; 88],
     }
 }
 
@@ -362,7 +366,8 @@ impl Superblock {
             key_slots: [0; 16],
             mirror: [0; 16],
             mirror_state: [0; 16],
-            reserved: [0; 96],
+            copy_mask: self.geometry.copy_mask,
+            reserved: [0; 88],
         }
     }
 

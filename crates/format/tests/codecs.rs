@@ -12,8 +12,8 @@ use holdfast_format::item::{
     Xattr, group, orphan,
 };
 use holdfast_format::limits::COUNTER_MAX;
-use holdfast_format::limits::{FILE_SIZE_MAX, LINK_MAX, NODE_SIZES};
-use holdfast_format::superblock::FoundDamage;
+use holdfast_format::limits::{FILE_SIZE_MAX, GROUP_BLOCKS, LINK_MAX, NODE_SIZES};
+use holdfast_format::superblock::{FoundDamage, NODE_COPIES};
 use holdfast_format::{
     Geometry, ItemKind, JournalMark, Key, LogMark, Malformed, NodePointer, Superblock,
 };
@@ -159,11 +159,18 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
     (shape, rest).prop_map(|((blocks, node_size), (uuid, label, numbers, epoch, levels))| {
         let geometry = Geometry::for_device(blocks * BLOCK_SIZE as u64, node_size)
             .expect("8 MiB are enough for any node size");
+        let geometry = match numbers[0] % 2 {
+            0 => geometry,
+            _ => geometry.with_copies().expect("8 MiB are enough for copies"),
+        };
         let first = geometry.first_data_block();
+        let places = (first.0..).step_by(geometry.node_blocks() as usize).map(BlockNo);
+        let places: Vec<_> = places.filter(|at| geometry.holds_node(*at)).take(2).collect();
         let at = |index: u64| NodePointer {
-            block: BlockNo(first.0 + index * geometry.node_blocks()),
+            block: places[index as usize],
             epoch: Epoch(epoch - index.min(epoch)),
         };
+        let unknown = numbers[1] % 2;
         Superblock {
             epoch: Epoch(epoch),
             geometry,
@@ -171,7 +178,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             label,
             hash_seed: numbers[0],
             features_compat: 0,
-            features_ro_compat: numbers[1] & 1,
+            features_ro_compat: unknown << 5 | (geometry.node_copies() - 1) * NODE_COPIES,
             files: at(0),
             files_level: levels[0],
             space: at(1),
@@ -199,7 +206,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 reason: "a node is damaged".into(),
             }),
             // Of the ro_compat features that it claims.
-            rest: if numbers[1] % 2 == 1 { vec![1, 0, 2] } else { Vec::new() },
+            rest: if unknown == 1 { vec![1, 0, 2] } else { Vec::new() },
         }
     })
 }
@@ -309,18 +316,61 @@ proptest! {
         log_blocks in any::<u64>().prop_map(|bits| bits >> (bits % 64)),
         journal_blocks in any::<u64>().prop_map(|bits| bits >> (bits % 64)),
         group in any::<u64>(),
+        copy_mask in prop::sample::select(vec![0, 64, 1280, 16384, 32, 32768]),
     ) {
-        let geometry = Geometry { volume_blocks, node_size, log_blocks, journal_blocks };
+        let geometry = Geometry { volume_blocks, node_size, log_blocks, journal_blocks, copy_mask };
         if geometry.check().is_ok() {
             let first = geometry.first_data_block();
             prop_assert!(geometry.log().end() <= Some(geometry.journal().start));
             prop_assert!(geometry.journal().end() <= Some(first));
-            prop_assert!(geometry.holds_node(first));
+            prop_assert!(copy_mask != 0 || geometry.holds_node(first));
             prop_assert_eq!(first.0 + geometry.data_blocks(), geometry.far_copy().0);
             prop_assert!((16..32).contains(&(volume_blocks - geometry.far_copy().0)));
             let blocks = geometry.group_blocks(group);
             prop_assert!(blocks.is_empty() || geometry.holds_data(blocks));
             prop_assert!(group < geometry.group_count() || blocks.is_empty());
+        }
+    }
+}
+
+/// Copies are far away and of most volumes' size the same way; where half of a volume is too little for that, they are nearer.
+#[test]
+fn copies_lie_as_far_away_as_the_volume_allows() {
+    for node_size in NODE_SIZES {
+        for (bytes, mask) in [
+            (8u64 << 20, 1024 | 256),
+            (64 << 20, 8192 | 256),
+            (1 << 30, 16384 | 256),
+            (1 << 40, 16384 | 256),
+        ] {
+            let geometry = Geometry::for_device(bytes, node_size).expect("it is large enough");
+            let geometry = geometry.with_copies().expect("it is large enough for copies");
+            assert_eq!(geometry.copy_mask, mask, "{bytes} bytes, nodes of {node_size}");
+            let block = BlockNo(geometry.first_data_block().0.next_multiple_of(1 << 15));
+            let copy = geometry.copy_of(block).expect("it has copies");
+            assert_eq!(copy.0 >> 8 & 1, 1 - (block.0 >> 8 & 1), "the other kind of MiB");
+            assert_eq!(geometry.copy_of(copy), Some(block));
+            assert!(!geometry.holds_node(copy), "a copy is no node");
+        }
+    }
+}
+
+#[test]
+fn slots_of_a_group_are_the_places_for_nodes_in_it() {
+    let (rings, far) = ([64, 40000], [40 << 20, 200 << 20]);
+    for (node_size, mask) in NODE_SIZES.iter().flat_map(|size| [0, 64, 16640].map(|m| (*size, m))) {
+        for (ring, bytes) in rings.iter().flat_map(|ring| far.map(|bytes| (*ring, bytes))) {
+            let ring = Some(ring * BLOCK_SIZE as u64);
+            let Ok(plain) = Geometry::with_rings(bytes, node_size, ring, None) else { continue };
+            let geometry = Geometry { copy_mask: mask, ..plain };
+            geometry.check().expect("it differs in the mask alone");
+            let partial = [0, 1, 2, geometry.group_count() - 1];
+            for group in partial.into_iter().filter(|group| *group < geometry.group_count()) {
+                let begin = group * GROUP_BLOCKS;
+                let blocks = (begin..begin + GROUP_BLOCKS).map(BlockNo);
+                let places = blocks.filter(|at| geometry.holds_node(*at)).count() as u64;
+                assert_eq!(places, geometry.slots_of_group(group), "{geometry:?}, group {group}");
+            }
         }
     }
 }

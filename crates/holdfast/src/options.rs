@@ -65,6 +65,14 @@ impl CreateOptions {
         self
     }
 
+    /// How often names, attributes and the places of data are stored: 1 or 2 times. Default 1. With 2 a node of the trees that is
+    /// damaged on the device is read from its copy, and written again from that. It costs the space of the nodes, and that checkpoints
+    /// write them twice.
+    pub fn metadata_copies(mut self, copies: u8) -> CreateOptions {
+        self.mkfs.metadata_copies = copies;
+        self
+    }
+
     /// All of an image is taken from its host when it is made, and the log is written: no change finds the host full later,
     /// unless the volume is trimmed or made larger.
     /// Default false. Such an image gives nothing back by itself ([`Discard::Auto`]).

@@ -113,6 +113,8 @@ pub struct MkfsOptions {
     pub log_bytes: Option<u64>,
     /// Bytes of the journal ring, rounded up to blocks; by the size of the volume if `None`.
     pub journal_bytes: Option<u64>,
+    /// How often each node of the trees is stored, 1 or 2 times.
+    pub metadata_copies: u8,
     /// All of an image is taken from its host at once, and the log is written: no change finds the host full later.
     pub allocate: bool,
 }
@@ -127,6 +129,7 @@ impl Default for MkfsOptions {
             bytes: None,
             log_bytes: None,
             journal_bytes: None,
+            metadata_copies: 1,
             allocate: false,
         }
     }
@@ -135,6 +138,15 @@ impl Default for MkfsOptions {
 impl MkfsOptions {
     /// The shape of a volume of `bytes` bytes, or why there is none.
     pub fn geometry(&self, bytes: u64) -> std::result::Result<Geometry, Malformed> {
-        Geometry::with_rings(bytes, self.node_size, self.log_bytes, self.journal_bytes)
+        let plain =
+            Geometry::with_rings(bytes, self.node_size, self.log_bytes, self.journal_bytes)?;
+        match self.metadata_copies {
+            1 => Ok(plain),
+            2 => plain.with_copies(),
+            other => Err(Malformed::new(
+                "geometry",
+                format!("nodes are stored 1 or 2 times, not {other}"),
+            )),
+        }
     }
 }

@@ -56,9 +56,9 @@ impl Reach {
             let node = reading.node(TreeId::Files, place, None, &mut buffer);
             node.map_err(|lost| unsound(lost.why))?
         };
-        let count = geometry.node_blocks();
-        self.nodes.push((block.0, block.0 + count));
-        let mut referenced = count;
+        let places = geometry.places_of_node(block);
+        self.nodes.extend(places.map(|place| (place.start.0, place.start.0 + place.count)));
+        let mut referenced = geometry.slot_blocks();
         if place.level == 0 {
             for index in 0..node.count() {
                 if node.key(index).kind != ItemKind::Extent {
@@ -100,16 +100,17 @@ pub(crate) fn write(
     items: &BTreeMap<Key, Vec<u8>>,
 ) -> Result<SpaceTree, RepairError> {
     let geometry = &reading.superblock().geometry;
-    let (size, count) = (geometry.node_size, geometry.node_blocks());
+    let size = geometry.node_size;
     let reached = Blocks::of(reach.nodes.iter().chain(&reach.data).copied().collect());
     let mut nodes = Blocks::of(reach.nodes.clone()).iter().collect::<Vec<_>>();
     let of_files = nodes.len();
     // Its own nodes need marks, which need nodes. Pieces that are there once stay, so this comes to an end.
-    let mut own: Vec<u64> = Vec::new();
+    let mut own: Vec<BlockNo> = Vec::new();
     let mut pieces: BTreeSet<(u64, u64)> = BTreeSet::new();
     loop {
         nodes.truncate(of_files);
-        nodes.extend(own.iter().map(|block| (*block, block + count)));
+        let places = own.iter().flat_map(|block| geometry.places_of_node(*block));
+        nodes.extend(places.map(|place| (place.start.0, place.start.0 + place.count)));
         let all = Blocks::of(reached.iter().chain(nodes.iter().copied()).collect());
         let mut accounts = accounts(&all, &Blocks::of(nodes.clone()), &mut pieces);
         accounts.extend(items.iter().map(|(key, value)| (*key, value.clone())));
@@ -118,7 +119,8 @@ pub(crate) fn write(
         let needed: usize = shape.iter().sum();
         if needed > own.len() {
             for _ in own.len()..needed {
-                own.push(space.take(count, count).ok_or(RepairError::NoSpace(count))?);
+                let place = space.take_node(geometry);
+                own.push(place.ok_or(RepairError::NoSpace(geometry.slot_blocks()))?);
             }
             continue;
         }
@@ -147,7 +149,7 @@ struct Places<'w, 'd> {
     reading: &'w VolumeReading<'d>,
     overlay: &'w Overlay<'d>,
     epoch: Epoch,
-    own: &'w [u64],
+    own: &'w [BlockNo],
 }
 
 impl Places<'_, '_> {
@@ -160,10 +162,11 @@ impl Places<'_, '_> {
             let mut above: Vec<Item> = Vec::new();
             for part in pack::parts(&items, size) {
                 let block = places.next().expect("as many were taken as the shape has");
-                let pointer = NodePointer { block: BlockNo(*block), epoch: self.epoch };
+                let pointer = NodePointer { block: *block, epoch: self.epoch };
                 let volume = superblock.nodes();
                 let expected = Expected { pointer, tree: TreeId::Space, level, volume };
-                self.overlay.put(pointer.block, &pack::seal(size, &expected, part));
+                let node = pack::seal(size, &expected, part);
+                self.overlay.put_node(&superblock.geometry, pointer.block, &node);
                 let key = part.first().filter(|_| !above.is_empty());
                 above.push((key.map_or(Key::MIN, |(key, _)| *key), pointer.encode().to_vec()));
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_base::BlockNo;
 use holdfast_format::Geometry;
 
 /// Sorted, disjoint runs of blocks, each as its start and end.
@@ -71,6 +72,42 @@ impl Space {
             }
             self.next[kind] = at + count;
             Some(at)
+        })
+    }
+}
+
+impl Space {
+    /// Takes a place for a node, and that of its copy.
+    pub(crate) fn take_node(&mut self, geometry: &Geometry) -> Option<BlockNo> {
+        let count = geometry.node_blocks();
+        if geometry.copy_mask == 0 {
+            return self.take(count, count).map(BlockNo);
+        }
+        let found = self.free.iter().find_map(|free| {
+            let starts = free.iter().flat_map(|(start, end)| {
+                let first = start.next_multiple_of(count);
+                (first..).step_by(count as usize).take_while(move |at| at + count <= *end)
+            });
+            { starts }.map(BlockNo).find(|at| {
+                let copy = geometry.copy_of(*at).filter(|_| geometry.holds_node(*at));
+                copy.is_some_and(|copy| self.run_of(copy.0, count).is_some())
+            })
+        })?;
+        for place in geometry.places_of_node(found) {
+            let (kind, run) = self.run_of(place.start.0, count)?;
+            let free = &mut self.free[kind];
+            let end = free.remove(&run)?;
+            let rest = [(run, place.start.0), (place.start.0 + count, end)];
+            free.extend(rest.into_iter().filter(|(start, end)| start < end));
+        }
+        Some(found)
+    }
+
+    /// The free run that has all of these, and of which kind it is.
+    fn run_of(&self, at: u64, count: u64) -> Option<(usize, u64)> {
+        self.free.iter().enumerate().find_map(|(kind, free)| {
+            let (start, end) = free.range(..=at).next_back()?;
+            (at + count <= *end).then_some((kind, *start))
         })
     }
 }

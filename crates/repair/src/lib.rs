@@ -9,6 +9,7 @@
 
 mod account;
 mod blocks;
+mod copies;
 mod error;
 mod judge;
 mod lineage;

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use holdfast_base::{BlockNo, Epoch, TreeId};
+use holdfast_base::{Epoch, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_format::limits::TREE_LEVELS_MAX;
 use holdfast_format::node::Expected;
@@ -320,10 +320,10 @@ pub(crate) fn write(
     items: &[Item],
 ) -> Result<NodePointer, RepairError> {
     let superblock = reading.superblock();
-    let count = superblock.geometry.node_blocks();
-    let block = BlockNo(space.take(count, count).ok_or(RepairError::NoSpace(count))?);
+    let geometry = &superblock.geometry;
+    let block = space.take_node(geometry).ok_or(RepairError::NoSpace(geometry.slot_blocks()))?;
     let pointer = NodePointer { block, epoch };
     let expected = Expected { pointer, tree, level, volume: superblock.nodes() };
-    overlay.put(block, &pack::seal(superblock.geometry.node_size, &expected, items));
+    overlay.put_node(geometry, block, &pack::seal(geometry.node_size, &expected, items));
     Ok(pointer)
 }

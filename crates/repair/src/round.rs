@@ -8,6 +8,7 @@ use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
 use holdfast_format::checksum::crc64;
 use holdfast_format::limits::COUNTER_MAX;
+use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{ItemKind, JournalMark, LogMark, Superblock};
 
 use crate::blocks::Space;
@@ -20,7 +21,7 @@ use crate::plan::Repair;
 use crate::superblocks::superblocks;
 use crate::walk::{Edits, State, Survey};
 use crate::watched::Watched;
-use crate::{RepairOptions, account, is_repaired, rewrite, rows};
+use crate::{RepairOptions, account, copies, is_repaired, rewrite, rows};
 
 /// Trees that are all judged when anything is wrong in one; of more, those in which something was found.
 const ALL_JUDGED: usize = 256;
@@ -45,6 +46,10 @@ pub(crate) fn run(
     left: u8,
 ) -> Result<Done, RepairError> {
     let is_far = |issue| report.findings.iter().any(|it| it.issue() == issue);
+    // First of all: a bad place does not read perhaps, and nothing that is sound is given up for that.
+    let mended = Overlay::new(device);
+    copies::mend(device, report, &mended)?;
+    let device: &dyn Device = &mended;
     let watched = Watched::new(device);
     let reading = VolumeReading::open(&watched, is_far(Issue::NewestSuperblockLost))?;
     let overlay = Overlay::new(device);
@@ -60,7 +65,8 @@ pub(crate) fn run(
     let check_options = CheckOptions { data: options.data, progress: None };
     let after = check(&overlay, &check_options)?;
     if is_repaired(&after) {
-        let blocks = overlay.into_blocks();
+        let mut blocks = overlay.into_blocks();
+        under(&mut blocks, mended);
         return Ok(Done { repairs, after, blocks, superblock });
     }
     if left == 0 {
@@ -74,7 +80,15 @@ pub(crate) fn run(
     repairs.append(&mut done.repairs);
     let mut blocks = overlay.into_blocks();
     blocks.append(&mut done.blocks);
+    under(&mut blocks, mended);
     Ok(Done { repairs, blocks, ..done })
+}
+
+/// Adds the blocks of what lies under others.
+fn under(blocks: &mut BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>, mended: Overlay<'_>) {
+    for (block, bytes) in mended.into_blocks() {
+        blocks.entry(block).or_insert(bytes);
+    }
 }
 
 struct Round<'w, 'd> {
@@ -101,7 +115,7 @@ impl<'w, 'd> Round<'w, 'd> {
         accepts_loss: bool,
     ) -> Result<Round<'w, 'd>, RepairError> {
         let superblock = reading.superblock();
-        if superblock.features_ro_compat != 0 {
+        if superblock.features_ro_compat & !RO_COMPAT_KNOWN != 0 {
             return RepairError::refused("the volume has features that this program does not know");
         }
         let rings = reading.rings();
@@ -130,7 +144,7 @@ impl<'w, 'd> Round<'w, 'd> {
             let inode_count = root.inode_count;
             states.push(State { root, edits, lost, inode_count, is_judged: false });
         }
-        let count = superblock.geometry.node_blocks();
+        let places = |block: &u64| superblock.geometry.places_of_node(BlockNo(*block));
         let mut used: Vec<(u64, u64)> = uses.runs().chain(taken.iter().copied()).collect();
         used.extend(&rings.needed);
         // What a deletion has not passed yet stays whole until the repair is durable.
@@ -144,9 +158,11 @@ impl<'w, 'd> Round<'w, 'd> {
                 used.extend(of.runs());
             });
         }
-        survey.nodes.iter().for_each(|block| uses.node(*block, count));
+        let of_nodes = survey.nodes.iter().flat_map(places);
+        of_nodes.for_each(|place| uses.node(place.start.0, place.count));
         let nodes = survey.nodes.iter().chain(&going.nodes);
-        used.extend(nodes.map(|block| (*block, block + count)));
+        let nodes = nodes.flat_map(places);
+        used.extend(nodes.map(|place| (place.start.0, place.start.0 + place.count)));
         let space = Space::new(&superblock.geometry, &used, &reading.marked());
         let mut round = Round {
             reading,
@@ -168,7 +184,8 @@ impl<'w, 'd> Round<'w, 'd> {
     fn choose(&mut self, report: &Report) {
         let of_files = |it: &&Finding| {
             let family = it.id / 100;
-            matches!(family, 2 | 3 | 5 | 6) && it.issue() != Issue::ReferencedBlocks
+            let is_elsewhere = [Issue::ReferencedBlocks, Issue::NodeCopyBad].contains(&it.issue());
+            matches!(family, 2 | 3 | 5 | 6) && !is_elsewhere
         };
         let found = report.findings.iter().filter(of_files);
         let names: BTreeSet<Option<&String>> = found.map(|it| it.tree.as_ref()).collect();
@@ -209,6 +226,9 @@ impl<'w, 'd> Round<'w, 'd> {
                 | Issue::SpaceItemOutside
                 | Issue::GroupCount
                 | Issue::UsedBlocks => "the space tree is made anew from what the trees reach",
+                Issue::NodeCopyBad => {
+                    "the bad place of the node is written again from the other one"
+                }
                 Issue::ReferencedBlocks | Issue::InodeCount => {
                     "what the tree holds is counted anew"
                 }
@@ -258,7 +278,7 @@ impl<'w, 'd> Round<'w, 'd> {
         }
         for (block, bytes) in reading.journal_nodes() {
             if reach.has_node(block.0) && !overlay.holds(*block) {
-                overlay.put(*block, bytes);
+                overlay.put_node(&reading.superblock().geometry, *block, bytes);
             }
         }
         let mut items = self.lineage.encode(&of_trees);

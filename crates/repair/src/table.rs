@@ -44,6 +44,7 @@ fn done(issue: Issue) -> &'static str {
             "With `--accept-loss`, as it may be read another time: as node-damaged."
         }
         Issue::ExtentYounger | Issue::ExtentBirth => "It is born with its leaf.",
+        Issue::NodeCopyBad => "The bad place is written again from the other one.",
         Issue::ReferencedBlocks | Issue::InodeCount | Issue::BlocksWrong | Issue::DirectorySize => {
             COUNT
         }

@@ -47,6 +47,22 @@ fn blocks_that_are_discarded() {
     }
 }
 
+/// R10: whatever is left, both places of each node hold it: the check finds no other.
+#[test]
+fn nodes_that_are_stored_twice() {
+    const SCRIPT: &str = "mkfile /a; write /a 0 300k 1; fsync /a; mkfile /b; write /b 0 40k 3; fsync /b; unlink /a; fsyncdir /; \
+        mkdir /d; mkfile /d/c; setxattr /d/c user.a 900 4; fsync /d/c; append /b 50k 5; fsync /b; rename /d/c /d/e; fsyncdir /d; \
+        snapshot s; punch /b 8k 20k; fsync /b; sync; rmsnapshot s; unlink /d/e; sync";
+    for checkpoints in [Checkpoints::After(2), Checkpoints::CommitsAfter(1)] {
+        let mut setup = Setup { checkpoints, ..Setup::new(4096, 4) };
+        setup.mkfs.metadata_copies = 2;
+        let policy = Policy { volume: 8 << 20, setup, recovery: 40, ..Policy::default() };
+        let stats = power_cut_after(&parse(""), &parse(SCRIPT), &policy)
+            .unwrap_or_else(|failure| panic!("{checkpoints:?}: {failure}"));
+        assert!(stats.cuts >= 8 && stats.opened >= 10, "{stats:?}");
+    }
+}
+
 #[test]
 fn create_and_fsync() {
     survives(

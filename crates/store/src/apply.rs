@@ -44,11 +44,10 @@ impl NodeAllocator for Slots<'_> {
     }
 
     fn give_back(&mut self, block: BlockNo) {
-        let range = BlockRange::new(block, self.space.slot_blocks());
-        if self.space.is_node(range) {
-            self.space.free(range, true);
+        if self.space.is_node(block) {
+            self.space.free_node(block);
         } else {
-            self.space.damage = Some(format!("the node {range:?} is not marked as one"));
+            self.space.damage = Some(format!("the node at block {block} is not marked as one"));
         }
     }
 
@@ -363,7 +362,7 @@ impl Inner {
         unwritten: &[(BlockRange, Epoch)],
     ) {
         for range in given_up.ranges() {
-            space.free(range, false);
+            space.free_data(range);
             self.log_resident.forget(range);
         }
         for (range, _) in unwritten {

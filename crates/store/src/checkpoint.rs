@@ -55,6 +55,7 @@ impl Inner {
     /// One checkpoint is made at a time, and what a change of the lineage has sealed before it is written first.
     pub(crate) fn lock_checkpoints(&self) -> Result<MutexGuard<'_, ()>> {
         let one = self.one_checkpoint.lock();
+        self.mend_waiting();
         let left = self.left_over.lock().take();
         if let Some(left) = left {
             self.complete(left.taken_up(self.step("a checkpoint")))?;
@@ -247,12 +248,13 @@ impl Inner {
         for (location, (_, bytes)) in order.iter_mut().zip(&newer) {
             location.1 = bytes;
         }
-        let runs = nodes::write(&*self.device, &self.stop, &order)?;
+        let runs = nodes::write(&*self.device, &self.stop, &superblock.geometry, &order)?;
         let count = order.len() as u64;
         // Their bytes are not read here any more: a change of such a node need not copy it from now on.
         let blocks = nodes.into_iter().map(|node| node.block).collect();
         self.counters.checkpoint_nodes.add(count);
-        self.counters.checkpoint_bytes.add(count * self.geometry().node_size as u64);
+        let copies = superblock.geometry.node_copies();
+        self.counters.checkpoint_bytes.add(count * copies * self.geometry().node_size as u64);
         let reached = flush_unless(&*self.device, Mutant::CheckpointFlush)?;
         let present = self.superblock.lock().epoch;
         let _published = superblock::publish(&*self.device, superblock, present, reached)?;
@@ -270,6 +272,8 @@ impl Inner {
 
     /// The superblock is durable: nothing before it is needed any more.
     fn release(&self, journal: &mut Journal, published: Published<'_>) {
+        // What was read while it was written: from here on other places may be given away.
+        self.mend_waiting();
         *self.superblock.lock() = published.superblock.clone();
         for part in published.blocks.chunks(STEP) {
             self.forest.write().cache.written(part, published.superblock.epoch);

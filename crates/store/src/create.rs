@@ -11,6 +11,7 @@ use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, prng};
 use holdfast_device::{Device, Discards, Sticky};
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::node::OfVolume;
+use holdfast_format::superblock::NODE_COPIES;
 use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -23,6 +24,7 @@ use crate::journal::Journal;
 use crate::load;
 use crate::log::{LogPosition, Logging, Pending, Ring};
 use crate::log_resident::LogResident;
+use crate::mend::Mends;
 use crate::shape::Shape;
 use crate::space::alloc::Space;
 use crate::throttle::Throttle;
@@ -94,7 +96,7 @@ fn superblock_of(options: &CreateOptions) -> Superblock {
         label: options.label.clone(),
         hash_seed: options.hash_seed,
         features_compat: 0,
-        features_ro_compat: 0,
+        features_ro_compat: if geometry.copy_mask == 0 { 0 } else { NODE_COPIES },
         files: NOWHERE,
         files_level: 0,
         space: NOWHERE,
@@ -147,7 +149,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
             cache,
             Epoch(1),
             volume,
-            geometry.node_size,
+            &geometry,
         )),
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
@@ -166,6 +168,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         pins: Mutex::default(),
         lineage_changes: AtomicU64::default(),
         one_checkpoint: Mutex::new(()),
+        mends: Mends::default(),
         left_over: Mutex::default(),
         lsn: AtomicU64::new(0),
         durable: AtomicU64::new(0),

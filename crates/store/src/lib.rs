@@ -48,6 +48,8 @@ mod in_place;
 mod read;
 mod sealed;
 mod load;
+mod mend;
+mod verified;
 mod tree;
 mod cache;
 pub mod transaction;
@@ -98,6 +100,7 @@ use journal::Journal;
 pub use journal::replay::{Replayed, replay};
 use log::{Logging, Pending};
 use log_resident::LogResident;
+use mend::Mends;
 use pin::Pins;
 use sealed::LeftOver;
 use shape::Shape;
@@ -139,6 +142,8 @@ pub(crate) struct Inner {
     /// What was found damaged, for the next superblock.
     fault: Mutex<Option<FoundDamage>>,
     one_checkpoint: Mutex<()>,
+    /// With that lock: places of nodes that are to be written again.
+    mends: Mends,
     /// With that lock: what was sealed and is not being written yet.
     left_over: Mutex<Option<LeftOver>>,
     journal: Mutex<Journal>,

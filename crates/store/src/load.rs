@@ -13,7 +13,9 @@ use holdfast_format::node::Expected;
 use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
 use crate::cache::Body;
+use crate::mend::Mend;
 use crate::tree::{Forest, Missing};
+use crate::verified::{Verified, first_sound};
 use crate::{Inner, Result, StoreError};
 
 /// The device is read in regions of this many blocks, where that brings more than one missing node. A directory's
@@ -85,25 +87,47 @@ impl Inner {
             let why = Malformed::new("node pointer", "it leads outside the data zone");
             return Err(damage(expected, why));
         }
-        let bytes = match self.overlay.get(&block) {
-            Some(replayed) => replayed[..].into(),
-            None => match self.read_region(missing) {
-                Some(bytes) => bytes,
-                None => {
-                    let mut bytes = vec![0; self.geometry().node_size];
-                    self.read_blocks(self.node_range(expected.pointer), &mut bytes)?;
-                    bytes.into()
-                }
-            },
+        let epoch = self.published_epoch();
+        let (body, mend) = match self.overlay.get(&block) {
+            Some(replayed) => (self.judge(expected, replayed[..].into())?, None),
+            None => {
+                let Verified { value, place, bad } = self.read_node(missing)?;
+                let bad = bad.map(|bad| bad.place);
+                let mend = bad.map(|bad| Mend { expected: *expected, bad, sound: place, epoch });
+                (value, mend)
+            }
         };
-        let body = self.judge(expected, bytes)?;
-        let mut forest = self.forest.write();
-        let step = self.step("a change of the nodes in memory");
-        let parent = self.take_in(&mut forest, missing, body);
-        // Marked as used, or it may go before it is looked at.
-        let _ = forest.cache.get(expected.pointer);
-        step.end();
+        let parent = {
+            let mut forest = self.forest.write();
+            let step = self.step("a change of the nodes in memory");
+            let parent = self.take_in(&mut forest, missing, body);
+            // Marked as used, or it may go before it is looked at.
+            let _ = forest.cache.get(expected.pointer);
+            step.end();
+            parent
+        };
+        if let (Ok(None), Some(mend)) = (&parent, mend) {
+            self.mend(mend);
+        }
         parent
+    }
+
+    /// Reads the wanted node from its place, with others that lie beside it, or else from that of its copy. Damage of both is
+    /// told to the next superblock.
+    fn read_node(&self, missing: &Missing) -> Result<Verified<Body>> {
+        let expected = &missing.expected;
+        let mut beside = self.read_region(missing);
+        let places = self.geometry().places_of_node(expected.pointer.block);
+        let read = first_sound(places, |place| match beside.take() {
+            Some(bytes) => self.opened(expected, bytes),
+            None => self.read_place(expected, place).map(Body::of),
+        });
+        match &read {
+            Ok(Verified { place, bad: Some(bad), .. }) => self.copy_was_used(expected, bad, *place),
+            Err(error @ StoreError::Node { .. }) => self.found_damage(&error.to_string()),
+            _ => {}
+        }
+        read
     }
 
     /// Reads the part of the device where the missing node and others of its parent lie, takes those in, and
@@ -156,7 +180,7 @@ impl Inner {
         node(wanted)
     }
 
-    fn read_blocks(&self, range: BlockRange, into: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_blocks(&self, range: BlockRange, into: &mut [u8]) -> Result<()> {
         let at = range.start.byte_offset().expect("the node lies inside the volume");
         let time = Stopwatch::start();
         self.device.read(at, into)?;
@@ -169,7 +193,7 @@ impl Inner {
         self.opened(expected, bytes).inspect_err(|error| self.found_damage(&error.to_string()))
     }
 
-    fn opened(&self, expected: &Expected, bytes: Arc<[u8]>) -> Result<Body> {
+    pub(crate) fn opened(&self, expected: &Expected, bytes: Arc<[u8]>) -> Result<Body> {
         self.counters.nodes_read.increment();
         let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
         judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))?;
@@ -188,7 +212,7 @@ impl Inner {
         let pointer = expected.pointer;
         let in_use = {
             let space = self.space.lock();
-            !space.loaded || space.is_used(self.node_range(pointer))
+            !space.loaded || space.is_used_by_node(pointer.block)
         };
         // What is in memory counts, if another thread was faster.
         let known = forest.node(missing.tree, pointer, expected.level);

@@ -1,10 +1,12 @@
-//! Nodes on their way to their locations: sorted, neighbours in one write, large amounts side by side.
+//! Nodes on their way to their locations, and to those of their copies: sorted, neighbours in one write, large amounts side by
+//! side.
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, parallel};
 use holdfast_device::Device;
-use holdfast_format::node;
+use holdfast_format::{Geometry, node};
 
 use crate::Result;
 use crate::side_by_side::side_by_side;
@@ -19,9 +21,16 @@ const ALONE_BYTES: usize = 4 << 20;
 /// A node and its location.
 pub(crate) type NodeWrite<'a> = (BlockNo, &'a [u8]);
 
-/// Writes nodes, which come in the order of their blocks, seals each, and leaves the flush to the caller. Returns the
-/// number of locations written. A thread that panics here stops the volume by `stop`, before the caller hears of it.
-pub(crate) fn write(device: &dyn Device, stop: &Stop, nodes: &[NodeWrite<'_>]) -> Result<u64> {
+/// Writes nodes, which come in the order of their blocks, and their copies, seals each, and leaves the flush to the caller.
+/// Returns the number of locations written. A thread that panics here stops the volume by `stop`, before the caller hears of it.
+pub(crate) fn write(
+    device: &dyn Device,
+    stop: &Stop,
+    geometry: &Geometry,
+    nodes: &[NodeWrite<'_>],
+) -> Result<u64> {
+    let with_copies = with_copies(geometry, nodes);
+    let nodes = with_copies.as_deref().unwrap_or(nodes);
     let bytes: usize = nodes.iter().map(|(_, bytes)| bytes.len()).sum();
     let most = parallel::node_threads(parallel::processors());
     let threads = if bytes < ALONE_BYTES { 1 } else { most };
@@ -34,6 +43,18 @@ pub(crate) fn write(device: &dyn Device, stop: &Stop, nodes: &[NodeWrite<'_>]) -
         done
     })?;
     Ok(runs.len() as u64)
+}
+
+/// The same nodes and their copies, in the order of blocks; `None` if they have none.
+fn with_copies<'a>(geometry: &Geometry, nodes: &[NodeWrite<'a>]) -> Option<Vec<NodeWrite<'a>>> {
+    if geometry.copy_mask == 0 || mutants::is(Mutant::CopyNotWritten) {
+        return None;
+    }
+    let copies =
+        nodes.iter().filter_map(|(block, bytes)| Some((geometry.copy_of(*block)?, *bytes)));
+    let mut all: Vec<_> = nodes.iter().copied().chain(copies).collect();
+    all.sort_unstable_by_key(|(block, _)| *block);
+    Some(all)
 }
 
 /// Nodes that follow each other on the device, up to [`WRITE_BYTES`] together.
@@ -70,9 +91,16 @@ mod tests {
             .map(|at| (BlockNo(4 * at), vec![at as u8; 16384]))
             .collect();
         let nodes: Vec<NodeWrite<'_>> = content.iter().map(|(at, node)| (*at, &node[..])).collect();
-        write(&device, &Stop::default(), &nodes).unwrap();
+        let geometry = Geometry::for_device(64 << 20, 16384).unwrap();
+        write(&device, &Stop::default(), &geometry, &nodes).unwrap();
         assert_eq!(device.stats().writes, 200);
-        for (at, node) in &content {
+        let geometry = geometry.with_copies().unwrap();
+        write(&device, &Stop::default(), &geometry, &nodes).unwrap();
+        // A few neighbours more are apart: their copies lie in the MiB before and in the one behind.
+        let writes = device.stats().writes;
+        assert!((600..620).contains(&writes), "{writes}");
+        let copies = content.iter().map(|(at, node)| (geometry.copy_of(*at).unwrap(), node));
+        for (at, node) in content.iter().map(|(at, node)| (*at, node)).chain(copies) {
             let mut sealed = node.clone();
             node::seal(&mut sealed);
             let mut found = vec![0; node.len()];

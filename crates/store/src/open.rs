@@ -35,6 +35,7 @@ use crate::load;
 use crate::log::replay::{Broken, Logged};
 use crate::log::{self, LogPosition, Logging, Pending, Ring};
 use crate::log_resident::LogResident;
+use crate::mend::Mends;
 use crate::shape::Shape;
 use crate::space::alloc::Space;
 use crate::space::group::Group;
@@ -245,7 +246,7 @@ fn at(
         read_only: options.read_only,
         shape: Shape::new(geometry),
         accounting: options.accounting,
-        forest: RwLock::new(Forest::new(trees, cache, epoch, volume, geometry.node_size)),
+        forest: RwLock::new(Forest::new(trees, cache, epoch, volume, &geometry)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
         rings: Default::default(),
@@ -266,6 +267,7 @@ fn at(
         pins: Mutex::default(),
         lineage_changes: AtomicU64::default(),
         one_checkpoint: Mutex::new(()),
+        mends: Mends::default(),
         left_over: Mutex::default(),
         throttle: Throttle::new(&geometry, options, counters, places.clone()),
         idle: Arc::default(),
@@ -315,7 +317,7 @@ fn load_groups(inner: &Inner) -> Result<()> {
     space.loaded = true;
     // From here on every node is held against the bitmaps when it is read; these came before them.
     for pointer in forest.cache.pointers() {
-        if !space.is_used(inner.node_range(pointer)) {
+        if !space.is_used_by_node(pointer.block) {
             return Err(damage(format!(
                 "the node at block {} is not marked as used",
                 pointer.block

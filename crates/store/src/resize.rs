@@ -39,7 +39,7 @@ pub enum NewSize {
 struct Longer {
     geometry: Geometry,
     /// What the host has given ahead of need.
-    given: BlockRange,
+    given: Vec<BlockRange>,
 }
 
 /// Both superblocks say this shape, durably.
@@ -106,17 +106,19 @@ impl Inner {
 
     /// Takes from the host what the volume must have as soon as it is larger: the block of the far copy, and the reserve that it keeps
     /// more of than before.
-    fn take_reserve(&self, old: &Geometry, new: &Geometry) -> Result<BlockRange> {
+    fn take_reserve(&self, old: &Geometry, new: &Geometry) -> Result<Vec<BlockRange>> {
         let given = self.space.lock().reserve_for(old, new);
+        let count: u64 = given.iter().map(|part| part.count).sum();
         let no_room = |error: DeviceError| match error.is_no_space() {
             true => StoreError::Refused(format!(
                 "the host has no room for what a volume of {} keeps for removals and commits, {} more than now",
                 show::bytes(size(new)),
-                show::bytes((given.count + 1) * BLOCK_BYTES)
+                show::bytes((count + 1) * BLOCK_BYTES)
             )),
             false => error.into(),
         };
-        for part in [BlockRange::new(new.far_copy(), 1), given] {
+        let far_copy = BlockRange::new(new.far_copy(), 1);
+        for part in [&[far_copy], &given[..]].concat() {
             let (at, len) = (part.start.0 * BLOCK_BYTES, part.count * BLOCK_BYTES);
             self.device.take_room(at, len).map_err(no_room)?;
         }
@@ -148,7 +150,7 @@ impl Inner {
         let is_sparse = self.device.room().is_some();
         let mut space = self.space.lock();
         self.shape.is_of(geometry.volume_blocks);
-        space.extend(geometry, is_sparse, given);
+        space.extend(geometry, is_sparse, &given);
         size(&geometry)
     }
 }

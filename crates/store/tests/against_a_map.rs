@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{Epoch, InodeNo, Lsn};
 use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
@@ -17,9 +18,14 @@ use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, StoreError
 type Map = BTreeMap<Key, Vec<u8>>;
 
 fn device(bytes: u64, node_size: usize) -> Arc<dyn Device> {
+    device_of(Geometry::for_device(bytes, node_size).unwrap())
+}
+
+fn device_of(geometry: Geometry) -> Arc<dyn Device> {
+    let bytes = geometry.volume_blocks * BLOCK_BYTES;
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
     let options = CreateOptions {
-        geometry: Geometry::for_device(bytes, node_size).unwrap(),
+        geometry,
         uuid: uuid::Uuid::from_u128(7),
         label: "test".into(),
         hash_seed: 1,
@@ -97,7 +103,9 @@ fn compare_ranges(store: &Branch, map: &Map, prng: &mut Prng, seed: u64) {
 
 fn random_run(seed: u64, node_size: usize, cache_bytes: usize, steps: usize) {
     let mut prng = Prng::seeded(seed);
-    let device = device(64 << 20, node_size);
+    let plain = Geometry::for_device(64 << 20, node_size).unwrap();
+    // Every other run with copies of nodes.
+    let device = device_of(if seed % 2 == 0 { plain } else { plain.with_copies().unwrap() });
     let mut store = open(&device, cache_bytes);
     let mut map = Map::new();
     let mut durable = (Lsn(0), Map::new());

@@ -35,6 +35,17 @@ fn many_generations_that_end_without_a_flush() {
     survive(10, 5, 50, &Conditions { openings: 6, steps: 12, ..Conditions::default() });
 }
 
+/// R10: nodes and their copies, in all that a power cut leaves.
+#[test]
+fn nodes_that_are_stored_twice() {
+    for node_size in [4096, 16384] {
+        let how =
+            Conditions { node_size, copies: true, openings: 3, steps: 12, ..Default::default() };
+        survive(900, 2, 50, &how);
+        survive(910, 1, 50, &Conditions { generations: 4, steps: 8, openings: 1, ..how });
+    }
+}
+
 /// One opening after the other, each on what a power cut left of the one before, in every position of the
 /// switches.
 #[test]

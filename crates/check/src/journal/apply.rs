@@ -125,12 +125,18 @@ impl Replay {
                 Err(malformed) => Err(malformed.why),
             });
         }
-        let mut node = vec![0; ring.geometry.node_size];
-        ring.device.read(pointer.block.0 * BLOCK_BYTES, &mut node)?;
-        Ok(match open(&node, pointer, ring.volume) {
-            Ok(_) => Ok(node),
-            Err(malformed) => Err(malformed.why),
-        })
+        let at = |block: BlockNo| -> Result<Result<Vec<u8>, String>, DeviceError> {
+            let mut node = vec![0; ring.geometry.node_size];
+            ring.device.read(block.0 * BLOCK_BYTES, &mut node)?;
+            let judged = open(&node, pointer, ring.volume);
+            Ok(judged.map(|()| node).map_err(|malformed| malformed.why))
+        };
+        let first = at(pointer.block);
+        let copy = ring.geometry.copy_of(pointer.block).filter(|_| !matches!(first, Ok(Ok(_))));
+        match copy.map(at) {
+            Some(Ok(Ok(node))) => Ok(Ok(node)),
+            _ => first,
+        }
     }
 
     /// Seals every node, and judges it: what the last commit leaves must be valid. `before` is the

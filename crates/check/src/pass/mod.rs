@@ -6,6 +6,7 @@
 //! and nothing is reported that may be explained by them.
 
 mod branches;
+mod copies;
 mod data;
 mod dirs;
 mod inodes;

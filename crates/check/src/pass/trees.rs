@@ -10,6 +10,7 @@ use holdfast_format::item::Extent;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::{ItemKind, NodePointer, NodeView};
 
+use super::copies::Copies;
 use super::{Context, Use};
 use crate::issue::Issue;
 use crate::lineage::Tree;
@@ -23,32 +24,41 @@ const STRIDE: u64 = 256;
 
 pub(super) fn run(context: &mut Context<'_>) {
     let trees = std::mem::take(&mut context.trees);
-    let mut seen = Seen::default();
+    let (mut seen, mut copies) = (Seen::default(), Copies::default());
     for tree in &trees {
         let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
         let volume = context.recovered.volume_of(context.volume.device, tree);
         let name = (tree.id != MAIN).then(|| tree.name.clone());
         context.aside = name;
-        walk(context, &volume, TreeId::Files, way, &mut seen);
+        walk(context, &volume, TreeId::Files, way, (&mut seen, &mut copies));
         compare_referenced(context, tree, seen.referenced());
     }
     context.aside = None;
     context.trees = trees;
     let volume = context.volume;
-    walk(context, &volume, TreeId::Space, Way::default(), &mut Seen::default());
+    let seen = &mut Seen::default();
+    walk(context, &volume, TreeId::Space, Way::default(), (seen, &mut copies));
     context.facts.node_blocks = (context.facts.files_nodes + context.facts.space_nodes)
-        * context.volume.superblock.geometry.node_blocks();
+        * context.volume.superblock.geometry.slot_blocks();
+    copies.compare(context);
     context.facts.complete = context.is_whole() && context.space_lost.is_empty();
 }
 
-fn walk(context: &mut Context<'_>, volume: &Volume<'_>, tree: TreeId, way: Way, seen: &mut Seen) {
+fn walk(
+    context: &mut Context<'_>,
+    volume: &Volume<'_>,
+    tree: TreeId,
+    way: Way,
+    (seen, copies): (&mut Seen, &mut Copies),
+) {
     let _ = volume.walk_unseen(tree, way, seen, &mut |step| {
         match step {
             // A part of what is below it was not walked before.
             Step::Node { is_first: false, .. } => {}
             Step::Node { pointer, node, .. } => {
-                let blocks = volume.node_blocks(pointer.block);
-                context.uses.push(Use::node(blocks, tree));
+                let places = volume.places_of_node(pointer.block);
+                context.uses.extend(places.map(|blocks| Use::node(blocks, tree)));
+                copies.meets(volume, tree, pointer, node.level());
                 let nodes = match tree {
                     TreeId::Files => &mut context.facts.files_nodes,
                     TreeId::Space => &mut context.facts.space_nodes,

@@ -3,15 +3,15 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_base::TreeId;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
+use holdfast_base::{BlockNo, TreeId};
 use holdfast_device::Device;
-use holdfast_format::Superblock;
 use holdfast_format::journal::commit::Commit;
 use holdfast_format::journal::frame::FrameHeader;
 use holdfast_format::journal::{Base, SEARCH_BLOCKS_MAX};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::log::{Content, Decoder, LogHeader, Record, UNIT};
+use holdfast_format::{Geometry, Superblock};
 
 use crate::changes::NO_CHANGES;
 use crate::journal::{self, Found, Ring as Journal};
@@ -88,7 +88,6 @@ fn largest(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
 /// Nodes that commits copy, and data that they made durable.
 fn commits(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let ring = Journal::new(device, mark);
-    let node = mark.geometry.node_blocks();
     let mut place = ring.start();
     while let Ok(Found::Whole(whole)) = ring.commit(&place) {
         place = whole.after;
@@ -97,7 +96,7 @@ fn commits(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
         };
         for change in &commit.nodes {
             if let Base::Copied(from) = change.base {
-                rings.need(from.block.0, node);
+                rings.need_node(&mark.geometry, from.block);
             }
         }
         for extent in &commit.extents {
@@ -134,11 +133,10 @@ fn batches(device: &dyn Device, recovered: &Recovered, rings: &mut RingContents)
 fn bases(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let alone = journal::Replay::none(mark);
     let volume = Volume::before_log(device, &alone);
-    let node = mark.geometry.node_blocks();
     let mut walk = |volume: &Volume<'_>, tree, way, seen: &mut Seen| {
         let _ = volume.walk_unseen(tree, way, seen, &mut |step| {
             if let Step::Node { pointer, .. } = step {
-                rings.need(pointer.block.0, node);
+                rings.need_node(&mark.geometry, pointer.block);
             }
             ControlFlow::Continue(())
         });
@@ -168,6 +166,10 @@ impl RingContents {
                 }
             }
         }
+    }
+
+    fn need_node(&mut self, geometry: &Geometry, block: BlockNo) {
+        geometry.places_of_node(block).for_each(|place| self.need(place.start.0, place.count));
     }
 
     fn need(&mut self, start: u64, count: u64) {

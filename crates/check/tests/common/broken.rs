@@ -205,6 +205,14 @@ pub(crate) fn provoke(issue: Issue) -> (Image, &'static [Issue]) {
             (image, none)
         }
         Issue::NodeOutOfBounds => (after(|made| set_child(made, 1, made.files[2])), none),
+        Issue::NodeCopyBad => {
+            let mut maker = Maker::sample_with_copies();
+            maker.leaf_items = 6;
+            let made = maker.make();
+            let copy = made.superblock.geometry.copy_of(made.files[2].block);
+            made.poke(copy.expect("it has copies"), BLOCK_SIZE, |bytes| bytes[3000] ^= 1);
+            (Image::of(made.device), none)
+        }
         Issue::ItemMisplaced => {
             let key = Key::new(InodeNo(0), ItemKind::Setting, 1);
             (with(|maker| drop(maker.files.insert(key, vec![1]))), none)

@@ -26,6 +26,7 @@ use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
 use holdfast_format::limits::{BITMAP_BYTES, GROUP_BLOCKS};
 use holdfast_format::node::{self, Expected, OfVolume, SLOT_SIZE, SLOTS_AT};
+use holdfast_format::superblock::NODE_COPIES;
 use holdfast_format::{Geometry, ItemKind, JournalMark, Key, LogMark, NodePointer, Superblock};
 use uuid::Uuid;
 
@@ -137,6 +138,13 @@ impl Maker {
             next_block: geometry.first_data_block().0,
             data: Vec::new(),
         }
+    }
+
+    /// The same volume, with each node stored twice.
+    pub(crate) fn sample_with_copies() -> Maker {
+        let mut maker = Maker::sample();
+        maker.geometry = maker.geometry.with_copies().expect("8 MiB are enough for copies");
+        maker
     }
 
     /// A volume with one of everything.
@@ -286,7 +294,8 @@ impl Maker {
         let mut bits = vec![0u8; (GROUP_BLOCKS / 8) as usize];
         let mut used: Vec<u64> = Vec::new();
         let nodes: Vec<_> = files.iter().map(|node| node.0.block).chain([space_at]).collect();
-        used.extend(nodes.iter().map(|block| block.0));
+        let copies = nodes.iter().filter_map(|block| self.geometry.copy_of(*block));
+        used.extend(nodes.iter().copied().chain(copies).map(|block| block.0));
         for (key, value) in &self.files {
             if key.kind == ItemKind::Extent
                 && let Ok(extent) = Extent::decode(value)
@@ -303,7 +312,7 @@ impl Maker {
         let mut space = std::mem::take(&mut self.space);
         let group = GroupItem {
             used_blocks: used.len() as u32,
-            node_blocks: nodes.len() as u32,
+            node_blocks: nodes.len() as u32 * self.geometry.node_copies() as u32,
             reserved: [0; 8],
         };
         space.insert(Key::new(InodeNo(0), ItemKind::Group, 0), group.encode());
@@ -331,7 +340,7 @@ impl Maker {
             label: "sample".into(),
             hash_seed: SEED,
             features_compat: 0,
-            features_ro_compat: 0,
+            features_ro_compat: (self.geometry.node_copies() - 1) * NODE_COPIES,
             files: root,
             files_level: level,
             space: space_pointer,
@@ -340,7 +349,7 @@ impl Maker {
             inode_next: NEXT,
             inode_count: inodes.count() as u64,
             used_blocks: used.len() as u64,
-            referenced_blocks: files.len() as u64 * self.geometry.node_blocks() + of_extents,
+            referenced_blocks: files.len() as u64 * self.geometry.slot_blocks() + of_extents,
             journal: JournalMark {
                 commit: CommitNo(7),
                 next: self.geometry.journal().start,
@@ -356,6 +365,13 @@ impl Maker {
         };
         for change in &self.superblock {
             change(&mut superblock);
+        }
+        for block in nodes {
+            if let Some(copy) = self.geometry.copy_of(block) {
+                let mut bytes = vec![0; NODE];
+                device.read(block.0 * BLOCK_BYTES, &mut bytes).expect("it was written");
+                put(&device, copy, &bytes);
+            }
         }
         let made = Made {
             device,

@@ -84,6 +84,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ),
         ("size", shown_size(args, &device, summary.volume_bytes)),
         ("node size", size::show(summary.node_size)),
+        ("copies", format!("metadata={}", summary.metadata_copies)),
         ("log ring", size::show(summary.log_bytes)),
         ("journal ring", size::show(summary.journal_bytes)),
         ("phys. sector", sector(&physical)),

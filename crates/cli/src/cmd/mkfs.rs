@@ -35,6 +35,12 @@ pub(crate) struct Args {
     /// be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
+    /// How often names, attributes and the places of data are stored: `metadata=1` or `metadata=2`. With 2, each piece of them is
+    /// written twice, far apart; one that is damaged on the device is read from the other, and written again from it. It costs as
+    /// much space again as they take, and nothing of an fsync. Data of files, the log and the journal are stored once in any case. It
+    /// cannot be changed later. Default: 2 on a block device, and in a file of 1G and more; else 1.
+    #[arg(long, value_name = "WHAT=N", value_parser = copies)]
+    copies: Option<u8>,
     /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made
     /// larger. Default: a file takes up room as it is filled, and gives it back.
     #[arg(long)]
@@ -89,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(found) => size_of_existing(args, found)?,
     };
     // Before anything is made longer or shorter: what is refused stays as it was.
-    options(args, args.uuid.unwrap_or_default())
+    options(args, args.uuid.unwrap_or_default(), bytes)
         .check_size(bytes)
         .map_err(|error| Failure::plain(error.to_string()))?;
     if args.dry_run {
@@ -164,11 +170,30 @@ fn has_content(file: &File, len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-fn options(args: &Args, uuid: Uuid) -> CreateOptions {
+/// Smaller files are stored once unless something else is said.
+const COPIES_FROM: u64 = 1 << 30;
+
+/// `metadata=N`.
+fn copies(word: &str) -> Result<u8, String> {
+    match word {
+        "metadata=1" => Ok(1),
+        "metadata=2" => Ok(2),
+        _ => Err("it is metadata=1 or metadata=2".into()),
+    }
+}
+
+/// How often nodes are stored in a volume of so many bytes.
+fn node_copies(args: &Args, bytes: u64) -> u8 {
+    let is_device = std::fs::metadata(&args.target).is_ok_and(|found| !found.is_file());
+    args.copies.unwrap_or(if is_device || bytes >= COPIES_FROM { 2 } else { 1 })
+}
+
+fn options(args: &Args, uuid: Uuid, bytes: u64) -> CreateOptions {
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let mut options = CreateOptions::new()
         .node_size(args.node_size as usize)
         .label(args.label.clone())
+        .metadata_copies(node_copies(args, bytes))
         .uuid(*uuid.as_bytes())
         .owner(owner.0, owner.1)
         .allocate(args.allocate);
@@ -219,7 +244,7 @@ fn make_in_place(args: &Args, bytes: u64) -> Result<Made, Failure> {
 fn format(args: &Args) -> Result<Made, Failure> {
     let device = target::open_device(&args.target, false)?;
     let uuid = args.uuid.unwrap_or_else(Uuid::new_v4);
-    options(args, uuid).format(&device).context(args.target.display())?;
+    options(args, uuid, device.len()).format(&device).context(args.target.display())?;
     Ok(Made { uuid, cost: device.stats() })
 }
 
@@ -229,6 +254,7 @@ fn report(args: &Args, verb: &str, bytes: u64, made: Option<Made>) {
     }
     println!("{verb} a Holdfast volume of {} in {}", size::show(bytes), args.target.display());
     println!("  node size  {}", size::show(args.node_size));
+    println!("  copies     metadata={}", node_copies(args, bytes));
     if let Some(uuid) = made.as_ref().map(|made| made.uuid).or(args.uuid) {
         println!("  uuid       {uuid}");
     }

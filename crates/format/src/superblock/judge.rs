@@ -3,7 +3,8 @@
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Timestamp};
 
 use super::{
-    Fields, FoundDamage, INCOMPAT_KNOWN, MAGIC, SUM_AT, SUMS_CRC64, fail, other_version, text,
+    Fields, FoundDamage, INCOMPAT_KNOWN, MAGIC, NODE_COPIES, SUM_AT, SUMS_CRC64, fail,
+    other_version, text,
 };
 use crate::Malformed;
 use crate::checksum::crc64_with_hole;
@@ -52,8 +53,12 @@ impl Fields {
             node_size: self.node_size as usize,
             log_blocks: self.log_blocks,
             journal_blocks: self.journal_blocks,
+            copy_mask: self.copy_mask,
         };
         geometry.check()?;
+        if (self.copy_mask != 0) != (self.features_ro_compat & NODE_COPIES != 0) {
+            return fail("its features and its copy mask contradict each other");
+        }
         Ok(geometry)
     }
 

@@ -4,6 +4,7 @@
 mod common;
 
 mod accidents;
+mod copies;
 mod every_finding;
 mod fsck_md;
 mod power_cuts;

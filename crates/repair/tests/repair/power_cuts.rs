@@ -12,6 +12,7 @@ use crate::every_finding::{LOSS, found, planned};
 fn a_cut_leaves_the_old_or_the_new() {
     let issues = [
         Issue::NodeDamaged,
+        Issue::NodeCopyBad,
         Issue::BlocksLeaked,
         Issue::BlocksShared,
         Issue::ChildItem,

@@ -94,7 +94,7 @@ enum Seen {
 }
 
 fn look(device: Arc<dyn Device>, told: &Tree, read_only: bool) -> (Seen, Option<Engine>) {
-    let mut setup = setup();
+    let mut setup = setup(1);
     setup.mount.read_only = read_only;
     let Ok(mut engine) = Engine::open(device, setup) else {
         return (Seen::Refused, None);
@@ -142,16 +142,17 @@ fn fsck(device: &dyn Device) -> (BTreeSet<String>, bool) {
 /// What became of one damage, in words, or why it is silent.
 fn outcome(volume: &Volume, block: &Block, damage: Damage, bytes: &[u8]) -> Result<String, String> {
     let at = block.at;
+    let both = block.copy.filter(|_| block.kind == Kind::Both);
     let device = || -> Arc<dyn Device> {
         let image = volume.image.snapshot();
-        image.write(at, bytes).unwrap();
-        let faults = match damage {
-            Damage::Unreadable => {
+        let mut faults = Faults::none();
+        for at in [Some(at), both].into_iter().flatten() {
+            image.write(at, bytes).unwrap();
+            if damage == Damage::Unreadable {
                 let inside = When::Inside { start: at, end: at + 512, skip: 0, times: u64::MAX };
-                Faults::none().with(Call::Read, inside, Action::Fail)
+                faults = faults.with(Call::Read, inside, Action::Fail);
             }
-            _ => Faults::none(),
-        };
+        }
         Arc::new(SimDevice::with_faults(&image, faults))
     };
     let (mut findings, names_file) = fsck(&*device());
@@ -189,6 +190,13 @@ fn outcome(volume: &Volume, block: &Block, damage: Damage, bytes: &[u8]) -> Resu
     if is_silent {
         return Err(format!("{says}; reading {reads:?}, writing {writes:?}"));
     }
+    // One of two places is bad: the other serves, and fsck says which.
+    if block.copy.is_some() && both.is_none() {
+        let is_named = findings.contains("node-copy-bad") && findings.len() == 1;
+        if (&reads, &writes, is_named) != (&Seen::Same, &Seen::Same, true) {
+            return Err(format!("{says}: the other place does not serve"));
+        }
+    }
     if block.kind == Kind::Data && !names_file {
         return Err(format!("{says}: fsck does not name the file (P6)"));
     }
@@ -207,8 +215,8 @@ fn outcome(volume: &Volume, block: &Block, damage: Damage, bytes: &[u8]) -> Resu
 
 #[test]
 fn no_damage_is_silent() {
-    let volumes = [Volume::left_in_order(), Volume::crashed()];
-    let mut matrix: BTreeMap<(Kind, Damage), BTreeMap<String, u64>> = BTreeMap::new();
+    let volumes = [Volume::left_in_order(1), Volume::crashed(), Volume::left_in_order(2)];
+    let mut matrix: BTreeMap<(Kind, bool, Damage), BTreeMap<String, u64>> = BTreeMap::new();
     let mut silent = Vec::new();
     for volume in &volumes {
         for block in &volume.blocks {
@@ -217,7 +225,7 @@ fn no_damage_is_silent() {
                 let what = format!("{:?} at byte {}, {}", block.kind, block.at, damage.name());
                 let done =
                     catch_unwind(AssertUnwindSafe(|| outcome(volume, block, damage, &bytes)));
-                let row = matrix.entry((block.kind, damage)).or_default();
+                let row = matrix.entry((block.kind, block.copy.is_some(), damage)).or_default();
                 match done {
                     Ok(Ok(says)) => *row.entry(says).or_default() += 1,
                     Ok(Err(why)) => silent.push(format!("{what}: {why}")),
@@ -227,17 +235,19 @@ fn no_damage_is_silent() {
         }
     }
     println!("| block | damage | tried | outcome |\n| --- | --- | --- | --- |");
-    for ((kind, damage), outcomes) in &matrix {
+    for ((kind, is_twice, damage), outcomes) in &matrix {
         let says: Vec<_> = match outcomes.len() {
             1 => outcomes.keys().cloned().collect(),
             _ => outcomes.iter().map(|(says, count)| format!("{count}: {says}")).collect(),
         };
         let tried: u64 = outcomes.values().sum();
-        println!("| {} | {} | {tried} | {} |", kind.name(), damage.name(), says.join(" / "));
+        let twice = if *is_twice { ", stored twice" } else { "" };
+        let (kind, damage) = (kind.name(), damage.name());
+        println!("| {kind}{twice} | {damage} | {tried} | {} |", says.join(" / "));
     }
     assert!(silent.is_empty(), "{} silent:\n{}", silent.len(), silent.join("\n"));
     for kind in Kind::ALL {
-        let tried = matrix.keys().filter(|(tried, _)| *tried == kind).count();
+        let tried = matrix.keys().filter(|(tried, ..)| *tried == kind).count();
         assert!(tried >= 4, "{}: only {tried} kinds of damage", kind.name());
     }
 }

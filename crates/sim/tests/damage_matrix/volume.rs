@@ -18,6 +18,8 @@ use holdfast_sim::{Engine, Setup};
 
 /// Hardly more than the smallest: rings wrap around, and blocks are used again.
 const VOLUME: u64 = 8 << 20;
+/// The same for a volume whose nodes take twice as much.
+const VOLUME_WITH_COPIES: u64 = 10 << 20;
 /// Blocks of one kind that are damaged, spread over all that there are.
 const OF_A_KIND: usize = 4;
 
@@ -29,6 +31,10 @@ pub(crate) enum Kind {
     SpaceLeaf,
     FilesInner,
     FilesLeaf,
+    /// Of a node, in the place of its copy.
+    Copy,
+    /// Of a node, in both places.
+    Both,
     Commit,
     LastCommit,
     Batch,
@@ -39,12 +45,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 12] = [
+    pub(crate) const ALL: [Kind; 14] = [
         Kind::NewSuperblock,
         Kind::OldSuperblock,
         Kind::SpaceLeaf,
         Kind::FilesInner,
         Kind::FilesLeaf,
+        Kind::Copy,
+        Kind::Both,
         Kind::Commit,
         Kind::LastCommit,
         Kind::Batch,
@@ -61,6 +69,8 @@ impl Kind {
             Kind::SpaceLeaf => "space tree, leaf",
             Kind::FilesInner => "files tree, inner node",
             Kind::FilesLeaf => "files tree, leaf",
+            Kind::Copy => "copy of a node",
+            Kind::Both => "node and its copy",
             Kind::Commit => "journal, a commit",
             Kind::LastCommit => "journal, the last commit",
             Kind::Batch => "log, a batch",
@@ -92,6 +102,8 @@ pub(crate) struct Block {
     pub(crate) at: u64,
     /// Bytes.
     pub(crate) len: usize,
+    /// Where the same is stored once more.
+    pub(crate) copy: Option<u64>,
 }
 
 /// A volume and all that is known of it.
@@ -108,8 +120,11 @@ pub(crate) struct Volume {
     places: BTreeMap<Kind, Vec<Block>>,
 }
 
-pub(crate) fn setup() -> Setup {
-    Setup::new(4096, 16)
+/// With each node stored so many times.
+pub(crate) fn setup(copies: u8) -> Setup {
+    let mut setup = Setup::new(4096, 16);
+    setup.mkfs.metadata_copies = copies;
+    setup
 }
 
 fn apply(engine: &mut Engine, text: &str) {
@@ -122,7 +137,7 @@ fn apply(engine: &mut Engine, text: &str) {
 
 /// Files enough for a tree of some leaves, changed again and again, with checkpoints between.
 fn work(device: &Arc<SimDevice>) -> Engine {
-    let mut engine = Engine::open(device.clone(), setup()).unwrap();
+    let mut engine = Engine::open(device.clone(), setup(1)).unwrap();
     for round in 0..6 {
         apply(&mut engine, &format!("mkdir /d{round}"));
         for number in 0..40 {
@@ -169,17 +184,18 @@ fn work(device: &Arc<SimDevice>) -> Engine {
     engine
 }
 
-fn formatted() -> (MemoryDevice, Arc<SimDevice>) {
-    let base = Arc::new(MemoryDevice::new(VOLUME));
-    drop(Engine::create(base.clone(), setup()).unwrap().unmount());
+fn formatted(copies: u8) -> (MemoryDevice, Arc<SimDevice>) {
+    let bytes = if copies == 1 { VOLUME } else { VOLUME_WITH_COPIES };
+    let base = Arc::new(MemoryDevice::new(bytes));
+    drop(Engine::create(base.clone(), setup(copies)).unwrap().unmount());
     let device = Arc::new(SimDevice::new(&base));
     (base.snapshot(), device)
 }
 
 impl Volume {
     /// Unmounted.
-    pub(crate) fn left_in_order() -> Volume {
-        let (base, device) = formatted();
+    pub(crate) fn left_in_order(copies: u8) -> Volume {
+        let (base, device) = formatted(copies);
         let mut engine = work(&device);
         engine.unmount().unwrap();
         Volume::new(
@@ -191,6 +207,8 @@ impl Volume {
                 Kind::SpaceLeaf,
                 Kind::FilesInner,
                 Kind::FilesLeaf,
+                Kind::Copy,
+                Kind::Both,
                 Kind::Data,
                 Kind::DeadRing,
                 Kind::Free,
@@ -200,7 +218,7 @@ impl Volume {
 
     /// Killed behind commits and fsyncs that no checkpoint contains.
     pub(crate) fn crashed() -> Volume {
-        let (base, device) = formatted();
+        let (base, device) = formatted(1);
         let mut engine = work(&device);
         for number in 0..4 {
             apply(
@@ -238,7 +256,7 @@ impl Volume {
     fn new(base: MemoryDevice, device: &SimDevice, wanted: &[Kind]) -> Volume {
         let image = device.image();
         let events = device.recording().events;
-        let mut engine = Engine::open(Arc::new(image.snapshot()), setup()).unwrap();
+        let mut engine = Engine::open(Arc::new(image.snapshot()), setup(1)).unwrap();
         let told = engine.walk().unwrap();
         engine.unmount().unwrap();
         let (findings, _) = super::fsck(&image);
@@ -310,13 +328,16 @@ fn read(device: &MemoryDevice, at: u64, len: usize) -> Vec<u8> {
 /// Which block is what.
 fn places(image: &MemoryDevice) -> BTreeMap<Kind, Vec<Block>> {
     let mut places: BTreeMap<Kind, Vec<Block>> = BTreeMap::new();
-    let mut add = |kind, at, len| places.entry(kind).or_default().push(Block { kind, at, len });
+    let mut put = |kind, at, len, copy| {
+        places.entry(kind).or_default().push(Block { kind, at, len, copy });
+    };
     let mut slots: Vec<(BlockNo, Superblock)> = Vec::new();
     for slot in SUPERBLOCK_SLOTS {
         let bytes = read(image, slot.0 * BLOCK_BYTES, 4096);
         slots.push((slot, Superblock::decode(&bytes[..].try_into().unwrap(), slot).unwrap()));
     }
     slots.sort_by_key(|(_, superblock)| superblock.epoch);
+    let mut add = |kind, at, len| put(kind, at, len, None);
     add(Kind::OldSuperblock, slots[0].0.0 * BLOCK_BYTES, 4096);
     add(Kind::NewSuperblock, slots[1].0.0 * BLOCK_BYTES, 4096);
     let superblock = &slots[1].1;
@@ -324,13 +345,22 @@ fn places(image: &MemoryDevice) -> BTreeMap<Kind, Vec<Block>> {
     let mut walk = Walk { image, superblock, found: Vec::new() };
     walk.node(superblock.files, TreeId::Files, superblock.files_level);
     walk.node(superblock.space, TreeId::Space, superblock.space_level);
+    let geometry = superblock.geometry;
     for (kind, block) in walk.found {
-        used.insert(block);
-        add(kind, block * BLOCK_BYTES, 4096);
+        let copy = geometry.copy_of(BlockNo(block)).filter(|_| kind != Kind::Data);
+        let copy = copy.map(|copy| copy.0);
+        used.extend([Some(block), copy].into_iter().flatten());
+        let [at, copy] = [Some(block), copy].map(|block| block.map(|block| block * BLOCK_BYTES));
+        let at = at.unwrap();
+        put(kind, at, 4096, copy);
+        if let Some(copy) = copy {
+            put(Kind::Copy, copy, 4096, Some(at));
+            put(Kind::Both, at, 4096, Some(copy));
+        }
     }
+    let mut add = |kind, at, len| put(kind, at, len, None);
     journal(image, superblock, &mut add);
     log(image, superblock, &mut add);
-    let geometry = superblock.geometry;
     let all = geometry.first_data_block().0..geometry.volume_blocks;
     for block in all.filter(|block| !used.contains(block)).take(4000).step_by(333) {
         add(Kind::Free, block * BLOCK_BYTES, 4096);

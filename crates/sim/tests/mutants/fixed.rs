@@ -37,6 +37,8 @@ pub(crate) const HUNTS: &[Hunt] = &[
             })
         },
     },
+    Hunt { name: "copies", run: |_| cut("", REUSE, with_copies(Checkpoints::After(3))) },
+    Hunt { name: "late mends", run: |_| (0..3).try_for_each(damage::late_mends) },
     Hunt { name: "handles", run: |_| errors::handles(0) },
     Hunt { name: "half written", run: errors::half_written },
     Hunt { name: "rot", run: |_| damage::rot(0) },
@@ -226,6 +228,8 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
         ],
     ),
     ("unsynced and commits", &[Mutant::CommitDataFlush]),
+    ("copies", &[Mutant::CopyNotWritten]),
+    ("late mends", &[Mutant::MendLate]),
     ("handles", &[Mutant::ErrorSwallowed, Mutant::ErrorToldOnce]),
     ("half written", &[Mutant::SizeAhead]),
     ("rot", &[Mutant::SumUnchecked]),
@@ -319,6 +323,13 @@ fn policy(checkpoints: Checkpoints) -> Policy {
     let mut setup = Setup { checkpoints, ..Setup::new(4096, 4) };
     setup.mount.cache_bytes = 256 << 10;
     Policy { volume: SMALLEST, setup, recovery: 40, ..Policy::default() }
+}
+
+/// Each node is stored twice.
+fn with_copies(checkpoints: Checkpoints) -> Policy {
+    let mut policy = policy(checkpoints);
+    policy.setup.mkfs.metadata_copies = 2;
+    Policy { volume: 2 * SMALLEST, ..policy }
 }
 
 /// What became free goes back to the device.

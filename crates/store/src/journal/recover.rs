@@ -111,7 +111,7 @@ pub(crate) fn write(
     }
     let homed: Vec<NodeWrite<'_>> =
         nodes.iter().map(|(block, bytes)| (*block, &bytes[..])).collect();
-    nodes::write(device, stop, &homed)?;
+    nodes::write(device, stop, &before.geometry, &homed)?;
     let reached = flush_unless(device, Mutant::RecoveryFlush)?;
     let _published = superblock::publish(device, &replayed.superblock, before.epoch, reached)?;
     Ok(())

@@ -27,6 +27,7 @@ use holdfast_format::node::{self, Expected, NodeHeader, OfVolume};
 use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
 
 use crate::side_by_side::side_by_side;
+use crate::verified::first_sound;
 use crate::{Result, StoreError};
 
 /// A search for later frames ends when so many blocks had none: 16 MiB, several times what commits
@@ -417,11 +418,21 @@ impl Replay<'_> {
 
     /// A node that is durable at its location.
     fn read_base(&self, pointer: NodePointer) -> Result<Vec<u8>> {
-        let mut node = Vec::new();
-        let blocks = BlockRange::new(pointer.block, self.superblock.geometry.node_blocks());
-        self.read_blocks(blocks, &mut node)?;
-        self.judge(&node, pointer)?;
-        Ok(node)
+        let places = self.superblock.geometry.places_of_node(pointer.block);
+        let read = first_sound(places, |place| {
+            let mut node = Vec::new();
+            self.read_blocks(place, &mut node)?;
+            self.judge(&node, pointer)?;
+            Ok(node)
+        })?;
+        if let Some(bad) = read.bad {
+            // Not mended: the checkpoint of the recovery puts another node in its stead.
+            let (bad, sound) = (bad.place.start, read.place.start);
+            tracing::warn!(
+                "block {bad} does not hold its node, which a commit builds on; block {sound} does"
+            );
+        }
+        Ok(read.value)
     }
 
     fn judge(&self, node: &[u8], pointer: NodePointer) -> Result<()> {

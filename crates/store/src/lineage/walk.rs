@@ -263,12 +263,12 @@ impl Inner {
         let slots = &mut Slots { space, promised: &mut 0 };
         forest.carry_out_all(TreeNo::SPACE, &changes, slots);
         for range in found.data.iter().filter(|_| !mutants::is(Mutant::WalkForgetsData)) {
-            space.free(*range, false);
+            space.free_data(*range);
             self.log_resident.forget(*range);
         }
         for node in &found.nodes {
             forest.cache.remove(node.block);
-            space.free(self.node_range(*node), true);
+            space.free_node(node.block);
         }
         self.counters.snapshot_blocks_freed.add(found.data.iter().map(|of| of.count).sum());
         match found.cursor {
@@ -312,12 +312,12 @@ impl Inner {
 
     /// Fails if a step would free what is not in use as that: the tree came from a damaged disk.
     fn check_found(&self, found: &Found, space: &Space) -> std::result::Result<(), Halt> {
-        let node = |pointer: &NodePointer| self.node_range(*pointer);
-        let is_node = |pointer: &NodePointer| space.is_node(node(pointer));
-        let wrong = found.nodes.iter().find(|pointer| !is_node(pointer)).map(node);
+        let is_node = |pointer: &&NodePointer| !space.is_node(pointer.block);
+        let wrong = found.nodes.iter().find(is_node).map(|pointer| self.node_range(*pointer));
         let is_used = |range: &&BlockRange| !space.is_used(**range);
         let wrong = wrong.or_else(|| found.data.iter().find(is_used).copied());
-        let nodes: Vec<BlockRange> = found.nodes.iter().map(node).collect();
+        let places = found.nodes.iter().flat_map(|node| space.places_of_node(node.block));
+        let nodes: Vec<BlockRange> = places.collect();
         let mut all = [&nodes[..], &found.data].concat();
         all.sort_unstable();
         let twice = all.windows(2).find(|pair| pair[0].end() > Some(pair[1].start));

@@ -157,7 +157,7 @@ impl Inner {
         }
         for blocks in freed {
             if !mutants::is(Mutant::FreedStaysUsed) {
-                self.space.lock().free(blocks, false);
+                self.space.lock().free_data(blocks);
             }
             if mutants::is(Mutant::FreedInRecovery) {
                 self.space.lock().release(blocks);

@@ -21,6 +21,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::show;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_device::Device;
+use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{Geometry, Superblock};
 
 use crate::superblock::WRITER;
@@ -148,7 +149,7 @@ fn expect_possible(old: &Superblock, new: &Geometry) -> Result<()> {
         let has = show::bytes(old.geometry.volume_blocks * BLOCK_BYTES);
         return refuse(format!("it has {has} only"));
     }
-    if old.features_compat != 0 || old.features_ro_compat != 0 {
+    if old.features_compat != 0 || old.features_ro_compat & !RO_COMPAT_KNOWN != 0 {
         return refuse(
             "it has features that this program does not know, which may know places of blocks"
                 .into(),
@@ -165,7 +166,7 @@ fn reserve(geometry: &Geometry) -> u64 {
 /// About the smallest size that a volume with so much in it can have.
 fn smallest(old: &Superblock, seen: &Seen) -> u64 {
     let geometry = &old.geometry;
-    let slot = geometry.node_blocks();
+    let slot = geometry.slot_blocks();
     let mut blocks = geometry.first_data_block().0 + old.used_blocks;
     for _ in 0..4 {
         let shape = Geometry { volume_blocks: blocks.min(geometry.volume_blocks), ..*geometry };

@@ -19,6 +19,10 @@ const COPY_BYTES: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Places {
     slot: u64,
+    /// Where the copy of a node at a place is, see [`Geometry::copy_of`]; 0: there are none.
+    copy_mask: u64,
+    /// No place for a node with a copy lies before.
+    next: u64,
     /// Ends by starts.
     runs: BTreeMap<u64, u64>,
     /// The same, by length.
@@ -28,7 +32,8 @@ pub(super) struct Places {
 impl Places {
     /// Of a volume of this shape in which that was seen.
     pub(super) fn of(seen: &Seen, geometry: &Geometry) -> Places {
-        let mut places = Places { slot: geometry.node_blocks(), ..Places::default() };
+        let (slot, copy_mask) = (geometry.node_blocks(), geometry.copy_mask);
+        let mut places = Places { slot, copy_mask, ..Places::default() };
         let mut free: Option<(u64, u64)> = None;
         for group in 0..geometry.group_count() {
             let inside = geometry.group_blocks(group);
@@ -96,9 +101,18 @@ impl Places {
         Some(moves)
     }
 
-    /// A place for a node.
+    /// A place for a node, where the copy has one as well.
     pub(super) fn node(&mut self) -> Option<BlockNo> {
         let slot = self.slot;
+        if self.copy_mask != 0 {
+            let start = self.pairs(self.next).next()?;
+            self.next = start + slot;
+            for start in [start, start ^ self.copy_mask] {
+                let run = self.run_of(start).expect("it is free");
+                self.take(run, start, slot);
+            }
+            return Some(BlockNo(start));
+        }
         let place = |run: u64, end: u64| {
             let start = run.next_multiple_of(slot);
             (start + slot <= end).then_some(start)
@@ -111,8 +125,30 @@ impl Places {
         Some(BlockNo(start))
     }
 
+    /// The free run that has a whole place from `start` on.
+    fn run_of(&self, start: u64) -> Option<u64> {
+        let (run, end) = self.runs.range(..=start).next_back()?;
+        (start + self.slot <= *end).then_some(*run)
+    }
+
+    /// Places for nodes from `from` on that have one for the copy behind them.
+    fn pairs(&self, from: u64) -> impl Iterator<Item = u64> {
+        let first = self.runs.range(..=from).next_back().map_or(from, |(run, _)| *run);
+        let starts = self.runs.range(first..).flat_map(move |(run, end)| {
+            let start = (*run).max(from).next_multiple_of(self.slot);
+            (start..).step_by(self.slot as usize).take_while(move |start| start + self.slot <= *end)
+        });
+        starts.filter(|start| {
+            let copy = start ^ self.copy_mask;
+            copy > *start && self.run_of(copy).is_some()
+        })
+    }
+
     /// Whether there are as many places for nodes.
     pub(super) fn has_slots(&self, wanted: u64) -> bool {
+        if self.copy_mask != 0 {
+            return self.pairs(0).take(wanted as usize).count() as u64 >= wanted;
+        }
         let of_run = |(start, end): (&u64, &u64)| {
             (end / self.slot).saturating_sub(start.div_ceil(self.slot))
         };
@@ -177,5 +213,12 @@ mod tests {
         let nodes: Vec<u64> = std::iter::from_fn(|| places.node().map(|block| block.0)).collect();
         assert_eq!(nodes, [24, 28, 32, 36]);
         assert!(places.for_runs(&[run(300, 304)]).is_none());
+        let mut places = Places { slot: 4, copy_mask: 64, ..Places::default() };
+        [(10, 30), (70, 100), (128, 140)].into_iter().for_each(|run| places.add(Some(run)));
+        assert!(places.has_slots(4) && !places.has_slots(5));
+        let moves = places.for_runs(&[run(300, 310)]).unwrap();
+        assert_eq!(moves.of(300), Some(128));
+        let nodes: Vec<u64> = std::iter::from_fn(|| places.node().map(|block| block.0)).collect();
+        assert_eq!(nodes, [12, 16, 20, 24], "their copies are at 76, 80, 84 and 88");
     }
 }

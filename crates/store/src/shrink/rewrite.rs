@@ -61,7 +61,7 @@ impl<'a> Rewrite<'a> {
             return Ok(NodePointer { block: BlockNo(*to), ..pointer });
         }
         let mut bytes = self.nodes.read(pointer, TreeId::Files, level)?;
-        let mut changed = !self.nodes.range(block).fits_below(self.end.0);
+        let mut changed = self.nodes.places(block).any(|place| !place.fits_below(self.end.0));
         for at in 0..NodeView::trusted(&bytes).count() {
             let view = NodeView::trusted(&bytes);
             let (offset, _) = view.record(at);
@@ -92,9 +92,9 @@ impl<'a> Rewrite<'a> {
         let to = self.place()?;
         bytes[ADDRESS_AT..ADDRESS_AT + 8].copy_from_slice(&to.0.to_le_bytes());
         self.write(to, &mut bytes)?;
-        self.after.set(self.nodes.range(block), false);
-        self.after.set(self.nodes.range(to.0), true);
-        let count = self.nodes.geometry.node_blocks();
+        self.mark_node(block, false);
+        self.mark_node(to.0, true);
+        let count = self.nodes.geometry.slot_blocks();
         if let Some(of_group) = self.seen.node_blocks.get_mut(&(block / GROUP_BLOCKS)) {
             *of_group -= count;
         }
@@ -103,11 +103,19 @@ impl<'a> Rewrite<'a> {
         Ok(NodePointer { block: to, ..pointer })
     }
 
-    /// Writes a finished node.
+    /// Marks the blocks of a node with those of its copy as in use, or not.
+    pub(super) fn mark_node(&mut self, block: u64, value: bool) {
+        self.nodes.places(block).for_each(|place| self.after.set(place, value));
+    }
+
+    /// Writes a finished node, and its copy.
     pub(super) fn write(&self, to: BlockNo, bytes: &mut [u8]) -> Result<()> {
         node::seal(bytes);
-        let at = to.byte_offset().expect("it lies inside the volume");
-        Ok(self.nodes.device.write(at, bytes)?)
+        for place in self.nodes.places(to.0) {
+            let at = place.start.byte_offset().expect("it lies inside the volume");
+            self.nodes.device.write(at, bytes)?;
+        }
+        Ok(())
     }
 
     /// The items of the space tree that say nothing of blocks in use, with the roots where they are from now on.

@@ -33,7 +33,7 @@ pub(super) fn build(
             had if had < needed => {
                 for _ in had..needed {
                     let place = rewrite.place()?;
-                    rewrite.after.set(rewrite.nodes.range(place.0), true);
+                    rewrite.mark_node(place.0, true);
                     taken.push(place);
                 }
             }
@@ -67,7 +67,7 @@ pub(super) fn build(
 /// All items, in their order.
 fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> {
     let mut items: Vec<Item> = lineage.to_vec();
-    let node_blocks = rewrite.nodes.geometry.node_blocks();
+    let node_blocks = rewrite.nodes.geometry.slot_blocks();
     for (group, words) in rewrite.after.groups() {
         let used: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
         if used == 0 {

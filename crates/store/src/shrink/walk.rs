@@ -15,6 +15,7 @@ use holdfast_format::node::{Expected, NodeView, OfVolume};
 use holdfast_format::{Geometry, ItemKind, Key, Malformed, NodePointer, Superblock};
 
 use super::Progress;
+use crate::verified::first_sound;
 use crate::{Result, StoreError};
 
 const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
@@ -83,20 +84,23 @@ impl<'a> Nodes<'a> {
     /// The node there, judged.
     pub(super) fn read(&self, pointer: NodePointer, tree: TreeId, level: u8) -> Result<Vec<u8>> {
         let damage = |source| StoreError::Node { block: pointer.block, tree, source };
-        let place = pointer.block.byte_offset().filter(|_| self.geometry.holds_node(pointer.block));
-        let place = place.ok_or_else(|| {
-            damage(Malformed::new("node pointer", "it leads outside the data zone"))
-        })?;
-        let mut bytes = vec![0; self.geometry.node_size];
-        self.device.read(place, &mut bytes)?;
+        if !self.geometry.holds_node(pointer.block) {
+            return Err(damage(Malformed::new("node pointer", "it leads outside the data zone")));
+        }
         let expected = Expected { pointer, tree, level, volume: self.volume };
-        NodeView::open(&bytes, &expected).map_err(damage)?;
-        Ok(bytes)
+        let read = first_sound(self.geometry.places_of_node(pointer.block), |place| {
+            let at = place.start.byte_offset().expect("it lies in the data zone");
+            let mut bytes = vec![0; self.geometry.node_size];
+            self.device.read(at, &mut bytes)?;
+            NodeView::open(&bytes, &expected).map_err(damage)?;
+            Ok(bytes)
+        });
+        Ok(read?.value)
     }
 
-    /// The blocks of a node.
-    pub(super) fn range(&self, block: u64) -> BlockRange {
-        BlockRange::new(BlockNo(block), self.geometry.node_blocks())
+    /// The blocks of a node, and those of its copy.
+    pub(super) fn places(&self, block: u64) -> impl Iterator<Item = BlockRange> + use<> {
+        self.geometry.places_of_node(BlockNo(block))
     }
 }
 
@@ -194,11 +198,14 @@ impl Walk<'_, '_> {
         }
         let bytes = self.nodes.read(pointer, TreeId::Files, level)?;
         self.progress.add(bytes.len() as u64);
-        let range = self.nodes.range(pointer.block.0);
-        self.seen.marks.set(range, true);
+        let mut may = false;
+        for place in self.nodes.places(pointer.block.0) {
+            self.seen.marks.set(place, true);
+            may |= !place.fits_below(self.end);
+        }
+        // A copy lies in the same group.
         let of_group = self.seen.node_blocks.entry(pointer.block.0 / GROUP_BLOCKS).or_default();
-        *of_group = of_group.saturating_add(range.count);
-        let mut may = !range.fits_below(self.end);
+        *of_group = of_group.saturating_add(self.nodes.geometry.slot_blocks());
         let view = NodeView::trusted(&bytes);
         for at in 0..view.count() {
             if let Some(below) = level.checked_sub(1) {
@@ -230,7 +237,9 @@ impl Walk<'_, '_> {
     fn space(&mut self, pointer: NodePointer, level: u8) -> Result<()> {
         let bytes = self.nodes.read(pointer, TreeId::Space, level)?;
         self.progress.add(bytes.len() as u64);
-        self.seen.space_marks.set(self.nodes.range(pointer.block.0), true);
+        for place in self.nodes.places(pointer.block.0) {
+            self.seen.space_marks.set(place, true);
+        }
         self.seen.space_nodes = self.seen.space_nodes.saturating_add(1);
         let view = NodeView::trusted(&bytes);
         for at in 0..view.count() {

@@ -22,6 +22,7 @@ use super::promise::{Promises, Room, Wanted};
 #[derive(Debug)]
 pub(crate) struct Space {
     geometry: Geometry,
+    /// Of a node with its copy.
     slot_blocks: u64,
     pub(super) groups: Groups,
     used_blocks: u64,
@@ -54,7 +55,7 @@ impl Space {
         let groups = Groups::new(geometry);
         Space {
             geometry,
-            slot_blocks: geometry.node_blocks(),
+            slot_blocks: geometry.slot_blocks(),
             promises: Promises::new(&geometry, groups.free().slots),
             groups,
             used_blocks: 0,
@@ -119,10 +120,11 @@ impl Space {
         } else {
             self.geometry.first_data_block()
         };
-        // A run of n blocks touches at most n / slot + 2 slots.
+        // A run of n blocks touches at most n / place + 2 places, each of another slot or of the same.
         let spare = self.promises.spare_slots(self.room(), self.promises.floors.grow);
+        let place_blocks = self.geometry.node_blocks();
         let may_touch =
-            if self.slot_blocks == 1 { spare } else { spare.saturating_sub(2) * self.slot_blocks };
+            if place_blocks == 1 { spare } else { spare.saturating_sub(2) * place_blocks };
         let range = if may_touch > 0 {
             self.find_data(want.min(may_touch), goal, false)
         } else {
@@ -186,13 +188,26 @@ impl Space {
             return BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.slot_blocks);
         };
         self.node_group = index;
-        let range = self.groups.change(index, |group| {
-            let run = group.find_slot().expect("this group has a free slot");
-            group.take(run);
-            group.blocks(run)
+        let block = self.groups.change(index, |group| {
+            let place = group.find_slot().expect("this group has a free slot");
+            group.take(place);
+            if let Some(copy) = group.copy_of(place) {
+                group.take(copy);
+            }
+            group.blocks(place).start
         });
-        self.set_used(range, true, true);
-        range.start
+        for place in self.places_of_node(block) {
+            self.set_used(place, true, true);
+        }
+        block
+    }
+
+    /// The blocks of the node at `block`, and those of its copy.
+    pub(crate) fn places_of_node(
+        &self,
+        block: BlockNo,
+    ) -> impl Iterator<Item = BlockRange> + use<> {
+        self.geometry.places_of_node(block)
     }
 
     /// Takes these very blocks, which come from a log; false, and nothing is changed, if one of them is not free.
@@ -284,9 +299,15 @@ impl Space {
         self.groups.is_busy(range)
     }
 
-    /// Whether `range` is in use and, as far as its group knows, by a node.
-    pub(crate) fn is_node(&self, range: BlockRange) -> bool {
-        self.groups.is_node(range)
+    /// Whether the blocks of a node at `block`, which may come from a damaged disk, and those of its copy are in use.
+    pub(crate) fn is_used_by_node(&self, block: BlockNo) -> bool {
+        self.places_of_node(block).all(|place| self.is_used(place))
+    }
+
+    /// Whether they are, and by nodes, as far as their group knows.
+    pub(crate) fn is_node(&self, block: BlockNo) -> bool {
+        let places: Vec<_> = self.places_of_node(block).collect();
+        self.is_used_by_node(block) && self.can_be_nodes(&places)
     }
 
     /// Whether all of `ranges`, which do not overlap and are in use, can be nodes.
@@ -299,18 +320,23 @@ impl Space {
         self.groups.can_be_data(ranges)
     }
 
-    /// Frees blocks in use. Data is reusable when the next commit is durable, the location of a node
-    /// when the next checkpoint is (R2).
-    pub(crate) fn free(&mut self, range: BlockRange, node: bool) {
-        self.set_used(range, false, node);
-        if mutants::is(Mutant::DataReusedEarly) && !node {
+    /// Frees blocks of data in use. They are reusable when the next commit is durable (R2).
+    pub(crate) fn free_data(&mut self, range: BlockRange) {
+        self.set_used(range, false, false);
+        if mutants::is(Mutant::DataReusedEarly) {
             self.unflushed.forget(range);
             return self.release(range);
         }
-        self.freed.add(range, node);
-        if !node {
-            self.unflushed.forget(range);
-            self.forget_filled(range);
+        self.freed.add(range, false);
+        self.unflushed.forget(range);
+        self.forget_filled(range);
+    }
+
+    /// Frees the location of a node with that of its copy. They are reusable when the next checkpoint is durable (R2).
+    pub(crate) fn free_node(&mut self, block: BlockNo) {
+        for place in self.places_of_node(block) {
+            self.set_used(place, false, true);
+            self.freed.add(place, true);
         }
     }
 
@@ -425,11 +451,6 @@ impl Space {
         self.node_blocks = self.node_blocks + after.1 - before.1;
         self.promises.nodes = self.nodes();
         Ok(())
-    }
-
-    /// Blocks of a node.
-    pub(crate) fn slot_blocks(&self) -> u64 {
-        self.slot_blocks
     }
 
     /// Nodes of both trees.

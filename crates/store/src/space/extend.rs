@@ -5,23 +5,41 @@ use holdfast_format::Geometry;
 
 use super::alloc::Space;
 use super::groups::Groups;
-use super::hidden::{Hidden, pieces_around};
+use super::hidden::{Hidden, by_piece, pieces_around};
 use super::promise::Floors;
 use crate::resize::between;
 
 impl Space {
-    /// Which new blocks the host is asked for before the volume has them: as many as it keeps free more than now, in whole pieces.
-    pub(crate) fn reserve_for(&self, old: &Geometry, new: &Geometry) -> BlockRange {
+    /// Which new blocks the host is asked for before the volume has them: as many as it keeps free more than now, in whole pieces,
+    /// and with each piece for nodes the one that their copies lie in.
+    pub(crate) fn reserve_for(&self, old: &Geometry, new: &Geometry) -> Vec<BlockRange> {
         let added = between(old, new);
-        let floors = floors_of(new);
-        let more = floors.grow.saturating_sub(self.promises.floors.grow) * self.slot_blocks();
-        let wanted = BlockRange::new(added.start, more.min(added.count));
-        pieces_around(new, wanted)
+        let more = floors_of(new).grow.saturating_sub(self.promises.floors.grow);
+        let (mut wanted, mut slots) = (Vec::new(), 0);
+        for part in by_piece(added) {
+            if slots >= more {
+                break;
+            }
+            match new.copy_of(part.start).map(|copy| pieces_around(new, BlockRange::new(copy, 1))) {
+                // Nodes have no place here: their copies would lie behind the end.
+                Some(copy) if copy.count == 0 => continue,
+                Some(copy) if copy.start > part.start => {
+                    wanted.push(copy);
+                    slots += part.count.min(copy.count) / new.node_blocks();
+                }
+                // Taken with the piece before it, or the volume had that already.
+                Some(copy) if copy.end() <= Some(part.start) => continue,
+                // The same piece, or there are no copies.
+                _ => slots += part.count / new.slot_blocks(),
+            }
+            wanted.push(pieces_around(new, part));
+        }
+        wanted
     }
 
     /// The volume has the shape `geometry` from now on, which is larger. The host has given `given`; the other new blocks are free,
     /// or hidden until it gives them.
-    pub(crate) fn extend(&mut self, geometry: Geometry, is_sparse: bool, given: BlockRange) {
+    pub(crate) fn extend(&mut self, geometry: Geometry, is_sparse: bool, given: &[BlockRange]) {
         let old = *self.geometry();
         let is_hidden = is_sparse || self.hidden.is_some();
         self.groups.extend(geometry, is_hidden);
@@ -31,10 +49,12 @@ impl Space {
             let hidden = self.hidden.get_or_insert_with(|| Hidden::none(&old));
             // What is free of the piece across the old end may be hidden, and stays so.
             let is_across_hidden = hidden.extend(&geometry, old.far_copy());
-            let given = new_part(given, &old);
-            let shown = self.show(given);
-            if let Some(hidden) = &mut self.hidden {
-                hidden.given(given, is_across_hidden, shown);
+            for given in given {
+                let given = new_part(*given, &old);
+                let shown = self.show(given);
+                if let Some(hidden) = &mut self.hidden {
+                    hidden.given(given, is_across_hidden, shown);
+                }
             }
         }
     }

@@ -158,9 +158,9 @@ impl Space {
     fn free_beside(&self, spare: u64) -> u64 {
         let (room, floor) = (self.room(), self.promises.floors.grow);
         let wanted = self.promises.wanted_blocks(Wanted::default(), floor).saturating_add(spare);
-        // A run of n blocks touches at most n / slot + 2 slots.
+        // A run of n blocks touches at most n / place + 2 places, each of another slot or of the same.
         let slots = self.promises.spare_slots(room, floor);
-        let of_slots = slots.saturating_sub(2) * self.slot_blocks();
+        let of_slots = slots.saturating_sub(2) * self.geometry().node_blocks();
         room.blocks.saturating_sub(wanted).min(of_slots.saturating_sub(spare))
     }
 

@@ -3,7 +3,8 @@
 //! `used` is what the trees claim and what is written to disk. `busy` is what
 //! must not be given away: used blocks, blocks on their way into a file, freed
 //! blocks that the last durable state still reaches (R2), and blocks outside
-//! the data zone. A slot is `node_blocks` aligned blocks, room for one node.
+//! the data zone. A *place* is as many aligned blocks as a node has. A *slot*, room for one node, is one place, or, where
+//! nodes have copies, two, whose bits are the same ones of two words; it is counted by the lower of these.
 //!
 //! Knows nothing of other groups or of trees.
 
@@ -24,7 +25,9 @@ const WORDS_PER_PIECE: usize = (BITMAP_BLOCKS / 64) as usize;
 #[derive(Debug)]
 pub(crate) struct Group {
     start: u64,
-    slot_blocks: u64,
+    place_blocks: u64,
+    /// The copy of a place of word `w` lies in word `w ^ copy_words`.
+    copy_words: usize,
     used: Box<[u64; WORDS]>,
     /// Of `busy`: blocks that are not allocated, but that the host has not given yet.
     hidden: Option<Box<[u64; WORDS]>>,
@@ -61,10 +64,11 @@ pub(crate) struct Run {
 
 impl Group {
     /// An empty group `index`. `inside` are its blocks that belong to the data zone.
-    pub(crate) fn new(index: u64, inside: BlockRange, slot_blocks: u64) -> Group {
+    pub(crate) fn new(index: u64, inside: BlockRange, place_blocks: u64, copy_mask: u64) -> Group {
         let mut group = Group {
             start: index * GROUP_BLOCKS,
-            slot_blocks,
+            place_blocks,
+            copy_words: (copy_mask / 64) as usize,
             used: Box::new([0; WORDS]),
             hidden: None,
             busy: Box::new([u64::MAX; WORDS]),
@@ -129,14 +133,40 @@ impl Group {
         }
     }
 
-    fn slots_in(&self, word: u64) -> u64 {
-        if self.slot_blocks == 1 {
-            return u64::from(word.count_zeros());
+    /// Which bits of a word belong to no slot that is free: their blocks are busy, or those of the copy.
+    fn taken(&self, word: usize) -> u64 {
+        // Of two equal ones it is the word itself.
+        self.busy[word] | self.busy[word ^ self.copy_words]
+    }
+
+    /// Free slots that have a place in this word.
+    fn slots_in(&self, word: usize) -> u64 {
+        let taken = self.taken(word);
+        if self.place_blocks == 1 {
+            return u64::from(taken.count_zeros());
         }
-        let mask = (1u64 << self.slot_blocks) - 1;
-        (0..64 / self.slot_blocks)
-            .filter(|slot| (word >> (slot * self.slot_blocks)) & mask == 0)
+        let mask = (1u64 << self.place_blocks) - 1;
+        (0..64 / self.place_blocks)
+            .filter(|place| (taken >> (place * self.place_blocks)) & mask == 0)
             .count() as u64
+    }
+
+    /// Sets a word of `busy`, and counts its slots again.
+    fn set_busy(&mut self, word: usize, busy: u64) {
+        let before = self.slots_in(word);
+        self.busy[word] = busy;
+        self.free_slots = self.free_slots + self.slots_in(word) - before;
+    }
+
+    /// A slot may be free in this word from now on.
+    fn may_have_slot(&mut self, word: usize) {
+        self.slot_hint = self.slot_hint.min(word).min(word ^ self.copy_words);
+    }
+
+    /// Where the copy of a node in this place is.
+    pub(crate) fn copy_of(&self, place: Run) -> Option<Run> {
+        let at = place.at ^ (self.copy_words as u64 * 64);
+        (self.copy_words != 0).then_some(Run { at, ..place })
     }
 
     fn change_busy(&mut self, run: Run, busy: bool) {
@@ -144,10 +174,9 @@ impl Group {
             let old = self.busy[word];
             let new = if busy { old | mask } else { old & !mask };
             assert_eq!(old & mask, if busy { 0 } else { mask }, "a block is given away twice");
-            self.busy[word] = new;
-            self.free_slots = self.free_slots + self.slots_in(new) - self.slots_in(old);
+            self.set_busy(word, new);
             if !busy {
-                self.slot_hint = self.slot_hint.min(word);
+                self.may_have_slot(word);
             }
         }
         if busy {
@@ -219,11 +248,9 @@ impl Group {
         for (word, mask) in Group::words(run) {
             let shown = hidden[word] & mask;
             hidden[word] &= !mask;
-            let old = self.busy[word];
-            self.busy[word] = old & !shown;
+            self.set_busy(word, self.busy[word] & !shown);
             self.free_blocks += u64::from(shown.count_ones());
-            self.free_slots = self.free_slots + self.slots_in(old & !shown) - self.slots_in(old);
-            self.slot_hint = self.slot_hint.min(word);
+            self.may_have_slot(word);
         }
         self.run_max = GROUP_BLOCKS;
         self.hidden = Some(hidden);
@@ -278,10 +305,8 @@ impl Group {
             if used & self.busy[word] != 0 {
                 return Err(());
             }
-            let old = self.busy[word];
             self.used[word] = used;
-            self.busy[word] = old | used;
-            self.free_slots = self.free_slots + self.slots_in(old | used) - self.slots_in(old);
+            self.set_busy(word, self.busy[word] | used);
             self.free_blocks -= u64::from(used.count_ones());
             self.used_blocks += u64::from(used.count_ones());
         }
@@ -328,19 +353,20 @@ impl Group {
         (0..BITMAPS_PER_GROUP).filter(move |piece| dirty & (1 << piece) != 0)
     }
 
-    /// The lowest free slot.
+    /// The place for the node of the lowest free slot.
     pub(crate) fn find_slot(&mut self) -> Option<Run> {
         if self.free_slots == 0 {
             return None;
         }
-        let mask = if self.slot_blocks == 64 { u64::MAX } else { (1u64 << self.slot_blocks) - 1 };
+        let mask = (1u64 << self.place_blocks) - 1;
         for word in self.slot_hint..WORDS {
-            let busy = self.busy[word];
-            for slot in 0..64 / self.slot_blocks {
-                let bit = slot * self.slot_blocks;
-                if (busy >> bit) & mask == 0 {
+            let taken = self.taken(word);
+            for place in 0..64 / self.place_blocks {
+                let bit = place * self.place_blocks;
+                if (taken >> bit) & mask == 0 {
                     self.slot_hint = word;
-                    return Some(Run { at: word as u64 * 64 + bit, len: self.slot_blocks });
+                    // The lower place is met first.
+                    return Some(Run { at: word as u64 * 64 + bit, len: self.place_blocks });
                 }
             }
         }
@@ -377,7 +403,7 @@ impl Group {
             let word = (at / 64) as usize;
             let mut busy = self.busy[word];
             if broken_only {
-                busy |= self.whole_slots(busy);
+                busy |= self.whole_slots(word);
             }
             let bit = at % 64;
             let rest = busy >> bit;
@@ -409,12 +435,13 @@ impl Group {
         best
     }
 
-    /// A mask of the slots of a word that are wholly free.
-    fn whole_slots(&self, busy: u64) -> u64 {
-        let mask = (1u64 << self.slot_blocks) - 1;
-        (0..64 / self.slot_blocks)
-            .map(|slot| slot * self.slot_blocks)
-            .filter(|bit| (busy >> bit) & mask == 0)
+    /// A mask of the places of a word whose slots are wholly free.
+    fn whole_slots(&self, word: usize) -> u64 {
+        let taken = self.taken(word);
+        let mask = (1u64 << self.place_blocks) - 1;
+        (0..64 / self.place_blocks)
+            .map(|place| place * self.place_blocks)
+            .filter(|bit| (taken >> bit) & mask == 0)
             .fold(0, |sum, bit| sum | mask << bit)
     }
 }
@@ -424,16 +451,29 @@ mod tests {
     use super::*;
     use holdfast_base::prng::Prng;
 
-    fn whole(slot_blocks: u64) -> Group {
-        Group::new(3, BlockRange::new(BlockNo(3 * GROUP_BLOCKS), GROUP_BLOCKS), slot_blocks)
+    /// Distances of copies.
+    const MASKS: [u64; 4] = [0, 64, 1024 | 256, GROUP_BLOCKS / 2 | 256];
+
+    fn whole(place_blocks: u64) -> Group {
+        with_copies(place_blocks, 0)
+    }
+
+    fn with_copies(place_blocks: u64, copy_mask: u64) -> Group {
+        let inside = BlockRange::new(BlockNo(3 * GROUP_BLOCKS), GROUP_BLOCKS);
+        Group::new(3, inside, place_blocks, copy_mask)
     }
 
     fn recount(group: &Group) {
         let busy = |at: u64| group.busy[(at / 64) as usize] >> (at % 64) & 1 == 1;
         let free = (0..GROUP_BLOCKS).filter(|at| !busy(*at)).count() as u64;
-        let slots = (0..GROUP_BLOCKS / group.slot_blocks)
-            .filter(|slot| {
-                (0..group.slot_blocks).all(|block| !busy(slot * group.slot_blocks + block))
+        let is_free = |place: Run| (place.at..place.at + place.len).all(|block| !busy(block));
+        let slots = (0..GROUP_BLOCKS)
+            .step_by(group.place_blocks as usize)
+            .map(|at| Run { at, len: group.place_blocks })
+            .filter(|place| {
+                let copy = group.copy_of(*place);
+                let is_lower = copy.is_none_or(|copy| place.at < copy.at);
+                is_lower && is_free(*place) && copy.is_none_or(is_free)
             })
             .count() as u64;
         assert_eq!((group.free_blocks, group.free_slots), (free, slots));
@@ -447,9 +487,10 @@ mod tests {
 
     #[test]
     fn counts_follow_every_change_and_nothing_is_given_twice() {
-        for slot_blocks in [1, 4, 16] {
-            let mut prng = Prng::seeded(slot_blocks);
-            let mut group = whole(slot_blocks);
+        for (slot_blocks, mask) in [1, 4, 16].iter().flat_map(|blocks| MASKS.map(|m| (*blocks, m)))
+        {
+            let mut prng = Prng::seeded(slot_blocks + mask);
+            let mut group = with_copies(slot_blocks, mask);
             let mut taken: Vec<Run> = Vec::new();
             for step in 0..2000 {
                 if prng.one_in(3) && !taken.is_empty() {
@@ -458,8 +499,12 @@ mod tests {
                 } else if prng.one_in(2) {
                     if let Some(run) = group.find_slot() {
                         assert_eq!(run.at % slot_blocks, 0);
-                        group.take(run);
-                        taken.push(run);
+                        let copy = group.copy_of(run);
+                        assert!(copy.is_none_or(|copy| run.at < copy.at), "{mask}: {run:?}");
+                        for place in [Some(run), copy].into_iter().flatten() {
+                            group.take(place);
+                            taken.push(place);
+                        }
                     }
                 } else {
                     let from = if prng.one_in(2) { 0 } else { prng.below(GROUP_BLOCKS) };

@@ -16,7 +16,6 @@ use super::record::Record;
 #[derive(Debug)]
 pub(crate) struct Groups {
     geometry: Geometry,
-    slot_blocks: u64,
     list: Vec<Option<Box<Group>>>,
     /// Sums over all groups.
     free: Room,
@@ -35,7 +34,6 @@ impl Groups {
         let count = geometry.group_count();
         let mut groups = Groups {
             geometry,
-            slot_blocks: geometry.node_blocks(),
             list: (0..count).map(|_| None).collect(),
             free: Room { blocks: geometry.data_blocks(), slots: 0 },
             is_hidden: vec![false; count as usize],
@@ -49,7 +47,7 @@ impl Groups {
 
     /// Slots of a volume of this shape in which nothing is in use.
     pub(super) fn slots_of(geometry: &Geometry) -> u64 {
-        (0..geometry.group_count()).map(|index| empty_slots(geometry, index)).sum()
+        (0..geometry.group_count()).map(|index| geometry.slots_of_group(index)).sum()
     }
 
     /// The volume has become larger. What is new is free, or hidden.
@@ -90,10 +88,11 @@ impl Groups {
 
     /// A group that was touched, or is now. What is free in it is changed by [`Groups::change`] only.
     pub(super) fn get_mut(&mut self, index: u64) -> &mut Group {
-        let (geometry, slot_blocks) = (self.geometry, self.slot_blocks);
+        let geometry = self.geometry;
         let is_hidden = self.is_hidden[index as usize];
         self.list[index as usize].get_or_insert_with(|| {
-            let mut group = Group::new(index, geometry.group_blocks(index), slot_blocks);
+            let inside = geometry.group_blocks(index);
+            let mut group = Group::new(index, inside, geometry.node_blocks(), geometry.copy_mask);
             if is_hidden {
                 group.hide();
             }
@@ -156,7 +155,7 @@ impl Groups {
             None if self.is_hidden[index as usize] => Room { blocks: 0, slots: 0 },
             None => Room {
                 blocks: self.geometry.group_blocks(index).count,
-                slots: empty_slots(&self.geometry, index),
+                slots: self.geometry.slots_of_group(index),
             },
         }
     }
@@ -197,14 +196,6 @@ impl Groups {
     /// Whether no block of `range` may be given away: each is in use, or was taken.
     pub(super) fn is_busy(&self, range: BlockRange) -> bool {
         self.all(range, |group, part| group.is_some_and(|group| group.all_busy(part)))
-    }
-
-    /// Whether `range` is in use and, as far as its group knows, by a node.
-    pub(super) fn is_node(&self, range: BlockRange) -> bool {
-        self.is_used(range)
-            && self.all(range, |group, part| {
-                group.is_some_and(|group| group.node_blocks >= part.count)
-            })
     }
 
     /// Whether all of `ranges`, which do not overlap and are in use, can be data: each group has that much
@@ -282,13 +273,6 @@ impl Groups {
         }
         Ok(())
     }
-}
-
-/// Slots of a group in which nothing is in use.
-fn empty_slots(geometry: &Geometry, index: u64) -> u64 {
-    let (inside, slot_blocks) = (geometry.group_blocks(index), geometry.node_blocks());
-    let end = inside.start.0 + inside.count;
-    (end / slot_blocks).saturating_sub(inside.start.0.div_ceil(slot_blocks))
 }
 
 /// Cuts a range at the borders of groups.

@@ -27,6 +27,8 @@ pub(crate) struct Hidden {
     wanted: Bits,
     /// Where the search for the next one begins.
     next: u64,
+    /// What is in piece `p` has its copy in piece `p ^ copy_pieces`.
+    copy_pieces: u64,
     /// Pieces that the host is being asked for, by each thread.
     asked: Vec<u64>,
     /// Pieces of a group that are being discarded, one bit each. The host is not asked for them meanwhile: it would
@@ -105,6 +107,7 @@ impl Hidden {
             pieces: Bits::new(count(geometry)),
             wanted: Bits::new(count(geometry)),
             next: geometry.first_data_block().0 / PIECE_BLOCKS,
+            copy_pieces: geometry.copy_mask / PIECE_BLOCKS,
             asked: Vec::new(),
             discarding: None,
             answers: 0,
@@ -150,7 +153,12 @@ impl Hidden {
             };
         };
         self.wanted.set(number, false);
-        self.next = (number + 1) % count(geometry);
+        // With the place of a node the host is asked for that of its copy: there is no slot before.
+        let copy = number ^ self.copy_pieces;
+        self.next = match number < copy && copy < count(geometry) && self.wanted.is_set(copy) {
+            true => copy,
+            false => (number.min(copy) + 1) % count(geometry),
+        };
         self.asked.push(number);
         Next::Ask(piece(geometry, number))
     }

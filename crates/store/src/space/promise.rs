@@ -79,6 +79,7 @@ impl Wanted {
 /// What is promised, and kept.
 #[derive(Debug)]
 pub(crate) struct Promises {
+    /// Of a node with its copy.
     slot_blocks: u64,
     node_size: u64,
     /// To nodes.
@@ -103,7 +104,7 @@ impl Promises {
     /// None yet, on an empty volume with so many slots.
     pub(super) fn new(geometry: &Geometry, slots_total: u64) -> Promises {
         Promises {
-            slot_blocks: geometry.node_blocks(),
+            slot_blocks: geometry.slot_blocks(),
             node_size: u64::from(geometry.node_size as u32),
             slots: 0,
             blocks: 0,

@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use holdfast_base::{BlockNo, Epoch};
 use holdfast_format::key::RawKey;
 use holdfast_format::node::{Expected, OfVolume};
-use holdfast_format::{Key, NodePointer, NodeView};
+use holdfast_format::{Geometry, Key, NodePointer, NodeView};
 
 use crate::cache::{Cache, Node};
 
@@ -55,6 +55,8 @@ pub(crate) struct Forest {
     pub(crate) sealed: Option<Epoch>,
     pub(crate) volume: OfVolume,
     pub(crate) node_size: usize,
+    /// Blocks that a node has on the device, with those of its copy.
+    node_blocks: u64,
     /// Counts how often a node came, went or moved to another location: while it is unchanged, every leaf covers the
     /// same keys.
     shape: u64,
@@ -82,7 +84,7 @@ impl Forest {
         cache: Cache,
         epoch: Epoch,
         volume: OfVolume,
-        node_size: usize,
+        geometry: &Geometry,
     ) -> Forest {
         let leaf_hints = LeafHints::default();
         Forest {
@@ -91,7 +93,8 @@ impl Forest {
             epoch,
             sealed: None,
             volume,
-            node_size,
+            node_size: geometry.node_size,
+            node_blocks: geometry.slot_blocks(),
             shape: 0,
             leaf_hints,
             prepared: Vec::new(),
@@ -365,7 +368,7 @@ impl Forest {
         high: Option<Key>,
     ) -> Option<u64> {
         let node = self.node(tree, pointer, level)?;
-        let mut referenced = Some((self.node_size / holdfast_base::BLOCK_SIZE) as u64);
+        let mut referenced = Some(self.node_blocks);
         let mut reader = holdfast_format::codec::Reader::new("node", node.bytes());
         let header =
             holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");

@@ -63,6 +63,8 @@ pub(crate) struct Conditions {
     pub log_data: u64,
     /// Memory for nodes: the less, the more checkpoints.
     pub cache_bytes: usize,
+    /// Each node is stored twice.
+    pub copies: bool,
     pub dirty: Dirty,
     pub accounting: Accounting,
     /// After one step in so many a checkpoint is made; 0 for never.
@@ -92,6 +94,7 @@ impl Default for Conditions {
             rests: 0,
             log_data: 0,
             cache_bytes: 1 << 20,
+            copies: false,
             dirty: Dirty::default(),
             accounting: Accounting::default(),
             checkpoints: 8,
@@ -140,7 +143,8 @@ impl Conditions {
         let physical = self.physical_sector.max(self.sector);
         let device = Arc::new(MemoryDevice::with_sector_sizes(BYTES, self.sector, physical));
         let shared: Arc<dyn Device> = device.clone();
-        let geometry = Geometry::for_device(BYTES, self.node_size).unwrap();
+        let plain = Geometry::for_device(BYTES, self.node_size).unwrap();
+        let geometry = if self.copies { plain.with_copies().unwrap() } else { plain };
         let options = CreateOptions {
             geometry: Geometry { journal_blocks: self.journal_blocks, ..geometry },
             uuid: uuid::Uuid::from_u128(9),

@@ -131,9 +131,8 @@ impl Group {
             let old = self.busy[word];
             let free = !old & mask;
             hidden[word] |= free;
-            self.busy[word] = old | free;
+            self.set_busy(word, old | free);
             self.free_blocks -= u64::from(free.count_ones());
-            self.free_slots = self.free_slots + self.slots_in(old | free) - self.slots_in(old);
         }
         self.hidden = Some(hidden);
         before - self.free_blocks
@@ -165,7 +164,7 @@ mod tests {
     use holdfast_format::limits::GROUP_BLOCKS;
 
     fn group() -> Group {
-        Group::new(0, BlockRange::new(BlockNo(0), GROUP_BLOCKS), 4)
+        Group::new(0, BlockRange::new(BlockNo(0), GROUP_BLOCKS), 4, 0)
     }
 
     #[test]
@@ -232,7 +231,7 @@ mod tests {
         assert_eq!(group.idle_runs(1, 1, 1)[0], Run { at: 0, len: 10 });
         group.show(group.blocks(run));
         assert_eq!((group.free_in(run), group.free_blocks), (96, GROUP_BLOCKS - 4));
-        let fresh = Group::new(1, BlockRange::new(BlockNo(GROUP_BLOCKS), GROUP_BLOCKS), 4);
+        let fresh = Group::new(1, BlockRange::new(BlockNo(GROUP_BLOCKS), GROUP_BLOCKS), 4, 0);
         assert_eq!(fresh.is_as_new(GROUP_BLOCKS), Some(false));
         assert_eq!(group.is_as_new(GROUP_BLOCKS), None);
     }

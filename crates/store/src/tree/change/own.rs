@@ -1,6 +1,5 @@
 //! Nodes of this epoch: a change copies the way to its leaf, and what a snapshot has stays where it is (S1).
 
-use holdfast_base::BLOCK_SIZE;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::item::WalkPlace;
 use holdfast_format::key::RawKey;
@@ -72,7 +71,7 @@ impl Forest {
             self.cache.remove(pointer.block);
             slots.give_back(pointer.block);
         }
-        self.trees.refer(tree, 0, self.node_blocks());
+        self.trees.refer(tree, 0, self.node_blocks);
     }
 
     /// The copy of a node for this epoch. The node itself stays if a snapshot has it.
@@ -120,12 +119,8 @@ impl Forest {
         let pointer = NodePointer { block: slots.take(), epoch: self.epoch };
         let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
         self.cache.insert_new(pointer, Body::of(bytes));
-        self.trees.refer(tree, self.node_blocks(), 0);
+        self.trees.refer(tree, self.node_blocks, 0);
         pointer
-    }
-
-    pub(super) fn node_blocks(&self) -> u64 {
-        (self.node_size / BLOCK_SIZE) as u64
     }
 
     /// Makes the first node of an empty tree.

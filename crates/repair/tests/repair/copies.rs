@@ -1,0 +1,142 @@
+//! Nodes that are stored twice: whichever places are bad, as long as one of each node is sound nothing is lost, and nobody is asked
+//! whether anything may be.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use holdfast::{CreateOptions, Volume, VolumeOptions};
+use holdfast_base::BlockNo;
+use holdfast_base::prng::Prng;
+use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
+use holdfast_check::Issue;
+use holdfast_device::sim::{Action, Call, Faults, When};
+use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_format::Geometry;
+use holdfast_format::node::{ADDRESS_AT, MAGIC};
+use holdfast_repair::{RepairOptions, is_repaired};
+
+use crate::every_finding::{found, planned};
+
+const BYTES: u64 = 16 << 20;
+const CAREFUL: RepairOptions = RepairOptions { data: true, accept_loss: false };
+
+fn geometry() -> Geometry {
+    let plain = Geometry::for_device(BYTES, 4096).expect("it is large enough");
+    plain.with_copies().expect("it is large enough for copies")
+}
+
+fn open(device: Arc<dyn Device>) -> Volume {
+    VolumeOptions::new().commit_secs(0).open_device(device).expect("it is sound")
+}
+
+/// Some hundred files, in a branch and a snapshot.
+fn image() -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(BYTES));
+    let target: Arc<dyn Device> = device.clone();
+    let options = CreateOptions::new().node_size(4096).metadata_copies(2);
+    options.format(&target).expect("it is large enough");
+    let volume = open(target);
+    for number in 0..300 {
+        volume.write(format!("/file-{number:03}"), &[number as u8; 300]).expect("there is room");
+    }
+    volume.branch_here().expect("it is open").snapshot("one").expect("there is room");
+    for number in (0..300).step_by(3) {
+        volume.write(format!("/file-{number:03}"), &[9; 400]).expect("there is room");
+    }
+    volume.close().expect("memory takes it");
+    device.snapshot()
+}
+
+fn block_of(image: &MemoryDevice, block: BlockNo) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK_SIZE];
+    image.read(block.0 * BLOCK_BYTES, &mut bytes).expect("it is inside");
+    bytes
+}
+
+/// What stands at places of nodes, in use or not.
+fn nodes(image: &MemoryDevice) -> Vec<BlockNo> {
+    let blocks = (0..geometry().volume_blocks).map(BlockNo);
+    let is_node = |at: &BlockNo| {
+        let bytes = block_of(image, *at);
+        bytes.starts_with(&MAGIC) && bytes[ADDRESS_AT..ADDRESS_AT + 8] == at.0.to_le_bytes()
+    };
+    blocks.filter(|at| geometry().holds_node(*at)).filter(is_node).collect()
+}
+
+/// All that a caller sees.
+fn content(device: &MemoryDevice) -> Vec<(String, Vec<u8>)> {
+    let volume = open(Arc::new(device.snapshot()));
+    let mut files = Vec::new();
+    for number in 0..300 {
+        let path = format!("/file-{number:03}");
+        let bytes = volume.read(&path).expect("it is there");
+        files.push((path, bytes));
+    }
+    files
+}
+
+#[test]
+fn a_sound_place_of_each_node_is_enough() {
+    let sound = image();
+    assert!(is_repaired(&found(&sound)) && found(&sound).findings.is_empty());
+    let told = content(&sound);
+    let nodes = nodes(&sound);
+    assert!(nodes.len() > 60, "{} nodes say too little", nodes.len());
+    for seed in 0..6 {
+        let mut prng = Prng::seeded(seed);
+        let damaged = sound.snapshot();
+        let mut bad = BTreeSet::new();
+        for block in &nodes {
+            // The node, its copy, or none of them; all nodes, or all copies.
+            let copy = geometry().copy_of(*block).expect("it has copies");
+            let place = match seed {
+                0 => *block,
+                1 => copy,
+                _ if prng.one_in(3) => continue,
+                _ => *prng.pick(&[*block, copy]),
+            };
+            let mut bytes = block_of(&damaged, place);
+            match prng.below(3) {
+                0 => bytes.fill(0),
+                1 => bytes[70] ^= 1,
+                _ => bytes = block_of(&sound, *prng.pick(&nodes)),
+            }
+            damaged.write(place.0 * BLOCK_BYTES, &bytes).expect("it is inside");
+            bad.insert(place);
+        }
+        let report = found(&damaged);
+        let wrong = report.findings.iter().find(|it| it.issue() != Issue::NodeCopyBad);
+        assert!(wrong.is_none(), "seed {seed}: {wrong:?}");
+        assert!(!report.findings.is_empty(), "seed {seed}");
+        assert!(report.findings.iter().all(|it| bad.contains(&it.block.expect("it names it"))));
+        let plan = planned(&damaged, &CAREFUL).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert!(!plan.loses(), "seed {seed}: {:#?}", plan.repairs);
+        plan.write(&damaged).expect("memory takes it");
+        let after = found(&damaged);
+        assert!(after.findings.is_empty(), "seed {seed}: {:#?}", after.findings);
+        assert!(content(&damaged) == told, "seed {seed}");
+    }
+}
+
+/// What does not read is no reason to ask for a loss, if the other place does.
+#[test]
+fn a_place_that_does_not_read_loses_nothing() {
+    let sound = image();
+    let told = content(&sound);
+    let device = SimDevice::new(&sound);
+    // The half of the zone where nodes are.
+    let start = geometry().first_data_block().0 * BLOCK_BYTES;
+    let nodes = nodes(&sound);
+    let last = nodes.iter().max().expect("there are some");
+    let inside = When::Inside { start, end: (last.0 + 1) * BLOCK_BYTES, skip: 0, times: u64::MAX };
+    let data = RepairOptions { data: false, ..CAREFUL };
+    device.set_faults(Faults::none().with(Call::Read, inside, Action::Fail));
+    let report = holdfast_check::check(&device, &Default::default()).expect("there is a volume");
+    assert!(report.findings.iter().all(|it| it.issue() == Issue::NodeCopyBad), "{report:#?}");
+    assert!(!report.findings.is_empty());
+    let plan = holdfast_repair::plan(&device, &report, &data).expect("nothing is lost");
+    device.set_faults(Faults::none());
+    plan.write(&device).expect("memory takes it");
+    assert!(found(&device).findings.is_empty());
+    assert!(content(&device.image()) == told);
+}

@@ -1,0 +1,291 @@
+//! Nodes that are stored twice: what is bad in one place is read from the other, and written again from it.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod small;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, InodeNo};
+use holdfast_device::sim::images::Policy;
+use holdfast_device::sim::{Action, Call, Faults, When};
+use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_format::node::{ADDRESS_AT, MAGIC};
+use holdfast_format::{Geometry, ItemKind, Key};
+use holdfast_store::{Branch, OpenOptions, Store, StoreError};
+
+const ITEMS: u64 = 300;
+
+fn geometry() -> Geometry {
+    small::geometry().with_copies().unwrap()
+}
+
+/// A closed volume with some hundred nodes.
+fn image() -> MemoryDevice {
+    let device = small::formatted_as(geometry());
+    let store = small::open(&device);
+    for number in 0..ITEMS {
+        let scattered = number * 131 % ITEMS;
+        small::put(&store, scattered..scattered + 1, scattered as u8, 0);
+    }
+    store.close().unwrap();
+    device.snapshot()
+}
+
+fn block_of(image: &MemoryDevice, block: BlockNo) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK_BYTES as usize];
+    image.read(block.0 * BLOCK_BYTES, &mut bytes).unwrap();
+    bytes
+}
+
+/// Every node that stands in its place, older ones included.
+fn nodes(image: &MemoryDevice) -> Vec<BlockNo> {
+    let blocks = (0..geometry().volume_blocks).map(BlockNo).filter(|at| geometry().holds_node(*at));
+    let is_node = |at: &BlockNo| {
+        let bytes = block_of(image, *at);
+        bytes.starts_with(&MAGIC) && bytes[ADDRESS_AT..ADDRESS_AT + 8] == at.0.to_le_bytes()
+    };
+    blocks.filter(is_node).collect()
+}
+
+fn write(image: &MemoryDevice, block: BlockNo, bytes: &[u8]) {
+    image.write(block.0 * BLOCK_BYTES, bytes).unwrap();
+}
+
+/// Reads everything.
+fn is_whole(store: &Branch) -> Result<(), StoreError> {
+    let mut seen = Vec::new();
+    let (from, to) = Key::span(InodeNo(20), ItemKind::Extent);
+    store.scan(&from, &to, &mut |key: Key, _: &[u8]| {
+        seen.push(key.offset);
+        ControlFlow::Continue(())
+    })?;
+    assert_eq!(seen, (0..ITEMS).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn copies_used(store: &Branch) -> (u64, u64, u64) {
+    let counters: &Counters = store.counters();
+    let Counters { copies_used, copies_mended, copies_unmendable, .. } = counters;
+    (copies_used.get(), copies_mended.get(), copies_unmendable.get())
+}
+
+#[test]
+fn every_node_has_a_copy() {
+    let image = image();
+    let nodes = nodes(&image);
+    assert!(nodes.len() > 100, "too few nodes to say anything: {}", nodes.len());
+    for block in nodes {
+        let copy = geometry().copy_of(block).unwrap();
+        assert!(block_of(&image, copy) == block_of(&image, block), "the node at {block}");
+    }
+}
+
+/// Whatever a place holds instead of its node, and whichever of the two it is.
+#[test]
+fn what_is_bad_in_one_place_is_written_again_from_the_other() {
+    let sound = image();
+    let nodes = nodes(&sound);
+    let other = block_of(&sound, nodes[nodes.len() / 2]);
+    let damages: [&dyn Fn(&mut Vec<u8>); 4] =
+        [&|node| node[100] ^= 4, &|node| node.fill(0), &|node| node.clone_from(&other), &|node| {
+            node.fill(0xff)
+        }];
+    for (which, damage) in damages.iter().enumerate() {
+        let damaged = Arc::new(sound.snapshot());
+        let mut bad = Vec::new();
+        for block in &nodes {
+            let mut bytes = block_of(&damaged, *block);
+            damage(&mut bytes);
+            write(&damaged, *block, &bytes);
+            bad.push((*block, bytes));
+        }
+        let store = small::open(&damaged);
+        is_whole(&store).unwrap_or_else(|error| panic!("damage {which}: {error}"));
+        let (used, mended, unmendable) = copies_used(&store);
+        assert!(used > 100 && unmendable == 0, "damage {which}: {used} {mended} {unmendable}");
+        drop(store);
+        // What was read is in its place again: nothing is read from a copy any more.
+        let store = small::open(&damaged);
+        is_whole(&store).unwrap();
+        assert_eq!(copies_used(&store), (0, 0, 0), "damage {which}");
+        assert!(mended > 0 && mended <= used, "damage {which}: {mended} of {used}");
+        // And what was written is what was there; older nodes, which nobody reads, are left as they are.
+        for (block, bad) in &bad {
+            let now = block_of(&damaged, *block);
+            assert!(now == *bad || now == block_of(&sound, *block), "damage {which}: {block}");
+        }
+    }
+}
+
+#[test]
+fn without_a_sound_place_a_node_is_damaged() {
+    let damaged = Arc::new(image());
+    let store = small::open(&damaged);
+    store.close().unwrap();
+    for block in nodes(&damaged) {
+        for at in [block, geometry().copy_of(block).unwrap()] {
+            let mut bytes = block_of(&damaged, at);
+            // Of the leaves of the files tree: the volume can be opened.
+            if bytes[4] == 0 && bytes[5] == 1 {
+                bytes[200] ^= 1;
+                write(&damaged, at, &bytes);
+            }
+        }
+    }
+    let store = small::open(&damaged);
+    assert!(matches!(is_whole(&store), Err(StoreError::Node { .. })));
+    assert_eq!(copies_used(&store), (0, 0, 0));
+}
+
+/// P7, P10: who may not write does not mend.
+#[test]
+fn a_reader_mends_nothing() {
+    let damaged = Arc::new(image());
+    nodes(&damaged).into_iter().for_each(|block| write(&damaged, block, &[0; 4096]));
+    let before = damaged.stats().writes;
+    let options = OpenOptions { read_only: true, threads: false, ..OpenOptions::default() };
+    let store = Store::open(damaged.clone(), &options, Arc::new(Counters::default())).unwrap();
+    let store = store.into_main();
+    is_whole(&store).unwrap();
+    let (used, mended, _) = copies_used(&store);
+    assert!(used > 100 && mended == 0, "{used} and {mended}");
+    assert_eq!(damaged.stats().writes, before);
+}
+
+/// A place that the device does not read is bad, and one that it does not write stays so: nothing is lost by either.
+#[test]
+fn what_the_device_does_not_read_or_write_is_read_from_the_copy() {
+    let image = image();
+    for (fails, mends) in [(false, true), (true, false)] {
+        let sim = Arc::new(SimDevice::new(&image));
+        let store = small::open(&sim);
+        let end = geometry().volume_blocks / 2 * BLOCK_BYTES;
+        let start = geometry().first_data_block().0 * BLOCK_BYTES;
+        let inside = || When::Inside { start, end, skip: 0, times: u64::MAX };
+        // The lower half of the data zone, where nodes are and no copies.
+        assert!(nodes(&image).iter().all(|at| (start..end).contains(&(at.0 * BLOCK_BYTES))));
+        let mut faults = Faults::none().with(Call::Read, inside(), Action::Fail);
+        if fails {
+            faults = faults.with(Call::Write, inside(), Action::Fail);
+        }
+        sim.set_faults(faults);
+        is_whole(&store).unwrap();
+        let (used, mended, unmendable) = copies_used(&store);
+        assert!(used > 100, "{used}");
+        assert_eq!((mended > 0, unmendable > 0), (mends, fails));
+        assert_eq!(store.stop_reason(), None);
+    }
+}
+
+/// R10: a place that may be another's by now is not written.
+#[test]
+fn the_place_of_a_node_that_is_gone_is_left_alone() {
+    let damaged = Arc::new(image());
+    let nodes = nodes(&damaged);
+    nodes.iter().for_each(|block| write(&damaged, *block, &[0; 4096]));
+    let store = small::open(&damaged);
+    // Everything moves, again and again, while what is read is mended.
+    for round in 0..20u8 {
+        for number in (0..ITEMS).step_by(7) {
+            small::put(&store, number..number + 1, round, round);
+        }
+        store.commit().unwrap();
+        #[cfg(debug_assertions)]
+        store.invariants();
+    }
+    store.close().unwrap();
+    let store = small::open(&damaged);
+    is_whole(&store).unwrap();
+    for number in (0..ITEMS).step_by(7) {
+        assert_eq!(small::first(&store, number), Some(19));
+    }
+}
+
+/// What each step writes: bytes, writes and flushes.
+fn cost(geometry: Geometry) -> [(&'static str, [u64; 3]); 5] {
+    let device = small::formatted_as(geometry);
+    let stats = |device: &MemoryDevice| {
+        let stats = device.stats();
+        [stats.written_bytes, stats.writes, stats.flushes]
+    };
+    let mkfs = stats(&device);
+    let store = small::open(&device);
+    small::put(&store, 0..200, 1, 1);
+    small::sync(&store);
+    store.checkpoint().unwrap();
+    let mut before = stats(&device);
+    let mut since = |device: &MemoryDevice| {
+        let now = stats(device);
+        let more = [0, 1, 2].map(|at| now[at] - before[at]);
+        before = now;
+        more
+    };
+    small::put(&store, 7..8, 2, 2);
+    small::sync(&store);
+    let fsync = since(&device);
+    small::put(&store, 50..60, 3, 3);
+    store.commit().unwrap();
+    let commit = since(&device);
+    store.checkpoint().unwrap();
+    let checkpoint = since(&device);
+    small::put(&store, 0..200, 4, 4);
+    store.checkpoint().unwrap();
+    let large = since(&device);
+    store.close().unwrap();
+    let steps = ["mkfs", "fsync", "commit", "checkpoint of few nodes", "of all nodes"];
+    let costs = [mkfs, fsync, commit, checkpoint, large];
+    std::array::from_fn(|at| (steps[at], costs[at]))
+}
+
+/// An fsync costs nothing more, a commit little, and nothing costs a flush more. `--nocapture` shows the figures of docs/MEASURED.md.
+#[test]
+fn copies_cost_writes_of_nodes_and_no_flush() {
+    for node_size in [4096, 16384, 65536] {
+        let plain = Geometry::for_device(64 << 20, node_size).unwrap();
+        let (once, twice) = (cost(plain), cost(plain.with_copies().unwrap()));
+        for ((step, one), (_, two)) in once.into_iter().zip(twice) {
+            println!("nodes of {node_size}, {step}: {one:?}, with copies {two:?}");
+            assert_eq!(one[2], two[2], "{step}: flushes");
+            match step {
+                "fsync" => assert_eq!(one, two, "{step}"),
+                // The copies of the nodes that it makes have bits in the bitmaps as well.
+                "commit" => assert!(two[0] < one[0] * 3 / 2 && two[1] == one[1], "{one:?} {two:?}"),
+                _ => assert!(two[0] > one[0] && two[0] < 2 * one[0], "{step}: {one:?} {two:?}"),
+            }
+        }
+    }
+}
+
+/// A cut amid mends leaves a sound place of each node.
+#[test]
+fn power_that_fails_amid_mends_takes_nothing() {
+    let damaged = image();
+    nodes(&damaged).into_iter().for_each(|block| write(&damaged, block, &[0; 4096]));
+    let device = Arc::new(SimDevice::new(&damaged));
+    let store = small::open(&device);
+    is_whole(&store).unwrap();
+    assert!(copies_used(&store).1 > 50);
+    drop(store);
+    let recording = device.recording();
+    let mut cut = recording.start();
+    let mut looked = 0;
+    for index in 0..=recording.events.len() {
+        if index % 11 == 0 {
+            for left in cut.images(&Policy { exhaustive: 2, each: 2, samples: 1, torn: 2, seed: 1 })
+            {
+                let store = small::open(&Arc::new(left.device()));
+                is_whole(&store)
+                    .unwrap_or_else(|error| panic!("call {index}: {}: {error}", left.describe()));
+                looked += 1;
+            }
+        }
+        if let Some(event) = recording.events.get(index) {
+            cut.advance(event);
+        }
+    }
+    assert!(looked > 20, "{looked}");
+}
