@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
+mod scrub;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

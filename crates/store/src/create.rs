@@ -164,6 +164,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         fault: Mutex::default(),
         lineage: Mutex::default(),
         pins: Mutex::default(),
+        scrubbing: Arc::default(),
         lineage_changes: AtomicU64::default(),
         one_checkpoint: Mutex::new(()),
         left_over: Mutex::default(),

@@ -23,10 +23,12 @@ mod given_up;
 mod lineage;
 mod branch;
 mod difference;
+mod scrub;
 mod pin;
 mod checkpoint;
 mod resize;
 mod shrink;
+mod marks;
 mod nodes;
 mod side_by_side;
 mod step;
@@ -68,6 +70,7 @@ pub use need::Need;
 pub use options::{CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
 pub use pin::Pin;
 pub use resize::NewSize;
+pub use scrub::{Damaged, Listener, Scrub, Scrubbed};
 pub use shrink::{Shrinking, shrink};
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
@@ -75,7 +78,7 @@ pub use space::{
 pub use step::Step;
 pub use transaction::Transaction;
 
-use holdfast_sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use holdfast_sync::thread::JoinHandle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -132,6 +135,8 @@ pub(crate) struct Inner {
     lineage: Mutex<Walks>,
     /// Snapshots that are being looked at.
     pins: Mutex<Pins>,
+    /// Whether a scrub is under way.
+    scrubbing: Arc<AtomicBool>,
     /// Changes of branches and snapshots that are seen, see [`Store::lineage_changes`].
     lineage_changes: AtomicU64,
     /// The newest durable superblock.

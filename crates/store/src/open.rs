@@ -264,6 +264,7 @@ fn at(
         fault: Mutex::new(superblock.fault.clone()),
         lineage: Mutex::default(),
         pins: Mutex::default(),
+        scrubbing: Arc::default(),
         lineage_changes: AtomicU64::default(),
         one_checkpoint: Mutex::new(()),
         left_over: Mutex::default(),
