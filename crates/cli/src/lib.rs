@@ -27,6 +27,7 @@ mod recovery;
 mod rings;
 pub mod size;
 mod span;
+mod stopped;
 pub mod target;
 mod txn;
 mod work;

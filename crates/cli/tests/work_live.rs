@@ -4,6 +4,7 @@
 
 mod common;
 mod scrub;
+mod stopped;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -421,6 +421,11 @@ impl Store {
         self.inner.stop.reason().map(str::to_owned)
     }
 
+    /// When that was.
+    pub fn stopped_since(&self) -> Option<holdfast_base::Timestamp> {
+        self.inner.stop.since()
+    }
+
     /// Whether the volume has a guard against other programs that is not read now, because the device was idle for a
     /// while. For tests.
     pub fn is_at_rest(&self) -> bool {

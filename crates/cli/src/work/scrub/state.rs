@@ -6,10 +6,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use holdfast_base::Timestamp;
 use uuid::Uuid;
 
 /// A scrub that began earlier is made anew: what it has verified may have rotted since. Longer than a month, so that a scrub each
@@ -31,7 +31,7 @@ pub(super) struct Place {
 
 /// Seconds since 1970.
 pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    u64::try_from(Timestamp::now().secs).unwrap_or(0)
 }
 
 impl Place {
@@ -70,7 +70,7 @@ impl Place {
     }
 
     fn write(&self, state: &State) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        fs::create_dir_all(&self.dir)?;
         let new = self.dir.join(format!("{}.new", self.name));
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
