@@ -152,6 +152,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
         rings: Default::default(),
+        host_said: Default::default(),
         discarder: Discarder::new(&how, Discards::Refused, false),
         journal: Mutex::new(Journal::new(
             geometry.journal(),

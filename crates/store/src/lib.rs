@@ -130,6 +130,7 @@ pub(crate) struct Inner {
     /// With the lock of the space: the host has answered a request for more, or a discard has ended.
     host_answered: Condvar,
     rings: host::Rings,
+    host_said: host::HostSaid,
     discarder: Discarder,
     /// Held while branches and snapshots change.
     lineage: Mutex<Walks>,
@@ -400,7 +401,15 @@ impl Store {
     /// How full the volume is. Of an image that the host has not given all of its space, no more is available than the
     /// host has.
     pub fn space_use(&self) -> SpaceUse {
-        let (room, given) = (self.inner.device.room(), self.inner.device.given());
+        self.space_use_by((self.inner.device.room(), self.inner.device.given()))
+    }
+
+    /// The same, for callers that ask again and again: what the host has may be as it was 10 ms ago, unless the volume has changed it.
+    pub fn space_use_lately(&self) -> SpaceUse {
+        self.space_use_by(self.inner.host_lately())
+    }
+
+    fn space_use_by(&self, (room, given): (Option<u64>, u64)) -> SpaceUse {
         let room = room.map(|room| room.saturating_sub(self.inner.rings_to_take()));
         self.inner.space.lock().space_use(room, given)
     }

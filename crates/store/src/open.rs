@@ -249,6 +249,7 @@ fn at(
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
         rings: Default::default(),
+        host_said: Default::default(),
         discarder: Discarder::new(options, device.discards(), device.room().is_some()),
         lsn: AtomicU64::new(superblock.lsn.0),
         durable: AtomicU64::new(superblock.lsn.0),
