@@ -87,3 +87,5 @@ install: $(if $(filter 1,$(PROFILED)),profiled,$(if $(filter 1,$(STATIC)),static
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/holdfast@.service.in >$(DESTDIR)$(UNITDIR)/holdfast@.service
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/holdfast-prune@.service.in >$(DESTDIR)$(UNITDIR)/holdfast-prune@.service
 	install -m644 packaging/holdfast-prune@.timer $(DESTDIR)$(UNITDIR)/holdfast-prune@.timer
+	sed 's|@PREFIX@|$(PREFIX)|g' packaging/holdfast-scrub@.service.in >$(DESTDIR)$(UNITDIR)/holdfast-scrub@.service
+	install -m644 packaging/holdfast-scrub@.timer $(DESTDIR)$(UNITDIR)/holdfast-scrub@.timer

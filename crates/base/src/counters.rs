@@ -282,6 +282,14 @@ counters! {
         /// Blocks of data that failed their checksum; expected to be 0.
         checksum_failures: alarm,
     }
+    "scrub" {
+        /// Bytes that scrubs have read from the device.
+        scrubbed_bytes,
+        /// Times a scrub went down from the root of a tree anew: what it was about to read had become free.
+        scrub_restarts,
+        /// Nodes, and blocks of data, that scrubs have found damaged; expected to be 0.
+        scrub_damages: alarm,
+    }
     "recovery" {
         /// Estimate of what mounting would take after a crash now, in nanoseconds.
         recovery_estimate_ns: gauge,

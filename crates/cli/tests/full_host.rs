@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{TestMount, can_mount};
-use host::Tmpfs;
+use host::SmallHost;
 
 /// Writes until it is refused; how many bytes were accepted.
 fn write_until_full(file: &File, byte: u8, from: u64, most: u64) -> u64 {
@@ -39,10 +39,20 @@ fn read(path: &Path) -> Vec<u8> {
 
 #[test]
 fn on_a_full_host_writes_are_refused_in_time_and_what_was_accepted_stays() {
-    if !can_mount() {
-        return;
+    if can_mount() {
+        SmallHost::tmpfs(40).into_iter().for_each(|host| is_filled_from_outside(&host));
     }
-    let Some(host) = Tmpfs::new(40) else { return };
+}
+
+#[test]
+fn on_a_full_ext4_writes_are_refused_in_time_and_what_was_accepted_stays() {
+    if can_mount() {
+        SmallHost::ext4(60).into_iter().for_each(|host| is_filled_from_outside(&host));
+    }
+}
+
+/// A volume with holes lives on a host that others fill, and make room on again.
+fn is_filled_from_outside(host: &SmallHost) {
     let place = host::volume(Some(host.path("volume.img")));
     place.mount();
     let path = place.dir.join("f");
@@ -56,7 +66,8 @@ fn on_a_full_host_writes_are_refused_in_time_and_what_was_accepted_stays() {
     assert!(available() <= host.room() + held, "{} of {}", available(), host.room());
     let ballast = host.fill();
     let held = fs::metadata(place.image()).unwrap().blocks() * 512;
-    assert!(available() <= held, "{} while the host has nothing", available());
+    let left = host.room();
+    assert!(available() <= held + left, "{} while the host has {left}", available());
 
     // More than the file has, over it; then as much as there is.
     let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
@@ -98,7 +109,7 @@ fn a_mount_on_a_full_host_says_what_it_lacks() {
     if !can_mount() {
         return;
     }
-    let Some(host) = Tmpfs::new(40) else { return };
+    let Some(host) = SmallHost::tmpfs(40) else { return };
     let mut place = host::volume(Some(host.path("volume.img")));
     place.mount();
     fs::write(place.dir.join("f"), "x").unwrap();
@@ -126,7 +137,7 @@ fn an_empty_volume_takes_nothing_of_its_host() {
     if !can_mount() {
         return;
     }
-    let Some(host) = Tmpfs::new(120) else { return };
+    let Some(host) = SmallHost::tmpfs(120) else { return };
     for size in ["64G", "1G"] {
         let mut place = TestMount::new();
         place.image = host.path(size);
@@ -167,7 +178,7 @@ fn what_is_freed_goes_back_to_the_host() {
     if !can_mount() {
         return;
     }
-    let Some(host) = Tmpfs::new(300) else { return };
+    let Some(host) = SmallHost::tmpfs(300) else { return };
     let place = host::volume(Some(host.path("volume.img")));
     place.mount();
     let sync = || place.run(&["sync", place.dir()]).fine();
@@ -235,7 +246,7 @@ fn an_image_that_was_allocated_has_its_space_on_a_full_host() {
     if !can_mount() {
         return;
     }
-    let Some(host) = Tmpfs::new(200) else { return };
+    let Some(host) = SmallHost::tmpfs(200) else { return };
     let mut place = TestMount::new();
     place.image = host.path("volume.img");
     place.run(&["mkfs", "-q", "--allocate", "--size", "300M", place.image()]).fails(1, "");

@@ -55,19 +55,24 @@ fn systemd_understands_the_unit_and_boots_with_it() {
     let volume = "[Unit]\nRequiresMountsFor=/srv/data.holdfast /mnt/data\n[Service]\n\
         Environment=VOLUME=/srv/data.holdfast DIR=/mnt/data OPTIONS=noatime\n";
     fs::write(own.join("volume.conf"), volume).unwrap();
-    let prune = installed("holdfast-prune@.service.in", place.root.path().to_str().unwrap());
-    fs::write(units.join("holdfast-prune@.service"), prune).unwrap();
-    let timer = "holdfast-prune@.timer";
-    fs::copy(top().join("packaging").join(timer), units.join(timer)).unwrap();
-    for kind in ["service", "timer"] {
-        let (of, one) = (format!("holdfast-prune@.{kind}"), format!("holdfast-prune@data.{kind}"));
-        symlink(of, units.join(one)).unwrap();
+    for what in ["prune", "scrub"] {
+        let root = place.root.path().to_str().unwrap();
+        let service = installed(&format!("holdfast-{what}@.service.in"), root);
+        fs::write(units.join(format!("holdfast-{what}@.service")), service).unwrap();
+        let timer = format!("holdfast-{what}@.timer");
+        fs::copy(top().join("packaging").join(&timer), units.join(&timer)).unwrap();
+        for kind in ["service", "timer"] {
+            let one = format!("holdfast-{what}@data.{kind}");
+            symlink(format!("holdfast-{what}@.{kind}"), units.join(one)).unwrap();
+        }
     }
     for name in [
         "holdfast@.service",
         "holdfast@data.service",
         "holdfast-prune@data.service",
         "holdfast-prune@data.timer",
+        "holdfast-scrub@data.service",
+        "holdfast-scrub@data.timer",
     ] {
         // It puts the unit into the boot of this machine, as far as that has units.
         let mut verify = Command::new("systemd-analyze");
@@ -134,6 +139,20 @@ fn what_the_timer_runs_prunes() {
     }
     let args: Vec<&str> = line.split(' ').skip(1).collect();
     assert_eq!(place.run(&args).fine(), "", "a young snapshot stays");
+}
+
+#[test]
+fn what_the_timer_runs_scrubs() {
+    let place = TestMount::with_volume();
+    let unit = installed("holdfast-scrub@.service.in", "/opt/holdfast");
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    for rate in ["", "--rate=50M "] {
+        let line = line.replace("$SCRUB ", rate).replace("\"${DIR}\"", place.image());
+        let args: Vec<&str> = line.split(' ').skip(1).collect();
+        let mut scrub = place.command(&args);
+        let said = said(scrub.env("XDG_STATE_HOME", place.path("state")).output().unwrap());
+        assert!(said.fine().contains("nothing is damaged"));
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
+mod scrub;
+mod stopped;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

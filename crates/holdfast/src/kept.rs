@@ -2,6 +2,8 @@
 
 use std::io;
 
+use holdfast_base::Timestamp;
+
 use crate::error::volume_error;
 use crate::options::VolumeOptions;
 use crate::volume::{Volume, VolumeInfo};
@@ -47,6 +49,11 @@ impl KeptVolume {
     /// What the volume is: id, label, sizes.
     pub fn info(&self) -> VolumeInfo {
         VolumeInfo::of(self.0.superblock())
+    }
+
+    /// When and why the volume turned read-only, if a write or flush failed (P7).
+    pub fn stopped(&self) -> Option<(Timestamp, String)> {
+        self.0.stopped()
     }
 
     /// Opens the branch or snapshot of this number, whatever `options` name. What they say of the whole device is settled.

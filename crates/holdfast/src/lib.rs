@@ -82,7 +82,8 @@ pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{
     BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, NewSize, Parts,
-    RenameFlags, Shrinking, SnapshotInfo, StatFs, Trimmed, Which, XattrFlags,
+    RenameFlags, Scrub, ScrubFinding, ScrubKind, ScrubListener, Shrinking, SnapshotInfo, StatFs,
+    Trimmed, Which, XattrFlags,
 };
 pub use identity::{clear_fault, restore_superblock, set_identity, shrink};
 pub use kept::KeptVolume;

@@ -15,7 +15,7 @@ use holdfast_base::counters::Reading;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::Device;
 use holdfast_format::Superblock;
-use holdfast_posix::{Caller, FileSystem, NewSize, Trimmed};
+use holdfast_posix::{Caller, FileSystem, NewSize, ScrubListener, Trimmed};
 
 use crate::dir::Dir;
 use crate::error::volume_error;
@@ -76,6 +76,17 @@ impl Volume {
     /// `Unsupported`: the device takes no discards. The volume is what it was, whatever failed.
     pub fn trim(&self, least: u64, progress: impl FnMut(&Trimmed) -> bool) -> io::Result<Trimmed> {
         self.shared().with(|call| Ok(call.fs.trim(least, progress)?))
+    }
+
+    /// Reads everything that is in use from the device and judges it: superblocks, nodes and data of all branches and snapshots, each
+    /// once, as it was when the scrub began. Other calls go on beside it. `from` is [`Scrub::to_bytes`](crate::Scrub::to_bytes) of a scrub that the listener has
+    /// stopped. Superblocks that are damaged are written anew, all else is told to the listener, and the next superblock says that something was found damaged.
+    /// Returns whether it came to its end. It keeps 32 KiB in memory for each GiB in use.
+    ///
+    /// # Errors
+    /// A scrub of the volume is under way, or the device fails as a whole.
+    pub fn scrub(&self, from: Option<&[u8]>, listener: &mut dyn ScrubListener) -> io::Result<bool> {
+        self.shared().with_volume(|fs| fs.scrub(from, listener))
     }
 
     /// How full the volume is.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::Timestamp;
 use holdfast_format::Superblock;
 use holdfast_format::item::lineage::MAIN;
 
@@ -30,6 +31,12 @@ impl Keeper {
     /// The present superblock.
     pub fn superblock(&self) -> Superblock {
         self.volume.volume.store.superblock()
+    }
+
+    /// When and why the volume stopped writing after an error (P7), if it did.
+    pub fn stopped(&self) -> Option<(Timestamp, String)> {
+        let store = &self.volume.volume.store;
+        store.stopped_since().zip(store.stop_reason())
     }
 
     /// The numbers of a branch and of a snapshot of it, by the names that they have now. `None` in place of a branch: the one

@@ -9,6 +9,7 @@
 
 pub mod op;
 mod changes;
+mod scrub;
 mod committer;
 mod threads;
 mod orphan;
@@ -54,6 +55,7 @@ pub use op::open::OpenFile;
 pub use op::write::WriteHow;
 pub use options::*;
 pub use path::{Names, Whereabouts};
+pub use scrub::{Scrub, ScrubFinding, ScrubKind, ScrubListener};
 pub use types::*;
 pub use which::Which;
 

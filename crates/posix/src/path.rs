@@ -121,21 +121,25 @@ impl Core {
 
 /// Where `inode` is.
 fn find(core: &Core, inode: InodeNo, look: Look) -> Whereabouts {
+    find_by(inode, &|key: &Key| match look {
+        Look::InMemory if !core.store.is_in_memory(key) => None,
+        _ => core.store.get(key).ok().flatten(),
+    })
+}
+
+/// Where `inode` is in a tree that `get` reads.
+pub(crate) fn find_by(inode: InodeNo, get: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Whereabouts {
     for _ in 1..TRIES {
-        match climb(core, inode, look) {
+        match climb(inode, get) {
             Some(found) => return found,
             None => holdfast_sync::thread::yield_now(),
         }
     }
-    climb(core, inode, look).unwrap_or(Whereabouts::Unknown)
+    climb(inode, get).unwrap_or(Whereabouts::Unknown)
 }
 
 /// `None`: it was not where it says; something may have been moved.
-fn climb(core: &Core, inode: InodeNo, look: Look) -> Option<Whereabouts> {
-    let get = |key: &Key| match look {
-        Look::InMemory if !core.store.is_in_memory(key) => None,
-        _ => core.store.get(key).ok().flatten(),
-    };
+fn climb(inode: InodeNo, get: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Option<Whereabouts> {
     let mut names: Vec<String> = Vec::new();
     let (mut at, mut bytes) = (inode, 0);
     while at != InodeNo::ROOT {

@@ -71,6 +71,12 @@ impl Volume {
         self.open.lock().iter().find(|of| of.number == number)?.core.upgrade()
     }
 
+    /// Whether nothing of it changes any more: it was opened to be read, or has stopped (P7). Then a branch is looked at as it is, and no
+    /// snapshot can be taken for that.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.options.read_only || self.store.is_stopped()
+    }
+
     /// Fails if `branch` is open: there is one [`Core`] for each. Snapshots do not change.
     pub(crate) fn expect_closed(&self, branch: &Branch) -> Result<()> {
         if branch.is_snapshot() || !self.is_open(branch.number()) {

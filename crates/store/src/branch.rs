@@ -117,9 +117,9 @@ impl Branch {
         self.store.inner.forest.read().trees.get(self.tree).sure_parent()
     }
 
-    /// How full the volume is for this branch: within its limit, if it has one.
+    /// How full the volume is for this branch: within its limit, if it has one. As [`Store::space_use_lately`].
     pub fn space_use(&self) -> SpaceUse {
-        let all = self.store.space_use();
+        let all = self.store.space_use_lately();
         let forest = self.store.inner.forest.read();
         let OpenTree { limit, referenced, .. } = *forest.trees.get(self.tree);
         if limit == 0 {

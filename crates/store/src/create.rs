@@ -154,6 +154,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
         rings: Default::default(),
+        host_said: Default::default(),
         discarder: Discarder::new(&how, Discards::Refused, false),
         journal: Mutex::new(Journal::new(
             geometry.journal(),
@@ -166,6 +167,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         fault: Mutex::default(),
         lineage: Mutex::default(),
         pins: Mutex::default(),
+        scrubbing: Arc::default(),
         lineage_changes: AtomicU64::default(),
         one_checkpoint: Mutex::new(()),
         mends: Mends::default(),

@@ -9,6 +9,9 @@
 //! A host that cannot give ahead of need is not asked. Then data that it refuses stays in memory, and is
 //! tried again; a refused write of the log, of a commit or of a checkpoint stops the volume, as any other.
 
+use std::time::Duration;
+
+use holdfast_base::clock::Stopwatch;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, Epoch, wait};
 use holdfast_device::DeviceError;
@@ -40,7 +43,43 @@ pub(crate) struct Rings {
     one: Mutex<()>,
 }
 
+/// So long what the host has said of its room is told again, to callers that ask and ask.
+const SAID_MAX: Duration = Duration::from_millis(10);
+
+/// What the host said last of its room.
+#[derive(Debug, Default)]
+pub(crate) struct HostSaid(Mutex<Option<Said>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    room: Option<u64>,
+    given: u64,
+    time: Stopwatch,
+    /// What the volume itself had done to that.
+    done: [u64; 3],
+}
+
 impl Inner {
+    /// Bytes that the host has left, and those that it has given, as the device says them now, or as it said them less than 10 ms
+    /// ago: a flood of statfs costs no two system calls each. They are asked for anew at once when an operation was refused
+    /// for space, the host was asked for more, or space went back to it.
+    pub(crate) fn host_lately(&self) -> (Option<u64>, u64) {
+        let answers = self.space.lock().host_answers();
+        let counters = &self.counters;
+        let done = [answers, counters.no_space.get(), counters.discard_ranges.get()];
+        let mut said = self.host_said.0.lock();
+        if let Some(Said { room, given, .. }) =
+            said.filter(|of| of.done == done && of.time.elapsed() < SAID_MAX)
+        {
+            return (room, given);
+        }
+        // Begun before the question: the answer is no younger than that.
+        let time = Stopwatch::start();
+        let (room, given) = (self.device.room(), self.device.given());
+        *said = Some(Said { room, given, time, done });
+        (room, given)
+    }
+
     /// An opening for writing takes both rings from the host. Those of a new volume, to which nobody has written yet, are
     /// taken by its first change: until then an image of any size takes no more of the host than mkfs wrote. Nothing is
     /// there that could be removed to make room, so that change may be refused (P8).

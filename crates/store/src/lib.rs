@@ -23,10 +23,12 @@ mod given_up;
 mod lineage;
 mod branch;
 mod difference;
+mod scrub;
 mod pin;
 mod checkpoint;
 mod resize;
 mod shrink;
+mod marks;
 mod nodes;
 mod side_by_side;
 mod step;
@@ -70,6 +72,7 @@ pub use need::Need;
 pub use options::{CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
 pub use pin::Pin;
 pub use resize::NewSize;
+pub use scrub::{Damaged, Listener, Scrub, Scrubbed};
 pub use shrink::{Shrinking, shrink};
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
@@ -77,7 +80,7 @@ pub use space::{
 pub use step::Step;
 pub use transaction::Transaction;
 
-use holdfast_sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use holdfast_sync::thread::JoinHandle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -130,11 +133,14 @@ pub(crate) struct Inner {
     /// With the lock of the space: the host has answered a request for more, or a discard has ended.
     host_answered: Condvar,
     rings: host::Rings,
+    host_said: host::HostSaid,
     discarder: Discarder,
     /// Held while branches and snapshots change.
     lineage: Mutex<Walks>,
     /// Snapshots that are being looked at.
     pins: Mutex<Pins>,
+    /// Whether a scrub is under way.
+    scrubbing: Arc<AtomicBool>,
     /// Changes of branches and snapshots that are seen, see [`Store::lineage_changes`].
     lineage_changes: AtomicU64,
     /// The newest durable superblock.
@@ -400,7 +406,15 @@ impl Store {
     /// How full the volume is. Of an image that the host has not given all of its space, no more is available than the
     /// host has.
     pub fn space_use(&self) -> SpaceUse {
-        let (room, given) = (self.inner.device.room(), self.inner.device.given());
+        self.space_use_by((self.inner.device.room(), self.inner.device.given()))
+    }
+
+    /// The same, for callers that ask again and again: what the host has may be as it was 10 ms ago, unless the volume has changed it.
+    pub fn space_use_lately(&self) -> SpaceUse {
+        self.space_use_by(self.inner.host_lately())
+    }
+
+    fn space_use_by(&self, (room, given): (Option<u64>, u64)) -> SpaceUse {
         let room = room.map(|room| room.saturating_sub(self.inner.rings_to_take()));
         self.inner.space.lock().space_use(room, given)
     }
@@ -419,6 +433,11 @@ impl Store {
     /// Why the store stopped writing, if a write or flush failed (P7).
     pub fn stop_reason(&self) -> Option<String> {
         self.inner.stop.reason().map(str::to_owned)
+    }
+
+    /// When that was.
+    pub fn stopped_since(&self) -> Option<holdfast_base::Timestamp> {
+        self.inner.stop.since()
     }
 
     /// Whether the volume has a guard against other programs that is not read now, because the device was idle for a

@@ -188,6 +188,24 @@ impl Inner {
         Ok(())
     }
 
+    /// Reads a node from its location, whatever is in memory, and judges it by itself. The one place that does so for a scrub.
+    ///
+    /// # Errors
+    /// [`StoreError::Node`]: it is not there. What was asked for may have left its tree since: the caller looks.
+    pub(crate) fn verify_node(&self, expected: &Expected) -> Result<Vec<u8>> {
+        let pointer = expected.pointer;
+        if !self.geometry().holds_node(pointer.block) {
+            let why = Malformed::new("node pointer", "it leads outside the data zone");
+            return Err(damage(expected, why));
+        }
+        let mut bytes = vec![0; self.geometry().node_size];
+        let at = pointer.block.byte_offset().expect("the node lies inside the volume");
+        self.device.read(at, &mut bytes)?;
+        let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
+        judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))?;
+        Ok(bytes)
+    }
+
     /// Judges a node that a caller needs: damage is told to the next superblock.
     fn judge(&self, expected: &Expected, bytes: Arc<[u8]>) -> Result<Body> {
         self.opened(expected, bytes).inspect_err(|error| self.found_damage(&error.to_string()))

@@ -6,10 +6,10 @@ use std::sync::{Arc, Weak};
 
 use holdfast_base::Timestamp;
 use holdfast_format::Key;
-use holdfast_format::item::{TreeItem, TreeKind};
+use holdfast_format::item::{TreeItem, TreeKind, WalkItem};
 
 use crate::tree::{OpenHandle, TreeNo};
-use crate::{Result, Store};
+use crate::{Result, Store, StoreError};
 
 /// The tree of a snapshot that stays as it is while this lives, though its name may go meanwhile; or of a branch, which
 /// may go on changing.
@@ -59,6 +59,11 @@ impl Pins {
         is_pinned
     }
 
+    /// Whether a deletion waits until this is pinned no more.
+    pub(crate) fn is_waited_for(&self, number: u64) -> bool {
+        self.waited_for.contains(&number)
+    }
+
     /// Those whose deletion need not wait any more.
     pub(crate) fn let_go(&mut self) -> Vec<u64> {
         let waited_for = std::mem::take(&mut self.waited_for);
@@ -89,6 +94,18 @@ impl Store {
     pub fn pin_number(&self, number: u64) -> Result<Pin> {
         let _one = self.inner.lineage.lock();
         self.pin_found(number)
+    }
+
+    /// The same, unless it is deleted, or its deletion has begun: what that has passed may be in use for something else.
+    pub fn pin_whole(&self, number: u64) -> Result<Option<Pin>> {
+        let _one = self.inner.lineage.lock();
+        if self.inner.get(TreeNo::SPACE, &WalkItem::key(number))?.is_some() {
+            return Ok(None);
+        }
+        match self.pin_found(number) {
+            Err(StoreError::Lineage(_)) => Ok(None),
+            done => done.map(Some),
+        }
     }
 
     /// Pins what a branch is now: a snapshot without a name, which goes with the pin, or after a crash.

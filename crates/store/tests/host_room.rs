@@ -6,9 +6,11 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 mod discards;
 
+use holdfast_base::clock::SimulatedClock;
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};
@@ -208,6 +210,37 @@ fn a_piece_is_asked_for_once_blocks_of_it_are_free() {
             break;
         }
     }
+}
+
+/// A flood of questions how full a branch is asks the host once in 10 ms, and at once when space was refused.
+#[test]
+fn a_flood_of_questions_asks_the_host_once_in_a_while() {
+    let (image, _) = formatted(64 << 20);
+    let host = Slow::over(&not_new(image));
+    let store = open(host.clone());
+    let clock = SimulatedClock::new();
+    let _entered = clock.enter();
+    let asked = || {
+        let before = host.looks.load(Ordering::SeqCst);
+        (0..100).for_each(|_| {
+            store.space_use();
+        });
+        host.looks.load(Ordering::SeqCst) - before
+    };
+    assert_eq!((asked(), asked()), (1, 0));
+    clock.advance(Duration::from_millis(10));
+    assert_eq!((asked(), asked()), (1, 0));
+    let refused = store.reserve(Need::Grow { changes: 1, blocks: 1 << 30 });
+    assert!(matches!(refused, Err(StoreError::NoSpace)));
+    assert_eq!((asked(), asked()), (1, 0));
+    // So does what the volume is given.
+    drop(store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap());
+    assert!(asked() <= 1);
+    let before = host.looks.load(Ordering::SeqCst);
+    (0..3).for_each(|_| {
+        Store::space_use(&store);
+    });
+    assert_eq!(host.looks.load(Ordering::SeqCst) - before, 3, "the store says it as it is now");
 }
 
 /// The calling thread, as the kernel counts.

@@ -4,10 +4,12 @@
 //! log of another one is read from it. Nothing is written, and nothing locked but to count branches and
 //! snapshots of a volume that is not mounted.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use holdfast::VolumeOptions;
 use holdfast::device::Device;
+use holdfast_check::Summary;
 use holdfast_device::file::{PhysicalSector, Source};
 use serde_json::Value;
 
@@ -22,20 +24,24 @@ pub(crate) struct Args {
     /// Print one JSON object, for programs.
     #[arg(long)]
     json: bool,
-    /// A file or a block device; it may be mounted.
+    /// A file or a block device, which may be mounted, or a directory in which it is.
     target: PathBuf,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let device = Peek::open(&args.target)?;
-    let summary =
-        holdfast_check::probe(&device).ok_or_else(|| target::no_volume(&args.target, &device))?;
     let mount = mounts::find(&args.target).context("/proc/self/mountinfo")?;
+    let image = match &mount {
+        Some(mount) if args.target.is_dir() => mount.source.clone(),
+        _ => args.target.clone(),
+    };
+    let device = Peek::open(&image)?;
+    let summary =
+        holdfast_check::probe(&device).ok_or_else(|| target::no_volume(&image, &device))?;
     let mounted_at = mount.as_ref().map(|mount| mount.dir.to_string_lossy().into_owned());
     let live = mount.as_ref().map(control::ask).transpose();
     let lineage = match &live {
         Ok(Some(report)) => report.mounted.clone(),
-        Ok(None) => at_rest(&args.target),
+        Ok(None) => at_rest(&image),
         Err(_) => None,
     };
     let physical = PhysicalSector::of(device.file(), 512);
@@ -58,16 +64,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let block = holdfast_base::units::BLOCK_BYTES;
     let used = size::show(summary.used_blocks.saturating_mul(block));
     let all = size::show(summary.data_blocks.saturating_mul(block));
-    let recovery = match &live {
-        Ok(Some(report)) => {
-            ("recovery now", recovery::now(|name| report.value(name)).unwrap_or_default())
-        }
-        Ok(None) => ("recovery", recovery::needed(&summary)),
-        Err(error) => {
-            let (needed, why) = (recovery::needed(&summary), crate::outcome::plain_words(error));
-            ("recovery", format!("{needed}; the daemon does not answer: {why}"))
-        }
-    };
+    let recovery = recovery_line(&live, &summary);
     let lines = [
         ("uuid", summary.uuid),
         ("label", summary.label),
@@ -82,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 )
             }),
         ),
-        ("size", shown_size(args, &device, summary.volume_bytes)),
+        ("size", shown_size(&image, &device, summary.volume_bytes)),
         ("node size", size::show(summary.node_size)),
         ("copies", format!("metadata={}", summary.metadata_copies)),
         ("log ring", size::show(summary.log_bytes)),
@@ -107,10 +104,24 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
+/// What a recovery of it would take.
+fn recovery_line(live: &io::Result<Option<Report>>, summary: &Summary) -> (&'static str, String) {
+    match live {
+        Ok(Some(report)) => {
+            ("recovery now", recovery::now(|name| report.value(name)).unwrap_or_default())
+        }
+        Ok(None) => ("recovery", recovery::needed(summary)),
+        Err(error) => {
+            let (needed, why) = (recovery::needed(summary), crate::outcome::plain_words(error));
+            ("recovery", format!("{needed}; the daemon does not answer: {why}"))
+        }
+    }
+}
+
 /// The size of the volume, and what to do if it could have more.
-fn shown_size(args: &Args, device: &Peek, bytes: u64) -> String {
+fn shown_size(image: &Path, device: &Peek, bytes: u64) -> String {
     let shown = size::show(bytes);
-    match larger::hint(&args.target, device.len(), bytes) {
+    match larger::hint(image, device.len(), bytes) {
         Some(hint) => format!("{shown}; {hint}"),
         None => shown,
     }
@@ -119,7 +130,8 @@ fn shown_size(args: &Args, device: &Peek, bytes: u64) -> String {
 /// Lines about branches and snapshots: how many there are, and which are not deleted though they should be.
 fn counts(of: &Mounted) -> Vec<(&'static str, String)> {
     let failed = of.failed_deletions.iter().map(|why| ("not deleted", why.clone()));
-    [("branches", of.counts())].into_iter().chain(failed).collect()
+    let stopped = of.stopped.iter().map(|stopped| ("stopped", stopped.words()));
+    stopped.chain([("branches", of.counts())]).chain(failed).collect()
 }
 
 /// How many branches and snapshots there are, and which is mounted.
@@ -127,6 +139,8 @@ fn tell_lineage(object: &mut Value, lineage: Option<&Mounted>, is_mounted: bool)
     let count = |of: fn(&Mounted) -> u64| Value::from(lineage.map(of));
     object["branches"] = count(|it| it.branches);
     object["snapshots"] = count(|it| it.snapshots);
+    object["stopped"] = serde_json::to_value(lineage.and_then(|it| it.stopped.as_ref()))
+        .expect("a number and a sentence");
     object["failed_deletions"] = lineage.map(|it| it.failed_deletions.clone()).into();
     if let Some(mounted) = lineage.filter(|_| is_mounted) {
         object["mounted_branch"] = mounted.branch.clone().into();

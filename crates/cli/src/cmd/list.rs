@@ -15,7 +15,8 @@ use crate::size;
 #[command(after_help = "\
 Root sees those of all users, others their own, also mounts of theirs that root's process serves. A
 line is a mount; a process that lingers without one has a line all the same. MEMORY is that of the
-process, which all mounts of a volume share.")]
+process, which all mounts of a volume share. `stopped` in the place of `rw`: an error has ended all
+writing, and `holdfast info DIRECTORY` says which.")]
 pub(crate) struct Args {
     /// Print one JSON object, for programs: memory in bytes.
     #[arg(long)]
@@ -52,7 +53,11 @@ fn rows(of: &Listed) -> Vec<[String; 7]> {
         return vec![row(String::new(), why.into(), String::new(), of.user)];
     }
     let rows = of.served.mounts.iter().map(|mount| {
-        let access = if mount.read_only { "ro" } else { "rw" };
+        let access = match (mount.read_only, &of.served.stopped) {
+            (true, _) => "ro",
+            (false, Some(_)) => "stopped",
+            (false, None) => "rw",
+        };
         let words = mount.options.split(',').filter(|word| !matches!(*word, "" | "ro" | "rw"));
         let options = [access].into_iter().chain(words).collect::<Vec<_>>().join(",");
         row(what(mount), mount.dir.to_string(), printable(&options).into_owned(), mount.user)
@@ -82,6 +87,7 @@ fn object(of: &Listed) -> Value {
         "label": served.label,
         "read_only": served.read_only,
         "linger": served.linger,
+        "stopped": served.stopped,
         "pid": Some(of.pid).filter(|pid| *pid != 0),
         "user": of.user,
         "memory_bytes": memory(of.pid),

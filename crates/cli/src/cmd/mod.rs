@@ -27,7 +27,7 @@ mod remount;
 mod resize;
 mod rm;
 mod run;
-
+mod scrub;
 mod send;
 mod snapshot;
 pub(crate) mod stats;
@@ -82,6 +82,7 @@ pub(crate) enum Command {
     Sync(sync::Args),
     Stats(stats::Args),
     Trim(trim::Args),
+    Scrub(scrub::Args),
     Resize(resize::Args),
     Tune(tune::Args),
     Snapshot(snapshot::Args),
@@ -133,6 +134,7 @@ impl Command {
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
             Command::Trim(args) => trim::run(&args),
+            Command::Scrub(args) => scrub::run(&args),
             Command::Resize(args) => resize::run(&args),
             Command::Tune(args) => tune::run(&args),
             Command::Snapshot(args) => snapshot::run(&args),

@@ -2,7 +2,8 @@
 
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
-use crate::outcome::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::outcome::{Context, Failure, Outcome};
 use crate::size;
 use crate::work::Work;
 
@@ -16,7 +17,7 @@ beside it.
 A mount of a sparse file does this by itself, some seconds after space has become free (see
 -o discard in `holdfast mount --help`); trim finds what was left: by nodiscard, by a daemon that was
 killed, or in ranges too short for the background. Some free space stays with a file for removals
-and commits, which work on a full host as well.
+and commits, which work on a full host as well. Ctrl-C stops it behind the 128 MiB that it is at.
 
   holdfast trim volume.img
   holdfast trim --minimum 1M /mnt/data")]
@@ -35,5 +36,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(Failure::new(2, "all branches share the free space: name the volume alone"));
     }
     let work = Work::Trim { least: args.minimum };
-    Located::of(place)?.run(work, Pipes { shows_progress: true, counts: "parts", ..Pipes::out() })
+    let interrupt = Some(Interrupt::catch().context("signals")?);
+    let pipes = Pipes { shows_progress: true, counts: "parts", interrupt, ..Pipes::out() };
+    Located::of(place)?.run(work, pipes)
 }

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::branches::Name;
+use crate::stopped::Stopped;
 use crate::work::{At, Job};
 
 /// What both sides must speak.
@@ -96,6 +97,9 @@ pub(crate) struct Served {
     pub(crate) read_only: bool,
     /// The daemon goes on when nothing is mounted.
     pub(crate) linger: bool,
+    /// Why nothing is written any more (P7). A daemon of another version does not say it.
+    #[serde(default)]
+    pub(crate) stopped: Option<Stopped>,
     pub(crate) mounts: Vec<ServedMount>,
 }
 

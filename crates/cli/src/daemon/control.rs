@@ -21,6 +21,7 @@ use super::ask;
 use crate::mount_options::MountOptions;
 use crate::mounts;
 use crate::outcome::printable;
+use crate::stopped::Stopped;
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -59,6 +60,9 @@ pub(crate) struct Mounted {
     /// Why deletions have failed: the first of them.
     #[serde(default)]
     pub(crate) failed_deletions: Vec<String>,
+    /// Why nothing is written any more (P7).
+    #[serde(default)]
+    pub(crate) stopped: Option<Stopped>,
 }
 
 /// Failed deletions that a report has, and letters of each.
@@ -72,6 +76,7 @@ impl Mounted {
         let snapshots = fs.all_snapshots().ok()?;
         let failed = fs.failed_deletions().into_iter().take(FAILED);
         Some(Mounted {
+            stopped: fs.stopped().map(Stopped::new),
             failed_deletions: failed
                 .map(|of| of.why.chars().take(FAILED_LETTERS).collect())
                 .collect(),
@@ -136,6 +141,9 @@ impl Report {
         if let Some(mounted) = &mut report.mounted {
             let names = [Some(&mut mounted.branch), mounted.snapshot.as_mut()];
             names.into_iter().flatten().for_each(|name| *name = printable(name).into_owned());
+            if let Some(stopped) = &mut mounted.stopped {
+                stopped.reason = printable(&stopped.reason).into_owned();
+            }
         }
         for counter in &mut report.counters {
             for text in [&mut counter.name, &mut counter.group, &mut counter.meaning] {
@@ -314,6 +322,7 @@ mod tests {
             read_only: false,
             options: "x".repeat(4096),
             mounted: Some(Mounted {
+                stopped: None,
                 branch: "\u{1}".repeat(255),
                 snapshot: Some("\u{1}".repeat(255)),
                 branches: u64::MAX,

@@ -33,6 +33,7 @@ use crate::control_socket::message::{
 };
 use crate::mount_options::MountOptions;
 use crate::outcome::{plain_words, printable};
+use crate::stopped::Stopped;
 
 /// How long a caller gets to say what it wants, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -327,9 +328,10 @@ impl Host {
         // A user without a mount of it hears no more than that it is in use.
         let is_theirs = is_trusted(user) || !mounts.is_empty();
         let text = |text: &str| if is_theirs { text.to_owned() } else { String::new() };
-        let label = {
+        let (label, stopped) = {
             let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-            kept.as_ref().map_or_else(String::new, |kept| kept.info().label)
+            let label = kept.as_ref().map_or_else(String::new, |kept| kept.info().label);
+            (label, kept.as_ref().and_then(KeptVolume::stopped).map(Stopped::new))
         };
         let path = if is_theirs { self.path.as_path() } else { Path::new("") };
         Served {
@@ -338,6 +340,7 @@ impl Host {
             label: text(&label),
             read_only: self.options.read_only,
             linger: state.lingers,
+            stopped: stopped.filter(|_| is_theirs),
             mounts,
         }
     }

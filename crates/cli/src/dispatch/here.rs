@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use holdfast_stream::Progress;
 
 use super::pump::Shown;
 use super::{Input, Output, Pipes};
+use crate::interrupt::Interrupt;
 use crate::outcome::complain;
 use crate::work::Ends;
 
@@ -15,13 +17,15 @@ pub(super) struct Here {
     inputs: Vec<RefCell<Input>>,
     output: RefCell<Output>,
     shown: RefCell<Shown>,
+    interrupt: Option<Interrupt>,
 }
 
 impl Here {
     pub(super) fn new(pipes: Pipes) -> Here {
         let shown = RefCell::new(Shown::new(pipes.shows_progress, pipes.counts));
         let output = RefCell::new(pipes.output);
-        Here { inputs: pipes.inputs.into_iter().map(RefCell::new).collect(), output, shown }
+        let inputs = pipes.inputs.into_iter().map(RefCell::new).collect();
+        Here { inputs, output, shown, interrupt: pipes.interrupt }
     }
 
     /// It is over.
@@ -52,7 +56,17 @@ impl Ends for Here {
     }
 
     fn check(&self) -> io::Result<()> {
-        Ok(())
+        self.wait(Duration::ZERO)
+    }
+
+    fn wait(&self, time: Duration) -> io::Result<()> {
+        match &self.interrupt {
+            Some(interrupt) => interrupt.wait(time),
+            None => {
+                std::thread::sleep(time);
+                Ok(())
+            }
+        }
     }
 
     fn most_kept(&self) -> usize {

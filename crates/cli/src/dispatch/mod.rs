@@ -28,6 +28,7 @@ use crate::branches::{Name, Place};
 use crate::control_socket::message::{self, Answer, Question};
 use crate::control_socket::{Daemon, HELLO};
 use crate::daemon::ask;
+use crate::interrupt::Interrupt;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, plain_words, printed};
 use crate::target;
@@ -50,6 +51,8 @@ pub(crate) struct Pipes {
     pub(crate) counts: &'static str,
     /// What it means that standard output cannot be written.
     pub(crate) not_written: fn(io::Error) -> Failure,
+    /// Ctrl-C stops the work, and its last words are shown. Without it the command just ends.
+    pub(crate) interrupt: Option<Interrupt>,
 }
 
 impl Pipes {
@@ -65,6 +68,7 @@ impl Pipes {
             shows_progress: false,
             counts: "files",
             not_written,
+            interrupt: None,
         }
     }
 }
@@ -287,6 +291,7 @@ impl Located {
             shows_progress: pipes.shows_progress,
             counts: pipes.counts,
             not_written: pipes.not_written,
+            interrupt: pipes.interrupt.clone(),
             ..Pipes::out()
         };
         match pump::run(daemon.stream.as_fd(), pipes, &hand_over) {

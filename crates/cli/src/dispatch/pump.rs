@@ -3,15 +3,16 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use holdfast_stream::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::{Input, Pipes};
+use crate::interrupt::Interrupt;
 use crate::outcome::{Failure, Outcome, complain};
 use crate::work::At;
 use crate::work::frames::{self, BODY_MAX, Ended, HEAD, Kind};
@@ -134,7 +135,7 @@ pub(super) fn run(
     pipes: Pipes,
     hand_over: &dyn Fn(&[At]) -> Result<(), Failure>,
 ) -> io::Result<Ran> {
-    let Pipes { inputs, mut output, shows_progress, counts, not_written } = pipes;
+    let Pipes { inputs, mut output, shows_progress, counts, not_written, mut interrupt } = pipes;
     let has_inputs = !inputs.is_empty();
     let mut going = Going { inputs: inputs.into(), unsent: Vec::new(), sent: 0 };
     let mut shown = Shown::new(shows_progress, counts);
@@ -145,7 +146,12 @@ pub(super) fn run(
         false => Ok(Ran::Broken(error)),
     };
     loop {
-        let (can_read, can_send, can_take) = wait(daemon, &going)?;
+        let (can_read, can_send, can_take) = wait(daemon, &going, interrupt.as_ref())?;
+        if interrupt.as_ref().is_some_and(Interrupt::has_come) {
+            interrupt = None;
+            // The daemon stops, and says how far it has come.
+            let _ = shutdown(daemon, Shutdown::Write);
+        }
         if can_take {
             match recv(daemon, &mut piece[..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return broken(io::ErrorKind::UnexpectedEof.into(), &shown),
@@ -182,13 +188,19 @@ pub(super) fn run(
 }
 
 /// Waits until the input can be read, the daemon takes more, or something has come from it.
-fn wait(daemon: BorrowedFd<'_>, going: &Going) -> io::Result<(bool, bool, bool)> {
+fn wait(
+    daemon: BorrowedFd<'_>,
+    going: &Going,
+    interrupt: Option<&Interrupt>,
+) -> io::Result<(bool, bool, bool)> {
     let is_waiting = going.is_waiting();
     let events = if is_waiting { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let mut wanted = vec![PollFd::from_borrowed_fd(daemon, events)];
     let input = going.inputs.front().filter(|_| !is_waiting);
     let waited_for = input.and_then(Input::descriptor);
     wanted.extend(waited_for.map(|input| PollFd::from_borrowed_fd(input, PollFlags::IN)));
+    let inputs = wanted.len();
+    wanted.extend(interrupt.map(|of| PollFd::from_borrowed_fd(of.as_fd(), PollFlags::IN)));
     let is_there = input.is_some() && waited_for.is_none();
     let at_once = is_there.then_some(&Timespec { tv_sec: 0, tv_nsec: 0 });
     match poll(&mut wanted, at_once) {
@@ -196,7 +208,7 @@ fn wait(daemon: BorrowedFd<'_>, going: &Going) -> io::Result<(bool, bool, bool)>
         done => done?,
     };
     let seen = wanted[0].revents();
-    let can_read = is_there || wanted.get(1).is_some_and(|input| !input.revents().is_empty());
+    let can_read = is_there || wanted[1..inputs].iter().any(|input| !input.revents().is_empty());
     let can_take = seen.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
     Ok((can_read, is_waiting && seen.contains(PollFlags::OUT), can_take))
 }

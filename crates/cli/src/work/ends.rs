@@ -1,6 +1,7 @@
 //! Where bytes of work come from and go to.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use holdfast_stream::Progress;
 
@@ -24,6 +25,8 @@ pub(crate) trait Ends {
     fn progress(&self, at: Progress);
     /// Fails if nobody wants the work any more. For work that may be silent for long.
     fn check(&self) -> io::Result<()>;
+    /// Waits so long, and fails at once when nobody wants the work any more.
+    fn wait(&self, time: Duration) -> io::Result<()>;
     /// How many changes may be kept in memory, to be told in order.
     fn most_kept(&self) -> usize;
 }

@@ -20,6 +20,7 @@ pub(crate) mod merge;
 pub(crate) mod receive;
 pub(crate) mod remove;
 pub(crate) mod resize;
+pub(crate) mod scrub;
 pub(crate) mod send;
 pub(crate) mod tree;
 pub(crate) mod trim;
@@ -68,6 +69,8 @@ pub(crate) enum Work {
     Print { tree: Tree, path: Name },
     /// Give free space back, in ranges of so many bytes at least.
     Trim { least: u64 },
+    /// Read everything that is in use, and judge it.
+    Scrub(scrub::What),
     /// Make the volume larger.
     Resize(resize::To),
     /// Change what the volume says of itself, or what a branch may refer to.
@@ -100,6 +103,7 @@ impl Work {
             | Work::Receive { .. }
             | Work::Token { .. }
             | Work::Trim { .. }
+            | Work::Scrub(_)
             | Work::Resize(_) => Vec::new(),
         }
     }
@@ -115,6 +119,7 @@ impl Work {
             | Work::Resize(_)
             | Work::Tune { .. } => true,
             Work::Files(files::What { writes, .. }) => *writes,
+            Work::Scrub(scrub::What { changes_nothing, .. }) => !changes_nothing,
             // Of a branch a snapshot is taken.
             Work::Send(send::What::Tree { tree, .. }) => tree.snapshot.is_none(),
             _ => false,
@@ -155,6 +160,7 @@ pub(crate) fn carry_out(
         Work::List { tree, path, how } => list::run(door, volume, (tree, path), how, ends),
         Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
         Work::Trim { least } => trim::run(door, volume, *least, ends),
+        Work::Scrub(what) => scrub::run(door, volume, *what, ends),
         Work::Resize(to) => resize::run(door, volume, *to, ends),
         Work::Tune { tree, to } => tune::run(door, volume, tree, to, ends),
         Work::Remove(what) => remove::run(branches, volume, what, ends),

@@ -1,7 +1,5 @@
 //! Which tree is meant, and how it is opened to be read.
 
-use std::io;
-
 use holdfast::{Branch, Snapshot, Volume};
 use serde::{Deserialize, Serialize};
 
@@ -71,14 +69,7 @@ impl Tree {
     pub(crate) fn view(&self, door: &Volume, volume: &str) -> Result<Volume, Failure> {
         match self.snapshot(door, volume)? {
             Some(snapshot) => snapshot.view(),
-            None => self.branch(door, volume)?.view().map_err(|error| match door.stop_reason() {
-                None => error,
-                // Its last changes are in memory and in no snapshot.
-                Some(reason) => io::Error::other(format!(
-                    "the volume has stopped after an error ({reason}), and no moment of a branch can be taken any more: read its \
-                     snapshots, or unmount it and read the image, which has what was durable"
-                )),
-            }),
+            None => self.branch(door, volume)?.view(),
         }
         .context(volume)
     }

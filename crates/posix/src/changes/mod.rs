@@ -136,7 +136,7 @@ impl FileSystem {
 
     fn pin(&self, moment: Moment<'_>) -> Result<Pin> {
         let store = self.core.store.store();
-        if moment.snapshot.is_some() || self.volume.volume.options.read_only {
+        if moment.snapshot.is_some() || self.volume.volume.stands_still() {
             return Ok(store.pin(moment.branch, moment.snapshot)?);
         }
         let branch = store.find_tree(moment.branch, None)?;

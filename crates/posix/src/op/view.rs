@@ -17,8 +17,8 @@ use crate::*;
 impl FileSystem {
     /// A view of a branch as it is now, with each write that had returned; or of a snapshot of it.
     ///
-    /// Of a branch a snapshot without a name is taken, which goes with the view, or after a crash. A volume that is only read needs
-    /// none.
+    /// Of a branch a snapshot without a name is taken, which goes with the view, or after a crash. A volume that is only read, or has
+    /// stopped (P7), needs none.
     ///
     /// # Errors
     /// There is no branch or snapshot of this name; what [`FileSystem::snapshot`] says.
@@ -53,7 +53,7 @@ impl FileSystem {
         let (volume, store) = (&self.volume.volume, &self.core.store);
         match &self.pin {
             Some(pin) => Ok(pin.clone()),
-            None if store.is_snapshot() || volume.options.read_only => {
+            None if store.is_snapshot() || volume.stands_still() => {
                 Ok(store.pin_number(store.number())?)
             }
             None => pin_now(&self.volume, store.number()),
@@ -98,7 +98,7 @@ fn view(
             let _still = volume.lock_opening();
             store.pin_number(find()?)?
         }
-        None if volume.options.read_only => store.pin_number(branch)?,
+        None if volume.stands_still() => store.pin_number(branch)?,
         None => pin_now(of, branch)?,
     };
     let options = MountOptions { branch: None, snapshot: None, read_only: true, ..options };

@@ -196,6 +196,11 @@ impl FileSystem {
         self.core.store.stop_reason()
     }
 
+    /// The same, with the moment.
+    pub fn stopped(&self) -> Option<(Timestamp, String)> {
+        self.core.store.stopped_since().zip(self.core.store.stop_reason())
+    }
+
     /// How it was mounted.
     pub fn options(&self) -> &MountOptions {
         &self.core.options

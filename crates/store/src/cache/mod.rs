@@ -110,6 +110,13 @@ impl Cache {
         self.frames.get(&pointer.block).is_some_and(|frame| frame.epoch == pointer.epoch)
     }
 
+    /// A copy of the node at `pointer`, if its location does not hold it yet.
+    pub(crate) fn not_written(&self, pointer: NodePointer) -> Option<Vec<u8>> {
+        let frame = self.frames.get(&pointer.block)?;
+        let is_it = frame.epoch == pointer.epoch && frame.state != State::Clean;
+        is_it.then(|| frame.node().bytes().to_vec())
+    }
+
     /// Whether the budget is exceeded by more than what one read brings.
     pub(crate) fn is_crowded(&self) -> bool {
         self.frames.len() > self.frames_max + CROWD

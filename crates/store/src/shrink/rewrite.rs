@@ -9,7 +9,8 @@ use holdfast_format::node::{self, ADDRESS_AT, NodeView};
 use holdfast_format::{ItemKind, Key, NodePointer};
 
 use super::place::{Moves, Places};
-use super::walk::{Marks, Nodes, Seen};
+use super::walk::{Nodes, Seen};
+use crate::marks::Marks;
 use crate::{Result, StoreError};
 
 /// What is written, and what will be in use.

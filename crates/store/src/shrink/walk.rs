@@ -16,49 +16,11 @@ use holdfast_format::{Geometry, ItemKind, Key, Malformed, NodePointer, Superbloc
 
 use super::Progress;
 use crate::verified::first_sound;
+use crate::marks::Marks;
 use crate::{Result, StoreError};
 
-const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
 /// Extents so far before the new end are known as well: they may have blocks in common with one that reaches behind it.
 const NEAR: u64 = 4 * GROUP_BLOCKS;
-
-/// Blocks, one bit each; of most groups of a large volume none.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Marks(BTreeMap<u64, Box<[u64; WORDS]>>);
-
-impl Marks {
-    /// Marks blocks, which lie in the data zone, or takes the marks away.
-    pub(super) fn set(&mut self, range: BlockRange, value: bool) {
-        let end = range.start.0.saturating_add(range.count);
-        let mut at = range.start.0;
-        while at < end {
-            let group = self.0.entry(at / GROUP_BLOCKS).or_insert_with(|| Box::new([0; WORDS]));
-            let (word, bit) = ((at % GROUP_BLOCKS / 64) as usize, at % 64);
-            let count = end.saturating_sub(at).min(64_u64.saturating_sub(bit));
-            let mask = (u64::MAX >> 64_u64.saturating_sub(count)) << bit;
-            if let Some(word) = group.get_mut(word) {
-                *word = if value { *word | mask } else { *word & !mask };
-            }
-            at = at.saturating_add(count);
-        }
-    }
-
-    /// The groups that have any marks, upwards, and the marks of each.
-    pub(super) fn groups(&self) -> impl Iterator<Item = (u64, &[u64; WORDS])> {
-        self.0.iter().map(|(group, words)| (*group, &**words))
-    }
-
-    /// The marks of a group.
-    pub(super) fn group(&self, group: u64) -> Option<&[u64; WORDS]> {
-        self.0.get(&group).map(|words| &**words)
-    }
-
-    /// How many.
-    pub(super) fn count(&self) -> u64 {
-        let words = self.0.values().flat_map(|words| words.iter());
-        words.map(|word| u64::from(word.count_ones())).sum()
-    }
-}
 
 /// Consecutive blocks of data: all that extents with blocks in common have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,15 +259,5 @@ mod tests {
         let found = runs([near, vec![unwritten]].concat(), 100).unwrap();
         assert_eq!(found, [run(80, 101), run(101, 105), run(110, 140)]);
         assert!(runs(vec![run(1, NEAR * 2)], NEAR + 10).is_err());
-    }
-
-    #[test]
-    fn marks_are_counted() {
-        let mut marks = Marks::default();
-        marks.set(BlockRange::new(BlockNo(GROUP_BLOCKS - 2), 5), true);
-        marks.set(BlockRange::new(BlockNo(GROUP_BLOCKS), 1), false);
-        assert_eq!(marks.count(), 4);
-        assert_eq!(marks.groups().map(|(group, _)| group).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(marks.group(1).unwrap()[0], 0b110);
     }
 }

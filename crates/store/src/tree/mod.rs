@@ -126,7 +126,7 @@ impl Forest {
         self.trees.hold(no)
     }
 
-    fn expected(&self, tree: TreeNo, pointer: NodePointer, level: u8) -> Expected {
+    pub(crate) fn expected(&self, tree: TreeNo, pointer: NodePointer, level: u8) -> Expected {
         Expected { pointer, tree: tree.id(), level, volume: self.volume }
     }
 
@@ -182,6 +182,23 @@ impl Forest {
             node = self.child(tree, &node, node.child_index(key), level)?;
         }
         Ok(node)
+    }
+
+    /// The node of `level` that covers `key`, if the tree is that high.
+    pub(crate) fn leads_to(
+        &self,
+        tree: TreeNo,
+        key: &RawKey,
+        level: u8,
+    ) -> Result<Option<NodePointer>, Missing> {
+        let root = self.root(tree);
+        let (mut pointer, mut low) = (root.pointer, Key::MIN.raw());
+        for above in (level..root.level).rev() {
+            let node = self.node_at(tree, pointer, above + 1, low)?;
+            let index = node.child_index(key);
+            (pointer, low) = (node.child(index), node.raw_key(index));
+        }
+        Ok((level <= root.level).then_some(pointer))
     }
 
     /// The value of `key`.
@@ -397,7 +414,7 @@ impl Forest {
 }
 
 /// Whether the keys of a node lie from `low` on and below `high`, and its first separator is `low`.
-fn lies_between(node: &NodeView<'_>, low: RawKey, high: Option<RawKey>) -> bool {
+pub(crate) fn lies_between(node: &NodeView<'_>, low: RawKey, high: Option<RawKey>) -> bool {
     let Some(last) = node.count().checked_sub(1) else {
         return true;
     };

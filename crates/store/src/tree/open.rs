@@ -304,6 +304,11 @@ impl OpenTrees {
         }
     }
 
+    /// Whether an open tree is that of a branch or snapshot which is deleted: its blocks may be of something else.
+    pub(crate) fn is_gone(&self, tree: TreeNo) -> bool {
+        self.get(tree).is_gone
+    }
+
     /// All that are open and have a number.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn numbers(&self) -> impl Iterator<Item = TreeNo> {

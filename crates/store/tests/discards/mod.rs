@@ -506,13 +506,14 @@ fn a_volume_is_left_behind_the_last_discard() {
     store.commit().unwrap();
     device.wait_for_discards(calls + 1);
     let is_closed = AtomicU64::new(0);
+    // Counted before it begins, or it may be past them.
+    let flushes = device.stats().flushes;
     std::thread::scope(|scope| {
         let closes = scope.spawn(|| {
             store.close().unwrap();
             is_closed.store(1, Ordering::SeqCst);
         });
         // The checkpoint of the close, and then it waits.
-        let flushes = device.stats().flushes;
         while device.stats().flushes == flushes && !closes.is_finished() {
             std::thread::yield_now();
         }

@@ -287,6 +287,8 @@ fn below(total: &Bytes, shown: &Interval, state: &State, seconds: Option<f64>) -
         named("each fsync", &or_dash(shown.fsync.as_ref().map(fsync))),
         named("cache", &or_dash(shown.cache.as_ref().map(cache))),
     ];
+    let stopped = state.mounted.as_ref().and_then(|mounted| mounted.stopped.as_ref());
+    lines.extend(stopped.map(|stopped| named("stopped", &stopped.words())));
     lines.extend(state.mounted.as_ref().map(|mounted| {
         named("mounted", &format!("{}; the volume has {}", mounted.name(), mounted.counts()))
     }));

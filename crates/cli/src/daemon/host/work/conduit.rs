@@ -358,6 +358,15 @@ impl Ends for Conduit {
         }
     }
 
+    fn wait(&self, time: Duration) -> io::Result<()> {
+        // A command that was interrupted says no more, and hears the rest.
+        let seen = wait_for(&self.stream, &self.stop, PollFlags::RDHUP, Some(time));
+        match self.heard(seen)?.unwrap_or(PollFlags::empty()).is_empty() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::Interrupted.into()),
+        }
+    }
+
     fn most_kept(&self) -> usize {
         MOST_KEPT
     }

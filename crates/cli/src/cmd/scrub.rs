@@ -1,0 +1,81 @@
+//! `holdfast scrub`: everything in use is read and judged, also while the volume is used.
+
+use crate::branches::{Place, arguments};
+use crate::dispatch::{Located, Pipes};
+use crate::interrupt::Interrupt;
+use crate::outcome::{Context, Failure, Outcome};
+use crate::size;
+use crate::work::{Work, scrub};
+
+/// fsck(8): wrong usage.
+const USAGE: u8 = 16;
+/// fsck(8): it could not be made.
+const OPERATIONAL: u8 = 8;
+
+/// Read everything that is in use from the device, and name what is damaged.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+VOLUME is a file or a block device, mounted or not, or a directory in which it is mounted. Nodes and
+data of all branches and snapshots are read, each once, past all caches, and held against their
+checksums; programs go on beside it. What is damaged is printed by path:
+
+  volume.img: main@monday:/a/b, bytes 4096 to 8191: it fails its checksum (block 1234)
+
+Reading such a file fails there; the rest is whole. Bring the file back from a snapshot that is not
+printed, or from a backup. Of a damaged node the files that are in it follow. Superblocks are
+written anew. `info` and the next mount say that something was found, until `fsck -y` has.
+
+Without --rate it takes half of the device's time, and a ninth while programs call fsync. What is
+written after it has begun is left to the next one. It needs 32 KiB of memory for each GiB in use.
+
+Ctrl-C stops it, and the same command goes on where it was, for 35 days after it began. How far it
+is lies in $XDG_STATE_HOME/holdfast, for root in /var/lib/holdfast. With systemd,
+`holdfast-scrub@data.timer` scrubs the mount of `holdfast@data` each month.
+
+Exit codes are those of fsck(8): 0 nothing is damaged, 1 all that was is mended, 4 some of it is
+left, 8 it could not be done, 16 usage, 32 it was stopped (36: and something was damaged).
+
+  holdfast scrub /mnt/data
+  holdfast scrub --rate 50M --json volume.img")]
+pub(crate) struct Args {
+    /// Read so many bytes in a second at most, like 50M. Default: rest as long as each read took.
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    rate: Option<u64>,
+    /// Begin anew, and not where the last one was stopped.
+    #[arg(long)]
+    anew: bool,
+    /// Write nothing: superblocks stay as they are, and no superblock says what was found. For volumes that are read-only.
+    #[arg(short = 'n', long)]
+    no_changes: bool,
+    /// Print JSON, for programs: one object for each thing that is damaged, and one at the end.
+    #[arg(long)]
+    json: bool,
+    /// A volume, or a directory in which it is mounted.
+    #[arg(value_name = "VOLUME", value_parser = arguments::place())]
+    place: Place,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let place = &args.place;
+    if place.branch.is_some() || place.snapshot.is_some() {
+        let why = "branches and snapshots share what they have: name the volume alone";
+        return Err(Failure::new(USAGE, why));
+    }
+    if args.rate == Some(0) {
+        return Err(Failure::new(USAGE, "nothing is read at a rate of 0"));
+    }
+    let operational = |failure: Failure| match failure.code {
+        1 => failure.with_code(OPERATIONAL),
+        _ => failure,
+    };
+    let interrupt = Interrupt::catch().context("signals").map_err(operational)?;
+    let work = Work::Scrub(scrub::What {
+        rate: args.rate,
+        anew: args.anew,
+        changes_nothing: args.no_changes,
+        json: args.json,
+    });
+    let pipes =
+        Pipes { shows_progress: true, counts: "MiB", interrupt: Some(interrupt), ..Pipes::out() };
+    Located::of(place).and_then(|located| located.run(work, pipes)).map_err(operational)
+}

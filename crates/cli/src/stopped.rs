@@ -1,0 +1,34 @@
+//! Why a volume writes nothing any more (P7), as its daemon tells it.
+
+use holdfast_base::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::without_number;
+
+/// Letters of the reason that are told.
+const LETTERS: usize = 400;
+
+/// When and why a volume has stopped.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Stopped {
+    /// Seconds since 1970.
+    pub(crate) since: i64,
+    pub(crate) reason: String,
+}
+
+impl Stopped {
+    /// As the library says it.
+    pub(crate) fn new((since, reason): (Timestamp, String)) -> Stopped {
+        let reason = without_number(&reason).chars().take(LETTERS).collect();
+        Stopped { since: since.secs, reason }
+    }
+
+    /// Since when, why, and what to do.
+    pub(crate) fn words(&self) -> String {
+        let since = jiff::Timestamp::from_second(self.since).unwrap_or_default();
+        format!(
+            "{since}, after an error: {}; nothing is written since. What it has can be read; unmount it, and mount it again when the cause is gone",
+            self.reason
+        )
+    }
+}

@@ -1,0 +1,115 @@
+//! Blocks of a volume, one bit each: 32 KiB for each GiB of which any block is marked.
+
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
+use std::collections::BTreeMap;
+
+use holdfast_base::{BlockNo, BlockRange};
+use holdfast_format::limits::GROUP_BLOCKS;
+
+const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
+
+/// Blocks, one bit each; of most groups of a large volume none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks(BTreeMap<u64, Box<[u64; WORDS]>>);
+
+impl Marks {
+    /// Marks blocks, which lie in the data zone, or takes the marks away.
+    pub(crate) fn set(&mut self, range: BlockRange, value: bool) {
+        let end = range.start.0.saturating_add(range.count);
+        let mut at = range.start.0;
+        while at < end {
+            let group = self.0.entry(at / GROUP_BLOCKS).or_insert_with(|| Box::new([0; WORDS]));
+            let (word, bit) = ((at % GROUP_BLOCKS / 64) as usize, at % 64);
+            let count = end.saturating_sub(at).min(64_u64.saturating_sub(bit));
+            let mask = (u64::MAX >> 64_u64.saturating_sub(count)) << bit;
+            if let Some(word) = group.get_mut(word) {
+                *word = if value { *word | mask } else { *word & !mask };
+            }
+            at = at.saturating_add(count);
+        }
+    }
+
+    /// The groups that have any marks, upwards, and the marks of each.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (u64, &[u64; WORDS])> {
+        self.0.iter().map(|(group, words)| (*group, &**words))
+    }
+
+    /// The marks of a group.
+    pub(crate) fn group(&self, group: u64) -> Option<&[u64; WORDS]> {
+        self.0.get(&group).map(|words| &**words)
+    }
+
+    /// Whether a block is marked.
+    pub(crate) fn has(&self, block: BlockNo) -> bool {
+        let word = self.0.get(&(block.0 / GROUP_BLOCKS));
+        let word = word.and_then(|words| words.get((block.0 % GROUP_BLOCKS / 64) as usize));
+        word.is_some_and(|word| word >> (block.0 % 64) & 1 == 1)
+    }
+
+    /// How many.
+    pub(crate) fn count(&self) -> u64 {
+        let words = self.0.values().flat_map(|words| words.iter());
+        words.map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Appends all of them as bytes.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        for (group, words) in &self.0 {
+            out.extend(group.to_le_bytes());
+            out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        }
+    }
+
+    /// What [`Marks::write`] has written, of a volume with so many blocks; `None` if it makes no sense.
+    pub(crate) fn read(bytes: &[u8], blocks: u64) -> Option<Marks> {
+        let (numbers, rest) = bytes.as_chunks::<8>();
+        let mut marks = Marks::default();
+        for group in numbers.chunks(1_usize.checked_add(WORDS)?) {
+            let (index, words) = group.split_first()?;
+            let index = u64::from_le_bytes(*index);
+            let first = index.checked_mul(GROUP_BLOCKS)?;
+            if first >= blocks || words.len() != WORDS {
+                return None;
+            }
+            let mut of_group = Box::new([0; WORDS]);
+            for (into, word) in of_group.iter_mut().zip(words) {
+                *into = u64::from_le_bytes(*word);
+            }
+            marks.0.insert(index, of_group);
+        }
+        rest.is_empty().then_some(marks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_counted() {
+        let mut marks = Marks::default();
+        marks.set(BlockRange::new(BlockNo(GROUP_BLOCKS - 2), 5), true);
+        marks.set(BlockRange::new(BlockNo(GROUP_BLOCKS), 1), false);
+        assert_eq!(marks.count(), 4);
+        assert_eq!(marks.groups().map(|(group, _)| group).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(marks.group(1).unwrap()[0], 0b110);
+    }
+
+    #[test]
+    fn marks_are_read_as_they_were_written_and_nonsense_is_refused() {
+        let mut marks = Marks::default();
+        marks.set(BlockRange::new(BlockNo(GROUP_BLOCKS - 2), 5), true);
+        let mut bytes = Vec::new();
+        marks.write(&mut bytes);
+        let read = Marks::read(&bytes, 2 * GROUP_BLOCKS).unwrap();
+        assert_eq!(read.count(), 5);
+        let has = |block| read.has(BlockNo(GROUP_BLOCKS + block));
+        assert_eq!((has(2), has(3), read.has(BlockNo(u64::MAX))), (true, false, false));
+        assert!(Marks::read(&bytes, GROUP_BLOCKS).is_none(), "the volume has no such group");
+        assert!(Marks::read(&bytes[1..], 2 * GROUP_BLOCKS).is_none());
+        assert!(Marks::read(&bytes[8..], 2 * GROUP_BLOCKS).is_none());
+        assert_eq!(Marks::read(&[], 9).unwrap().count(), 0);
+    }
+}

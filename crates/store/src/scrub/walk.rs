@@ -1,0 +1,315 @@
+//! The walk through one tree, down from its root, with the nodes on the way in memory: one for each level.
+
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
+use holdfast_base::clock::Stopwatch;
+use holdfast_device::DeviceError;
+use holdfast_format::key::RawKey;
+use holdfast_format::{Key, Malformed, NodePointer, NodeView};
+
+use super::{Damaged, Listener, Scrub, Scrubbed};
+use crate::tree::{Forest, TreeNo, lies_between};
+use crate::{Inner, Result, StoreError};
+
+/// Where a node stands in its tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stand {
+    pub(super) pointer: NodePointer,
+    pub(super) level: u8,
+    low: RawKey,
+    /// Behind its range; `None`: there is nothing.
+    end: Option<RawKey>,
+}
+
+impl Stand {
+    fn root(forest: &Forest, tree: TreeNo) -> Stand {
+        let root = forest.root(tree);
+        Stand { pointer: root.pointer, level: root.level, low: Key::MIN.raw(), end: None }
+    }
+
+    fn child(&self, node: &NodeView<'_>, index: usize) -> Stand {
+        let next = index.saturating_add(1);
+        Stand {
+            pointer: node.child(index),
+            level: self.level.saturating_sub(1),
+            low: node.raw_key(index),
+            end: if next < node.count() { Some(node.raw_key(next)) } else { self.end },
+        }
+    }
+}
+
+/// A node on the way.
+struct Level {
+    stand: Stand,
+    bytes: Vec<u8>,
+    next: usize,
+    /// All below it that was passed is verified.
+    is_whole: bool,
+}
+
+/// What became of a node that was looked for.
+enum Found {
+    /// Its bytes.
+    Here(Vec<u8>),
+    /// The tree does not lead to it any more.
+    Moved,
+    /// It is not there.
+    Damaged(StoreError),
+}
+
+/// How far a walk has come.
+pub(super) enum Step {
+    /// To the end of what it went into. Whether all of it is verified.
+    Done(bool),
+    /// The tree is another one from this key on.
+    Moved(RawKey),
+    Over(Scrubbed),
+}
+
+pub(super) struct Walk<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) tree: TreeNo,
+    /// Of the branch or snapshot.
+    number: Option<u64>,
+    pub(super) scrub: &'a mut Scrub,
+    pub(super) listener: &'a mut dyn Listener,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        inner: &'a Inner,
+        tree: TreeNo,
+        number: Option<u64>,
+        scrub: &'a mut Scrub,
+        listener: &'a mut dyn Listener,
+    ) -> Walk<'a> {
+        Walk { inner, tree, number, scrub, listener }
+    }
+
+    pub(super) fn run(mut self) -> Result<Scrubbed> {
+        let mut from = Key::MIN.raw();
+        loop {
+            match self.pass(from)? {
+                Step::Done(_) => return Ok(Scrubbed::Whole),
+                Step::Over(how) => return Ok(how),
+                Step::Moved(at) => {
+                    self.inner.counters.scrub_restarts.increment();
+                    from = at;
+                }
+            }
+        }
+    }
+
+    /// One way down and on to the end, from this key of the tree as it is now.
+    fn pass(&mut self, from: RawKey) -> Result<Step> {
+        let root = Stand::root(&self.inner.forest.read(), self.tree);
+        let mut way: Vec<Level> = Vec::new();
+        let mut next = Some(root);
+        loop {
+            let is_whole = match next.take() {
+                Some(stand) if self.scrub.has_node(stand.pointer) => true,
+                Some(stand) => match self.enter(&stand, &from)? {
+                    Ok(level) if level.stand.level > 0 => {
+                        way.push(level);
+                        true
+                    }
+                    Ok(level) => match self.leaf(&NodeView::trusted(&level.bytes), &from)? {
+                        Step::Done(is_whole) => {
+                            self.leave(&level, is_whole && level.is_whole);
+                            is_whole && level.is_whole
+                        }
+                        over => return Ok(over),
+                    },
+                    Err(Step::Done(is_whole)) => is_whole,
+                    Err(over) => return Ok(over),
+                },
+                None => true,
+            };
+            let Some(top) = way.last_mut() else { return Ok(Step::Done(is_whole)) };
+            top.is_whole &= is_whole;
+            let node = NodeView::trusted(&top.bytes);
+            if top.next < node.count() {
+                next = Some(top.stand.child(&node, top.next));
+                top.next = top.next.saturating_add(1);
+                continue;
+            }
+            let Some(level) = way.pop() else { continue };
+            self.leave(&level, level.is_whole);
+            if let Some(above) = way.last_mut() {
+                above.is_whole &= level.is_whole;
+            }
+        }
+    }
+
+    /// Everything below a node was seen.
+    fn leave(&mut self, level: &Level, is_whole: bool) {
+        if is_whole && self.scrub.trusts(level.stand.pointer.epoch) {
+            self.scrub.marks.set(self.inner.node_range(level.stand.pointer), true);
+        }
+    }
+
+    /// Reads a node, unless it is on its way to the device, and tells of it if it is damaged.
+    fn enter(&mut self, stand: &Stand, from: &RawKey) -> Result<std::result::Result<Level, Step>> {
+        let is_waited_for = |number| self.inner.pins.lock().is_waited_for(number);
+        if is_gone(self.inner, self.tree) || self.number.is_some_and(is_waited_for) {
+            return Ok(Err(Step::Over(Scrubbed::Deleted)));
+        }
+        let time = Stopwatch::start();
+        let mut reads = 0;
+        let found = find(self.inner, self.tree, stand, &mut reads)?;
+        let bytes = (self.inner.geometry().node_size as u64).saturating_mul(reads);
+        let goes_on = self.has_read(bytes, time);
+        let bytes = match found {
+            Found::Here(bytes) => bytes,
+            Found::Moved => return Ok(Err(Step::Moved(stand.low.max(*from)))),
+            Found::Damaged(error) => {
+                let (low, end) = (key(&stand.low), stand.end.map(|end| key(&end)));
+                let what = Damaged::Node { block: stand.pointer.block, from: low, end };
+                self.is_damaged(what, error.to_string());
+                return Ok(Err(Step::Done(false)));
+            }
+        };
+        if !goes_on {
+            return Ok(Err(Step::Over(Scrubbed::Stopped)));
+        }
+        let node = NodeView::trusted(&bytes);
+        // What lies before was seen in the tree as it was.
+        let is_entered_behind = *from > stand.low;
+        let next = match stand.level {
+            0 => 0,
+            _ if is_entered_behind => node.child_index(from),
+            _ => 0,
+        };
+        Ok(Ok(Level { stand: *stand, next, is_whole: !is_entered_behind, bytes }))
+    }
+
+    pub(super) fn has_read(&mut self, bytes: u64, time: Stopwatch) -> bool {
+        let took = time.elapsed();
+        self.inner.counters.scrubbed_bytes.add(bytes);
+        self.listener.has_read(self.scrub, bytes, took)
+    }
+
+    pub(super) fn is_damaged(&mut self, what: Damaged, why: String) {
+        self.inner.counters.scrub_damages.increment();
+        self.listener.is_damaged(what, why);
+    }
+}
+
+/// A node by its place on the device; by memory, if it is on its way there. Adds what was read to `reads`.
+fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut u64) -> Result<Found> {
+    let mut verify = || {
+        *reads = reads.saturating_add(1);
+        verify(inner, tree, stand)
+    };
+    let not_written = || {
+        let replayed = inner.overlay.get(&stand.pointer.block).cloned();
+        replayed.or_else(|| inner.forest.read().cache.not_written(stand.pointer))
+    };
+    let is_led_to = || {
+        let led = inner.look(|forest| forest.leads_to(tree, &stand.low, stand.level));
+        // Asked behind that: what a deleted tree leads to may be anything.
+        match led {
+            _ if is_gone(inner, tree) => Ok(false),
+            Ok(pointer) => Ok(pointer == Some(stand.pointer)),
+            // Something above it is damaged by now: nobody leads elsewhere.
+            Err(StoreError::Node { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    };
+    if let Some(bytes) = not_written() {
+        return Ok(Found::Here(bytes));
+    }
+    if let Ok(bytes) = verify()? {
+        return Ok(Found::Here(bytes));
+    }
+    // It may have become free since its parent was read, and its place something else. If the tree leads there now, and the device
+    // has it, a second read decides, unless it becomes free during that.
+    if !is_led_to()? {
+        return Ok(Found::Moved);
+    }
+    if let Some(bytes) = not_written() {
+        return Ok(Found::Here(bytes));
+    }
+    let error = match verify()? {
+        Ok(bytes) => return Ok(Found::Here(bytes)),
+        Err(error) => error,
+    };
+    Ok(if is_led_to()? { Found::Damaged(error) } else { Found::Moved })
+}
+
+/// Reads a node from the device, and judges it by itself and by what leads to it.
+fn verify(
+    inner: &Inner,
+    tree: TreeNo,
+    stand: &Stand,
+) -> Result<std::result::Result<Vec<u8>, StoreError>> {
+    let expected = inner.forest.read().expected(tree, stand.pointer, stand.level);
+    let bytes = match inner.verify_node(&expected) {
+        Ok(bytes) => bytes,
+        Err(error) if is_of_place(&error) => return Ok(Err(error)),
+        Err(error) => return Err(error),
+    };
+    let node = NodeView::trusted(&bytes);
+    let is_young = stand.level > 0
+        && (0..node.count()).any(|index| node.child(index).epoch > stand.pointer.epoch);
+    if is_young || !lies_between(&node, stand.low, stand.end) {
+        let source = Malformed::new("node", "it is not what its parent says");
+        let block = stand.pointer.block;
+        return Ok(Err(StoreError::Node { block, tree: tree.id(), source }));
+    }
+    Ok(Ok(bytes))
+}
+
+/// Whether the branch or snapshot of a tree is deleted.
+pub(super) fn is_gone(inner: &Inner, tree: TreeNo) -> bool {
+    inner.forest.read().trees.is_gone(tree)
+}
+
+/// Whether an error says something of the place that was read, and not of the whole device.
+pub(super) fn is_of_place(error: &StoreError) -> bool {
+    matches!(error, StoreError::Node { .. } | StoreError::Device(DeviceError::Io { .. }))
+}
+
+/// A key of a node that was judged.
+pub(super) fn key(raw: &RawKey) -> Key {
+    Key::decode(&raw.encode()).unwrap_or(Key::MAX)
+}
+
+/// Visits what can be read of a tree, upwards, until `visit` says that it is enough.
+pub(super) fn visit(
+    inner: &Inner,
+    tree: TreeNo,
+    visit: &mut dyn FnMut(&Key, &[u8]) -> bool,
+) -> Result<()> {
+    let mut from = Key::MIN.raw();
+    'moved: while !is_gone(inner, tree) {
+        let mut ahead = vec![Stand::root(&inner.forest.read(), tree)];
+        while let Some(stand) = ahead.pop() {
+            if stand.end.is_some_and(|end| end <= from) {
+                continue;
+            }
+            let bytes = match find(inner, tree, &stand, &mut 0)? {
+                Found::Here(bytes) => bytes,
+                Found::Damaged(_) => continue,
+                Found::Moved => {
+                    from = from.max(stand.low);
+                    continue 'moved;
+                }
+            };
+            let node = NodeView::trusted(&bytes);
+            if stand.level > 0 {
+                ahead.extend((0..node.count()).rev().map(|index| stand.child(&node, index)));
+                continue;
+            }
+            for index in node.search(&from).unwrap_or_else(|index| index)..node.count() {
+                if !visit(&node.key(index), node.value(index)) {
+                    return Ok(());
+                }
+            }
+            from = stand.end.unwrap_or(from);
+        }
+        break;
+    }
+    Ok(())
+}
