@@ -80,6 +80,8 @@ pub(crate) struct Copying<'a, 'd> {
     pub(crate) number: InodeNo,
     /// `None`: it is lost.
     pub(crate) inode: Option<InodeItem>,
+    /// Whether the inode is not proven.
+    pub(crate) is_doubted: bool,
     /// Blocks that do not match are written all the same.
     pub(crate) unproved: bool,
 }
@@ -111,6 +113,8 @@ impl Copying<'_, '_> {
             last: None,
             gap: None,
             unknown: Holes::default(),
+            uncovered: Holes::default(),
+            emitted: 0,
             blocks: 0,
             is_cut: false,
             buffer: Vec::new(),
@@ -145,6 +149,10 @@ struct Covering<'c, 'w> {
     /// Bytes of the file of which nothing is known, from where extents have not covered them.
     gap: Option<(u64, u64)>,
     unknown: Holes,
+    /// Bytes that no extent has.
+    uncovered: Holes,
+    /// The end of the last extent that was emitted.
+    emitted: u64,
     /// Blocks of all extents met.
     blocks: u64,
     /// Extents do not fit together.
@@ -230,6 +238,8 @@ impl Covering<'_, '_> {
         if piece.start >= end {
             return Ok(());
         }
+        self.uncovered.push(self.emitted, piece.start);
+        self.emitted = end;
         self.content.end = self.content.end.max(end);
         if !piece.extent.is_written() {
             return Ok(());
@@ -292,14 +302,15 @@ impl Covering<'_, '_> {
         if let Some(last) = self.last.take() {
             self.emit(&last)?;
         }
-        // All blocks that the file has were met: then there is nothing in the gaps.
+        let end = self.copying.inode.map_or(self.content.end, |inode| inode.size);
+        self.uncovered.push(self.emitted, end);
+        // All blocks that the file has were met: then there is nothing elsewhere. If not, what extents do not have may be in one that is
+        // lost; but of a file of which all is proven only where nothing is known.
         let is_complete = self.copying.inode.is_some_and(|inode| inode.blocks == self.blocks);
         if !is_complete || self.is_cut {
-            let end = match self.copying.inode {
-                Some(inode) => inode.size,
-                None => self.content.end,
-            };
-            self.content.holes.merge(&self.unknown, end);
+            let is_doubted = self.copying.is_doubted || self.content.provenance.version().is_some();
+            let missing = if is_doubted { &self.uncovered } else { &self.unknown };
+            self.content.holes.merge(missing, end);
         }
         if !self.copying.punches.is_proven {
             self.content.provenance.doubt();

@@ -74,8 +74,7 @@ pub fn image(
     imaging.superblocks(newest, device.len() / BLOCK_BYTES)?;
     for superblock in superblocks {
         if content {
-            let geometry = &superblock.geometry;
-            imaging.raw(geometry.log().start.0, geometry.log_blocks + geometry.journal_blocks)?;
+            imaging.rings(superblock)?;
         }
         imaging.trees(superblock)?;
     }
@@ -107,6 +106,18 @@ impl Imaging<'_, '_, '_> {
         Ok(())
     }
 
+    /// Journal and log, and the blocks that a replay reads or verifies: without these it would end early.
+    fn rings(&mut self, superblock: &Superblock) -> Result<(), SalvageError> {
+        let geometry = &superblock.geometry;
+        self.raw(geometry.log().start.0, geometry.log_blocks + geometry.journal_blocks)?;
+        let reading =
+            VolumeReading::with_superblock(self.device, superblock.clone(), Rings::Replayed)?;
+        for (start, end) in reading.rings().needed {
+            self.raw(start, end.saturating_sub(start))?;
+        }
+        Ok(())
+    }
+
     /// Copies blocks as they are.
     fn raw(&mut self, start: u64, count: u64) -> io::Result<()> {
         let mut buffer = vec![0; STEP];
@@ -122,7 +133,7 @@ impl Imaging<'_, '_, '_> {
         Ok(())
     }
 
-    /// The trees of a superblock, and with content those that journal and log leave.
+    /// The trees of a superblock.
     fn trees(&mut self, superblock: &Superblock) -> Result<(), SalvageError> {
         let reading =
             VolumeReading::with_superblock(self.device, superblock.clone(), Rings::Ignored)?;

@@ -32,7 +32,7 @@ pub(crate) enum Event<'a> {
         key: Key,
         value: &'a [u8],
         origin: Origin,
-        /// Of an item that is not proven: the first place behind it that another leaf has.
+        /// Of an item that is not proven: the first place behind it that a leaf has which counts more.
         until: Option<Point>,
     },
     /// Keys from the first place up to the second of which nothing is known.
@@ -84,7 +84,10 @@ impl<'a, 'd> Items<'a, 'd> {
             }
             let stop = segment.end_before(end);
             if self.load(&segment) {
-                let next = segments.get(index + 1).map(|next| next.low);
+                // An older leaf that only fills the gap behind this one takes nothing from it.
+                let next = segments.get(index + 1);
+                let is_newer = |next: &&Segment| next.is_proven || next.epoch > segment.epoch;
+                let next = next.filter(is_newer).map(|next| next.low);
                 self.visit_leaf(&segment, (at, stop), next, visitor)?;
             } else {
                 self.visit_gap(at, stop, visitor)?;

@@ -24,7 +24,7 @@ fn commands(document: &str) -> String {
 }
 
 /// Runs them in an empty directory `work`. What they print.
-pub fn run(document: &str, place: &TestMount) -> String {
+pub(crate) fn run(document: &str, place: &TestMount) -> String {
     let root = place.root.path();
     let bin = root.join("bin");
     std::fs::create_dir(&bin).unwrap();
@@ -41,7 +41,7 @@ pub fn run(document: &str, place: &TestMount) -> String {
 }
 
 /// What the blocks under a heading print.
-pub fn under(out: &str, heading: &str) -> String {
+pub(crate) fn under(out: &str, heading: &str) -> String {
     let (mut own, mut inside) = (String::new(), false);
     for line in out.lines() {
         match line.strip_prefix("## ") {

@@ -69,25 +69,27 @@ impl Walk<'_, '_, '_> {
             content.holes.push(len, size);
             return Ok(content);
         }
+        let may_be_inline = |size: u64| (1..=INLINE_MAX).contains(&size);
+        if let Some(inode) = inode.filter(|inode| inode.blocks == 0) {
+            // Extents that there are all the same are of another version.
+            let mut content = Content::default();
+            if known.is_inline_unknown && may_be_inline(inode.size) {
+                content.holes.push(0, inode.size);
+            }
+            return Ok(content);
+        }
         let copying = Copying {
             reading: self.reading,
             punches: &self.punches,
             number: named.number,
             inode,
+            is_doubted: known.provenance.version().is_some(),
             unproved: self.way.unproved,
         };
         let (out, counts) = (&mut *self.out, &mut self.counts);
-        let mut content = copying.copy(&mut self.items, &mut |at, bytes| {
+        copying.copy(&mut self.items, &mut |at, bytes| {
             counts.bytes = counts.bytes.saturating_add(bytes.len() as u64);
             out.write(at, bytes)
-        })?;
-        let may_be_inline = |size: u64| (1..=INLINE_MAX).contains(&size);
-        if let Some(inode) = inode.filter(|inode| inode.blocks == 0 && may_be_inline(inode.size))
-            && known.is_inline_unknown
-            && content.holes.is_empty()
-        {
-            content.holes.push(0, inode.size);
-        }
-        Ok(content)
+        })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use holdfast::{CreateOptions, OpenOptions, Volume, VolumeOptions};
 use holdfast_base::prng::Prng;
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_salvage::{Attributes, Destination, Found};
+use holdfast_salvage::{Attributes, Choice, Destination, Found, Scan, Tolerant};
 
 /// Paths of regular files with their content, and of directories with nothing.
 pub type Files = BTreeMap<String, Option<Vec<u8>>>;
@@ -17,6 +17,8 @@ pub type Files = BTreeMap<String, Option<Vec<u8>>>;
 /// A volume, and all that it ever held.
 pub struct World {
     pub image: MemoryDevice,
+    /// Which state a salvage of the sound volume takes.
+    pub by: String,
     /// What its trees hold in the end.
     pub trees: BTreeMap<&'static str, Files>,
     /// What `main` held at each checkpoint, the last state included.
@@ -53,6 +55,9 @@ impl Making {
         let mut bytes = vec![0; 1 + self.prng.below(most) as usize];
         self.prng.fill(&mut bytes);
         self.volume().write(&path, &bytes).unwrap();
+        // It is made, or cut, before it is written.
+        self.files.insert(path.clone(), Some(Vec::new()));
+        self.note(&path);
         self.files.insert(path.clone(), Some(bytes));
         self.note(&path);
     }
@@ -152,6 +157,11 @@ impl World {
             making.volume().commit().unwrap();
             making.work(6);
             making.volume().sync_all().unwrap();
+            for path in
+                making.files.iter().filter(|(_, content)| content.is_some()).map(|(path, _)| path)
+            {
+                making.volume().open_file(path).and_then(|file| file.sync_all()).unwrap();
+            }
             // The last batch names no data: whether that arrived is no question.
             making.volume().create_dir("/end").and_then(|()| making.volume().sync_all()).unwrap();
             making.files.insert("/end".into(), None);
@@ -160,7 +170,12 @@ impl World {
         states.push(making.files.clone());
         trees.insert("main", making.files.clone());
         let Making { versions, names, .. } = making;
-        World { image: device.snapshot(), trees, states, versions, names }
+        let image = device.snapshot();
+        let by = {
+            let tolerant = Tolerant::new(&image);
+            Scan::read(&tolerant, &|_| ()).open(&tolerant, &Choice::default()).unwrap().by
+        };
+        World { image, by, trees, states, versions, names }
     }
 }
 

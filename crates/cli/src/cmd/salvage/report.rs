@@ -52,10 +52,21 @@ impl Report {
         Ok(Report { out, all: file.is_some(), json, tree: None })
     }
 
+    /// Says what became of a file. Files are copied on when the reader of the lines has gone.
     pub(super) fn file(&mut self, found: &Found) -> io::Result<()> {
         if found.is_whole() && !self.all {
             return Ok(());
         }
+        match self.line(found) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.out = Box::new(io::sink());
+                Ok(())
+            }
+            said => said,
+        }
+    }
+
+    fn line(&mut self, found: &Found) -> io::Result<()> {
         let path = format!("/{}", show::name(&found.path));
         if self.json {
             let line = Line {
@@ -70,8 +81,8 @@ impl Report {
                 name_lost: found.is_name_lost,
                 missing: &found.missing,
             };
-            serde_json::to_writer(&mut self.out, &line)?;
-            return writeln!(self.out);
+            let line = serde_json::to_string(&line).map_err(io::Error::other)?;
+            return writeln!(self.out, "{line}");
         }
         let tree = self.tree.as_ref().map_or(String::new(), |tree| format!("{tree}:"));
         let words = match found.is_whole() {
@@ -82,7 +93,10 @@ impl Report {
     }
 
     pub(super) fn end(mut self) -> io::Result<()> {
-        self.out.flush()
+        match self.out.flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed,
+        }
     }
 }
 
