@@ -173,6 +173,13 @@ impl<'d> State<'d> {
             }
             None => of_main(&reading, &index, files.iter().filter(is_own), space),
         };
+        // Each change of a tree changes its root: one that is older than a node of the tree is not the last.
+        let newest = index.nodes.iter().filter(|node| node.tree == 1 && node.epoch <= limit);
+        let newest = newest.map(|node| node.epoch).max().unwrap_or(0);
+        let is_last = |root: &FoundNode| {
+            newest <= others.iter().map(|other| other.epoch.0).fold(root.epoch, u64::max)
+        };
+        let root = root.filter(|root| choice.root.is_some() || is_last(root));
         let mut notes = vec![
             "no superblock leads to the last state: what was changed after its checkpoint is lost"
                 .to_string(),
@@ -188,10 +195,10 @@ impl<'d> State<'d> {
                 );
             }
         }
-        let epoch = Epoch(root.map_or(index.newest().min(limit), |root| root.epoch));
+        let epoch = Epoch(root.map_or(newest, |root| root.epoch));
         let by = match root {
             Some(root) => format!("the root at block {} of epoch {epoch}", root.block),
-            None => format!("leaves up to epoch {epoch} alone: no root is left"),
+            None => format!("leaves up to epoch {epoch} alone: the last root is lost"),
         };
         let main =
             root.map(|root| Root { place: place(root.pointer(), root.level), is_said: false });
