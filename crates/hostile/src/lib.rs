@@ -21,6 +21,7 @@ pub mod messages;
 pub mod program;
 pub mod random;
 pub mod requests;
+pub mod salvage;
 pub mod streams;
 mod use_on;
 pub mod volume;
@@ -94,6 +95,12 @@ pub const TARGETS: &[Target] = &[
         name: "recover",
         says: "an edited volume is mounted for writing, used on and left",
         run: volume::recover,
+        seeds: volume::seeds,
+    },
+    Target {
+        name: "salvage",
+        says: "an edited volume is salvaged, whole if check finds nothing, and again with blocks gone",
+        run: salvage::salvage,
         seeds: volume::seeds,
     },
     Target {

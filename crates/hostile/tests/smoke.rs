@@ -88,6 +88,11 @@ fn recovering() {
 }
 
 #[test]
+fn salvaging() {
+    smoke("salvage", 300);
+}
+
+#[test]
 fn requests() {
     smoke("requests", 600);
 }

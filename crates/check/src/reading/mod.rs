@@ -3,6 +3,7 @@
 //! Nodes, items and data are what journal and log leave, judged in the same way as by the passes. Nothing here
 //! decides what a volume should be, and nothing writes.
 
+mod chosen;
 mod named;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 
+pub use chosen::Rings;
 pub use named::RingContents;
 
 use crate::bounds::Bounds;

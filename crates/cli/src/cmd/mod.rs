@@ -12,6 +12,7 @@ mod explain;
 mod export;
 mod fork;
 pub(crate) mod fsck;
+mod image;
 mod import;
 mod info;
 mod list;
@@ -27,6 +28,7 @@ mod remount;
 mod resize;
 mod rm;
 mod run;
+mod salvage;
 mod scrub;
 mod send;
 mod snapshot;
@@ -73,6 +75,8 @@ pub(crate) enum Command {
     #[command(skip)]
     UmountHelper(umount_helper::Args),
     Fsck(fsck::Args),
+    Salvage(salvage::Args),
+    Image(image::Args),
     Info(info::Args),
     List(list::Args),
     Ls(ls::Args),
@@ -125,6 +129,8 @@ impl Command {
             Command::Umount(args) => umount::run(&args),
             Command::UmountHelper(args) => umount_helper::run(&args),
             Command::Fsck(args) => fsck::run(&args),
+            Command::Salvage(args) => salvage::run(&args),
+            Command::Image(args) => image::run(&args),
             Command::Info(args) => info::run(&args),
             Command::List(args) => list::run(&args),
             Command::Ls(args) => ls::run(&args),

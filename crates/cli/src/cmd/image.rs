@@ -1,0 +1,62 @@
+//! `holdfast image`: a copy of a volume's metadata as a sparse file, to be sent to people who look for a mistake.
+
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_salvage::{Choice, Scan, Tolerant, image};
+
+use super::salvage::{Bar, device};
+use crate::outcome::{Context, Failure, Outcome, printed};
+
+/// Copy the metadata of a volume, without the content of its files.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The copy is a sparse file as long as the volume, for people who look for a mistake: `holdfast fsck
+-n` finds in it what it finds in the volume, but for data. It has the superblocks, and the nodes
+that they lead to. The content of files, targets of links and values of attributes stay behind, and
+so do journal, log and damaged nodes, as these hold some of it: the copy is in the state of its
+superblocks. What can still be learnt from it: names of files, branches and attributes, sizes,
+times, owners, and the checksum of each block of data, which tells whether a file has a known
+content.
+
+  holdfast image broken.img metadata.img && tar -cSf - metadata.img | zstd > metadata.tar.zst")]
+pub(crate) struct Args {
+    /// Copy journal, log, damaged nodes and what of files lies in nodes as well, as they are.
+    #[arg(long)]
+    content: bool,
+    /// Show no progress bar. Elsewhere than on a terminal there is none anyway.
+    #[arg(short, long)]
+    quiet: bool,
+    /// A file or a block device.
+    volume: PathBuf,
+    /// The file that is made.
+    out: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let device = device(&args.volume)?;
+    let tolerant = Tolerant::new(&*device);
+    let bar = Bar::new(args.quiet);
+    let show = |progress| bar.show(progress);
+    let scan = Scan::read(&tolerant, &show);
+    // Names of files are in it: nobody else's business until its owner says so.
+    let file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&args.out);
+    let file = file.context(args.out.display())?;
+    let mut write = |block: u64, bytes: &[u8]| match block.checked_mul(BLOCK_BYTES) {
+        Some(at) => file.write_all_at(bytes, at),
+        None => Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let imaged = image(&tolerant, &scan, &Choice::default(), args.content, &show, &mut write);
+    bar.clear();
+    let imaged = imaged.map_err(|error| {
+        let _ = std::fs::remove_file(&args.out);
+        Failure::plain(format!("{}: {error}", args.volume.display()))
+    })?;
+    file.set_len(imaged.len).and_then(|()| file.sync_all()).context(args.out.display())?;
+    let mut out = io::stdout().lock();
+    let (nodes, damaged) = (imaged.nodes, imaged.damaged);
+    printed(writeln!(out, "{}: {nodes} nodes, {damaged} damaged", args.out.display()))?;
+    Ok(0)
+}

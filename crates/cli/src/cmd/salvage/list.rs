@@ -1,0 +1,141 @@
+//! What a device holds of volumes: `--list`.
+
+use std::io::{self, Write};
+
+use holdfast_salvage::{EpochFound, SalvageError, Salvaged, TreeFound, VolumeFound};
+use serde::Serialize;
+
+use crate::outcome::{Failure, printed};
+use crate::size;
+
+/// Checkpoints that are shown to people; programs get all.
+const EPOCHS_SHOWN: usize = 20;
+/// Volumes that are shown to people.
+const VOLUMES_SHOWN: usize = 20;
+
+#[derive(Serialize)]
+struct List<'a> {
+    volumes: &'a [VolumeFound],
+    /// The state that would be copied.
+    state: Option<State<'a>>,
+}
+
+#[derive(Serialize)]
+struct State<'a> {
+    epoch: u64,
+    by: &'a str,
+    notes: &'a [String],
+    trees: Vec<Tree<'a>>,
+    epochs: Vec<EpochFound>,
+}
+
+#[derive(Serialize)]
+struct Tree<'a> {
+    name: &'a str,
+    snapshot: bool,
+    inodes: u64,
+    epoch: u64,
+}
+
+/// Prints it.
+pub(super) fn show(
+    volumes: &[VolumeFound],
+    opened: &Result<Salvaged<'_>, SalvageError>,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if json {
+        let state = opened.as_ref().ok().map(state);
+        let line = serde_json::to_string(&List { volumes, state })
+            .expect("a list is plain numbers and strings");
+        printed(writeln!(out, "{line}"))?;
+        return printed(out.flush());
+    }
+    printed(text(&mut out, volumes, opened))
+}
+
+fn state<'a>(salvaged: &'a Salvaged<'_>) -> State<'a> {
+    let tree = |tree: &'a TreeFound| Tree {
+        name: &tree.name,
+        snapshot: tree.is_snapshot,
+        inodes: tree.inodes,
+        epoch: tree.epoch,
+    };
+    State {
+        epoch: salvaged.epoch,
+        by: &salvaged.by,
+        notes: &salvaged.notes,
+        trees: salvaged.trees().iter().map(tree).collect(),
+        epochs: salvaged.epochs(),
+    }
+}
+
+fn text(
+    out: &mut dyn Write,
+    volumes: &[VolumeFound],
+    opened: &Result<Salvaged<'_>, SalvageError>,
+) -> io::Result<()> {
+    for volume in volumes.iter().take(VOLUMES_SHOWN) {
+        write!(out, "volume {}", volume.tag)?;
+        if let Some(label) = volume.label.as_ref().filter(|label| !label.is_empty()) {
+            write!(out, " {:?}", crate::outcome::printable(label))?;
+        }
+        write!(out, ": {} nodes", volume.nodes)?;
+        if volume.nodes > 0 {
+            write!(out, " of {}", size::show(volume.node_bytes))?;
+        }
+        if let Some((first, last)) = volume.epochs {
+            write!(out, ", epochs {first} to {last}")?;
+        }
+        if let Some(changed) = volume.changed {
+            write!(out, ", last change {}", date(changed))?;
+        }
+        match &volume.superblocks[..] {
+            [] => writeln!(out, ", no superblock")?,
+            found => {
+                let all: Vec<String> =
+                    found.iter().map(|(block, epoch)| format!("{block} (epoch {epoch})")).collect();
+                writeln!(out, ", superblocks at {}", all.join(", "))?;
+            }
+        }
+    }
+    if volumes.len() > VOLUMES_SHOWN {
+        writeln!(out, "and {} more", volumes.len() - VOLUMES_SHOWN)?;
+    }
+    if let Ok(salvaged) = opened {
+        writeln!(out, "state: {}", salvaged.by)?;
+        for note in &salvaged.notes {
+            writeln!(out, "note: {}", crate::outcome::printable(note))?;
+        }
+        for tree in salvaged.trees() {
+            let kind = if tree.is_snapshot { "snapshot" } else { "branch" };
+            writeln!(out, "{kind} {}: {} inodes, epoch {}", tree.name, tree.inodes, tree.epoch)?;
+        }
+        let epochs = salvaged.epochs();
+        for epoch in epochs.iter().take(EPOCHS_SHOWN) {
+            write!(out, "epoch {}: {} nodes", epoch.epoch, epoch.nodes)?;
+            if let Some(changed) = epoch.changed {
+                write!(out, ", last change {}", date(changed))?;
+            }
+            if epoch.has_superblock {
+                write!(out, ", superblock")?;
+            }
+            for root in &epoch.roots {
+                write!(out, ", root at {} of level {}", root.block, root.level)?;
+            }
+            writeln!(out)?;
+        }
+        if epochs.len() > EPOCHS_SHOWN {
+            writeln!(out, "and {} older epochs", epochs.len() - EPOCHS_SHOWN)?;
+        }
+    }
+    out.flush()
+}
+
+fn date(seconds: i64) -> String {
+    let moment = jiff::Timestamp::from_second(seconds);
+    moment.map_or_else(
+        |_| format!("{seconds} s"),
+        |moment| moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    )
+}

@@ -1,0 +1,52 @@
+//! Nodes that look like roots: of the first key on, and no other node leads to them.
+
+use holdfast_base::TreeId;
+use holdfast_check::reading::{NodePlace, VolumeReading};
+use holdfast_format::{ItemKind, Key, NodePointer};
+
+use crate::index::Index;
+use crate::point::Point;
+use crate::scan::FoundNode;
+
+/// All that look like roots of a tree and are not younger than `epoch`, the newest first, of the same epoch the highest.
+pub(crate) fn roots(
+    reading: &VolumeReading<'_>,
+    index: &Index,
+    tree: TreeId,
+    epoch: u64,
+) -> Vec<FoundNode> {
+    let is_of = |node: &FoundNode| node.tree == tree as u8 && node.epoch <= epoch;
+    let mut is_reached = vec![false; index.nodes.len()];
+    let mut buffer = Vec::new();
+    for node in index.nodes.iter().filter(|node| is_of(node) && node.level > 0) {
+        let place =
+            NodePlace { pointer: node.pointer(), level: node.level, low: Key::MIN, high: None };
+        let place = NodePlace { low: node.first.key().unwrap_or(Key::MIN), ..place };
+        let Ok(view) = reading.node(tree, &place, None, &mut buffer) else { continue };
+        for child in 0..view.count() {
+            if let Some(at) = index.position(view.child(child)) {
+                is_reached[at] = true;
+            }
+        }
+    }
+    let nodes = index.nodes.iter().zip(&is_reached).filter(|(_, is_reached)| !**is_reached);
+    let mut roots: Vec<FoundNode> =
+        nodes.map(|(node, _)| *node).filter(|node| is_of(node) && begins_a_tree(node)).collect();
+    roots.sort_by_key(|node| std::cmp::Reverse((node.epoch, node.level, node.count)));
+    roots
+}
+
+/// Whether a node may be a root by its keys. A leaf that is one has the root directory, or is of the space tree.
+fn begins_a_tree(node: &FoundNode) -> bool {
+    let root_inode = Point { inode: 1, kind: ItemKind::Inode.number(), offset: 0 };
+    match (node.level, node.tree) {
+        (0, 1) => node.first <= root_inode && root_inode <= node.last,
+        (0, _) => node.count > 0,
+        _ => node.first == Point::of(&Key::MIN),
+    }
+}
+
+/// Where the tree of a root begins.
+pub(crate) fn place(pointer: NodePointer, level: u8) -> NodePlace {
+    NodePlace { pointer, level, low: Key::MIN, high: None }
+}

@@ -1,0 +1,211 @@
+//! One pass over a device, in large reads, for all that proves itself: superblocks and nodes, by their checksums and the
+//! block number that they carry, whichever volume they are of and however old they are.
+//!
+//! Memory: about 90 bytes for each node found, and a superblock for each superblock found.
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, TreeId};
+use holdfast_device::Device;
+use holdfast_format::codec::Reader;
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::item::InodeItem;
+use holdfast_format::limits::{COUNTER_MAX, NODE_SIZES, TREE_LEVELS_MAX};
+use holdfast_format::node::{self, Expected, NodeHeader, OfVolume};
+use holdfast_format::superblock::{MAGIC, VERSION, newer_program, other_version, version_of};
+use holdfast_format::{Carried, ItemKind, NodePointer, NodeView, Superblock};
+
+use crate::point::Point;
+use crate::progress::Progress;
+use crate::tolerant::Tolerant;
+
+/// Bytes of one read.
+const STEP: usize = 4 << 20;
+/// What a node may reach beyond the block in which it begins.
+const OVERLAP: usize = NODE_SIZES[2] - BLOCK_SIZE;
+/// Superblocks that are kept. A volume has three, and a copy of an older size; more are data that looks like them.
+const SUPERBLOCKS_MAX: usize = 1 << 12;
+
+/// The tag that all nodes of a volume carry.
+pub type Tag = [u8; 8];
+
+/// A node of some volume.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundNode {
+    pub(crate) block: u64,
+    pub(crate) epoch: u64,
+    /// Its first and its last key; the same place twice if it has none.
+    pub(crate) first: Point,
+    pub(crate) last: Point,
+    /// Seconds: the newest change of an inode in it.
+    pub(crate) changed: i64,
+    /// Number of the volume in [`Scan::volumes`].
+    pub(crate) volume: u32,
+    pub(crate) count: u16,
+    pub(crate) level: u8,
+    pub(crate) tree: u8,
+    /// Blocks of it.
+    pub(crate) blocks: u8,
+}
+
+impl FoundNode {
+    pub(crate) fn pointer(&self) -> NodePointer {
+        NodePointer { block: BlockNo(self.block), epoch: Epoch(self.epoch) }
+    }
+
+    /// What a sound node says of itself.
+    pub(crate) fn of(view: &NodeView<'_>, pointer: NodePointer, volume: u32) -> FoundNode {
+        let count = view.count();
+        let at = |index: usize| Point::of(&view.key(index));
+        let (first, last) = match count {
+            0 => (Point::MIN, Point::MIN),
+            _ => (at(0), at(count - 1)),
+        };
+        let leaf = if view.level() == 0 && view.tree() == TreeId::Files as u8 { count } else { 0 };
+        let inodes = (0..leaf).filter(|index| view.key(*index).kind == ItemKind::Inode);
+        let changed = inodes.filter_map(|index| InodeItem::decode(view.value(index)).ok());
+        FoundNode {
+            block: pointer.block.0,
+            epoch: pointer.epoch.0,
+            first,
+            last,
+            changed: changed.map(|inode| inode.ctime.secs).max().unwrap_or(i64::MIN),
+            volume,
+            count: count as u16,
+            level: view.level(),
+            tree: view.tree(),
+            blocks: (view.bytes().len() / BLOCK_SIZE) as u8,
+        }
+    }
+}
+
+/// A superblock, and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundSuperblock {
+    pub(crate) block: u64,
+    pub(crate) superblock: Superblock,
+}
+
+/// All that a device holds of volumes.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Upwards by block; those of several volumes, and of several sizes, may overlap.
+    pub(crate) nodes: Vec<FoundNode>,
+    pub(crate) superblocks: Vec<FoundSuperblock>,
+    /// The tags of the volumes, by their numbers in [`FoundNode`].
+    pub(crate) volumes: Vec<Tag>,
+    /// Superblocks that are intact and of no use to this program: their epochs, as far as those are known, and why.
+    pub(crate) other_programs: Vec<(Epoch, String)>,
+}
+
+/// Looks at everything.
+pub(crate) fn scan(device: &Tolerant<'_>, progress: &dyn Fn(Progress)) -> Scan {
+    let len = device.len();
+    let mut scan = Scanning::default();
+    let mut buffer = vec![0; STEP + OVERLAP];
+    let mut at = 0;
+    while at < len {
+        progress(Progress { step: "scan", done: at, total: len });
+        let part = &mut buffer[..(len - at).min((STEP + OVERLAP) as u64) as usize];
+        device.fill(at, part);
+        scan.look(at / BLOCK_BYTES, part);
+        at += STEP as u64;
+    }
+    scan.end()
+}
+
+#[derive(Default)]
+struct Scanning {
+    found: Scan,
+    numbers: HashMap<Tag, u32>,
+    /// The size that the nodes of a volume had so far.
+    sizes: BTreeMap<u32, usize>,
+}
+
+impl Scanning {
+    /// Looks at the blocks of a read; what lies behind `STEP` is there for nodes that begin before.
+    fn look(&mut self, first: u64, part: &[u8]) {
+        let own = part.len().min(STEP);
+        for (index, block) in part[..own].chunks_exact(BLOCK_SIZE).enumerate() {
+            let number = first + index as u64;
+            if block.starts_with(&node::MAGIC) {
+                self.look_at_node(number, &part[index * BLOCK_SIZE..]);
+            } else if block.starts_with(&MAGIC) {
+                self.look_at_superblock(number, block);
+            }
+        }
+    }
+
+    fn look_at_node(&mut self, block: u64, bytes: &[u8]) {
+        let Ok(header) = NodeHeader::read(&mut Reader::new("node", bytes)) else { return };
+        let tree = match header.tree {
+            1 => TreeId::Files,
+            2 => TreeId::Space,
+            _ => return,
+        };
+        let can_be = header.address == block
+            && header.level < TREE_LEVELS_MAX
+            && (1..=COUNTER_MAX).contains(&header.epoch);
+        if !can_be {
+            return;
+        }
+        let pointer = NodePointer { block: BlockNo(block), epoch: Epoch(header.epoch) };
+        let known = self.numbers.get(&header.volume).and_then(|number| self.sizes.get(number));
+        // The size stands in the superblock alone; the checksum decides.
+        let usual = known.copied().unwrap_or(NODE_SIZES[1]);
+        let others = NODE_SIZES.into_iter().filter(|size| *size != usual);
+        for size in [usual].into_iter().chain(others) {
+            let is_aligned = block.is_multiple_of((size / BLOCK_SIZE) as u64);
+            let Some(bytes) = bytes.get(..size).filter(|_| is_aligned) else { continue };
+            let volume = OfVolume { tag: header.volume, carried: ANYTHING };
+            let expected = Expected { pointer, tree, level: header.level, volume };
+            let Ok(view) = NodeView::open(bytes, &expected) else { continue };
+            let number = self.number(header.volume);
+            self.sizes.insert(number, size);
+            self.found.nodes.push(FoundNode::of(&view, pointer, number));
+            return;
+        }
+    }
+
+    fn look_at_superblock(&mut self, number: u64, block: &[u8]) {
+        let Ok(block) = <&[u8; BLOCK_SIZE]>::try_from(block) else { return };
+        let address = BlockNo(number);
+        match Superblock::decode(block, address) {
+            Ok(superblock) if self.found.superblocks.len() < SUPERBLOCKS_MAX => {
+                let volume = self.number(superblock.node_tag);
+                self.sizes.insert(volume, superblock.geometry.node_size);
+                self.found.superblocks.push(FoundSuperblock { block: number, superblock });
+            }
+            Ok(_) => {}
+            Err(_) if self.found.other_programs.len() < SUPERBLOCKS_MAX => {
+                // An older one does not say where it belongs: elsewhere it is data of a file.
+                let is_slot = SUPERBLOCK_SLOTS.contains(&address);
+                let older = || {
+                    let version = version_of(block).filter(|it| is_slot && *it < VERSION)?;
+                    Some((Epoch(0), other_version(version)?))
+                };
+                self.found.other_programs.extend(newer_program(block, address).or_else(older));
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn number(&mut self, tag: Tag) -> u32 {
+        let volumes = &mut self.found.volumes;
+        *self.numbers.entry(tag).or_insert_with(|| {
+            volumes.push(tag);
+            // There are fewer nodes than blocks, and fewer volumes than nodes.
+            u32::try_from(volumes.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    fn end(mut self) -> Scan {
+        self.found.other_programs.sort();
+        self.found.other_programs.dedup();
+        self.found
+    }
+}
+
+/// Which features a volume has is known to its superblock; until one is found, a node may hold what any may bring.
+pub(crate) const ANYTHING: Carried = Carried { compat: true, ro_compat: true };

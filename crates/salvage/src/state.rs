@@ -1,0 +1,279 @@
+//! Which state of a volume is salvaged: that of the newest superblock with journal and log behind it; without one, that of the
+//! newest root that was found; without a root, the leaves alone.
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
+use holdfast_check::reading::{Rings, VolumeReading};
+use holdfast_device::Device;
+use holdfast_format::journal::JournalMark;
+use holdfast_format::limits::{JOURNAL_BLOCKS_MIN, LOG_BLOCKS_MIN};
+use holdfast_format::log::LogMark;
+use holdfast_format::{Geometry, NodePointer, Superblock};
+use uuid::Uuid;
+
+use crate::cover::Root;
+use crate::error::SalvageError;
+use crate::index::Index;
+use crate::roots::{place, roots};
+use crate::scan::{FoundNode, Scan, Tag};
+use crate::tolerant::Tolerant;
+
+/// Which of the states that are there is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The tag of the nodes of the volume. `None`: the volume with a superblock; without any, that with the most nodes.
+    pub volume: Option<Tag>,
+    /// The newest state that is not younger than this checkpoint. `None`: the last one.
+    pub epoch: Option<u64>,
+    /// The block of the root of `main`.
+    pub root: Option<u64>,
+}
+
+/// A state that was chosen.
+pub(crate) struct State<'d> {
+    pub(crate) reading: VolumeReading<'d>,
+    pub(crate) index: Index,
+    /// The root of `main`, if there is one.
+    pub(crate) main: Option<Root>,
+    /// Nothing of the state is younger.
+    pub(crate) epoch: Epoch,
+    /// How it is known, in a sentence.
+    pub(crate) by: String,
+    pub(crate) notes: Vec<String>,
+    /// Epochs of the superblocks that are left.
+    pub(crate) superblocks: Vec<u64>,
+}
+
+/// The number of the volume that is meant.
+pub(crate) fn volume(scan: &Scan, choice: &Choice) -> Result<u32, SalvageError> {
+    let number = |tag: &Tag| scan.volumes.iter().position(|of| of == tag);
+    if let Some(tag) = &choice.volume {
+        return number(tag).map(|at| at as u32).ok_or(SalvageError::NoSuchVolume);
+    }
+    let counts = counts(scan);
+    let has_superblock = |at: usize| {
+        scan.superblocks.iter().any(|found| found.superblock.node_tag == scan.volumes[at])
+    };
+    let best = (0..scan.volumes.len()).max_by_key(|at| (has_superblock(*at), counts[*at]));
+    best.map(|at| at as u32).ok_or(SalvageError::Nothing)
+}
+
+/// How many nodes each volume has.
+pub(crate) fn counts(scan: &Scan) -> Vec<u64> {
+    let mut counts = vec![0; scan.volumes.len()];
+    for node in &scan.nodes {
+        if let Some(count) = counts.get_mut(node.volume as usize) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
+impl<'d> State<'d> {
+    /// The state that is meant of a volume.
+    pub(crate) fn choose(
+        device: &'d Tolerant<'_>,
+        scan: Scan,
+        choice: &Choice,
+    ) -> Result<State<'d>, SalvageError> {
+        let number = volume(&scan, choice)?;
+        let tag = scan.volumes.get(number as usize).copied().ok_or(SalvageError::NoSuchVolume)?;
+        let limit = choice.epoch.unwrap_or(u64::MAX);
+        let superblocks = scan.superblocks.iter().map(|found| &found.superblock);
+        let own = superblocks.filter(|superblock| superblock.node_tag == tag);
+        let epochs: Vec<u64> = own.clone().map(|superblock| superblock.epoch.0).collect();
+        let any = own.clone().max_by_key(|superblock| superblock.epoch).cloned();
+        let superblock =
+            own.filter(|of| of.epoch.0 <= limit).max_by_key(|superblock| superblock.epoch).cloned();
+        // What a newer program has written is not read as if there were nothing newer.
+        let known = any.as_ref().map_or(0, |superblock| superblock.epoch.0);
+        if let Some((_, words)) = scan
+            .other_programs
+            .iter()
+            .find(|(epoch, _)| any.is_none() || epoch.0 >= known && epoch.0 > 0)
+        {
+            return Err(SalvageError::OtherProgram(words.clone()));
+        }
+        let mut index = Index::of_volume(scan.nodes, number);
+        let newest = index.newest();
+        let wanted = superblock.filter(|superblock| is_current(superblock, newest.min(limit)));
+        if let Some(superblock) = wanted
+            && choice.root.is_none()
+        {
+            let state = State::by_superblock(device, superblock, index, tag, choice.epoch)?;
+            return Ok(State { superblocks: epochs, ..state });
+        }
+        let size = index.nodes.iter().map(|node| u64::from(node.blocks)).max().unwrap_or(4);
+        let made = made_up(device, tag, size, any.as_ref());
+        // The sizes of nodes are those of one volume.
+        index.nodes.retain(|node| u64::from(node.blocks) == made.geometry.node_blocks());
+        let state = State::by_roots(device, made, index, choice)?;
+        Ok(State { superblocks: epochs, ..state })
+    }
+
+    fn by_superblock(
+        device: &'d Tolerant<'_>,
+        superblock: Superblock,
+        mut index: Index,
+        tag: Tag,
+        wanted: Option<u64>,
+    ) -> Result<State<'d>, SalvageError> {
+        let rings = if wanted.is_some() { Rings::Ignored } else { Rings::Replayed };
+        let (epoch, blocks) = (superblock.epoch, superblock.geometry.volume_blocks);
+        index.nodes.retain(|node| u64::from(node.blocks) == superblock.geometry.node_blocks());
+        let reading = VolumeReading::with_superblock(device, superblock, rings)?;
+        index.take_journal(&reading, tag);
+        let now = reading.superblock();
+        let main = Root { place: place(now.files, now.files_level), is_said: true };
+        let mut notes: Vec<String> = reading.missing_of_rings();
+        notes.iter_mut().for_each(|note| note.push_str(": what was changed after that is lost"));
+        let have = device.len() / BLOCK_BYTES;
+        if have < blocks {
+            notes.push(format!("the device ends after {have} of the volume's {blocks} blocks"));
+        }
+        let by = match rings {
+            Rings::Replayed => {
+                format!(
+                    "the superblock of epoch {epoch}, with journal and log up to operation {}",
+                    now.lsn
+                )
+            }
+            Rings::Ignored => format!("the superblock of epoch {epoch}, without journal and log"),
+        };
+        let epoch = now.epoch;
+        Ok(State { main: Some(main), epoch, by, notes, index, reading, superblocks: Vec::new() })
+    }
+
+    fn by_roots(
+        device: &'d Tolerant<'_>,
+        mut made: Superblock,
+        index: Index,
+        choice: &Choice,
+    ) -> Result<State<'d>, SalvageError> {
+        let limit = choice.epoch.unwrap_or(u64::MAX);
+        let read = |made: &Superblock| {
+            VolumeReading::with_superblock(device, made.clone(), Rings::Ignored)
+        };
+        let mut reading = read(&made)?;
+        let space = roots(&reading, &index, TreeId::Space, limit).first().copied();
+        if let Some(root) = space {
+            (made.space, made.space_level) = (root.pointer(), root.level);
+            reading = read(&made)?;
+        }
+        // Roots of branches and snapshots are said to be theirs; that of `main` is among the others, unless it did not change since
+        // its last snapshot.
+        let others: Vec<NodePointer> =
+            reading.trees().iter().filter(|tree| !tree.is_main()).map(|tree| tree.root).collect();
+        let is_own = |root: &&FoundNode| !others.contains(&root.pointer());
+        let files = roots(&reading, &index, TreeId::Files, limit);
+        let root = match choice.root {
+            Some(block) => {
+                let node = index.nodes.iter().find(|node| node.block == block && node.tree == 1);
+                Some(*node.ok_or(SalvageError::NoSuchRoot)?)
+            }
+            None => of_main(&reading, &index, files.iter().filter(is_own), space),
+        };
+        // Each change of a tree changes its root: one that is older than a node of the tree is not the last.
+        let newest = index.nodes.iter().filter(|node| node.tree == 1 && node.epoch <= limit);
+        let newest = newest.map(|node| node.epoch).max().unwrap_or(0);
+        let is_last = |root: &FoundNode| {
+            newest <= others.iter().map(|other| other.epoch.0).fold(root.epoch, u64::max)
+        };
+        let root = root.filter(|root| choice.root.is_some() || is_last(root));
+        let mut notes = vec![
+            "no superblock leads to the last state: what was changed after its checkpoint is lost"
+                .to_string(),
+        ];
+        if let Some(root) = root {
+            (made.files, made.files_level) = (root.pointer(), root.level);
+            reading = read(&made)?;
+            let has_branches =
+                reading.trees().iter().any(|of| !of.is_main() && of.snapshot.is_none());
+            if choice.root.is_none() && (has_branches || !reading.is_lineage_whole()) {
+                notes.push(
+                    "which root is that of `main` is not known for sure: --list shows others, --root takes one".into(),
+                );
+            }
+        }
+        let epoch = Epoch(root.map_or(newest, |root| root.epoch));
+        let by = match root {
+            Some(root) => format!("the root at block {} of epoch {epoch}", root.block),
+            None => format!("leaves up to epoch {epoch} alone: the last root is lost"),
+        };
+        let main =
+            root.map(|root| Root { place: place(root.pointer(), root.level), is_said: false });
+        Ok(State { reading, index, main, epoch, by, notes, superblocks: Vec::new() })
+    }
+}
+
+/// The root of `main`: the newest that nothing else has and that is in use by the bitmaps; or that of the last snapshot of `main`.
+/// Where the bitmaps are older than a root, or do not read, the newer of the two.
+fn of_main<'n>(
+    reading: &VolumeReading<'_>,
+    index: &Index,
+    roots: impl Iterator<Item = &'n FoundNode> + Clone,
+    space: Option<FoundNode>,
+) -> Option<FoundNode> {
+    let newest = roots.clone().next().copied();
+    let snapshots = reading.trees().iter().filter(|tree| tree.name.starts_with("main@"));
+    let last = snapshots.max_by_key(|tree| tree.snapshot);
+    let shared = last.and_then(|tree| index.get(tree.root)).copied();
+    let marked = match newest {
+        Some(newest) if space.is_none_or(|space| space.epoch < newest.epoch) => Vec::new(),
+        _ => reading.marked(),
+    };
+    if marked.is_empty() {
+        return newest.into_iter().chain(shared).max_by_key(|root| root.epoch);
+    }
+    let is_in_use = |root: &&FoundNode| {
+        let at = marked.partition_point(|(_, end)| *end <= root.block);
+        marked.get(at).is_some_and(|(start, _)| *start <= root.block)
+    };
+    { roots }.find(is_in_use).copied().or(shared).or(newest)
+}
+
+/// Whether no node proves that there were two checkpoints behind that of the superblock. One may have been under way.
+fn is_current(superblock: &Superblock, newest: u64) -> bool {
+    newest < superblock.epoch.0.saturating_add(2)
+}
+
+/// What stands for a superblock where there is none: what the nodes tell, and of a superblock of the volume what never changes.
+fn made_up(device: &dyn Device, tag: Tag, node_blocks: u64, of: Option<&Superblock>) -> Superblock {
+    // Up to the last block of the device a node may be.
+    let volume_blocks = (device.len() / BLOCK_BYTES).next_multiple_of(16).saturating_add(16);
+    let geometry = Geometry {
+        volume_blocks,
+        node_size: (node_blocks * BLOCK_BYTES) as usize,
+        log_blocks: LOG_BLOCKS_MIN,
+        journal_blocks: JOURNAL_BLOCKS_MIN,
+    };
+    let geometry = of.map_or(geometry, |of| Geometry { volume_blocks, ..of.geometry });
+    let nowhere = NodePointer { block: BlockNo(0), epoch: Epoch(0) };
+    Superblock {
+        epoch: Epoch(holdfast_format::limits::COUNTER_MAX),
+        geometry,
+        uuid: of.map_or(Uuid::nil(), |of| of.uuid),
+        label: of.map_or(String::new(), |of| of.label.clone()),
+        hash_seed: of.map_or(0, |of| of.hash_seed),
+        // Nodes may hold what any feature brings.
+        features_compat: of.map_or(u64::MAX, |of| of.features_compat),
+        features_ro_compat: of.map_or(u64::MAX, |of| of.features_ro_compat),
+        files: nowhere,
+        files_level: 0,
+        space: nowhere,
+        space_level: 0,
+        lsn: Lsn(0),
+        inode_next: InodeNo(0),
+        inode_count: 0,
+        used_blocks: 0,
+        referenced_blocks: 0,
+        journal: JournalMark { commit: CommitNo(0), next: BlockNo(0), sum: 0 },
+        log: LogMark { batch: BatchNo(0), next: 0, sum: 0 },
+        ring_tag: [0; 8],
+        node_tag: tag,
+        created: Timestamp::default(),
+        writer: String::new(),
+        fault: None,
+        rest: Vec::new(),
+    }
+}
