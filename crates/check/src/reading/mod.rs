@@ -3,6 +3,7 @@
 //! Nodes, items and data are what journal and log leave, judged in the same way as by the passes. Nothing here
 //! decides what a volume should be, and nothing writes.
 
+mod cut;
 mod named;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 
+pub use cut::CutChanges;
 pub use named::RingContents;
 
 use crate::bounds::Bounds;
@@ -209,6 +211,11 @@ impl<'d> VolumeReading<'d> {
             ControlFlow::Continue(())
         });
         items
+    }
+
+    /// What batches of the log name that do not count, as one before them is damaged: by branch.
+    pub fn cut_changes(&self) -> BTreeMap<u64, CutChanges> {
+        cut::read(self.device, &self.recovered)
     }
 
     /// What stands in journal and log: what a new superblock must be younger than, and which blocks a replay reads.

@@ -13,10 +13,10 @@ use holdfast_format::item::extent::extent_blocks_max;
 use holdfast_format::limits::EXTENT_BLOCKS_MAX;
 use holdfast_format::{ItemKind, Key};
 
-use super::Judge;
 use super::inodes::Broken;
+use super::{Judge, StandIn};
 use crate::error::RepairError;
-use crate::walk::{Edits, items};
+use crate::walk::{Edits, State, items};
 
 /// Blocks that may always stand for what is lost of one file: 4 MiB.
 const ALWAYS: u64 = 1024;
@@ -88,11 +88,8 @@ impl Judge<'_, '_> {
         if file.inline {
             unknown.push((0, ends));
         }
-        for lost in &self.state.lost {
+        for lost in self.state.lost_in(&first, Some(&last)) {
             let (low, high) = (lost.place.low, lost.place.high);
-            if low >= last || high.is_some_and(|high| high <= first) {
-                continue;
-            }
             let start = if low > first { low.offset / BLOCK_BYTES } else { 0 };
             // An extent that began in the node may have reached beyond its range.
             let end = match high.filter(|high| *high < last) {
@@ -104,8 +101,10 @@ impl Judge<'_, '_> {
         let mut parts: Vec<Part> = Vec::new();
         for (start, end) in unknown {
             let mut at = start.max(parts.last().map_or(0, |last| last.1));
-            for (from, to) in known.iter().copied().filter(|(from, to)| *to > start && *from < end)
-            {
+            // Each begins behind the end of the one before it.
+            let first = known.partition_point(|(_, to)| *to <= start);
+            let among = known[first..].iter().copied();
+            for (from, to) in among.take_while(|(from, _)| *from < end) {
                 if from > at {
                     parts.push((at, from.min(end)));
                 }
@@ -126,9 +125,8 @@ impl Judge<'_, '_> {
         let mut at = part.0;
         while at < part.1 {
             let count = most.min(part.1 - at);
-            let blocks = self.stand_in(inode, at, count)?;
+            let StandIn { blocks, birth, .. } = self.stand_in(inode, at, count)?;
             let sum = |block: u64| !crc64(&[inode.0.to_le_bytes(), block.to_le_bytes()].concat());
-            let birth = Epoch(self.before() + 1);
             let sums = (at..at + count).map(sum).collect();
             let extent = Extent { birth, ..Extent::new(blocks, sums) };
             let offset = at.checked_mul(BLOCK_BYTES)?;
@@ -138,27 +136,27 @@ impl Judge<'_, '_> {
         Some(edits)
     }
 
-    /// The epoch of the snapshot that the tree grew out of: what is born behind it is the tree's own.
-    fn before(&self) -> u64 {
-        let parent = self.before.iter().find(|of| of.root.id == self.state.root.parent);
-        parent.and_then(|parent| parent.root.snapshot).unwrap_or(0)
-    }
-
     /// Free blocks, or those that the tree which this one grew out of has for the same.
-    fn stand_in(&mut self, inode: InodeNo, at: u64, count: u64) -> Option<BlockRange> {
-        let tree = self.state.root.id;
-        let parent = self.state.root.parent;
-        let key = (inode.0, at, count);
-        let known = self.shared.unreadable.get(&key);
-        if let Some((_, blocks)) = known.and_then(|known| known.iter().find(|of| of.0 == parent)) {
-            let blocks = *blocks;
-            self.shared.unreadable.entry(key).or_default().push((tree, blocks));
-            return Some(blocks);
-        }
-        let blocks = BlockRange::new(BlockNo(self.space.take(count, 1)?), count);
-        self.shared.unreadable.entry(key).or_default().push((tree, blocks));
-        Some(blocks)
+    fn stand_in(&mut self, inode: InodeNo, at: u64, count: u64) -> Option<StandIn> {
+        let (tree, parent) = (self.state.root.id, self.state.root.parent);
+        let known = self.shared.unreadable.entry((inode.0, at, count)).or_default();
+        let stand_in = match known.iter().find(|of| of.tree == parent) {
+            Some(of) => StandIn { tree, ..*of },
+            None => {
+                let blocks = BlockRange::new(BlockNo(self.space.take(count, 1)?), count);
+                let birth = Epoch(before(self.before, self.state) + 1);
+                StandIn { tree, blocks, birth }
+            }
+        };
+        known.push(stand_in);
+        Some(stand_in)
     }
+}
+
+/// The epoch of the snapshot that a tree grew out of: what is born behind it is the tree's own.
+fn before(states: &[State], of: &State) -> u64 {
+    let parent = states.iter().find(|parent| parent.root.id == of.root.parent);
+    parent.and_then(|parent| parent.root.snapshot).unwrap_or(0)
 }
 
 fn bytes(part: &Part, size: u64) -> String {

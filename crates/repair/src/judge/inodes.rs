@@ -124,12 +124,7 @@ impl Judge<'_, '_> {
                 None => {
                     self.delete(Key::orphan(inode));
                     let what = format!("inode {inode} does not exist, and is listed no more");
-                    self.said.push(Said {
-                        issue: Issue::OrphanDangling,
-                        inode: None,
-                        what,
-                        loses: false,
-                    });
+                    self.said.push(Said::of(Issue::OrphanDangling, None, what));
                 }
             }
         }
@@ -138,12 +133,7 @@ impl Judge<'_, '_> {
                 self.delete(Key::punch(inode));
                 let what =
                     format!("no hole is made in inode {inode} any more, which is no regular file");
-                self.said.push(Said {
-                    issue: Issue::PunchDangling,
-                    inode: None,
-                    what,
-                    loses: false,
-                });
+                self.said.push(Said::of(Issue::PunchDangling, None, what));
             }
         }
         self.entries = entries;
@@ -319,6 +309,15 @@ impl Judge<'_, '_> {
         if !self.content_is_known(found, &current, &item, &mut fix) {
             return;
         }
+        let (first, last) =
+            (Key::span(number, ItemKind::Xattr).0, Key::span(number, ItemKind::XattrPiece).1);
+        if item.nlink > 0
+            && item.flags & InodeItem::HAS_XATTRS != 0
+            && let Some(lost) = self.state.lost_in(&first, Some(&last)).first()
+        {
+            let what = "attributes of it (access lists are among these) may be lost".into();
+            found.say(lost.issue, Some(number), what, true);
+        }
         if item.nlink > 0 {
             current.xattrs.finish(
                 &self.view(),
@@ -333,21 +332,7 @@ impl Judge<'_, '_> {
         }
         self.fields(found, number, &item, &mut fix);
         found.fixes.push((number, fix));
-        found.entries.push(Entry {
-            number,
-            file_type: item.file_type(),
-            nlink: item.nlink,
-            size: item.size,
-            parent: item.parent,
-            parent_slot: item.parent_slot,
-            is_unnamed,
-            is_orphan: false,
-            names: 0,
-            subdirs: 0,
-            entries: 0,
-            knows_name: false,
-            name: (InodeNo(0), 0),
-        });
+        found.entries.push(Entry { is_unnamed, ..Entry::of(number, &item) });
     }
 
     /// An item for an inode that has none. What it was is seen by what it has.
@@ -356,7 +341,7 @@ impl Judge<'_, '_> {
         let is_given = number == InodeNo::ROOT || number >= InodeNo::FIRST_FREE;
         let is_known = is_given && number.0 < COUNTER_MAX / 4;
         let has_data = current.blocks > 0 || current.inline.is_some();
-        let issue = match self.state.lost.iter().find(|lost| lost.holds(&Key::inode(number))) {
+        let issue = match self.state.lost_with(&Key::inode(number)) {
             Some(lost) => lost.issue,
             None => Issue::ItemWithoutInode,
         };
@@ -475,7 +460,7 @@ impl Judge<'_, '_> {
 
     /// The finding of the node that may have had a key.
     fn lost_at(&self, key: &Key) -> Option<Issue> {
-        self.state.lost.iter().find(|lost| lost.holds(key)).map(|lost| lost.issue)
+        self.state.lost_with(key).map(|lost| lost.issue)
     }
 
     /// Removes all items of an inode that was read.
@@ -513,7 +498,7 @@ impl Judge<'_, '_> {
 
 impl Found {
     fn say(&mut self, issue: Issue, inode: Option<InodeNo>, what: String, loses: bool) {
-        self.said.push(Said { issue, inode, what, loses });
+        self.said.push(Said { loses, ..Said::of(issue, inode, what) });
     }
 
     /// An orphan, or a hole that is being made.

@@ -8,12 +8,16 @@ use holdfast_format::item::dentry::{slot, slot_end};
 use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
 
-use super::{Entry, Judge, made};
+use super::{Entry, Judge, Said, made};
 use crate::error::RepairError;
-use crate::walk::{Edits, items};
+use crate::walk::{Edits, get, items};
 
 /// Where files go that no name leads to.
 const LOST_FOUND: &[u8] = b"lost+found";
+/// Bytes of a last known name that one in `lost+found` keeps behind the number.
+const NAME_KEPT: usize = 200;
+/// Trees that grew out of one and are asked for a name that it has lost.
+const BESIDE_MAX: usize = 16;
 /// Steps from a file to the root that a path may have.
 const DEPTH_MAX: usize = 4096;
 
@@ -52,7 +56,7 @@ impl Judge<'_, '_> {
                 Some(slot) => names.push(Name { directory, slot, child }),
                 None => {
                     let what = format!("the name {} is removed: its slot is full", shown(&name));
-                    self.loss(Issue::DentrySlot, Some(directory), what);
+                    self.loss_of(Issue::DentrySlot, directory, name, what);
                 }
             }
         }
@@ -96,28 +100,13 @@ impl Judge<'_, '_> {
         };
         self.put(Key::inode(number), item.encode());
         let behind = self.entries.partition_point(|entry| entry.number < number);
-        let entry = Entry {
-            number,
-            file_type: FileType::Directory,
-            nlink: 2,
-            size: 0,
-            parent: InodeNo::ROOT,
-            parent_slot: 0,
-            is_unnamed: false,
-            is_orphan: false,
-            names: 0,
-            subdirs: 0,
-            entries: 0,
-            knows_name: false,
-            name: (InodeNo(0), 0),
-        };
-        self.entries.insert(behind, entry);
+        self.entries.insert(behind, Entry::of(number, &item));
     }
 
     /// Reads all names, and decides of each.
     fn read_names(&mut self) -> (Vec<Name>, Vec<Moved>) {
         let (mut names, mut moved, mut edits) = (Vec::new(), Vec::new(), Edits::new());
-        let mut said = Vec::new();
+        let (mut said, mut taken) = (Vec::new(), BTreeMap::new());
         let mut of_slot: (InodeNo, u64, Vec<Vec<u8>>) = (InodeNo(0), 0, Vec::new());
         let this = &*self;
         items(self.reading, self.state, (Key::MIN, None), &mut |_, key, value| {
@@ -133,7 +122,8 @@ impl Judge<'_, '_> {
             let name = Name { directory, slot: key.offset, child };
             let mut say = |issue, what: String, loses| {
                 let what = format!("the name {} {what}", shown(dentry.name));
-                said.push((issue, directory, what, loses));
+                let name = Some(dentry.name.to_vec());
+                said.push(Said { name, loses, ..Said::of(issue, Some(directory), what) });
             };
             match fate {
                 Fate::Stays => names.push(name),
@@ -150,26 +140,22 @@ impl Judge<'_, '_> {
                 }
                 Fate::Goes(issue, why) => {
                     edits.insert(key, None);
+                    taken.entry(child).or_insert_with(|| dentry.name.to_vec());
                     return say(issue, why, true);
                 }
             }
             of_slot.2.push(dentry.name.to_vec());
         });
         self.merge(edits);
-        for (issue, directory, what, loses) in said {
-            if loses {
-                self.loss(issue, Some(directory), what);
-            } else {
-                self.note(issue, directory, what);
-            }
-        }
+        self.said.append(&mut said);
+        self.taken = taken;
         (names, moved)
     }
 
     fn judge_name(&self, key: &Key, dentry: &Dentry<'_>, before: &[Vec<u8>]) -> Fate {
         let child = dentry.inode;
         let Some(at) = self.find(child) else {
-            let lost = self.state.lost.iter().find(|lost| lost.holds(&Key::inode(child)));
+            let lost = self.state.lost_with(&Key::inode(child));
             let issue = lost.map_or(Issue::DentryDangling, |lost| lost.issue);
             return Fate::Goes(issue, format!("is removed: inode {child} is not there"));
         };
@@ -253,13 +239,24 @@ impl Judge<'_, '_> {
         }
     }
 
+    /// Something is lost of a name in a directory.
+    fn loss_of(&mut self, issue: Issue, directory: InodeNo, name: Vec<u8>, what: String) {
+        self.said.push(Said {
+            name: Some(name),
+            loses: true,
+            ..Said::of(issue, Some(directory), what)
+        });
+    }
+
     fn take_name(&mut self, name: &Name, issue: Issue, why: &str) {
         let key = Key::new(name.directory, ItemKind::Dentry, name.slot);
         let value = self.value(&key).unwrap_or_default();
-        let text = Dentry::decode(&value).map_or("?".into(), |dentry| shown(dentry.name));
+        let text = Dentry::decode(&value).map_or(Vec::new(), |dentry| dentry.name.to_vec());
         self.delete(key);
-        let what = format!("the name {text} is taken from directory {}, {why}", name.child);
-        self.loss(issue, Some(name.directory), what);
+        let what =
+            format!("the name {} is taken from directory {}, {why}", shown(&text), name.child);
+        self.taken.entry(name.child).or_insert_with(|| text.clone());
+        self.loss_of(issue, name.directory, text, what);
     }
 
     /// A directory that is its own ancestor loses its name.
@@ -361,10 +358,17 @@ impl Judge<'_, '_> {
         };
         for (number, file_type, was_orphan) in found {
             let issue = if was_orphan { Issue::OrphanNamed } else { Issue::Unreachable };
-            let name = format!("#{number}");
+            let mut name = format!("#{number}").into_bytes();
+            if let Some(known) = self.last_name(number) {
+                name.push(b'-');
+                name.extend(known.into_iter().take(NAME_KEPT));
+            }
             let slot = (0..).find_map(|more: u32| {
-                let name = if more == 0 { name.clone() } else { format!("{name}.{more}") };
-                self.insert(directory, name.as_bytes(), number, file_type)
+                let mut name = name.clone();
+                if more > 0 {
+                    name.extend(format!(".{more}").bytes());
+                }
+                self.insert(directory, &name, number, file_type)
             });
             let slot = slot.expect("some number is free");
             names.push(Name { directory, slot, child: number });
@@ -372,6 +376,23 @@ impl Judge<'_, '_> {
             self.note(issue, number, what);
         }
         Ok(())
+    }
+
+    /// A name that an inode had: one that was taken from it, or that the trees beside this one have at the place that it knows.
+    fn last_name(&self, number: InodeNo) -> Option<Vec<u8>> {
+        if let Some(name) = self.taken.get(&number) {
+            return Some(name.clone());
+        }
+        let entry = &self.entries[self.find(number)?];
+        let key = Key::new(entry.parent, ItemKind::Dentry, entry.parent_slot);
+        let own = self.state.root.id;
+        let before = self.before.iter().find(|of| of.root.id == self.state.root.parent);
+        let behind = self.behind.iter().filter(|of| of.root.parent == own).take(BESIDE_MAX);
+        before.into_iter().chain(behind).find_map(|of| {
+            let value = get(self.reading, of, &key)?;
+            let dentry = Dentry::decode(&value).ok().filter(|dentry| dentry.inode == number)?;
+            Some(dentry.name.to_vec())
+        })
     }
 
     /// The directory for what has no name. It is made if it is not there.
@@ -419,6 +440,17 @@ impl Judge<'_, '_> {
                 continue;
             }
             let is_directory = entry.file_type == FileType::Directory;
+            let (first, last) = Key::span(number, ItemKind::Dentry);
+            if is_directory
+                && entry.size > entry.entries
+                && let Some(lost) = self.state.lost_in(&first, Some(&last)).first()
+            {
+                let (issue, count) = (lost.issue, entry.size - entry.entries);
+                let what = format!(
+                    "{count} names in it are lost; what else is known of what they led to is in lost+found"
+                );
+                self.loss(issue, Some(number), what);
+            }
             if is_directory && entry.size != entry.entries {
                 self.fix(number).size = Some(entry.entries);
                 let what = format!("its size is {}, as it has so many entries", entry.entries);

@@ -6,4 +6,5 @@ mod common;
 mod accidents;
 mod every_finding;
 mod fsck_md;
+mod one_block;
 mod power_cuts;
