@@ -20,6 +20,7 @@ pub mod layouts;
 pub mod messages;
 pub mod program;
 pub mod random;
+pub mod repairs;
 pub mod requests;
 pub mod streams;
 mod use_on;
@@ -94,6 +95,12 @@ pub const TARGETS: &[Target] = &[
         name: "recover",
         says: "an edited volume is mounted for writing, used on and left",
         run: volume::recover,
+        seeds: volume::seeds,
+    },
+    Target {
+        name: "repair",
+        says: "an edited volume is repaired or refused; what is repaired is clean and goes on, and can be undone",
+        run: repairs::repair,
         seeds: volume::seeds,
     },
     Target {

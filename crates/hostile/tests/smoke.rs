@@ -88,6 +88,11 @@ fn recovering() {
 }
 
 #[test]
+fn repairing() {
+    smoke("repair", 400);
+}
+
+#[test]
 fn requests() {
     smoke("requests", 600);
 }

@@ -19,8 +19,8 @@ use crate::write::{Planned, STEPS};
 
 /// How such a file begins.
 const MAGIC: &[u8; 16] = b"holdfast undo 1\n";
-/// Bytes of the header: magic, number of blocks, length of the device, the zone of the rings, their sum, the sum of all that.
-const HEADER: usize = 16 + 8 * 6;
+/// Bytes of the header: magic, id of the volume, number of blocks, length of the device, the zone of the rings, their sum, the sum of all that.
+const HEADER: usize = 2 * 16 + 8 * 6;
 /// Sectors of a block: a power cut may leave some of them written.
 const SECTORS: usize = BLOCK_SIZE / SECTOR;
 const SECTOR: usize = 512;
@@ -141,7 +141,7 @@ impl Planned {
         let zone = rings(self.geometry());
         let sum = rings_sum(device, zone, &own_blocks(&entries));
         let table: Vec<u8> = entries.iter().flat_map(Entry::encode).collect();
-        let mut header = MAGIC.to_vec();
+        let mut header = [&MAGIC[..], &self.uuid()].concat();
         let words = [entries.len() as u64, device.len(), zone.0, zone.1, sum];
         header.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         header.extend(crc64(&[&header[..], &table[..]].concat()).to_le_bytes());
@@ -162,6 +162,7 @@ impl Planned {
 #[derive(Debug)]
 pub struct Undo<F> {
     file: F,
+    uuid: [u8; 16],
     entries: Vec<Entry>,
     /// Bytes of the device.
     len: u64,
@@ -182,7 +183,7 @@ impl<F: Read + Seek> Undo<F> {
             return Err(UndoError::Malformed("it does not begin as one"));
         }
         let word = |at: usize| {
-            let bytes = header[MAGIC.len() + 8 * at..].first_chunk();
+            let bytes = header[2 * MAGIC.len() + 8 * at..].first_chunk();
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
         let [count, len, start, end, sum, own] = std::array::from_fn(word);
@@ -208,7 +209,8 @@ impl<F: Read + Seek> Undo<F> {
             return Err(UndoError::Malformed("its rings lie outside the device"));
         }
         let entries: Vec<Entry> = table.as_chunks().0.iter().map(entry).collect();
-        let mut undo = Undo { file, entries, len, zone: (start, end), sum };
+        let uuid = *header[MAGIC.len()..].first_chunk().expect("the header is longer");
+        let mut undo = Undo { file, uuid, entries, len, zone: (start, end), sum };
         for at in 0..undo.entries.len() {
             let Entry { step, old, .. } = undo.entries[at];
             let kept = undo.kept(at)?;
@@ -217,6 +219,11 @@ impl<F: Read + Seek> Undo<F> {
             }
         }
         Ok(undo)
+    }
+
+    /// The id of the volume that was repaired.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
     }
 
     /// The old bytes of an entry.

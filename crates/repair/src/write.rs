@@ -34,6 +34,7 @@ pub struct Planned {
     rings: Vec<Block>,
     superblocks: [Block; 3],
     geometry: Geometry,
+    uuid: [u8; 16],
 }
 
 impl Planned {
@@ -47,7 +48,8 @@ impl Planned {
         let data = blocks.split_off(&zone);
         let rings = blocks.into_iter().map(|(block, bytes)| (BlockNo(block), bytes)).collect();
         let geometry = superblock.geometry;
-        Planned { repairs, after, blocks: data, rings, superblocks, geometry }
+        let uuid = *superblock.uuid.as_bytes();
+        Planned { repairs, after, blocks: data, rings, superblocks, geometry, uuid }
     }
 
     /// Bytes that are written.
@@ -58,6 +60,11 @@ impl Planned {
     /// Whether anything is lost by it.
     pub fn loses(&self) -> bool {
         self.repairs.iter().any(|repair| repair.loses)
+    }
+
+    /// The id of the volume.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {

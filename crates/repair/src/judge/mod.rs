@@ -8,7 +8,10 @@
 mod between;
 mod content;
 mod inodes;
+mod lost_found;
 mod names;
+mod names_beside;
+mod whole;
 mod xattrs;
 
 use std::collections::{BTreeMap, HashMap};
@@ -179,8 +182,9 @@ pub(crate) fn tree(
     };
     judge.lost_nodes();
     judge.put_back();
-    let broken = judge.inodes();
-    judge.content(&broken)?;
+    let (broken, removed) = judge.inodes();
+    judge.content(&broken);
+    judge.removed(removed);
     judge.names()?;
     judge.apply();
     judge.state.inode_count = judge.entries.len() as u64;
