@@ -77,13 +77,14 @@ def change(at, chance, share):
         else: write(at, f"{path}-new", chance)
 
 def is_older(path, states):
-    """Whether a file is what it was in an earlier moment: in a state that is kept, or in the middle of being written anew."""
+    """Whether a file is not what it is in the first state, but what it was in an earlier moment: in another state, or in the middle of being written anew."""
     with open(path, "rb") as file: now = file.read()
-    for state in states:
+    for at, state in enumerate(states):
         try:
             with open(state, "rb") as file: was = file.read()
         except OSError: continue
-        if was == now or (now == was[:len(now)] and len(now) % BLOCK == 0): return True
+        if was == now: return at > 0
+        if now == was[:len(now)] and len(now) % BLOCK == 0: return True
     return False
 
 def look(at, *states):
@@ -104,7 +105,7 @@ def look(at, *states):
                     walk(one)
                 elif os.lstat(at + one) and os.path.isfile(at + one):
                     with open(at + one, "rb") as file: found[one] = ["file", hashlib.file_digest(file, "sha256").hexdigest()]
-                    if states and is_older(at + one, [state + one for state in states[1:]]): found[one].append("older")
+                    if states and is_older(at + one, [state + one for state in states]): found[one].append("older")
                 else: found[one] = ["other", ""]
             except OSError as error: failed(one, error)
     walk("")
@@ -211,11 +212,9 @@ def mounted(at, *mount, states=()):
 
 def repaired(system, image, at, seed):
     if system == "holdfast":
-        said = run(HOLDFAST, "fsck", "-y", "--accept-loss", "--json", image)[1]
-        # Where journal or log had to end early, and only there, an older state is what is there, and is told.
-        try: is_cut = any(800 <= repair["id"] < 1000 for repair in json.loads(said.splitlines()[0]).get("repairs", []))
-        except (ValueError, IndexError): is_cut = False
-        states = [f"{os.path.dirname(image)}/states/{name}" for name in ("main", "main", "one")] if is_cut else []
+        run(HOLDFAST, "fsck", "-y", "--accept-loss", image)
+        # Where journal or log end early, an older state is there. That is told, but where the whole of them is gone: nothing tells that from a power cut.
+        states = [f"{os.path.dirname(image)}/states/{name}" for name in ("main", "one")]
         # The snapshot and the fork are looked at each fifth time: reading takes most of the time.
         others = [("main@one", "@one"), ("fork", ":fork")] if seed % 5 == 0 else []
         return {name: mounted(at, HOLDFAST, "mount", "-o", "ro", f"{image}{place}", at, states=states) for name, place in [("main", ""), *others]}

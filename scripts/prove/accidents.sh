@@ -2,7 +2,7 @@
 # The same accidents on Holdfast and beside it on ext4, XFS and btrfs (accidents.py): blocks at random, the first MiB, the last, every second.
 # Each volume has the same tree and the same blocks are overwritten; then each one's repair is run, and each one's program that copies out
 # what is left. The table says which share of all files is bit for bit what it was, what lost its name but not its content (+), how many files
-# read wrong without an error, how many are as they were before (where journal or log of ours had to end early, which is told), and how often no
+# read wrong without an error, how many are as they were before (where journal or log of ours had to end early), and how often no
 # file was left. A wrong file of ours fails the proof. For root, as peers are mounted.
 # With TMPDIR in memory (/dev/shm) it takes a quarter of the time, and 2 GiB.
 # usage: accidents.sh [ACCIDENTS [SYSTEM...]]   (default: 30; holdfast ext4 xfs btrfs btrfs-restore, and holdfast-salvage where there is one)

@@ -63,19 +63,29 @@ fn by_id(states: &[State]) -> HashMap<u64, usize> {
     states.iter().enumerate().map(|(at, state)| (state.root.id, at)).collect()
 }
 
-/// Writes all trees anew of which something changes, with an epoch for what is written, and nodes that cannot stay. `states` has each
-/// tree behind its parent. Returns their roots, with levels.
+/// How trees are written.
+pub(crate) struct How<'w> {
+    /// The epoch of what is written.
+    pub(crate) epoch: Epoch,
+    /// Nodes that cannot stay where they are.
+    pub(crate) displaced: &'w BTreeSet<u64>,
+    /// Whether each node of each tree is held against the rules above.
+    pub(crate) all: bool,
+}
+
+/// Writes all trees anew of which something changes. `states` has each tree behind its parent. Returns their roots, with levels.
 pub(crate) fn trees<'d>(
     reading: &VolumeReading<'d>,
     overlay: &Overlay<'d>,
     space: &mut Space,
     states: &[State],
-    (epoch, displaced): (Epoch, &BTreeSet<u64>),
+    how: &How<'_>,
 ) -> Result<Vec<(NodePointer, u8)>, RepairError> {
     let keys = states.iter().flat_map(|state| state.edits.keys().copied()).collect();
     let lost = states.iter().flat_map(|state| &state.lost);
     let mut ranges: Vec<_> = lost.map(|lost| (lost.place.low, lost.place.high)).collect();
-    if !displaced.is_empty() || states.iter().any(|state| state.is_cut) {
+    let How { epoch, displaced, all } = *how;
+    if all || !displaced.is_empty() || states.iter().any(|state| state.is_cut) {
         ranges = vec![(Key::MIN, None)];
     }
     let ranges = joined(ranges);

@@ -90,6 +90,8 @@ struct Round<'w, 'd> {
     shared: Shared,
     /// Nodes that only the journal has, and whose place holds data.
     displaced: BTreeSet<u64>,
+    /// Something of the lineage was put right.
+    is_doubted: bool,
     /// No data was found damaged, and all of it was looked at.
     is_sound: bool,
 }
@@ -115,6 +117,8 @@ impl<'w, 'd> Round<'w, 'd> {
         }
         let mut shared = Shared::new(superblock.inode_next.0);
         let lineage = Lineage::read(reading, accepts_loss, &mut shared.repairs)?;
+        // What grew out of what is not as it was, or not as it was said: no tree is believed to own what it seems to.
+        let is_doubted = !shared.repairs.is_empty();
         let (trees, ended) = lineage.trees(reading);
         let (mut survey, mut uses) = (Survey::default(), Uses::default());
         let mut states = Vec::new();
@@ -167,6 +171,7 @@ impl<'w, 'd> Round<'w, 'd> {
             space,
             shared,
             displaced,
+            is_doubted,
             is_sound: !report.findings.iter().any(|it| it.id / 100 == 7),
         };
         round.choose(report);
@@ -196,7 +201,7 @@ impl<'w, 'd> Round<'w, 'd> {
                 judge::tree(self.reading, &mut self.space, &mut self.shared, &mut self.states, at)?;
             }
         }
-        let is_shared_anew = owners::is_needed(&self.states);
+        let is_shared_anew = self.is_doubted || owners::is_needed(&self.states);
         let uses = self.uses.take().unwrap_or_default();
         let repairs = &mut self.shared.repairs;
         let (reading, overlay) = (self.reading, self.overlay);
@@ -321,8 +326,8 @@ impl<'w, 'd> Round<'w, 'd> {
     fn write(&mut self, options: &RepairOptions) -> Result<Superblock, RepairError> {
         let (reading, overlay) = (self.reading, self.overlay);
         let epoch = self.epoch();
-        let placed = (epoch, &self.displaced);
-        let roots = rewrite::trees(reading, overlay, &mut self.space, &self.states, placed)?;
+        let how = rewrite::How { epoch, displaced: &self.displaced, all: self.is_doubted };
+        let roots = rewrite::trees(reading, overlay, &mut self.space, &self.states, &how)?;
         let mut reach = account::Reach::default();
         let mut of_trees = Vec::new();
         for (state, (root, level)) in self.states.iter().zip(roots) {
