@@ -55,7 +55,7 @@ for name in "${all[@]}"; do
     printf '\n== %s, %s s\n' "$name" "$seconds"
     seeds "$name"
     # Volumes and requests are made by short programs; the others take bytes of structures.
-    case $name in look | recover) len=512 ;; requests) len=2048 ;; archive) len=32768 ;; *) len=8192 ;; esac
+    case $name in look | recover | repair) len=512 ;; requests) len=2048 ;; archive) len=32768 ;; *) len=8192 ;; esac
     fuzz run "$name" -- -max_total_time="$seconds" -max_len="$len" -timeout=20 -rss_limit_mb=1024 \
         -malloc_limit_mb=256 -print_final_stats=1
 done

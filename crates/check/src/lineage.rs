@@ -16,6 +16,7 @@ use holdfast_format::{ItemKind, Key, NodePointer};
 use crate::bounds::Bounds;
 use crate::text::printable;
 use crate::volume::Volume;
+use crate::walk::Step;
 
 /// The items of branches and snapshots, by their keys.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,20 @@ impl Lineage {
             ControlFlow::Continue(())
         });
         Lineage(items)
+    }
+
+    /// Why not all of it may have been read: a node of the space tree in which branches or snapshots may stand, and what is wrong with it.
+    pub(crate) fn lost(volume: &Volume<'_>) -> Option<String> {
+        let range = Bounds { low: Key::inode(InodeNo(LINEAGE)), high: None };
+        let mut lost = None;
+        let _ = volume.walk(TreeId::Space, range, &mut |step| match step {
+            Step::Node { .. } => ControlFlow::Continue(()),
+            Step::Lost { pointer, problem, .. } => {
+                lost = Some(format!("node {} of the space tree: {problem}", pointer.block));
+                ControlFlow::Break(())
+            }
+        });
+        lost
     }
 
     fn item<T>(&self, key: &Key, decode: impl Fn(&[u8]) -> Option<T>) -> Option<T> {

@@ -50,15 +50,18 @@ impl Referenced {
 ///
 /// # Errors
 ///
-/// If there is no volume, or if its journal or a node does not read or cannot be: then nothing is known of any tree, as what is lost may
-/// belong to each.
+/// If there is no volume, or if its journal, its log or a node does not read or cannot be: then nothing is known of any tree, as what is lost
+/// may belong to each, or tell of one.
 pub fn referenced(device: &dyn Device) -> Result<Vec<Referenced>, CheckError> {
     let superblock = Slots::read(device)?.into_newest()?;
-    let recovered = Recovered::read(device, &superblock);
-    if let Some(error) = recovered.journal_error {
+    let mut recovered = Recovered::read(device, &superblock);
+    if let Some(error) = recovered.journal_error.take().or(recovered.log_error.take()) {
         return Err(error);
     }
     let volume = recovered.volume(device);
+    if let Some(what) = Lineage::lost(&volume) {
+        return Err(CheckError::Missing(what));
+    }
     let lineage = Lineage::read(&volume);
     let (mut seen, mut all) = (Seen::default(), Vec::new());
     for tree in lineage.trees(&volume, &|_| None) {

@@ -143,9 +143,65 @@ fn a_damaged_tree_is_repaired() {
     assert!(status == Some(4) && said.contains("fsck -y"), "{status:?} {said}");
     assert!(fs::read(&image).unwrap() == before, "nothing was written");
     let (status, said) = code(&["fsck", "-y", "--json", &image]);
-    assert!(status == Some(1) && said.contains("\"loses\":true"), "{status:?} {said}");
+    // One document, with the findings, what is done, and what is found behind it.
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert!(status == Some(1) && !said["findings"].as_array().unwrap().is_empty(), "{said}");
+    assert!(said["repairs"].as_array().unwrap().iter().any(|it| it["loses"] == true), "{said}");
+    assert_eq!(said["after"]["findings"], serde_json::json!([]));
     assert!(ok(&["fsck", &image]).contains("clean"));
     ok(&["ls", &image]);
+}
+
+/// What a repair overwrites is kept, and put back bit for bit; also twice, but not over what was written since, nor to another volume.
+#[test]
+fn a_repair_is_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image_with_a_file(dir.path());
+    let kept = dir.path().join("kept").to_str().unwrap().to_string();
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    let at = newest_node(&fs::read(&image).unwrap(), 1);
+    file.write_all_at(&[0x55; 64], at as u64 + 100).unwrap();
+    let before = fs::read(&image).unwrap();
+    let (status, said) = code(&["fsck", "-y", "-z", &kept, &image]);
+    assert!(status == Some(1) && said.contains("repaired"), "{status:?} {said}");
+    let repaired = fs::read(&image).unwrap();
+    assert!(repaired != before);
+    // A file that may be needed is not written over.
+    let (status, said) = code(&["fsck", "-y", "-z", &kept, &image]);
+    assert!(status == Some(0) && said.contains("clean"), "{status:?} {said}");
+    for _ in 0..2 {
+        let (status, said) = code(&["fsck", "--undo", &kept, &image]);
+        assert!(status == Some(0) && said.contains("bit for bit"), "{status:?} {said}");
+        assert!(fs::read(&image).unwrap() == before);
+    }
+    let (status, said) = code(&["fsck", "-y", "-z", &kept, &image]);
+    assert!(status == Some(8) && said.contains("it exists"), "{status:?} {said}");
+    assert!(fs::read(&image).unwrap() == before);
+    // A volume that was written to since.
+    fs::write(&image, &repaired).unwrap();
+    let volume = holdfast::Volume::open(&image).unwrap();
+    volume.write("/new", b"new").unwrap();
+    volume.close().unwrap();
+    let now = fs::read(&image).unwrap();
+    let (status, said) = code(&["fsck", "--undo", &kept, &image]);
+    assert!(status == Some(4) && said.contains("changed since"), "{status:?} {said}");
+    assert!(fs::read(&image).unwrap() == now);
+    // Another volume, and no such file.
+    let other = dir.path().join("other").to_str().unwrap().to_string();
+    ok(&["mkfs", "--size", &before.len().to_string(), &other]);
+    let (status, said) = code(&["fsck", "--undo", &kept, &other]);
+    assert!(status == Some(4) && said.contains("another volume"), "{status:?} {said}");
+    let whole = fs::read(&kept).unwrap();
+    for bytes in [&whole[..whole.len() - 1], b"something", b""] {
+        fs::write(&kept, bytes).unwrap();
+        let (status, said) = code(&["fsck", "--undo", &kept, &image]);
+        assert!(status == Some(8) && said.contains("no whole undo file"), "{status:?} {said}");
+    }
+    let mut bytes = whole;
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&kept, bytes).unwrap();
+    let (status, said) = code(&["fsck", "--undo", &kept, &image]);
+    assert!(status == Some(8) && said.contains("checksum"), "{status:?} {said}");
 }
 
 /// The superblock tells of a fault, and its slots are lost beside that: the one is mended, the other stays until all data was read.

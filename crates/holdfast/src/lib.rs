@@ -65,6 +65,7 @@ mod dir;
 mod error;
 mod file;
 mod held;
+mod hold;
 mod kept;
 mod identity;
 mod make;
@@ -79,6 +80,7 @@ pub use branch::{Branch, Snapshot};
 pub use diff::Diff;
 pub use dir::Dir;
 pub use file::File;
+pub use hold::Hold;
 pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{
     BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, NewSize, Parts,

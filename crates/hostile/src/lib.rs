@@ -20,6 +20,7 @@ pub mod layouts;
 pub mod messages;
 pub mod program;
 pub mod random;
+pub mod repairs;
 pub mod requests;
 pub mod salvage;
 pub mod streams;
@@ -101,6 +102,12 @@ pub const TARGETS: &[Target] = &[
         name: "salvage",
         says: "an edited volume is salvaged, whole if check finds nothing, and again with blocks gone",
         run: salvage::salvage,
+        seeds: volume::seeds,
+    },
+    Target {
+        name: "repair",
+        says: "an edited volume is repaired or refused; what is repaired is clean and goes on, and can be undone",
+        run: repairs::repair,
         seeds: volume::seeds,
     },
     Target {

@@ -26,7 +26,7 @@ const CACHE_BYTES: usize = 4 << 20;
 /// Branches, and snapshots of each, that are looked at.
 const TREES_MAX: usize = 5;
 
-fn options(read_only: bool) -> MountOptions {
+pub(crate) fn options(read_only: bool) -> MountOptions {
     MountOptions {
         read_only,
         commit_secs: 0,
@@ -51,7 +51,7 @@ fn is_clean(report: &Option<Report>) -> bool {
     })
 }
 
-fn fail(edited: &Edited, why: &str) -> ! {
+pub(crate) fn fail(edited: &Edited, why: &str) -> ! {
     panic!("P10: {why}\n  {}", edited.story.join("\n  "))
 }
 
@@ -197,7 +197,12 @@ pub fn recover(data: &[u8]) {
 }
 
 /// A volume that was clean has been used: without an error, and it is clean.
-fn after(edited: &Edited, errors: &[String], left: Result<(), FsError>, device: &Arc<dyn Device>) {
+pub(crate) fn after(
+    edited: &Edited,
+    errors: &[String],
+    left: Result<(), FsError>,
+    device: &Arc<dyn Device>,
+) {
     if let Some(error) = errors.first() {
         fail(edited, &format!("check finds nothing, using it says: {error}"));
     }

@@ -93,6 +93,11 @@ fn salvaging() {
 }
 
 #[test]
+fn repairing() {
+    smoke("repair", 400);
+}
+
+#[test]
 fn requests() {
     smoke("requests", 600);
 }

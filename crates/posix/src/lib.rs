@@ -48,7 +48,7 @@ mod tests;
 pub use changes::{Change, ChangeKind, Changes, Moment, Parts};
 pub use error::FsError;
 pub use holdfast_format::item::lineage::judge_name as judge_branch_name;
-pub use holdfast_store::{Device, LineageError, NewSize, Shrinking, StoreError};
+pub use holdfast_store::{Device, Hold, LineageError, NewSize, Shrinking, StoreError};
 pub use keeper::Keeper;
 pub use op::branches::{BranchInfo, FailedDeletion, SnapshotInfo};
 pub use op::open::OpenFile;

@@ -28,6 +28,12 @@ impl Blocks {
         self.0.iter().copied()
     }
 
+    /// Whether any block from `start` up to `end` is among them.
+    pub(crate) fn meet(&self, start: u64, end: u64) -> bool {
+        let first = self.0.partition_point(|run| run.1 <= start);
+        self.0.get(first).is_some_and(|run| run.0 < end)
+    }
+
     /// How many blocks there are.
     pub(crate) fn total(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()

@@ -20,6 +20,8 @@ pub(crate) struct Lineage {
     ended: BTreeSet<u64>,
     /// Snapshots whose deletion has not begun, and stays to be done.
     waiting: BTreeSet<u64>,
+    /// Those whose parent is another than it was, though what they share with others is not known by that: each gets blocks of its own.
+    cut: BTreeSet<u64>,
     next: u64,
     /// Whether there is more than `main` without an item.
     is_kept: bool,
@@ -42,30 +44,29 @@ fn say(repairs: &mut Vec<Repair>, issue: Issue, what: impl Into<String>, loses: 
     repairs.push(Repair { issue, tree: None, path: None, what: what.into(), loses });
 }
 
-/// Fails where branches and snapshots may have stood in a node of the space tree that is damaged, unless that is accepted and nothing
-/// tells of any: then `main` is all there is.
+/// Fails where branches and snapshots may have stood in a node of the space tree that is damaged, unless that is accepted: then those of
+/// which nothing tells are lost. Returns whether all of it reads.
 fn whole(
     reading: &VolumeReading<'_>,
     accepts_loss: bool,
     repairs: &mut Vec<Repair>,
-) -> Result<(), RepairError> {
+) -> Result<bool, RepairError> {
     if reading.is_lineage_whole() {
-        return Ok(());
+        return Ok(true);
     }
     let what =
         "branches, snapshots and settings may have stood in a damaged node of the space tree";
-    if !reading.lineage().is_empty() {
-        return RepairError::refused(format!(
-            "{what}, and others are there: nothing is written, as it is not known which blocks are whose; copy the files out"
-        ));
-    }
     if !accepts_loss {
         return RepairError::refused(format!(
             "{what}: nothing is written, as a repair loses them; copy the device, then say --accept-loss"
         ));
     }
-    say(repairs, Issue::NodeDamaged, format!("{what}: they are lost, and main stays"), true);
-    Ok(())
+    let left = match reading.lineage().is_empty() {
+        true => "main stays",
+        false => "main stays, and those of which other nodes tell",
+    };
+    say(repairs, Issue::NodeDamaged, format!("{what}: they are lost; {left}"), true);
+    Ok(false)
 }
 
 impl Lineage {
@@ -76,7 +77,7 @@ impl Lineage {
         repairs: &mut Vec<Repair>,
     ) -> Result<Lineage, RepairError> {
         let all = reading.lineage();
-        whole(reading, accepts_loss, repairs)?;
+        let is_whole = whole(reading, accepts_loss, repairs)?;
         let mut lineage = Lineage { is_kept: !all.is_empty(), ..Lineage::default() };
         let mut listed: BTreeMap<u64, u64> = BTreeMap::new();
         let mut roots = BTreeSet::new();
@@ -122,12 +123,19 @@ impl Lineage {
                 );
             }
         }
+        // In a node that is lost, the item of a branch may have stood beside its root.
+        if !is_whole {
+            damaged.extend(roots.iter().filter(|id| !lineage.items.contains_key(id)));
+            damaged.sort_unstable();
+            damaged.dedup();
+        }
         for id in damaged {
-            lineage.damaged(id, roots.contains(&id), listed.get(&id).copied(), repairs)?;
+            lineage.damaged(id, roots.contains(&id), listed.get(&id).copied(), repairs);
         }
         lineage.roots(&roots, repairs);
-        lineage.deletions(reading, repairs)?;
-        lineage.parents()?;
+        lineage.deletions(reading, is_whole, repairs);
+        lineage.epochs(reading, repairs);
+        lineage.parents(reading, repairs);
         lineage.named(all, &listed, repairs);
         // A value of an item has its limit, which no honest volume reaches.
         if lineage.name_items().values().any(|numbers| numbers.len() > NUMBERS_MAX) {
@@ -144,47 +152,75 @@ impl Lineage {
     }
 
     /// The item of a branch or snapshot breaks a rule.
-    fn damaged(
-        &mut self,
-        id: u64,
-        has_root: bool,
-        parent: Option<u64>,
-        repairs: &mut Vec<Repair>,
-    ) -> Result<(), RepairError> {
+    fn damaged(&mut self, id: u64, has_root: bool, parent: Option<u64>, repairs: &mut Vec<Repair>) {
+        let issue = Issue::LineageItemDamaged;
         if id == MAIN || has_root {
-            // Without its parent it would free what snapshots reach.
-            let Some(parent) = parent.filter(|_| id != MAIN) else {
-                let name = if id == MAIN { "main".into() } else { format!("branch {id}") };
-                return RepairError::refused(format!(
-                    "what tells of {name} is damaged, and it is not known which blocks are its own: nothing is written; copy the files out"
-                ));
+            let name = match id {
+                MAIN => "main".into(),
+                _ => format!("branch-{id}"),
             };
-            let name = format!("branch-{id}");
-            let item = branch(name.clone().into_bytes(), parent);
+            let item = branch(name.clone().into_bytes(), parent.unwrap_or(0));
             self.items.insert(id, item);
-            let what = format!("branch {id} is named {name}, as its own name is lost");
-            say(repairs, Issue::LineageItemDamaged, what, true);
-            return Ok(());
+            let what = match id {
+                MAIN => "main is named main, and has no limit".into(),
+                _ => format!("branch {id} is named {name}, as its own name is lost"),
+            };
+            say(repairs, issue, what, true);
+            if parent.is_none() {
+                self.cut(id, 0, issue, repairs);
+            }
+            return;
         }
-        let children: Vec<u64> =
-            self.items.iter().filter(|(_, of)| of.parent == id).map(|(child, _)| *child).collect();
-        if children.len() > 1 || (!children.is_empty() && parent.is_none()) {
-            return RepairError::refused(format!(
-                "what tells of snapshot {id} is lost, and other branches have grown out of it: nothing is written, as their blocks could not be told apart; copy their files out"
-            ));
+        say(repairs, issue, format!("snapshot {id} is lost: its item says nothing"), true);
+        self.without(id, parent, issue, repairs);
+    }
+
+    fn children(&self, id: u64) -> Vec<u64> {
+        self.items.iter().filter(|(_, of)| of.parent == id).map(|(child, _)| *child).collect()
+    }
+
+    /// What has grown out of a snapshot that goes has grown out of its parent from now on.
+    fn without(&mut self, id: u64, parent: Option<u64>, issue: Issue, repairs: &mut Vec<Repair>) {
+        let children = self.children(id);
+        if let ([child], Some(parent)) = (&children[..], parent) {
+            if let Some(item) = self.items.get_mut(child) {
+                item.parent = parent;
+            }
+            return;
         }
         for child in children {
-            if let Some(item) = self.items.get_mut(&child) {
-                item.parent = parent.unwrap_or(0);
-            }
+            self.cut(child, parent.unwrap_or(0), issue, repairs);
         }
-        say(
-            repairs,
-            Issue::LineageItemDamaged,
-            format!("snapshot {id} is lost: its item says nothing"),
-            true,
+    }
+
+    /// A tree gets another parent, and blocks of its own for what it shares with trees other than that.
+    fn cut(&mut self, id: u64, parent: u64, issue: Issue, repairs: &mut Vec<Repair>) {
+        let Some(item) = self.items.get_mut(&id) else { return };
+        item.parent = parent;
+        self.cut.insert(id);
+        let kind = match item.kind {
+            TreeKind::Branch => "branch",
+            TreeKind::Snapshot => "snapshot",
+        };
+        let name = match item.name.is_empty() {
+            true => id.to_string(),
+            false => holdfast_base::show::name(&item.name),
+        };
+        let what = format!(
+            "what {kind} {name} grew out of is not known: it gets copies of what it shares with others"
         );
-        Ok(())
+        say(repairs, issue, what, false);
+    }
+
+    /// Whether a tree gets blocks of its own for what it shares.
+    pub(crate) fn is_cut(&self, id: u64) -> bool {
+        self.cut.contains(&id)
+    }
+
+    /// A branch or snapshot is given up.
+    pub(crate) fn give_up(&mut self, id: u64) {
+        self.items.remove(&id);
+        self.waiting.remove(&id);
     }
 
     fn roots(&mut self, roots: &BTreeSet<u64>, repairs: &mut Vec<Repair>) {
@@ -215,94 +251,105 @@ impl Lineage {
     fn deletions(
         &mut self,
         reading: &VolumeReading<'_>,
+        is_whole: bool,
         repairs: &mut Vec<Repair>,
-    ) -> Result<(), RepairError> {
+    ) {
+        let issue = Issue::DeletionWrong;
         let walks = reading
             .lineage()
             .iter()
             .filter(|(key, _)| key.kind == ItemKind::Walk && key.inode.0 == LINEAGE);
+        let mut begun = BTreeSet::new();
         for (key, value) in walks {
-            let Ok(place) = WalkItem::decode(value) else { continue };
             let id = key.offset;
             let Some(item) = self.items.get(&id) else {
-                say(
-                    repairs,
-                    Issue::DeletionWrong,
-                    format!("{id}, which does not exist, is not deleted"),
-                    false,
-                );
+                let what = format!("{id}, which does not exist, is not deleted");
+                say(repairs, issue, what, false);
                 continue;
             };
-            let (is_snapshot, parent) = (item.kind == TreeKind::Snapshot, item.parent);
+            let is_snapshot = item.kind == TreeKind::Snapshot;
             let is_right = is_snapshot && item.name.is_empty() && item.holds == 0;
-            if place == WalkPlace::start() || !is_snapshot {
-                if is_right {
-                    self.waiting.insert(id);
-                } else {
-                    say(
-                        repairs,
-                        Issue::DeletionWrong,
-                        format!(
-                            "{id} is not deleted, as it is no snapshot, or has a name or holds"
-                        ),
-                        false,
-                    );
-                }
-                continue;
-            }
-            let children: Vec<u64> = { self.items.iter() }
-                .filter(|(_, of)| of.parent == id)
-                .map(|(child, _)| *child)
-                .collect();
-            if children.len() > 1 {
-                return RepairError::refused(format!(
-                    "snapshot {id} is being deleted, and {} trees have grown out of it: nothing is written, as their blocks could not be told apart; copy their files out",
-                    children.len()
-                ));
-            }
-            if !is_right {
-                say(
-                    repairs,
-                    Issue::DeletionWrong,
-                    format!(
+            // Of one that says nothing it is not known how far it has come.
+            let at_start = WalkItem::decode(value).is_ok_and(|place| place == WalkPlace::start());
+            if is_right && at_start {
+                self.waiting.insert(id);
+            } else if at_start || !is_snapshot {
+                let what =
+                    format!("{id} is not deleted, as it is no snapshot, or has a name or holds");
+                say(repairs, issue, what, false);
+            } else {
+                begun.insert(id);
+                if !is_right {
+                    let what = format!(
                         "the deletion of snapshot {id}, which has a name or holds, has begun and comes to its end"
-                    ),
-                    true,
-                );
-            }
-            for child in children {
-                if let Some(item) = self.items.get_mut(&child) {
-                    item.parent = parent;
+                    );
+                    say(repairs, issue, what, true);
                 }
             }
+        }
+        // How far a deletion has come may have stood in a node that is lost: what it has passed is not the snapshot's any more.
+        let is_nameless =
+            |(_, item): &(&u64, &TreeItem)| item.kind == TreeKind::Snapshot && item.name.is_empty();
+        if !is_whole {
+            let nameless = self.items.iter().filter(is_nameless).map(|(id, _)| *id);
+            begun.extend(nameless.filter(|id| !self.waiting.contains(id)));
+        }
+        for id in begun {
+            let parent = self.items.get(&id).map(|item| item.parent);
+            self.without(id, parent, issue, repairs);
             self.items.remove(&id);
             self.ended.insert(id);
         }
-        Ok(())
     }
 
-    /// What follows from parents that cannot be is beyond a repair: which blocks are a branch's own would be a guess.
-    fn parents(&self) -> Result<(), RepairError> {
-        for (id, item) in self.items.iter().filter(|(_, item)| item.parent != 0) {
-            let parent = self.items.get(&item.parent);
-            if parent.is_none_or(|parent| parent.kind != TreeKind::Snapshot) {
-                return RepairError::refused(format!(
-                    "{id} grew out of {}, which is no snapshot: nothing is written, as it is not known which blocks are its own; copy its files out",
-                    item.parent
-                ));
-            }
-            let (mut at, mut steps) = (item.parent, 0);
-            while at != 0 {
-                at = self.items.get(&at).map_or(0, |item| item.parent);
-                steps += 1;
-                if steps > self.items.len() {
-                    return RepairError::refused(format!(
-                        "{id} is its own ancestor: nothing is written, as it is not known which blocks are its own; copy its files out"
-                    ));
-                }
+    /// No snapshot is older than its root, nor younger than the volume.
+    fn epochs(&mut self, reading: &VolumeReading<'_>, repairs: &mut Vec<Repair>) {
+        let superblock = reading.superblock();
+        let snapshots = self.items.iter_mut().filter(|(_, item)| item.kind == TreeKind::Snapshot);
+        for (id, item) in snapshots {
+            let epoch = item.epoch.max(item.root.epoch).min(superblock.epoch);
+            let lsn = item.lsn.min(superblock.lsn);
+            if (item.epoch, item.lsn) != (epoch, lsn) {
+                (item.epoch, item.lsn) = (epoch, lsn);
+                let what = format!("snapshot {id} is of epoch {epoch}, and of operation {lsn}");
+                say(repairs, Issue::SnapshotEpoch, what, false);
             }
         }
-        Ok(())
+    }
+
+    /// What grew out of something that cannot be has grown out of nothing.
+    fn parents(&mut self, reading: &VolumeReading<'_>, repairs: &mut Vec<Repair>) {
+        let roots: BTreeMap<u64, NodePointer> =
+            reading.trees().iter().map(|tree| (tree.id, tree.root)).collect();
+        let ids: Vec<u64> = self.items.keys().copied().collect();
+        // All that were looked at before are on no circle.
+        let mut done = BTreeSet::new();
+        for id in ids {
+            let Some(item) = self.items.get(&id).filter(|item| item.parent != 0) else { continue };
+            let parent = self.items.get(&item.parent);
+            let Some(parent) = parent.filter(|parent| parent.kind == TreeKind::Snapshot) else {
+                self.cut(id, 0, Issue::ParentMissing, repairs);
+                continue;
+            };
+            let is_older = item.kind == TreeKind::Snapshot && item.epoch < parent.epoch;
+            let is_other = |root: &NodePointer| root.epoch <= parent.epoch && *root != parent.root;
+            if is_older {
+                self.cut(id, 0, Issue::SnapshotEpoch, repairs);
+            } else if roots.get(&id).is_some_and(is_other) {
+                self.cut(id, 0, Issue::RootAge, repairs);
+            } else if self.is_on_circle(id, &done) {
+                self.cut(id, 0, Issue::LineageCycle, repairs);
+            }
+            done.insert(id);
+        }
+    }
+
+    fn is_on_circle(&self, id: u64, done: &BTreeSet<u64>) -> bool {
+        let (mut way, mut at) = (BTreeSet::new(), id);
+        while at != 0 && !done.contains(&at) && way.insert(at) {
+            at = self.items.get(&at).map_or(0, |item| item.parent);
+        }
+        at == id
     }
 
     /// Each has a name of its own, and is found by it and with its parent.
@@ -379,23 +426,58 @@ impl Lineage {
     pub(crate) fn trees(&self, reading: &VolumeReading<'_>) -> (Vec<TreeRoot>, Vec<TreeRoot>) {
         let (ended, stay): (Vec<_>, Vec<_>) =
             { reading.trees().iter().cloned() }.partition(|tree| self.ended.contains(&tree.id));
-        let parent = |id: u64| self.items.get(&id).map_or(0, |item| item.parent);
-        let depth = |id: u64| {
-            let (mut depth, mut at) = (0, parent(id));
-            while at != 0 {
-                (depth, at) = (depth + 1, parent(at));
-            }
-            depth
-        };
         let known = |tree: &TreeRoot| tree.id == MAIN || self.items.contains_key(&tree.id);
-        let mut stay: Vec<(u64, TreeRoot)> = { stay.into_iter().filter(known) }
+        let depths = self.depths();
+        let depth = |id: u64| depths.get(&id).copied().unwrap_or(0);
+        let stay = stay.into_iter().filter(known).chain(self.rooted(reading));
+        let mut stay: Vec<TreeRoot> = stay
             .map(|tree| {
-                let tree = TreeRoot { parent: parent(tree.id), cursor: None, ..tree };
-                (depth(tree.id), tree)
+                let item = self.items.get(&tree.id);
+                let snapshot = tree.snapshot.and(item.map(|item| item.epoch.0));
+                let parent = item.map_or(0, |item| item.parent);
+                TreeRoot { parent, cursor: None, snapshot, ..tree }
             })
             .collect();
-        stay.sort_by_key(|(depth, tree)| (*depth, tree.id));
-        (stay.into_iter().map(|(_, tree)| tree).collect(), ended)
+        // What gets blocks of its own comes behind those that keep theirs.
+        stay.sort_by_key(|tree| (depth(tree.id), self.is_cut(tree.id), tree.id));
+        (stay, ended)
+    }
+
+    /// Branches whose root is there and whose item was not.
+    fn rooted(&self, reading: &VolumeReading<'_>) -> Vec<TreeRoot> {
+        let known: BTreeSet<u64> = reading.trees().iter().map(|tree| tree.id).collect();
+        let is_missing = |(id, item): &(&u64, &TreeItem)| {
+            item.kind == TreeKind::Branch && **id != MAIN && !known.contains(id)
+        };
+        let roots = self.items.iter().filter(is_missing).filter_map(|(id, item)| {
+            let root = RootItem::decode(reading.lineage().get(&RootItem::key(*id))?).ok()?;
+            Some(TreeRoot {
+                id: *id,
+                name: holdfast_base::show::name(&item.name),
+                root: root.pointer(),
+                level: root.level,
+                parent: item.parent,
+                snapshot: None,
+                inode_count: root.inode_count,
+                cursor: None,
+            })
+        });
+        roots.collect()
+    }
+
+    /// How many snapshots each tree has before it.
+    fn depths(&self) -> BTreeMap<u64, usize> {
+        let mut depths = BTreeMap::new();
+        for id in self.items.keys() {
+            let (mut way, mut at) = (Vec::new(), *id);
+            while at != 0 && !depths.contains_key(&at) {
+                way.push(at);
+                at = self.items.get(&at).map_or(0, |item| item.parent);
+            }
+            let first = depths.get(&at).map_or(0, |depth| depth + 1);
+            depths.extend(way.into_iter().rev().zip(first..));
+        }
+        depths
     }
 
     /// How many snapshots go, as their deletion had begun.

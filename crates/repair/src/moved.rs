@@ -11,6 +11,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange};
 use holdfast_check::Issue;
 use holdfast_check::reading::VolumeReading;
+use holdfast_device::Device;
 use holdfast_format::checksum::block_sums;
 use holdfast_format::item::Extent;
 use holdfast_format::{ItemKind, Key};
@@ -22,11 +23,11 @@ use crate::plan::Repair;
 use crate::walk::{Edits, State, items};
 
 /// Most blocks that are moved: 1 GiB, which is kept in memory.
-const MOVED_MAX: u64 = 1 << 18;
+pub(crate) const MOVED_MAX: u64 = 1 << 18;
 
 /// What trees share: the same blocks of the same file, born together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Identity {
+pub(crate) struct Identity {
     inode: u64,
     birth: u64,
     /// The block of the file that block 0 of the device would be.
@@ -34,7 +35,7 @@ struct Identity {
 }
 
 impl Identity {
-    fn of(key: &Key, extent: &Extent) -> Identity {
+    pub(crate) fn of(key: &Key, extent: &Extent) -> Identity {
         let at = key.offset / BLOCK_BYTES;
         let base = at.wrapping_sub(extent.blocks.start.0);
         Identity { inode: key.inode.0, birth: extent.birth.0, base }
@@ -192,7 +193,12 @@ pub(crate) fn apply(
 
 /// Writes the data of an extent to another place; false if not all of it can be read. What cannot becomes zeros, which its checksum does
 /// not match.
-fn copy(reading: &VolumeReading<'_>, overlay: &Overlay<'_>, extent: &Extent, to: u64) -> bool {
+pub(crate) fn copy(
+    reading: &VolumeReading<'_>,
+    overlay: &Overlay<'_>,
+    extent: &Extent,
+    to: u64,
+) -> bool {
     let mut is_whole = true;
     let mut block = [0; BLOCK_SIZE];
     for (index, sum) in (0..).zip(&extent.sums) {
@@ -201,7 +207,12 @@ fn copy(reading: &VolumeReading<'_>, overlay: &Overlay<'_>, extent: &Extent, to:
             continue;
         }
         let from = BlockNo(extent.blocks.start.0 + index);
-        if reading.data(from, &mut block).is_err() {
+        // It may have been moved before.
+        let read = match overlay.holds(from) {
+            true => overlay.read(from.0.saturating_mul(BLOCK_BYTES), &mut block),
+            false => reading.data(from, &mut block),
+        };
+        if read.is_err() {
             is_whole = false;
             block.fill(0);
             // A block of zeros that was there would be right by chance, and is.

@@ -31,9 +31,6 @@ pub fn why_not(issue: Issue) -> Option<&'static str> {
         Issue::CounterHigh => {
             "a counter is near its end, which no real volume reaches: copy its files to a new one"
         }
-        Issue::ParentMissing | Issue::LineageCycle | Issue::SnapshotEpoch | Issue::RootAge => {
-            "it is not known which blocks are a branch's own: copy its files out"
-        }
         _ => return None,
     })
 }

@@ -26,6 +26,9 @@ use crate::overlay::Overlay;
 use crate::pack::{self, Item};
 use crate::walk::{Edits, State, children};
 
+/// Keys from the first on, up to the second if there is one.
+type Range = (Key, Option<Key>);
+
 /// Children for the node above: lower bounds and pointers.
 type Nodes = Vec<(Key, NodePointer)>;
 
@@ -45,10 +48,12 @@ pub(crate) struct Rewrite<'w, 'd> {
     states: &'w [State],
     /// The epoch of what is written.
     epoch: Epoch,
+    /// Nodes that cannot stay where they are.
+    displaced: &'w BTreeSet<u64>,
     /// Every key that has an edit in any tree.
     keys: BTreeSet<Key>,
-    /// Every range that is left out of any tree.
-    ranges: Vec<(Key, Option<Key>)>,
+    /// Every range that is left out of any tree, and all of them where a tree gets nodes of its own; disjoint, upwards.
+    ranges: Vec<Range>,
     outcomes: HashMap<(usize, u64), Outcome>,
     kept: HashMap<u64, usize>,
 }
@@ -58,21 +63,35 @@ fn by_id(states: &[State]) -> HashMap<u64, usize> {
     states.iter().enumerate().map(|(at, state)| (state.root.id, at)).collect()
 }
 
-/// Writes all trees anew of which something changes. `states` has each tree behind its parent. Returns their roots, with
-/// levels.
+/// How trees are written.
+pub(crate) struct How<'w> {
+    /// The epoch of what is written.
+    pub(crate) epoch: Epoch,
+    /// Nodes that cannot stay where they are.
+    pub(crate) displaced: &'w BTreeSet<u64>,
+    /// Whether each node of each tree is held against the rules above.
+    pub(crate) all: bool,
+}
+
+/// Writes all trees anew of which something changes. `states` has each tree behind its parent. Returns their roots, with levels.
 pub(crate) fn trees<'d>(
     reading: &VolumeReading<'d>,
     overlay: &Overlay<'d>,
     space: &mut Space,
     states: &[State],
-    epoch: Epoch,
+    how: &How<'_>,
 ) -> Result<Vec<(NodePointer, u8)>, RepairError> {
     let keys = states.iter().flat_map(|state| state.edits.keys().copied()).collect();
     let lost = states.iter().flat_map(|state| &state.lost);
-    let ranges = lost.map(|lost| (lost.place.low, lost.place.high)).collect();
+    let mut ranges: Vec<_> = lost.map(|lost| (lost.place.low, lost.place.high)).collect();
+    let How { epoch, displaced, all } = *how;
+    if all || !displaced.is_empty() || states.iter().any(|state| state.is_cut) {
+        ranges = vec![(Key::MIN, None)];
+    }
+    let ranges = joined(ranges);
     let (outcomes, kept) = (HashMap::new(), HashMap::new());
     let mut rewrite =
-        Rewrite { reading, overlay, space, states, epoch, keys, ranges, outcomes, kept };
+        Rewrite { reading, overlay, space, states, epoch, displaced, keys, ranges, outcomes, kept };
     let at = by_id(states);
     let roots = states.iter().enumerate().map(|(index, state)| {
         let parent = at.get(&state.root.parent).copied();
@@ -81,6 +100,21 @@ pub(crate) fn trees<'d>(
         rewrite.root(index, parent, place.level, nodes)
     });
     roots.collect()
+}
+
+/// The same keys, in ranges that do not meet, upwards.
+fn joined(mut ranges: Vec<Range>) -> Vec<Range> {
+    ranges.sort_unstable_by_key(|range| range.0);
+    let mut joined: Vec<Range> = Vec::new();
+    for (low, high) in ranges {
+        match joined.last_mut() {
+            Some((_, end)) if end.is_none_or(|end| low <= end) => {
+                *end = end.zip(high).map(|(a, b)| a.max(b));
+            }
+            _ => joined.push((low, high)),
+        }
+    }
+    joined
 }
 
 fn edits_in<'e>(
@@ -96,10 +130,12 @@ impl Rewrite<'_, '_> {
     fn is_touched(&self, place: &NodePlace) -> bool {
         let next = self.keys.range(place.low..).next();
         let by_key = next.is_some_and(|key| place.high.is_none_or(|high| *key < high));
-        by_key
-            || self.ranges.iter().any(|(low, end)| {
-                place.high.is_none_or(|high| *low < high) && end.is_none_or(|end| place.low < end)
-            })
+        // The last range that begins before the node's end is the only one that may reach into it from before.
+        let behind = place
+            .high
+            .map_or(self.ranges.len(), |high| self.ranges.partition_point(|of| of.0 < high));
+        let last = self.ranges[..behind].last();
+        by_key || last.is_some_and(|(_, end)| end.is_none_or(|end| place.low < end))
     }
 
     fn node(
@@ -155,9 +191,13 @@ impl Rewrite<'_, '_> {
         place: &NodePlace,
     ) -> bool {
         let kept = self.kept.get(&place.pointer.block.0);
-        let is_first =
-            kept.is_none_or(|by| *by == tree) && place.pointer.epoch.0 > self.before(parent);
-        kept_by_parent || is_first
+        if self.displaced.contains(&place.pointer.block.0) {
+            return false;
+        }
+        let epoch = place.pointer.epoch.0;
+        let fits = epoch > self.before(parent)
+            && self.states[tree].root.snapshot.is_none_or(|own| epoch <= own);
+        kept_by_parent || (fits && kept.is_none_or(|by| *by == tree))
     }
 
     /// An epoch for what is written in place of a node of epoch `was`, above what is not older than `least`.

@@ -1,6 +1,6 @@
 //! One round: read, decide, write to memory, check. Where the check finds something left, another round follows on top.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo};
 use holdfast_check::reading::{RingContents, VolumeReading};
@@ -11,7 +11,7 @@ use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{ItemKind, JournalMark, LogMark, Superblock};
 
-use crate::blocks::Space;
+use crate::blocks::{Blocks, Space};
 use crate::error::RepairError;
 use crate::judge::{self, Shared};
 use crate::lineage::{Lineage, Root};
@@ -21,7 +21,7 @@ use crate::plan::Repair;
 use crate::superblocks::superblocks;
 use crate::walk::{Edits, State, Survey};
 use crate::watched::Watched;
-use crate::{RepairOptions, account, copies, is_repaired, rewrite, rows};
+use crate::{RepairOptions, account, copies, is_repaired, owners, rewrite};
 
 /// Trees that are all judged when anything is wrong in one; of more, those in which something was found.
 const ALL_JUDGED: usize = 256;
@@ -54,7 +54,7 @@ pub(crate) fn run(
     let reading = VolumeReading::open(&watched, is_far(Issue::NewestSuperblockLost))?;
     let overlay = Overlay::new(device);
     let mut round = Round::new(&reading, &overlay, report, taken, options.accept_loss)?;
-    round.judge(report)?;
+    round.judge(report, options)?;
     let superblock = round.write(options)?;
     if let Some(error) = watched.failed().filter(|_| !options.accept_loss) {
         return RepairError::refused(format!(
@@ -102,6 +102,10 @@ struct Round<'w, 'd> {
     used: Vec<(u64, u64)>,
     space: Space,
     shared: Shared,
+    /// Nodes that only the journal has, and whose place holds data.
+    displaced: BTreeSet<u64>,
+    /// Something of the lineage was put right.
+    is_doubted: bool,
     /// No data was found damaged, and all of it was looked at.
     is_sound: bool,
 }
@@ -127,6 +131,8 @@ impl<'w, 'd> Round<'w, 'd> {
         }
         let mut shared = Shared::new(superblock.inode_next.0);
         let lineage = Lineage::read(reading, accepts_loss, &mut shared.repairs)?;
+        // What grew out of what is not as it was, or not as it was said: no tree is believed to own what it seems to.
+        let is_doubted = !shared.repairs.is_empty();
         let (trees, ended) = lineage.trees(reading);
         let (mut survey, mut uses) = (Survey::default(), Uses::default());
         let mut states = Vec::new();
@@ -142,7 +148,8 @@ impl<'w, 'd> Round<'w, 'd> {
                 value.iter().for_each(|value| uses.extent(reading, key, value));
             }
             let inode_count = root.inode_count;
-            states.push(State { root, edits, lost, inode_count, is_judged: false });
+            let is_cut = lineage.is_cut(root.id);
+            states.push(State { root, edits, lost, inode_count, is_judged: false, is_cut });
         }
         let places = |block: &u64| superblock.geometry.places_of_node(BlockNo(*block));
         let mut used: Vec<(u64, u64)> = uses.runs().chain(taken.iter().copied()).collect();
@@ -158,6 +165,13 @@ impl<'w, 'd> Round<'w, 'd> {
                 used.extend(of.runs());
             });
         }
+        // The place of a node of the journal may hold data that the volume as it is has: it is not written there.
+        let data = Blocks::of(uses.runs().collect());
+        let of_journal = reading.journal_nodes().keys().map(|block| block.0);
+        let meets = |place: BlockRange| {
+            data.meet(place.start.0, place.start.0.saturating_add(place.count))
+        };
+        let displaced: BTreeSet<u64> = of_journal.filter(|block| places(block).any(meets)).collect();
         let of_nodes = survey.nodes.iter().flat_map(places);
         of_nodes.for_each(|place| uses.node(place.start.0, place.count));
         let nodes = survey.nodes.iter().chain(&going.nodes);
@@ -174,6 +188,8 @@ impl<'w, 'd> Round<'w, 'd> {
             used,
             space,
             shared,
+            displaced,
+            is_doubted,
             is_sound: !report.findings.iter().any(|it| it.id / 100 == 7),
         };
         round.choose(report);
@@ -197,18 +213,56 @@ impl<'w, 'd> Round<'w, 'd> {
         }
     }
 
-    fn judge(&mut self, report: &Report) -> Result<(), RepairError> {
+    fn judge(&mut self, report: &Report, options: &RepairOptions) -> Result<(), RepairError> {
         self.answers(report);
-        rows::refuse(&self.states)?;
         for at in 0..self.states.len() {
             if self.states[at].is_judged {
                 judge::tree(self.reading, &mut self.space, &mut self.shared, &mut self.states, at)?;
             }
         }
+        let is_shared_anew = self.is_doubted || owners::is_needed(&self.states);
         let uses = self.uses.take().unwrap_or_default();
         let repairs = &mut self.shared.repairs;
         let (reading, overlay) = (self.reading, self.overlay);
-        moved::apply(reading, overlay, &mut self.space, &mut self.states, uses, repairs)
+        moved::apply(reading, overlay, &mut self.space, &mut self.states, uses, repairs)?;
+        if !is_shared_anew {
+            return Ok(());
+        }
+        let without = owners::apply(reading, overlay, &mut self.space, &mut self.states, repairs)?;
+        self.give_up(&without, options)
+    }
+
+    /// Branches and snapshots that cannot have blocks of their own for what they share go, if that is accepted.
+    fn give_up(
+        &mut self,
+        trees: &HashSet<u64>,
+        options: &RepairOptions,
+    ) -> Result<(), RepairError> {
+        let Some(first) = self.states.iter().find(|state| trees.contains(&state.root.id)) else {
+            return Ok(());
+        };
+        let name = &first.root.name;
+        let why = format!(
+            "{name} needs copies of files that it shares with other branches and snapshots, and there is no room for so many"
+        );
+        if first.root.is_main() || trees.contains(&holdfast_format::item::lineage::MAIN) {
+            return RepairError::refused(format!(
+                "{why}: nothing is written; make the volume larger, or copy its files out"
+            ));
+        }
+        if !options.accept_loss {
+            return RepairError::refused(format!(
+                "{why}: nothing is written; make the volume larger, or give it up with --accept-loss"
+            ));
+        }
+        for state in self.states.extract_if(.., |state| trees.contains(&state.root.id)) {
+            self.lineage.give_up(state.root.id);
+            let what = "it is given up, as there is no room for copies of what it shares".into();
+            let tree = Some(state.root.name);
+            let issue = Issue::RootAge;
+            self.shared.repairs.push(Repair { issue, tree, path: None, what, loses: true });
+        }
+        Ok(())
     }
 
     /// Findings that writing everything anew answers by itself.
@@ -254,6 +308,9 @@ impl<'w, 'd> Round<'w, 'd> {
                 self.shared.repairs.push(repair);
             }
         }
+        if report.findings.iter().any(|it| (800..1000).contains(&it.issue().number())) {
+            self.name_cut();
+        }
         if self.lineage.ended() > 0 {
             let what = format!("{} deletions of snapshots come to their end", self.lineage.ended());
             let issue = Issue::DeletionWrong;
@@ -262,11 +319,37 @@ impl<'w, 'd> Round<'w, 'd> {
         }
     }
 
+    /// Names what batches behind the cut have changed: each may be as it was before.
+    fn name_cut(&mut self) {
+        let cut = self.reading.cut_changes();
+        for state in &self.states {
+            let Some(changes) = cut.get(&state.root.id) else { continue };
+            let mut paths = BTreeSet::new();
+            for (directory, name, inode) in &changes.names {
+                let of = self.reading.path(&state.root, *directory);
+                let name = holdfast_base::show::name(name);
+                let path = of.map(|of| format!("{}/{name}", of.trim_end_matches('/')));
+                paths.extend(path.or_else(|| Some(format!("?/{name} (inode {inode})"))));
+            }
+            let of_inodes = changes.inodes.iter();
+            paths.extend(of_inodes.filter_map(|inode| self.reading.path(&state.root, *inode)));
+            let (issue, tree) = (Issue::LogDamaged, state.name());
+            for path in paths {
+                let what =
+                    "it is as it was before, or not there: what was durable of it since is lost"
+                        .into();
+                let (tree, path) = (tree.clone(), Some(path));
+                self.shared.repairs.push(Repair { issue, tree, path, what, loses: true });
+            }
+        }
+    }
+
     /// Writes trees, space tree and superblocks to memory. Returns the first of the superblocks.
     fn write(&mut self, options: &RepairOptions) -> Result<Superblock, RepairError> {
         let (reading, overlay) = (self.reading, self.overlay);
         let epoch = self.epoch();
-        let roots = rewrite::trees(reading, overlay, &mut self.space, &self.states, epoch)?;
+        let how = rewrite::How { epoch, displaced: &self.displaced, all: self.is_doubted };
+        let roots = rewrite::trees(reading, overlay, &mut self.space, &self.states, &how)?;
         let mut reach = account::Reach::default();
         let mut of_trees = Vec::new();
         for (state, (root, level)) in self.states.iter().zip(roots) {

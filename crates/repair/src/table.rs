@@ -25,6 +25,8 @@ const JOURNAL: &str =
 const LOG: &str = "With `--accept-loss`: the log ends before the damage.";
 const LISTED: &str = "The items that lead to branches and snapshots are made anew from what these say of themselves.";
 
+const CUT: &str = "It grew out of nothing from now on, and gets copies of what it shares with others. If there is no room for these: with `--accept-loss`, it goes.";
+
 fn done(issue: Issue) -> &'static str {
     match issue {
         Issue::SuperblockInvalid | Issue::FarCopyInvalid | Issue::NewestSuperblockLost => {
@@ -40,6 +42,10 @@ fn done(issue: Issue) -> &'static str {
         | Issue::NodeFromFuture
         | Issue::NodeOutOfBounds
         | Issue::NodeRange => NODE,
+        Issue::ParentMissing | Issue::LineageCycle | Issue::RootAge => CUT,
+        Issue::SnapshotEpoch => {
+            "It gets the epoch of its root, or of the volume; what cannot have grown out of it gets copies of what it shares with others."
+        }
         Issue::NodeUnreadable => {
             "With `--accept-loss`, as it may be read another time: as node-damaged."
         }

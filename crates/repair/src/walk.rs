@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) inode_count: u64,
     /// Whether something of it is to be put right, and not only written down.
     pub(crate) is_judged: bool,
+    /// Its parent is another than it was: it gets nodes and data of its own for what it shares with others.
+    pub(crate) is_cut: bool,
 }
 
 impl State {
@@ -48,14 +50,19 @@ impl State {
 
     /// Whether a key may have been in a node that is left out.
     pub(crate) fn may_be_lost(&self, key: &Key) -> bool {
-        let behind = self.lost.partition_point(|lost| lost.place.low <= *key);
-        self.lost[..behind].last().is_some_and(|lost| lost.holds(key))
+        self.lost_with(key).is_some()
     }
 
     /// Whether a key from `low` up to `high` may have been.
     pub(crate) fn may_lack(&self, low: &Key, high: &Key) -> bool {
-        self.may_be_lost(low)
-            || self.lost.iter().any(|lost| lost.place.low >= *low && lost.place.low < *high)
+        !self.lost_in(low, Some(high)).is_empty()
+    }
+
+    /// Whether anything is left out or changed below a node.
+    pub(crate) fn changes_in(&self, place: &NodePlace) -> bool {
+        let next = self.edits.range(place.low..).next();
+        next.is_some_and(|(key, _)| place.high.is_none_or(|high| *key < high))
+            || !self.lost_in(&place.low, place.high.as_ref()).is_empty()
     }
 
     /// Whether this node of the tree does not count.
@@ -168,6 +175,23 @@ impl Survey {
         {
             met.lacks = true;
         }
+    }
+}
+
+impl State {
+    /// The node that is left out and may have had a key.
+    pub(crate) fn lost_with(&self, key: &Key) -> Option<&Lost> {
+        let behind = self.lost.partition_point(|lost| lost.place.low <= *key);
+        self.lost[..behind].last().filter(|lost| lost.holds(key))
+    }
+
+    /// The nodes that are left out and may have had keys from `low` up to `high`.
+    pub(crate) fn lost_in(&self, low: &Key, high: Option<&Key>) -> &[Lost] {
+        let ends = |lost: &Lost| lost.place.high.is_some_and(|end| end <= *low);
+        let from = self.lost.partition_point(ends);
+        let count = self.lost[from..]
+            .partition_point(|lost| high.is_none_or(|high| lost.place.low < *high));
+        &self.lost[from..from + count]
     }
 }
 

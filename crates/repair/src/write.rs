@@ -9,7 +9,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_check::Report;
 use holdfast_device::{Device, DeviceError};
-use holdfast_format::Superblock;
+use holdfast_format::Geometry;
 
 use crate::plan::Repair;
 use crate::round::Done;
@@ -17,6 +17,10 @@ use crate::superblocks::{Block, superblocks};
 
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
+/// Steps of a repair, behind each of which it flushes.
+pub(crate) const STEPS: usize = 3;
+/// A block of a step.
+pub(crate) type Placed<'p> = (u64, &'p [u8; BLOCK_SIZE]);
 
 /// What a repair would do.
 #[derive(Debug)]
@@ -28,19 +32,24 @@ pub struct Planned {
     blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
     /// Blocks of the rings that could not be read: they are written when nothing needs them any more.
     rings: Vec<Block>,
-    superblock: Superblock,
+    superblocks: [Block; 3],
+    geometry: Geometry,
+    uuid: [u8; 16],
 }
 
 impl Planned {
     pub(crate) fn new(done: Done) -> Planned {
         let Done { repairs, after, mut blocks, superblock } = done;
-        for (block, _) in superblocks(&superblock) {
+        let superblocks = superblocks(&superblock);
+        for (block, _) in &superblocks {
             blocks.remove(&block.0);
         }
         let zone = superblock.geometry.first_data_block().0;
         let data = blocks.split_off(&zone);
         let rings = blocks.into_iter().map(|(block, bytes)| (BlockNo(block), bytes)).collect();
-        Planned { repairs, after, blocks: data, rings, superblock }
+        let geometry = superblock.geometry;
+        let uuid = *superblock.uuid.as_bytes();
+        Planned { repairs, after, blocks: data, rings, superblocks, geometry, uuid }
     }
 
     /// Bytes that are written.
@@ -53,38 +62,39 @@ impl Planned {
         self.repairs.iter().any(|repair| repair.loses)
     }
 
+    /// The id of the volume.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What is written, in the order of it.
+    pub(crate) fn steps(&self) -> [Vec<Placed<'_>>; STEPS] {
+        fn placed(block: &Block) -> Placed<'_> {
+            (block.0.0, &block.1)
+        }
+        let [first, rest @ ..] = &self.superblocks;
+        let data = self.blocks.iter().map(|(block, bytes)| (*block, &**bytes)).collect();
+        [data, vec![placed(first)], self.rings.iter().chain(rest).map(placed).collect()]
+    }
+
     /// Writes the repair to the device that it was made for, of which nothing may have changed. A power cut at any moment, or an
     /// error, leaves the volume as it was or as it is repaired.
     pub fn write(&self, device: &dyn Device) -> Result<(), DeviceError> {
-        let mut run: Option<(u64, Vec<u8>)> = None;
-        for (block, bytes) in &self.blocks {
-            match &mut run {
-                Some((start, run))
-                    if *start + (run.len() / BLOCK_SIZE) as u64 == *block
-                        && run.len() < WRITE_BYTES =>
-                {
-                    run.extend_from_slice(&bytes[..]);
-                }
-                _ => {
-                    if let Some((start, run)) = run.replace((*block, bytes.to_vec())) {
-                        device.write(start * BLOCK_BYTES, &run)?;
-                    }
-                }
-            }
-        }
-        if let Some((start, run)) = run {
-            device.write(start * BLOCK_BYTES, &run)?;
-        }
         // All that the superblock leads to is durable before it is written (R1); and it before the others, one of which may be all
         // that leads to the volume as it was.
-        let _ = device.flush()?;
-        let [first, rest @ ..] = superblocks(&self.superblock);
-        device.write(first.0.0 * BLOCK_BYTES, &first.1[..])?;
-        let _ = device.flush()?;
-        for (block, bytes) in self.rings.iter().chain(&rest) {
-            device.write(block.0 * BLOCK_BYTES, &bytes[..])?;
+        for step in self.steps() {
+            for run in step.chunk_by(|one, next| one.0 + 1 == next.0) {
+                for part in run.chunks(WRITE_BYTES / BLOCK_SIZE) {
+                    let bytes: Vec<u8> = part.iter().flat_map(|(_, bytes)| **bytes).collect();
+                    device.write(part[0].0 * BLOCK_BYTES, &bytes)?;
+                }
+            }
+            let _ = device.flush()?;
         }
-        let _ = device.flush()?;
         Ok(())
     }
 }

@@ -62,7 +62,7 @@ pub use branch::Branch;
 pub use difference::{Difference, Differing};
 pub use discard::Trimmed;
 pub use error::{LineageError, StoreError};
-pub use guard::Guarding;
+pub use guard::{Guarding, Hold};
 pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};

@@ -186,6 +186,33 @@ impl<'a> Ring<'a> {
         (best, unread)
     }
 
+    /// Visits each whole batch of the ring from number `from` on, wherever it lies, in no order: what does not follow from what is known any more.
+    pub(crate) fn beyond(&self, from: BatchNo, visit: &mut dyn FnMut(&LogHeader, &[u8])) {
+        // The same bounds as those of a search (P10).
+        let len = self.len.min(SEARCH_BLOCKS_MAX * BLOCK_BYTES);
+        let mut to_sum = 2 * len + BATCH_BYTES_MAX as u64;
+        let mut buffer = vec![0; len.min(SEARCH_BYTES) as usize];
+        let mut at = 0;
+        while at < len {
+            let part = &mut buffer[..(len - at).min(SEARCH_BYTES) as usize];
+            if self.read(at, part).is_err() {
+                part.fill(0);
+            }
+            for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
+                let Ok(header) = self.header(unit, at + index * UNIT) else { continue };
+                let bytes = LogHeader::SIZE as u64 + u64::from(header.len);
+                if header.number < from.0 || bytes > to_sum {
+                    continue;
+                }
+                to_sum -= bytes;
+                if let Ok(Ok(records)) = self.records(&header, unit.to_vec()) {
+                    visit(&header, &records);
+                }
+            }
+            at += SEARCH_BYTES;
+        }
+    }
+
     /// Looks for a better proof in `part` of the ring, read at `at`.
     fn look(
         &self,

@@ -4,6 +4,7 @@
 //! decides what a volume should be, and nothing writes.
 
 mod chosen;
+mod cut;
 mod named;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 
 pub use chosen::Rings;
+pub use cut::CutChanges;
 pub use named::RingContents;
 
 use crate::bounds::Bounds;
@@ -211,6 +213,11 @@ impl<'d> VolumeReading<'d> {
             ControlFlow::Continue(())
         });
         items
+    }
+
+    /// What batches of the log name that do not count, as one before them is damaged: by branch.
+    pub fn cut_changes(&self) -> BTreeMap<u64, CutChanges> {
+        cut::read(self.device, &self.recovered)
     }
 
     /// What stands in journal and log: what a new superblock must be younger than, and which blocks a replay reads.

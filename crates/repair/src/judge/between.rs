@@ -1,8 +1,13 @@
-//! What the snapshot before a tree and one that grew out of the tree both have, it had too.
+//! What a snapshot before a tree and one that grew out of the tree both have, it had too.
 //!
 //! Blocks that two of three have in a row the one between them has as well, and it must: else the deletion of the one before
 //! would free what the one behind still reaches (S1, docs/BRANCHES.md). And an inode whose item is the same in both has not
 //! changed between them, as each change of it counts in its item: so all of its items are the same.
+//!
+//! Several trees in a row may have the damaged node. The one before has its items back already when one is judged; of those behind, the
+//! search goes on until each has been asked that does not lack them.
+
+use std::collections::BTreeSet;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
@@ -16,18 +21,17 @@ use crate::walk::{Edits, State, get, items};
 impl Judge<'_, '_> {
     /// Items that are proven come back in place of those that were lost.
     pub(super) fn put_back(&mut self) {
-        if self.state.lost.is_empty() {
+        if self.state.lost.is_empty() || self.state.is_cut {
             return;
         }
-        let own = self.state.root.id;
         let Some(before) = self.before.iter().find(|of| of.root.id == self.state.root.parent)
         else {
             return;
         };
         let mut edits = Edits::new();
-        for behind in self.behind.iter().filter(|of| of.root.parent == own) {
-            for lost in self.state.lost.iter() {
-                let range = (lost.place.low, lost.place.high);
+        for lost in &self.state.lost {
+            let range = (lost.place.low, lost.place.high);
+            for behind in self.behind(range) {
                 let mut same = (InodeNo(0), false);
                 items(self.reading, before, range, &mut |_, key, value| {
                     if key.inode.0 == 0 || self.state.edits.contains_key(&key) {
@@ -50,6 +54,21 @@ impl Judge<'_, '_> {
         }
         edits.retain(|key, _| self.state.may_be_lost(key));
         self.merge(edits);
+    }
+
+    /// Trees that grew out of this one and may have items in a range: of those that lack some of it, also those that grew out of them.
+    fn behind(&self, range: (Key, Option<Key>)) -> Vec<&State> {
+        let (mut found, mut lacking) = (Vec::new(), BTreeSet::from([self.state.root.id]));
+        // Each tree stands behind the one that it grew out of.
+        for state in self.behind.iter().filter(|of| !of.is_cut) {
+            if lacking.contains(&state.root.parent) {
+                found.push(state);
+                if !state.lost_in(&range.0, range.1.as_ref()).is_empty() {
+                    lacking.insert(state.root.id);
+                }
+            }
+        }
+        found
     }
 
     /// The parts of an extent that another tree has as well.

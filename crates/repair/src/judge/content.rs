@@ -8,15 +8,14 @@ use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_check::Issue;
 use holdfast_format::checksum::crc64;
-use holdfast_format::item::Extent;
 use holdfast_format::item::extent::extent_blocks_max;
+use holdfast_format::item::{Extent, FileType};
 use holdfast_format::limits::EXTENT_BLOCKS_MAX;
 use holdfast_format::{ItemKind, Key};
 
-use super::Judge;
 use super::inodes::Broken;
-use crate::error::RepairError;
-use crate::walk::{Edits, items};
+use super::{Judge, StandIn};
+use crate::walk::{Edits, State, items};
 
 /// Blocks that may always stand for what is lost of one file: 4 MiB.
 const ALWAYS: u64 = 1024;
@@ -30,11 +29,59 @@ type Part = (u64, u64);
 
 impl Judge<'_, '_> {
     /// Sees to it that no part of these files reads as something else.
-    pub(super) fn content(&mut self, broken: &[Broken]) -> Result<(), RepairError> {
+    pub(super) fn content(&mut self, broken: &[Broken]) {
         for file in broken {
             self.file(file);
         }
-        Ok(())
+    }
+
+    /// What extents had that are removed does not read either, as far as no other extent has it now. They come in the order of their keys.
+    pub(super) fn removed(&mut self, removed: Vec<(InodeNo, u64, u64)>) {
+        for of_file in removed.chunk_by(|one, next| one.0 == next.0) {
+            let inode = of_file[0].0;
+            let Some(at) = self.find(inode) else { continue };
+            let (size, file_type) = (self.entries[at].size, self.entries[at].file_type);
+            if file_type != FileType::Regular || self.entries[at].is_unnamed {
+                continue;
+            }
+            let (known, found) = self.known(inode);
+            let ends = blocks_for(size);
+            let parts = of_file
+                .iter()
+                .map(|(_, start, count)| (*start, start.saturating_add(*count).min(ends)));
+            let parts = without(parts, &known);
+            if !parts.is_empty() && !self.stand_for(inode, &parts, found) {
+                self.entries[at].is_unnamed = true;
+            }
+        }
+    }
+
+    /// Puts blocks that do not read in place of these parts. False if there would be too many, or so many are not free.
+    fn stand_for(&mut self, inode: InodeNo, parts: &[Part], found: u64) -> bool {
+        let blocks: u64 = parts.iter().map(|(start, end)| end - start).sum();
+        if blocks > IN_ALL.saturating_sub(self.shared.stand_ins) {
+            return false;
+        }
+        self.shared.stand_ins += blocks;
+        let edits = parts.iter().map(|part| self.unreadable(inode, *part));
+        let Some(edits) = edits.collect::<Option<Vec<_>>>() else { return false };
+        edits.into_iter().for_each(|edits| self.merge(edits));
+        self.fix(inode).blocks = Some(found.saturating_add(blocks));
+        true
+    }
+
+    /// Blocks of a file that it has, upwards, and how many.
+    fn known(&self, inode: InodeNo) -> (Vec<Part>, u64) {
+        let mut known: Vec<Part> = Vec::new();
+        let (first, last) = Key::span(inode, ItemKind::Extent);
+        items(self.reading, self.state, (first, Some(last)), &mut |_, key, value| {
+            if let Ok(extent) = Extent::decode(value) {
+                let start = key.offset / BLOCK_BYTES;
+                known.push((start, start.saturating_add(extent.blocks.count)));
+            }
+        });
+        let found = known.iter().map(|(start, end)| end - start).sum();
+        (known, found)
     }
 
     fn file(&mut self, file: &Broken) {
@@ -47,15 +94,8 @@ impl Judge<'_, '_> {
             self.fix(inode).blocks = Some(found);
             return;
         }
-        let is_much = blocks > ALWAYS.max(lost.saturating_mul(TIMES))
-            || blocks > IN_ALL.saturating_sub(self.shared.stand_ins);
-        let edits = if !is_much {
-            self.shared.stand_ins += blocks;
-            parts.iter().map(|part| self.unreadable(inode, *part)).collect::<Option<Vec<_>>>()
-        } else {
-            None
-        };
-        let Some(edits) = edits else {
+        let is_much = blocks > ALWAYS.max(lost.saturating_mul(TIMES));
+        if is_much || !self.stand_for(inode, &parts, found) {
             self.fix(inode).blocks = Some(found);
             if let Some(at) = self.find(inode) {
                 self.entries[at].is_unnamed = true;
@@ -64,9 +104,7 @@ impl Judge<'_, '_> {
                 "{lost} blocks of inode {inode} are lost, and it is not known where: it loses its names"
             );
             return self.loss(issue, Some(inode), what);
-        };
-        edits.into_iter().for_each(|edits| self.merge(edits));
-        self.fix(inode).blocks = Some(found.saturating_add(blocks));
+        }
         let shown: Vec<String> = parts.iter().map(|part| bytes(part, file.size)).collect();
         let what = format!("lost, and reads of it fail from now on: {}", shown.join(", "));
         self.loss(issue, Some(inode), what);
@@ -75,24 +113,14 @@ impl Judge<'_, '_> {
     /// Blocks of a file of which it is not known what they had, and how many are known.
     fn unknown(&self, file: &Broken) -> (Vec<Part>, u64) {
         let ends = blocks_for(file.size);
-        let mut known: Vec<Part> = Vec::new();
+        let (known, found) = self.known(file.inode);
         let (first, last) = Key::span(file.inode, ItemKind::Extent);
-        items(self.reading, self.state, (first, Some(last)), &mut |_, key, value| {
-            if let Ok(extent) = Extent::decode(value) {
-                let start = key.offset / BLOCK_BYTES;
-                known.push((start, start.saturating_add(extent.blocks.count)));
-            }
-        });
-        let found = known.iter().map(|(start, end)| end - start).sum();
         let mut unknown: Vec<Part> = Vec::new();
         if file.inline {
             unknown.push((0, ends));
         }
-        for lost in &self.state.lost {
+        for lost in self.state.lost_in(&first, Some(&last)) {
             let (low, high) = (lost.place.low, lost.place.high);
-            if low >= last || high.is_some_and(|high| high <= first) {
-                continue;
-            }
             let start = if low > first { low.offset / BLOCK_BYTES } else { 0 };
             // An extent that began in the node may have reached beyond its range.
             let end = match high.filter(|high| *high < last) {
@@ -101,22 +129,7 @@ impl Judge<'_, '_> {
             };
             unknown.push((start, end.min(ends)));
         }
-        let mut parts: Vec<Part> = Vec::new();
-        for (start, end) in unknown {
-            let mut at = start.max(parts.last().map_or(0, |last| last.1));
-            for (from, to) in known.iter().copied().filter(|(from, to)| *to > start && *from < end)
-            {
-                if from > at {
-                    parts.push((at, from.min(end)));
-                }
-                at = at.max(to);
-            }
-            if at < end {
-                parts.push((at, end));
-            }
-        }
-        parts.retain(|(start, end)| start < end);
-        (parts, found)
+        (without(unknown.into_iter(), &known), found)
     }
 
     /// Extents for a part of a file, all of whose blocks fail their checksums. `None`: so much is not free.
@@ -126,9 +139,8 @@ impl Judge<'_, '_> {
         let mut at = part.0;
         while at < part.1 {
             let count = most.min(part.1 - at);
-            let blocks = self.stand_in(inode, at, count)?;
+            let StandIn { blocks, birth, .. } = self.stand_in(inode, at, count)?;
             let sum = |block: u64| !crc64(&[inode.0.to_le_bytes(), block.to_le_bytes()].concat());
-            let birth = Epoch(self.before() + 1);
             let sums = (at..at + count).map(sum).collect();
             let extent = Extent { birth, ..Extent::new(blocks, sums) };
             let offset = at.checked_mul(BLOCK_BYTES)?;
@@ -138,27 +150,49 @@ impl Judge<'_, '_> {
         Some(edits)
     }
 
-    /// The epoch of the snapshot that the tree grew out of: what is born behind it is the tree's own.
-    fn before(&self) -> u64 {
-        let parent = self.before.iter().find(|of| of.root.id == self.state.root.parent);
-        parent.and_then(|parent| parent.root.snapshot).unwrap_or(0)
-    }
-
     /// Free blocks, or those that the tree which this one grew out of has for the same.
-    fn stand_in(&mut self, inode: InodeNo, at: u64, count: u64) -> Option<BlockRange> {
-        let tree = self.state.root.id;
-        let parent = self.state.root.parent;
-        let key = (inode.0, at, count);
-        let known = self.shared.unreadable.get(&key);
-        if let Some((_, blocks)) = known.and_then(|known| known.iter().find(|of| of.0 == parent)) {
-            let blocks = *blocks;
-            self.shared.unreadable.entry(key).or_default().push((tree, blocks));
-            return Some(blocks);
-        }
-        let blocks = BlockRange::new(BlockNo(self.space.take(count, 1)?), count);
-        self.shared.unreadable.entry(key).or_default().push((tree, blocks));
-        Some(blocks)
+    fn stand_in(&mut self, inode: InodeNo, at: u64, count: u64) -> Option<StandIn> {
+        let (tree, parent) = (self.state.root.id, self.state.root.parent);
+        let known = self.shared.unreadable.entry((inode.0, at, count)).or_default();
+        let stand_in = match known.iter().find(|of| of.tree == parent) {
+            Some(of) => StandIn { tree, ..*of },
+            None => {
+                let blocks = BlockRange::new(BlockNo(self.space.take(count, 1)?), count);
+                let birth = Epoch(before(self.before, self.state) + 1);
+                StandIn { tree, blocks, birth }
+            }
+        };
+        known.push(stand_in);
+        Some(stand_in)
     }
+}
+
+/// What of these parts, which begin one behind the other, is in none of `known`.
+fn without(unknown: impl Iterator<Item = Part>, known: &[Part]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (start, end) in unknown {
+        let mut at = start.max(parts.last().map_or(0, |last| last.1));
+        // Each begins behind the end of the one before it.
+        let first = known.partition_point(|(_, to)| *to <= start);
+        let among = known[first..].iter().copied();
+        for (from, to) in among.take_while(|(from, _)| *from < end) {
+            if from > at {
+                parts.push((at, from.min(end)));
+            }
+            at = at.max(to);
+        }
+        if at < end {
+            parts.push((at, end));
+        }
+    }
+    parts.retain(|(start, end)| start < end);
+    parts
+}
+
+/// The epoch of the snapshot that a tree grew out of: what is born behind it is the tree's own.
+fn before(states: &[State], of: &State) -> u64 {
+    let parent = states.iter().find(|parent| parent.root.id == of.root.parent);
+    parent.and_then(|parent| parent.root.snapshot).unwrap_or(0)
 }
 
 fn bytes(part: &Part, size: u64) -> String {

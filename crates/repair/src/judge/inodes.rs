@@ -5,11 +5,11 @@ use holdfast_base::{Epoch, InodeNo, TreeId};
 use holdfast_check::Issue;
 use holdfast_format::codec::Reader;
 use holdfast_format::item::{Dentry, Extent, FileType, InodeItem, PunchItem, orphan};
-use holdfast_format::limits::{COUNTER_MAX, FILE_SIZE_MAX, LINK_MAX, SYMLINK_MAX};
+use holdfast_format::limits::{COUNTER_MAX, EXTENT_BLOCKS_MAX, FILE_SIZE_MAX, LINK_MAX};
 use holdfast_format::{ItemKind, Key};
 
 use super::xattrs::Xattrs;
-use super::{Entry, Judge, Said, made};
+use super::{Entry, Judge, Said};
 use crate::walk::{Edits, items};
 
 /// A file of which a part may be lost with a node that is left out.
@@ -25,31 +25,33 @@ pub(super) struct Broken {
 
 /// What the first reading finds.
 #[derive(Default)]
-struct Found {
-    edits: Edits,
-    entries: Vec<Entry>,
-    fixes: Vec<(InodeNo, super::Fix)>,
-    said: Vec<Said>,
+pub(super) struct Found {
+    pub(super) edits: Edits,
+    pub(super) entries: Vec<Entry>,
+    pub(super) fixes: Vec<(InodeNo, super::Fix)>,
+    pub(super) said: Vec<Said>,
     orphans: Vec<InodeNo>,
     punches: Vec<InodeNo>,
-    broken: Vec<Broken>,
-    inode_next: u64,
+    pub(super) broken: Vec<Broken>,
+    /// Extents that are removed: first block of the file, and number.
+    pub(super) removed: Vec<(InodeNo, u64, u64)>,
+    pub(super) inode_next: u64,
 }
 
 /// The inode whose items are being read.
-struct Current {
-    number: InodeNo,
-    item: Option<InodeItem>,
+pub(super) struct Current {
+    pub(super) number: InodeNo,
+    pub(super) item: Option<InodeItem>,
     /// Nothing of it stays.
-    is_refused: bool,
-    inline: Option<u64>,
-    blocks: u64,
-    end: u64,
-    unbroken: bool,
-    names: u64,
-    xattrs: Xattrs,
+    pub(super) is_refused: bool,
+    pub(super) inline: Option<u64>,
+    pub(super) blocks: u64,
+    pub(super) end: u64,
+    pub(super) unbroken: bool,
+    pub(super) names: u64,
+    pub(super) xattrs: Xattrs,
     /// Its other items, if it has none of its own.
-    keys: Vec<Key>,
+    pub(super) keys: Vec<Key>,
 }
 
 impl Current {
@@ -81,8 +83,8 @@ impl Current {
 }
 
 impl Judge<'_, '_> {
-    /// Judges each inode. Returns the files of which a part may be lost.
-    pub(super) fn inodes(&mut self) -> Vec<Broken> {
+    /// Judges each inode. Returns the files of which a part may be lost, and the extents that are removed.
+    pub(super) fn inodes(&mut self) -> (Vec<Broken>, Vec<(InodeNo, u64, u64)>) {
         let mut found = Found { inode_next: self.shared.inode_next, ..Found::default() };
         let mut current: Option<Current> = None;
         let this = &*self;
@@ -112,7 +114,9 @@ impl Judge<'_, '_> {
             }
         });
         current.into_iter().for_each(|done| this.finish(&mut found, done));
-        let Found { edits, mut entries, fixes, said, orphans, punches, broken, inode_next } = found;
+        let (broken, removed) =
+            (std::mem::take(&mut found.broken), std::mem::take(&mut found.removed));
+        let Found { edits, mut entries, fixes, said, orphans, punches, inode_next, .. } = found;
         let at = |entries: &[Entry], inode: InodeNo| {
             entries.binary_search_by_key(&inode, |entry| entry.number).ok()
         };
@@ -124,12 +128,7 @@ impl Judge<'_, '_> {
                 None => {
                     self.delete(Key::orphan(inode));
                     let what = format!("inode {inode} does not exist, and is listed no more");
-                    self.said.push(Said {
-                        issue: Issue::OrphanDangling,
-                        inode: None,
-                        what,
-                        loses: false,
-                    });
+                    self.said.push(Said::of(Issue::OrphanDangling, None, what));
                 }
             }
         }
@@ -138,12 +137,7 @@ impl Judge<'_, '_> {
                 self.delete(Key::punch(inode));
                 let what =
                     format!("no hole is made in inode {inode} any more, which is no regular file");
-                self.said.push(Said {
-                    issue: Issue::PunchDangling,
-                    inode: None,
-                    what,
-                    loses: false,
-                });
+                self.said.push(Said::of(Issue::PunchDangling, None, what));
             }
         }
         self.entries = entries;
@@ -151,7 +145,7 @@ impl Judge<'_, '_> {
             self.fixes.insert(inode, fix);
         }
         self.shared.inode_next = inode_next;
-        broken
+        (broken, removed)
     }
 
     fn take(
@@ -195,7 +189,10 @@ impl Judge<'_, '_> {
             }
             ItemKind::Extent => match Extent::decode(value) {
                 Ok(extent) => return self.take_extent(found, current, epoch, key, extent),
-                Err(malformed) => Some(malformed.why),
+                Err(malformed) => {
+                    found.gone(key, Extent::blocks_in(value));
+                    Some(malformed.why)
+                }
             },
             _ => None,
         };
@@ -272,6 +269,7 @@ impl Judge<'_, '_> {
             Some(_) => None,
         };
         if let Some((issue, why)) = wrong {
+            found.gone(key, count);
             found.edits.insert(*key, None);
             let what =
                 format!("the extent of {count} blocks at byte {} is removed, {why}", key.offset);
@@ -297,223 +295,17 @@ impl Judge<'_, '_> {
             current.keys.push(*key);
         }
     }
-
-    /// An inode of which all items were read.
-    fn finish(&self, found: &mut Found, current: Current) {
-        if current.is_refused {
-            return;
-        }
-        let number = current.number;
-        let mut is_unnamed = false;
-        let item = match current.item {
-            Some(item) => item,
-            None => match self.without_item(found, &current) {
-                Some(item) => {
-                    is_unnamed = item.file_type() != FileType::Directory;
-                    item
-                }
-                None => return,
-            },
-        };
-        let mut fix = super::Fix::default();
-        if !self.content_is_known(found, &current, &item, &mut fix) {
-            return;
-        }
-        if item.nlink > 0 {
-            current.xattrs.finish(
-                &self.view(),
-                number,
-                &item,
-                &mut fix,
-                &mut |key, value| {
-                    found.edits.insert(key, value);
-                },
-                &mut found.said,
-            );
-        }
-        self.fields(found, number, &item, &mut fix);
-        found.fixes.push((number, fix));
-        found.entries.push(Entry {
-            number,
-            file_type: item.file_type(),
-            nlink: item.nlink,
-            size: item.size,
-            parent: item.parent,
-            parent_slot: item.parent_slot,
-            is_unnamed,
-            is_orphan: false,
-            names: 0,
-            subdirs: 0,
-            entries: 0,
-            knows_name: false,
-            name: (InodeNo(0), 0),
-        });
-    }
-
-    /// An item for an inode that has none. What it was is seen by what it has.
-    fn without_item(&self, found: &mut Found, current: &Current) -> Option<InodeItem> {
-        let number = current.number;
-        let is_given = number == InodeNo::ROOT || number >= InodeNo::FIRST_FREE;
-        let is_known = is_given && number.0 < COUNTER_MAX / 4;
-        let has_data = current.blocks > 0 || current.inline.is_some();
-        let issue = match self.state.lost.iter().find(|lost| lost.holds(&Key::inode(number))) {
-            Some(lost) => lost.issue,
-            None => Issue::ItemWithoutInode,
-        };
-        let now = self.shared.now;
-        let item = match (current.names > 0, has_data) {
-            _ if !is_known => None,
-            (true, _) => Some(made(FileType::Directory, 0o700, now)),
-            (false, true) => {
-                let size = current.inline.unwrap_or(current.end).min(FILE_SIZE_MAX);
-                let blocks = current.blocks;
-                Some(InodeItem { size, blocks, ..made(FileType::Regular, 0o600, now) })
-            }
-            (false, false) => None,
-        };
-        let Some(item) = item else {
-            for key in &current.keys {
-                found.edits.insert(*key, None);
-            }
-            if !current.keys.is_empty() {
-                let count = current.keys.len();
-                let what =
-                    format!("{count} items of inode {number} are removed, which does not exist");
-                found.say(issue, None, what, true);
-            }
-            return None;
-        };
-        let is_directory = item.file_type() == FileType::Directory;
-        for key in current.keys.iter().filter(|_| is_directory) {
-            if matches!(key.kind, ItemKind::Inline | ItemKind::Extent) {
-                found.edits.insert(*key, None);
-            }
-        }
-        let what = match is_directory {
-            true => format!(
-                "owner, mode and times of directory {number} are lost; it is root's alone now"
-            ),
-            false => format!(
-                "owner, mode, times and length of inode {number} are lost; it loses its names and is root's alone now"
-            ),
-        };
-        found.edits.insert(Key::inode(number), Some(item.encode()));
-        found.inode_next = found.inode_next.max(number.0 + 1);
-        found.say(issue, Some(number), what, true);
-        Some(item)
-    }
-
-    /// Compares content with attributes. `false`: the inode goes.
-    fn content_is_known(
-        &self,
-        found: &mut Found,
-        current: &Current,
-        item: &InodeItem,
-        fix: &mut super::Fix,
-    ) -> bool {
-        let number = current.number;
-        let file_type = item.file_type();
-        if item.nlink == 0 || !matches!(file_type, FileType::Regular | FileType::Symlink) {
-            return true;
-        }
-        let inline = Key::new(number, ItemKind::Inline, 0);
-        let (first, last) = Key::span(number, ItemKind::Extent);
-        let lacks_inline = current.inline.is_none()
-            && current.blocks == 0
-            && item.blocks == 0
-            && self.state.may_be_lost(&inline);
-        let lacks_extents = item.blocks > current.blocks && self.state.may_lack(&first, &last);
-        if file_type == FileType::Symlink {
-            let target = current.inline.unwrap_or_else(|| {
-                let ends = item.size.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES);
-                if current.unbroken && current.end == ends { item.size } else { 0 }
-            });
-            if !(1..=SYMLINK_MAX as u64).contains(&target) {
-                self.remove(found, current);
-                let issue = match self.lost_at(&inline).or(self.lost_at(&first)) {
-                    Some(issue) => issue,
-                    None => Issue::ContentWrong,
-                };
-                let what =
-                    format!("the symbolic link {number} is removed: its target is not there");
-                found.say(issue, None, what, true);
-                return false;
-            }
-            if target != item.size {
-                fix.size = Some(target);
-                let what = format!("its target has {target} bytes");
-                found.say(Issue::ContentWrong, Some(number), what, false);
-            }
-        } else if lacks_inline || lacks_extents {
-            found.broken.push(Broken {
-                inode: number,
-                size: item.size,
-                said: item.blocks,
-                inline: lacks_inline,
-            });
-        }
-        match current.inline {
-            Some(_) if current.blocks > 0 => {
-                found.edits.insert(inline, None);
-                let what = "its content inside the tree is removed; its extents stay";
-                found.say(Issue::ContentTwice, Some(number), what.into(), true);
-            }
-            Some(len) if len != item.size && file_type == FileType::Regular => {
-                fix.size = Some(len);
-                let what = format!("its size is {len} bytes");
-                found.say(Issue::ContentWrong, Some(number), what, false);
-            }
-            _ => {}
-        }
-        if current.blocks != item.blocks {
-            fix.blocks = Some(current.blocks);
-            let what = format!("it counts {} blocks", current.blocks);
-            found.say(Issue::BlocksWrong, Some(number), what, false);
-        }
-        true
-    }
-
-    /// The finding of the node that may have had a key.
-    fn lost_at(&self, key: &Key) -> Option<Issue> {
-        self.state.lost.iter().find(|lost| lost.holds(key)).map(|lost| lost.issue)
-    }
-
-    /// Removes all items of an inode that was read.
-    fn remove(&self, found: &mut Found, current: &Current) {
-        let range = (Key::inode(current.number), Some(Key::inode(InodeNo(current.number.0 + 1))));
-        items(self.reading, self.state, range, &mut |_, key, _| {
-            found.edits.insert(key, None);
-        });
-    }
-
-    fn fields(&self, found: &mut Found, number: InodeNo, item: &InodeItem, fix: &mut super::Fix) {
-        let file_type = item.file_type();
-        let is_device = matches!(file_type, FileType::BlockDevice | FileType::CharDevice);
-        let is_special = is_device || matches!(file_type, FileType::Fifo | FileType::Socket);
-        let mut wrong = Vec::new();
-        if item.rdev != 0 && !is_device {
-            fix.no_rdev = true;
-            wrong.push("device number");
-        }
-        if is_special && item.size != 0 {
-            fix.size = Some(0);
-            wrong.push("size");
-        }
-        if item.blocks != 0 && (is_special || file_type == FileType::Directory) {
-            fix.blocks = Some(0);
-            wrong.push("blocks");
-        }
-        if !wrong.is_empty() {
-            let what =
-                format!("it has no {} any more, as it is a {file_type:?}", wrong.join(" and "));
-            found.say(Issue::InodeFields, Some(number), what, false);
-        }
-    }
 }
 
 impl Found {
-    fn say(&mut self, issue: Issue, inode: Option<InodeNo>, what: String, loses: bool) {
-        self.said.push(Said { issue, inode, what, loses });
+    /// An extent of a file goes.
+    fn gone(&mut self, key: &Key, count: u64) {
+        let count = count.clamp(1, EXTENT_BLOCKS_MAX);
+        self.removed.push((key.inode, key.offset / BLOCK_BYTES, count));
+    }
+
+    pub(super) fn say(&mut self, issue: Issue, inode: Option<InodeNo>, what: String, loses: bool) {
+        self.said.push(Said { loses, ..Said::of(issue, inode, what) });
     }
 
     /// An orphan, or a hole that is being made.

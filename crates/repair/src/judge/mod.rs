@@ -8,12 +8,15 @@
 mod between;
 mod content;
 mod inodes;
+mod lost_found;
 mod names;
+mod names_beside;
+mod whole;
 mod xattrs;
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdfast_base::{BlockRange, InodeNo, Timestamp};
+use holdfast_base::{BlockRange, Epoch, InodeNo, Timestamp};
 use holdfast_check::Issue;
 use holdfast_check::reading::VolumeReading;
 use holdfast_format::Key;
@@ -31,13 +34,23 @@ pub(crate) struct Shared {
     pub(crate) inode_next: u64,
     /// The directory that was made for what has no name: the same inode in all trees, so that they go on sharing.
     lost_found: Option<InodeNo>,
-    /// Blocks that stand for what is lost of a file, by inode, first block and number, with the tree that has them.
-    unreadable: HashMap<(u64, u64, u64), Vec<(u64, BlockRange)>>,
+    /// Blocks that stand for what is lost of a file, by inode, first block and number.
+    unreadable: HashMap<(u64, u64, u64), Vec<StandIn>>,
     /// How many those are.
     stand_ins: u64,
     /// The time of the repair.
     now: Timestamp,
     pub(crate) repairs: Vec<Repair>,
+}
+
+/// Blocks that stand for what is lost of a file.
+#[derive(Clone, Copy, Debug)]
+struct StandIn {
+    /// A tree that has them.
+    tree: u64,
+    blocks: BlockRange,
+    /// When they became part of the first tree that has them.
+    birth: Epoch,
 }
 
 impl Shared {
@@ -74,6 +87,28 @@ struct Entry {
     name: (InodeNo, u64),
 }
 
+impl Entry {
+    /// An inode to which nothing is known to lead yet.
+    fn of(number: InodeNo, item: &InodeItem) -> Entry {
+        let InodeItem { nlink, size, parent, parent_slot, .. } = *item;
+        Entry {
+            number,
+            file_type: item.file_type(),
+            nlink,
+            size,
+            parent,
+            parent_slot,
+            is_unnamed: false,
+            is_orphan: false,
+            names: 0,
+            subdirs: 0,
+            entries: 0,
+            knows_name: false,
+            name: (InodeNo(0), 0),
+        }
+    }
+}
+
 /// What is to be changed in the item of an inode.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fix {
@@ -91,8 +126,17 @@ struct Fix {
 struct Said {
     issue: Issue,
     inode: Option<InodeNo>,
+    /// A name in the directory that `inode` is.
+    name: Option<Vec<u8>>,
     what: String,
     loses: bool,
+}
+
+impl Said {
+    /// Something that is put right.
+    fn of(issue: Issue, inode: Option<InodeNo>, what: impl Into<String>) -> Said {
+        Said { issue, inode, name: None, what: what.into(), loses: false }
+    }
 }
 
 /// A tree that is being judged.
@@ -109,6 +153,8 @@ struct Judge<'w, 'd> {
     entries: Vec<Entry>,
     fixes: BTreeMap<InodeNo, Fix>,
     said: Vec<Said>,
+    /// Names that were taken from what may not have them.
+    taken: BTreeMap<InodeNo, Vec<u8>>,
 }
 
 /// Judges the tree `at`; those before it have been judged.
@@ -132,11 +178,13 @@ pub(crate) fn tree(
         entries: Vec::new(),
         fixes: BTreeMap::new(),
         said: Vec::new(),
+        taken: BTreeMap::new(),
     };
     judge.lost_nodes();
     judge.put_back();
-    let broken = judge.inodes();
-    judge.content(&broken)?;
+    let (broken, removed) = judge.inodes();
+    judge.content(&broken);
+    judge.removed(removed);
     judge.names()?;
     judge.apply();
     judge.state.inode_count = judge.entries.len() as u64;
@@ -146,11 +194,11 @@ pub(crate) fn tree(
 
 impl Judge<'_, '_> {
     fn note(&mut self, issue: Issue, inode: InodeNo, what: impl Into<String>) {
-        self.said.push(Said { issue, inode: Some(inode), what: what.into(), loses: false });
+        self.said.push(Said::of(issue, Some(inode), what));
     }
 
     fn loss(&mut self, issue: Issue, inode: Option<InodeNo>, what: impl Into<String>) {
-        self.said.push(Said { issue, inode, what: what.into(), loses: true });
+        self.said.push(Said { loses: true, ..Said::of(issue, inode, what) });
     }
 
     fn find(&self, inode: InodeNo) -> Option<usize> {
@@ -189,7 +237,7 @@ impl Judge<'_, '_> {
         }
         let zero = InodeNo(0);
         let punches = Key::span(zero, holdfast_format::ItemKind::Punch);
-        if let Some(lost) = self.state.lost.iter().find(|lost| lost.holds(&punches.0)) {
+        if let Some(lost) = self.state.lost_with(&punches.0) {
             let issue = lost.issue;
             let what = "a hole that was being made in a file may be forgotten, and its old content be there again";
             self.loss(issue, None, what);
@@ -224,8 +272,12 @@ impl Judge<'_, '_> {
     fn say(&mut self) {
         let tree = self.state.name();
         for said in std::mem::take(&mut self.said) {
-            let path = said.inode.and_then(|inode| self.path(inode));
-            let Said { issue, what, loses, .. } = said;
+            let Said { issue, inode, name, what, loses } = said;
+            let mut path = inode.and_then(|inode| self.path(inode));
+            if let (Some(path), Some(name)) = (&mut path, name) {
+                *path =
+                    format!("{}/{}", path.trim_end_matches('/'), holdfast_base::show::name(&name));
+            }
             self.shared.repairs.push(Repair { issue, tree: tree.clone(), path, what, loses });
         }
     }

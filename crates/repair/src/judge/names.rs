@@ -8,21 +8,19 @@ use holdfast_format::item::dentry::{slot, slot_end};
 use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
 
-use super::{Entry, Judge, made};
+use super::{Entry, Judge, Said, made};
 use crate::error::RepairError;
 use crate::walk::{Edits, items};
 
-/// Where files go that no name leads to.
-const LOST_FOUND: &[u8] = b"lost+found";
 /// Steps from a file to the root that a path may have.
 const DEPTH_MAX: usize = 4096;
 
 /// A name that stays.
 #[derive(Clone, Copy, Debug)]
-struct Name {
-    directory: InodeNo,
-    slot: u64,
-    child: InodeNo,
+pub(super) struct Name {
+    pub(super) directory: InodeNo,
+    pub(super) slot: u64,
+    pub(super) child: InodeNo,
 }
 
 /// A name that is put elsewhere.
@@ -44,6 +42,7 @@ enum Fate {
 impl Judge<'_, '_> {
     pub(super) fn names(&mut self) -> Result<(), RepairError> {
         self.root()?;
+        self.directories_back();
         let (mut names, moved) = self.read_names();
         for Moved { directory, name, child } in moved {
             let file_type = self.find(child).map(|at| self.entries[at].file_type);
@@ -52,11 +51,13 @@ impl Judge<'_, '_> {
                 Some(slot) => names.push(Name { directory, slot, child }),
                 None => {
                     let what = format!("the name {} is removed: its slot is full", shown(&name));
-                    self.loss(Issue::DentrySlot, Some(directory), what);
+                    self.loss_of(Issue::DentrySlot, directory, name, what);
                 }
             }
         }
         self.one_name_each(&mut names);
+        self.count(&names);
+        self.names_back(&mut names);
         self.cut_cycles(&mut names);
         self.count(&names);
         self.nameless(&mut names)?;
@@ -89,35 +90,20 @@ impl Judge<'_, '_> {
     }
 
     /// Makes an empty directory.
-    fn make(&mut self, number: InodeNo, permissions: u32) {
+    pub(super) fn make(&mut self, number: InodeNo, permissions: u32) {
         let item = InodeItem {
             parent: InodeNo::ROOT,
             ..made(FileType::Directory, permissions, self.shared.now)
         };
         self.put(Key::inode(number), item.encode());
         let behind = self.entries.partition_point(|entry| entry.number < number);
-        let entry = Entry {
-            number,
-            file_type: FileType::Directory,
-            nlink: 2,
-            size: 0,
-            parent: InodeNo::ROOT,
-            parent_slot: 0,
-            is_unnamed: false,
-            is_orphan: false,
-            names: 0,
-            subdirs: 0,
-            entries: 0,
-            knows_name: false,
-            name: (InodeNo(0), 0),
-        };
-        self.entries.insert(behind, entry);
+        self.entries.insert(behind, Entry::of(number, &item));
     }
 
     /// Reads all names, and decides of each.
     fn read_names(&mut self) -> (Vec<Name>, Vec<Moved>) {
         let (mut names, mut moved, mut edits) = (Vec::new(), Vec::new(), Edits::new());
-        let mut said = Vec::new();
+        let (mut said, mut taken) = (Vec::new(), BTreeMap::new());
         let mut of_slot: (InodeNo, u64, Vec<Vec<u8>>) = (InodeNo(0), 0, Vec::new());
         let this = &*self;
         items(self.reading, self.state, (Key::MIN, None), &mut |_, key, value| {
@@ -133,7 +119,8 @@ impl Judge<'_, '_> {
             let name = Name { directory, slot: key.offset, child };
             let mut say = |issue, what: String, loses| {
                 let what = format!("the name {} {what}", shown(dentry.name));
-                said.push((issue, directory, what, loses));
+                let name = Some(dentry.name.to_vec());
+                said.push(Said { name, loses, ..Said::of(issue, Some(directory), what) });
             };
             match fate {
                 Fate::Stays => names.push(name),
@@ -150,26 +137,22 @@ impl Judge<'_, '_> {
                 }
                 Fate::Goes(issue, why) => {
                     edits.insert(key, None);
+                    taken.entry(child).or_insert_with(|| dentry.name.to_vec());
                     return say(issue, why, true);
                 }
             }
             of_slot.2.push(dentry.name.to_vec());
         });
         self.merge(edits);
-        for (issue, directory, what, loses) in said {
-            if loses {
-                self.loss(issue, Some(directory), what);
-            } else {
-                self.note(issue, directory, what);
-            }
-        }
+        self.said.append(&mut said);
+        self.taken = taken;
         (names, moved)
     }
 
     fn judge_name(&self, key: &Key, dentry: &Dentry<'_>, before: &[Vec<u8>]) -> Fate {
         let child = dentry.inode;
         let Some(at) = self.find(child) else {
-            let lost = self.state.lost.iter().find(|lost| lost.holds(&Key::inode(child)));
+            let lost = self.state.lost_with(&Key::inode(child));
             let issue = lost.map_or(Issue::DentryDangling, |lost| lost.issue);
             return Fate::Goes(issue, format!("is removed: inode {child} is not there"));
         };
@@ -199,7 +182,7 @@ impl Judge<'_, '_> {
     }
 
     /// Puts a name into a directory, at the first free place of its slot.
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         directory: InodeNo,
         name: &[u8],
@@ -253,13 +236,24 @@ impl Judge<'_, '_> {
         }
     }
 
+    /// Something is lost of a name in a directory.
+    fn loss_of(&mut self, issue: Issue, directory: InodeNo, name: Vec<u8>, what: String) {
+        self.said.push(Said {
+            name: Some(name),
+            loses: true,
+            ..Said::of(issue, Some(directory), what)
+        });
+    }
+
     fn take_name(&mut self, name: &Name, issue: Issue, why: &str) {
         let key = Key::new(name.directory, ItemKind::Dentry, name.slot);
         let value = self.value(&key).unwrap_or_default();
-        let text = Dentry::decode(&value).map_or("?".into(), |dentry| shown(dentry.name));
+        let text = Dentry::decode(&value).map_or(Vec::new(), |dentry| dentry.name.to_vec());
         self.delete(key);
-        let what = format!("the name {text} is taken from directory {}, {why}", name.child);
-        self.loss(issue, Some(name.directory), what);
+        let what =
+            format!("the name {} is taken from directory {}, {why}", shown(&text), name.child);
+        self.taken.entry(name.child).or_insert_with(|| text.clone());
+        self.loss_of(issue, name.directory, text, what);
     }
 
     /// A directory that is its own ancestor loses its name.
@@ -327,87 +321,6 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// What has no name and no place in the list of orphans gets one of the two.
-    fn nameless(&mut self, names: &mut Vec<Name>) -> Result<(), RepairError> {
-        let mut found = Vec::new();
-        for at in 0..self.entries.len() {
-            let Entry { number, nlink, names, is_orphan, file_type, .. } = self.entries[at];
-            if number == InodeNo::ROOT {
-                continue;
-            }
-            let orphan = Key::orphan(number);
-            match (names, nlink, is_orphan) {
-                (0, 0, true) => {}
-                (0, 0, false) => {
-                    self.put(orphan, Vec::new());
-                    self.note(Issue::OrphanUnlisted, number, format!("inode {number}, which has no link, is listed as an orphan and will be collected"));
-                }
-                (0, _, _) => {
-                    if is_orphan {
-                        self.delete(orphan);
-                    }
-                    found.push((number, file_type, is_orphan));
-                }
-                (_, _, true) => {
-                    self.delete(orphan);
-                    self.note(Issue::OrphanNamed, number, "it is listed as an orphan no more");
-                }
-                _ => {}
-            }
-        }
-        let directory = match found.is_empty() {
-            true => return Ok(()),
-            false => self.lost_found(names)?,
-        };
-        for (number, file_type, was_orphan) in found {
-            let issue = if was_orphan { Issue::OrphanNamed } else { Issue::Unreachable };
-            let name = format!("#{number}");
-            let slot = (0..).find_map(|more: u32| {
-                let name = if more == 0 { name.clone() } else { format!("{name}.{more}") };
-                self.insert(directory, name.as_bytes(), number, file_type)
-            });
-            let slot = slot.expect("some number is free");
-            names.push(Name { directory, slot, child: number });
-            let what = format!("no name leads to the {file_type:?} {number}: it is in lost+found");
-            self.note(issue, number, what);
-        }
-        Ok(())
-    }
-
-    /// The directory for what has no name. It is made if it is not there.
-    fn lost_found(&mut self, names: &mut Vec<Name>) -> Result<InodeNo, RepairError> {
-        let first = slot(self.reading.superblock().hash_seed, LOST_FOUND);
-        for offset in first..=slot_end(first) {
-            let key = Key::new(InodeNo::ROOT, ItemKind::Dentry, offset);
-            let Some(value) = self.value(&key) else { continue };
-            let Ok(dentry) = Dentry::decode(&value) else { continue };
-            let at = self.find(dentry.inode);
-            if dentry.name == LOST_FOUND
-                && at.is_some_and(|at| self.entries[at].file_type == FileType::Directory)
-            {
-                return Ok(dentry.inode);
-            }
-        }
-        let number = match self.shared.lost_found.filter(|number| self.find(*number).is_none()) {
-            Some(number) => number,
-            None => {
-                let number = InodeNo(self.shared.inode_next);
-                self.shared.inode_next += 1;
-                self.shared.lost_found = Some(number);
-                number
-            }
-        };
-        self.make(number, 0o700);
-        let slot = (0..).find_map(|more: u32| {
-            let name = String::from_utf8_lossy(LOST_FOUND).into_owned();
-            let name = if more == 0 { name } else { format!("{name}.{more}") };
-            self.insert(InodeNo::ROOT, name.as_bytes(), number, FileType::Directory)
-        });
-        let slot = slot.expect("some number is free");
-        names.push(Name { directory: InodeNo::ROOT, slot, child: number });
-        Ok(number)
-    }
-
     /// What each inode says of its names becomes what was found.
     fn compare(&mut self) {
         for at in 0..self.entries.len() {
@@ -419,6 +332,17 @@ impl Judge<'_, '_> {
                 continue;
             }
             let is_directory = entry.file_type == FileType::Directory;
+            let (first, last) = Key::span(number, ItemKind::Dentry);
+            if is_directory
+                && entry.size > entry.entries
+                && let Some(lost) = self.state.lost_in(&first, Some(&last)).first()
+            {
+                let (issue, count) = (lost.issue, entry.size - entry.entries);
+                let what = format!(
+                    "{count} names in it are lost; what else is known of what they led to is in lost+found"
+                );
+                self.loss(issue, Some(number), what);
+            }
             if is_directory && entry.size != entry.entries {
                 self.fix(number).size = Some(entry.entries);
                 let what = format!("its size is {}, as it has so many entries", entry.entries);

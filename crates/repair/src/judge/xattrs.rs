@@ -1,5 +1,7 @@
 //! The first reading, continued: the attributes of one inode.
 
+use std::collections::BTreeSet;
+
 use holdfast_base::InodeNo;
 use holdfast_check::Issue;
 use holdfast_format::Key;
@@ -49,14 +51,15 @@ impl Xattrs {
 
     /// Whether the pieces of a value are all there and nobody else's. Then they are its own.
     fn take_pieces(&self, id: u32, len: u32, view: &View, used: &mut [bool]) -> bool {
-        let is_own = |at: &usize| self.pieces[*at].0.offset >> 16 == u64::from(id);
-        let own: Vec<usize> = (0..self.pieces.len()).filter(is_own).collect();
-        let pieces = own.iter().map(|at| self.pieces[*at]);
-        let is_whole = is_whole(pieces, len as usize, view.piece_max);
-        if id == u32::MAX || !is_whole || own.iter().any(|at| used[*at]) {
+        // They were read in the order of their keys.
+        let before = |id: u64| self.pieces.partition_point(|(key, _)| key.offset >> 16 < id);
+        let own = before(id.into())..before(u64::from(id) + 1);
+        let is_whole = is_whole(&self.pieces[own.clone()], len as usize, view.piece_max);
+        let is_taken = used[own.clone()].iter().any(|used| *used);
+        if id == u32::MAX || !is_whole || is_taken {
             return false;
         }
-        own.iter().for_each(|at| used[*at] = true);
+        used[own].fill(true);
         true
     }
 
@@ -71,15 +74,15 @@ impl Xattrs {
         said: &mut Vec<Said>,
     ) {
         let mut say = |issue, what: String, loses| {
-            said.push(Said { issue, inode: Some(number), what, loses });
+            said.push(Said { loses, ..Said::of(issue, Some(number), what) });
         };
-        let mut taken: Vec<u64> = self.found.iter().map(|(key, ..)| key.offset).collect();
-        let (mut kept, mut names) = (0, Vec::new());
+        let mut taken: BTreeSet<u64> = self.found.iter().map(|(key, ..)| key.offset).collect();
+        let (mut kept, mut names) = (0, BTreeSet::new());
         let mut used_pieces = vec![false; self.pieces.len()];
         let mut next = item.xattr_value_next;
         for (key, name, value) in &self.found {
             let shown = holdfast_base::show::name(name);
-            if names.contains(&name) {
+            if names.contains(name) {
                 edit(*key, None);
                 say(
                     Issue::XattrName,
@@ -97,14 +100,14 @@ impl Xattrs {
                 }
                 next = next.max(id.saturating_add(1));
             }
-            names.push(name);
+            names.insert(name);
             kept += 1;
             let first = slot(view.hash_seed, name);
             if key.offset & !0xff != first {
                 edit(*key, None);
                 let place = (first..=slot_end(first)).find(|offset| !taken.contains(offset));
                 if let Some(offset) = place {
-                    taken.push(offset);
+                    taken.insert(offset);
                     edit(Key { offset, ..*key }, Some(value.clone()));
                 }
                 say(
@@ -136,11 +139,11 @@ impl Xattrs {
 }
 
 /// Whether the pieces are all there, in order, each but the last as long as possible.
-fn is_whole(pieces: impl Iterator<Item = (Key, usize)>, len: usize, piece_max: usize) -> bool {
+fn is_whole(pieces: &[(Key, usize)], len: usize, piece_max: usize) -> bool {
     let mut left = len;
     for (expected, (key, piece)) in (0..).zip(pieces) {
         let index = key.offset & 0xffff;
-        if index != expected || piece == 0 || piece != left.min(piece_max) {
+        if index != expected || *piece == 0 || *piece != left.min(piece_max) {
             return false;
         }
         left -= piece;

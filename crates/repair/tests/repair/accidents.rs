@@ -1,7 +1,7 @@
-//! Accidents on a volume with a tree, branches, snapshots and a used log: what is left behind a repair is right or does not
-//! read, all that is lost was said, and the volume goes on.
+//! Accidents on a volume with a tree, branches, snapshots and a used log: behind a repair each file of each tree is bit for bit what it was, or
+//! a loss names it; and that stays so when snapshots are deleted and the volume is filled up anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use holdfast::{CreateOptions, Volume, VolumeOptions};
 use holdfast_base::BLOCK_SIZE;
 use holdfast_base::prng::Prng;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_check::{Issue, Options as CheckOptions, check};
+use holdfast_check::{Issue, Options as CheckOptions, Report, check};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_repair::{RepairError, RepairOptions, is_repaired};
+use holdfast_repair::{Planned, Repair, RepairError, RepairOptions, is_repaired};
 
 use crate::every_finding::{LOSS, found, planned};
 
 /// Paths of regular files with their content, and of directories with nothing.
-type Files = BTreeMap<String, Option<Vec<u8>>>;
+pub(crate) type Files = BTreeMap<String, Option<Vec<u8>>>;
 
 /// A crashed volume, and what its trees hold.
-struct World {
-    image: MemoryDevice,
-    trees: BTreeMap<&'static str, Files>,
+pub(crate) struct World {
+    pub(crate) image: MemoryDevice,
+    pub(crate) trees: BTreeMap<String, Files>,
 }
 
 /// Makes a file, or changes one.
@@ -33,7 +33,7 @@ fn write(volume: &Volume, files: &mut Files, prng: &mut Prng, path: String) {
     files.insert(path, Some(bytes));
 }
 
-fn some_work(volume: &Volume, files: &mut Files, prng: &mut Prng, count: u64) {
+pub(crate) fn some_work(volume: &Volume, files: &mut Files, prng: &mut Prng, count: u64) {
     for _ in 0..count {
         let dir = format!("/d{}", prng.below(6));
         if !files.contains_key(&dir) {
@@ -68,7 +68,7 @@ fn some_work(volume: &Volume, files: &mut Files, prng: &mut Prng, count: u64) {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    pub(crate) fn new(seed: u64) -> World {
         let mut prng = Prng::seeded(seed);
         let device = Arc::new(MemoryDevice::new(24 << 20));
         let target: Arc<dyn Device> = device.clone();
@@ -79,10 +79,10 @@ impl World {
         some_work(&volume, &mut files, &mut prng, 50);
         let main = volume.branch_here().expect("it is open");
         let first = main.snapshot("one").expect("there is room");
-        trees.insert("main@one", files.clone());
+        trees.insert("main@one".into(), files.clone());
         some_work(&volume, &mut files, &mut prng, 25);
         main.snapshot("two").expect("there is room");
-        trees.insert("main@two", files.clone());
+        trees.insert("main@two".into(), files.clone());
         let fork = first.fork("fork").expect("there is room").open().expect("it is there");
         let mut of_fork = trees["main@one"].clone();
         some_work(&fork, &mut of_fork, &mut prng, 15);
@@ -100,9 +100,73 @@ impl World {
         volume.create_dir("/end").and_then(|()| volume.sync_all()).expect("memory takes it");
         files.insert("/end".into(), None);
         let image = device.snapshot();
-        trees.insert("fork", of_fork);
-        trees.insert("main", files);
+        trees.insert("fork".into(), of_fork);
+        trees.insert("main".into(), files);
         World { image, trees }
+    }
+
+    /// Carries a repair out, and holds what is there against what was and what was said; also when the snapshots are gone and the volume is full.
+    pub(crate) fn behind(&self, device: &Arc<MemoryDevice>, plan: &Planned, when: &str) {
+        plan.write(&**device).expect("memory takes it");
+        let after = found(&**device);
+        assert!(is_repaired(&after), "{when}: {:#?}", after.findings);
+        let plain = check(&**device, &CheckOptions::default()).expect("there is a volume");
+        assert!(plain.is_clean(), "{when}: {:#?}", plain.findings);
+        let target: Arc<dyn Device> = device.clone();
+        let options = VolumeOptions::new().commit_secs(0);
+        let volume = options.open_device(target).unwrap_or_else(|error| panic!("{when}: {error}"));
+        // Behind rings that end early there is an older state.
+        let is_cut = plan.repairs.iter().any(|it| (800..1000).contains(&it.issue.number()));
+        let of_lineage = |it: &Repair| {
+            let says = it.issue.number() > 1000 || it.what.starts_with("branches, snapshots");
+            it.loses && it.tree.is_none() && it.path.is_none() && says
+        };
+        let mut before = BTreeMap::new();
+        for (name, files) in &self.trees {
+            let Ok(tree) = open_tree(&volume, name) else {
+                let given_up = |it: &Repair| {
+                    it.issue == Issue::RootAge && it.loses && it.tree.as_ref() == Some(name)
+                };
+                let is_said = plan.repairs.iter().any(|it| of_lineage(it) || given_up(it));
+                assert!(is_cut || is_said, "{when}: {name} is gone: {:#?}", plan.repairs);
+                continue;
+            };
+            let found = walked(&tree);
+            if !is_cut {
+                let said = Said::of(&plan.repairs, &after, name);
+                compare(&found, files, &said, &format!("{when}, {name}"));
+            }
+            tree.close().expect("memory takes it");
+            before.insert(&**name, found);
+        }
+        // It goes on, and no block is freed twice or kept when the snapshots go.
+        for name in self.trees.keys().filter(|name| name.contains('@')) {
+            let (branch, snapshot) = name.split_once('@').expect("it was looked for");
+            let branch = volume.branch(branch).expect("it is there");
+            if let Ok(snapshot) = branch.snapshot_named(snapshot) {
+                snapshot.delete().unwrap_or_else(|error| panic!("{when}: {error}"));
+                before.remove(&**name);
+            }
+        }
+        volume.close().unwrap_or_else(|error| panic!("{when}: {error}"));
+        let volume = VolumeOptions::new().commit_secs(0).open_device(device.clone());
+        let volume = volume.unwrap_or_else(|error| panic!("{when}: {error}"));
+        fill(&volume);
+        let _ = volume.sync_all();
+        for (name, was) in &before {
+            let tree = open_tree(&volume, name).unwrap_or_else(|error| panic!("{when}: {error}"));
+            unchanged(was, &walked(&tree), &format!("{when}, {name}, filled up"));
+            tree.close().expect("memory takes it");
+        }
+        volume.close().unwrap_or_else(|error| panic!("{when}: {error}"));
+        let last = found(&**device);
+        let leaks =
+            [Issue::BlocksLeaked.number(), Issue::DataDamaged.number(), Issue::Fault.number()];
+        let wrong: Vec<_> = last.findings.iter().filter(|it| !leaks.contains(&it.id)).collect();
+        assert!(
+            wrong.iter().all(|it| it.severity == holdfast_check::Severity::Note),
+            "{when}: {wrong:#?}"
+        );
     }
 }
 
@@ -135,30 +199,88 @@ fn damage(device: &MemoryDevice, prng: &mut Prng, first: u64) -> Vec<u64> {
     hit
 }
 
-/// All of a tree that can be read. `Err`: there is something that cannot.
-fn walk(volume: &Volume, dir: &str, out: &mut BTreeMap<String, io::Result<Option<Vec<u8>>>>) {
+/// What a path leads to now.
+#[derive(Debug)]
+struct There {
+    inode: u64,
+    /// Of a regular file its content.
+    content: io::Result<Option<Vec<u8>>>,
+}
+
+type Found = BTreeMap<String, There>;
+
+/// All of a tree.
+fn walk(volume: &Volume, dir: &str, out: &mut Found) {
     for entry in volume.read_dir(dir).expect("directories read") {
         let entry = entry.expect("directories read");
         let path = format!("{}/{}", dir.trim_end_matches('/'), entry.file_name().to_string_lossy());
-        if entry.metadata().expect("inodes read").is_dir() {
+        let metadata = entry.metadata().expect("inodes read");
+        let content = match metadata.is_dir() {
+            true => Ok(None),
+            false => volume.read(&path).map(Some),
+        };
+        if metadata.is_dir() {
             walk(volume, &path, out);
-            out.insert(path, Ok(None));
-        } else {
-            let content = volume.read(&path);
-            out.insert(path, content.map(Some));
         }
+        out.insert(path, There { inode: metadata.ino(), content });
     }
 }
 
-/// Compares a tree with what it was. Returns how much is lost of it.
-fn compare(volume: &Volume, files: &Files, when: &str) -> usize {
-    let mut found = BTreeMap::new();
+fn walked(volume: &Volume) -> Found {
+    let mut found = Found::new();
     walk(volume, "/", &mut found);
+    found
+}
+
+/// What a repair has said of one tree.
+struct Said<'s> {
+    /// Paths that losses name.
+    losses: BTreeSet<&'s str>,
+    /// Inodes whose data is damaged: trees that share it do not name it each.
+    damaged: BTreeSet<u64>,
+}
+
+impl Said<'_> {
+    fn of<'s>(repairs: &'s [Repair], after: &Report, tree: &str) -> Said<'s> {
+        let of_tree = |it: &&Repair| it.loses && it.tree.as_deref().unwrap_or("main") == tree;
+        let losses = repairs.iter().filter(of_tree).filter_map(|it| it.path.as_deref()).collect();
+        let bad = [Issue::DataDamaged, Issue::DataUnreadable].map(Issue::number);
+        let findings = after.findings.iter().filter(|it| bad.contains(&it.id));
+        let damaged = findings.filter_map(|it| it.inode).map(|inode| inode.0).collect();
+        Said { losses, damaged }
+    }
+
+    /// Whether it is said that a path is not there: it is named, or what of it is not there first, or the directory that is.
+    fn is_gone(&self, path: &str, found: &Found) -> bool {
+        let ends = path.char_indices().skip(1).filter(|(_, c)| *c == '/').map(|(at, _)| at);
+        let mut last = "/";
+        for part in ends.map(|at| &path[..at]).chain([path]) {
+            if !found.contains_key(part) {
+                return self.losses.contains(part) || self.losses.contains(last);
+            }
+            last = part;
+        }
+        false
+    }
+}
+
+/// Compares a tree with what it was, and with what was said of it. Returns how much is lost of it.
+fn compare(found: &Found, files: &Files, said: &Said<'_>, when: &str) -> usize {
     let mut lost = 0;
     for (path, content) in files {
         match found.get(path) {
-            None | Some(Err(_)) => lost += 1,
-            Some(Ok(now)) => assert!(now == content, "{when}: {path} has another content"),
+            None => {
+                assert!(said.is_gone(path, found), "{when}: {path} is gone: {:?}", said.losses);
+                lost += 1;
+            }
+            Some(There { inode, content: Err(error) }) => {
+                let is_said = said.losses.contains(&**path) || said.damaged.contains(inode);
+                assert!(is_said, "{when}: {path}: {error}: {:?}", said.losses);
+                lost += 1;
+            }
+            Some(There { content: Ok(now), .. }) => {
+                assert!(now == content, "{when}: {path} has another content");
+            }
         }
     }
     for path in found.keys() {
@@ -166,6 +288,29 @@ fn compare(volume: &Volume, files: &Files, when: &str) -> usize {
         assert!(is_known, "{when}: {path} was not there");
     }
     lost
+}
+
+/// Nothing has become another thing.
+fn unchanged(before: &Found, now: &Found, when: &str) {
+    for (path, was) in before {
+        let Some(is) = now.get(path) else { panic!("{when}: {path} is gone") };
+        match (&was.content, &is.content) {
+            (Ok(was), Ok(is)) => assert!(was == is, "{when}: {path} has become another"),
+            (Err(_), Err(_)) => {}
+            (was, is) => panic!("{when}: {path}: {:?}, then {:?}", was.is_ok(), is.is_ok()),
+        }
+    }
+}
+
+/// Takes all blocks that are free.
+fn fill(volume: &Volume) {
+    for size in [1 << 20, 1 << 14] {
+        for number in 0.. {
+            if volume.write(format!("/fill-{size}-{number}"), vec![0xaa; size]).is_err() {
+                break;
+            }
+        }
+    }
 }
 
 fn open_tree(volume: &Volume, name: &str) -> io::Result<Volume> {
@@ -183,51 +328,11 @@ fn accident(world: &World, seed: u64) -> bool {
     let first = 256 + (summary.log_bytes + summary.journal_bytes) / BLOCK_BYTES;
     let hit = damage(&device, &mut prng, first);
     let when = format!("seed {seed}, blocks {hit:?}");
-    let before = found(&*device);
-    let plan = match planned(&*device, &LOSS) {
-        Ok(plan) => plan,
+    match planned(&*device, &LOSS) {
+        Ok(plan) => world.behind(&device, &plan, &when),
         Err(RepairError::Refused(_)) => return false,
         Err(error) => panic!("{when}: {error}"),
-    };
-    plan.write(&*device).expect("memory takes it");
-    let after = found(&*device);
-    assert!(is_repaired(&after), "{when}: {:#?}", after.findings);
-    let plain = check(&*device, &CheckOptions::default()).expect("there is a volume");
-    assert!(plain.is_clean(), "{when}: {:#?}", plain.findings);
-    let target: Arc<dyn Device> = device.clone();
-    let options = VolumeOptions::new().commit_secs(0);
-    let volume = options.open_device(target).unwrap_or_else(|error| panic!("{when}: {error}"));
-    // Behind rings that end early there is an older state.
-    let is_cut = plan.repairs.iter().any(|it| (800..1000).contains(&it.issue.number()));
-    let has_bad_data = after.findings.iter().any(|it| it.issue() == Issue::DataDamaged);
-    for (name, files) in &world.trees {
-        let Ok(tree) = open_tree(&volume, name) else {
-            assert!(plan.loses(), "{when}: {name} is gone");
-            continue;
-        };
-        if !is_cut {
-            let lost = compare(&tree, files, &format!("{when}, {name}"));
-            let said = plan.loses() || has_bad_data;
-            assert!(lost == 0 || said, "{when}: {lost} of {name} are gone: {:#?}", before.findings);
-        }
-        tree.close().expect("memory takes it");
     }
-    // It goes on, and no block is freed twice or kept when the snapshots go.
-    volume.write("/new", vec![7; 100_000]).unwrap_or_else(|error| panic!("{when}: {error}"));
-    for name in ["one", "two"] {
-        let main = volume.branch("main").expect("it is there");
-        if let Ok(snapshot) = main.snapshot_named(name) {
-            snapshot.delete().unwrap_or_else(|error| panic!("{when}: {error}"));
-        }
-    }
-    volume.close().unwrap_or_else(|error| panic!("{when}: {error}"));
-    let last = found(&*device);
-    let leaks = [Issue::BlocksLeaked.number(), Issue::DataDamaged.number(), Issue::Fault.number()];
-    let wrong: Vec<_> = last.findings.iter().filter(|it| !leaks.contains(&it.id)).collect();
-    assert!(
-        wrong.iter().all(|it| it.severity == holdfast_check::Severity::Note),
-        "{when}: {wrong:#?}"
-    );
     true
 }
 
@@ -289,7 +394,8 @@ fn no_branch_is_lost_in_silence_with_the_space_tree() {
             for (name, files) in &world.trees {
                 let tree =
                     open_tree(&volume, name).unwrap_or_else(|error| panic!("{name}: {error}"));
-                assert_eq!(compare(&tree, files, &format!("block {block}, {name}")), 0);
+                let said = Said::of(&[], &plan.after, name);
+                compare(&walked(&tree), files, &said, &format!("block {block}, {name}"));
             }
             is_whole += 1;
         }

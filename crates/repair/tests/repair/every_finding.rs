@@ -110,3 +110,28 @@ fn what_may_come_back_needs_a_second_word() {
         assert!(refused.to_string().contains("--accept-loss"), "{refused}");
     }
 }
+
+/// Damaged data stays, however many runs of it there are: more than a report keeps.
+#[test]
+fn a_volume_with_much_damaged_data_is_repaired() {
+    let device = Arc::new(MemoryDevice::new(32 << 20));
+    let target: Arc<dyn Device> = device.clone();
+    holdfast::CreateOptions::new().format(&target).expect("it is large enough");
+    let volume = holdfast::VolumeOptions::new().open_device(target).expect("it was made");
+    let count = 2 * 1000 + 100;
+    let block = |index: u64| [index.to_le_bytes(); 512].concat();
+    let content: Vec<u8> = (1..=count).flat_map(block).collect();
+    volume.write("/file", &content).and_then(|()| volume.close()).expect("there is room");
+    let image = device.to_image();
+    for (at, bytes) in (0..).step_by(4096).zip(image.chunks(4096)) {
+        let index = u64::from_le_bytes(*bytes.first_chunk().expect("a block has more"));
+        if index % 2 == 1 && bytes == block(index) {
+            device.write(at, &[0xff; 4096]).expect("memory takes it");
+        }
+    }
+    let before = found(&*device);
+    assert!(before.omitted > 0, "{} findings", before.findings.len());
+    let plan = planned(&*device, &LOSS).expect("damaged data is no reason not to");
+    plan.write(&*device).expect("memory takes it");
+    assert!(is_repaired(&found(&*device)));
+}

@@ -7,4 +7,5 @@ mod accidents;
 mod copies;
 mod every_finding;
 mod fsck_md;
+mod one_block;
 mod power_cuts;

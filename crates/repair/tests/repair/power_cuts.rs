@@ -1,9 +1,11 @@
 //! Power fails at each write and flush of a repair: the volume is as it was or as it is repaired, and a second repair ends clean.
 
+use std::io::Cursor;
+
 use holdfast_check::{Finding, Issue, Severity};
-use holdfast_device::SimDevice;
 use holdfast_device::sim::images::Policy;
-use holdfast_repair::is_repaired;
+use holdfast_device::{MemoryDevice, SimDevice};
+use holdfast_repair::{Undo, is_repaired};
 
 use crate::common::broken::provoke;
 use crate::every_finding::{LOSS, found, planned};
@@ -59,5 +61,53 @@ fn a_cut_leaves_the_old_or_the_new() {
             }
         }
         assert!(new > 0 && (old > 0 || issue == Issue::SuperblockInvalid), "{}", issue.slug());
+    }
+}
+
+/// Power fails at each write and flush of a repair, and then of its undo: the undo, begun again, brings back each byte.
+#[test]
+fn an_undo_brings_back_each_byte() {
+    for issue in [Issue::NodeDamaged, Issue::LogDamaged, Issue::NewestSuperblockLost] {
+        let image = provoke(issue).0;
+        let before = image.device.to_image();
+        let plan = planned(&*image.device, &LOSS).expect("it can be repaired");
+        let mut kept = Vec::new();
+        plan.keep(&*image.device, &mut kept).expect("memory takes it");
+        let undone = |device: &MemoryDevice, when: &str| {
+            let undo = Undo::open(Cursor::new(kept.clone())).expect("it is whole");
+            undo.write(device).unwrap_or_else(|why| panic!("{when}: {why}"));
+            assert!(device.to_image() == before, "{when}: it is not what it was");
+        };
+        let device = SimDevice::new(&image.device);
+        plan.write(&device).expect("memory takes it");
+        each_cut(&device, |left, when| undone(left, &format!("{}, {when}", issue.slug())));
+        let repaired = image.device.snapshot();
+        plan.write(&repaired).expect("memory takes it");
+        let device = SimDevice::new(&repaired);
+        let undo = Undo::open(Cursor::new(kept.clone())).expect("it is whole");
+        undo.write(&device).expect("it is as the repair left it");
+        each_cut(&device, |left, when| {
+            let when = format!("{}, undo, {when}", issue.slug());
+            let now = found(left).findings;
+            let errors = now.iter().filter(|it| it.severity > Severity::Note).count();
+            let was = found(&*image.device).findings;
+            let known = was.iter().filter(|it| it.severity > Severity::Note).count();
+            assert!(errors == 0 || errors == known, "{when}: {now:#?}, before {was:#?}");
+            undone(left, &when);
+        });
+    }
+}
+
+/// Calls `look` with each image that a power cut may leave.
+fn each_cut(device: &SimDevice, look: impl Fn(&MemoryDevice, &str)) {
+    let recording = device.recording();
+    let mut cut = recording.start();
+    for index in 0..=recording.events.len() {
+        for left in cut.images(&Policy::default()) {
+            look(&left.device(), &format!("call {index}: {}", left.describe()));
+        }
+        if let Some(event) = recording.events.get(index) {
+            cut.advance(event);
+        }
     }
 }

@@ -15,9 +15,11 @@
 //! nothing on this machine has the device. Only devices that others can reach have a guard ([`Reach`]).
 
 mod claim;
+mod hold;
 mod watch;
 
 pub(crate) use claim::{after_mkfs, before_mkfs};
+pub use hold::Hold;
 pub(crate) use watch::Keeper;
 
 use holdfast_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

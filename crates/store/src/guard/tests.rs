@@ -134,3 +134,29 @@ fn a_late_answer_is_in_doubt_until_a_look_has_seen_it() {
     assert!(matches!(refused, DeviceError::TakenOver { .. }), "{refused}");
     assert!(!told.calls.lock().ends_with(&["write"]));
 }
+
+/// A program that repairs a volume holds it as a mount does: another machine is refused until it is left.
+#[test]
+fn a_hold_keeps_others_out_until_it_is_left() {
+    let memory = Arc::new(MemoryDevice::new(1 << 20));
+    let device = || -> Arc<dyn Device> { Arc::new(SharedDevice::new(memory.clone(), Reach::Host)) };
+    let how = |number| {
+        let (look, wait) = (Duration::from_millis(5), Duration::from_secs(2));
+        Guarding { host: Some(machine(number)), look, wait, rest: 1000 }
+    };
+    let first = Hold::take(device(), [0; 16], &how(1)).unwrap();
+    first.device().write(0, &[1; 512]).unwrap();
+    assert!(Hold::take(device(), [0; 16], &how(2)).is_err(), "the first one answers");
+    first.device().write(0, &[2; 512]).unwrap();
+    first.leave();
+    let stood = memory.to_image();
+    // One that does nothing leaves what stood there.
+    let second = Hold::take(device(), [0; 16], &how(2)).unwrap();
+    assert!(memory.to_image() != stood);
+    drop(second);
+    assert!(memory.to_image() == stood);
+    // A device that nobody else reaches has no guard.
+    let alone: Arc<dyn Device> = memory.clone();
+    Hold::take(alone, [0; 16], &how(3)).unwrap().leave();
+    assert!(memory.to_image() == stood);
+}

@@ -5,6 +5,7 @@
 //! recovers it. So `-p`, as at boot, does what a mount does first, and repairs only if that fails and nothing is lost by it.
 
 mod repair;
+mod undo;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -46,6 +47,13 @@ pub(crate) struct Args {
     /// or log at the last good batch, leave out nodes that the device cannot read.
     #[arg(long)]
     accept_loss: bool,
+    /// With -y or -p: keep what a repair overwrites in a new file, which must not lie in the volume. With --undo it can be put back.
+    #[arg(short = 'z', long, value_name = "FILE", conflicts_with_all = ["no_changes", "repair_superblock"])]
+    undo_file: Option<PathBuf>,
+    /// Put back what -z has kept: the volume becomes what it was before that repair, bit for bit. Refused if it has been written to since. May
+    /// be repeated if it was cut short.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_changes", "preen", "yes", "repair_superblock", "undo_file", "accept_loss", "data"])]
+    undo: Option<PathBuf>,
     /// Check everything, also with -p.
     #[arg(short, long)]
     force: bool,
@@ -91,13 +99,18 @@ pub(crate) fn with_one_c(args: Vec<OsString>) -> Vec<OsString> {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
+    if let Some(file) = &args.undo {
+        return undo::run(args, file);
+    }
     let device = device(args).map_err(operational)?;
     if args.preen && !args.force {
         let Err(failure) = preen(args, &device) else { return Ok(0) };
         return repair::at_boot(args, device, failure);
     }
     let report = check(args, &*device)?;
-    print(args, &report)?;
+    if !args.json {
+        print(args, &report)?;
+    }
     // Where a superblock is lost: that the other slot is not valid either says no more.
     let only = |issue: Issue, beside: Option<Issue>| {
         let errors = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
@@ -109,29 +122,39 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let is_lost = [Issue::NoSuperblock, Issue::NewestSuperblockLost]
         .into_iter()
         .any(|issue| only(issue, Some(Issue::Fault)));
-    if (args.yes || args.repair_superblock) && is_lost && report.facts.superblock.is_some() {
+    let has_superblock = report.facts.superblock.is_some();
+    // Of a planned repair an undo can be kept, and a program is told in one document.
+    let is_planned = args.undo_file.is_some() || (args.json && !args.repair_superblock);
+    if !is_planned && (args.yes || args.repair_superblock) && is_lost && has_superblock {
         if !args.repair_superblock {
             refuse_another(args, &*device)?;
         }
-        return repaired(args, device, "the superblock was written back", |device| {
+        return repaired(args, device, &report, "the superblock was written back", |device| {
             holdfast::restore_superblock(&*device)
         });
     }
     let notes = [Issue::SuperblockInvalid, Issue::FarCopyInvalid].map(Issue::number);
-    if args.yes && report.is_clean() && report.findings.iter().any(|it| notes.contains(&it.id)) {
+    let is_noted = report.is_clean() && report.findings.iter().any(|it| notes.contains(&it.id));
+    let is_only_fault = args.data && only(Issue::Fault, None);
+    if !is_planned && args.yes && is_noted {
         if !args.repair_superblock {
             refuse_another(args, &*device)?;
         }
-        return repaired(args, device, "the superblock's copies were written anew", |device| {
+        let done = "the superblock's copies were written anew";
+        return repaired(args, device, &report, done, |device| {
             holdfast::set_identity(device, None, None)
         });
     }
-    if args.yes && args.data && only(Issue::Fault, None) {
-        return repaired(args, device, "the fault was forgotten", holdfast::clear_fault);
+    if !is_planned && args.yes && is_only_fault {
+        let done = "the fault was forgotten";
+        return repaired(args, device, &report, done, holdfast::clear_fault);
     }
     let wrong = !holdfast_repair::is_repaired(&report);
-    if wrong && (args.yes || args.preen) {
+    if (wrong && (args.yes || args.preen)) || (args.yes && (is_noted || is_only_fault)) {
         return repair::run(args, device);
+    }
+    if args.json {
+        print(args, &report)?;
     }
     Ok(report.exit_code())
 }
@@ -172,6 +195,7 @@ fn refuse_another(args: &Args, device: &dyn Device) -> Result<(), Failure> {
 fn repaired(
     args: &Args,
     read_only: Arc<dyn Device>,
+    report: &Report,
     done: &str,
     change: impl FnOnce(Arc<dyn Device>) -> io::Result<()>,
 ) -> Outcome {
@@ -179,6 +203,10 @@ fn repaired(
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
     let device = target::open_device(&args.target, false).map_err(operational)?;
     change(device).context(args.target.display()).map_err(operational)?;
+    if args.json {
+        print(args, report)?;
+        return Ok(CORRECTED);
+    }
     let mut out = io::stdout().lock();
     printed(writeln!(out, "{}: {done}", args.target.display()))?;
     Ok(CORRECTED)

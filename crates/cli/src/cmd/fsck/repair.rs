@@ -3,12 +3,15 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use holdfast::Hold;
 use holdfast::device::Device;
+use holdfast_check::Report;
 use holdfast_repair::{Planned, RepairError, RepairOptions, plan};
 
-use super::{Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, refuse_another};
-use crate::outcome::{Failure, Outcome, printed};
+use super::{Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, refuse_another, undo};
+use crate::outcome::{Context, Failure, Outcome, printed};
 use crate::target;
+use uuid::Uuid;
 
 /// Repairs the volume, which was locked for reading until now: another program may have changed it since, so it is read again.
 pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
@@ -16,10 +19,18 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
     let device = target::open_device(&args.target, false).map_err(operational)?;
     refuse_another(args, &*device)?;
-    let report = check(args, &*device)?;
+    let hold = hold(args, device).map_err(operational)?;
+    let device = hold.device();
+    let report = check(args, &**device)?;
     let options = RepairOptions { data: args.data, accept_loss: args.accept_loss };
-    let planned = plan(&*device, &report, &options).map_err(|error| failure(args, &error))?;
-    show(args, &planned)?;
+    let planned = plan(&**device, &report, &options).map_err(|error| failure(args, &error));
+    if args.json {
+        document(&report, planned.as_ref())?;
+    }
+    let planned = planned?;
+    if !args.json {
+        show(&planned)?;
+    }
     if args.preen && planned.loses() {
         let target = args.target.display();
         return Err(Failure::new(
@@ -29,17 +40,38 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
             ),
         ));
     }
-    planned.write(&*device).map_err(|error| {
-        Failure::new(OPERATIONAL, format!("{}: {error}", args.target.display()))
+    if let Some(file) = &args.undo_file {
+        undo::keep(file, &planned, &**device)?;
+    }
+    planned.write(&**device).map_err(|error| {
+        let target = args.target.display();
+        let undo = match &args.undo_file {
+            Some(file) => format!("; --undo {} puts back what was there", file.display()),
+            None => String::new(),
+        };
+        Failure::new(OPERATIONAL, format!("{target}: {error}{undo}"))
     })?;
+    hold.leave();
     if !args.json {
         let mut out = io::stdout().lock();
         let bytes = holdfast_base::show::bytes(planned.bytes());
         printed(writeln!(out, "{}: repaired, {bytes} were written", args.target.display()))?;
+        drop(out);
+        print(args, &planned.after)?;
     }
-    print(args, &planned.after)?;
     let left = if planned.after.is_clean() { 0 } else { ERRORS_LEFT };
     Ok(CORRECTED | left)
+}
+
+/// Keeps programs on other machines from writing to the volume. It is read again behind that.
+fn hold(args: &Args, device: Arc<dyn Device>) -> Result<Hold, Failure> {
+    let uuid = match holdfast_check::probe(&*device) {
+        Some(summary) => Some(summary.uuid),
+        // Only the far copy may be left.
+        None => check(args, &*device)?.facts.superblock.map(|summary| summary.uuid),
+    };
+    let uuid = uuid.and_then(|uuid| Uuid::parse_str(&uuid).ok()).unwrap_or_default();
+    Hold::take(device, uuid.into_bytes()).context(args.target.display())
 }
 
 /// At boot, a volume that cannot be mounted. It stays as it is if something would be lost by a repair.
@@ -48,7 +80,9 @@ pub(super) fn at_boot(args: &Args, device: Arc<dyn Device>, failed: Failure) -> 
         Ok(report)
             if !holdfast_repair::is_repaired(&report) && report.facts.superblock.is_some() =>
         {
-            print(args, &report)?;
+            if !args.json {
+                print(args, &report)?;
+            }
             run(args, device)
         }
         _ => Err(failed),
@@ -63,16 +97,24 @@ fn failure(args: &Args, error: &RepairError) -> Failure {
     Failure::new(code, format!("{}: {error}", args.target.display()))
 }
 
-/// Says what will be done.
-fn show(args: &Args, planned: &Planned) -> Result<(), Failure> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    if args.json {
-        let line = serde_json::to_string(&planned.repairs).expect("repairs are plain strings");
-        printed(writeln!(out, "{line}"))?;
-    } else {
-        for repair in &planned.repairs {
-            printed(writeln!(out, "{repair}"))?;
+/// Prints one object: the report; what is done, and what a check finds behind it, or why nothing is done.
+fn document(report: &Report, planned: Result<&Planned, &Failure>) -> Result<(), Failure> {
+    let mut object = serde_json::to_value(report).expect("a report is plain numbers and strings");
+    match planned {
+        Ok(planned) => {
+            object["repairs"] = serde_json::json!(planned.repairs);
+            object["after"] = serde_json::json!(planned.after);
         }
+        Err(failure) => object["refused"] = failure.sentence.clone().into(),
+    }
+    printed(writeln!(io::stdout().lock(), "{object}"))
+}
+
+/// Says what will be done.
+fn show(planned: &Planned) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for repair in &planned.repairs {
+        printed(writeln!(out, "{repair}"))?;
     }
     printed(out.flush())
 }

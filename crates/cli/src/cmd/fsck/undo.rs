@@ -1,0 +1,73 @@
+//! `fsck -z FILE` keeps what a repair overwrites; `fsck --undo FILE` puts it back.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use holdfast::Hold;
+use holdfast::device::Device;
+use holdfast_repair::{Planned, Undo, UndoError};
+
+use super::{Args, ERRORS_LEFT, OPERATIONAL};
+use crate::outcome::{Context, Failure, Outcome, printed};
+use crate::target;
+
+/// Writes what a repair will overwrite to a new file. When this returns, the file and its name are durable.
+pub(super) fn keep(path: &Path, planned: &Planned, device: &dyn Device) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let what = format!("{}: {error}; nothing was written to the volume", path.display());
+        Failure::new(OPERATIONAL, what)
+    };
+    let file = File::create_new(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            failed(&"it exists, and may be needed to undo another repair")
+        }
+        _ => failed(&error),
+    })?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    planned.keep(device, &mut out).map_err(|error| failed(&error))?;
+    let durable = out.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| {
+        file.sync_all()?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    });
+    durable.map_err(|error| failed(&error))
+}
+
+/// Puts back what a file keeps.
+pub(super) fn run(args: &Args, path: &Path) -> Outcome {
+    let operational = |failure: Failure| failure.with_code(OPERATIONAL);
+    let failed = |error: UndoError| {
+        let (code, at) = match &error {
+            UndoError::File(_) | UndoError::Malformed(_) => (OPERATIONAL, path),
+            UndoError::Device(_) => (OPERATIONAL, &*args.target),
+            UndoError::Changed(_) | UndoError::Opened => (ERRORS_LEFT, &*args.target),
+        };
+        Failure::new(code, format!("{}: {error}", at.display()))
+    };
+    let file = File::open(path).map_err(|error| failed(error.into()))?;
+    let undo = Undo::open(BufReader::with_capacity(1 << 16, file)).map_err(failed)?;
+    let device = target::open_device(&args.target, false).map_err(operational)?;
+    let hold = Hold::take(device, undo.uuid()).context(args.target.display());
+    let hold = hold.map_err(operational)?;
+    let undone = undo.write(&**hold.device()).map_err(failed)?;
+    hold.leave();
+    let mut out = io::stdout().lock();
+    if args.json {
+        let line =
+            serde_json::json!({ "undone_bytes": undone.bytes, "unread_blocks": undone.unread });
+        printed(writeln!(out, "{line}"))?;
+        return Ok(0);
+    }
+    let bytes = holdfast_base::show::bytes(undone.bytes);
+    let rest = match undone.unread {
+        0 => "bit for bit".to_string(),
+        blocks => format!("but for {blocks} blocks that did not read then"),
+    };
+    printed(writeln!(
+        out,
+        "{}: {bytes} were put back, and it is what it was before the repair, {rest}",
+        args.target.display()
+    ))?;
+    Ok(0)
+}

@@ -1,0 +1,315 @@
+"""Accidents: the same blocks of the same tree are overwritten on several filesystems; each one's repair is run, and each one's
+program that copies out what is left; then every file is compared. The sh script beside this says what it needs.
+
+The tree follows from a number. On each filesystem it is made, a snapshot is taken where there are any, and a part changes. Ours is killed
+then: its log is in use, and it has a snapshot and a fork. The others are unmounted in order, so that their logs are empty.
+
+usage: accidents.py make SYSTEM DIR            makes DIR/SYSTEM.img; what it holds stands in DIR/SYSTEM.json
+       accidents.py run SYSTEM DIR ROW FIRST COUNT   accidents FIRST and so on of one row; a line for each into DIR/results
+       accidents.py table DIR                  the results as a table; exit code 1 if Holdfast has a wrong file
+       accidents.py rows                       the names of the rows, with how many of 100 accidents each gets
+       accidents.py look DIR                   what a directory holds, as JSON (for `run`)
+"""
+import collections, hashlib, json, os, random, shutil, signal, subprocess, sys, time
+
+HOLDFAST = os.environ["HOLDFAST"]
+BLOCK, MIB = 4096, 1 << 20
+SIZE = 320 * MIB
+FILES, DIRS = 2500, 60
+# Seconds for one program: a peer that goes round in a damaged volume counts as one that has lost it.
+LIMIT = 180
+
+SYSTEMS = {
+    "holdfast": "Holdfast, `fsck -y --accept-loss`", "holdfast-salvage": "Holdfast, `salvage`", "ext4": "ext4, `e2fsck -fy`", "xfs": "XFS, `xfs_repair`",
+    "btrfs": "btrfs, `check --repair`", "btrfs-restore": "btrfs, `restore`",
+}
+ROWS = {
+    "1 block": 22, "10 blocks": 23, "100 blocks": 23, "1,000 blocks": 23,
+    "the first MiB": 3, "the last MiB": 3, "every second MiB": 3,
+}
+
+def run(*words, limit=LIMIT, **more):
+    """The exit code of a program and what it said; None if it had to be stopped."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, **more) as child:
+        try:
+            said = child.communicate(timeout=limit)[0]
+            return child.returncode, said.decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            return None, "it took too long"
+
+def must(*words, **more):
+    code, said = run(*words, **more)
+    if code: raise SystemExit(f"{' '.join(words)}: exit code {code}: {said}")
+    return said
+
+# The tree.
+
+def size(chance):
+    kind = chance.random()
+    if kind < 0.35: return chance.randrange(1, 3500)
+    if kind < 0.85: return chance.randrange(3500, 40_000)
+    if kind < 0.99: return chance.randrange(40_000, 200_000)
+    return chance.randrange(500_000, 3_000_000)
+
+def write(at, path, chance):
+    with open(f"{at}/{path}", "wb") as file: file.write(chance.randbytes(size(chance)))
+
+def grow(at, chance):
+    for number in range(DIRS):
+        parent = f"d{chance.randrange(number)}" if number > 8 and chance.random() < 0.6 else ""
+        place = f"{at}/d{number}"
+        os.mkdir(place)
+        if parent: os.symlink(f"../{parent}", f"{place}/up")
+    for number in range(FILES):
+        where = f"d{chance.randrange(DIRS)}"
+        if chance.random() < 0.02: os.symlink(f"../target-{number}", f"{at}/{where}/s{number}")
+        else: write(at, f"{where}/f{number}", chance)
+
+def change(at, chance, share):
+    """A part of the files is written anew, removed, renamed, or is new."""
+    paths = sorted(f"{root[len(at) + 1:]}/{name}" for root, dirs, files in os.walk(at) for name in files if name.startswith("f") and "/.snapshots" not in root)
+    for path in chance.sample(paths, int(len(paths) * share)):
+        kind = chance.random()
+        if kind < 0.5: write(at, path, chance)
+        elif kind < 0.7: os.unlink(f"{at}/{path}")
+        elif kind < 0.85: os.rename(f"{at}/{path}", f"{at}/{path}-moved")
+        else: write(at, f"{path}-new", chance)
+
+def is_older(path, states):
+    """Whether a file is not what it is in the first state, but what it was in an earlier moment: in another state, or in the middle of being written anew."""
+    with open(path, "rb") as file: now = file.read()
+    for at, state in enumerate(states):
+        try:
+            with open(state, "rb") as file: was = file.read()
+        except OSError: continue
+        if was == now: return at > 0
+        if now == was[:len(now)] and len(now) % BLOCK == 0: return True
+    return False
+
+def look(at, *states):
+    """Each path with what is there: a sum, a target, or why it does not read. Of files that are not as in the first of `states`, also whether they are
+    as they were in a moment before."""
+    found = {}
+    def failed(path, error): found[path] = ["error", error.strerror or str(error)]
+    def walk(path):
+        try: names = os.listdir(f"{at}/{path}")
+        except OSError as error: return failed(path, error)
+        for name in sorted(names):
+            if path == "" and name == ".snapshots": continue
+            one = f"{path}/{name}"
+            try:
+                if os.path.islink(at + one): found[one] = ["link", os.readlink(at + one)]
+                elif os.path.isdir(at + one):
+                    os.lstat(at + one)
+                    walk(one)
+                elif os.lstat(at + one) and os.path.isfile(at + one):
+                    with open(at + one, "rb") as file: found[one] = ["file", hashlib.file_digest(file, "sha256").hexdigest()]
+                    if states and is_older(at + one, [state + one for state in states]): found[one].append("older")
+                else: found[one] = ["other", ""]
+            except OSError as error: failed(one, error)
+    walk("")
+    return found
+
+def seen(at, states=()):
+    """The same in a process of its own: a read of a damaged volume may never come back."""
+    code, said = run(sys.executable, __file__, "look", at, *states)
+    try: return json.loads(said) if code == 0 else None
+    except ValueError: return None
+
+# Making the volumes.
+
+def create(path):
+    with open(path, "wb") as file: file.truncate(SIZE)
+
+def make_peer(system, base):
+    image, at = f"{base}/{system}.img", f"{base}/at-{system}"
+    os.makedirs(at, exist_ok=True)
+    create(image)
+    must(*{"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"], "btrfs": ["mkfs.btrfs", "-q", "-f"]}[system], image)
+    must("mount", "-o", "loop", image, at)
+    try:
+        tree(at, lambda: system == "btrfs" and must("btrfs", "subvolume", "snapshot", "-r", at, f"{at}/.snapshots"))
+        found = {"main": look(at)}
+    finally: must("umount", at)
+    return found
+
+def tree(at, snapshot):
+    chance = random.Random("accidents")
+    grow(at, chance)
+    os.sync()
+    snapshot()
+    change(at, chance, 0.2)
+    fd = os.open(at, os.O_RDONLY)
+    os.fsync(fd)
+    # What the log of ours has: some files more, each fsynced.
+    for number in range(150):
+        write(at, f"d0/late{number}", chance)
+        with open(f"{at}/d0/late{number}", "rb") as file: os.fsync(file.fileno())
+    os.fsync(fd)
+    os.close(fd)
+
+def keep(at, state):
+    """What an accident may take a volume back to, if the log ends early behind it."""
+    shutil.rmtree(state, ignore_errors=True)
+    shutil.copytree(at, state, symlinks=True, ignore=shutil.ignore_patterns(".snapshots"))
+
+def make_ours(base):
+    image, at = f"{base}/holdfast.img", f"{base}/at-holdfast"
+    os.makedirs(at, exist_ok=True)
+    must(HOLDFAST, "mkfs", "-q", "--force", "--size", str(SIZE), image)
+    daemon = subprocess.Popen([HOLDFAST, "mount", "--foreground", "-o", "snapdir=visible,commit=300", image, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    found = {}
+    def snapshot():
+        must(HOLDFAST, "snapshot", "create", at, "one")
+        found["main@one"] = look(f"{at}/.snapshots/one")
+        keep(f"{at}/.snapshots/one", f"{base}/states/one")
+        must(HOLDFAST, "fork", image, "--from", "main@one", "fork")
+    try:
+        while not os.path.ismount(at):
+            if daemon.poll() is not None: raise SystemExit("the volume does not mount")
+            time.sleep(0.02)
+        tree(at, snapshot)
+        found["main"] = look(at)
+        keep(at, f"{base}/states/main")
+    finally:
+        daemon.kill()
+        daemon.wait()
+        run("umount", "-l", at)
+    found["fork"] = found["main@one"]
+    return found
+
+def make(system, base):
+    found = make_ours(base) if system == "holdfast" else make_peer(system, base)
+    with open(f"{base}/{system}.json", "w") as file: json.dump(found, file)
+    used = os.stat(f"{base}/{system}.img").st_blocks * 512 // MIB
+    print(f"  {system}: {len(found['main'])} files and links, {used} MiB of {SIZE // MIB} were written")
+
+# Damage.
+
+def damage(image, row, seed):
+    chance = random.Random(f"{row}/{seed}")
+    blocks, per = SIZE // BLOCK, MIB // BLOCK
+    if row == "the first MiB": hit = range(per)
+    elif row == "the last MiB": hit = range(blocks - per, blocks)
+    elif row == "every second MiB": hit = [at for at in range(blocks) if at // per % 2 == seed % 2]
+    else: hit = chance.sample(range(blocks), int(row.split()[0].replace(",", "")))
+    with open(image, "r+b") as file:
+        for block in hit:
+            file.seek(block * BLOCK)
+            file.write(chance.randbytes(BLOCK))
+
+# Repairs. Each gives what can be read behind it, by tree.
+
+def mounted(at, *mount, states=()):
+    """What a mount shows; nothing if it cannot be mounted."""
+    code, said = run(*mount)
+    if code != 0: return None
+    try: return seen(at, states)
+    finally:
+        code, said = run("umount", at)
+        if code != 0: run("umount", "-l", at)
+
+def repaired(system, image, at, seed):
+    if system == "holdfast":
+        run(HOLDFAST, "fsck", "-y", "--accept-loss", image)
+        # Where journal or log end early, an older state is there. That is told, but where the whole of them is gone: nothing tells that from a power cut.
+        states = [f"{os.path.dirname(image)}/states/{name}" for name in ("main", "one")]
+        # The snapshot and the fork are looked at each fifth time: reading takes most of the time.
+        others = [("main@one", "@one"), ("fork", ":fork")] if seed % 5 == 0 else []
+        return {name: mounted(at, HOLDFAST, "mount", "-o", "ro", f"{image}{place}", at, states=states) for name, place in [("main", ""), *others]}
+    if system == "holdfast-salvage": return copied(at, HOLDFAST, "salvage", image, f"{at}-out")
+    if system == "btrfs-restore":
+        run("btrfs", "rescue", "super-recover", "-y", image)
+        return copied(at, "btrfs", "restore", "-i", "-S", image, f"{at}-out")
+    if system == "ext4":
+        for _ in range(3):
+            if run("e2fsck", "-fy", image)[0] in (0, 1): break
+        options = "ro,loop,errors=continue"
+    if system == "xfs":
+        if run("xfs_repair", "-f", image)[0] == 2: run("xfs_repair", "-f", "-L", image)
+        options = "ro,loop,norecovery"
+    if system == "btrfs":
+        run("btrfs", "rescue", "super-recover", "-y", image)
+        run("btrfs", "check", "--repair", "--force", image)
+        options = "ro,loop"
+    return {"main": mounted(at, "mount", "-t", system, "-o", options, image, at)}
+
+def copied(at, *program):
+    out = program[-1]
+    shutil.rmtree(out, ignore_errors=True)
+    os.mkdir(out)
+    run(*program)
+    try: return {"main": seen(out)}
+    finally: shutil.rmtree(out, ignore_errors=True)
+
+def count(was, now):
+    """How many files are what they were."""
+    counts = collections.Counter()
+    if now is None: return {"lost": 1, "missing": len(was)}
+    pieces = collections.Counter(tuple(one[:2]) for path, one in now.items() if path.startswith("/lost+found"))
+    bad = [path for path, one in now.items() if one[0] == "error"]
+    for path, one in was.items():
+        there = now.get(path)
+        if there and there[:2] == one: counts["right"] += 1
+        elif there and "older" in there: counts["older"] += 1
+        elif there and there[0] == "error": counts["error"] += 1
+        elif there: counts["wrong"] += 1
+        elif pieces[tuple(one)] > 0: counts["nameless"] += 1
+        elif any(path.startswith(f"{dir}/") for dir in bad): counts["error"] += 1
+        else: counts["missing"] += 1
+    # A file under a name that there never was.
+    counts["wrong"] += sum(path not in was and one[0] != "error" and "older" not in one and not path.startswith("/lost+found") for path, one in now.items())
+    return counts
+
+def accidents(system, base, row, first, number):
+    volume = system.split("-")[0]
+    with open(f"{base}/{volume}.json") as file: was = json.load(file)
+    image, at = f"{base}/{system}.hit.img", f"{base}/at-{system}"
+    os.makedirs(at, exist_ok=True)
+    for seed in range(first, first + number):
+        must("cp", "--sparse=always", f"{base}/{volume}.img", image)
+        damage(image, row, seed)
+        begun = time.monotonic()
+        trees = repaired(system, image, at, seed)
+        line = {"system": system, "row": row, "seed": seed, "seconds": round(time.monotonic() - begun, 2)}
+        line["trees"] = {name: {"all": len(was[name]), **count(was[name], now)} for name, now in trees.items()}
+        with open(f"{base}/results", "a") as file: file.write(json.dumps(line) + "\n")
+    os.unlink(image)
+
+def table(base):
+    sums = collections.defaultdict(collections.Counter)
+    with open(f"{base}/results") as file: lines = [json.loads(line) for line in file]
+    for line in lines:
+        for name, tree in line["trees"].items():
+            sums[line["row"], line["system"], name == "main"].update({"accidents": 1, **tree})
+    systems = [system for system in SYSTEMS if any(line["system"] == system for line in lines)]
+    rows = [row for row in ROWS if any(line["row"] == row for line in lines)]
+    print(f"| damage | accidents | {' | '.join(SYSTEMS[system] for system in systems)} |")
+    print(f"| --- | ---: |{' ---: |' * len(systems)}")
+    def cell(of):
+        if not of["accidents"]: return "–"
+        text = f"{100 * of['right'] / of['all']:.2f} %"
+        if of["nameless"]: text += f", +{100 * of['nameless'] / of['all']:.2f} %"
+        if of["older"]: text += f", {of['older']:,} older"
+        if of["wrong"]: text += f", **{of['wrong']:,} wrong**"
+        if of["lost"]: text += f", {of['lost']} lost"
+        return text
+    for row in rows:
+        most = max(sums[row, system, True]["accidents"] for system in systems)
+        print(f"| {row} | {most} | {' | '.join(cell(sums[row, system, True]) for system in systems)} |")
+    for row in rows:
+        of = sums[row, "holdfast", False]
+        if of["accidents"]: print(f"  Holdfast's other trees, {row}: {cell(of)}")
+    wrong = [line for line in lines if line["system"].startswith("holdfast") and any(tree.get("wrong") for tree in line["trees"].values())]
+    for line in wrong[:10]: print("wrong:", json.dumps(line))
+    return 1 if wrong else 0
+
+if __name__ == "__main__":
+    what, *rest = sys.argv[1:]
+    if what == "make": make(*rest)
+    elif what == "run": accidents(*rest[:3], int(rest[3]), int(rest[4]))
+    elif what == "table": sys.exit(table(*rest))
+    elif what == "rows": print("\n".join(f"{share}\t{row}" for row, share in ROWS.items()))
+    elif what == "look": print(json.dumps(look(*rest)))
+    else: raise SystemExit(__doc__)
