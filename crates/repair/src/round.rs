@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo};
+use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, CommitNo, Epoch, InodeNo};
 use holdfast_check::reading::{RingContents, VolumeReading};
 use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
@@ -168,10 +168,10 @@ impl<'w, 'd> Round<'w, 'd> {
         // The place of a node of the journal may hold data that the volume as it is has: it is not written there.
         let data = Blocks::of(uses.runs().collect());
         let of_journal = reading.journal_nodes().keys().map(|block| block.0);
-        let meets = |place: BlockRange| {
-            data.meet(place.start.0, place.start.0.saturating_add(place.count))
-        };
-        let displaced: BTreeSet<u64> = of_journal.filter(|block| places(block).any(meets)).collect();
+        let meets =
+            |place: BlockRange| data.meet(place.start.0, place.start.0.saturating_add(place.count));
+        let displaced: BTreeSet<u64> =
+            of_journal.filter(|block| places(block).any(meets)).collect();
         let of_nodes = survey.nodes.iter().flat_map(places);
         of_nodes.for_each(|place| uses.node(place.start.0, place.count));
         let nodes = survey.nodes.iter().chain(&going.nodes);

@@ -246,6 +246,7 @@ fn made_up(device: &dyn Device, tag: Tag, node_blocks: u64, of: Option<&Superblo
         node_size: (node_blocks * BLOCK_BYTES) as usize,
         log_blocks: LOG_BLOCKS_MIN,
         journal_blocks: JOURNAL_BLOCKS_MIN,
+        copy_mask: 0,
     };
     let geometry = of.map_or(geometry, |of| Geometry { volume_blocks, ..of.geometry });
     let nowhere = NodePointer { block: BlockNo(0), epoch: Epoch(0) };

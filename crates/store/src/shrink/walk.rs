@@ -15,8 +15,8 @@ use holdfast_format::node::{Expected, NodeView, OfVolume};
 use holdfast_format::{Geometry, ItemKind, Key, Malformed, NodePointer, Superblock};
 
 use super::Progress;
-use crate::verified::first_sound;
 use crate::marks::Marks;
+use crate::verified::first_sound;
 use crate::{Result, StoreError};
 
 /// Extents so far before the new end are known as well: they may have blocks in common with one that reaches behind it.
