@@ -105,7 +105,8 @@ fn random_run(seed: u64, node_size: usize, cache_bytes: usize, steps: usize) {
     let mut prng = Prng::seeded(seed);
     let plain = Geometry::for_device(64 << 20, node_size).unwrap();
     // Every other run with copies of nodes.
-    let device = device_of(if seed.is_multiple_of(2) { plain } else { plain.with_copies().unwrap() });
+    let device =
+        device_of(if seed.is_multiple_of(2) { plain } else { plain.with_copies().unwrap() });
     let mut store = open(&device, cache_bytes);
     let mut map = Map::new();
     let mut durable = (Lsn(0), Map::new());

@@ -84,13 +84,16 @@ fn every_node_has_a_copy() {
     }
 }
 
+/// What becomes of the bytes of a place.
+type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
+
 /// Whatever a place holds instead of its node, and whichever of the two it is.
 #[test]
 fn what_is_bad_in_one_place_is_written_again_from_the_other() {
     let sound = image();
     let nodes = nodes(&sound);
     let other = block_of(&sound, nodes[nodes.len() / 2]);
-    let damages: [&dyn Fn(&mut Vec<u8>); 4] =
+    let damages: [Damage<'_>; 4] =
         [&|node| node[100] ^= 4, &|node| node.fill(0), &|node| node.clone_from(&other), &|node| {
             node.fill(0xff)
         }];

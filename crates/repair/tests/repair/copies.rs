@@ -37,11 +37,11 @@ fn image() -> MemoryDevice {
     options.format(&target).expect("it is large enough");
     let volume = open(target);
     for number in 0..300 {
-        volume.write(format!("/file-{number:03}"), &[number as u8; 300]).expect("there is room");
+        volume.write(format!("/file-{number:03}"), [number as u8; 300]).expect("there is room");
     }
     volume.branch_here().expect("it is open").snapshot("one").expect("there is room");
     for number in (0..300).step_by(3) {
-        volume.write(format!("/file-{number:03}"), &[9; 400]).expect("there is room");
+        volume.write(format!("/file-{number:03}"), [9; 400]).expect("there is room");
     }
     volume.close().expect("memory takes it");
     device.snapshot()

@@ -452,7 +452,7 @@ mod tests {
     use holdfast_base::prng::Prng;
 
     /// Distances of copies.
-    const MASKS: [u64; 4] = [0, 64, 1024 | 256, GROUP_BLOCKS / 2 | 256];
+    const MASKS: [u64; 4] = [0, 64, 1024 | 256, (GROUP_BLOCKS / 2) | 256];
 
     fn whole(place_blocks: u64) -> Group {
         with_copies(place_blocks, 0)
