@@ -178,7 +178,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             label,
             hash_seed: numbers[0],
             features_compat: 0,
-            features_ro_compat: unknown << 5 | (geometry.node_copies() - 1) * NODE_COPIES,
+            features_ro_compat: (unknown << 5) | ((geometry.node_copies() - 1) * NODE_COPIES),
             files: at(0),
             files_level: levels[0],
             space: at(1),
