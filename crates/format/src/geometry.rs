@@ -23,6 +23,9 @@ const COPY_UNIT: u64 = 64;
 /// An odd MiB between a node and its copy.
 const COPY_ODD: u64 = (1 << 20) / BLOCK_BYTES;
 
+/// Fewer slots than these leave nothing beside what is kept for commits and removals.
+const COPY_SLOTS_MIN: u64 = 96;
+
 const _: () = assert!(COPY_UNIT.is_multiple_of(ALIGNMENT));
 
 /// Where a volume of so many blocks has the far copy of its superblock: the first block of its last whole 64 KiB. What
@@ -124,13 +127,14 @@ impl Geometry {
             let odd = if distance > COPY_ODD { COPY_ODD } else { 0 };
             let geometry = Geometry { copy_mask: distance | odd, ..self };
             let slots = (0..geometry.group_count()).map(|group| geometry.slots_of_group(group));
+            let slots: u64 = slots.sum();
             // Nodes need little of a volume, but what they may need must not depend on where its end is.
-            if slots.sum::<u64>() * geometry.slot_blocks() >= self.data_blocks() / 2 {
+            if slots >= COPY_SLOTS_MIN && slots * geometry.slot_blocks() >= self.data_blocks() / 2 {
                 return Ok(geometry);
             }
             distance /= 2;
         }
-        Err(Malformed::new("geometry", "the volume is too small for copies of nodes"))
+        Err(Malformed::new("geometry", "the volume is too small for copies of nodes of this size"))
     }
 
     /// How often a node is stored: 1 or 2.

@@ -161,7 +161,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             .expect("8 MiB are enough for any node size");
         let geometry = match numbers[0] % 2 {
             0 => geometry,
-            _ => geometry.with_copies().expect("8 MiB are enough for copies"),
+            _ => geometry.with_copies().unwrap_or(geometry),
         };
         let first = geometry.first_data_block();
         let places = (first.0..).step_by(geometry.node_blocks() as usize).map(BlockNo);
@@ -344,7 +344,10 @@ fn copies_lie_as_far_away_as_the_volume_allows() {
             (1 << 40, 16384 | 256),
         ] {
             let geometry = Geometry::for_device(bytes, node_size).expect("it is large enough");
-            let geometry = geometry.with_copies().expect("it is large enough for copies");
+            let Ok(geometry) = geometry.with_copies() else {
+                assert_eq!((bytes, node_size), (8 << 20, 65536), "it is large enough for copies");
+                continue;
+            };
             assert_eq!(geometry.copy_mask, mask, "{bytes} bytes, nodes of {node_size}");
             let block = BlockNo(geometry.first_data_block().0.next_multiple_of(1 << 15));
             let copy = geometry.copy_of(block).expect("it has copies");

@@ -37,7 +37,8 @@ fn store(bytes: u64, nodes: Nodes) -> Branch {
 
 fn shape(bytes: u64, Nodes(size, has_copies): Nodes) -> Geometry {
     let plain = Geometry::for_device(bytes, size).unwrap();
-    if has_copies { plain.with_copies().unwrap() } else { plain }
+    // The smallest with the largest nodes is too small for them.
+    if has_copies { plain.with_copies().unwrap_or(plain) } else { plain }
 }
 
 /// On a device that may have more.

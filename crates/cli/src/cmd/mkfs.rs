@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// How often names, attributes and the places of data are stored: `metadata=1` or `metadata=2`. With 2, each piece of them is
     /// written twice, far apart; one that is damaged on the device is read from the other, and written again from it. It costs as
     /// much space again as they take, and nothing of an fsync. Data of files, the log and the journal are stored once in any case. It
-    /// cannot be changed later. Default: 2 on a block device, and in a file of 1G and more; else 1.
+    /// cannot be changed later. Default: 2 on a block device of 64M and more, and in a file of 1G and more; else 1.
     #[arg(long, value_name = "WHAT=N", value_parser = copies)]
     copies: Option<u8>,
     /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made
@@ -170,8 +170,8 @@ fn has_content(file: &File, len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Smaller files are stored once unless something else is said.
-const COPIES_FROM: u64 = 1 << 30;
+/// In smaller files, and on smaller devices, nodes are stored once unless something else is said.
+const COPIES_FROM: [u64; 2] = [1 << 30, 64 << 20];
 
 /// `metadata=N`.
 fn copies(word: &str) -> Result<u8, String> {
@@ -185,7 +185,9 @@ fn copies(word: &str) -> Result<u8, String> {
 /// How often nodes are stored in a volume of so many bytes.
 fn node_copies(args: &Args, bytes: u64) -> u8 {
     let is_device = std::fs::metadata(&args.target).is_ok_and(|found| !found.is_file());
-    args.copies.unwrap_or(if is_device || bytes >= COPIES_FROM { 2 } else { 1 })
+    let [file, device] = COPIES_FROM;
+    let from = if is_device { device } else { file };
+    args.copies.unwrap_or(if bytes >= from { 2 } else { 1 })
 }
 
 fn options(args: &Args, uuid: Uuid, bytes: u64) -> CreateOptions {
