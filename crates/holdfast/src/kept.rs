@@ -78,6 +78,13 @@ impl KeptVolume {
         Volume::over(fs, options.caller.clone())
     }
 
+    /// The volume as a whole, for calls that are about no branch. It keeps no moment of one: what it shows of the first branch goes on
+    /// changing, and others may have it open.
+    pub fn door(&self, options: &VolumeOptions) -> io::Result<Volume> {
+        let fs = self.0.door(options.mount.clone()).map_err(volume_error)?;
+        Volume::over(fs, options.caller.clone())
+    }
+
     /// Makes everything durable and releases the device; if branches are still open, the last of them does.
     ///
     /// # Errors

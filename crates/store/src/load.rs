@@ -188,7 +188,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads a node from its location, whatever is in memory, and judges it by itself. The one place that does so for a scrub.
+    /// Reads a node from its location, or from the journal that stands in front of it, whatever the cache has, and judges it by
+    /// itself. The one place that does so for a scrub.
     ///
     /// # Errors
     /// [`StoreError::Node`]: it is not there. What was asked for may have left its tree since: the caller looks.
@@ -198,9 +199,15 @@ impl Inner {
             let why = Malformed::new("node pointer", "it leads outside the data zone");
             return Err(damage(expected, why));
         }
-        let mut bytes = vec![0; self.geometry().node_size];
-        let at = pointer.block.byte_offset().expect("the node lies inside the volume");
-        self.device.read(at, &mut bytes)?;
+        let bytes = match self.overlay.get(&pointer.block) {
+            Some(replayed) => replayed.clone(),
+            None => {
+                let mut bytes = vec![0; self.geometry().node_size];
+                let at = pointer.block.byte_offset().expect("the node lies inside the volume");
+                self.device.read(at, &mut bytes)?;
+                bytes
+            }
+        };
         let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
         judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))?;
         Ok(bytes)

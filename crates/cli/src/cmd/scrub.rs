@@ -1,5 +1,10 @@
 //! `holdfast scrub`: everything in use is read and judged, also while the volume is used.
 
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+use std::{fs, io};
+
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
 use crate::interrupt::Interrupt;
@@ -28,8 +33,10 @@ written anew. `info` and the next mount say that something was found, until `fsc
 Without --rate it takes half of the device's time, and a ninth while programs call fsync. What is
 written after it has begun is left to the next one. It needs 32 KiB of memory for each GiB in use.
 
-Ctrl-C stops it, and the same command goes on where it was, for 35 days after it began. How far it
-is lies in $XDG_STATE_HOME/holdfast, for root in /var/lib/holdfast. With systemd,
+Ctrl-C stops it, and the same command goes on where it was, for 35 days after it began; of a block
+device until the next boot. Begin with --anew behind `resize` to a smaller size and `fsck -y`, which
+move what was verified. How far it is lies in $XDG_STATE_HOME/holdfast of the process that reads (of
+a mounted volume its daemon), for root in /var/lib/holdfast. With systemd,
 `holdfast-scrub@data.timer` scrubs the mount of `holdfast@data` each month.
 
 Exit codes are those of fsck(8): 0 nothing is damaged, 1 all that was is mended, 4 some of it is
@@ -44,7 +51,7 @@ pub(crate) struct Args {
     /// Begin anew, and not where the last one was stopped.
     #[arg(long)]
     anew: bool,
-    /// Write nothing: superblocks stay as they are, and no superblock says what was found. For volumes that are read-only.
+    /// Write nothing: superblocks stay as they are, and no superblock says what was found. For a volume at rest, or mounted read-only.
     #[arg(short = 'n', long)]
     no_changes: bool,
     /// Print JSON, for programs: one object for each thing that is damaged, and one at the end.
@@ -69,7 +76,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         _ => failure,
     };
     let interrupt = Interrupt::catch().context("signals").map_err(operational)?;
+    let located = Located::of(place).map_err(operational)?;
     let work = Work::Scrub(scrub::What {
+        of: identity(located.image()).context(located.name()).map_err(operational)?,
         rate: args.rate,
         anew: args.anew,
         changes_nothing: args.no_changes,
@@ -77,5 +86,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
     });
     let pipes =
         Pipes { shows_progress: true, counts: "MiB", interrupt: Some(interrupt), ..Pipes::out() };
-    Located::of(place).and_then(|located| located.run(work, pipes)).map_err(operational)
+    located.run(work, pipes).map_err(operational)
+}
+
+/// Which file or device of the host it is. A device may be another one behind the next boot.
+fn identity(image: &Path) -> io::Result<String> {
+    let found = fs::metadata(image)?;
+    if found.file_type().is_block_device() {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        return Ok(format!("device {} {}", found.rdev(), boot.trim()));
+    }
+    let made = found.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+    let made = made.map_or(0, |made| made.as_nanos());
+    Ok(format!("file {} {} {made}", found.dev(), found.ino()))
 }

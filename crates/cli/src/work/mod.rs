@@ -128,6 +128,11 @@ impl Work {
 }
 
 impl Work {
+    /// Whether it is to write nothing, which holds only where the volume is open to be read.
+    pub(crate) fn takes_a_reader(&self) -> bool {
+        matches!(self, Work::Scrub(scrub::What { changes_nothing: true, .. }))
+    }
+
     /// Why a daemon does not do this.
     pub(crate) fn refused_live(&self) -> Option<&'static str> {
         match self {
@@ -160,7 +165,7 @@ pub(crate) fn carry_out(
         Work::List { tree, path, how } => list::run(door, volume, (tree, path), how, ends),
         Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
         Work::Trim { least } => trim::run(door, volume, *least, ends),
-        Work::Scrub(what) => scrub::run(door, volume, *what, ends),
+        Work::Scrub(what) => scrub::run(door, volume, what, ends),
         Work::Resize(to) => resize::run(door, volume, *to, ends),
         Work::Tune { tree, to } => tune::run(door, volume, tree, to, ends),
         Work::Remove(what) => remove::run(branches, volume, what, ends),

@@ -70,6 +70,7 @@ fn what_rots_under_a_mount_is_told_by_path() {
     fs::write(place.dir.join("whole"), pattern(2, 30)).unwrap();
     run(&place, &["snapshot", "create", place.dir(), "monday"]).fine();
     run(&place, &["fork", place.dir(), "try"]).fine();
+    run(&place, &["scrub", "-n", place.dir()]).fails(8, "without -n");
     let clean = run(&place, &["scrub", place.dir()]).fine();
     assert!(clean.contains("nothing is damaged"), "{clean}");
     fs::remove_file(place.dir.join("a/b")).unwrap();

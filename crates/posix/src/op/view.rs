@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use holdfast_base::Timestamp;
 use holdfast_format::item::TreeKind;
+use holdfast_format::item::lineage::MAIN;
 use holdfast_store::{Branch, Pin};
 
 use super::branches::with_branch;
@@ -82,6 +83,13 @@ impl Keeper {
         });
         view(volume, branch, find, options)
     }
+
+    /// Something by which the whole volume is reached, for calls that are about no branch. It keeps no moment of one, and no space: what
+    /// it shows goes on changing.
+    pub fn door(&self, options: MountOptions) -> Result<FileSystem> {
+        let volume = self.volume();
+        open_pinned(volume, volume.volume.store.pin_number(MAIN)?, options)
+    }
 }
 
 fn view(
@@ -101,6 +109,12 @@ fn view(
         None if volume.stands_still() => store.pin_number(branch)?,
         None => pin_now(of, branch)?,
     };
+    open_pinned(of, pin, options)
+}
+
+fn open_pinned(of: &Arc<OpenVolume>, pin: Pin, options: MountOptions) -> Result<FileSystem> {
+    let volume = &of.volume;
+    let store = &volume.store;
     let options = MountOptions { branch: None, snapshot: None, read_only: true, ..options };
     let opened = Branch::open_number(store.clone(), pin.number());
     let made = opened.map_err(FsError::from).and_then(|tree| load(volume, options, tree));

@@ -202,10 +202,7 @@ fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut u64) -> Result<F
         *reads = reads.saturating_add(1);
         verify(inner, tree, stand)
     };
-    let not_written = || {
-        let replayed = inner.overlay.get(&stand.pointer.block).cloned();
-        replayed.or_else(|| inner.forest.read().cache.not_written(stand.pointer))
-    };
+    let not_written = || inner.forest.read().cache.not_written(stand.pointer);
     let is_led_to = || {
         let led = inner.look(|forest| forest.leads_to(tree, &stand.low, stand.level));
         // Asked behind that: what a deleted tree leads to may be anything.

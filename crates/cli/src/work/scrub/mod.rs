@@ -30,7 +30,7 @@ const CANCELED: u8 = 32;
 const KEEP: Duration = Duration::from_secs(60);
 
 /// How it is done.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct What {
     /// Bytes in a second; otherwise it rests as long as it reads.
     pub(crate) rate: Option<u64>,
@@ -39,6 +39,8 @@ pub(crate) struct What {
     /// Writes nothing: not even what is found.
     pub(crate) changes_nothing: bool,
     pub(crate) json: bool,
+    /// Which file or device of the host it is: a copy of the volume has the same id.
+    pub(crate) of: String,
 }
 
 /// What `--json` prints for each thing that is damaged.
@@ -67,11 +69,12 @@ struct End {
     mended: u64,
 }
 
-pub(super) fn run(door: &Volume, volume: &str, what: What, ends: &dyn Ends) -> Outcome {
+pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
     let info = door.info().context(volume).map_err(operational)?;
     let place = Place::of(&info.uuid);
-    let before = place.as_ref().and_then(Place::load).filter(|_| !what.anew);
+    let load = |place: &Place| place.load(&what.of);
+    let before = place.as_ref().and_then(load).filter(|_| !what.anew);
     let used = door.statfs().context(volume).map_err(operational)?;
     let used =
         used.blocks.saturating_sub(used.blocks_free).saturating_mul(u64::from(used.block_size));
@@ -105,7 +108,7 @@ pub(super) fn run(door: &Volume, volume: &str, what: What, ends: &dyn Ends) -> O
 /// Who hears of the scrub.
 struct Hears<'a> {
     volume: &'a str,
-    what: What,
+    what: &'a What,
     ends: &'a dyn Ends,
     door: &'a Volume,
     pace: Pace,
@@ -134,9 +137,9 @@ impl Hears<'_> {
     }
 
     fn keep(&mut self, scrub: &Scrub) {
-        self.keep = Deadline::after(KEEP);
         let state = State { began: self.began, scrub: scrub.to_bytes() };
-        self.kept = self.place.map(|place| place.keep(&state));
+        self.kept = self.place.map(|place| place.keep(&self.what.of, &state));
+        self.keep = Deadline::after(KEEP);
     }
 
     /// The last words, and the exit code.

@@ -1,15 +1,16 @@
 //! What a scrub that was stopped has verified: a file by the id of the volume, in `$XDG_STATE_HOME/holdfast`, for root in
 //! `/var/lib/holdfast`, otherwise in `~/.local/state/holdfast`, of the process that does the work: the daemon of a volume in use.
 //!
-//! It is a note and no promise: one that is lost, or too old, costs reading anew. It says nothing that harms if it is of another
-//! state of the volume: what is younger than the scrub is judged whatever it says.
+//! It is a note and no promise: one that is lost, or too old, costs reading anew. It holds for the file or device alone that was read: a
+//! copy of the volume has the same id, and may have rotted elsewhere.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use holdfast_base::Timestamp;
+use rustix::fs::OFlags;
 use uuid::Uuid;
 
 /// A scrub that began earlier is made anew: what it has verified may have rotted since. Longer than a month, so that a scrub each
@@ -48,18 +49,20 @@ impl Place {
         Some(Place { dir, name: format!("{}.scrub", Uuid::from_bytes(*uuid)) })
     }
 
-    /// What was kept, unless it is too old or makes no sense.
-    pub(super) fn load(&self) -> Option<State> {
-        let bytes = fs::read(self.dir.join(&self.name)).ok()?;
-        let (began, scrub) = bytes.split_first_chunk::<8>()?;
+    /// What was kept of this file or device, unless it is too old or makes no sense.
+    pub(super) fn load(&self, of: &str) -> Option<State> {
+        let mut bytes = Vec::new();
+        own(&self.dir.join(&self.name))?.read_to_end(&mut bytes).ok()?;
+        let rest = bytes.strip_prefix(of.as_bytes())?.strip_prefix(b"\n")?;
+        let (began, scrub) = rest.split_first_chunk::<8>()?;
         let began = u64::from_le_bytes(*began);
         let is_recent = (began..began.saturating_add(AGE_MAX)).contains(&now());
         is_recent.then(|| State { began, scrub: scrub.to_vec() })
     }
 
     /// Keeps it, or says in the log why not. Returns whether it is kept.
-    pub(super) fn keep(&self, state: &State) -> bool {
-        match self.write(state) {
+    pub(super) fn keep(&self, of: &str, state: &State) -> bool {
+        match self.write(of, state) {
             Ok(()) => true,
             Err(error) => {
                 let dir = self.dir.display();
@@ -69,11 +72,14 @@ impl Place {
         }
     }
 
-    fn write(&self, state: &State) -> io::Result<()> {
+    fn write(&self, of: &str, state: &State) -> io::Result<()> {
         fs::create_dir_all(&self.dir)?;
         let new = self.dir.join(format!("{}.new", self.name));
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        // A link of another user there is not followed.
+        let _ = fs::remove_file(&new);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(of.as_bytes())?;
+        file.write_all(b"\n")?;
         file.write_all(&state.began.to_le_bytes())?;
         file.write_all(&state.scrub)?;
         file.sync_all()?;
@@ -91,4 +97,13 @@ impl Place {
             _ => {}
         }
     }
+}
+
+/// A file that this user has made, and nobody else could have written: a note says that what it names was verified.
+fn own(path: &Path) -> Option<File> {
+    let how = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(how).open(path).ok()?;
+    let found = file.metadata().ok()?;
+    let is_own = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+    (found.is_file() && is_own).then_some(file)
 }

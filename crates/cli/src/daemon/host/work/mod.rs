@@ -33,7 +33,7 @@ use crate::control_socket::message::{self, Answer, QUESTION_MAX, Question};
 use crate::daemon::callers::Then;
 use crate::daemon::table::{Entry, Table};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::work::{At, Branches, InPlace, Job, Tree, carry_out};
+use crate::work::{At, Branches, InPlace, Job, Tree, Work, carry_out};
 
 /// The numbers of a branch, and of a snapshot of it.
 type Numbers = (u64, Option<u64>);
@@ -68,6 +68,10 @@ pub(super) fn prepare(
         return Err(No::Refused(NOT_SERVED.into()));
     }
     if let Some(why) = job.work.refused_live() {
+        return Err(No::Refused(why.into()));
+    }
+    if job.work.takes_a_reader() && !host.options.read_only {
+        let why = "the volume is open for writing, and a scrub of it writes what it finds: scrub it without -n";
         return Err(No::Refused(why.into()));
     }
     if job.work.changes() {
@@ -193,7 +197,7 @@ impl Host {
     }
 
     fn work(self: &Arc<Self>, job: &Job, door: Numbers, conduit: &Arc<Conduit>) -> Outcome {
-        let door = self.open(door).map_err(|no| match no {
+        let door = self.open(door, &job.work).map_err(|no| match no {
             No::Refused(why) => Failure::plain(format!("{}: {why}", job.volume)),
             No::Ending => Failure::plain(ENDED),
         })?;
@@ -234,12 +238,17 @@ impl Host {
     }
 
     /// What the library is reached by. Work that is about no tree looks at what the volume was made with.
-    fn open(&self, numbers: Numbers) -> Result<Volume, No> {
+    fn open(&self, numbers: Numbers, work: &Work) -> Result<Volume, No> {
         let dirty = self.options.dirty_bytes.map_or(DIRTY_BYTES, |bytes| bytes.min(DIRTY_BYTES));
         let options = self.options.volume().dirty_bytes(dirty as usize);
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         let kept = kept.as_ref().ok_or(No::Ending)?;
-        kept.view(numbers, &options).map_err(|error| words(&error))
+        match work {
+            // It may last for days: a moment of a branch would keep what is removed meanwhile.
+            Work::Scrub(_) => kept.door(&options),
+            _ => kept.view(numbers, &options),
+        }
+        .map_err(|error| words(&error))
     }
 }
 
