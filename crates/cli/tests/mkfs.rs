@@ -122,14 +122,12 @@ fn node_sizes_and_uuid_are_what_was_asked() {
     }
 }
 
-/// Small files are stored once, large ones twice, unless it is said.
 #[test]
-fn copies_are_as_was_asked_and_else_by_size() {
+fn metadata_is_stored_twice_if_it_is_asked_for() {
     let place = TestMount::new();
-    let asked: [(&[&str], u64); 4] = [
+    let asked: [(&[&str], u64); 3] = [
         (&["--size", "64M"], 1),
         (&["--size", "64M", "--copies", "metadata=2"], 2),
-        (&["--size", "1G"], 2),
         (&["--size", "1G", "--copies", "metadata=1"], 1),
     ];
     for (args, copies) in asked {

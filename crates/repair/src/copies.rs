@@ -17,7 +17,9 @@ pub(crate) fn mend(
 ) -> Result<(), RepairError> {
     let found = report.findings.iter().filter(|it| it.issue() == Issue::NodeCopyBad);
     let bad: Vec<_> = found.filter_map(|it| it.block).collect();
-    if bad.is_empty() {
+    // What lies in a bad place may be data of a file that has the same blocks. It gets others in this round; the place waits for the next.
+    let is_shared = report.findings.iter().any(|it| it.issue() == Issue::BlocksShared);
+    if bad.is_empty() || is_shared {
         return Ok(());
     }
     let is_far = report.findings.iter().any(|it| it.issue() == Issue::NewestSuperblockLost);

@@ -38,9 +38,9 @@ pub(crate) struct Args {
     /// How often names, attributes and the places of data are stored: `metadata=1` or `metadata=2`. With 2, each piece of them is
     /// written twice, far apart; one that is damaged on the device is read from the other, and written again from it. It costs as
     /// much space again as they take, and nothing of an fsync. Data of files, the log and the journal are stored once in any case. It
-    /// cannot be changed later. Default: 2 on a block device of 64M and more, and in a file of 1G and more; else 1.
-    #[arg(long, value_name = "WHAT=N", value_parser = copies)]
-    copies: Option<u8>,
+    /// cannot be changed later.
+    #[arg(long, value_name = "WHAT=N", default_value = "metadata=1", value_parser = copies)]
+    copies: u8,
     /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made
     /// larger. Default: a file takes up room as it is filled, and gives it back.
     #[arg(long)]
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(found) => size_of_existing(args, found)?,
     };
     // Before anything is made longer or shorter: what is refused stays as it was.
-    options(args, args.uuid.unwrap_or_default(), bytes)
+    options(args, args.uuid.unwrap_or_default())
         .check_size(bytes)
         .map_err(|error| Failure::plain(error.to_string()))?;
     if args.dry_run {
@@ -170,9 +170,6 @@ fn has_content(file: &File, len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// In smaller files, and on smaller devices, nodes are stored once unless something else is said.
-const COPIES_FROM: [u64; 2] = [1 << 30, 64 << 20];
-
 /// `metadata=N`.
 fn copies(word: &str) -> Result<u8, String> {
     match word {
@@ -182,20 +179,12 @@ fn copies(word: &str) -> Result<u8, String> {
     }
 }
 
-/// How often nodes are stored in a volume of so many bytes.
-fn node_copies(args: &Args, bytes: u64) -> u8 {
-    let is_device = std::fs::metadata(&args.target).is_ok_and(|found| !found.is_file());
-    let [file, device] = COPIES_FROM;
-    let from = if is_device { device } else { file };
-    args.copies.unwrap_or(if bytes >= from { 2 } else { 1 })
-}
-
-fn options(args: &Args, uuid: Uuid, bytes: u64) -> CreateOptions {
+fn options(args: &Args, uuid: Uuid) -> CreateOptions {
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let mut options = CreateOptions::new()
         .node_size(args.node_size as usize)
         .label(args.label.clone())
-        .metadata_copies(node_copies(args, bytes))
+        .metadata_copies(args.copies)
         .uuid(*uuid.as_bytes())
         .owner(owner.0, owner.1)
         .allocate(args.allocate);
@@ -246,7 +235,7 @@ fn make_in_place(args: &Args, bytes: u64) -> Result<Made, Failure> {
 fn format(args: &Args) -> Result<Made, Failure> {
     let device = target::open_device(&args.target, false)?;
     let uuid = args.uuid.unwrap_or_else(Uuid::new_v4);
-    options(args, uuid, device.len()).format(&device).context(args.target.display())?;
+    options(args, uuid).format(&device).context(args.target.display())?;
     Ok(Made { uuid, cost: device.stats() })
 }
 
@@ -256,7 +245,7 @@ fn report(args: &Args, verb: &str, bytes: u64, made: Option<Made>) {
     }
     println!("{verb} a Holdfast volume of {} in {}", size::show(bytes), args.target.display());
     println!("  node size  {}", size::show(args.node_size));
-    println!("  copies     metadata={}", node_copies(args, bytes));
+    println!("  copies     metadata={}", args.copies);
     if let Some(uuid) = made.as_ref().map(|made| made.uuid).or(args.uuid) {
         println!("  uuid       {uuid}");
     }
