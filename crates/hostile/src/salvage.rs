@@ -104,7 +104,7 @@ impl Destination for Judge {
 pub fn salvage(data: &[u8]) {
     let _pinned = pinned();
     let mut program = Program::new(data);
-    let gone: Vec<u64> = (0..4).map(|_| program.below(1 << 16)).collect();
+    let gone: Vec<usize> = (0..4).map(|_| program.below(1 << 16)).collect();
     let edited = Edited::of(&mut program);
     let device = edited.snapshot();
     let options = Options { data: true, ..Options::default() };
@@ -116,11 +116,11 @@ pub fn salvage(data: &[u8]) {
     if gone[0].is_multiple_of(4) {
         lose(&device, device.len() / BLOCK_BYTES - 16);
     }
-    for structure in gone
-        .iter()
-        .map(|index| edited.golden.structures.get(*index as usize % edited.golden.structures.len()))
-    {
-        structure.into_iter().for_each(|structure| lose(&device, structure.at / BLOCK_BYTES));
+    let structures = &edited.golden.structures;
+    for index in &gone {
+        if let Some(structure) = structures.get(index % structures.len().max(1)) {
+            lose(&device, structure.at / BLOCK_BYTES);
+        }
     }
     copy(&device, false, &edited.story);
 }
