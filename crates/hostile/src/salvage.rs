@@ -108,7 +108,8 @@ pub fn salvage(data: &[u8]) {
     let edited = Edited::of(&mut program);
     let device = edited.snapshot();
     let options = Options { data: true, ..Options::default() };
-    let is_clean = check(&device, &options).is_ok_and(|report| report.is_clean());
+    // Where a slot is not valid the check may go on from an older one that leads to whole trees; a salvage begins with the newest.
+    let is_clean = check(&device, &options).is_ok_and(|report| report.findings.is_empty());
     copy(&device, is_clean, &edited.story);
     for slot in SUPERBLOCK_SLOTS.into_iter().filter(|_| gone[0].is_multiple_of(2)) {
         lose(&device, slot.0);
@@ -116,11 +117,11 @@ pub fn salvage(data: &[u8]) {
     if gone[0].is_multiple_of(4) {
         lose(&device, device.len() / BLOCK_BYTES - 16);
     }
-    for structure in gone
-        .iter()
-        .map(|index| edited.golden.structures.get(*index % edited.golden.structures.len()))
-    {
-        structure.into_iter().for_each(|structure| lose(&device, structure.at / BLOCK_BYTES));
+    let structures = &edited.golden.structures;
+    for index in &gone {
+        if let Some(structure) = structures.get(index % structures.len().max(1)) {
+            lose(&device, structure.at / BLOCK_BYTES);
+        }
     }
     copy(&device, false, &edited.story);
 }
