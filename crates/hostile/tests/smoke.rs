@@ -89,7 +89,7 @@ fn recovering() {
 
 #[test]
 fn repairing() {
-    smoke("repair", 400);
+    smoke("repair", 150);
 }
 
 #[test]
