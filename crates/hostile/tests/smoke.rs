@@ -94,7 +94,7 @@ fn salvaging() {
 
 #[test]
 fn repairing() {
-    smoke("repair", 400);
+    smoke("repair", 150);
 }
 
 #[test]

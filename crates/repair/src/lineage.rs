@@ -88,8 +88,10 @@ impl Lineage {
             let is_own = id > 0 && key.inode.0 >= LINEAGE;
             let is_sound = match key.kind {
                 ItemKind::Tree if is_own && key.offset == 0 => match TreeItem::decode(value) {
-                    Ok(item) => lineage.items.insert(id, item).is_none(),
-                    Err(_) => {
+                    Ok(item) if id != MAIN || item.kind == TreeKind::Branch => {
+                        lineage.items.insert(id, item).is_none()
+                    }
+                    _ => {
                         damaged.push(id);
                         true
                     }

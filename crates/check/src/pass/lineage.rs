@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_format::item::lineage::{LINEAGE, MAIN, child_key, decode_numbers, name_key};
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
-use holdfast_format::{ItemKind, Key, NodePointer};
+use holdfast_format::{ItemKind, Key, Malformed, NodePointer};
 
 use super::Context;
 use crate::issue::Issue;
@@ -69,7 +69,12 @@ impl Judge<'_, '_> {
     fn items(&mut self) {
         for (key, value) in &self.lineage.0 {
             let judged = match key.kind {
-                ItemKind::Tree => TreeItem::decode(value).map(drop),
+                ItemKind::Tree => TreeItem::decode(value).and_then(|item| {
+                    match number(key) == Some(MAIN) && item.kind != TreeKind::Branch {
+                        true => Err(Malformed::new("tree", "main is no branch")),
+                        false => Ok(()),
+                    }
+                }),
                 ItemKind::Root => RootItem::decode(value).map(drop),
                 ItemKind::Walk => WalkItem::decode(value).map(drop),
                 ItemKind::Lineage => LineageItem::decode(value).map(drop),
