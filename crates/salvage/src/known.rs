@@ -85,6 +85,12 @@ pub(crate) fn known(items: &mut Items<'_, '_>, number: InodeNo) -> Known {
         }
         ControlFlow::Continue(())
     });
+    // What an older leaf does not have may be in the one that is lost: small content, an attribute, an extent.
+    if !items.is_proven(low, Some(Point::first(number, ItemKind::Orphan))) {
+        known.provenance.doubt();
+    }
+    let head = Point::first(number, ItemKind::Inode);
+    known.is_unknown |= known.inode.is_none() && !items.is_proven(head, head.after());
     for (name, id, len) in long {
         let value: Vec<u8> =
             pieces.range((id, 0)..=(id, u16::MAX)).flat_map(|(_, piece)| piece).copied().collect();

@@ -47,6 +47,8 @@ pub struct TreeFound {
     /// Nothing in it is younger than this checkpoint.
     pub epoch: u64,
     root: Option<Root>,
+    /// A branch that only an older leaf of the space tree tells of: where it began then, and not now.
+    is_old: bool,
 }
 
 /// A state of a volume.
@@ -55,6 +57,8 @@ pub struct Salvaged<'d> {
     pub(crate) index: Index,
     pub(crate) superblocks: Vec<u64>,
     trees: Vec<TreeFound>,
+    /// No superblock says it: roots look like those of its trees.
+    is_made_up: bool,
     /// The newest checkpoint that anything in it may be of.
     pub epoch: u64,
     /// How the state is known, in a sentence.
@@ -88,6 +92,7 @@ impl<'d> Salvaged<'d> {
     fn new(state: State<'d>) -> Salvaged<'d> {
         let State { reading, index, main, epoch, by, mut notes, superblocks } = state;
         let mut trees: Vec<TreeFound> = Vec::new();
+        let is_made_up = main.is_none_or(|root| !root.is_said);
         for tree in reading.trees() {
             // What is being deleted is no tree any more.
             if tree.cursor.is_some() {
@@ -104,11 +109,21 @@ impl<'d> Salvaged<'d> {
                 inodes: tree.inode_count,
                 epoch: tree.snapshot.unwrap_or(epoch.0),
                 root,
+                is_old: false,
             });
         }
         let is_whole = reading.is_lineage_whole();
-        let mut salvaged =
-            Salvaged { reading, index, superblocks, trees, epoch: epoch.0, by, notes: Vec::new() };
+        let (epoch, notes_of_all) = (epoch.0, Vec::new());
+        let mut salvaged = Salvaged {
+            reading,
+            index,
+            superblocks,
+            trees,
+            is_made_up,
+            epoch,
+            by,
+            notes: notes_of_all,
+        };
         if !is_whole {
             let more = salvaged.lost_trees();
             notes.push(format!(
@@ -152,10 +167,13 @@ impl<'d> Salvaged<'d> {
     ) -> Result<Counts, SalvageError> {
         let epoch = Epoch(tree.epoch);
         let cover = Cover::build(&self.reading, &self.index, TreeId::Files, tree.root, epoch);
-        let items = Items::new(&self.reading, TreeId::Files, &cover, self.reading.changes(tree.id));
+        // What the log says was said of another root.
+        let changes = if tree.is_old { &NO_CHANGES } else { self.reading.changes(tree.id) };
+        let items = Items::new(&self.reading, TreeId::Files, &cover, changes);
         let quiet = |_| ();
         let way = Way {
             unproved: options.unproved,
+            is_doubted: self.is_made_up || tree.is_old,
             progress: options.progress.unwrap_or(&quiet),
             total: tree.inodes,
         };
@@ -196,8 +214,17 @@ impl<'d> Salvaged<'d> {
             let Some((pointer, level, inodes, epoch)) = root else { continue };
             let root = Root { place: place(pointer, level), is_said: true };
             let name = name(&heads, *id);
+            // A snapshot is what it was.
             let is_snapshot = head.kind == TreeKind::Snapshot;
-            found.push(TreeFound { id: *id, name, is_snapshot, inodes, epoch, root: Some(root) });
+            found.push(TreeFound {
+                id: *id,
+                name,
+                is_snapshot,
+                inodes,
+                epoch,
+                root: Some(root),
+                is_old: !is_snapshot,
+            });
         }
         found
     }

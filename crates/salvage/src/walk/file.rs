@@ -47,8 +47,7 @@ impl Walk<'_, '_, '_> {
             }
         };
         self.out.end(size.unwrap_or(content.end), &attributes)?;
-        let mut provenance = named.provenance;
-        provenance.join(known.provenance);
+        let mut provenance = self.provenance(named, known);
         provenance.join(content.provenance);
         found.version = provenance.version();
         found.holes = content.holes;

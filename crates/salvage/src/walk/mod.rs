@@ -71,6 +71,8 @@ struct Level {
 pub(crate) struct Way<'o> {
     /// Blocks that do not match their checksums are written all the same.
     pub(crate) unproved: bool,
+    /// It is not known whether the tree is the one that is wanted: nothing in it is called whole.
+    pub(crate) is_doubted: bool,
     pub(crate) progress: &'o dyn Fn(Progress),
     /// Files that there are, if that is known.
     pub(crate) total: u64,
@@ -307,10 +309,19 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
         self.report(&found)
     }
 
-    /// What there is to say of a file before it is copied.
-    fn found(&self, named: &Named<'_>, file_type: Option<FileType>, known: &Known) -> Found {
+    /// How far what is known of a file is known to be of the state that is wanted.
+    fn provenance(&self, named: &Named<'_>, known: &Known) -> Provenance {
         let mut provenance = named.provenance;
         provenance.join(known.provenance);
+        if self.way.is_doubted {
+            provenance.doubt();
+        }
+        provenance
+    }
+
+    /// What there is to say of a file before it is copied.
+    fn found(&self, named: &Named<'_>, file_type: Option<FileType>, known: &Known) -> Found {
+        let provenance = self.provenance(named, known);
         let mut missing = Vec::new();
         if known.inode.is_none() {
             missing.push(Missing::Inode);

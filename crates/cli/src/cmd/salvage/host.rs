@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 /// Directories on the way that are held open; those above are opened again on the way back.
 const OPEN_MAX: usize = 64;
-/// Bits with which a program runs as the owner or group of its file: not as another one, who has got the copy.
+/// Bits with which a program runs as the owner or group of its file.
 const SET_ID: u32 = 0o6000;
 
 /// A directory that was entered.
@@ -52,6 +52,12 @@ impl<'r> HostTree<'r> {
             made => made?,
         }
         let root = rustix::fs::openat(CWD, path, directory(), Mode::empty())?;
+        // Its owner could put other things in the place of what is made.
+        if rustix::fs::fstat(&root)?.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other(
+                "it belongs to another user: name a directory that does not exist",
+            ));
+        }
         rustix::fs::fchmod(&root, closed)?;
         Ok(HostTree { root, levels: Vec::new(), file: None, report })
     }
@@ -86,29 +92,22 @@ impl<'r> HostTree<'r> {
         is_link: bool,
     ) -> io::Result<()> {
         let dir = self.here()?;
-        let mut is_given = false;
         if let Some((uid, gid)) = attributes.owner {
             let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-            is_given = unless_left_out(rustix::fs::chownat(
-                dir,
-                name,
-                uid,
-                gid,
-                AtFlags::SYMLINK_NOFOLLOW,
-            ))?;
+            unless_left_out(rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))?;
         }
         let path = [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), name].concat();
-        set_xattrs(attributes, |xattr, value| {
+        let left_out = set_xattrs(attributes, |xattr, value| {
             rustix::fs::lsetxattr(&path[..], xattr, value, XattrFlags::empty())
         })?;
         if let Some(mode) = attributes.mode.filter(|_| !is_link) {
             // It was made here under a free name and is no link; nobody else can reach it.
-            rustix::fs::chmodat(dir, name, permissions(mode, is_given), AtFlags::empty())?;
+            rustix::fs::chmodat(dir, name, permissions(mode), AtFlags::empty())?;
         }
         if let Some(times) = &attributes.times {
             rustix::fs::utimensat(dir, name, &timestamps(times), AtFlags::SYMLINK_NOFOLLOW)?;
         }
-        Ok(())
+        expect_all_set(attributes, left_out)
     }
 }
 
@@ -156,6 +155,9 @@ impl Destination for HostTree<'_> {
 
     fn node(&mut self, name: &[u8], rdev: u64, attributes: &Attributes) -> io::Result<()> {
         let kind = FileType::from_raw_mode(attributes.mode.unwrap_or(0));
+        if matches!(kind, FileType::CharacterDevice | FileType::BlockDevice) {
+            return Err(io::Error::other(format!("a device node ({rdev:#x}) is not made")));
+        }
         rustix::fs::mknodat(self.here()?, name, kind, Mode::from_raw_mode(0o600), rdev)?;
         self.set_by_name(name, attributes, false)
     }
@@ -185,48 +187,62 @@ fn directory() -> OFlags {
 
 /// Owner before mode, because a change of owner clears set-id bits; times last.
 fn set(file: BorrowedFd<'_>, attributes: &Attributes) -> io::Result<()> {
-    let mut is_given = false;
     if let Some((uid, gid)) = attributes.owner {
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-        is_given = unless_left_out(rustix::fs::fchown(file, uid, gid))?;
+        unless_left_out(rustix::fs::fchown(file, uid, gid))?;
     }
-    set_xattrs(attributes, |name, value| {
+    let left_out = set_xattrs(attributes, |name, value| {
         rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())
     })?;
     if let Some(mode) = attributes.mode {
-        rustix::fs::fchmod(file, permissions(mode, is_given))?;
+        rustix::fs::fchmod(file, permissions(mode))?;
     }
     if let Some(times) = &attributes.times {
         rustix::fs::futimens(file, &timestamps(times))?;
     }
-    Ok(())
+    expect_all_set(attributes, left_out)
 }
 
+/// Fails if something was left out that the host would believe: the volume may be a stranger's, or its bytes be anybody's.
+fn expect_all_set(attributes: &Attributes, left_out: Option<String>) -> io::Result<()> {
+    if let Some(name) = left_out {
+        return Err(io::Error::other(format!("the attribute {name} is not set")));
+    }
+    match attributes.mode {
+        Some(mode) if mode & SET_ID != 0 => Err(io::Error::other("its set-id bits are not set")),
+        _ => Ok(()),
+    }
+}
+
+/// Sets attributes but those that give rights, of which the first is returned.
 fn set_xattrs(
     attributes: &Attributes,
     set: impl Fn(&[u8], &[u8]) -> rustix::io::Result<()>,
-) -> io::Result<()> {
+) -> io::Result<Option<String>> {
+    let mut left_out = None;
     for (name, value) in &attributes.xattrs {
+        if name.starts_with(b"security.") || name.starts_with(b"trusted.") {
+            left_out = left_out.or_else(|| Some(holdfast_base::show::name(name)));
+            continue;
+        }
         // A filesystem that has no room for so many is not full.
         unless_left_out(set(name, value)).map_err(|error| {
             let name = holdfast_base::show::name(name);
             io::Error::other(format!("attribute {name}: {}", crate::outcome::plain_words(&error)))
         })?;
     }
-    Ok(())
+    Ok(left_out)
 }
 
-fn permissions(mode: u32, is_given: bool) -> Mode {
-    let mode = if is_given { mode } else { mode & !SET_ID };
-    Mode::from_raw_mode(mode & 0o7777)
+fn permissions(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & 0o7777 & !SET_ID)
 }
 
-/// A user without the right to give files away keeps them, and what the filesystem does not have is left out, as with cp(1). Says
-/// whether it is set.
-fn unless_left_out(set: rustix::io::Result<()>) -> io::Result<bool> {
+/// A user without the right to give files away keeps them, and what the filesystem does not have is left out, as with cp(1).
+fn unless_left_out(set: rustix::io::Result<()>) -> io::Result<()> {
     match set {
-        Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => Ok(false),
-        other => Ok(other.map(|()| true)?),
+        Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => Ok(()),
+        other => Ok(other?),
     }
 }
 

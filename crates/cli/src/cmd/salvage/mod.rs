@@ -42,9 +42,11 @@ leads to comes to lost+found, called by its number. Data that does not match its
 written, unless --unproved asks for it.
 
 The state is that of the newest superblock, with journal and log; without one, that of the newest
-root that is found; without a root, what leaves alone tell.
+root that is found; without a root, what leaves alone tell. Where no superblock says which root it
+is, no file is called whole.
 
-OUT is made, or is an empty directory. Memory: about 200 bytes for each node of a volume.
+OUT is made, or is an empty directory of this user. Device nodes are not made, and set-id bits and
+attributes of security are not set, as the volume may be a stranger's; it is said of each. Memory: about 200 bytes for each node of a volume.
 
 Exit codes: 0 all is whole; 1 something is missing or not proven; 8 nothing was found.
 
