@@ -461,7 +461,53 @@ fn main_may_have_its_root_from_a_snapshot() {
     lose_superblocks(&device);
     for tree in ["main", "main@same"] {
         let outcome = salvage(&device, tree, &Choice::default()).unwrap();
-        assert!(outcome.counts.is_whole(), "{tree}: {:?}, {}", outcome.counts, outcome.by);
+        // All is there; but no superblock says that this is the last state.
+        assert!(!outcome.counts.is_whole(), "{tree}: {:?}, {}", outcome.counts, outcome.by);
         assert_eq!(rescued(&files, &outcome), files.len(), "{tree}");
     }
+}
+
+/// Each node of the files tree lost alone. A file has grown past a leaf since the version of that leaf that fills in: what the older
+/// one does not have is no hole of the file, and no attribute that it never had.
+#[test]
+fn what_an_older_leaf_does_not_have_is_not_taken_for_nothing() {
+    let device = std::sync::Arc::new(MemoryDevice::new(16 << 20));
+    let target: std::sync::Arc<dyn Device> = device.clone();
+    holdfast::CreateOptions::new().node_size(4096).format(&target).unwrap();
+    let mut last = Files::new();
+    for round in 0..4u8 {
+        let volume = holdfast::VolumeOptions::new().open_device(target.clone()).unwrap();
+        for (name, blocks) in [("/a", 3), ("/grows", 40), ("/z", 3)] {
+            let mut content = last.remove(name).flatten().unwrap_or_default();
+            let how = holdfast::OpenOptions::new().write(true).create(true);
+            let file = volume.open_with(name, &how).unwrap();
+            for _ in 0..blocks {
+                // Each second block, or they would be one extent.
+                content.resize(content.len() + BLOCK_SIZE, 0);
+                file.write_all_at(&[round + 1; BLOCK_SIZE], content.len() as u64).unwrap();
+                content.resize(content.len() + BLOCK_SIZE, round + 1);
+            }
+            drop(file);
+            last.insert(name.into(), Some(content));
+        }
+        let small = format!("/small-{round}");
+        volume.write(&small, [round; 30]).unwrap();
+        last.insert(small, Some(vec![round; 30]));
+        volume.close().unwrap();
+    }
+    let (mut whole, mut lost) = (0, 0);
+    for block in nodes(&device, 1, 0) {
+        let device = device.snapshot();
+        zero(&device, block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
+        let outcome = salvage(&device, "main", &Choice::default()).unwrap();
+        for found in outcome.memory.found.iter().filter(|found| found.is_whole()) {
+            let path = format!("/{}", String::from_utf8_lossy(&found.path));
+            if let Some(Made::File(content)) = outcome.memory.made.get(&path) {
+                assert_eq!(Some(content), last[&path].as_ref(), "{path}, without node {block}");
+                whole += 1;
+            }
+        }
+        lost += usize::from(!outcome.counts.is_whole());
+    }
+    assert!(whole > 0 && lost > 3, "{whole} files are whole, {lost} nodes were needed");
 }
