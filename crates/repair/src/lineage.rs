@@ -128,6 +128,10 @@ impl Lineage {
         // In a node that is lost, the item of a branch may have stood beside its root.
         if !is_whole {
             damaged.extend(roots.iter().filter(|id| !lineage.items.contains_key(id)));
+            // The branch `main` has no root of its own, but an item wherever there are others.
+            if !lineage.items.is_empty() && !lineage.items.contains_key(&MAIN) {
+                damaged.push(MAIN);
+            }
             damaged.sort_unstable();
             damaged.dedup();
         }

@@ -27,7 +27,7 @@ const SECTORS: usize = BLOCK_SIZE / SECTOR;
 const SECTOR: usize = 512;
 /// Bytes of an entry: block, step, the sum of the old bytes, the sum of each sector of the new ones.
 const ENTRY: usize = 8 * (3 + SECTORS);
-/// The step of a block that did not read: it cannot be put back.
+/// The step of a block that did not read: zeros stand for what was there.
 const UNREAD: u64 = 1 << 8;
 /// Most blocks: 64 GiB of old bytes, far more than a repair keeps in memory.
 const BLOCKS_MAX: u64 = 1 << 24;
@@ -63,7 +63,7 @@ pub enum UndoError {
 pub struct Undone {
     /// Bytes that were written.
     pub bytes: u64,
-    /// Blocks that did not read before the repair, and so were not kept: they stay as the repair left them.
+    /// Blocks that did not read before the repair, and so were not kept: they are zeros.
     pub unread: u64,
 }
 
@@ -237,16 +237,13 @@ impl<F: Read + Seek> Undo<F> {
         Ok(bytes)
     }
 
-    /// Fails if the volume is not as the repair left it, or as a repair or an undo that was cut has.
-    fn is_of(&mut self, device: &dyn Device) -> Result<(), UndoError> {
+    /// Fails if the volume is not as the repair left it, or as a repair or an undo that was cut has. Writes nothing.
+    pub fn expect_of(&mut self, device: &dyn Device) -> Result<(), UndoError> {
         if device.len() != self.len {
             return Err(UndoError::Changed(self.len / BLOCK_BYTES));
         }
         for at in 0..self.entries.len() {
-            let Entry { block, step, new, .. } = self.entries[at];
-            if step & UNREAD != 0 {
-                continue;
-            }
+            let Entry { block, new, .. } = self.entries[at];
             let old = sector_sums(&self.kept(at)?);
             let now = sector_sums(&read_block(device, block)?);
             let known = now.iter().zip(old.iter().zip(&new));
@@ -261,7 +258,7 @@ impl<F: Read + Seek> Undo<F> {
     /// Puts all back. After a power cut or an error at any moment the volume is as it was repaired or as it was before, and this may be
     /// called again.
     pub fn write(mut self, device: &dyn Device) -> Result<Undone, UndoError> {
-        self.is_of(device)?;
+        self.expect_of(device)?;
         let mut undone = Undone { bytes: 0, unread: 0 };
         for step in (0..STEPS as u64).rev() {
             for at in 0..self.entries.len() {
@@ -269,10 +266,8 @@ impl<F: Read + Seek> Undo<F> {
                 if entry.step & !UNREAD != step {
                     continue;
                 }
-                if entry.step & UNREAD != 0 {
-                    undone.unread += 1;
-                    continue;
-                }
+                // What did not read becomes zeros: a superblock of the repair would lead to trees that are gone.
+                undone.unread += u64::from(entry.step & UNREAD != 0);
                 let old = self.kept(at)?;
                 device.write(entry.block.saturating_mul(BLOCK_BYTES), &old)?;
                 undone.bytes += BLOCK_BYTES;

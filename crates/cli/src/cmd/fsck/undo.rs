@@ -46,8 +46,10 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
         Failure::new(code, format!("{}: {error}", at.display()))
     };
     let file = File::open(path).map_err(|error| failed(error.into()))?;
-    let undo = Undo::open(BufReader::with_capacity(1 << 16, file)).map_err(failed)?;
+    let mut undo = Undo::open(BufReader::with_capacity(1 << 16, file)).map_err(failed)?;
     let device = target::open_device(&args.target, false).map_err(operational)?;
+    // Before anything is written, the guard included: the volume that is there may be another one, and in use.
+    undo.expect_of(&*device).map_err(failed)?;
     let hold = Hold::take(device, undo.uuid()).context(args.target.display());
     let hold = hold.map_err(operational)?;
     let undone = undo.write(&**hold.device()).map_err(failed)?;
@@ -62,7 +64,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
     let bytes = holdfast_base::show::bytes(undone.bytes);
     let rest = match undone.unread {
         0 => "bit for bit".to_string(),
-        blocks => format!("but for {blocks} blocks that did not read then"),
+        blocks => format!("but for {blocks} blocks that did not read then, and are zeros"),
     };
     printed(writeln!(
         out,
