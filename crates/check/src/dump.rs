@@ -21,11 +21,11 @@ use holdfast_format::{JournalMark, NodePointer, NodeView, Superblock};
 
 use crate::CheckError;
 use crate::bounds::Bounds;
-use crate::pass::tree_name;
 use crate::recovered::Recovered;
 use crate::seen::Seen;
 use crate::superblocks::Slots;
 use crate::text;
+use crate::text::tree_name;
 use crate::volume::Volume;
 use crate::walk::{Step, Way};
 

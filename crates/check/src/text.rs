@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use holdfast_base::Timestamp;
 pub(crate) use holdfast_base::show::name as printable;
+use holdfast_base::{Timestamp, TreeId};
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{
@@ -165,6 +165,14 @@ fn bitmap_text(value: &[u8]) -> Result<String, Malformed> {
         let _ = write!(text, "{comma}{}+{}", run.start, run.end - run.start);
     });
     Ok(text)
+}
+
+/// The tree's name in messages.
+pub(crate) fn tree_name(tree: TreeId) -> &'static str {
+    match tree {
+        TreeId::Files => "files",
+        TreeId::Space => "space",
+    }
 }
 
 #[cfg(test)]

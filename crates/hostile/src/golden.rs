@@ -56,8 +56,6 @@ struct Recipe {
     name: &'static str,
     mib: u64,
     node_size: usize,
-    /// Each node is stored twice.
-    copies: bool,
     /// Scripts, and what follows each.
     steps: &'static [(&'static str, Then)],
 }
@@ -72,18 +70,11 @@ enum Then {
 }
 
 const RECIPES: &[Recipe] = &[
-    Recipe {
-        name: "closed",
-        mib: 8,
-        node_size: 4096,
-        copies: false,
-        steps: &[(TREE, Then::Unmount)],
-    },
+    Recipe { name: "closed", mib: 8, node_size: 4096, steps: &[(TREE, Then::Unmount)] },
     Recipe {
         name: "journal",
         mib: 8,
         node_size: 4096,
-        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (CHANGES, Then::Commit),
@@ -95,7 +86,6 @@ const RECIPES: &[Recipe] = &[
         name: "log",
         mib: 8,
         node_size: 4096,
-        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (CHANGES, Then::Nothing),
@@ -108,7 +98,6 @@ const RECIPES: &[Recipe] = &[
         name: "both",
         mib: 16,
         node_size: 16384,
-        copies: false,
         steps: &[
             (TREE, Then::Commit),
             (
@@ -119,12 +108,11 @@ const RECIPES: &[Recipe] = &[
             ("write /d/holes 0 100 9; fsync /d/holes", Then::Nothing),
         ],
     },
-    Recipe { name: "empty", mib: 8, node_size: 65536, copies: false, steps: &[] },
+    Recipe { name: "empty", mib: 8, node_size: 65536, steps: &[] },
     Recipe {
         name: "branches",
         mib: 8,
         node_size: 4096,
-        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (BRANCHES, Then::Commit),
@@ -136,7 +124,6 @@ const RECIPES: &[Recipe] = &[
         name: "branches in the log",
         mib: 8,
         node_size: 4096,
-        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (BRANCHES, Then::Checkpoint),
@@ -145,17 +132,6 @@ const RECIPES: &[Recipe] = &[
             ("fsync /new; switch side; write /own 0 300 6; fsync /own", Then::Nothing),
             ("mvsnapshot two 2; rmsnapshot 2; switch main; rmsnapshot before", Then::Nothing),
             ("mvbranch now then; unlink /on; fsyncdir /; mkfile /z; fsync /z", Then::Nothing),
-        ],
-    },
-    Recipe {
-        name: "copies of nodes",
-        mib: 8,
-        node_size: 4096,
-        copies: true,
-        steps: &[
-            (TREE, Then::Checkpoint),
-            ("mkfile /a; write /a 0 5000 3; fsync /a; rename /a /b", Then::Commit),
-            ("unlink /b; fsyncdir /", Then::Nothing),
         ],
     },
 ];
@@ -177,13 +153,8 @@ pub fn golden(index: usize) -> &'static Image {
 }
 
 /// An empty volume with one directory, as mkfs makes it but for id and seed.
-fn mkfs(device: &Arc<dyn Device>, recipe: &Recipe) {
-    let plain = Geometry::for_device(device.len(), recipe.node_size);
-    let plain = plain.expect("the sizes are allowed");
-    let geometry = match recipe.copies {
-        true => plain.with_copies().expect("it is large enough"),
-        false => plain,
-    };
+fn mkfs(device: &Arc<dyn Device>, node_size: usize) {
+    let geometry = Geometry::for_device(device.len(), node_size).expect("the sizes are allowed");
     let options = CreateOptions {
         geometry,
         uuid: Uuid::from_bytes(*b"hostile holdfast"),
@@ -235,7 +206,7 @@ fn make(recipe: &Recipe) -> MemoryDevice {
     let _pinned = pinned();
     let memory = Arc::new(MemoryDevice::new(recipe.mib << 20));
     let device: Arc<dyn Device> = Arc::clone(&memory) as Arc<dyn Device>;
-    mkfs(&device, recipe);
+    mkfs(&device, recipe.node_size);
     let mut setup = Setup::new(recipe.node_size, 64);
     setup.mount.threads = false;
     let mut engine = Engine::open(device, setup).expect("it was just made");

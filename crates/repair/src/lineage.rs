@@ -125,15 +125,8 @@ impl Lineage {
                 );
             }
         }
-        // In a node that is lost, the item of a branch may have stood beside its root.
         if !is_whole {
-            damaged.extend(roots.iter().filter(|id| !lineage.items.contains_key(id)));
-            // The branch `main` has no root of its own, but an item wherever there are others.
-            if !lineage.items.is_empty() && !lineage.items.contains_key(&MAIN) {
-                damaged.push(MAIN);
-            }
-            damaged.sort_unstable();
-            damaged.dedup();
+            lineage.add_lost(&roots, &mut damaged);
         }
         for id in damaged {
             lineage.damaged(id, roots.contains(&id), listed.get(&id).copied(), repairs);
@@ -155,6 +148,17 @@ impl Lineage {
             say(repairs, Issue::TreeNumber, format!("the next number is {}", lineage.next), false);
         }
         Ok(lineage)
+    }
+
+    /// In a node that is lost, the item of a branch may have stood beside its root.
+    fn add_lost(&self, roots: &BTreeSet<u64>, damaged: &mut Vec<u64>) {
+        damaged.extend(roots.iter().filter(|id| !self.items.contains_key(id)));
+        // The branch `main` has no root of its own, but an item wherever there are others.
+        if !self.items.is_empty() && !self.items.contains_key(&MAIN) {
+            damaged.push(MAIN);
+        }
+        damaged.sort_unstable();
+        damaged.dedup();
     }
 
     /// The item of a branch or snapshot breaks a rule.

@@ -110,6 +110,16 @@ struct Round<'w, 'd> {
     is_sound: bool,
 }
 
+/// The place of a node of the journal may hold data that the volume as it is has: it is not written there.
+fn displaced(reading: &VolumeReading<'_>, uses: &Uses) -> BTreeSet<u64> {
+    let data = Blocks::of(uses.runs().collect());
+    let geometry = reading.superblock().geometry;
+    let of_journal = reading.journal_nodes().keys().map(|block| block.0);
+    let meets =
+        |place: BlockRange| data.meet(place.start.0, place.start.0.saturating_add(place.count));
+    of_journal.filter(|block| geometry.places_of_node(BlockNo(*block)).any(meets)).collect()
+}
+
 impl<'w, 'd> Round<'w, 'd> {
     fn new(
         reading: &'w VolumeReading<'d>,
@@ -165,13 +175,7 @@ impl<'w, 'd> Round<'w, 'd> {
                 used.extend(of.runs());
             });
         }
-        // The place of a node of the journal may hold data that the volume as it is has: it is not written there.
-        let data = Blocks::of(uses.runs().collect());
-        let of_journal = reading.journal_nodes().keys().map(|block| block.0);
-        let meets =
-            |place: BlockRange| data.meet(place.start.0, place.start.0.saturating_add(place.count));
-        let displaced: BTreeSet<u64> =
-            of_journal.filter(|block| places(block).any(meets)).collect();
+        let displaced = displaced(reading, &uses);
         let of_nodes = survey.nodes.iter().flat_map(places);
         of_nodes.for_each(|place| uses.node(place.start.0, place.count));
         let nodes = survey.nodes.iter().chain(&going.nodes);

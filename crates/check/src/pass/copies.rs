@@ -60,7 +60,7 @@ impl Copies {
                         "node {} of level {} in the {} tree: block {bad} does not hold it: {why}; block {sound} does",
                         node.pointer.block,
                         node.level,
-                        super::trees::name(node.tree)
+                        crate::text::tree_name(node.tree)
                     );
                     context.findings.add(Issue::NodeCopyBad, what).block(bad);
                 }

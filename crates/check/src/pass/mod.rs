@@ -20,8 +20,6 @@ mod superblocks;
 mod trees;
 mod xattrs;
 
-pub(crate) use trees::name as tree_name;
-
 use std::collections::{BTreeSet, HashMap};
 
 use holdfast_base::units::BLOCK_BYTES;

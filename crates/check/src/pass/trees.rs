@@ -16,6 +16,7 @@ use crate::issue::Issue;
 use crate::lineage::Tree;
 use crate::referenced::Referenced;
 use crate::seen::Seen;
+use crate::text::tree_name;
 use crate::volume::Volume;
 use crate::walk::{Step, Way};
 
@@ -77,7 +78,7 @@ fn walk(
                 let what = format!(
                     "node {} of level {level} in the {} tree: {problem}",
                     pointer.block,
-                    name(tree)
+                    tree_name(tree)
                 );
                 context.add(problem.issue(), what).block(pointer.block);
                 match tree {
@@ -104,19 +105,11 @@ fn compare_referenced(context: &mut Context<'_>, tree: &Tree, met: u64) {
     }
 }
 
-/// The tree's name in messages.
-pub(crate) fn name(tree: TreeId) -> &'static str {
-    match tree {
-        TreeId::Files => "files",
-        TreeId::Space => "space",
-    }
-}
-
 fn check_kinds(context: &mut Context<'_>, tree: TreeId, block: BlockNo, node: &NodeView<'_>) {
     for index in 0..node.count() {
         let key = node.key(index);
         if key.kind.tree() != tree {
-            let what = format!("the item {key:?} in the {} tree", name(tree));
+            let what = format!("the item {key:?} in the {} tree", tree_name(tree));
             context.add(Issue::ItemMisplaced, what).block(block);
         }
     }

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     journal_size: Option<u64>,
     /// How often names, attributes and the places of data are stored: `metadata=1` or `metadata=2`. With 2, each piece of them is
     /// written twice, far apart; one that is damaged on the device is read from the other, and written again from it. It costs as
-    /// much space again as they take, and nothing of an fsync. Data of files, the log and the journal are stored once in any case. It
+    /// much space again as they take, and nothing of an fsync. Data of files and what was written last are stored once in any case. It
     /// cannot be changed later.
     #[arg(long, value_name = "WHAT=N", default_value = "metadata=1", value_parser = copies)]
     copies: u8,

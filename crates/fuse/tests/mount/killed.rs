@@ -52,6 +52,8 @@ impl Device for Stuck {
 fn again(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", TEST, "--nocapture"]).env(ROLE, role).stdin(Stdio::piped());
+    // What it mounts beside would stay behind it.
+    command.env_remove("HOLDFAST_BESIDE");
     command
 }
 

@@ -46,7 +46,8 @@ root that is found; without a root, what leaves alone tell. Where no superblock 
 is, no file is called whole.
 
 OUT is made, or is an empty directory of this user. Device nodes are not made, and set-id bits and
-attributes of security are not set, as the volume may be a stranger's; it is said of each. Memory: about 200 bytes for each node of a volume.
+attributes of security are not set, as the volume may be a stranger's; it is said of each.
+Memory: about 200 bytes for each node of a volume.
 
 Exit codes: 0 all is whole; 1 something is missing or not proven; 8 nothing was found.
 
