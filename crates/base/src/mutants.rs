@@ -102,7 +102,6 @@ mutants! {
     GivenUpEpochKept "P3 P9" "a commit that a recovery gave up may come back when that recovery is cut";
     JournalHole "P3" "a commit that was durable and is gone is not missed";
     CopyNotWritten "R10" "a node is written without its copy";
-    MendLate "R10 R2" "a place of a node is written again although it may be another's by now";
     // The log.
     MoveLogged "P3 P9" "a batch of the log holds what has moved within a file";
     LogRoom "P9" "the log's ring is free before the commit is durable";

@@ -18,7 +18,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BlockNo, BlockRange, Epoch};
 use holdfast_format::node::Expected;
 use parking_lot::Mutex;
@@ -72,9 +71,6 @@ impl Inner {
                 waiting.insert(mend.bad.start, mend);
             }
         }
-        if mutants::is(Mutant::MendLate) {
-            return;
-        }
         // Not awaited: who makes a checkpoint may be the one who reads.
         if let Some(_one) = self.one_checkpoint.try_lock() {
             self.mend_waiting();
@@ -92,13 +88,8 @@ impl Inner {
             if self.check_running().is_err() {
                 return;
             }
-            let since = self.published_epoch().0.saturating_sub(mend.epoch.0);
-            match mutants::is(Mutant::MendLate) {
-                true if since < 2 => {
-                    self.mends.0.lock().insert(mend.bad.start, mend);
-                }
-                false if since > 0 => {}
-                _ => self.mend_one(&mend),
+            if self.published_epoch() == mend.epoch {
+                self.mend_one(&mend);
             }
         }
     }

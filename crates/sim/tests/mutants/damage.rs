@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use holdfast_base::BlockNo;
 use holdfast_base::prng::Prng;
-use holdfast_check::{Options, Severity, check};
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::Geometry;
-use holdfast_format::node::MAGIC;
 use holdfast_script::{Answer, Outcome, Script, Target};
 use holdfast_sim::{Checkpoints, Engine, Setup, Verdict, agree, agree_on_log};
 
@@ -115,46 +112,4 @@ pub(crate) fn lost_commits(seed: u64) -> Result<(), String> {
         is_missed(image, verdict, &format!("commit {skip}"))?;
     }
     Ok(())
-}
-
-/// Nodes are bad in their own places, and everything is read and written anew: what is mended is no one else's by then.
-pub(crate) fn late_mends(seed: u64) -> Result<(), String> {
-    const BYTES: u64 = 12 << 20;
-    let mut prng = Prng::seeded(seed);
-    let mut setup = Setup { checkpoints: Checkpoints::After(40), ..Setup::new(4096, 16) };
-    setup.mkfs.metadata_copies = 2;
-    let device = Arc::new(MemoryDevice::new(BYTES));
-    let mut engine = Engine::create(device.clone(), setup.clone()).unwrap();
-    let run = |engine: &mut Engine, text: String| {
-        let script: Script = text.parse().unwrap();
-        script.ops().for_each(|op| drop(engine.apply(op)));
-    };
-    for number in 0..400 {
-        run(&mut engine, format!("mkfile /f{number}; setxattr /f{number} user.a 700 {number}"));
-    }
-    engine.unmount().unwrap();
-    let geometry = Geometry::for_device(BYTES, 4096).unwrap().with_copies().unwrap();
-    for block in (0..geometry.volume_blocks).map(BlockNo).filter(|at| geometry.holds_node(*at)) {
-        let mut bytes = [0; 4096];
-        device.read(block.0 * 4096, &mut bytes).unwrap();
-        if bytes.starts_with(&MAGIC) {
-            device.write(block.0 * 4096, &[0; 4096]).unwrap();
-        }
-    }
-    let mut engine = Engine::open(device.clone(), setup).unwrap();
-    engine.walk().unwrap();
-    for round in 0..3 {
-        for number in 0..400 {
-            let len = 4096 * (1 + prng.below(6));
-            let text =
-                format!("setxattr /f{number} user.a 700 {round}; write /f{number} 0 {len} {round}");
-            run(&mut engine, text);
-        }
-    }
-    engine.unmount().map_err(|error| format!("the volume does not end well: {error}"))?;
-    let options = Options { data: true, ..Options::default() };
-    let report = check(&*device, &options).map_err(|error| error.to_string())?;
-    let errors = report.findings.iter().filter(|found| found.severity == Severity::Error);
-    let errors: Vec<_> = errors.map(ToString::to_string).collect();
-    if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
 }
