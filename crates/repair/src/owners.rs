@@ -1,7 +1,7 @@
 //! Which tree owns which data: the rule by which a branch frees what it drops, made true where a repair may have broken it.
 //!
 //! S1 (docs/BRANCHES.md) says of data that a tree has: born up to the epoch of the snapshot that the tree grew out of, that snapshot has
-//! it too; born later, the tree is the first that has it, and whoever else has it grew out of the tree. A repair that leaves out a node of a
+//! it too; born later, the tree is the first that has it, and each other tree that has it grew out of this one. A repair that leaves out a node of a
 //! snapshot, or gives a tree another parent, would leave data of which that is not true, and a deletion would free what another tree
 //! reaches. Such data is copied, for the tree and for those that grew out of it alike. `rewrite.rs` does the same with nodes.
 

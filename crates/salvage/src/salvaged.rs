@@ -113,16 +113,15 @@ impl<'d> Salvaged<'d> {
             });
         }
         let is_whole = reading.is_lineage_whole();
-        let (epoch, notes_of_all) = (epoch.0, Vec::new());
         let mut salvaged = Salvaged {
             reading,
             index,
             superblocks,
             trees,
             is_made_up,
-            epoch,
+            epoch: epoch.0,
             by,
-            notes: notes_of_all,
+            notes: Vec::new(),
         };
         if !is_whole {
             let more = salvaged.lost_trees();

@@ -6,8 +6,8 @@
 //!
 //! - The place must still be the node's when it is written. It was when the tree took the node in; and the place of a node is
 //!   given to others only when a superblock has become durable behind that (R2). So a mend is made under the lock that lets one
-//!   checkpoint be made at a time, and only if the newest superblock is the one of then. Otherwise it is forgotten: whoever reads
-//!   the node next finds the bad place again.
+//!   checkpoint be made at a time, and only if the newest superblock is the one of then. Otherwise it is forgotten: the next
+//!   read of the node finds the bad place again.
 //! - The sound place is not written, so a crash amid a mend leaves a sound one. No flush is waited for: until one comes, the node is
 //!   as safe as before.
 //! - Nothing is mended on a volume that is read-only or has stopped (P7).
