@@ -18,6 +18,7 @@ mod info;
 mod list;
 mod ls;
 mod man;
+mod metrics;
 mod mkfs;
 mod mount;
 mod mount_helper;
@@ -85,6 +86,7 @@ pub(crate) enum Command {
     Rm(rm::Args),
     Sync(sync::Args),
     Stats(stats::Args),
+    Metrics(metrics::Args),
     Trim(trim::Args),
     Scrub(scrub::Args),
     Resize(resize::Args),
@@ -139,6 +141,7 @@ impl Command {
             Command::Rm(args) => rm::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
+            Command::Metrics(args) => metrics::run(&args),
             Command::Trim(args) => trim::run(&args),
             Command::Scrub(args) => scrub::run(&args),
             Command::Resize(args) => resize::run(&args),

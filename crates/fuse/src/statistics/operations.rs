@@ -166,6 +166,12 @@ impl Latency {
         self.histogram.as_slice().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
+    /// The longest time in nanoseconds of each bucket that is not empty, ascending, and how many are in it.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let filled = self.histogram.iter().filter(|bucket| bucket.count() > 0);
+        filled.map(|bucket| ((bucket.end() + 1) * self.unit_ns - 1, bucket.count()))
+    }
+
     /// Nanoseconds that this part of them, from 0 to 1, did not exceed: the last of a bucket. `None` if there is none.
     pub fn quantile_ns(&self, part: f64) -> Option<u64> {
         let bucket = self.histogram.quantile_bucket(part).ok()??;

@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 use self::summary::{Interval, State};
 use crate::daemon::control::{self, Counter, DEVICE, Report};
+use crate::metrics;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, printed};
 
@@ -47,9 +48,12 @@ pub(crate) struct Args {
     /// Show every internal statistic with its meaning, instead of the summary.
     #[arg(long)]
     all: bool,
-    /// Print JSON, for programs.
-    #[arg(long)]
+    /// Print JSON, for programs: --format json.
+    #[arg(long, conflicts_with = "format")]
     json: bool,
+    /// How to print: text, json, or prometheus (as `holdfast metrics` has it).
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, default_value = "text")]
+    format: Format,
     /// Repeat every SECONDS, with rates, until Ctrl-C.
     #[arg(
         long,
@@ -64,24 +68,44 @@ pub(crate) struct Args {
     dir: PathBuf,
 }
 
+/// How statistics are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Prometheus,
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
+    let format = if args.json { Format::Json } else { args.format };
     let mount = mounts::find(&args.dir).context("/proc/self/mountinfo")?.ok_or_else(|| {
         Failure::plain(format!("{} is not a mounted Holdfast volume", args.dir.display()))
     })?;
     if let Some(every) = args.watch {
-        return watch::run(&mount, every, args.all, args.json);
+        if format == Format::Prometheus {
+            let why = "--watch does not print this; serve it: holdfast metrics --listen";
+            return Err(Failure::new(2, why));
+        }
+        return watch::run(&mount, every, args.all, format == Format::Json);
     }
-    let report = control::ask(&mount).map_err(|error| no_answer(&mount, &error))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
-    if args.json {
-        printed(writeln!(out, "{}", Value::from(object(&report))))?;
-    } else {
-        let lines = match args.all {
-            true => table::explained(&report),
-            false => summary_lines(&report),
-        };
-        for line in lines {
-            printed(writeln!(out, "{line}"))?;
+    let ask = || control::ask(&mount).map_err(|error| no_answer(&mount, &error));
+    match format {
+        Format::Json => printed(writeln!(out, "{}", Value::from(object(&ask()?))))?,
+        Format::Prometheus => {
+            let sample = metrics::of(&mount).map_err(|error| no_answer(&mount, &error))?;
+            let text = metrics::text(vec![sample], metrics::Form::Prometheus);
+            printed(out.write_all(text.as_bytes()))?;
+        }
+        Format::Text => {
+            let report = ask()?;
+            let lines = match args.all {
+                true => table::explained(&report),
+                false => summary_lines(&report),
+            };
+            for line in lines {
+                printed(writeln!(out, "{line}"))?;
+            }
         }
     }
     printed(out.flush())?;

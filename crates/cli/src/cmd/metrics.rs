@@ -1,0 +1,43 @@
+//! `holdfast metrics`: the statistics of all mounts for machines, printed once or served.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+use crate::interrupt::Interrupt;
+use crate::metrics::{self, Form, serve::Scrapes};
+use crate::outcome::{Context, Outcome, complain, printed};
+
+/// Print or serve the statistics of all mounts for Prometheus and what reads its text.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Without --listen the text is printed once, for collectors that read files. With it, it answers
+GET /metrics at that address until Ctrl-C or SIGTERM, as OpenMetrics if the scraper knows that. Who may connect there may read the names of
+volumes, directories and branches: 127.0.0.1 keeps that on this machine.
+
+Root sees the mounts of all users that let root ask, others their own. holdfast_up is 0 for a mount
+whose daemon does not answer within five seconds; the others are told all the same. Times are in
+seconds, sizes in bytes. Names stay, but for those of holdfast_internal_...: these are the
+statistics of stats --all, which may change with any version.
+
+  holdfast metrics --listen 127.0.0.1:9741
+  holdfast metrics >/var/lib/node_exporter/holdfast.prom")]
+pub(crate) struct Args {
+    /// Answer scrapes at this address and port; port 0 takes a free one, which is said.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let Some(address) = args.listen else {
+        let samples = metrics::all().context("/proc/self/mountinfo")?;
+        let text = metrics::text(samples, Form::Prometheus);
+        printed(io::stdout().lock().write_all(text.as_bytes()))?;
+        return Ok(0);
+    };
+    // Before anybody can know that it listens.
+    let interrupt = Interrupt::catch().context("signals")?;
+    let mut scrapes = Scrapes::listen(address).context(address)?;
+    complain(&format!("statistics are at http://{}/metrics", scrapes.address()));
+    scrapes.run(&interrupt).context(address)?;
+    Ok(0)
+}
