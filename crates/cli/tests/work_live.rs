@@ -605,8 +605,11 @@ fn a_daemon_that_is_killed_is_said_and_leaves_what_a_crash_may() {
     let daemon = place.daemon();
     let mut half = Waiting::start(&place, &["import", place.dir(), "--tar"]);
     half.0.stdin.as_mut().unwrap().write_all(&read(&place, "tar")[..5 << 20]).unwrap();
-    let mute = Waiting::start(&place, &["export", place.dir(), "--tar"]);
-    wait_for("both are at work", || at_work(daemon) == 2);
+    let mut mute = Waiting::start(&place, &["export", place.dir(), "--tar"]);
+    // Both have begun: their places are given before that.
+    mute.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    wait_for("it is imported", || names(&place).0.len() == 2);
+    assert_eq!(at_work(daemon), 2);
     signal(daemon, "KILL");
     wait_until_ended(daemon);
     for waiting in [half, mute] {

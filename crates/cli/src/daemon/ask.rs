@@ -28,6 +28,10 @@ use crate::outcome::{Failure, Outcome};
 pub(crate) const REPORT: &str = "system.holdfast.report";
 /// Reading it makes everything durable, pages of memory maps included.
 pub(crate) const SYNC: &str = "system.holdfast.sync";
+/// Reading it waits for the writes that the kernel has sent.
+const SETTLE: &str = "system.holdfast.settle";
+/// How often that is asked at most, as others may read and write all the time.
+const SETTLES: u32 = 1000;
 /// No attribute: nothing is asked.
 const NOTHING: &str = "";
 /// No value of an attribute is longer.
@@ -134,7 +138,15 @@ fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
 /// The life of the process that asks.
 pub(crate) fn run(dir: &Path, name: &str, pages: bool, changes: bool) -> Outcome {
     // Pages of memory maps first: what this user may not have written now the kernel writes when it unmounts.
-    let written = if pages || name == SYNC { write_pages(dir).map(drop) } else { Ok(()) };
+    let written = if pages || name == SYNC {
+        write_pages(dir).map(|sent| {
+            if sent {
+                settle(dir)
+            }
+        })
+    } else {
+        Ok(())
+    };
     let value = || match name.as_bytes().strip_prefix(CONTROL) {
         None if name == NOTHING => Ok(Vec::new()),
         Some(command) => obeyed(dir, command, changes),
@@ -195,6 +207,40 @@ pub(crate) fn write_pages(dir: &Path) -> io::Result<bool> {
         Ok(root) => rustix::fs::syncfs(&root).map(|()| true).map_err(io::Error::from),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Waits until the daemon has what the kernel was made to send: it sends, and does not wait for the answers. A daemon of an older
+/// program cannot tell.
+fn settle(dir: &Path) {
+    let ask = || read(dir, SETTLE).ok().and_then(|value| String::from_utf8(value).ok());
+    let Some(first) = ask() else { return };
+    if !first.ends_with(" rings") {
+        return until_nothing_came(Some(first), ask);
+    }
+    // One queue for each processor.
+    let processors = rustix::thread::sched_getaffinity(None);
+    let Ok(all) = processors else { return until_nothing_came(Some(first), ask) };
+    let numbers = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
+    for number in numbers {
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(number);
+        // Of one that has gone meanwhile the queue is served by others.
+        let _ = rustix::thread::sched_setaffinity(None, &one);
+        until_nothing_came(ask(), ask);
+    }
+    let _ = rustix::thread::sched_setaffinity(None, &all);
+}
+
+/// Asks until two answers are the same. The kernel has a bound for the writes that it sends at once, and those beyond come as others
+/// are answered.
+fn until_nothing_came(mut before: Option<String>, ask: impl Fn() -> Option<String>) {
+    for _ in 0..SETTLES {
+        let now = ask();
+        if now.is_none() || now == before {
+            break;
+        }
+        before = now;
     }
 }
 

@@ -38,7 +38,7 @@ pub use beside::Changed;
 pub use control::CONTROL;
 pub use permits::{CHANGE_XATTR, PERMIT};
 pub use remount::REMOUNT_XATTR;
-pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
+pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, SETTLE_XATTR, STATS_XATTR, SYNC_XATTR};
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -55,6 +55,7 @@ use crate::handles::Handles;
 use crate::interface::{Answer, Entry, Errno, Kernel, Request};
 use crate::notices::{Notice, Notices, Tellers};
 use crate::options::{Control, Report};
+use crate::page_writes::PageWrites;
 use crate::siblings::Siblings;
 use crate::statistics::Requests;
 use crate::statistics::{Operation, Timed};
@@ -80,6 +81,7 @@ pub struct Server {
     owner: AtomicU32,
     ttl: Duration,
     requests: Arc<Requests>,
+    page_writes: Arc<PageWrites>,
     fsyncs: Arc<Fsyncs>,
     troubles: Arc<Troubles>,
     kernel: OnceLock<Arc<dyn Kernel>>,
@@ -133,6 +135,7 @@ impl Server {
             owner: AtomicU32::new(rustix::process::getuid().as_raw()),
             ttl,
             requests,
+            page_writes: Arc::default(),
             fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
             troubles: Arc::default(),
             kernel: OnceLock::new(),
@@ -190,6 +193,11 @@ impl Server {
             self.watch_rollback(&fs);
         }
         Ok(())
+    }
+
+    /// Where threads that read requests say whether they may hold a write.
+    pub(crate) fn page_writes(&self) -> &Arc<PageWrites> {
+        &self.page_writes
     }
 
     /// Sets what watches over this process while it tells the kernel of pages of the mount of this connection. To be called

@@ -24,7 +24,7 @@ use crate::caller::{Capability, is_capable};
 use crate::flags;
 use crate::fsyncs::What;
 use crate::interface::{Answer, Errno, Request, XattrReply};
-use crate::statistics::Operation;
+use crate::statistics::{Operation, RequestKind};
 
 /// Reading this attribute of anything inside the mount makes the whole volume durable. It is empty.
 pub const SYNC_XATTR: &[u8] = b"system.holdfast.sync";
@@ -36,8 +36,12 @@ pub const STATS_XATTR: &[u8] = b"holdfast.stats";
 /// The value of this attribute tells what the last fsync of its file or directory cost.
 pub const FSYNC_XATTR: &[u8] = b"holdfast.fsync";
 
+/// Reading this attribute waits until each write of pages is done that came before. Its value is how many requests for data have
+/// come so far, and how they come: `17 device` or `17 rings`. If none came between two readings, none waits in the kernel.
+pub const SETTLE_XATTR: &[u8] = b"system.holdfast.settle";
+
 /// All of these that can be read.
-const OWN: [&[u8]; 4] = [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR];
+const OWN: [&[u8]; 5] = [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR, SETTLE_XATTR];
 
 /// The last long value that was asked for in pieces.
 #[derive(Debug, Default)]
@@ -77,6 +81,13 @@ impl Server {
                 report.ok_or(Errno(libc::ENODATA))?
             }
             STATS_XATTR => self.stats(&fs).into_bytes(),
+            SETTLE_XATTR => {
+                self.page_writes.settle();
+                let come =
+                    [RequestKind::Read, RequestKind::Write].map(|kind| self.requests.get(kind));
+                let way = if self.page_writes.has_rings() { "rings" } else { "device" };
+                format!("{} {way}", come[0].saturating_add(come[1])).into_bytes()
+            }
             FSYNC_XATTR => {
                 // Who may read the file need not be allowed to see the directories above.
                 let place = self.is_owner(request).then(|| fs.whereabouts(inode));
@@ -254,7 +265,7 @@ mod tests {
         assert!(!fs.is_durable());
         assert_eq!(ask(stranger, SYNC_XATTR), Ok(XattrReply::Bytes(Vec::new())));
         assert!(fs.is_durable(), "as sync(2), for everybody");
-        for name in [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR] {
+        for name in OWN {
             let set = server.setxattr(&root, InodeNo::ROOT, name, b"", 0, false);
             assert_eq!(set, Err(Errno(libc::EPERM)));
         }

@@ -214,7 +214,11 @@ fn read_requests(
     let mut buffer = new_buffer();
     // Pages of the buffers are in memory.
     let mut is_warm = false;
+    let hand = work.server().page_writes().hand();
     loop {
+        // What it held is served.
+        hand.put_down();
+        hand.lift();
         match rustix::io::read(fuse, &mut buffer[..]) {
             Ok(len) => {
                 is_warm = true;
@@ -222,6 +226,9 @@ fn read_requests(
                 let next = match Request::decode(message, dialect) {
                     Ok(request) => {
                         let (client, is_ahead) = (request.header.pid, is_ahead(&request.op));
+                        if !matches!(request.op, Op::Write { .. }) {
+                            hand.put_down();
+                        }
                         reader.serve(client, is_ahead, || serve(fuse, work, reader, &request))
                     }
                     Err(_) => reader.serve(0, false, || refuse_malformed(fuse, message)),
@@ -230,18 +237,21 @@ fn read_requests(
                     return Ok(());
                 }
             }
-            Err(Failed::AGAIN) => match reader.found_nothing() {
-                Next::Look => {}
-                Next::Sleep(None) if is_warm => {
-                    if !sleep(fuse, Some(IDLE))? {
-                        buffer = new_buffer();
-                        BUFFER.with_borrow_mut(|buffer| *buffer = Vec::new());
-                        is_warm = false;
+            Err(Failed::AGAIN) => {
+                hand.put_down();
+                match reader.found_nothing() {
+                    Next::Look => {}
+                    Next::Sleep(None) if is_warm => {
+                        if !sleep(fuse, Some(IDLE))? {
+                            buffer = new_buffer();
+                            BUFFER.with_borrow_mut(|buffer| *buffer = Vec::new());
+                            is_warm = false;
+                        }
                     }
+                    Next::Sleep(most) => sleep(fuse, most).map(drop)?,
+                    Next::End => return Ok(()),
                 }
-                Next::Sleep(most) => sleep(fuse, most).map(drop)?,
-                Next::End => return Ok(()),
-            },
+            }
             // Given up by the caller before it was read.
             Err(Failed::INTR | Failed::NOENT) => {}
             // Unmounted, or the connection was ended.

@@ -22,6 +22,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use holdfast_base::wait;
 use holdfast_wire::Op;
+use holdfast_wire::abi::opcode;
 use holdfast_wire::ring::{Arrived, Ring};
 
 use super::ending::Ending;
@@ -154,11 +155,16 @@ fn serve_ring(
             }
         });
     }
+    let hand = work.server().page_writes().hand_at_ring();
     while let Some(at) = ring.wait()? {
         home.iter().for_each(|home| home.come_back());
         let arrived = ring.arrived(at);
+        if arrived.header.opcode == opcode::WRITE {
+            hand.lift();
+        }
         lone.asked_at(arrived.header.pid, cpu);
         let answer = work.guarded(arrived.header.opcode, |server| serve_one(work, server, arrived));
+        hand.put_down();
         lone.will_answer();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {
             Ok(len) => ring.answer(at, 0, len)?,
