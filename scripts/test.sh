@@ -35,6 +35,9 @@ if [ -n "$fuse_mode" ] && [ "$(id -u)" -eq 0 ]; then chmod 666 /dev/fuse; fi
 # Whatever it is, most tests go through /dev/fuse.
 if [ -w "$rings" ]; then echo N >"$rings"; fi
 
+# A first build gains nothing from what is kept for the next one.
+[ -e "${CARGO_TARGET_DIR:-target}/debug" ] || export CARGO_INCREMENTAL="${CARGO_INCREMENTAL:-0}"
+
 step() { printf '\n== %s\n' "$*"; "$@" 9<&-; }
 
 step cargo fmt --all --check
