@@ -18,6 +18,7 @@ mod elsewhere;
 mod interrupt;
 mod larger;
 mod lineage;
+mod manual;
 mod metrics;
 mod mount_options;
 mod mounts;

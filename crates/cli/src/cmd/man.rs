@@ -4,11 +4,13 @@
 //! look for have pages of their own in section 8, where those are.
 
 use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use clap::CommandFactory;
 
 use crate::cmd::{Cli, LINKS};
+use crate::manual;
 use crate::outcome::{Context, Outcome};
 
 /// Write the manual pages into a directory: of commands, or of the links for system programs.
@@ -22,16 +24,41 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    if !args.links {
-        clap_mangen::generate_to(Cli::command(), &args.dir).context(args.dir.display())?;
+    if args.links {
+        for link in &LINKS {
+            let mut command = link.command();
+            command.build();
+            write(args, &command, link.name, link.name, "8")?;
+        }
         return Ok(0);
     }
-    for link in &LINKS {
-        let page = args.dir.join(format!("{}.8", link.name));
-        let written = File::create(&page).and_then(|mut file| {
-            clap_mangen::Man::new(link.command()).section("8").render(&mut file)
-        });
-        written.context(page.display())?;
+    for (name, command) in pages_of(Cli::command()) {
+        let title = command.get_display_name().unwrap_or("holdfast").to_owned();
+        write(args, &command, &name, &title, "1")?;
     }
     Ok(0)
+}
+
+fn write(args: &Args, command: &clap::Command, name: &str, title: &str, section: &str) -> Outcome {
+    let path = args.dir.join(format!("{title}.{section}"));
+    let written = File::create(&path).map(BufWriter::new).and_then(|mut file| {
+        manual::render(command, name, section, &mut file).and_then(|()| file.flush())
+    });
+    written.context(path.display())?;
+    Ok(0)
+}
+
+/// The commands that have a page, with what stands behind `holdfast`: that of the program first, which is "".
+pub(crate) fn pages_of(program: clap::Command) -> Vec<(String, clap::Command)> {
+    fn below(command: &clap::Command, name: &str, pages: &mut Vec<(String, clap::Command)>) {
+        pages.push((name.to_owned(), command.clone()));
+        for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+            below(one, format!("{name} {}", one.get_name()).trim_start(), pages);
+        }
+    }
+    let mut program = program.disable_help_subcommand(true);
+    program.build();
+    let mut pages = Vec::new();
+    below(&program, "", &mut pages);
+    pages
 }

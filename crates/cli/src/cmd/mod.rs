@@ -42,6 +42,9 @@ mod umount;
 mod umount_helper;
 mod watchdog;
 
+#[cfg(test)]
+pub(crate) use man::pages_of;
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::LazyLock;
