@@ -48,7 +48,20 @@ const NAME: &str = "holdfast";
 
 /// Does what `args` say, the first of which is the program's name or that of a link to it.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    end(NAME, run(args.into_iter().collect()))
+    let args: Vec<OsString> = args.into_iter().collect();
+    let is_for_programs = asks_for_json(&args);
+    match run(args) {
+        Err(failure) if is_for_programs && !failure.sentence.is_empty() => {
+            eprintln!("{}", failure.object());
+            ExitCode::from(failure.code)
+        }
+        outcome => end(NAME, outcome),
+    }
+}
+
+/// Whether a program reads what is printed. Behind `--` another command has its arguments.
+fn asks_for_json(args: &[OsString]) -> bool {
+    args.iter().take_while(|word| *word != "--").any(|word| word == "--json")
 }
 
 /// Says why a command of the program `name` failed, if it did; the exit code is the command's.

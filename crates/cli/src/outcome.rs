@@ -6,11 +6,15 @@ use std::io;
 use std::path::Path;
 
 use holdfast_base::show::is_unseen;
+use serde_json::{Value, json};
 
 use crate::mounts;
 
 /// mount(8)'s exit code for a mount that failed.
 pub(crate) const MOUNT_FAILED: u8 = 32;
+
+/// Behind it a sentence says which command helps.
+const HINT: &str = "; run: ";
 
 /// A failed command: what to say and the exit code.
 #[derive(Debug)]
@@ -33,6 +37,15 @@ impl Failure {
     /// The ordinary failure of commands without codes of their own.
     pub fn plain(sentence: impl Into<String>) -> Failure {
         Failure::new(1, sentence)
+    }
+
+    /// The same for programs: what went wrong apart from what helps.
+    pub(crate) fn object(&self) -> Value {
+        let (message, hint) = match self.sentence.split_once(HINT) {
+            Some((message, hint)) => (message, Some(hint)),
+            None => (self.sentence.as_str(), None),
+        };
+        json!({ "error": { "code": self.code, "message": message, "hint": hint } })
     }
 
     /// Same sentence, another code.
@@ -113,6 +126,20 @@ pub fn printed(result: io::Result<()>) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_for_programs_has_its_hint_apart() {
+        let failure = Failure::plain("the daemon of /mnt has ended; run: holdfast umount /mnt");
+        let wanted = json!({ "error": {
+            "code": 1, "message": "the daemon of /mnt has ended", "hint": "holdfast umount /mnt",
+        }});
+        assert_eq!(failure.object(), wanted);
+        let bare = Failure::new(8, "a \"quoted\" name\n").object();
+        let wanted = json!({ "error": {
+            "code": 8, "message": "a \"quoted\" name\n", "hint": null,
+        }});
+        assert_eq!(bare, wanted);
+    }
 
     #[test]
     fn what_a_terminal_would_obey_is_written_out() {

@@ -276,7 +276,7 @@ fn commands_for_development_are_elsewhere_and_the_program_says_where() {
     let place = TestMount::new();
     let help = place.run(&["--help"]).fine();
     for command in ["bench", "crashtest", "dump"] {
-        for words in [&[command][..], &[command, "--help"], &[command, "mechanisms", "--json", "x"]]
+        for words in [&[command][..], &[command, "--help"], &[command, "mechanisms", "--keep", "x"]]
         {
             place.run(words).fails(2, "holdfast-dev; `make dev`");
         }

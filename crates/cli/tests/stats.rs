@@ -47,6 +47,23 @@ impl Watch {
     }
 }
 
+/// What a program gets that asked for JSON.
+#[test]
+fn failures_of_commands_with_json_are_json() {
+    let place = TestMount::with_volume();
+    for args in [&["stats", "--json", place.dir()][..], &["info", "--json", "/nowhere"]] {
+        let said = place.run(args);
+        let error = &parsed(&said.err)["error"];
+        assert!(said.code == 1 && said.out.is_empty(), "{said:?}");
+        assert!(error["code"] == 1 && error["message"].is_string(), "{error}");
+    }
+    let said = place.run(&["list", "--json", "--nonsense"]);
+    assert_eq!((said.code, &parsed(&said.err)["error"]["code"]), (2, &2.into()), "{said:?}");
+    // Behind -- there are words of another command.
+    let said = place.run(&["run", "--", "true", "--json"]);
+    assert!(said.err.starts_with("holdfast: "), "{said:?}");
+}
+
 #[test]
 fn all_statistics_have_groups_units_and_raw_numbers_in_json() {
     if !can_mount() {

@@ -11,8 +11,9 @@ use crate::outcome::{Context, Outcome, complain, printed};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Without --listen the text is printed once, for collectors that read files. With it, it answers
-GET /metrics at that address until Ctrl-C or SIGTERM, as OpenMetrics if the scraper knows that. Who may connect there may read the names of
-volumes, directories and branches: 127.0.0.1 keeps that on this machine.
+GET /metrics at that address until Ctrl-C or SIGTERM, as OpenMetrics if the scraper knows that. Who
+may connect there may read the names of volumes, directories and branches: 127.0.0.1 keeps that on
+this machine.
 
 Root sees the mounts of all users that let root ask, others their own. holdfast_up is 0 for a mount
 whose daemon does not answer within five seconds; the others are told all the same. Times are in

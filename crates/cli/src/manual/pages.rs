@@ -82,7 +82,6 @@ impl Status {
             Status::Mkfs => &[
                 ("0", "The volume is there."),
                 ("1", "It has failed, or the arguments make no sense."),
-                ("2", "The arguments make no sense, if it was called as holdfast mkfs."),
             ],
             Status::Diff => &[
                 ("0", "It is compared; with --exit-code, nothing differs."),
