@@ -6,8 +6,10 @@ mod common;
 #[path = "offline/live.rs"]
 mod live;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Stdio;
 
 use common::{TestMount, can_mount};
 
@@ -191,6 +193,48 @@ fn links_explain_themselves_by_their_own_names() {
     let page = fs::read_to_string(place.path("mkfs.holdfast.8")).unwrap();
     assert!(page.contains("node\\-size"), "{page}");
     assert!(!place.root.path().join("holdfast.1").exists());
+}
+
+/// As a filter: what comes in is whole or not there, and goes out as it is.
+#[test]
+fn cp_takes_standard_input_and_gives_standard_output() {
+    let place = TestMount::with_volume();
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
+    let through = |args: &[&str], input: &[u8]| {
+        let mut command = place.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        // One that does not read has ended, or will say why.
+        let feed = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let output = child.wait_with_output().unwrap();
+        feed.join().unwrap();
+        output
+    };
+    let (file, empty) = (place.inside("/file"), place.inside("/empty"));
+    let done = through(&["cp", "-", &file], &bytes);
+    assert!(done.status.success() && done.stdout.is_empty(), "{done:?}");
+    assert!(through(&["cp", "-", &empty], b"").status.success());
+    let back = through(&["cp", &file, &empty, &file, "-"], b"").stdout;
+    assert!(back == [&bytes[..], &bytes].concat(), "{} bytes", back.len());
+    let long = place.run(&["ls", "-l", &place.inside("/")]).fine();
+    assert!(long.contains("-rw-r--r--"), "{long}");
+    let refused = |args: &[&str], words: &str| {
+        let output = through(args, b"x");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(words), "{said}");
+    };
+    refused(&["cp", "-", &place.inside("/")], "has no name");
+    refused(&["cp", "-", "-"], "no copy");
+    refused(&["cp", &place.inside("/"), "-"], "directory");
+    refused(&["cp", &place.inside("/nothing"), "-"], "/nothing");
+    refused(&["cp", "-", &place.inside("/no/dir")], "/no/dir");
+    // A file of that name is still to be had.
+    fs::write(place.path("-"), "dash").unwrap();
+    place.run(&["cp", "./-", &file]).fine();
+    assert_eq!(place.run(&["cat", &file]).fine(), "dash");
+    place.fsck();
 }
 
 #[test]

@@ -193,6 +193,7 @@ pages! {
     "cp", Partly, [("holdfast-rm", "1"), ("holdfast-import", "1")] {
         "A tree into a volume, with owners and times": "holdfast cp -a src volume.img:/src",
         "A file out of it": "holdfast cp volume.img:/src/main.c .",
+        "What another program prints, and back": "pg_dump app | holdfast cp - volume.img:/app.sql\nholdfast cp volume.img:/app.sql - | psql app",
     }
     "rm", Partly, [("holdfast-cp", "1")] {
         "A tree in a volume": "holdfast rm -r volume.img:/src",

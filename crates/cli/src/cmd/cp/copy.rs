@@ -84,12 +84,33 @@ impl Copier {
                 Todo::Copy { from, to, first } => self.one(&from, &to, first, &mut todo),
                 Todo::Finish { from, to, found } => self.attributes(&from, &to, &found),
             };
-            if let Err(Failed { what, error }) = done {
-                self.failures += 1;
-                let sentence = sentence(what, &error);
-                self.progress.suspend(|| crate::outcome::complain(&sentence));
-            }
+            self.tell(done);
         }
+    }
+
+    /// Says what has failed, and counts it.
+    pub(super) fn tell(&mut self, done: Result<(), Failed>) {
+        if let Err(Failed { what, error }) = done {
+            self.failures += 1;
+            let sentence = sentence(what, &error);
+            self.progress.suspend(|| crate::outcome::complain(&sentence));
+        }
+    }
+
+    /// So many bytes more are copied.
+    pub(super) fn copied(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.show();
+    }
+
+    /// Whose a copy is that has no owner to keep.
+    pub(super) fn user(&self) -> (u32, u32) {
+        self.user
+    }
+
+    /// Whether each file is durable before the next.
+    pub(super) fn is_synchronous(&self) -> bool {
+        self.how.sync
     }
 
     /// How many could not be copied.
@@ -184,8 +205,7 @@ impl Copier {
                 let len = self.buffer.len() as u64;
                 // No file ends behind that.
                 at = at.saturating_add(len);
-                self.bytes += len;
-                self.show();
+                self.copied(len);
             }
             if at < stop {
                 break;

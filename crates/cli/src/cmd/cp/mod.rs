@@ -6,6 +6,7 @@
 mod copy;
 mod host;
 mod side;
+mod standard;
 mod volumes;
 
 use crate::outcome::{Failure, Outcome};
@@ -25,7 +26,8 @@ is ended in the middle leaves whole files only. Holes stay holes. Who may write 
 any file in it, as at rest. Without -p copies belong to the user of this command.
 
   holdfast cp -r src data.holdfast:/backup
-  holdfast cp data.holdfast@before-upgrade:/etc/fstab ."))]
+  holdfast cp data.holdfast@before-upgrade:/etc/fstab .
+  pg_dump app | holdfast cp - data.holdfast:/app.sql"))]
 pub(crate) struct Args {
     /// Copy directories and what is in them; symbolic links stay links.
     #[arg(short, long, visible_short_alias = 'R')]
@@ -42,31 +44,34 @@ pub(crate) struct Args {
     /// Show no progress bar. Elsewhere than on a terminal there is none anyway.
     #[arg(short, long)]
     quiet: bool,
-    /// What to copy, and where to as the last: host paths or IMAGE:/path, also in a branch or snapshot; a directory that is mounted may stand for IMAGE.
+    /// What to copy, and where to as the last: host paths or IMAGE:/path, also in a branch or snapshot; a directory that is mounted may stand for IMAGE; `-` is standard input or output.
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
     paths: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (to, from) = args.paths.split_last().expect("clap asks for two");
-    let targets: Vec<Target> = from.iter().map(|text| Target::parse(text)).collect();
-    let to = Target::parse(to);
     let mut volumes = Volumes::default();
+    if standard::is_meant(to) {
+        return print(args, from, volumes);
+    }
+    let to = Target::parse(to);
     // The one that is written first: the same image as a source then needs no second opening.
     let to = volumes.side(&to, false)?;
     let into_directory = to.is_dir();
-    if targets.len() > 1 && !into_directory {
+    if from.len() > 1 && !into_directory {
         return Err(Failure::plain(format!("{to} is not a directory")));
     }
-    let mut copier = Copier::new(copy::How {
-        recursive: args.recursive || args.archive,
-        preserve: args.preserve || args.archive,
-        hard_links: args.archive,
-        quiet: args.quiet,
-        sync: args.sync,
-    });
-    for target in &targets {
-        let from = volumes.side(target, true)?;
+    let mut copier = copier(args);
+    for text in from {
+        if standard::is_meant(text) {
+            if into_directory {
+                return Err(standard::no_name(&to));
+            }
+            copier.take_in(&to);
+            continue;
+        }
+        let from = volumes.side(&Target::parse(text), true)?;
         let to = match into_directory.then(|| from.name()).flatten() {
             Some(name) => to.join(&name),
             None => to.clone(),
@@ -75,6 +80,31 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     drop(to);
     // It remembers where it has copied files of several names to.
+    let failures = copier.finish();
+    volumes.close()?;
+    Ok(u8::from(failures > 0))
+}
+
+fn copier(args: &Args) -> Copier {
+    Copier::new(copy::How {
+        recursive: args.recursive || args.archive,
+        preserve: args.preserve || args.archive,
+        hard_links: args.archive,
+        quiet: args.quiet,
+        sync: args.sync,
+    })
+}
+
+/// Files to standard output.
+fn print(args: &Args, from: &[String], mut volumes: Volumes) -> Outcome {
+    let mut copier = copier(args);
+    for text in from {
+        if standard::is_meant(text) {
+            return Err(Failure::plain("standard input to standard output is no copy"));
+        }
+        let from = volumes.side(&Target::parse(text), true)?;
+        copier.put_out(&from)?;
+    }
     let failures = copier.finish();
     volumes.close()?;
     Ok(u8::from(failures > 0))

@@ -1,0 +1,95 @@
+//! Standard input and output as one side of a copy.
+
+use std::io::{self, Read, Write};
+
+use rustix::fs::Mode;
+use rustix::process::umask;
+
+use super::copy::Copier;
+use super::side::{At, Failed, Side};
+use crate::outcome::Failure;
+use crate::work::files::message::{Attributes, DATA_MAX};
+
+/// What stands for both of them.
+const NAME: &str = "-";
+
+/// Whether a word of the command line means standard input or output. A file of that name is `./-`.
+pub(super) fn is_meant(word: &str) -> bool {
+    word == NAME
+}
+
+/// Why standard input cannot be copied into a directory.
+pub(super) fn no_name(directory: &Side) -> Failure {
+    Failure::plain(format!(
+        "{directory} is a directory, and standard input has no name; name a file in it"
+    ))
+}
+
+impl Copier {
+    /// Makes a file of all that comes through standard input.
+    pub(super) fn take_in(&mut self, to: &Side) {
+        let done = self.input(to);
+        self.tell(done);
+    }
+
+    /// Writes a file to standard output.
+    ///
+    /// # Errors
+    /// Nobody reads it, or it cannot be written: then no other file can.
+    pub(super) fn put_out(&mut self, from: &Side) -> Result<(), Failure> {
+        match self.output(from) {
+            Ok(written) => crate::outcome::printed(written),
+            Err(failed) => {
+                self.tell(Err(failed));
+                Ok(())
+            }
+        }
+    }
+
+    fn input(&mut self, to: &Side) -> Result<(), Failed> {
+        let input = Side::Host("standard input".into());
+        let copy = to.begin(true).at(to)?;
+        let (mut stdin, mut at) = (io::stdin().lock(), 0);
+        let mut buffer = vec![0; DATA_MAX];
+        loop {
+            let len = match stdin.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).at(&input),
+            };
+            copy.write_all_at(&buffer[..len], at).at(to)?;
+            at += len as u64;
+            self.copied(len as u64);
+        }
+        // As for a file that a shell makes.
+        let kept = umask(Mode::empty());
+        umask(kept);
+        let mode = Some(0o666 & !kept.bits());
+        let attributes = Attributes { mode, owner: Some(self.user()), ..Attributes::default() };
+        copy.end(at, attributes, self.is_synchronous()).at(to)
+    }
+
+    /// The inner result is that of standard output.
+    fn output(&mut self, from: &Side) -> Result<io::Result<()>, Failed> {
+        let found = from.found(true).at(from)?;
+        if from.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory)).at(from);
+        }
+        let source = from.open().at(from)?;
+        let (mut stdout, mut at) = (io::stdout().lock(), 0);
+        let mut buffer = Vec::new();
+        while at < found.len {
+            source.read_at(&mut buffer, at, found.len - at).at(from)?;
+            if buffer.is_empty() {
+                break;
+            }
+            if let Err(error) = stdout.write_all(&buffer) {
+                return Ok(Err(error));
+            }
+            at += buffer.len() as u64;
+            self.copied(buffer.len() as u64);
+        }
+        Ok(stdout.flush())
+    }
+}
