@@ -23,6 +23,7 @@ mod metrics;
 mod mount_options;
 mod mounts;
 pub mod outcome;
+mod owner;
 pub mod peek;
 mod private_mount;
 mod recovery;

@@ -3,6 +3,9 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
 use common::TestMount;
 
 #[test]
@@ -140,6 +143,31 @@ fn metadata_is_stored_twice_if_it_is_asked_for() {
     }
     for wrong in ["metadata=3", "data=2", "2"] {
         place.run(&["mkfs", "-f", "--copies", wrong, place.image()]).fails(1, "metadata=1");
+    }
+}
+
+#[test]
+fn the_root_directory_is_whose_it_is_said_to_be() {
+    let place = TestMount::new();
+    let own = fs::metadata(place.root.path()).unwrap();
+    let asked = [
+        (&["--owner", "1234:567", "--mode", "1777"][..], (1234, 567, 0o1777)),
+        (&["--owner", "1234", "--mode", "700"], (1234, own.gid(), 0o700)),
+        (&["--owner", ":567"], (own.uid(), 567, 0o755)),
+        (&[], (own.uid(), own.gid(), 0o755)),
+    ];
+    for (args, wanted) in asked {
+        place
+            .run(&[&["mkfs", "-q", "-f", "--size", "64M"], args, &[place.image()]].concat())
+            .fine();
+        let volume = holdfast::Volume::open(place.image()).unwrap();
+        let found = volume.metadata("/").unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), wanted, "{args:?}");
+        volume.close().unwrap();
+        place.fsck();
+    }
+    for wrong in [["--owner", "no-such-user-here"], ["--owner", ":"], ["--mode", "8"]] {
+        place.run(&[&["mkfs", "-f"], &wrong[..], &[place.image()]].concat()).fails(1, wrong[0]);
     }
 }
 

@@ -86,6 +86,12 @@ impl CreateOptions {
         self.mkfs.owner = (uid, gid);
         self
     }
+
+    /// Permission bits of the root directory, those for set-id and the sticky one included. Default 0o755.
+    pub fn root_mode(mut self, mode: u32) -> CreateOptions {
+        self.mkfs.root_mode = mode;
+        self
+    }
 }
 
 /// How a volume is opened.

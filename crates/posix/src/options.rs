@@ -107,6 +107,8 @@ pub struct MkfsOptions {
     pub uuid: Option<[u8; 16]>,
     /// Owner and group of the root directory.
     pub owner: (u32, u32),
+    /// Permission bits of the root directory.
+    pub root_mode: u32,
     /// Bytes of the volume, rounded down to blocks; all of the device if `None`.
     pub bytes: Option<u64>,
     /// Bytes of the log ring, rounded up to blocks; by the size of the volume if `None`.
@@ -126,6 +128,7 @@ impl Default for MkfsOptions {
             label: String::new(),
             uuid: None,
             owner: (0, 0),
+            root_mode: 0o755,
             bytes: None,
             log_bytes: None,
             journal_bytes: None,

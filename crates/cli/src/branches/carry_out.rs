@@ -167,8 +167,7 @@ fn origin<'a>(of: &BranchInfo, snapshots: &'a [SnapshotInfo]) -> Option<&'a Snap
 }
 
 fn branches(open: &Open<'_>, after: u64) -> Done<Reply> {
-    let all = open.fs.branches().map_err(words)?;
-    let snapshots = open.fs.all_snapshots_with_deleted().map_err(words)?;
+    let (all, snapshots) = open.fs.lineage().map_err(words)?;
     let named = snapshots.iter().filter(|it| !it.name.is_empty());
     let failed = if after == 0 { failed(open.fs, &all, None) } else { Vec::new() };
     let mut part = Part::of(None, &failed)?;
@@ -210,8 +209,7 @@ fn failed(fs: &FileSystem, branches: &[BranchInfo], branch: Option<&Name>) -> Ve
 
 fn snapshots(open: &Open<'_>, branch: Option<&Name>, after: u64) -> Done<Reply> {
     let name = name_of(open, branch)?;
-    let branches = open.fs.branches().map_err(words)?;
-    let all = open.fs.all_snapshots_with_deleted().map_err(words)?;
+    let (branches, all) = open.fs.lineage().map_err(words)?;
     let origins: Vec<_> = branches.iter().map(|it| (it, origin(it, &all))).collect();
     let snapshots = open.fs.snapshots_of(&name.0).map_err(words)?;
     let failed = if after == 0 { failed(open.fs, &branches, Some(&name)) } else { Vec::new() };

@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 
 use holdfast::CreateOptions;
 use holdfast::device::{Device, DeviceStats};
+use rustix::process::{getgid, getuid};
 use uuid::Uuid;
 
 use crate::outcome::{Context, Failure, Outcome};
+use crate::owner::{self, Owner};
 use crate::peek::Peek;
 use crate::{size, target};
 
@@ -51,6 +53,12 @@ pub(crate) struct Args {
     /// Id of the volume, a UUID. Default: a random one.
     #[arg(long, short = 'U')]
     uuid: Option<Uuid>,
+    /// Whose the root directory is, by name or number: USER, USER:GROUP or :GROUP. Default: this user's.
+    #[arg(long, value_name = "USER:GROUP", value_parser = owner::parse)]
+    owner: Option<Owner>,
+    /// Permission bits of the root directory, as chmod(1) takes them in octal.
+    #[arg(long, value_name = "MODE", default_value = "755", value_parser = owner::mode)]
+    mode: u32,
     /// Overwrite a filesystem or a file that is there already. All that is in it is lost.
     #[arg(long, short)]
     force: bool,
@@ -180,13 +188,16 @@ fn copies(word: &str) -> Result<u8, String> {
 }
 
 fn options(args: &Args, uuid: Uuid) -> CreateOptions {
-    let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let own = Owner { user: Some(getuid().as_raw()), group: Some(getgid().as_raw()) };
+    let asked = args.owner.unwrap_or(own);
+    let owner = (asked.user.or(own.user).unwrap_or(0), asked.group.or(own.group).unwrap_or(0));
     let mut options = CreateOptions::new()
         .node_size(args.node_size as usize)
         .label(args.label.clone())
         .metadata_copies(args.copies)
         .uuid(*uuid.as_bytes())
         .owner(owner.0, owner.1)
+        .root_mode(args.mode)
         .allocate(args.allocate);
     if let Some(bytes) = args.log_size {
         options = options.log_size(bytes);

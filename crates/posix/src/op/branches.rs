@@ -214,7 +214,7 @@ impl FileSystem {
     /// it. Returns its number.
     pub fn new_branch(&self, name: &[u8]) -> Result<u64> {
         self.expect_changeable()?;
-        let items = [(Key::inode(InodeNo::ROOT), super::volume::root((0, 0)).encode())];
+        let items = [(Key::inode(InodeNo::ROOT), super::volume::root((0, 0), 0o755).encode())];
         Ok(self.core.store.store().new_branch(name, &items, 1, Timestamp::now())?)
     }
 
@@ -341,12 +341,16 @@ impl FileSystem {
         Ok(snapshots.map(|of| self.snapshot_info(of)).collect())
     }
 
-    /// The same with those that have no name any more and are still there: others have grown out of them, they are looked at, or
-    /// their deletion is on its way. A way from a branch to what it has grown out of may lead through one.
-    pub fn all_snapshots_with_deleted(&self) -> Result<Vec<SnapshotInfo>> {
-        let trees = self.core.store.trees()?.into_iter();
-        let snapshots = trees.filter(|of| of.item.kind == TreeKind::Snapshot);
-        Ok(snapshots.map(|of| self.snapshot_info(of)).collect())
+    /// All branches and all snapshots, as they are at one moment; also the snapshots that have no name any more and are still there:
+    /// others have grown out of them, they are looked at, or their deletion is on its way. A way from a branch to what it has grown out
+    /// of may lead through one, and between two looks it may go.
+    pub fn lineage(&self) -> Result<(Vec<BranchInfo>, Vec<SnapshotInfo>)> {
+        let trees = self.core.store.trees()?;
+        let of_kind = |kind| trees.iter().filter(move |of| of.item.kind == kind);
+        let branches = of_kind(TreeKind::Branch).filter(|of| !of.is_deleted);
+        let branches = branches.map(|of| self.branch_info(of.clone())).collect();
+        let snapshots = of_kind(TreeKind::Snapshot).map(|of| self.snapshot_info(of.clone()));
+        Ok((branches, snapshots.collect()))
     }
 
     /// Gives a branch another name.

@@ -42,7 +42,7 @@ impl FileSystem {
             allocate(&**device, &geometry)?;
         }
         let mut first = Transaction::new();
-        first.put(Key::inode(InodeNo::ROOT), root(options.owner).encode());
+        first.put(Key::inode(InodeNo::ROOT), root(options.owner, options.root_mode).encode());
         first.count_inodes(1);
         Store::create_with(device, &create, first)?;
         Ok(())
@@ -237,9 +237,9 @@ fn allocate(device: &dyn Device, geometry: &Geometry) -> Result<()> {
 }
 
 /// The root directory of a new tree.
-pub(super) fn root((uid, gid): (u32, u32)) -> InodeItem {
+pub(super) fn root((uid, gid): (u32, u32), mode: u32) -> InodeItem {
     InodeItem {
-        mode: FileType::Directory.mode_bits() | 0o755,
+        mode: FileType::Directory.mode_bits() | mode & 0o7777,
         uid,
         gid,
         nlink: 2,

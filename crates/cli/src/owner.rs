@@ -1,0 +1,74 @@
+//! Owners and permission bits as chown(1) and chmod(1) take them.
+
+use nix::unistd::{Group, User};
+
+/// A user, a group, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) user: Option<u32>,
+    pub(crate) group: Option<u32>,
+}
+
+/// `USER`, `USER:GROUP` or `:GROUP`; names or numbers. A number is one also where a user is called so.
+pub(crate) fn parse(text: &str) -> Result<Owner, String> {
+    let (user, group) = match text.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (text, None),
+    };
+    let user = match user {
+        "" if group.is_some_and(|group| !group.is_empty()) => None,
+        name => Some(number(name, "user", |name| {
+            User::from_name(name).ok().flatten().map(|found| found.uid.as_raw())
+        })?),
+    };
+    let group = group.filter(|name| !name.is_empty()).map(|name| {
+        number(name, "group", |name| {
+            Group::from_name(name).ok().flatten().map(|it| it.gid.as_raw())
+        })
+    });
+    Ok(Owner { user, group: group.transpose()? })
+}
+
+fn number(text: &str, what: &str, look_up: impl Fn(&str) -> Option<u32>) -> Result<u32, String> {
+    let found = match text.parse() {
+        // Which means nobody to the kernel.
+        Ok(u32::MAX) => None,
+        Ok(number) => Some(number),
+        Err(_) => look_up(text),
+    };
+    found.ok_or_else(|| format!("there is no {what} {text:?} here; a number is taken as it is"))
+}
+
+/// Octal permission bits.
+pub(crate) fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.ok_or_else(|| "it is octal, like 755 or 1777".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_mean_owners() {
+        let of = |user, group| Ok(Owner { user, group });
+        assert_eq!(parse("1000:100"), of(Some(1000), Some(100)));
+        assert_eq!(parse("1000"), of(Some(1000), None));
+        assert_eq!(parse("1000:"), of(Some(1000), None));
+        assert_eq!(parse(":7"), of(None, Some(7)));
+        assert_eq!(parse("root:root"), of(Some(0), Some(0)));
+        for wrong in
+            ["", ":", "no-such-user-here", "1:no-such-group-here", "4294967295", "-1", "1:2:3"]
+        {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!((mode("755"), mode("01777"), mode("0")), (Ok(0o755), Ok(0o1777), Ok(0)));
+        for wrong in ["", "8", "10000", "u+x", "-1"] {
+            assert!(mode(wrong).is_err(), "{wrong}");
+        }
+    }
+}
