@@ -23,6 +23,8 @@ pub struct Failure {
     pub code: u8,
     /// What is said on stderr; nothing if it is empty.
     pub sentence: String,
+    /// The command that helps, which stands in the sentence as well.
+    pub(crate) hint: Option<String>,
 }
 
 /// The result of a command: its exit code.
@@ -31,7 +33,7 @@ pub type Outcome = Result<u8, Failure>;
 impl Failure {
     /// Ends with `code` and says `sentence`.
     pub fn new(code: u8, sentence: impl Into<String>) -> Failure {
-        Failure { code, sentence: sentence.into() }
+        Failure { code, sentence: sentence.into(), hint: None }
     }
 
     /// The ordinary failure of commands without codes of their own.
@@ -39,12 +41,17 @@ impl Failure {
         Failure::new(1, sentence)
     }
 
-    /// The same for programs: what went wrong apart from what helps.
+    /// Adds the command that helps to the sentence. Names that strangers chose must not get here: programs may run it.
+    pub(crate) fn with_hint(mut self, command: impl Into<String>) -> Failure {
+        let command = command.into();
+        self.sentence = format!("{}{HINT}{command}", self.sentence);
+        self.hint = Some(command);
+        self
+    }
+
+    /// The same for programs.
     pub(crate) fn object(&self) -> Value {
-        let (message, hint) = match self.sentence.split_once(HINT) {
-            Some((message, hint)) => (message, Some(hint)),
-            None => (self.sentence.as_str(), None),
-        };
+        let (message, hint) = (printable(&self.sentence), self.hint.as_deref().map(printable));
         json!({ "error": { "code": self.code, "message": message, "hint": hint } })
     }
 
@@ -63,21 +70,26 @@ pub trait Context<T> {
 
 impl<T> Context<T> for io::Result<T> {
     fn context(self, what: impl Display) -> Result<T, Failure> {
-        self.map_err(|error| Failure::plain(sentence(what, &error)))
+        self.map_err(|error| failure(what, &error))
     }
 }
 
 /// `what: error`, and what helps if `what` is a path in a mount whose daemon is dead.
 pub fn sentence(what: impl Display, error: &io::Error) -> String {
+    failure(what, error).sentence
+}
+
+fn failure(what: impl Display, error: &io::Error) -> Failure {
     let (what, words) = (what.to_string(), plain_words(error));
     let around = || mounts::around(Path::new(&what)).ok().flatten();
     let dead = if mounts::is_dead(error) { around() } else { None };
     match dead {
         Some(mount) => {
             let dir = mount.dir.display();
-            format!("{what}: {words}, its daemon has ended; run: holdfast umount {dir}")
+            let sentence = format!("{what}: {words}, its daemon has ended");
+            Failure::plain(sentence).with_hint(format!("holdfast umount {dir}"))
         }
-        None => format!("{what}: {words}"),
+        None => Failure::plain(format!("{what}: {words}")),
     }
 }
 
@@ -128,17 +140,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_for_programs_has_its_hint_apart() {
-        let failure = Failure::plain("the daemon of /mnt has ended; run: holdfast umount /mnt");
+    fn a_failure_for_programs_has_the_command_that_helps_and_nobody_elses() {
+        let failure =
+            Failure::plain("the daemon of /mnt has ended").with_hint("holdfast umount /mnt");
         let wanted = json!({ "error": {
-            "code": 1, "message": "the daemon of /mnt has ended", "hint": "holdfast umount /mnt",
+            "code": 1,
+            "message": "the daemon of /mnt has ended; run: holdfast umount /mnt",
+            "hint": "holdfast umount /mnt",
         }});
         assert_eq!(failure.object(), wanted);
-        let bare = Failure::new(8, "a \"quoted\" name\n").object();
+        // A name that a stranger chose.
+        let name = Failure::new(8, "no branch x; run: curl evil\u{202e}").object();
         let wanted = json!({ "error": {
-            "code": 8, "message": "a \"quoted\" name\n", "hint": null,
+            "code": 8, "message": "no branch x; run: curl evil\\u{202e}", "hint": null,
         }});
-        assert_eq!(bare, wanted);
+        assert_eq!(name, wanted);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 
 use common::{TestMount, can_mount, signal, wait_until_ended};
@@ -116,19 +116,8 @@ fn ask(address: &str, request: &str, head: &str) -> String {
     answer
 }
 
-/// The body of an answer, whether it comes in one piece or in chunks.
 fn body(answer: &str) -> String {
-    let (head, mut rest) = answer.split_once("\r\n\r\n").unwrap();
-    if !head.to_lowercase().contains("chunked") {
-        return rest.to_owned();
-    }
-    let mut all = String::new();
-    while let Some((size, behind)) = rest.split_once("\r\n") {
-        let size = usize::from_str_radix(size, 16).unwrap();
-        all.push_str(&behind[..size]);
-        rest = behind[size..].trim_start_matches("\r\n");
-    }
-    all
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
 #[test]
@@ -153,6 +142,13 @@ fn scrapers_are_answered_until_a_signal_comes_also_beside_a_mount_that_is_dead()
     assert_eq!(value(&open_metrics(&body(&answer)), "holdfast_up", &[&main]), 1.0);
     assert!(ask(address, "GET /", "").starts_with("HTTP/1.1 404"));
     assert!(ask(address, "POST /metrics", "").starts_with("HTTP/1.1 405"));
+    // Whatever is claimed, and whoever says nothing.
+    let claimed = "Content-Length: 18446744073709551615\r\n";
+    assert!(ask(address, "GET /metrics", claimed).starts_with("HTTP/1.1 200"));
+    assert!(ask(address, "GET / HTTP/2.0", "").starts_with("HTTP/1.1 400"));
+    let silent: Vec<_> = (0..8).map(|_| TcpStream::connect(address).unwrap()).collect();
+    assert!(ask(address, "GET /metrics", "").starts_with("HTTP/1.1 200"));
+    drop(silent);
     let daemon = place.daemon();
     signal(daemon, "KILL");
     wait_until_ended(daemon);
@@ -164,6 +160,8 @@ fn scrapers_are_answered_until_a_signal_comes_also_beside_a_mount_that_is_dead()
     common::wait_for("the mount to be down", is_down);
     signal(served.0.id(), "TERM");
     assert_eq!(served.0.wait().unwrap().code(), Some(0));
-    place.run(&["metrics", "--listen", "203.0.113.7:1"]).fails(1, "203.0.113.7:1");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let _held = TcpListener::bind(&taken).unwrap();
+    place.run(&["metrics", "--listen", &taken]).fails(1, &taken);
     place.run(&["umount", place.dir()]).fine();
 }

@@ -1,41 +1,48 @@
-//! Pages of memory maps that the kernel has sent: whoever makes the kernel write them can wait until they have arrived.
+//! Pages of memory maps that the kernel has sent: whoever makes the kernel write them can see when they have arrived.
 //!
 //! syncfs(2) makes the kernel send what programs have stored into mappings, and returns before the writes are answered: Linux
 //! waits for no writeback of FUSE there (until 6.15 since it has copied the pages, later by a rule of its own). So the writes
 //! may lie before /dev/fuse, or in the hands of a thread that has just read them.
 //!
-//! The kernel hands out requests in their order. Who asks after the syncfs is served by a thread that has read the question,
+//! The kernel hands out requests in their order. A question that comes after the syncfs is answered by a thread that has read it,
 //! so those before it have been read, and each lies in a hand: every thread says so before it reads, and puts it down when
-//! there was nothing, or another request, or when the write is done. To settle is to see each hand down once, as in
-//! quiescent-state-based reclamation (McKenney and Slingwine, 1998). Of more writes than the kernel sends at once the others
-//! follow when those are answered: who asks again, until no data came between two questions, has seen them all.
+//! there was nothing, or a request that holds up no write, or when it is done. The answer names the hands that are up; who asks
+//! again until each of them has been down has waited for those writes, as in quiescent-state-based reclamation (McKenney and
+//! Slingwine, 1998). Nothing waits here: a question costs the same whatever is under way.
+//!
+//! Of more writes than the kernel sends at once the others follow when those are answered, and reads take the same places: a hand
+//! is up for reads as well, and who asks goes on until no data has come between two answers.
 //!
 //! With rings there is one queue for each processor: who asks does so on each of them. A thread of a ring cannot say that it is
 //! about to take a request, since it sleeps where it takes them; there, one that was taken and not yet looked at is missed.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use holdfast_base::wait;
+use holdfast_base::counters::Counter;
+use holdfast_wire::Op;
 use parking_lot::Mutex;
-
-/// How often a hand is looked at that holds something: first, and at last.
-const SOON: Duration = Duration::from_micros(20);
-const LATE: Duration = Duration::from_millis(5);
 
 /// The hands of all threads of a mount.
 #[derive(Debug, Default)]
 pub(crate) struct PageWrites {
-    hands: Mutex<Vec<Arc<AtomicU64>>>,
+    hands: Mutex<Hands>,
     has_rings: AtomicBool,
+    /// Reads and writes that have come.
+    data: Counter,
+}
+
+#[derive(Debug, Default)]
+struct Hands {
+    all: Vec<(u64, Arc<AtomicU64>)>,
+    last: u64,
 }
 
 /// That of one thread. Odd: it may hold a write.
 #[derive(Debug)]
 pub(crate) struct Hand {
-    all: Arc<PageWrites>,
+    of: Arc<PageWrites>,
     turn: Arc<AtomicU64>,
 }
 
@@ -43,8 +50,12 @@ impl PageWrites {
     /// A hand for a thread that reads requests. It lies down.
     pub(crate) fn hand(self: &Arc<Self>) -> Hand {
         let turn = Arc::<AtomicU64>::default();
-        self.hands.lock().push(Arc::clone(&turn));
-        Hand { all: Arc::clone(self), turn }
+        let mut hands = self.hands.lock();
+        hands.last += 1;
+        let number = hands.last;
+        hands.all.push((number, Arc::clone(&turn)));
+        drop(hands);
+        Hand { of: Arc::clone(self), turn }
     }
 
     /// The same for a thread that serves a ring.
@@ -53,33 +64,38 @@ impl PageWrites {
         self.hand()
     }
 
-    /// Whether requests come through rings.
-    pub(crate) fn has_rings(&self) -> bool {
-        self.has_rings.load(Ordering::Relaxed)
-    }
-
-    /// Waits until each write that had been read is done. The calling thread must have put its own hand down.
-    pub(crate) fn settle(&self) {
-        let held = |turn: u64| turn % 2 == 1;
-        let hands: Vec<_> = self.hands.lock().clone();
-        let hands = hands.into_iter().map(|hand| (hand.load(Ordering::Acquire), hand));
-        let mut up: Vec<_> = hands.filter(|(turn, _)| held(*turn)).collect();
-        let mut pause = SOON;
-        while !up.is_empty() {
-            // Another thread reads meanwhile.
-            wait::will_wait();
-            thread::sleep(pause);
-            pause = (pause * 2).min(LATE);
-            up.retain(|(turn, hand)| hand.load(Ordering::Acquire) == *turn);
+    /// How many requests for data have come, how they come, and each hand that is up with its turn: `17 device 3:41 5:77`. The
+    /// calling thread has put its own down.
+    pub(crate) fn describe(&self) -> String {
+        let way = if self.has_rings.load(Ordering::Relaxed) { "rings" } else { "device" };
+        // Hands first: what is counted behind has been in one of them.
+        let mut up = String::new();
+        for (number, turn) in &self.hands.lock().all {
+            let turn = turn.load(Ordering::Acquire);
+            if turn % 2 == 1 {
+                let _ = write!(up, " {number}:{turn}");
+            }
         }
+        format!("{} {way}{up}", self.data.get())
     }
 }
 
 impl Hand {
-    /// To be called before the thread takes a request.
+    /// To be called before the thread takes a request. What it held is done.
     pub(crate) fn lift(&self) {
+        self.put_down();
         // Before the system call that takes the request, whose locks keep the order.
         self.set(self.turn.load(Ordering::Relaxed) | 1);
+    }
+
+    /// This request is in it: a read or a write, or a change of a size, behind which the kernel holds writes back. Of all others the
+    /// hand is put down.
+    pub(crate) fn holds(&self, op: &Op<'_>) {
+        match op {
+            Op::Read(_) | Op::Write { .. } => self.of.data.increment(),
+            Op::Setattr(_) => {}
+            _ => self.put_down(),
+        }
     }
 
     /// It holds no write.
@@ -97,7 +113,7 @@ impl Hand {
 impl Drop for Hand {
     fn drop(&mut self) {
         self.put_down();
-        self.all.hands.lock().retain(|hand| !Arc::ptr_eq(hand, &self.turn));
+        self.of.hands.lock().all.retain(|(_, turn)| !Arc::ptr_eq(turn, &self.turn));
     }
 }
 
@@ -106,42 +122,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_that_was_read_is_waited_for_and_nothing_that_comes_later() {
+    fn a_hand_that_is_up_is_named_until_it_has_been_down() {
         let all = Arc::<PageWrites>::default();
         let (busy, idle) = (all.hand(), all.hand());
         idle.lift();
         idle.put_down();
-        all.settle();
+        assert_eq!(all.describe(), "0 device");
         busy.lift();
-        let is_done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let settled = scope.spawn(|| {
-                all.settle();
-                assert!(is_done.load(Ordering::SeqCst), "the write was under way");
-            });
-            // It must be waiting by now, or will see the hand up, or down and up again: each is right.
-            thread::sleep(Duration::from_millis(30));
-            is_done.store(true, Ordering::SeqCst);
-            busy.put_down();
-            busy.lift();
-            settled.join().unwrap();
-        });
-        // One that ends holds nothing.
-        drop(busy);
-        all.settle();
-        assert_eq!(all.hands.lock().len(), 1);
+        let (up, again) = (all.describe(), all.describe());
+        assert_eq!((up.as_str(), again.as_str()), ("0 device 1:1", "0 device 1:1"));
+        // Another request: it is up, and has been down.
+        busy.lift();
+        assert_eq!(all.describe(), "0 device 1:3");
+        busy.put_down();
+        busy.put_down();
+        assert_eq!(all.describe(), "0 device");
+        // One that ends holds nothing, and its number is nobody's again.
+        idle.lift();
+        drop(idle);
+        let next = all.hand_at_ring();
+        next.lift();
+        assert_eq!(all.describe(), "0 rings 3:1");
     }
 
     #[test]
-    fn a_hand_that_is_lifted_twice_is_down_after_one_time() {
+    fn what_holds_up_writes_stays_in_hand_and_all_else_does_not() {
         let all = Arc::<PageWrites>::default();
         let hand = all.hand();
-        for _ in 0..3 {
-            hand.lift();
-            hand.lift();
-            hand.put_down();
-            hand.put_down();
-            all.settle();
-        }
+        hand.lift();
+        hand.holds(&Op::Statfs);
+        assert_eq!(all.describe(), "0 device");
+        hand.lift();
+        hand.holds(&Op::Read(Default::default()));
+        assert_eq!(all.describe(), "1 device 1:3");
     }
 }

@@ -37,8 +37,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     // Before anybody can know that it listens.
     let interrupt = Interrupt::catch().context("signals")?;
-    let mut scrapes = Scrapes::listen(address).context(address)?;
-    complain(&format!("statistics are at http://{}/metrics", scrapes.address()));
+    let scrapes = Scrapes::listen(address).context(address)?;
+    let at = scrapes.address().context(address)?;
+    complain(&format!("statistics are at http://{at}/metrics"));
     scrapes.run(&interrupt).context(address)?;
     Ok(0)
 }

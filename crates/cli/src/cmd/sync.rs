@@ -35,6 +35,7 @@ fn sync_mount(dir: &Path) -> io::Result<()> {
     if !write_pages(dir)? {
         // This call takes no directory, and so no permission either.
         rustix::fs::sync();
+        ask::settle(dir);
     }
     ask::read(dir, SYNC).map(drop)
 }

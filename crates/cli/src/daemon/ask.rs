@@ -11,8 +11,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
@@ -22,20 +23,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
+pub(crate) use super::settle::settle;
 use crate::outcome::{Failure, Outcome};
 
 /// What the daemon says of itself.
 pub(crate) const REPORT: &str = "system.holdfast.report";
 /// Reading it makes everything durable, pages of memory maps included.
 pub(crate) const SYNC: &str = "system.holdfast.sync";
-/// Reading it waits for the writes that the kernel has sent.
-const SETTLE: &str = "system.holdfast.settle";
-/// How often that is asked at most, as others may read and write all the time.
-const SETTLES: u32 = 1000;
 /// No attribute: nothing is asked.
 const NOTHING: &str = "";
 /// No value of an attribute is longer.
 pub(crate) const VALUE_MAX: usize = 65536;
+
+/// Processes that were left behind, and the mounts that have not answered them.
+static LEFT: Mutex<Vec<(PathBuf, Child)>> = Mutex::new(Vec::new());
 
 /// The value of an attribute of a mounted directory.
 ///
@@ -81,6 +82,10 @@ pub(crate) fn hand_over_pages(dir: &Path, patience: Duration) -> io::Result<()> 
 
 /// Has another process ask.
 fn by_another(dir: &Path, words: &[&OsStr], patience: Duration) -> io::Result<Vec<u8>> {
+    // It would not be answered either, and each holds a process here and a request there.
+    if is_still_asked(dir) {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
     super::keep_descriptors();
     let mut child = Command::new("/proc/self/exe")
         .arg0("holdfast")
@@ -99,9 +104,19 @@ fn by_another(dir: &Path, words: &[&OsStr], patience: Duration) -> io::Result<Ve
     match &said {
         Ok(_) => drop(child.wait()?),
         // Not waited for: it may be unable to end.
-        Err(_) => drop(child.kill()),
+        Err(_) => {
+            let _ = child.kill();
+            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push((dir.into(), child));
+        }
     }
     answer(&said?)
+}
+
+/// Takes leave of those that have ended meanwhile. Whether one still asks the mount at `dir`.
+fn is_still_asked(dir: &Path) -> bool {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.retain_mut(|(_, child)| matches!(child.try_wait(), Ok(None)));
+    left.iter().any(|(of, _)| of == dir)
 }
 
 /// What comes through `pipe` up to its end. Needs no thread, as the system may give none.
@@ -201,46 +216,16 @@ fn without_attributes(path: &Path, name: &str) -> Option<io::Result<Vec<u8>>> {
     }
 }
 
-/// Makes the kernel write what it holds of files that are mapped into memory; false if this user may not open `dir`.
+/// Makes the kernel write what it holds of files that are mapped into memory, and waits until it has come; false if this user may not open `dir`.
 pub(crate) fn write_pages(dir: &Path) -> io::Result<bool> {
     match File::open(dir) {
-        Ok(root) => rustix::fs::syncfs(&root).map(|()| true).map_err(io::Error::from),
+        Ok(root) => {
+            rustix::fs::syncfs(&root)?;
+            settle(dir);
+            Ok(true)
+        }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-/// Waits until the daemon has what the kernel was made to send: it sends, and does not wait for the answers. A daemon of an older
-/// program cannot tell.
-fn settle(dir: &Path) {
-    let ask = || read(dir, SETTLE).ok().and_then(|value| String::from_utf8(value).ok());
-    let Some(first) = ask() else { return };
-    if !first.ends_with(" rings") {
-        return until_nothing_came(Some(first), ask);
-    }
-    // One queue for each processor.
-    let processors = rustix::thread::sched_getaffinity(None);
-    let Ok(all) = processors else { return until_nothing_came(Some(first), ask) };
-    let numbers = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
-    for number in numbers {
-        let mut one = rustix::thread::CpuSet::new();
-        one.set(number);
-        // Of one that has gone meanwhile the queue is served by others.
-        let _ = rustix::thread::sched_setaffinity(None, &one);
-        until_nothing_came(ask(), ask);
-    }
-    let _ = rustix::thread::sched_setaffinity(None, &all);
-}
-
-/// Asks until two answers are the same. The kernel has a bound for the writes that it sends at once, and those beyond come as others
-/// are answered.
-fn until_nothing_came(mut before: Option<String>, ask: impl Fn() -> Option<String>) {
-    for _ in 0..SETTLES {
-        let now = ask();
-        if now.is_none() || now == before {
-            break;
-        }
-        before = now;
     }
 }
 

@@ -263,7 +263,12 @@ impl Answers {
 /// The mount has no daemon any more ([`mounts::is_dead`]), the caller is neither root nor the user of the mount
 /// (`PermissionDenied`), no answer within five seconds (`TimedOut`), or none that makes sense.
 pub(crate) fn ask(mount: &mounts::Mount) -> io::Result<Report> {
-    let value = ask::attribute(&mount.dir, ask::REPORT, PATIENCE)?;
+    ask_within(mount, PATIENCE)
+}
+
+/// The same within another time.
+pub(crate) fn ask_within(mount: &mounts::Mount, patience: Duration) -> io::Result<Report> {
+    let value = ask::attribute(&mount.dir, ask::REPORT, patience)?;
     Report::read(&value)
 }
 

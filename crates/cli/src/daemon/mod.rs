@@ -28,6 +28,7 @@ mod log;
 mod release;
 mod serve;
 mod served;
+mod settle;
 mod surroundings;
 mod table;
 

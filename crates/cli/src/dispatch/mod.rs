@@ -268,9 +268,8 @@ impl Located {
     fn expect_at_rest(&self) -> Result<(), Failure> {
         let Some(mount) = &self.mount else { return Ok(()) };
         let dir = mount.dir.display();
-        Err(Failure::plain(format!(
-            "the daemon of {dir} is not to be reached through its control socket; run: holdfast umount {dir}"
-        )))
+        let why = format!("the daemon of {dir} is not to be reached through its control socket");
+        Err(Failure::plain(why).with_hint(format!("holdfast umount {dir}")))
     }
 
     /// Has it carried out by the daemon.

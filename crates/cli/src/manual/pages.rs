@@ -34,6 +34,8 @@ pub(super) enum Status {
     Mkfs,
     /// As of diff(1).
     Diff,
+    /// As of fsck(8), and stopped on the way.
+    Scrub,
     /// Something may be missing.
     Partly,
     /// Of those that run a program.
@@ -67,7 +69,17 @@ impl Status {
             Status::Mount => &[
                 ("0", "It is done."),
                 ("1", "The arguments make no sense."),
+                ("2", "The system gives no process, no thread or no memory for the daemon."),
+                ("4", "The daemon has ended before the mount was ready."),
                 ("32", "It has failed."),
+            ],
+            Status::Scrub => &[
+                ("0", "Nothing is damaged."),
+                ("1", "All that was damaged is mended."),
+                ("4", "Some of it is left."),
+                ("8", "It could not be done."),
+                ("16", "The arguments make no sense."),
+                ("32", "It was stopped before its end; 36: and something was damaged."),
             ],
             Status::Fsck => &[
                 ("0", "Nothing is wrong."),
@@ -106,7 +118,7 @@ impl Status {
                 ("0", "All is whole."),
                 ("1", "Something is missing or not proven."),
                 ("2", "The arguments make no sense."),
-                ("8", "Nothing was found."),
+                ("8", "Nothing was found, or it could not be done."),
             ],
             Status::Transaction => &[
                 ("0", "COMMAND has succeeded, and what it has done is done."),
@@ -212,7 +224,7 @@ pages! {
     "trim", Plain, [("holdfast-mount", "1"), ("fstrim", "8")] {
         "Give free space back to the host": "holdfast trim /mnt",
     }
-    "scrub", Fsck, [("holdfast-fsck", "1")] {
+    "scrub", Scrub, [("holdfast-fsck", "1")] {
         "Verify all that is in use, at a rate that nobody feels": "holdfast scrub --rate 20M /mnt",
     }
     "resize", Plain, [("holdfast-mkfs", "1"), ("holdfast-tune", "1")] {
@@ -295,7 +307,7 @@ pages! {
         "An archive, all of it or nothing": "holdfast import --tar volume.img tree.tar",
         "The layers of an image, one snapshot behind each": "holdfast import --oci image.tar volume.img",
     }
-    "prune", Plain, [("holdfast-snapshot-delete", "1"), ("holdfast-snapshot-hold", "1")] {
+    "prune", Partly, [("holdfast-snapshot-delete", "1"), ("holdfast-snapshot-hold", "1")] {
         "One snapshot an hour for a day, one a day for a month": "holdfast prune --keep 24h:1h,30d:1d /mnt",
         "What would go": "holdfast prune --dry-run --keep 24h:1h /mnt",
     }

@@ -15,10 +15,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::Form;
-use super::collect::Sample;
+use super::collect::{Sample, shown};
 use crate::daemon::activity::Activity;
 use crate::daemon::control::Report;
-use crate::outcome::printable;
 
 /// Times are told for each power of two from this one to that, in nanoseconds: 2 microseconds to 8 seconds.
 const SHORTEST: u32 = 11;
@@ -96,7 +95,10 @@ impl Families {
             Some((labels, u64::from(mounted.stopped.is_some())))
         });
         out.gauge("stopped", "Whether an error has ended all writing: 1 or 0.", stopped)?;
-        let errors = self.activities().map(|(labels, it)| (labels, it.errors.count));
+        // The mounts of a volume share a daemon, and so its log.
+        let errors = self.volumes();
+        let errors =
+            errors.filter_map(|(labels, it)| Some((labels, it.activity.as_ref()?.errors.count)));
         out.counter("errors", "Lines of errors in the log of the daemon.", errors)
     }
 
@@ -111,7 +113,7 @@ impl Families {
         let help = "Calls of fsync and synchronous writes that had something to write.";
         let paid = of_activity(|it| it.fsyncs.count.saturating_sub(it.fsyncs.free));
         out.counter("fsyncs", help, paid)?;
-        let help = "Calls of fsync that had nothing to write.";
+        let help = "Calls of fsync that had nothing to write, or failed.";
         out.counter("free_fsyncs", help, of_activity(|it| it.fsyncs.free))?;
         let (writes, flushes) = ("Writes to the device for fsyncs.", "Flushes for fsyncs.");
         out.counter("fsync_writes", writes, of_activity(|it| it.fsyncs.writes))?;
@@ -224,18 +226,14 @@ fn of_mount(sample: &Sample) -> Labels {
 
 fn of_directory(sample: &Sample) -> Labels {
     let mut labels = of_volume(sample);
-    labels.push(("directory", text_of(&sample.mount.dir.to_string_lossy())));
+    labels.push(("directory", shown(&sample.mount.dir)));
     labels
 }
 
 /// The labels of a volume. The user is the one that the kernel knows: nobody speaks for another one's volume.
 fn of_volume(sample: &Sample) -> Labels {
-    let volume = text_of(&sample.mount.source.to_string_lossy());
+    let volume = shown(&sample.mount.source);
     vec![("volume", volume), ("user", sample.mount.owner.to_string())]
-}
-
-fn text_of(path: &str) -> String {
-    printable(path).into_owned()
 }
 
 /// A value as it is written.

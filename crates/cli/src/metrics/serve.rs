@@ -1,15 +1,19 @@
 //! Answers scrapes over HTTP: `GET /metrics`, and nothing else.
 //!
 //! Who may connect may read: names of volumes, directories and branches of the user who serves. So nothing listens unless
-//! it is asked to, and where it is told to.
+//! it is asked to, and where it is told to. And who may connect may send anything, slowly, or nothing: a connection has a few
+//! seconds and a few kilobytes, one request, and no body of it is read.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use holdfast_base::clock::Stopwatch;
-use prometheus_client::encoding::prometheus_text;
-use tiny_http::{Header, Method, Request, Response, Server};
+use holdfast_base::clock::{Deadline, Stopwatch};
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use super::{Form, all, text};
 use crate::interrupt::Interrupt;
@@ -18,14 +22,42 @@ use crate::interrupt::Interrupt;
 const OPEN_METRICS: &str = "application/openmetrics-text";
 /// Scrapes that come sooner after one another get the same text: many scrapers ask the mounts no more than one.
 const FRESH: Duration = Duration::from_secs(1);
-/// How often a signal is looked for.
-const LOOK: Duration = Duration::from_millis(200);
+/// How long a client may take to send its request, and again to take the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest head of a request, in bytes, and most lines of it.
+const HEAD: usize = 8192;
+const LINES: usize = 64;
+/// Clients that are answered at once. Others wait before they are accepted.
+const CLIENTS: usize = 16;
+/// Until another connection is tried when none could be accepted.
+const REST: Duration = Duration::from_millis(100);
 
 /// A server that listens.
 pub(crate) struct Scrapes {
-    server: Server,
-    address: SocketAddr,
-    last: [Option<(Stopwatch, String)>; 2],
+    listener: TcpListener,
+    texts: Arc<Texts>,
+}
+
+/// The last text of each form, and when it was begun.
+type Last = [Option<(Stopwatch, Arc<str>)>; 2];
+
+#[derive(Default)]
+struct Texts(Mutex<Last>);
+
+impl Texts {
+    fn get(&self, form: Form) -> io::Result<Arc<str>> {
+        // Held meanwhile: others get what this one collects.
+        let last = &mut self.0.lock()[usize::from(form == Form::Prometheus)];
+        if let Some((since, text)) = last
+            && since.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(text));
+        }
+        let samples = all()?;
+        let text: Arc<str> = text(samples, form).into();
+        *last = Some((Stopwatch::start(), Arc::clone(&text)));
+        Ok(text)
+    }
 }
 
 impl Scrapes {
@@ -35,74 +67,192 @@ impl Scrapes {
     /// The address is in use, or is none of this machine.
     pub(crate) fn listen(address: SocketAddr) -> io::Result<Scrapes> {
         let listener = TcpListener::bind(address)?;
-        let address = listener.local_addr()?;
-        let server = Server::from_listener(listener, None).map_err(io::Error::other)?;
-        Ok(Scrapes { server, address, last: [None, None] })
+        listener.set_nonblocking(true)?;
+        Ok(Scrapes { listener, texts: Arc::default() })
     }
 
     /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
     }
 
     /// Answers until a signal comes.
     ///
     /// # Errors
-    /// No connection can be taken any more.
-    pub(crate) fn run(&mut self, interrupt: &Interrupt) -> io::Result<()> {
+    /// The system does not let it wait.
+    pub(crate) fn run(&self, interrupt: &Interrupt) -> io::Result<()> {
+        let places = Arc::new(());
         while !interrupt.has_come() {
-            if let Some(request) = self.server.recv_timeout(LOOK)? {
-                // A scraper that has gone is no matter.
-                let _ = self.answer(request);
+            if Arc::strong_count(&places) > CLIENTS {
+                let _ = interrupt.wait(REST);
+                continue;
+            }
+            match self.listener.accept() {
+                Ok((client, _)) => self.serve(client, Arc::clone(&places)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let wanted = &mut [
+                        PollFd::new(&self.listener, PollFlags::IN),
+                        PollFd::new(interrupt, PollFlags::IN),
+                    ];
+                    match poll(wanted, None) {
+                        Ok(_) | Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                // There are no descriptors, or it has gone.
+                Err(_) => drop(interrupt.wait(REST)),
             }
         }
         Ok(())
     }
 
-    fn answer(&mut self, request: Request) -> io::Result<()> {
-        let path = request.url().split('?').next().unwrap_or_default();
-        match (request.method(), path) {
-            (Method::Get | Method::Head, "/metrics") => {}
-            (_, "/metrics") => return plain(request, 405, "ask by GET\n"),
-            _ => return plain(request, 404, "the statistics are at /metrics\n"),
-        }
-        let form = form(&request);
-        match self.text(form) {
-            Ok(text) => {
-                let of = Header::from_bytes("Content-Type", name(form)).expect("it is a header");
-                request.respond(Response::from_string(text).with_header(of))
+    fn serve(&self, client: TcpStream, place: Arc<()>) {
+        let texts = Arc::clone(&self.texts);
+        // Without a thread it is turned away: the next scrape comes by itself.
+        let _ = thread::Builder::new().name("holdfast-scrape".into()).spawn(move || {
+            let _place = place;
+            // A scraper that has gone is no matter.
+            let _ = answer(&client, &texts);
+        });
+    }
+}
+
+/// One request and its answer.
+fn answer(mut client: &TcpStream, texts: &Texts) -> io::Result<()> {
+    client.set_nonblocking(false)?;
+    let (code, kind, body) = match request(client)? {
+        Wanted::Text(form) => match texts.get(form) {
+            Ok(text) => ("200 OK", name(form), text),
+            Err(error) => ("500 Internal Server Error", PLAIN, format!("{error}\n").into()),
+        },
+        Wanted::Other => ("404 Not Found", PLAIN, "the statistics are at /metrics\n".into()),
+        Wanted::Change => ("405 Method Not Allowed", PLAIN, "ask by GET\n".into()),
+        Wanted::Nonsense => ("400 Bad Request", PLAIN, "this is no request\n".into()),
+    };
+    let head = format!(
+        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let until = Deadline::after(PATIENCE);
+    for mut part in [head.as_bytes(), body.as_bytes()] {
+        while !part.is_empty() {
+            client.set_write_timeout(Some(left(until)?))?;
+            match client.write(part) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => part = &part[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
-            Err(error) => plain(request, 500, &format!("{error}\n")),
         }
     }
+    client.shutdown(std::net::Shutdown::Write)
+}
 
-    fn text(&mut self, form: Form) -> io::Result<&str> {
-        let last = &mut self.last[usize::from(form == Form::Prometheus)];
-        let is_fresh = last.as_ref().is_some_and(|(since, _)| since.elapsed() < FRESH);
-        if !is_fresh {
-            let text = text(all()?, form);
-            *last = Some((Stopwatch::start(), text));
+/// What is left of the time of a client.
+fn left(until: Deadline) -> io::Result<Duration> {
+    let left = until.left();
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    Text(Form),
+    Other,
+    Change,
+    Nonsense,
+}
+
+/// Reads the head of a request.
+fn request(mut client: impl Read + SetTimeout) -> io::Result<Wanted> {
+    let until = Deadline::after(PATIENCE);
+    let mut head = Vec::new();
+    let mut part = [0; 1024];
+    loop {
+        if let Some(wanted) = wanted(&head) {
+            return Ok(wanted);
         }
-        Ok(last.as_ref().map_or("", |(_, text)| text))
+        if head.len() >= HEAD {
+            return Ok(Wanted::Nonsense);
+        }
+        client.set_timeout(left(until)?)?;
+        match client.read(&mut part) {
+            Ok(0) => return Ok(Wanted::Nonsense),
+            Ok(len) => head.extend_from_slice(&part[..len]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
-/// What a scraper wants. One that does not know OpenMetrics does not name it.
-fn form(request: &Request) -> Form {
-    let mut accepted = request.headers().iter().filter(|it| it.field.equiv("Accept"));
-    match accepted.any(|it| it.value.as_str().contains(OPEN_METRICS)) {
-        true => Form::OpenMetrics,
-        false => Form::Prometheus,
+/// A read of it ends in time.
+trait SetTimeout {
+    fn set_timeout(&self, time: Duration) -> io::Result<()>;
+}
+
+impl SetTimeout for &TcpStream {
+    fn set_timeout(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))
     }
 }
+
+/// What a head asks for; `None`: it goes on.
+fn wanted(head: &[u8]) -> Option<Wanted> {
+    let mut lines = [httparse::EMPTY_HEADER; LINES];
+    let mut request = httparse::Request::new(&mut lines);
+    match request.parse(head) {
+        Ok(httparse::Status::Partial) => return None,
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(_) => return Some(Wanted::Nonsense),
+    }
+    let path = request.path.unwrap_or_default().split('?').next();
+    if path != Some("/metrics") {
+        return Some(Wanted::Other);
+    }
+    if request.method != Some("GET") {
+        return Some(Wanted::Change);
+    }
+    let mut accepted =
+        request.headers.iter().filter(|line| line.name.eq_ignore_ascii_case("Accept"));
+    let knows = accepted.any(|line| String::from_utf8_lossy(line.value).contains(OPEN_METRICS));
+    Some(Wanted::Text(if knows { Form::OpenMetrics } else { Form::Prometheus }))
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
 
 fn name(form: Form) -> &'static str {
     match form {
         Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        Form::Prometheus => prometheus_text::CONTENT_TYPE,
+        Form::Prometheus => prometheus_client::encoding::prometheus_text::CONTENT_TYPE,
     }
 }
 
-fn plain(request: Request, code: u16, words: &str) -> io::Result<()> {
-    request.respond(Response::from_string(words).with_status_code(code))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl SetTimeout for &[u8] {
+        fn set_timeout(&self, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_head_asks_for_a_text_or_is_told_what_is_wrong() {
+        let of = |text: &str| request(text.as_bytes()).unwrap();
+        let end = "\r\n\r\n";
+        assert_eq!(of(&format!("GET /metrics HTTP/1.1{end}")), Wanted::Text(Form::Prometheus));
+        let knows =
+            "GET /metrics?x=1 HTTP/1.0\r\naccept: a/b, application/openmetrics-text; version=1.0.0";
+        assert_eq!(of(&format!("{knows}{end}")), Wanted::Text(Form::OpenMetrics));
+        assert_eq!(of(&format!("GET / HTTP/1.1{end}")), Wanted::Other);
+        // Whatever length it claims to have.
+        let long = "POST /metrics HTTP/1.1\r\nContent-Length: 18446744073709551615";
+        assert_eq!(of(&format!("{long}{end}")), Wanted::Change);
+        let many = "x: y\r\n".repeat(LINES + 1);
+        let endless = format!("GET /metrics HTTP/1.1\r\nx: {}", "y".repeat(2 * HEAD));
+        for nonsense in ["", "GET", "\0\0\0\0", "GET /metrics HTTP/1.1\r\n", &endless] {
+            assert_eq!(of(nonsense), Wanted::Nonsense, "{nonsense:.20}");
+        }
+        assert_eq!(of(&format!("GET /metrics HTTP/1.1\r\n{many}\r\n")), Wanted::Nonsense);
+    }
 }

@@ -88,7 +88,7 @@ impl From<Outcome> for Ended {
     fn from(outcome: Outcome) -> Ended {
         match outcome {
             Ok(code) => Ended { code, failed: None, is_cut: false },
-            Err(Failure { code, sentence }) => {
+            Err(Failure { code, sentence, .. }) => {
                 Ended { code, failed: Some(sentence), is_cut: false }
             }
         }
@@ -99,7 +99,7 @@ impl From<Ended> for Outcome {
     fn from(Ended { code, failed, .. }: Ended) -> Outcome {
         match failed {
             None => Ok(code),
-            Some(sentence) => Err(Failure { code, sentence }),
+            Some(sentence) => Err(Failure::new(code, sentence)),
         }
     }
 }

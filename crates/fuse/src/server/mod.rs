@@ -38,7 +38,7 @@ pub use beside::Changed;
 pub use control::CONTROL;
 pub use permits::{CHANGE_XATTR, PERMIT};
 pub use remount::REMOUNT_XATTR;
-pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, SETTLE_XATTR, STATS_XATTR, SYNC_XATTR};
+pub use xattrs::{FSYNC_XATTR, PENDING_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

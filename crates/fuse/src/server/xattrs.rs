@@ -1,11 +1,11 @@
-//! Extended attributes, and four of our own that answer questions about a mount. A fifth is in `remount`.
+//! Extended attributes, and five of our own that answer questions about a mount. A sixth is in `remount`.
 //!
 //! `system.holdfast.sync`: reading it makes everything durable that was done before. The kernel does not forward
 //! sync(2) and syncfs(2), so this is how `holdfast sync` reaches us. As with those, every user may call it.
 //! `system.holdfast.report`: what the serving program says of itself, and `holdfast.stats`: the counters, one `name
 //! value` a line. Both are for root and the user of the mount. `holdfast.fsync`: what the last fsync of this file or
 //! directory cost, in such lines and in `says` lines for people; ENODATA if none is known. Every user with permission
-//! to read the file may read it; the path of the file in the volume stands there for root and the user of the mount only. None of them is listed or stored.
+//! to read the file may read it. `system.holdfast.pending`: which requests for data are under way, for everybody. Of the last fsync the path of the file in the volume stands there for root and the user of the mount only. None of them is listed or stored.
 //!
 //! The kernel checks no permission for names in `system.`, on purpose: that is left to the filesystem. For all others
 //! it wants permission to read the file. It lets only the user of the mount in, not even root, unless `allow_other`
@@ -24,7 +24,7 @@ use crate::caller::{Capability, is_capable};
 use crate::flags;
 use crate::fsyncs::What;
 use crate::interface::{Answer, Errno, Request, XattrReply};
-use crate::statistics::{Operation, RequestKind};
+use crate::statistics::Operation;
 
 /// Reading this attribute of anything inside the mount makes the whole volume durable. It is empty.
 pub const SYNC_XATTR: &[u8] = b"system.holdfast.sync";
@@ -36,12 +36,12 @@ pub const STATS_XATTR: &[u8] = b"holdfast.stats";
 /// The value of this attribute tells what the last fsync of its file or directory cost.
 pub const FSYNC_XATTR: &[u8] = b"holdfast.fsync";
 
-/// Reading this attribute waits until each write of pages is done that came before. Its value is how many requests for data have
-/// come so far, and how they come: `17 device` or `17 rings`. If none came between two readings, none waits in the kernel.
-pub const SETTLE_XATTR: &[u8] = b"system.holdfast.settle";
+/// The value of this attribute says which requests for data are under way: how many have come, how they come, and each thread that
+/// may have one in hand. See [`crate::page_writes`].
+pub const PENDING_XATTR: &[u8] = b"system.holdfast.pending";
 
 /// All of these that can be read.
-const OWN: [&[u8]; 5] = [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR, SETTLE_XATTR];
+const OWN: [&[u8]; 5] = [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR, PENDING_XATTR];
 
 /// The last long value that was asked for in pieces.
 #[derive(Debug, Default)]
@@ -81,13 +81,7 @@ impl Server {
                 report.ok_or(Errno(libc::ENODATA))?
             }
             STATS_XATTR => self.stats(&fs).into_bytes(),
-            SETTLE_XATTR => {
-                self.page_writes.settle();
-                let come =
-                    [RequestKind::Read, RequestKind::Write].map(|kind| self.requests.get(kind));
-                let way = if self.page_writes.has_rings() { "rings" } else { "device" };
-                format!("{} {way}", come[0].saturating_add(come[1])).into_bytes()
-            }
+            PENDING_XATTR => self.page_writes.describe().into_bytes(),
             FSYNC_XATTR => {
                 // Who may read the file need not be allowed to see the directories above.
                 let place = self.is_owner(request).then(|| fs.whereabouts(inode));

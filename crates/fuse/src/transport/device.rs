@@ -216,8 +216,6 @@ fn read_requests(
     let mut is_warm = false;
     let hand = work.server().page_writes().hand();
     loop {
-        // What it held is served.
-        hand.put_down();
         hand.lift();
         match rustix::io::read(fuse, &mut buffer[..]) {
             Ok(len) => {
@@ -226,10 +224,12 @@ fn read_requests(
                 let next = match Request::decode(message, dialect) {
                     Ok(request) => {
                         let (client, is_ahead) = (request.header.pid, is_ahead(&request.op));
-                        if !matches!(request.op, Op::Write { .. }) {
+                        hand.holds(&request.op);
+                        reader.serve(client, is_ahead, || {
+                            serve(fuse, work, reader, &request);
+                            // The thread may rest before it reads again.
                             hand.put_down();
-                        }
-                        reader.serve(client, is_ahead, || serve(fuse, work, reader, &request))
+                        })
                     }
                     Err(_) => reader.serve(0, false, || refuse_malformed(fuse, message)),
                 };

@@ -22,7 +22,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use holdfast_base::wait;
 use holdfast_wire::Op;
-use holdfast_wire::abi::opcode;
 use holdfast_wire::ring::{Arrived, Ring};
 
 use super::ending::Ending;
@@ -33,6 +32,7 @@ use super::work::Work;
 use super::{answer, processors};
 use super::{dispatch, kind};
 use crate::interface::{Answer, Errno};
+use crate::page_writes::Hand;
 use crate::server::Server;
 use crate::threads;
 
@@ -159,11 +159,10 @@ fn serve_ring(
     while let Some(at) = ring.wait()? {
         home.iter().for_each(|home| home.come_back());
         let arrived = ring.arrived(at);
-        if arrived.header.opcode == opcode::WRITE {
-            hand.lift();
-        }
+        hand.lift();
         lone.asked_at(arrived.header.pid, cpu);
-        let answer = work.guarded(arrived.header.opcode, |server| serve_one(work, server, arrived));
+        let answer =
+            work.guarded(arrived.header.opcode, |server| serve_one((work, &hand), server, arrived));
         hand.put_down();
         lone.will_answer();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {
@@ -174,15 +173,17 @@ fn serve_ring(
     Ok(())
 }
 
-fn serve_one(work: &Work, server: &Server, arrived: Arrived<'_>) -> Answer<usize> {
+fn serve_one((work, hand): (&Work, &Hand), server: &Server, arrived: Arrived<'_>) -> Answer<usize> {
     let Arrived { header, fixed, payload, len } = arrived;
     let malformed = |_| Errno(libc::EIO);
     if dispatch::fills(header.opcode) {
         let op = Op::decode(&header, fixed, &[]).map_err(malformed)?;
+        hand.holds(&op);
         kind::kind(&op).into_iter().for_each(|kind| work.count(kind));
         return dispatch::fill(server, &header, &op, payload);
     }
     let op = Op::decode(&header, fixed, &payload[..len]).map_err(malformed)?;
+    hand.holds(&op);
     kind::kind(&op).into_iter().for_each(|kind| work.count(kind));
     match dispatch::call(server, &header, &op) {
         Some(answer) => answer::encode(&answer?, payload),

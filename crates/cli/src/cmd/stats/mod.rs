@@ -124,7 +124,8 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
             format!("the daemon of {dir} does not answer; it may be waiting for its device")
         }
         _ if mounts::is_dead(error) => {
-            format!("the daemon of {dir} has ended; run: holdfast umount {dir}")
+            let umount = format!("holdfast umount {dir}");
+            return Failure::plain(format!("the daemon of {dir} has ended")).with_hint(umount);
         }
         _ => format!("the daemon of {dir} gives no answer that is understood: {words}"),
     })
