@@ -6,7 +6,7 @@
 //! use holdfast::{RenameFlags, Volume};
 //!
 //! # fn main() -> std::io::Result<()> {
-//! // A real program says Volume::create("data.holdfast", 64 << 20) once, and Volume::open(...) later.
+//! // A real program says Volume::create_new("data.holdfast", 64 << 20) once, and Volume::open(...) later.
 //! let volume = Volume::in_memory(64 << 20)?;
 //!
 //! volume.create_dir_all("/letters/2024")?;
@@ -60,6 +60,7 @@
 //! its own for background commits, and they end with it.
 
 mod branch;
+mod copy;
 mod diff;
 mod dir;
 mod error;
@@ -68,6 +69,8 @@ mod held;
 mod hold;
 mod kept;
 mod identity;
+mod in_use;
+mod lock;
 mod make;
 mod metadata;
 mod options;
@@ -75,6 +78,7 @@ mod path;
 mod read_dir;
 mod remove;
 mod volume;
+mod walk;
 
 pub use branch::{Branch, Snapshot};
 pub use diff::Diff;
@@ -96,6 +100,7 @@ pub use options::{
 };
 pub use read_dir::{DirEntry, ReadDir};
 pub use volume::{Volume, VolumeInfo};
+pub use walk::WalkDir;
 
 /// Version of the format on disk that this library reads and writes.
 pub const FORMAT_VERSION: u32 = holdfast_format::superblock::VERSION;
@@ -121,6 +126,7 @@ mod tests {
         check::<crate::Dir>();
         check::<crate::File>();
         check::<crate::ReadDir>();
+        check::<crate::WalkDir>();
         check::<crate::Branch>();
         check::<crate::Snapshot>();
         check::<crate::Diff>();
