@@ -62,6 +62,15 @@ impl Dir {
         self.with(|call| Ok(call.fs.sync().map(drop)?))
     }
 
+    /// Stops the volume: nothing is written any more, and what is there can be read (P7). For a caller that has found that memory
+    /// cannot be trusted, as after a panic. Nothing happens if the volume is closed.
+    pub fn stop_volume(&self, why: &str) {
+        let _ = self.with(|call| {
+            call.fs.stop(why);
+            Ok(())
+        });
+    }
+
     // Files.
 
     /// Opens a file for reading.

@@ -83,6 +83,7 @@ mod walk;
 pub use branch::{Branch, Snapshot};
 pub use diff::Diff;
 pub use dir::Dir;
+pub use error::errno;
 pub use file::File;
 pub use hold::Hold;
 pub use holdfast_base::{Escape, Receipt};

@@ -105,7 +105,17 @@ fn open_device(path: &Path, read_only: bool) -> io::Result<Arc<dyn Device>> {
         true => OpenMode::ReadOnly,
         false => OpenMode::ReadWrite,
     };
-    let device =
-        FileDevice::open(path, mode).map_err(|error| with_mount(path, device_error(error)))?;
+    let device = FileDevice::open(path, mode).map_err(|error| {
+        let error = with_mount(path, device_error(error));
+        // The refusal of the host is a sentence by now. Its kind is wanted as well: permission denied, too many open files.
+        let again = || std::fs::File::options().read(true).write(!read_only).open(path).err();
+        match error.kind() {
+            io::ErrorKind::Other => {
+                let kind = again().map_or(io::ErrorKind::Other, |why| why.kind());
+                io::Error::new(kind, error.to_string())
+            }
+            _ => error,
+        }
+    })?;
     Ok(Arc::new(device))
 }
