@@ -16,7 +16,7 @@ pub(crate) fn os_error(error: &io::Error, path: Option<&Path>) -> PyErr {
         None => error.to_string(),
     };
     match path {
-        Some(path) => PyOSError::new_err((number, text, path.to_path_buf())),
+        Some(path) => PyOSError::new_err((number, text, path.as_os_str().to_os_string())),
         None => PyOSError::new_err((number, text)),
     }
 }

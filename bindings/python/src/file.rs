@@ -2,6 +2,7 @@
 
 use std::fs::TryLockError;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast::{File, FileTimes, Permissions};
 use pyo3::buffer::PyBuffer;
@@ -17,11 +18,16 @@ const READ_MAX: usize = 16 << 20;
 
 /// An open file.
 #[pyclass(frozen, module = "holdfast._native")]
-pub struct Handle(Own<File>);
+pub struct Handle(Mutex<Own<Arc<File>>>);
 
 impl Handle {
     pub(crate) fn new(file: File) -> Handle {
-        Handle(Own::new(file))
+        Handle(Mutex::new(Own::new(Arc::new(file))))
+    }
+
+    /// Held for a moment only, never during a call.
+    fn slot(&self) -> MutexGuard<'_, Own<Arc<File>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn call<T: Send>(
@@ -29,7 +35,11 @@ impl Handle {
         py: Python<'_>,
         body: impl FnOnce(&File) -> io::Result<T> + Send,
     ) -> PyResult<T> {
-        call(py, None, || body(self.0.get()?))
+        call(py, None, || {
+            // A call that is under way keeps the file, whoever closes it.
+            let file = Arc::clone(self.slot().get()?);
+            body(&file)
+        })
     }
 }
 
@@ -40,9 +50,14 @@ fn content(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 
 #[pymethods]
 impl Handle {
+    /// Closes the file now, whoever still has the object; once more does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        call(py, None, || self.slot().take().map(drop))
+    }
+
     /// Up to `len` bytes from the position on.
     fn read<'py>(&self, py: Python<'py>, len: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let found = self.call(py, |mut file| {
+        let found = self.call(py, |mut file: &File| {
             let mut found = vec![0; len.min(READ_MAX)];
             let len = file.read(&mut found)?;
             found.truncate(len);
@@ -53,7 +68,7 @@ impl Handle {
 
     /// Everything from the position on.
     fn readall<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let found = self.call(py, |mut file| {
+        let found = self.call(py, |mut file: &File| {
             let mut found = Vec::new();
             file.read_to_end(&mut found).map(|_| found)
         })?;
@@ -82,11 +97,11 @@ impl Handle {
             Ok(bytes) => {
                 // They never change, and this call keeps them.
                 let bytes = bytes.as_bytes();
-                self.call(py, |mut file| file.write(bytes))
+                self.call(py, |mut file: &File| file.write(bytes))
             }
             Err(_) => {
                 let bytes = content(py, data)?;
-                self.call(py, |mut file| file.write(&bytes))
+                self.call(py, |mut file: &File| file.write(&bytes))
             }
         }
     }
@@ -99,7 +114,7 @@ impl Handle {
 
     /// Moves the position: `whence` is 0 from the start, 1 from here, 2 from the end, 3 to data, 4 to a hole.
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
-        self.call(py, |mut file| {
+        self.call(py, |mut file: &File| {
             let from_start = || u64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput);
             let to = match whence {
                 0 => SeekFrom::Start(from_start()?),

@@ -45,6 +45,15 @@ fn without_safety(header: &str) -> String {
     out
 }
 
+/// What the document shows is the program that is compiled and run.
+#[test]
+fn the_example_of_the_document_is_the_one_that_is_tested() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read_to_string(own.join("../../docs/BINDINGS.md")).unwrap();
+    let shown = document.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    assert_eq!(shown, std::fs::read_to_string(own.join("examples/quickstart.c")).unwrap());
+}
+
 #[test]
 fn the_alarm_rings() {
     let header = "/**\n * Does.\n *\n * # Safety\n * `x` is.\n */\nint a(void);\n";

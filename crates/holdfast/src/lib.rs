@@ -138,3 +138,8 @@ mod tests {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So is that of docs/BINDINGS.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/BINDINGS.md")]
+struct Bindings;

@@ -131,7 +131,13 @@ class File(io.RawIOBase):
             try:
                 super().close()
             finally:
-                self._handle = None
+                handle, self._handle = self._handle, None
+                # Not with the last reference: a traceback may keep that.
+                if handle is not None:
+                    try:
+                        handle.close()
+                    except OSError:
+                        pass  # of a parent process
 
 
 class _Durable:

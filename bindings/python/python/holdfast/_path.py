@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 def stat_result(found) -> os.stat_result:
     """What the native side says of a file, as `os.stat` would."""
-    mode, ino, nlink, uid, gid, size, accessed, modified, changed, created, blocks, rdev = found
+    mode, ino, nlink, uid, gid, size, accessed, modified, changed, _, blocks, rdev = found
     seconds = [time // 1_000_000_000 for time in (accessed, modified, changed)]
     times = [time / 1e9 for time in (accessed, modified, changed)]
     more = {
         "st_atime": times[0], "st_mtime": times[1], "st_ctime": times[2],
         "st_atime_ns": accessed, "st_mtime_ns": modified, "st_ctime_ns": changed,
-        "st_birthtime": created / 1e9, "st_blocks": blocks, "st_blksize": 4096, "st_rdev": rdev,
+        "st_blocks": blocks, "st_blksize": 4096, "st_rdev": rdev,
     }
     return os.stat_result((mode, ino, 0, nlink, uid, gid, size, *seconds), more)
 
@@ -125,6 +125,10 @@ class Path:
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         return stat_result(self.volume._native.stat(str(self), follow_symlinks))
+
+    def created_ns(self) -> int:
+        """When it was made, in nanoseconds since 1970; os.stat_result has no place for it on Linux."""
+        return self.volume._native.stat(str(self), False)[9]
 
     def lstat(self) -> os.stat_result:
         return self.stat(follow_symlinks=False)

@@ -6,7 +6,9 @@ The volume is named by `fo`, as archives have it: fsspec.open("holdfast://notes/
 
 from __future__ import annotations
 
+import os
 import stat
+import threading
 import weakref
 from datetime import UTC, datetime
 
@@ -16,8 +18,42 @@ from ._path import Path
 from ._volume import Volume
 
 
-def _close(volume: Volume):
-    volume.close()
+# Volumes that filesystems have opened, by what they show, with the number of those filesystems.
+_shared: dict[tuple, list] = {}
+_lock = threading.Lock()
+
+
+def _acquire(path, branch, snapshot, read_only, create):
+    """The volume of this name, which all filesystems of this process share, and its key."""
+    real = os.path.realpath(path)
+    key = (real, branch or "main", snapshot, read_only)
+    with _lock:
+        if key in _shared and not _shared[key][0].closed:
+            _shared[key][1] += 1
+            return _shared[key][0], key
+        # Another branch of the same image is opened through what has the image.
+        beside = next((volume for other, (volume, _) in _shared.items() if other[0] == real and not volume.closed), None)
+        if beside is not None:
+            volume = beside.branch(branch or "main")
+            volume = (volume[snapshot] if snapshot else volume).open()
+        else:
+            try:
+                volume = Volume.open(real, branch=branch, snapshot=snapshot, read_only=read_only)
+            except FileNotFoundError:
+                if create is None or branch or snapshot:
+                    raise
+                volume = Volume.create(real, create)
+        _shared[key] = [volume, 1]
+        return volume, key
+
+
+def _release(key):
+    with _lock:
+        entry = _shared[key]
+        entry[1] -= 1
+        if entry[1] == 0:
+            del _shared[key]
+            entry[0].close()
 
 
 class HoldfastFileSystem(AbstractFileSystem):
@@ -36,26 +72,20 @@ class HoldfastFileSystem(AbstractFileSystem):
             raise ValueError(f"a volume is in a file or device of this host, not at {target_protocol}://")
         if (fo is None) == (volume is None):
             raise ValueError("say which volume: fo=PATH, or volume=")
-        self.volume = volume if volume is not None else self._open_volume(fo, branch, snapshot, read_only, create)
+        self._finalize = None
         if volume is None:
-            # Whoever forgets the filesystem closes the volume.
-            weakref.finalize(self, _close, self.volume)
-
-    @staticmethod
-    def _open_volume(path, branch, snapshot, read_only, create):
-        try:
-            return Volume.open(path, branch=branch, snapshot=snapshot, read_only=read_only)
-        except FileNotFoundError:
-            if create is None:
-                raise
-            return Volume.create(path, create)
+            volume, key = _acquire(fo, branch, snapshot, read_only, create)
+            # Whoever forgets the filesystem gives the volume back.
+            self._finalize = weakref.finalize(self, _release, key)
+        self.volume = volume
 
     def close(self) -> None:
-        """Closes the volume, and forgets this filesystem: the next one opens it anew."""
+        """Forgets this filesystem, and closes its volume if no other one has it."""
         cache = type(self)._cache
         for key in [key for key, found in cache.items() if found is self]:
             del cache[key]
-        self.volume.close()
+        if self._finalize is not None:
+            self._finalize()
 
     @classmethod
     def _strip_protocol(cls, path):
@@ -79,7 +109,7 @@ class HoldfastFileSystem(AbstractFileSystem):
         kind = next((kind for test, kind in kinds if test(found.st_mode)), "other")
         return {
             "name": name, "size": 0 if kind == "directory" else found.st_size, "type": kind,
-            "created": found.st_birthtime, "mtime": found.st_mtime, "mode": found.st_mode,
+            "created": path.created_ns() / 1e9, "mtime": found.st_mtime, "mode": found.st_mode,
             "uid": found.st_uid, "gid": found.st_gid, "ino": found.st_ino, "nlink": found.st_nlink,
             "islink": path.is_symlink(),
         }
