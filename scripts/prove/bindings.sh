@@ -10,7 +10,8 @@ CARGO=${CARGO:-cargo}
 ! grep SKIPPED "$WORK/capi.txt" || fail "something was left out"
 say "  C: gcc, clang, valgrind, SIGKILL"
 
-make -s install-lib DESTDIR="$WORK/root" PREFIX=/usr CARGO="$CARGO"
+# `make` is a function here.
+command make -s install-lib DESTDIR="$WORK/root" PREFIX=/usr CARGO="$CARGO"
 export PKG_CONFIG_PATH=$WORK/root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$WORK/root
 for static in "" yes; do
     flags=$(pkg-config --cflags --libs holdfast)

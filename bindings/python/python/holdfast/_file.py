@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import io
 import os
+from typing import IO, TYPE_CHECKING, Any
 
 from . import _native
+
+
+if TYPE_CHECKING:
+
+    class DurableIO(IO[Any]):
+        """What `open` returns, for those who check types."""
+
+        def fsync(self) -> None: ...
+        def fdatasync(self) -> None: ...
 
 
 class File(io.RawIOBase):
@@ -143,20 +153,20 @@ class File(io.RawIOBase):
 class _Durable:
     """What buffered and text files have beside those of `io`."""
 
-    def fsync(self) -> None:
+    def fsync(self: Any) -> None:
         """Writes what is in the buffer, and makes the file durable (P1)."""
         self.flush()
         _raw(self).fsync()
 
-    def fdatasync(self) -> None:
+    def fdatasync(self: Any) -> None:
         """Writes what is in the buffer, and makes data and size durable (P1)."""
         self.flush()
         _raw(self).fdatasync()
 
 
-def _raw(file) -> File:
+def _raw(file: Any) -> File:
     while not isinstance(file, File):
-        file = file.buffer if isinstance(file, io.TextIOBase) else file.raw
+        file = getattr(file, "buffer", None) or file.raw
     return file
 
 
@@ -176,7 +186,16 @@ class TextFile(_Durable, io.TextIOWrapper):
     """As `open(path, "w")` makes it, with fsync."""
 
 
-def open_file(native, path: str, mode="r", buffering=-1, encoding=None, errors=None, newline=None, permissions=0o644):
+def open_file(
+    native: _native.Volume,
+    path: str,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    permissions: int = 0o644,
+) -> DurableIO:
     """As `io.open`, for the file at `path` of a native volume."""
     kinds = set(mode)
     if len(kinds) != len(mode) or not kinds <= set("rwaxbt+") or len(kinds & set("rwax")) != 1 or kinds >= set("bt"):
@@ -196,15 +215,15 @@ def open_file(native, path: str, mode="r", buffering=-1, encoding=None, errors=N
         if "a" in kinds:
             raw.seek(0, os.SEEK_END)
         if buffering == 0:
-            return raw
+            return raw  # type: ignore[return-value]
         size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
         wrap = BufferedRandom if reads and writes else BufferedWriter if writes else BufferedReader
         buffered = wrap(raw, size)
         if binary:
-            return buffered
+            return buffered  # type: ignore[return-value]
         text = TextFile(buffered, io.text_encoding(encoding), errors, newline, line_buffering=buffering == 1)
-        text.mode = mode
-        return text
+        text.mode = mode  # type: ignore[misc]
+        return text  # type: ignore[return-value]
     except BaseException:
         raw.close()
         raise

@@ -6,13 +6,14 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._file import open_file
 
 if TYPE_CHECKING:
+    from ._file import DurableIO
     from ._volume import Volume
 
 
@@ -34,6 +35,9 @@ class Path:
     files does not take it by mistake."""
 
     __slots__ = ("_pure", "volume")
+
+    _pure: PurePosixPath
+    volume: Volume
 
     def __init__(self, volume: Volume, *parts: str | PurePosixPath | Path):
         self.volume = volume
@@ -176,7 +180,9 @@ class Path:
         for name, _ in self.volume._native.scandir(str(self)):
             yield self / name
 
-    def walk(self, top_down: bool = True, on_error=None, follow_symlinks: bool = False):
+    def walk(
+        self, top_down: bool = True, on_error: Callable[[OSError], Any] | None = None, follow_symlinks: bool = False
+    ) -> Iterator[tuple[Path, list[str], list[str]]]:
         """As pathlib.Path.walk: (path, names of directories, names of all else), without recursion."""
         waiting: list = [self]
         while waiting:
@@ -190,7 +196,8 @@ class Path:
                 if on_error is not None:
                     on_error(error)
                 continue
-            directories, files = [], []
+            directories: list[str] = []
+            files: list[str] = []
             for name, mode in entries:
                 linked = follow_symlinks and stat.S_ISLNK(mode) and (at / name).is_dir()
                 (directories if stat.S_ISDIR(mode) or linked else files).append(name)
@@ -240,13 +247,14 @@ class Path:
 
     # Content.
 
-    def open(self, mode="r", buffering=-1, encoding=None, errors=None, newline=None):
+    def open(self, mode: str = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
+             newline: str | None = None) -> DurableIO:
         """As the built-in `open`. What is written survives a crash after the file's fsync()."""
         return open_file(self.volume._native, str(self), mode, buffering, encoding, errors, newline)
 
     def read_bytes(self) -> bytes:
         with self.open("rb", buffering=0) as file:
-            return file.readall()
+            return file.read()
 
     def read_text(self, encoding=None, errors=None, newline=None) -> str:
         with self.open("r", encoding=encoding, errors=errors, newline=newline) as file:
@@ -269,7 +277,8 @@ class Path:
         try:
             with new.open("xb") as file:
                 file.write(data)
-                file.fsync()
+                file.flush()
+            new.fsync()
             new.rename(self)
         except BaseException:
             new.unlink(missing_ok=True)
@@ -287,8 +296,7 @@ class Path:
         if self.is_dir():
             self.volume._native.sync_dir(str(self))
             return
-        with self.open("rb", buffering=0) as file:
-            file.fsync()
+        self.volume._native.open_file(str(self), "r", 0).sync_all()
 
     # Names.
 

@@ -7,11 +7,14 @@ import os
 import warnings
 import weakref
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import _native
 from ._file import open_file
 from ._path import Path
+
+if TYPE_CHECKING:
+    from ._file import DurableIO
 
 _open: weakref.WeakSet[Volume] = weakref.WeakSet()
 
@@ -106,7 +109,8 @@ class Volume:
     def root(self) -> Path:
         return Path(self)
 
-    def open_file(self, path, mode="r", buffering=-1, encoding=None, errors=None, newline=None, permissions=0o644):
+    def open_file(self, path: str | Path, mode: str = "r", buffering: int = -1, encoding: str | None = None,
+                  errors: str | None = None, newline: str | None = None, permissions: int = 0o644) -> DurableIO:
         """As the built-in `open`."""
         return open_file(self._native, str(self.path(path)), mode, buffering, encoding, errors, newline, permissions)
 

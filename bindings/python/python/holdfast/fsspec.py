@@ -12,7 +12,7 @@ import threading
 import weakref
 from datetime import UTC, datetime
 
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from ._path import Path
 from ._volume import Volume
