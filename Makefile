@@ -3,6 +3,7 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
+LIBDIR ?= $(PREFIX)/lib
 # Where systemd looks; with a PREFIX of which it knows nothing, name one that it knows.
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 # The names under which mkfs(8), fsck(8), mount(8), umount(8) and fstab look for the program, always in /sbin. A mounted volume
@@ -14,7 +15,7 @@ STATIC_TARGET := $(shell uname -m)-unknown-linux-musl
 STATIC_PROGRAM := $(TARGET_DIR)/$(STATIC_TARGET)/release/holdfast
 PROGRAM := $(if $(filter 1,$(PROFILED)),$(PROFILED_PROGRAM),$(if $(filter 1,$(STATIC)),$(STATIC_PROGRAM),$(TARGET_DIR)/release/holdfast))
 
-.PHONY: run stop test prove build dev static profiled docs golden install
+.PHONY: run stop test prove build dev static profiled docs golden install install-lib
 
 # Builds, makes a volume, mounts it, and shows on real content what it does. Leaves it mounted.
 run:
@@ -34,7 +35,7 @@ test:
 prove: build dev
 	bash scripts/need.sh sqlite3=sqlite3 git=git cc=build-essential bc=bc python3=python3 xz=xz-utils
 	[ -r /usr/src/linux-source-6.1.tar.xz ] || apt-get install -y --no-install-recommends linux-source-6.1
-	for proof in tree branches deletion forks agents pjdfstest git build sqlite killed million full accidents callgrind frozen recovery fio memory elastic latency metrics; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
+	for proof in tree branches deletion forks agents pjdfstest git build sqlite killed million full accidents callgrind frozen recovery fio memory elastic latency metrics bindings; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
 	[ "$$(id -u)" -ne 0 ] || HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/killed.sh --limits --minutes 10
 	$(abspath $(TARGET_DIR))/release/holdfast-dev bench mechanisms --mount
 	[ "$$(id -u)" -ne 0 ] || bash scripts/need.sh losetup=mount mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs fuse2fs=fuse2fs fuse-overlayfs=fuse-overlayfs bindfs=bindfs
@@ -89,3 +90,13 @@ install: $(if $(filter 1,$(PROFILED)),profiled,$(if $(filter 1,$(STATIC)),static
 	install -m644 packaging/holdfast-prune@.timer $(DESTDIR)$(UNITDIR)/holdfast-prune@.timer
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/holdfast-scrub@.service.in >$(DESTDIR)$(UNITDIR)/holdfast-scrub@.service
 	install -m644 packaging/holdfast-scrub@.timer $(DESTDIR)$(UNITDIR)/holdfast-scrub@.timer
+
+# For programs in C: the library, its header, and what pkg-config asks for.
+install-lib:
+	$(CARGO) rustc --release --locked -p holdfast-capi --crate-type cdylib,staticlib
+	install -Dm755 $(TARGET_DIR)/release/libholdfast_c.so $(DESTDIR)$(LIBDIR)/libholdfast.so.0
+	ln -sf libholdfast.so.0 $(DESTDIR)$(LIBDIR)/libholdfast.so
+	install -m644 $(TARGET_DIR)/release/libholdfast_c.a $(DESTDIR)$(LIBDIR)/libholdfast.a
+	install -Dm644 crates/capi/include/holdfast.h $(DESTDIR)$(PREFIX)/include/holdfast.h
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
+	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml); sed "s|@PREFIX@|$(PREFIX)|g; s|@LIBDIR@|$(LIBDIR)|g; s|@VERSION@|$$version|g" crates/capi/holdfast.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/holdfast.pc

@@ -152,8 +152,8 @@ fn judge(name: &str, line: &str) -> Option<&'static str> {
     if line.contains(".unwrap()") {
         return Some("`unwrap()`: return an error, or say with `expect` why it cannot be");
     }
-    if has_word(line, "unsafe") && !["device", "wire"].contains(&part) {
-        return Some("`unsafe` outside device and wire: use a safe crate, or put it there");
+    if has_word(line, "unsafe") && !["capi", "device", "wire"].contains(&part) {
+        return Some("`unsafe` outside capi, device and wire: use a safe crate, or put it there");
     }
     let clocks = ["SystemTime::now", "Instant::now"];
     // `script` stands on nothing, not even on base.
@@ -168,10 +168,12 @@ fn judge(name: &str, line: &str) -> Option<&'static str> {
         return Some("the system may give no thread: `holdfast_sync::start` or `on_threads`");
     }
     // Crates that speak with the host or the user may; floors 0 to 3 may not.
-    let may_name_errno =
-        ["device", "script", "wire", "holdfast", "fuse", "cli", "dev", "sim", "bench", "hostile"]
-            .contains(&part)
-            || name == "posix/errno.rs";
+    let may_name_errno = [
+        "capi", "device", "script", "wire", "holdfast", "fuse", "cli", "dev", "sim", "bench",
+        "hostile",
+    ]
+    .contains(&part)
+        || name == "posix/errno.rs";
     if names_errno(line) && !may_name_errno {
         return Some("errors become numbers in posix/errno.rs only: use an error of your own");
     }

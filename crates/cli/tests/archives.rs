@@ -283,7 +283,7 @@ fn an_image_layout_is_made_of_snapshots_and_read_back() {
 fn archives_are_taken_from_files_and_from_standard_input_among_them() {
     let place = filled();
     export(&place, place.image(), &["--tar"], "tree.tar");
-    let more = Volume::create(place.path("more.img"), 64 << 20).unwrap();
+    let more = Volume::create_new(place.path("more.img"), 64 << 20).unwrap();
     more.write("/more", "more").unwrap();
     more.close().unwrap();
     export(&place, &place.path("more.img"), &["--tar"], "more.tar");

@@ -62,6 +62,15 @@ impl Dir {
         self.with(|call| Ok(call.fs.sync().map(drop)?))
     }
 
+    /// Stops the volume: nothing is written any more, and what is there can be read (P7). For a caller that has found that memory
+    /// cannot be trusted, as after a panic. Nothing happens if the volume is closed.
+    pub fn stop_volume(&self, why: &str) {
+        let _ = self.with(|call| {
+            call.fs.stop(why);
+            Ok(())
+        });
+    }
+
     // Files.
 
     /// Opens a file for reading.
@@ -252,8 +261,8 @@ impl Dir {
 
     /// Gives an open file a name: its first if it was opened with [`Dir::tmpfile`].
     pub fn link_file(&self, file: &File, new: impl AsRef<Path>) -> io::Result<()> {
-        self.same_volume(&file.shared)?;
-        self.with(|call| self.link_inode(call, file.open.inode(), new.as_ref()))
+        self.same_volume(&file.handle.shared)?;
+        self.with(|call| self.link_inode(call, file.handle.open.inode(), new.as_ref()))
     }
 
     fn link_inode(&self, call: Call<'_>, inode: InodeNo, new: &Path) -> Result<()> {
@@ -357,6 +366,15 @@ impl Dir {
     /// Attributes of what is at `path`, symbolic links shown themselves.
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
         self.with(|call| call.node(self.base(), bytes(path.as_ref()), Follow::No)).map(Metadata)
+    }
+
+    /// Where `path` leads, from the root of the volume, without symbolic links, `.` and `..`.
+    ///
+    /// # Errors
+    /// ENOENT if nothing is there, or if this directory has been removed.
+    pub fn canonicalize(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
+        self.with(|call| call.real_path(self.base(), bytes(path.as_ref())))
+            .map(|path| OsString::from_vec(path).into())
     }
 
     /// Whether something is at `path`, symbolic links followed.

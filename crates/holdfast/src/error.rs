@@ -78,3 +78,26 @@ fn device_kind(error: &DeviceError) -> io::ErrorKind {
         _ => io::ErrorKind::Other,
     }
 }
+
+/// The errno of a failure, for callers in other languages. Failures of making, opening and closing a volume are sentences with a
+/// kind, which has one as well: EUCLEAN for what is no volume or damaged, EBUSY for what is in use, EIO for what has no better one.
+pub fn errno(error: &io::Error) -> i32 {
+    use io::ErrorKind as Kind;
+    if let Some(number) = error.raw_os_error() {
+        return number;
+    }
+    match error.kind() {
+        Kind::NotFound => libc::ENOENT,
+        Kind::PermissionDenied => libc::EPERM,
+        Kind::AlreadyExists => libc::EEXIST,
+        Kind::InvalidInput => libc::EINVAL,
+        Kind::InvalidData => libc::EUCLEAN,
+        Kind::ResourceBusy => libc::EBUSY,
+        Kind::WouldBlock => libc::EAGAIN,
+        Kind::StorageFull => libc::ENOSPC,
+        Kind::QuotaExceeded => libc::EDQUOT,
+        Kind::ReadOnlyFilesystem => libc::EROFS,
+        Kind::Unsupported => libc::EOPNOTSUPP,
+        _ => libc::EIO,
+    }
+}

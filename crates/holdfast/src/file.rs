@@ -4,11 +4,16 @@
 //! and `sync_data` make them durable. A write that was accepted and could not
 //! be put on the device later is reported to each handle that was open, and
 //! to all of them until its bytes were written again (P7). The file lives as long as the handle, whatever happens to its names.
+//!
+//! A [`Handle`] is what the kernel calls an open file description: clones of a
+//! file share it, and with it the position and the lock.
 
 use std::ffi::OsStr;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use holdfast_base::Receipt;
 use holdfast_posix::{FallocateFlags, OpenFile, OpenFlags, SetAttr, WriteHow, XattrFlags};
@@ -18,24 +23,42 @@ use crate::error::Errno;
 use crate::held::Shared;
 use crate::metadata::{Attributes, FileTimes, Metadata, Permissions};
 
+/// Most bytes that one call of [`Write::write_vectored`] takes: they are put together, so that they are written in one step.
+const VECTORED_MAX: usize = 1 << 20;
+
 /// An open file. `Read`, `Write` and `Seek` work on it and on `&File`; they share one position.
-/// [`File::read_at`] and [`File::write_at`] have none and may be called from many threads at once.
+/// [`File::read_at`] and [`File::write_at`] have none and may be called from many threads at once; so do those of
+/// [`std::os::unix::fs::FileExt`].
 #[derive(Debug)]
 pub struct File {
+    pub(crate) handle: Arc<Handle>,
+}
+
+/// What clones of a file share.
+#[derive(Debug)]
+pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) open: Arc<OpenFile>,
     position: Mutex<u64>,
+    /// Whether it may have a lock, so that other files never ask when they are closed.
+    pub(crate) locked: AtomicBool,
 }
 
 impl File {
     pub(crate) fn new(shared: Arc<Shared>, open: Arc<OpenFile>) -> File {
-        File { shared, open, position: Mutex::new(0) }
+        let (position, locked) = (Mutex::new(0), AtomicBool::new(false));
+        File { handle: Arc::new(Handle { shared, open, position, locked }) }
+    }
+
+    /// The same open file once more: both have one position, and one lock, which is there until the last of them is dropped.
+    pub fn try_clone(&self) -> io::Result<File> {
+        Ok(File { handle: Arc::clone(&self.handle) })
     }
 
     /// Reads at `offset`; fewer bytes than asked only at the end. Bytes that fail their checksum are never
     /// returned (P6): EIO.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.shared.with(|call| Ok(call.fs.read(&self.open, offset, into)?))
+        self.handle.shared.with(|call| Ok(call.fs.read(&self.handle.open, offset, into)?))
     }
 
     /// Fills `into` from `offset`, or fails with `UnexpectedEof`.
@@ -49,9 +72,9 @@ impl File {
     /// Writes at `offset`, or at the end if the file was opened to append. Whether there is space is
     /// decided now (P8); durable after a sync, or at once if it was opened with `sync` or `dsync`.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.shared.with(|call| {
+        self.handle.shared.with(|call| {
             let how = WriteHow::default();
-            Ok(call.fs.write(call.caller, &self.open, offset, bytes, how)?)
+            Ok(call.fs.write(call.caller, &self.handle.open, offset, bytes, how)?)
         })
     }
 
@@ -83,7 +106,7 @@ impl File {
     /// What the last sync of this file cost, by any caller; `None` if there was none since the file came
     /// into memory. A receipt prints as sentences.
     pub fn last_receipt(&self) -> io::Result<Option<Receipt>> {
-        self.shared.with(|call| Ok(call.fs.last_receipt(self.open.inode())?))
+        self.handle.shared.with(|call| Ok(call.fs.last_receipt(self.handle.open.inode())?))
     }
 
     /// fdatasync: data and size survive any crash once this returns (P1).
@@ -92,18 +115,24 @@ impl File {
     }
 
     fn sync(&self, data_only: bool) -> io::Result<Receipt> {
-        self.shared.with(|call| Ok(call.fs.fsync(&self.open, data_only)?))
+        self.handle.shared.with(|call| Ok(call.fs.fsync(&self.handle.open, data_only)?))
     }
 
     /// The attributes.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        let attr = self.shared.with(|call| Ok(call.fs.getattr(self.open.inode())?))?;
+        let attr =
+            self.handle.shared.with(|call| Ok(call.fs.getattr(self.handle.open.inode())?))?;
         Ok(Metadata(attr))
     }
 
     fn set(&self, change: SetAttr) -> io::Result<()> {
-        self.shared.with(|call| {
-            call.fs.setattr(call.caller, self.open.inode(), Some(&self.open), change)?;
+        self.handle.shared.with(|call| {
+            call.fs.setattr(
+                call.caller,
+                self.handle.open.inode(),
+                Some(&self.handle.open),
+                change,
+            )?;
             Ok(())
         })
     }
@@ -129,7 +158,9 @@ impl File {
     }
 
     fn fallocate(&self, flags: FallocateFlags, offset: u64, len: u64) -> io::Result<()> {
-        self.shared.with(|call| Ok(call.fs.fallocate(&self.open, flags, offset, len)?))
+        self.handle
+            .shared
+            .with(|call| Ok(call.fs.fallocate(&self.handle.open, flags, offset, len)?))
     }
 
     /// Takes space for `len` bytes at `offset` and extends the file to their end, so that writing there
@@ -183,22 +214,22 @@ impl File {
     }
 
     fn seek_to(&self, offset: u64, whence: holdfast_posix::Seek) -> io::Result<u64> {
-        self.shared.with(|call| Ok(call.fs.seek(&self.open, offset, whence)?))
+        self.handle.shared.with(|call| Ok(call.fs.seek(&self.handle.open, offset, whence)?))
     }
 
     /// The value of an extended attribute; ENODATA if there is none.
     pub fn xattr(&self, name: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
-        self.shared.with(|call| {
+        self.handle.shared.with(|call| {
             let name = name.as_ref().as_bytes();
-            Ok(call.fs.getxattr(call.caller, self.open.inode(), name)?)
+            Ok(call.fs.getxattr(call.caller, self.handle.open.inode(), name)?)
         })
     }
 
     /// Sets an extended attribute, new or not.
     pub fn set_xattr(&self, name: impl AsRef<OsStr>, value: &[u8]) -> io::Result<()> {
-        self.shared.with(|call| {
+        self.handle.shared.with(|call| {
             let flags = XattrFlags::empty();
-            let inode = self.open.inode();
+            let inode = self.handle.open.inode();
             let name = name.as_ref().as_bytes();
             Ok(call.fs.setxattr(call.caller, inode, name, value, flags)?)
         })
@@ -207,23 +238,56 @@ impl File {
 
 impl Read for &File {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let mut position = self.position.lock();
+        let mut position = self.handle.position.lock();
         let len = self.read_at(into, *position)?;
         *position += len as u64;
         Ok(len)
+    }
+
+    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut position = self.handle.position.lock();
+        let mut total = 0;
+        for into in into.iter_mut().filter(|into| !into.is_empty()) {
+            let len = match self.read_at(into, *position) {
+                // What was read before is not lost: the next call meets the error again.
+                Err(_) if total > 0 => break,
+                len => len?,
+            };
+            *position += len as u64;
+            total += len;
+            if len < into.len() {
+                break;
+            }
+        }
+        Ok(total)
     }
 }
 
 impl Write for &File {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut position = self.position.lock();
+        let mut position = self.handle.position.lock();
         let len = self.write_at(bytes, *position)?;
-        *position = if self.open.flags().contains(OpenFlags::APPEND) {
+        *position = if self.handle.open.flags().contains(OpenFlags::APPEND) {
             self.metadata()?.len()
         } else {
             *position + len as u64
         };
         Ok(len)
+    }
+
+    /// One step of history (P3), also where others append; of more than 1 MiB the first bytes.
+    fn write_vectored(&mut self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut all = bytes.iter().filter(|bytes| !bytes.is_empty());
+        let first: &[u8] = all.next().map_or(&[], |first| first);
+        if first.len() >= VECTORED_MAX || all.clone().next().is_none() {
+            return self.write(first);
+        }
+        let mut together = first.to_vec();
+        for bytes in all {
+            let room = VECTORED_MAX - together.len();
+            together.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+        self.write(&together)
     }
 
     /// Does nothing, as for [`std::fs::File`]: [`File::sync_data`] makes data durable.
@@ -234,7 +298,7 @@ impl Write for &File {
 
 impl Seek for &File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let mut position = self.position.lock();
+        let mut position = self.handle.position.lock();
         let target = match to {
             SeekFrom::Start(offset) => Some(offset),
             SeekFrom::Current(by) => position.checked_add_signed(by),
@@ -250,11 +314,19 @@ impl Read for File {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         (&mut &*self).read(into)
     }
+
+    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&mut &*self).read_vectored(into)
+    }
 }
 
 impl Write for File {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (&mut &*self).write(bytes)
+    }
+
+    fn write_vectored(&mut self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&mut &*self).write_vectored(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -265,5 +337,15 @@ impl Write for File {
 impl Seek for File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         (&mut &*self).seek(to)
+    }
+}
+
+impl FileExt for File {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        File::read_at(self, into, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        File::write_at(self, bytes, offset)
     }
 }

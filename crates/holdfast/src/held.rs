@@ -10,6 +10,7 @@ use holdfast_posix::{Caller, FileSystem, FsError};
 use parking_lot::RwLock;
 
 use crate::error::{Errno, Result, volume_error};
+use crate::lock::Locks;
 use crate::path::Call;
 
 /// How long `close` waits for others that borrowed the engine (a FUSE server's last threads).
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     fs: RwLock<Option<Arc<FileSystem>>>,
     caller: Caller,
     promote: OnceLock<Box<Promote>>,
+    pub(crate) locks: Locks,
 }
 
 impl std::fmt::Debug for Shared {
@@ -35,7 +37,12 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     /// What the handles of an engine share.
     pub(crate) fn new(fs: FileSystem, caller: Caller) -> Shared {
-        Shared { fs: RwLock::new(Some(Arc::new(fs))), caller, promote: OnceLock::new() }
+        Shared {
+            fs: RwLock::new(Some(Arc::new(fs))),
+            caller,
+            promote: OnceLock::new(),
+            locks: Locks::default(),
+        }
     }
 
     /// From now on forks are promoted by this.
@@ -118,6 +125,7 @@ impl Shared {
     /// Forgets the engine as a power cut would.
     pub(crate) fn abandon(&self) {
         drop(self.fs.write().take());
+        self.locks.closed();
     }
 
     /// Ends the engine, unless that was done.
@@ -125,6 +133,7 @@ impl Shared {
         let Some(mut fs) = self.fs.write().take() else {
             return Ok(());
         };
+        self.locks.closed();
         let waited = Stopwatch::start();
         loop {
             match Arc::try_unwrap(fs) {

@@ -6,7 +6,7 @@
 //! use holdfast::{RenameFlags, Volume};
 //!
 //! # fn main() -> std::io::Result<()> {
-//! // A real program says Volume::create("data.holdfast", 64 << 20) once, and Volume::open(...) later.
+//! // A real program says Volume::create_new("data.holdfast", 64 << 20) once, and Volume::open(...) later.
 //! let volume = Volume::in_memory(64 << 20)?;
 //!
 //! volume.create_dir_all("/letters/2024")?;
@@ -60,6 +60,7 @@
 //! its own for background commits, and they end with it.
 
 mod branch;
+mod copy;
 mod diff;
 mod dir;
 mod error;
@@ -68,6 +69,8 @@ mod held;
 mod hold;
 mod kept;
 mod identity;
+mod in_use;
+mod lock;
 mod make;
 mod metadata;
 mod options;
@@ -75,10 +78,12 @@ mod path;
 mod read_dir;
 mod remove;
 mod volume;
+mod walk;
 
 pub use branch::{Branch, Snapshot};
 pub use diff::Diff;
 pub use dir::Dir;
+pub use error::errno;
 pub use file::File;
 pub use hold::Hold;
 pub use holdfast_base::{Escape, Receipt};
@@ -96,6 +101,7 @@ pub use options::{
 };
 pub use read_dir::{DirEntry, ReadDir};
 pub use volume::{Volume, VolumeInfo};
+pub use walk::WalkDir;
 
 /// Version of the format on disk that this library reads and writes.
 pub const FORMAT_VERSION: u32 = holdfast_format::superblock::VERSION;
@@ -121,6 +127,7 @@ mod tests {
         check::<crate::Dir>();
         check::<crate::File>();
         check::<crate::ReadDir>();
+        check::<crate::WalkDir>();
         check::<crate::Branch>();
         check::<crate::Snapshot>();
         check::<crate::Diff>();
@@ -131,3 +138,8 @@ mod tests {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So is that of docs/BINDINGS.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/BINDINGS.md")]
+struct Bindings;

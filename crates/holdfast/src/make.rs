@@ -9,13 +9,14 @@ use holdfast_device::{Device, FileDevice, OpenMode};
 use holdfast_posix::FileSystem;
 
 use crate::error::{device_error, volume_error};
+use crate::in_use::with_mount;
 use crate::options::{CreateOptions, VolumeOptions};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Makes a file of `size` bytes, an empty volume in it, and opens it. The file must not exist.
-    /// [`CreateOptions`] decides more.
-    pub fn create(path: impl AsRef<Path>, size: u64) -> io::Result<Volume> {
+    /// Makes a file of `size` bytes, an empty volume in it, and opens it. The file must not exist, as for
+    /// [`std::fs::File::create_new`]. [`CreateOptions`] decides more.
+    pub fn create_new(path: impl AsRef<Path>, size: u64) -> io::Result<Volume> {
         CreateOptions::new().size(size).create(path)
     }
 
@@ -23,7 +24,7 @@ impl Volume {
     /// promises hold again when it returns (P1 to P5, P9), in time bounded by the rings.
     ///
     /// # Errors
-    /// `NotFound`; `ResourceBusy` if it is in use, with the holder's name; `InvalidData` if it is no volume
+    /// `NotFound`; `ResourceBusy` if it is in use, with the holder's name, and where it is mounted; `InvalidData` if it is no volume
     /// or damaged (P10).
     pub fn open(path: impl AsRef<Path>) -> io::Result<Volume> {
         VolumeOptions::new().open(path)
@@ -104,6 +105,17 @@ fn open_device(path: &Path, read_only: bool) -> io::Result<Arc<dyn Device>> {
         true => OpenMode::ReadOnly,
         false => OpenMode::ReadWrite,
     };
-    let device = FileDevice::open(path, mode).map_err(device_error)?;
+    let device = FileDevice::open(path, mode).map_err(|error| {
+        let error = with_mount(path, device_error(error));
+        // The refusal of the host is a sentence by now. Its kind is wanted as well: permission denied, too many open files.
+        let again = || std::fs::File::options().read(true).write(!read_only).open(path).err();
+        match error.kind() {
+            io::ErrorKind::Other => {
+                let kind = again().map_or(io::ErrorKind::Other, |why| why.kind());
+                io::Error::new(kind, error.to_string())
+            }
+            _ => error,
+        }
+    })?;
     Ok(Arc::new(device))
 }

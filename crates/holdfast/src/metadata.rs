@@ -116,9 +116,22 @@ impl Permissions {
         self.mode
     }
 
+    /// Sets the bits; others than `0o7777` are dropped.
+    pub fn set_mode(&mut self, mode: u32) {
+        *self = Permissions::from_mode(mode);
+    }
+
     /// Whether no permission bit allows a write.
     pub fn readonly(&self) -> bool {
         self.mode & 0o222 == 0
+    }
+
+    /// Takes the right to write from everybody, or gives it to everybody.
+    pub fn set_readonly(&mut self, readonly: bool) {
+        match readonly {
+            true => self.mode &= !0o222,
+            false => self.mode |= 0o222,
+        }
     }
 }
 

@@ -17,6 +17,9 @@ use crate::error::{Errno, Result};
 /// Symbolic links followed in one walk before it is called a loop; the kernel's number.
 pub(crate) const LINKS_MAX: u32 = 40;
 
+/// Directories that may lie in each other before they are taken for a circle.
+const DEPTH_MAX: usize = 1 << 20;
+
 /// A filesystem and the caller.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
@@ -156,6 +159,55 @@ impl Call<'_> {
             walk.at = attr.inode;
         }
         Ok(End::Found(self.fs.getattr(walk.at)?))
+    }
+
+    /// Where `path` leads, from the root on, without links, `.` and `..`.
+    pub(crate) fn real_path(&self, base: InodeNo, path: &[u8]) -> Result<Vec<u8>> {
+        let mut walk = Walk::new(base, path)?;
+        let mut names = self.names_of(walk.at)?;
+        while let Some(step) = walk.next() {
+            let attr = self.fs.lookup(self.caller, walk.at, &step.name)?;
+            match attr.file_type {
+                FileType::Symlink => {
+                    walk.enter_link(self.fs.readlink(attr.inode)?)?;
+                    if walk.at == InodeNo::ROOT {
+                        names.clear();
+                    }
+                    continue;
+                }
+                FileType::Directory => {}
+                _ if step.last && !step.slash => {}
+                _ => return Err(Errno(libc::ENOTDIR)),
+            }
+            match &*step.name {
+                b"." => {}
+                b".." => drop(names.pop()),
+                name => names.push(name.to_vec()),
+            }
+            walk.at = attr.inode;
+        }
+        let mut path = Vec::new();
+        for name in &names {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        Ok(if path.is_empty() { b"/".to_vec() } else { path })
+    }
+
+    /// The names that lead from the root to a directory.
+    fn names_of(&self, directory: InodeNo) -> Result<Vec<Vec<u8>>> {
+        let (mut at, mut names) = (directory, Vec::new());
+        while at != InodeNo::ROOT {
+            let (parent, name) = self.fs.place_of(at)?.ok_or(Errno(libc::ENOENT))?;
+            names.push(name);
+            // Directories of a damaged volume may lead in a circle.
+            if names.len() > DEPTH_MAX {
+                return Err(Errno(libc::ELOOP));
+            }
+            at = parent;
+        }
+        names.reverse();
+        Ok(names)
     }
 
     /// The place that `path` names, whether or not anything is there; links at its end are not followed.

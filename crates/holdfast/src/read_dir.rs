@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 
+use crate::dir::Dir;
 use crate::held::{Held, Shared};
 use crate::metadata::{FileType, Metadata};
 
@@ -94,6 +95,14 @@ impl DirEntry {
     /// The path given to `read_dir`, with the name.
     pub fn path(&self) -> PathBuf {
         self.path.clone()
+    }
+
+    /// Holds the directory that this is. By its inode: whatever has its name by now is not gone into.
+    pub(crate) fn directory(&self) -> io::Result<Dir> {
+        let held = Held::new(self.shared.clone(), self.inode)?;
+        // An inode that has gone is not held, and its number is never another's.
+        self.metadata()?;
+        Ok(Dir::new(held))
     }
 
     /// What it was when the directory was read; costs nothing.

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use crate::dir::Dir;
 use crate::error::Errno;
-use crate::metadata::FileType;
 use crate::read_dir::ReadDir;
 
 impl Dir {
@@ -35,9 +34,13 @@ fn empty(dir: Dir) -> io::Result<()> {
             continue;
         };
         let name = entry.file_name();
-        if entry.file_type() == FileType::Directory {
-            let below = level(dir.open_dir(name)?, name.into());
-            levels.push(below);
+        if entry.file_type().is_dir() {
+            // Not by its name, at which a link may be by now that leads elsewhere.
+            match entry.directory() {
+                Ok(below) => levels.push(level(below, name.into())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         } else if let Err(error) = dir.remove_file(name)
             && error.kind() != io::ErrorKind::NotFound
         {

@@ -108,7 +108,7 @@ impl Volume {
     ///
     /// # fn main() -> std::io::Result<()> {
     /// # let dir = std::env::temp_dir().join(format!("holdfast-resize-{}", std::process::id()));
-    /// let volume = Volume::create(&dir, 64 << 20)?;
+    /// let volume = Volume::create_new(&dir, 64 << 20)?;
     /// assert_eq!(volume.resize(NewSize::More(64 << 20))?, 128 << 20);
     /// volume.close()?;
     /// # std::fs::remove_file(dir)

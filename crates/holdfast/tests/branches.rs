@@ -46,7 +46,7 @@ fn what_fails_says_why() {
 fn branches_of_a_file_are_opened_one_by_one_and_together() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume");
-    let volume = Volume::create(&path, 64 << 20).unwrap();
+    let volume = Volume::create_new(&path, 64 << 20).unwrap();
     volume.write("/file", b"of main").unwrap();
     let mut work = volume.create_branch("work").unwrap();
     work.rename("trial").unwrap();

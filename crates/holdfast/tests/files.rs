@@ -236,9 +236,9 @@ fn volumes_in_files() {
     let kind = |result: io::Result<Volume>| result.unwrap_err().kind();
     assert_eq!(kind(Volume::open(&path)), io::ErrorKind::NotFound);
     assert_eq!(kind(CreateOptions::new().create(&path)), io::ErrorKind::InvalidInput);
-    let v = Volume::create(&path, 64 << 20).unwrap();
+    let v = Volume::create_new(&path, 64 << 20).unwrap();
     assert_eq!(v.info().unwrap().size, 64 << 20);
-    assert_eq!(kind(Volume::create(&path, 64 << 20)), io::ErrorKind::AlreadyExists);
+    assert_eq!(kind(Volume::create_new(&path, 64 << 20)), io::ErrorKind::AlreadyExists);
     let busy = Volume::open(&path).unwrap_err();
     assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
     assert!(busy.to_string().contains("in use"), "{busy}");
@@ -246,7 +246,7 @@ fn volumes_in_files() {
     Volume::open(&path).unwrap().close().unwrap();
 
     let small = place.path().join("small");
-    assert!(Volume::create(&small, 1 << 20).is_err());
+    assert!(Volume::create_new(&small, 1 << 20).is_err());
     assert!(!small.exists(), "a failed creation left a file");
     std::fs::write(&small, vec![b'x'; 1 << 20]).unwrap();
     assert_eq!(kind(Volume::open(&small)), io::ErrorKind::InvalidData);

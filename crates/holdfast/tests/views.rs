@@ -58,7 +58,7 @@ fn a_view_shows_what_was_and_is_in_nobodys_way() {
 fn a_volume_that_is_kept_is_viewed_without_a_branch_and_one_that_is_only_read_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");
-    let volume = Volume::create(&image, 64 << 20).unwrap();
+    let volume = Volume::create_new(&image, 64 << 20).unwrap();
     volume.write("/f", b"one").unwrap();
     volume.branch("main").unwrap().snapshot("s").unwrap();
     volume.write("/f", b"two").unwrap();

@@ -50,6 +50,41 @@ impl FileType {
     pub fn mode_bits(self) -> u32 {
         (self as u32) << 12
     }
+
+    /// Whether it is a directory.
+    pub fn is_dir(self) -> bool {
+        self == FileType::Directory
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(self) -> bool {
+        self == FileType::Regular
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_symlink(self) -> bool {
+        self == FileType::Symlink
+    }
+
+    /// Whether it is a named pipe.
+    pub fn is_fifo(self) -> bool {
+        self == FileType::Fifo
+    }
+
+    /// Whether it is a socket.
+    pub fn is_socket(self) -> bool {
+        self == FileType::Socket
+    }
+
+    /// Whether it is a character device.
+    pub fn is_char_device(self) -> bool {
+        self == FileType::CharDevice
+    }
+
+    /// Whether it is a block device.
+    pub fn is_block_device(self) -> bool {
+        self == FileType::BlockDevice
+    }
 }
 
 impl Fixed for Timestamp {

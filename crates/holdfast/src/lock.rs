@@ -1,0 +1,171 @@
+//! Locks of whole files, as flock(2) has them: advisory, and between the handles of this program.
+//!
+//! A lock belongs to what clones of a [`File`] share, and goes with the last of them. It is in memory alone: a volume has
+//! one program at a time, so no other one needs to hear of it.
+
+use std::collections::HashMap;
+use std::fs::TryLockError;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use holdfast_base::InodeNo;
+use parking_lot::{Condvar, Mutex};
+
+use crate::file::{File, Handle};
+
+/// Who else may have a lock of the same file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Nobody.
+    Exclusive,
+    /// Those with such a lock.
+    Shared,
+}
+
+/// A handle that has a lock, by its address, which is its own for as long.
+#[derive(Debug)]
+struct Holder {
+    handle: usize,
+    kind: Kind,
+}
+
+/// The locks of the files of a volume.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    holders: Mutex<HashMap<InodeNo, Vec<Holder>>>,
+    changed: Condvar,
+}
+
+impl Locks {
+    /// The volume is closed: who waits is told.
+    pub(crate) fn closed(&self) {
+        // With the lock, or somebody who has just seen the volume open would begin to wait behind this.
+        let _holders = self.holders.lock();
+        self.changed.notify_all();
+    }
+
+    /// Gives `handle` a lock if no other handle is against it.
+    fn give(
+        holders: &mut HashMap<InodeNo, Vec<Holder>>,
+        inode: InodeNo,
+        handle: usize,
+        kind: Kind,
+    ) -> bool {
+        let all = holders.entry(inode).or_default();
+        let against = |other: &Holder| {
+            other.handle != handle && (kind == Kind::Exclusive || other.kind == Kind::Exclusive)
+        };
+        if all.iter().any(against) {
+            return false;
+        }
+        all.retain(|other| other.handle != handle);
+        all.push(Holder { handle, kind });
+        true
+    }
+
+    /// Takes the lock of `handle` back, if it has one.
+    fn take(&self, inode: InodeNo, handle: usize) {
+        let mut holders = self.holders.lock();
+        Locks::take_of(&mut holders, inode, handle);
+        self.changed.notify_all();
+    }
+
+    fn take_of(holders: &mut HashMap<InodeNo, Vec<Holder>>, inode: InodeNo, handle: usize) {
+        if let Some(all) = holders.get_mut(&inode) {
+            all.retain(|other| other.handle != handle);
+            if all.is_empty() {
+                holders.remove(&inode);
+            }
+        }
+    }
+}
+
+impl Handle {
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.locked.load(Ordering::Relaxed) {
+            self.shared.locks.take(self.open.inode(), self.number());
+        }
+    }
+}
+
+impl File {
+    /// Waits until this handle alone has a lock of the file. As [`std::fs::File::lock`], but among the handles of this program,
+    /// which has the volume for itself: nothing else is kept from the file. A shared lock that it has becomes an exclusive one; while it waits
+    /// for that it has none. The lock is there until [`File::unlock`], or until the last clone of the handle is dropped.
+    ///
+    /// # Errors
+    /// EBADF when the volume is closed, also for who waits.
+    pub fn lock(&self) -> io::Result<()> {
+        self.lock_as(Kind::Exclusive)
+    }
+
+    /// As [`File::lock`], for a lock that other handles may share.
+    pub fn lock_shared(&self) -> io::Result<()> {
+        self.lock_as(Kind::Shared)
+    }
+
+    /// As [`File::lock`], without waiting. A lock that the handle had before it keeps.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if another handle has a lock.
+    pub fn try_lock(&self) -> Result<(), TryLockError> {
+        self.try_lock_as(Kind::Exclusive)
+    }
+
+    /// As [`File::try_lock`], for a lock that other handles may share.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if another handle has an exclusive lock.
+    pub fn try_lock_shared(&self) -> Result<(), TryLockError> {
+        self.try_lock_as(Kind::Shared)
+    }
+
+    /// Gives the lock of the handle back. Without one nothing happens.
+    pub fn unlock(&self) -> io::Result<()> {
+        self.is_open()?;
+        self.handle.shared.locks.take(self.handle.open.inode(), self.handle.number());
+        Ok(())
+    }
+
+    fn is_open(&self) -> io::Result<()> {
+        self.handle.shared.with(|_| Ok(()))
+    }
+
+    fn lock_as(&self, kind: Kind) -> io::Result<()> {
+        let handle: &Arc<Handle> = &self.handle;
+        let (inode, locks) = (handle.open.inode(), &handle.shared.locks);
+        let mut holders = locks.holders.lock();
+        loop {
+            self.is_open()?;
+            if Locks::give(&mut holders, inode, handle.number(), kind) {
+                handle.locked.store(true, Ordering::Relaxed);
+                // A lock that became a shared one lets others in.
+                locks.changed.notify_all();
+                return Ok(());
+            }
+            // Two that have a shared lock and want an exclusive one would wait for each other.
+            Locks::take_of(&mut holders, inode, handle.number());
+            locks.changed.notify_all();
+            locks.changed.wait(&mut holders);
+        }
+    }
+
+    fn try_lock_as(&self, kind: Kind) -> Result<(), TryLockError> {
+        let (handle, locks) = (&self.handle, &self.handle.shared.locks);
+        let mut holders = locks.holders.lock();
+        self.is_open().map_err(TryLockError::Error)?;
+        if !Locks::give(&mut holders, handle.open.inode(), handle.number(), kind) {
+            return Err(TryLockError::WouldBlock);
+        }
+        handle.locked.store(true, Ordering::Relaxed);
+        locks.changed.notify_all();
+        Ok(())
+    }
+}
