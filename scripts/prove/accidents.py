@@ -20,7 +20,8 @@ FILES, DIRS = 2500, 60
 LIMIT = 180
 
 SYSTEMS = {
-    "holdfast": "Holdfast, `fsck -y --accept-loss`", "holdfast-salvage": "Holdfast, `salvage`", "ext4": "ext4, `e2fsck -fy`", "xfs": "XFS, `xfs_repair`",
+    "holdfast": "Holdfast, `fsck -y --accept-loss`", "holdfast-salvage": "Holdfast, `salvage`",
+    "holdfast2": "Holdfast, `--copies metadata=2`, `fsck -y --accept-loss`", "holdfast2-salvage": "Holdfast, `--copies metadata=2`, `salvage`", "ext4": "ext4, `e2fsck -fy`", "xfs": "XFS, `xfs_repair`",
     "btrfs": "btrfs, `check --repair`", "btrfs-restore": "btrfs, `restore`",
 }
 ROWS = {
@@ -154,16 +155,17 @@ def keep(at, state):
     shutil.rmtree(state, ignore_errors=True)
     shutil.copytree(at, state, symlinks=True, ignore=shutil.ignore_patterns(".snapshots"))
 
-def make_ours(base):
-    image, at = f"{base}/holdfast.img", f"{base}/at-holdfast"
+def make_ours(volume, base):
+    image, at, states = f"{base}/{volume}.img", f"{base}/at-{volume}", f"{base}/states/{volume}"
     os.makedirs(at, exist_ok=True)
-    must(HOLDFAST, "mkfs", "-q", "--force", "--size", str(SIZE), image)
+    copies = volume.removeprefix("holdfast") or "1"
+    must(HOLDFAST, "mkfs", "-q", "--force", "--copies", f"metadata={copies}", "--size", str(SIZE), image)
     daemon = subprocess.Popen([HOLDFAST, "mount", "--foreground", "-o", "snapdir=visible,commit=300", image, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     found = {}
     def snapshot():
         must(HOLDFAST, "snapshot", "create", at, "one")
         found["main@one"] = look(f"{at}/.snapshots/one")
-        keep(f"{at}/.snapshots/one", f"{base}/states/one")
+        keep(f"{at}/.snapshots/one", f"{states}/one")
         must(HOLDFAST, "fork", image, "--from", "main@one", "fork")
     try:
         while not os.path.ismount(at):
@@ -171,7 +173,7 @@ def make_ours(base):
             time.sleep(0.02)
         tree(at, snapshot)
         found["main"] = look(at)
-        keep(at, f"{base}/states/main")
+        keep(at, f"{states}/main")
     finally:
         daemon.kill()
         daemon.wait()
@@ -180,7 +182,7 @@ def make_ours(base):
     return found
 
 def make(system, base):
-    found = make_ours(base) if system == "holdfast" else make_peer(system, base)
+    found = make_ours(system, base) if system.startswith("holdfast") else make_peer(system, base)
     with open(f"{base}/{system}.json", "w") as file: json.dump(found, file)
     used = os.stat(f"{base}/{system}.img").st_blocks * 512 // MIB
     print(f"  {system}: {len(found['main'])} files and links, {used} MiB of {SIZE // MIB} were written")
@@ -211,14 +213,14 @@ def mounted(at, *mount, states=()):
         if code != 0: run("umount", "-l", at)
 
 def repaired(system, image, at, seed):
-    if system == "holdfast":
+    if system in ("holdfast", "holdfast2"):
         run(HOLDFAST, "fsck", "-y", "--accept-loss", image)
         # Where journal or log end early, an older state is there. That is told, but where the whole of them is gone: nothing tells that from a power cut.
-        states = [f"{os.path.dirname(image)}/states/{name}" for name in ("main", "one")]
+        states = [f"{os.path.dirname(image)}/states/{system}/{name}" for name in ("main", "one")]
         # The snapshot and the fork are looked at each fifth time: reading takes most of the time.
         others = [("main@one", "@one"), ("fork", ":fork")] if seed % 5 == 0 else []
         return {name: mounted(at, HOLDFAST, "mount", "-o", "ro", f"{image}{place}", at, states=states) for name, place in [("main", ""), *others]}
-    if system == "holdfast-salvage": return copied(at, HOLDFAST, "salvage", image, f"{at}-out")
+    if system in ("holdfast-salvage", "holdfast2-salvage"): return copied(at, HOLDFAST, "salvage", image, f"{at}-out")
     if system == "btrfs-restore":
         run("btrfs", "rescue", "super-recover", "-y", image)
         return copied(at, "btrfs", "restore", "-i", "-S", image, f"{at}-out")
@@ -299,8 +301,9 @@ def table(base):
         most = max(sums[row, system, True]["accidents"] for system in systems)
         print(f"| {row} | {most} | {' | '.join(cell(sums[row, system, True]) for system in systems)} |")
     for row in rows:
-        of = sums[row, "holdfast", False]
-        if of["accidents"]: print(f"  Holdfast's other trees, {row}: {cell(of)}")
+        for system in ("holdfast", "holdfast2"):
+            of = sums[row, system, False]
+            if of["accidents"]: print(f"  other trees of {SYSTEMS[system]}, {row}: {cell(of)}")
     wrong = [line for line in lines if line["system"].startswith("holdfast") and any(tree.get("wrong") for tree in line["trees"].values())]
     for line in wrong[:10]: print("wrong:", json.dumps(line))
     return 1 if wrong else 0

@@ -69,6 +69,8 @@ pub struct RecoveryWork {
     pub nodes: u64,
     /// Bytes of a node.
     pub node_bytes: u64,
+    /// Places to which a node is written beside its own: 0 or 1.
+    pub copies: u64,
 }
 
 impl RecoveryWork {
@@ -87,8 +89,9 @@ impl RecoveryWork {
         if self.journal_bytes == 0 && self.log_bytes == 0 && self.nodes == 0 {
             return Duration::ZERO;
         }
-        // Each node is read as a base and written to its location.
-        let nodes = self.nodes.saturating_mul(self.node_bytes).saturating_mul(2);
+        // Each node is read as a base and written to its location, and to that of its copy.
+        let writes = self.nodes.saturating_mul(self.copies.saturating_add(1));
+        let nodes = self.nodes.saturating_add(writes).saturating_mul(self.node_bytes);
         let bytes = nodes
             .saturating_add(self.journal_bytes)
             .saturating_add(self.log_bytes)
@@ -100,7 +103,7 @@ impl RecoveryWork {
             .saturating_add(at_rate(records, LOG_BYTES_PER_SECOND))
             .saturating_add(places.saturating_mul(micros(cost.place)))
             // Where random accesses are cheap, nodes are written at the rate of their bytes.
-            .saturating_add(self.nodes.saturating_mul(micros(cost.beyond())));
+            .saturating_add(writes.saturating_mul(micros(cost.beyond())));
         cost.fixed().saturating_add(Duration::from_micros(time))
     }
 }
@@ -133,6 +136,11 @@ mod tests {
         assert!(
             many.estimate_at(&Cost { place: Duration::MAX, ..disk }) > Duration::from_secs(1 << 20)
         );
+        let twice = RecoveryWork { copies: 1, ..many };
+        let more = twice.estimate() - many.estimate();
+        assert!(more > Duration::from_millis(350), "78 MiB of copies: {more:?}");
+        let more = twice.estimate_at(&disk) - many.estimate_at(&disk);
+        assert!(more > Duration::from_secs(49), "each copy is written elsewhere: {more:?}");
         let endless = RecoveryWork {
             journal_bytes: u64::MAX,
             log_bytes: u64::MAX,
@@ -140,6 +148,7 @@ mod tests {
             log_blocks: u64::MAX,
             nodes: u64::MAX,
             node_bytes: u64::MAX,
+            copies: u64::MAX,
         };
         assert!(endless.estimate() > Duration::from_secs(1 << 20));
     }

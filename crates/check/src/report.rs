@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use holdfast_base::{BlockNo, InodeNo};
+use holdfast_base::{BlockNo, BlockRange, InodeNo};
 use holdfast_format::Superblock;
 use serde::{Serialize, Serializer};
 
@@ -92,10 +92,21 @@ impl std::fmt::Display for Finding {
     }
 }
 
+/// A place of a node that does not hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadPlace {
+    /// The place.
+    pub bad: BlockRange,
+    /// The other one, which holds it.
+    pub sound: BlockRange,
+}
+
 /// Collects findings.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) list: Vec<Finding>,
+    /// All of them: there are no more than nodes.
+    pub(crate) bad_places: Vec<BadPlace>,
     counts: BTreeMap<Issue, u64>,
     omitted: u64,
     /// Stands for a finding that is not kept.
@@ -127,7 +138,8 @@ impl Findings {
     }
 
     pub(crate) fn into_report(self, facts: Facts) -> Report {
-        Report { findings: self.list, omitted: self.omitted, facts }
+        let Findings { list: findings, bad_places, omitted, .. } = self;
+        Report { findings, omitted, bad_places, facts }
     }
 }
 
@@ -287,6 +299,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Findings that were not kept because there were more than [`KEPT_MAX`] of their issue.
     pub omitted: u64,
+    /// Every place of which a finding says [`Issue::NodeCopyBad`], those that were not kept included.
+    #[serde(skip)]
+    pub bad_places: Vec<BadPlace>,
     /// What was counted.
     pub facts: Facts,
 }

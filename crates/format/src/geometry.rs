@@ -126,15 +126,23 @@ impl Geometry {
         while distance >= COPY_UNIT {
             let odd = if distance > COPY_ODD { COPY_ODD } else { 0 };
             let geometry = Geometry { copy_mask: distance | odd, ..self };
-            let slots = (0..geometry.group_count()).map(|group| geometry.slots_of_group(group));
-            let slots: u64 = slots.sum();
-            // Nodes need little of a volume, but what they may need must not depend on where its end is.
-            if slots >= COPY_SLOTS_MIN && slots * geometry.slot_blocks() >= self.data_blocks() / 2 {
+            if geometry.has_places_for_copies() {
                 return Ok(geometry);
             }
             distance /= 2;
         }
         Err(Malformed::new("geometry", "the volume is too small for copies of nodes of this size"))
+    }
+
+    /// Whether enough of the volume has a place for a copy, if nodes have any: nodes need little of a volume, but what they may need must
+    /// not depend on where its end is.
+    pub fn has_places_for_copies(&self) -> bool {
+        if self.copy_mask == 0 {
+            return true;
+        }
+        let slots = (0..self.group_count()).map(|group| self.slots_of_group(group));
+        let slots: u64 = slots.sum();
+        slots >= COPY_SLOTS_MIN && slots * self.slot_blocks() >= self.data_blocks() / 2
     }
 
     /// How often a node is stored: 1 or 2.

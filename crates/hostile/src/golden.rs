@@ -5,7 +5,7 @@
 //! the seed of the name hash are fixed. Between them they hold every kind of item,
 //! trees of several levels, a closed volume, one with commits in its journal, one
 //! with batches in its log, and one with both, each as a crash leaves it; and two with
-//! branches and snapshots, deletions on their way, and changes of branches in the log.
+//! branches and snapshots, deletions on their way, and changes of branches in the log; and one whose nodes are stored twice.
 
 use std::sync::{Arc, OnceLock};
 
@@ -56,6 +56,8 @@ struct Recipe {
     name: &'static str,
     mib: u64,
     node_size: usize,
+    /// Each node is stored twice.
+    copies: bool,
     /// Scripts, and what follows each.
     steps: &'static [(&'static str, Then)],
 }
@@ -70,11 +72,18 @@ enum Then {
 }
 
 const RECIPES: &[Recipe] = &[
-    Recipe { name: "closed", mib: 8, node_size: 4096, steps: &[(TREE, Then::Unmount)] },
+    Recipe {
+        name: "closed",
+        mib: 8,
+        node_size: 4096,
+        copies: false,
+        steps: &[(TREE, Then::Unmount)],
+    },
     Recipe {
         name: "journal",
         mib: 8,
         node_size: 4096,
+        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (CHANGES, Then::Commit),
@@ -86,6 +95,7 @@ const RECIPES: &[Recipe] = &[
         name: "log",
         mib: 8,
         node_size: 4096,
+        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (CHANGES, Then::Nothing),
@@ -98,6 +108,7 @@ const RECIPES: &[Recipe] = &[
         name: "both",
         mib: 16,
         node_size: 16384,
+        copies: false,
         steps: &[
             (TREE, Then::Commit),
             (
@@ -108,11 +119,12 @@ const RECIPES: &[Recipe] = &[
             ("write /d/holes 0 100 9; fsync /d/holes", Then::Nothing),
         ],
     },
-    Recipe { name: "empty", mib: 8, node_size: 65536, steps: &[] },
+    Recipe { name: "empty", mib: 8, node_size: 65536, copies: false, steps: &[] },
     Recipe {
         name: "branches",
         mib: 8,
         node_size: 4096,
+        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (BRANCHES, Then::Commit),
@@ -124,6 +136,7 @@ const RECIPES: &[Recipe] = &[
         name: "branches in the log",
         mib: 8,
         node_size: 4096,
+        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (BRANCHES, Then::Checkpoint),
@@ -132,6 +145,17 @@ const RECIPES: &[Recipe] = &[
             ("fsync /new; switch side; write /own 0 300 6; fsync /own", Then::Nothing),
             ("mvsnapshot two 2; rmsnapshot 2; switch main; rmsnapshot before", Then::Nothing),
             ("mvbranch now then; unlink /on; fsyncdir /; mkfile /z; fsync /z", Then::Nothing),
+        ],
+    },
+    Recipe {
+        name: "copies of nodes",
+        mib: 8,
+        node_size: 4096,
+        copies: true,
+        steps: &[
+            (TREE, Then::Checkpoint),
+            ("mkfile /a; write /a 0 5000 3; fsync /a; rename /a /b", Then::Commit),
+            ("unlink /b; fsyncdir /", Then::Nothing),
         ],
     },
 ];
@@ -153,8 +177,13 @@ pub fn golden(index: usize) -> &'static Image {
 }
 
 /// An empty volume with one directory, as mkfs makes it but for id and seed.
-fn mkfs(device: &Arc<dyn Device>, node_size: usize) {
-    let geometry = Geometry::for_device(device.len(), node_size).expect("the sizes are allowed");
+fn mkfs(device: &Arc<dyn Device>, recipe: &Recipe) {
+    let plain = Geometry::for_device(device.len(), recipe.node_size);
+    let plain = plain.expect("the sizes are allowed");
+    let geometry = match recipe.copies {
+        true => plain.with_copies().expect("it is large enough"),
+        false => plain,
+    };
     let options = CreateOptions {
         geometry,
         uuid: Uuid::from_bytes(*b"hostile holdfast"),
@@ -206,7 +235,7 @@ fn make(recipe: &Recipe) -> MemoryDevice {
     let _pinned = pinned();
     let memory = Arc::new(MemoryDevice::new(recipe.mib << 20));
     let device: Arc<dyn Device> = Arc::clone(&memory) as Arc<dyn Device>;
-    mkfs(&device, recipe.node_size);
+    mkfs(&device, recipe);
     let mut setup = Setup::new(recipe.node_size, 64);
     setup.mount.threads = false;
     let mut engine = Engine::open(device, setup).expect("it was just made");

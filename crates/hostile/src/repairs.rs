@@ -36,8 +36,10 @@ pub fn repair(data: &[u8]) {
         undo(&edited, &planned);
     }
     let device: Arc<dyn Device> = Arc::new(Watched::new(edited.snapshot(), edited.len, true));
-    if let Err(error) = planned.write(&*device) {
-        fail(&edited, &format!("a repair is not written: {error}"));
+    match planned.write(&*device) {
+        Ok(left) if left.is_empty() => {}
+        Ok(left) => fail(&edited, &format!("a repair leaves what memory takes: {left:?}")),
+        Err(error) => fail(&edited, &format!("a repair is not written: {error}")),
     }
     let left = found(&*device, may.data).unwrap_or_else(|| fail(&edited, "no volume is left"));
     if !is_repaired(&left) {
@@ -63,7 +65,7 @@ fn undo(edited: &Edited, planned: &Planned) {
     let done = planned
         .keep(&device, &mut kept)
         .and_then(|()| Ok(planned.write(&device)?))
-        .and_then(|()| Undo::open(Cursor::new(kept))?.write(&device));
+        .and_then(|_| Undo::open(Cursor::new(kept))?.write(&device));
     if let Err(error) = done {
         fail(edited, &format!("a repair is not undone: {error}"));
     }

@@ -277,6 +277,13 @@ impl Hears<'_> {
 }
 
 impl Listener for Hears<'_> {
+    fn has_bad_place(&mut self, block: BlockNo, is_mended: bool, why: String) {
+        let finding = ScrubFinding::new(ScrubKind::Node, self.tree.as_deref(), why);
+        let finding = ScrubFinding { block: Some(block), is_mended, ..finding };
+        tracing::warn!("{}: {}", finding.what(), finding.why);
+        self.listener.found(finding);
+    }
+
     fn has_read(&mut self, scrub: &Scrub, bytes: u64, took: Duration) -> bool {
         self.listener.has_read(scrub, bytes, took)
     }

@@ -86,11 +86,13 @@ enum Order {
 fn reserved_space_is_written_on_a_full_volume_in_any_order() {
     let seed = seed();
     let orders = [Order::Front, Order::Random, Order::Blocks, Order::Other];
-    for (round, node_size) in [4096, 16384, 65536].into_iter().enumerate() {
+    // Copies of large nodes need a larger volume.
+    let volumes = [(24, 4096, 1), (24, 16384, 1), (24, 65536, 1), (24, 4096, 2), (48, 16384, 2)];
+    for (round, (mib, node_size, copies)) in volumes.into_iter().enumerate() {
         for order in orders {
-            let when = format!("{order:?}, nodes of {node_size}");
+            let when = format!("{order:?}, nodes of {node_size} stored {copies} times");
             let mut random = Prng::seeded(seed + round as u64);
-            let device = new_volume(24 * MIB, node_size);
+            let device = new_volume_with(mib * MIB, node_size, copies);
             let fs = mount(&device, &quiet());
             let file = create(&fs, "reserved");
             // Each second block of all would leave more items than are kept room for.

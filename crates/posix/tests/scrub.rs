@@ -416,3 +416,55 @@ fn a_scrub_beside_threads_that_write_and_remove_reports_nothing() {
         is_over.store(true, Ordering::Relaxed);
     });
 }
+
+/// Each place of each node is read, and one that is bad is written again from the other.
+#[test]
+fn bad_places_of_nodes_are_mended_whichever_they_are() {
+    let device = new_volume_with(64 * MIB, 16384, 2);
+    let fs = mount(&device, &quiet());
+    for number in 0..400 {
+        put(&fs, &format!("{number}"), &pattern(number, 1)[..900]);
+    }
+    fs.snapshot(b"monday").expect("snapshot");
+    for number in 0..40 {
+        put(&fs, &format!("new-{number}"), b"x");
+    }
+    fs.sync().expect("sync");
+    assert_eq!(scrub(&fs).found, []);
+    let sound = device.to_image();
+    for which in 0..3 {
+        let is_node = |node: &[u8]| node.starts_with(b"hfNd");
+        let nodes = sound.chunks_exact(16384).zip(0u64..).filter(|(it, _)| is_node(it));
+        let mut hit = 0;
+        for (node, index) in nodes {
+            let address = u64::from_le_bytes(node[16..24].try_into().expect("8 bytes"));
+            let is_first = address == index * 4;
+            // The first places, the second ones, some of either.
+            if [is_first, !is_first, is_first == (address % 8 == 0)][which] {
+                flip(&device, index * 16384);
+                hit += 1;
+            }
+        }
+        let heard = scrub(&fs);
+        assert!(heard.found.len() > 20 && hit >= heard.found.len(), "{which}: {hit}");
+        let is_mended = |of: &ScrubFinding| of.is_mended && of.kind == ScrubKind::Node;
+        assert!(heard.found.iter().all(is_mended), "{which}: {:#?}", heard.found);
+        let count = heard.found.len() as u64;
+        assert!(fs.counters().copies_mended.get() >= count, "{which}");
+        assert_eq!(scrub(&fs).found, [], "{which}");
+    }
+    // A reader tells of them, and leaves them.
+    assert_eq!(fs.superblock().fault, None, "nothing is lost");
+    fs.unmount().expect("unmount");
+    flip(
+        &device,
+        sound.chunks_exact(16384).position(|it| it.starts_with(b"hfNd")).expect("a node") as u64
+            * 16384,
+    );
+    let before = device.to_image();
+    let fs = mount(&device, &MountOptions { read_only: true, ..quiet() });
+    let heard = scrub(&fs);
+    assert!(heard.found.iter().all(|of| !of.is_mended && of.kind == ScrubKind::Node));
+    drop(fs);
+    assert!(device.to_image() == before, "a reader has written");
+}

@@ -1,34 +1,154 @@
 //! Nodes of which one of the two places is bad: the same bytes at the same place.
+//!
+//! There may be as many of these as nodes, so their bytes are never kept: while a plan is made a bad place reads as the sound one does, and
+//! what is written is read then.
+
+use std::collections::BTreeMap;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_check::reading::VolumeReading;
+use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_check::{Issue, Report};
-use holdfast_device::Device;
+use holdfast_device::{Device, DeviceError, forward};
 
 use crate::error::RepairError;
 use crate::overlay::Overlay;
 
-/// Writes each bad place that was found again from the sound one. That it is sound was found with it; the check of the result is the
-/// proof that nothing else was meant.
-pub(crate) fn mend(
-    device: &dyn Device,
-    report: &Report,
+/// Bytes of one write.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// From where a block of a bad place is written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mend {
+    pub(crate) sound: u64,
+    /// What is in the bad place may be needed until the repair is durable.
+    pub(crate) is_late: bool,
+}
+
+/// Blocks of bad places.
+pub(crate) type Mends = BTreeMap<u64, Mend>;
+
+/// A device on which each bad place that was found reads as the sound one does. That it is sound was found with it; the check of the
+/// result is the proof that nothing else was meant.
+#[derive(Debug)]
+pub(crate) struct Mended<'d> {
+    under: &'d dyn Device,
+    mends: Mends,
+}
+
+impl<'d> Mended<'d> {
+    /// `is_late`: the device is what earlier rounds have made of the volume.
+    pub(crate) fn over(under: &'d dyn Device, report: &Report, is_late: bool) -> Mended<'d> {
+        // What lies in a bad place may be data of a file that has the same blocks. It gets others in this round; the place waits for the next.
+        let is_shared = report.findings.iter().any(|it| it.issue() == Issue::BlocksShared);
+        let places = if is_shared { &[][..] } else { &report.bad_places };
+        let blocks = places.iter().flat_map(|place| {
+            let pairs = (place.bad.start.0..).zip(place.sound.start.0..);
+            pairs.take(place.bad.count as usize)
+        });
+        let mends = blocks.map(|(bad, sound)| (bad, Mend { sound, is_late })).collect();
+        Mended { under, mends }
+    }
+
+    /// What is to be written beside `blocks`, which go over it: none of them is read for a mend.
+    pub(crate) fn beside(
+        self,
+        blocks: &mut BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
+    ) -> Result<Mends, RepairError> {
+        let Mended { under, mut mends } = self;
+        mends.retain(|block, _| !blocks.contains_key(block));
+        let lost: Vec<(u64, u64)> = mends
+            .iter()
+            .filter(|(_, mend)| blocks.contains_key(&mend.sound))
+            .map(|(block, mend)| (*block, mend.sound))
+            .collect();
+        for (block, sound) in lost {
+            let mut bytes = Box::new([0; BLOCK_SIZE]);
+            under.read(sound.saturating_mul(BLOCK_BYTES), &mut bytes[..])?;
+            mends.remove(&block);
+            blocks.insert(block, bytes);
+        }
+        Ok(mends)
+    }
+}
+
+impl Device for Mended<'_> {
+    forward!(under: flush, discard, len, room, take_room, sector_size, reach, stats);
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let end = at.saturating_add(into.len() as u64);
+        let (first, last) = (at / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        if self.mends.range(first..last.max(first)).next().is_none() {
+            return self.under.read(at, into);
+        }
+        // Block by block: one that cannot be read may lie beside one that can.
+        let mut done = 0;
+        while done < into.len() {
+            let place = at + done as u64;
+            let (block, skip) = (place / BLOCK_BYTES, place % BLOCK_BYTES);
+            let len = (BLOCK_SIZE - skip as usize).min(into.len() - done);
+            let from = self.mends.get(&block).map_or(block, |mend| mend.sound);
+            self.under.read(from * BLOCK_BYTES + skip, &mut into[done..done + len])?;
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let source = std::io::Error::other("a plan writes to memory");
+        Err(DeviceError::Io { call: "write", at, len: bytes.len() as u64, source })
+    }
+}
+
+/// The mends of a later round, whose device was `overlay`, as mends of what lies under that. What `overlay` holds of them goes into `blocks`.
+pub(crate) fn through(
     overlay: &Overlay<'_>,
-) -> Result<(), RepairError> {
-    let found = report.findings.iter().filter(|it| it.issue() == Issue::NodeCopyBad);
-    let bad: Vec<_> = found.filter_map(|it| it.block).collect();
-    // What lies in a bad place may be data of a file that has the same blocks. It gets others in this round; the place waits for the next.
-    let is_shared = report.findings.iter().any(|it| it.issue() == Issue::BlocksShared);
-    if bad.is_empty() || is_shared {
-        return Ok(());
+    mended: &Mended<'_>,
+    later: Mends,
+    blocks: &mut BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
+) -> Mends {
+    let mut mends = Mends::new();
+    for (block, mend) in later {
+        if let Some(bytes) = overlay.block(BlockNo(mend.sound)) {
+            blocks.entry(block).or_insert(bytes);
+            continue;
+        }
+        let sound = mended.mends.get(&mend.sound).map_or(mend.sound, |below| below.sound);
+        mends.insert(block, Mend { sound, ..mend });
     }
-    let is_far = report.findings.iter().any(|it| it.issue() == Issue::NewestSuperblockLost);
-    let geometry = VolumeReading::open(device, is_far)?.mark().geometry;
-    for block in bad {
-        let Some(sound) = geometry.copy_of(block) else { continue };
-        let mut bytes = vec![0; geometry.node_size];
-        device.read(sound.0.saturating_mul(BLOCK_BYTES), &mut bytes)?;
-        overlay.put(block, &bytes);
+    mends
+}
+
+/// A block of a bad place that stays as it is: its node has the other place alone, as before.
+#[derive(Debug)]
+pub struct Unmended {
+    /// The block.
+    pub block: BlockNo,
+    /// What the device said.
+    pub why: DeviceError,
+}
+
+/// Writes blocks, each from the one that it is read from. Returns what the device does not take.
+pub(crate) fn write(device: &dyn Device, mends: impl Iterator<Item = (u64, u64)>) -> Vec<Unmended> {
+    let mends: Vec<(u64, u64)> = mends.collect();
+    let mut left = Vec::new();
+    for run in mends.chunk_by(|one, next| (one.0 + 1, one.1 + 1) == *next) {
+        for part in run.chunks(WRITE_BYTES / BLOCK_SIZE) {
+            if copy(device, part).is_ok() {
+                continue;
+            }
+            for one in part.chunks(1) {
+                if let Err(why) = copy(device, one) {
+                    left.push(Unmended { block: BlockNo(one[0].0), why });
+                }
+            }
+        }
     }
-    Ok(())
+    left
+}
+
+/// Copies blocks that follow each other in both places.
+fn copy(device: &dyn Device, part: &[(u64, u64)]) -> Result<(), DeviceError> {
+    let mut bytes = vec![0; part.len() * BLOCK_SIZE];
+    device.read(part[0].1.saturating_mul(BLOCK_BYTES), &mut bytes)?;
+    device.write(part[0].0.saturating_mul(BLOCK_BYTES), &bytes)
 }

@@ -28,6 +28,7 @@ mod walk;
 mod watched;
 mod write;
 
+pub use copies::Unmended;
 pub use error::RepairError;
 pub use plan::Repair;
 pub use refuse::why_not;

@@ -48,6 +48,11 @@ impl<'d> Overlay<'d> {
         self.kept().contains_key(&block.0)
     }
 
+    /// The block, if it is one of these.
+    pub(crate) fn block(&self, block: BlockNo) -> Option<Block> {
+        self.kept().get(&block.0).cloned()
+    }
+
     /// The blocks, upwards.
     pub(crate) fn into_blocks(self) -> BTreeMap<u64, Block> {
         self.blocks.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -12,6 +12,7 @@ use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{ItemKind, JournalMark, LogMark, Superblock};
 
 use crate::blocks::{Blocks, Space};
+use crate::copies::{Mended, Mends};
 use crate::error::RepairError;
 use crate::judge::{self, Shared};
 use crate::lineage::{Lineage, Root};
@@ -21,7 +22,7 @@ use crate::plan::Repair;
 use crate::superblocks::superblocks;
 use crate::walk::{Edits, State, Survey};
 use crate::watched::Watched;
-use crate::{RepairOptions, account, copies, is_repaired, owners, rewrite};
+use crate::{ROUNDS, RepairOptions, account, copies, is_repaired, owners, rewrite};
 
 /// Trees that are all judged when anything is wrong in one; of more, those in which something was found.
 const ALL_JUDGED: usize = 256;
@@ -33,6 +34,8 @@ pub(crate) struct Done {
     /// What a check finds of the result.
     pub(crate) after: Report,
     pub(crate) blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
+    /// What is written again from other places of the device, none of which is among `blocks`.
+    pub(crate) mends: Mends,
     /// What the first superblock says that leads to it; the next one is the same of the next epoch.
     pub(crate) superblock: Superblock,
 }
@@ -47,8 +50,7 @@ pub(crate) fn run(
 ) -> Result<Done, RepairError> {
     let is_far = |issue| report.findings.iter().any(|it| it.issue() == issue);
     // First of all: a bad place does not read perhaps, and nothing that is sound is given up for that.
-    let mended = Overlay::new(device);
-    copies::mend(device, report, &mended)?;
+    let mended = Mended::over(device, report, left < ROUNDS);
     let device: &dyn Device = &mended;
     let watched = Watched::new(device);
     let reading = VolumeReading::open(&watched, is_far(Issue::NewestSuperblockLost))?;
@@ -66,8 +68,8 @@ pub(crate) fn run(
     let after = check(&overlay, &check_options)?;
     if is_repaired(&after) {
         let mut blocks = overlay.into_blocks();
-        under(&mut blocks, mended);
-        return Ok(Done { repairs, after, blocks, superblock });
+        let mends = mended.beside(&mut blocks)?;
+        return Ok(Done { repairs, after, blocks, mends, superblock });
     }
     if left == 0 {
         let first = after.findings.iter().find(|it| it.severity > holdfast_check::Severity::Note);
@@ -78,17 +80,13 @@ pub(crate) fn run(
     }
     let mut done = run(&overlay, &after, options, &taken, left - 1)?;
     repairs.append(&mut done.repairs);
+    let later = copies::through(&overlay, &mended, done.mends, &mut done.blocks);
     let mut blocks = overlay.into_blocks();
+    blocks.retain(|block, _| !later.contains_key(block));
     blocks.append(&mut done.blocks);
-    under(&mut blocks, mended);
-    Ok(Done { repairs, blocks, ..done })
-}
-
-/// Adds the blocks of what lies under others.
-fn under(blocks: &mut BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>, mended: Overlay<'_>) {
-    for (block, bytes) in mended.into_blocks() {
-        blocks.entry(block).or_insert(bytes);
-    }
+    let mut mends = mended.beside(&mut blocks)?;
+    mends.extend(later);
+    Ok(Done { repairs, blocks, mends, ..done })
 }
 
 struct Round<'w, 'd> {

@@ -139,6 +139,12 @@ impl Planned {
                 let old = old.map_or(0, |old| crc64(&old));
                 entries.push(Entry { block, step, old, new: sector_sums(bytes) });
             }
+            for (block, sound) in self.mends(step as usize) {
+                let new = sector_sums(&read_block(device, sound)?);
+                let old = read_block(device, block);
+                let step = if old.is_ok() { step } else { step | UNREAD };
+                entries.push(Entry { block, step, old: old.map_or(0, |old| crc64(&old)), new });
+            }
         }
         let zone = rings(self.geometry());
         let sum = rings_sum(device, zone, &own_blocks(&entries));
@@ -243,9 +249,13 @@ impl<F: Read + Seek> Undo<F> {
             return Err(UndoError::Changed(self.len / BLOCK_BYTES));
         }
         for at in 0..self.entries.len() {
-            let Entry { block, new, .. } = self.entries[at];
+            let Entry { block, step, new, .. } = self.entries[at];
             let old = sector_sums(&self.kept(at)?);
-            let now = sector_sums(&read_block(device, block)?);
+            let now = match read_block(device, block) {
+                // The repair has not written it: it would read.
+                Err(_) if step & UNREAD != 0 => continue,
+                now => sector_sums(&now?),
+            };
             let known = now.iter().zip(old.iter().zip(&new));
             if known.into_iter().any(|(now, (old, new))| now != old && now != new) {
                 return Err(UndoError::Changed(block));
@@ -269,6 +279,9 @@ impl<F: Read + Seek> Undo<F> {
                 // What did not read becomes zeros: a superblock of the repair would lead to trees that are gone.
                 undone.unread += u64::from(entry.step & UNREAD != 0);
                 let old = self.kept(at)?;
+                if entry.step & UNREAD != 0 && read_block(device, entry.block).is_err() {
+                    continue;
+                }
                 device.write(entry.block.saturating_mul(BLOCK_BYTES), &old)?;
                 undone.bytes += BLOCK_BYTES;
             }

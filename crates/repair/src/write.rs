@@ -11,6 +11,7 @@ use holdfast_check::Report;
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::Geometry;
 
+use crate::copies::{self, Mends, Unmended};
 use crate::plan::Repair;
 use crate::round::Done;
 use crate::superblocks::{Block, superblocks};
@@ -30,6 +31,7 @@ pub struct Planned {
     /// What a check finds behind it: damaged data of files at most, and notes.
     pub after: Report,
     blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
+    mends: Mends,
     /// Blocks of the rings that could not be read: they are written when nothing needs them any more.
     rings: Vec<Block>,
     superblocks: [Block; 3],
@@ -39,7 +41,7 @@ pub struct Planned {
 
 impl Planned {
     pub(crate) fn new(done: Done) -> Planned {
-        let Done { repairs, after, mut blocks, superblock } = done;
+        let Done { repairs, after, mut blocks, mends, superblock } = done;
         let superblocks = superblocks(&superblock);
         for (block, _) in &superblocks {
             blocks.remove(&block.0);
@@ -49,12 +51,13 @@ impl Planned {
         let rings = blocks.into_iter().map(|(block, bytes)| (BlockNo(block), bytes)).collect();
         let geometry = superblock.geometry;
         let uuid = *superblock.uuid.as_bytes();
-        Planned { repairs, after, blocks: data, rings, superblocks, geometry, uuid }
+        Planned { repairs, after, blocks: data, mends, rings, superblocks, geometry, uuid }
     }
 
     /// Bytes that are written.
     pub fn bytes(&self) -> u64 {
-        (self.blocks.len() as u64 + self.rings.len() as u64 + 3) * BLOCK_BYTES
+        let blocks = self.blocks.len() + self.mends.len() + self.rings.len() + 3;
+        blocks as u64 * BLOCK_BYTES
     }
 
     /// Whether anything is lost by it.
@@ -71,6 +74,13 @@ impl Planned {
         &self.geometry
     }
 
+    /// What is written in a step beside its blocks: a block, and the one that it is read from.
+    pub(crate) fn mends(&self, step: usize) -> impl Iterator<Item = (u64, u64)> {
+        let of_step = move |is_late: bool| step == if is_late { STEPS - 1 } else { 0 };
+        let mends = self.mends.iter().filter(move |(_, mend)| of_step(mend.is_late));
+        mends.map(|(block, mend)| (*block, mend.sound))
+    }
+
     /// What is written, in the order of it.
     pub(crate) fn steps(&self) -> [Vec<Placed<'_>>; STEPS] {
         fn placed(block: &Block) -> Placed<'_> {
@@ -82,11 +92,13 @@ impl Planned {
     }
 
     /// Writes the repair to the device that it was made for, of which nothing may have changed. A power cut at any moment, or an
-    /// error, leaves the volume as it was or as it is repaired.
-    pub fn write(&self, device: &dyn Device) -> Result<(), DeviceError> {
+    /// error, leaves the volume as it was or as it is repaired. A place of a node that the device does not take fails nothing: it is returned.
+    pub fn write(&self, device: &dyn Device) -> Result<Vec<Unmended>, DeviceError> {
+        let mut left = Vec::new();
         // All that the superblock leads to is durable before it is written (R1); and it before the others, one of which may be all
         // that leads to the volume as it was.
-        for step in self.steps() {
+        for (at, step) in self.steps().into_iter().enumerate() {
+            left.append(&mut copies::write(device, self.mends(at)));
             for run in step.chunk_by(|one, next| one.0 + 1 == next.0) {
                 for part in run.chunks(WRITE_BYTES / BLOCK_SIZE) {
                     let bytes: Vec<u8> = part.iter().flat_map(|(_, bytes)| **bytes).collect();
@@ -95,6 +107,6 @@ impl Planned {
             }
             let _ = device.flush()?;
         }
-        Ok(())
+        Ok(left)
     }
 }

@@ -162,7 +162,9 @@ impl Imaging<'_, '_, '_> {
             self.imaged.damaged += 1;
             let geometry = &reading.superblock().geometry;
             if self.content && geometry.holds_node(BlockNo(block)) {
-                self.raw(block, geometry.node_blocks())?;
+                for place in geometry.places_of_node(BlockNo(block)) {
+                    self.raw(place.start.0, place.count)?;
+                }
             }
             return Ok(());
         }
@@ -178,7 +180,9 @@ impl Imaging<'_, '_, '_> {
             scrub(&mut buffer);
         }
         self.imaged.nodes += 1;
-        (self.write)(block, &buffer)?;
+        for place in reading.superblock().geometry.places_of_node(BlockNo(block)) {
+            (self.write)(place.start.0, &buffer)?;
+        }
         for child in children {
             self.descend(reading, tree, child)?;
         }

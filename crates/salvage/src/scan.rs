@@ -11,7 +11,7 @@ use holdfast_device::Device;
 use holdfast_format::codec::Reader;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::InodeItem;
-use holdfast_format::limits::{COUNTER_MAX, NODE_SIZES, TREE_LEVELS_MAX};
+use holdfast_format::limits::{COUNTER_MAX, GROUP_BLOCKS, NODE_SIZES, TREE_LEVELS_MAX};
 use holdfast_format::node::{self, Expected, NodeHeader, OfVolume};
 use holdfast_format::superblock::{MAGIC, VERSION, newer_program, other_version, version_of};
 use holdfast_format::{Carried, ItemKind, NodePointer, NodeView, Superblock};
@@ -90,11 +90,14 @@ pub(crate) struct FoundSuperblock {
 /// All that a device holds of volumes.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Upwards by block; those of several volumes, and of several sizes, may overlap.
+    /// Upwards by block; those of several volumes, and of several sizes, may overlap. One that is stored twice counts once, by the block
+    /// that it says, whichever of its places is sound.
     pub(crate) nodes: Vec<FoundNode>,
     pub(crate) superblocks: Vec<FoundSuperblock>,
     /// The tags of the volumes, by their numbers in [`FoundNode`].
     pub(crate) volumes: Vec<Tag>,
+    /// By what the blocks of nodes and of their copies differ most often, for each of the volumes; 0: nodes have no copies.
+    pub(crate) copy_masks: Vec<u64>,
     /// Superblocks that are intact and of no use to this program: their epochs, as far as those are known, and why.
     pub(crate) other_programs: Vec<(Epoch, String)>,
 }
@@ -121,6 +124,10 @@ struct Scanning {
     numbers: HashMap<Tag, u32>,
     /// The size that the nodes of a volume had so far.
     sizes: BTreeMap<u32, usize>,
+    /// Nodes that are sound in their second place alone.
+    second: Vec<FoundNode>,
+    /// How often which distance to a copy was met, by volume and distance.
+    distances: BTreeMap<(u32, u64), u64>,
 }
 
 impl Scanning {
@@ -144,14 +151,22 @@ impl Scanning {
             2 => TreeId::Space,
             _ => return,
         };
-        let can_be = header.address == block
-            && header.level < TREE_LEVELS_MAX
-            && (1..=COUNTER_MAX).contains(&header.epoch);
+        let distance = header.address ^ block;
+        // A copy lies behind its node, at what a mask allows.
+        let is_place = distance == 0
+            || header.address < block && distance.is_multiple_of(64) && distance < GROUP_BLOCKS;
+        let can_be =
+            is_place && header.level < TREE_LEVELS_MAX && (1..=COUNTER_MAX).contains(&header.epoch);
         if !can_be {
             return;
         }
-        let pointer = NodePointer { block: BlockNo(block), epoch: Epoch(header.epoch) };
-        let known = self.numbers.get(&header.volume).and_then(|number| self.sizes.get(number));
+        let pointer = NodePointer { block: BlockNo(header.address), epoch: Epoch(header.epoch) };
+        let known = self.numbers.get(&header.volume).copied();
+        if distance != 0 && known.is_some_and(|number| self.has_met(number, pointer)) {
+            self.met_at(known.unwrap_or_default(), distance);
+            return;
+        }
+        let known = known.and_then(|number| self.sizes.get(&number));
         // The size stands in the superblock alone; the checksum decides.
         let usual = known.copied().unwrap_or(NODE_SIZES[1]);
         let others = NODE_SIZES.into_iter().filter(|size| *size != usual);
@@ -163,9 +178,27 @@ impl Scanning {
             let Ok(view) = NodeView::open(bytes, &expected) else { continue };
             let number = self.number(header.volume);
             self.sizes.insert(number, size);
-            self.found.nodes.push(FoundNode::of(&view, pointer, number));
+            let found = FoundNode::of(&view, pointer, number);
+            if distance == 0 {
+                self.found.nodes.push(found);
+            } else {
+                self.met_at(number, distance);
+                self.second.push(found);
+            }
             return;
         }
+    }
+
+    /// Whether the node was found in its first place, where a newer one counts as well.
+    fn has_met(&self, volume: u32, pointer: NodePointer) -> bool {
+        let nodes = &self.found.nodes;
+        let from = nodes.partition_point(|node| node.block < pointer.block.0);
+        let there = nodes[from..].iter().take_while(|node| node.block == pointer.block.0);
+        { there }.any(|node| node.volume == volume && node.epoch >= pointer.epoch.0)
+    }
+
+    fn met_at(&mut self, volume: u32, distance: u64) {
+        *self.distances.entry((volume, distance)).or_default() += 1;
     }
 
     fn look_at_superblock(&mut self, number: u64, block: &[u8]) {
@@ -201,6 +234,17 @@ impl Scanning {
     }
 
     fn end(mut self) -> Scan {
+        let masks = |volume: u32| {
+            let met = self.distances.range((volume, 0)..=(volume, u64::MAX));
+            met.max_by_key(|(_, count)| **count).map_or(0, |((_, distance), _)| *distance)
+        };
+        self.found.copy_masks = (0..self.found.volumes.len() as u32).map(masks).collect();
+        if !self.second.is_empty() {
+            let nodes = &mut self.found.nodes;
+            nodes.append(&mut self.second);
+            nodes.sort_by_key(|node| (node.block, node.volume, std::cmp::Reverse(node.epoch)));
+            nodes.dedup_by_key(|node| (node.block, node.volume));
+        }
         self.found.other_programs.sort();
         self.found.other_programs.dedup();
         self.found

@@ -6,7 +6,7 @@ use holdfast_base::{BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn, Timestamp, 
 use holdfast_check::reading::{Rings, VolumeReading};
 use holdfast_device::Device;
 use holdfast_format::journal::JournalMark;
-use holdfast_format::limits::{JOURNAL_BLOCKS_MIN, LOG_BLOCKS_MIN};
+use holdfast_format::limits::{GROUP_BLOCKS, JOURNAL_BLOCKS_MIN, LOG_BLOCKS_MIN};
 use holdfast_format::log::LogMark;
 use holdfast_format::{Geometry, NodePointer, Superblock};
 use uuid::Uuid;
@@ -104,7 +104,8 @@ impl<'d> State<'d> {
             return Ok(State { superblocks: epochs, ..state });
         }
         let size = index.nodes.iter().map(|node| u64::from(node.blocks)).max().unwrap_or(4);
-        let made = made_up(device, tag, size, any.as_ref());
+        let mask = scan.copy_masks.get(number as usize).copied().unwrap_or(0);
+        let made = made_up(device, tag, (size, mask), any.as_ref());
         // The sizes of nodes are those of one volume.
         index.nodes.retain(|node| u64::from(node.blocks) == made.geometry.node_blocks());
         let state = State::by_roots(device, made, index, choice)?;
@@ -238,15 +239,22 @@ fn is_current(superblock: &Superblock, newest: u64) -> bool {
 }
 
 /// What stands for a superblock where there is none: what the nodes tell, and of a superblock of the volume what never changes.
-fn made_up(device: &dyn Device, tag: Tag, node_blocks: u64, of: Option<&Superblock>) -> Superblock {
-    // Up to the last block of the device a node may be.
-    let volume_blocks = (device.len() / BLOCK_BYTES).next_multiple_of(16).saturating_add(16);
+fn made_up(
+    device: &dyn Device,
+    tag: Tag,
+    (node_blocks, copy_mask): (u64, u64),
+    of: Option<&Superblock>,
+) -> Superblock {
+    let copy_mask = of.map_or(copy_mask, |of| of.geometry.copy_mask);
+    // Up to the last block of the device a node may be, and its copy anywhere in the same group.
+    let unit = if copy_mask == 0 { 16 } else { GROUP_BLOCKS };
+    let volume_blocks = (device.len() / BLOCK_BYTES).next_multiple_of(unit).saturating_add(16);
     let geometry = Geometry {
         volume_blocks,
         node_size: (node_blocks * BLOCK_BYTES) as usize,
         log_blocks: LOG_BLOCKS_MIN,
         journal_blocks: JOURNAL_BLOCKS_MIN,
-        copy_mask: 0,
+        copy_mask,
     };
     let geometry = of.map_or(geometry, |of| Geometry { volume_blocks, ..of.geometry });
     let nowhere = NodePointer { block: BlockNo(0), epoch: Epoch(0) };

@@ -306,6 +306,58 @@ fn whole_regions_may_be_lost() {
     }
 }
 
+/// The number of the block in which a node says that it stands.
+fn address(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[16..24].try_into().unwrap())
+}
+
+/// Of a node that is stored twice one place is enough, whether a superblock tells where the other is or not; and a copy is no other version.
+#[test]
+fn one_place_of_each_node_is_enough() {
+    for is_closed in [true, false] {
+        let world = World::stored(21, is_closed, 2);
+        let mut prng = Prng::seeded(21);
+        let blocks = || {
+            (256..world.image.len() / BLOCK_BYTES)
+                .filter(|block| read(&world.image, *block).starts_with(b"hfNd"))
+        };
+        let sound = salvage(&world.image, "main", &Choice::default()).unwrap();
+        assert!(sound.counts.is_whole() && sound.is_last(&world), "{:?}", sound.counts);
+        for how in 0..3 {
+            let chosen: std::collections::HashSet<u64> =
+                blocks().filter(|_| prng.one_in(2)).collect();
+            for superblocks in [true, false] {
+                let device = world.image.snapshot();
+                for block in blocks() {
+                    let at = address(&read(&world.image, block));
+                    // First places, second ones, one of the two.
+                    let is_hit =
+                        [at == block, at != block, chosen.contains(&at) == (at == block)][how];
+                    if is_hit {
+                        zero(&device, block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
+                    }
+                }
+                if !superblocks {
+                    lose_superblocks(&device);
+                }
+                let when = format!("closed: {is_closed}, {how}, superblocks: {superblocks}");
+                for (tree, files) in &world.trees {
+                    let outcome = salvage(&device, tree, &Choice::default()).unwrap();
+                    judge(&world, tree, &outcome, &when);
+                    if is_closed || superblocks {
+                        assert_eq!(rescued(files, &outcome), regular(files), "{when}, {tree}");
+                        assert!(
+                            outcome.counts.is_whole() || !superblocks,
+                            "{when}, {tree}: {:?}",
+                            outcome.counts
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_space_tree_is_not_needed() {
     let world = World::new(30, true);

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, Lsn};
 use holdfast_device::flush_unless;
 use holdfast_format::Superblock;
@@ -29,6 +30,7 @@ use crate::cache::SealedNode;
 use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
 use crate::lineage::Sealing;
+use crate::mend::AT_ONCE;
 use crate::nodes::NodeWrite;
 use crate::sealed::{LeftOver, Sealed};
 use crate::space::alloc::Space;
@@ -55,7 +57,7 @@ impl Inner {
     /// One checkpoint is made at a time, and what a change of the lineage has sealed before it is written first.
     pub(crate) fn lock_checkpoints(&self) -> Result<MutexGuard<'_, ()>> {
         let one = self.one_checkpoint.lock();
-        self.mend_waiting();
+        self.mend_waiting(AT_ONCE);
         let left = self.left_over.lock().take();
         if let Some(left) = left {
             self.complete(left.taken_up(self.step("a checkpoint")))?;
@@ -66,6 +68,8 @@ impl Inner {
     /// Writes what was sealed, and what is dead with that is released.
     fn complete(&self, sealed: Sealed<'_>) -> Result<()> {
         let published = self.write_sealed(sealed)?;
+        // What was read while it was written: from the release on other places may be given away.
+        self.mend_waiting(AT_ONCE);
         self.release(&mut self.journal.lock(), published);
         Ok(())
     }
@@ -220,12 +224,12 @@ impl Inner {
     fn write_sealed<'a>(&self, sealed: Sealed<'a>) -> Result<Published<'a>> {
         let time = Stopwatch::start();
         let Sealed { nodes, superblock, journal_head, step } = sealed;
-        let bytes = nodes.len() * self.geometry().node_size;
+        let bytes = nodes.len() as u64 * self.geometry().slot_blocks() * BLOCK_BYTES;
         let done = step.check(self.try_write_sealed(nodes, &superblock));
         let nanos = time.nanos();
         self.counters.checkpoint_ns.add(nanos);
         let (blocks, runs) = done?;
-        self.throttle.checkpoint_took(bytes as u64, runs, nanos);
+        self.throttle.checkpoint_took(bytes, runs, nanos);
         Ok(Published { blocks, superblock, journal_head, step })
     }
 
@@ -272,8 +276,6 @@ impl Inner {
 
     /// The superblock is durable: nothing before it is needed any more.
     fn release(&self, journal: &mut Journal, published: Published<'_>) {
-        // What was read while it was written: from here on other places may be given away.
-        self.mend_waiting();
         *self.superblock.lock() = published.superblock.clone();
         for part in published.blocks.chunks(STEP) {
             self.forest.write().cache.written(part, published.superblock.epoch);

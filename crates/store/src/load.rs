@@ -15,7 +15,7 @@ use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 use crate::cache::Body;
 use crate::mend::Mend;
 use crate::tree::{Forest, Missing};
-use crate::verified::{Verified, first_sound};
+use crate::verified::{Verified, all_sound, first_sound};
 use crate::{Inner, Result, StoreError};
 
 /// The device is read in regions of this many blocks, where that brings more than one missing node. A directory's
@@ -188,29 +188,25 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads a node from its location, or from the journal that stands in front of it, whatever the cache has, and judges it by
+    /// Reads a node from each of its places, or from the journal that stands in front of them, whatever the cache has, and judges it by
     /// itself. The one place that does so for a scrub.
     ///
     /// # Errors
-    /// [`StoreError::Node`]: it is not there. What was asked for may have left its tree since: the caller looks.
-    pub(crate) fn verify_node(&self, expected: &Expected) -> Result<Vec<u8>> {
+    /// [`StoreError::Node`]: it is in none of them. What was asked for may have left its tree since: the caller looks.
+    pub(crate) fn verify_node(&self, expected: &Expected) -> Result<Verified<Arc<[u8]>>> {
         let pointer = expected.pointer;
         if !self.geometry().holds_node(pointer.block) {
             let why = Malformed::new("node pointer", "it leads outside the data zone");
             return Err(damage(expected, why));
         }
-        let bytes = match self.overlay.get(&pointer.block) {
-            Some(replayed) => replayed.clone(),
-            None => {
-                let mut bytes = vec![0; self.geometry().node_size];
-                let at = pointer.block.byte_offset().expect("the node lies inside the volume");
-                self.device.read(at, &mut bytes)?;
-                bytes
-            }
-        };
-        let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
-        judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))?;
-        Ok(bytes)
+        if let Some(replayed) = self.overlay.get(&pointer.block) {
+            let value: Arc<[u8]> = replayed[..].into();
+            self.opened(expected, value.clone())?;
+            return Ok(Verified { value, place: self.node_range(pointer), bad: None });
+        }
+        let other = || damage(expected, Malformed::new("node", "it is another version of it"));
+        let places = self.geometry().places_of_node(pointer.block);
+        all_sound(places, |place| self.read_place(expected, place), other)
     }
 
     /// Judges a node that a caller needs: damage is told to the next superblock.

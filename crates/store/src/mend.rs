@@ -1,7 +1,8 @@
 //! A bad place of a node is written again from the sound one: the same bytes at the same place, the only overwrite there is.
 //!
 //! ```text
-//!  a node is read from its copy, and the tree wants it -> waits -> under the lock of checkpoints: read both again -> write
+//!  a node is read from its copy, and the tree wants it -> waits until the volume is open
+//!    -> under the lock of checkpoints: read both again -> write
 //! ```
 //!
 //! - The place must still be the node's when it is written. It was when the tree took the node in; and the place of a node is
@@ -10,7 +11,9 @@
 //!   read of the node finds the bad place again.
 //! - The sound place is not written, so a crash amid a mend leaves a sound one. No flush is waited for: until one comes, the node is
 //!   as safe as before.
-//! - Nothing is mended on a volume that is read-only or has stopped (P7).
+//! - No caller waits for many mends: a reader makes two, one lock for each, and who holds the lock of checkpoints a few. None is made
+//!   under the journal's lock: commits go on, and with them fsyncs. What is left over is found again by the next read.
+//! - Nothing is mended on a volume that is read-only or has stopped (P7), and before it is decided that the volume is opened (P9).
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
@@ -20,6 +23,7 @@ use std::sync::Arc;
 
 use holdfast_base::{BlockNo, BlockRange, Epoch};
 use holdfast_format::node::Expected;
+use holdfast_sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::verified::BadPlace;
@@ -27,6 +31,8 @@ use crate::{Inner, Result};
 
 /// Mends that wait, at most: a few KiB of memory. More are found again.
 const WAITING_MAX: usize = 256;
+/// Mends that are made while a checkpoint could be made: on a disk these take a quarter of a second.
+pub(crate) const AT_ONCE: usize = 8;
 
 /// A node of which one place is bad.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +44,23 @@ pub(crate) struct Mend {
     pub(crate) epoch: Epoch,
 }
 
-/// What waits to be mended, by the first block of the bad place.
+/// What waits to be mended.
 #[derive(Debug, Default)]
-pub(crate) struct Mends(Mutex<BTreeMap<BlockNo, Mend>>);
+pub(crate) struct Mends {
+    /// By the first block of the bad place.
+    waiting: Mutex<BTreeMap<BlockNo, Mend>>,
+    /// The volume is opened. An opening that is refused leaves it as it was.
+    is_open: AtomicBool,
+}
+
+impl Mends {
+    /// One that can still be made at this epoch; those that cannot are forgotten.
+    fn next(&self, epoch: Epoch) -> Option<Mend> {
+        let mut waiting = self.waiting.lock();
+        waiting.retain(|_, mend| mend.epoch == epoch);
+        waiting.pop_first().map(|(_, mend)| mend)
+    }
+}
 
 impl Inner {
     /// That of the newest superblock: places of nodes that are in use now stay theirs until there is another.
@@ -66,53 +86,81 @@ impl Inner {
             return;
         }
         {
-            let mut waiting = self.mends.0.lock();
+            let mut waiting = self.mends.waiting.lock();
             if waiting.len() < WAITING_MAX {
                 waiting.insert(mend.bad.start, mend);
             }
         }
-        // Not awaited: who makes a checkpoint may be the one who reads.
+        // This one, and one that has waited for a checkpoint.
+        for _ in 0..2 {
+            // Not awaited: who makes a checkpoint may be the one who reads.
+            let Some(_one) = self.one_checkpoint.try_lock() else { return };
+            self.mend_waiting(1);
+        }
+    }
+
+    /// The volume is opened for writing: what was found meanwhile may be mended.
+    pub(crate) fn begin_mends(&self) {
+        self.mends.is_open.store(true, Ordering::Release);
         if let Some(_one) = self.one_checkpoint.try_lock() {
-            self.mend_waiting();
+            self.mend_waiting(AT_ONCE);
         }
     }
 
-    /// Mends what waits. The caller holds the lock that lets one checkpoint be made at a time.
-    pub(crate) fn mend_waiting(&self) {
-        // Before the bitmaps are known, it is not known either whose a place is.
-        if self.mends.0.lock().is_empty() || !self.space.lock().loaded {
+    /// Mends of what waits so many at most. The caller holds the lock that lets one checkpoint be made at a time.
+    pub(crate) fn mend_waiting(&self, most: usize) {
+        if !self.mends.is_open.load(Ordering::Acquire) {
             return;
         }
-        let waiting = std::mem::take(&mut *self.mends.0.lock());
-        for mend in waiting.into_values() {
-            if self.check_running().is_err() {
-                return;
-            }
-            if self.published_epoch() == mend.epoch {
-                self.mend_one(&mend);
-            }
+        for _ in 0..most {
+            let next = self.mends.next(self.published_epoch());
+            let Some(mend) = next.filter(|_| self.check_running().is_ok()) else { return };
+            self.mend_one(&mend);
         }
     }
 
-    fn mend_one(&self, mend: &Mend) {
+    /// Mends a node to which a scrub has come, if it still `is_wanted` by its tree when no checkpoint can give its places away: says that,
+    /// and whether the bad place has it now.
+    pub(crate) fn mend_for_scrub(
+        &self,
+        expected: &Expected,
+        (bad, sound): (BlockRange, BlockRange),
+        is_wanted: impl FnOnce() -> Result<bool>,
+    ) -> Result<(bool, bool)> {
+        let _one = self.one_checkpoint.lock();
+        let epoch = self.published_epoch();
+        if !is_wanted()? {
+            return Ok((false, false));
+        }
+        let may_write = !self.read_only && self.check_running().is_ok();
+        let mend = Mend { expected: *expected, bad, sound, epoch };
+        Ok((true, may_write && self.mend_one(&mend)))
+    }
+
+    /// Whether the bad place has the node now.
+    fn mend_one(&self, mend: &Mend) -> bool {
         let block = mend.bad.start;
-        if self.read_place(&mend.expected, mend.bad).is_ok() {
-            return;
-        }
         let done = self.read_place(&mend.expected, mend.sound).and_then(|bytes| {
+            if self.read_place(&mend.expected, mend.bad).is_ok_and(|now| now == bytes) {
+                return Ok(false);
+            }
             let at = block.byte_offset().expect("the node lies inside the volume");
-            Ok(self.device.write(at, &bytes)?)
+            self.device.write(at, &bytes)?;
+            Ok(true)
         });
-        match done {
-            Ok(()) => {
+        match &done {
+            Ok(true) => {
                 self.counters.copies_mended.increment();
                 tracing::warn!("block {block} was written again, from block {}", mend.sound.start);
             }
+            // Another caller was faster.
+            Ok(false) => {}
             Err(error) => {
                 self.counters.copies_unmendable.increment();
                 tracing::error!("block {block} cannot be written again: {error}");
             }
         }
+        done.is_ok()
     }
 
     /// The bytes of a node in one of its places, judged.

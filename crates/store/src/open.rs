@@ -129,6 +129,8 @@ fn open_alone(
     if !options.read_only {
         let is_new = superblock.epoch == MADE && !is_recovered && logged.walked == 0;
         inner.take_rings_from_host(is_new)?;
+        // Nothing refuses the volume any more.
+        inner.begin_mends();
         let time = Stopwatch::start();
         recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay)?;
         inner.overlay = BTreeMap::new();

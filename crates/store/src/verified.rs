@@ -46,6 +46,27 @@ pub(crate) fn first_sound<T>(
     Err(bad.expect("there is a place at least").why)
 }
 
+/// Reads and judges all places. One that has something else than the first that is sound is bad as well; `other` says so. Fails as the
+/// first of them does if none is sound.
+pub(crate) fn all_sound<T: PartialEq>(
+    places: impl IntoIterator<Item = BlockRange>,
+    mut read: impl FnMut(BlockRange) -> Result<T>,
+    other: impl FnOnce() -> StoreError,
+) -> Result<Verified<T>> {
+    let mut places = places.into_iter();
+    let mut found = first_sound(places.by_ref(), &mut read)?;
+    for place in places {
+        let why = match read(place) {
+            Ok(value) if value == found.value => continue,
+            Ok(_) => other(),
+            Err(why) => why,
+        };
+        found.bad = Some(BadPlace { place, why });
+        break;
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +87,25 @@ mod tests {
         assert_eq!(found.bad.unwrap().place, places()[0]);
         let none = first_sound(places(), |place| Err::<(), _>(wrong(place)));
         assert_eq!(none.unwrap_err().to_string(), "10");
+    }
+
+    #[test]
+    fn each_place_is_judged_and_must_have_the_same() {
+        let places = || [10, 20].map(|block| BlockRange::new(BlockNo(block), 1));
+        let refused = |why: &str| StoreError::Refused(why.into());
+        let found = |one: Option<u8>, two: Option<u8>| {
+            let read = |place: BlockRange| match place.start {
+                BlockNo(10) => one.ok_or(refused("one")),
+                _ => two.ok_or(refused("two")),
+            };
+            let found = all_sound(places(), read, || refused("other")).ok()?;
+            let bad = found.bad.map(|bad| (bad.place.start.0, bad.why.to_string()));
+            Some((found.value, found.place.start.0, bad))
+        };
+        assert_eq!(found(Some(1), Some(1)), Some((1, 10, None)));
+        assert_eq!(found(None, Some(1)), Some((1, 20, Some((10, "one".into())))));
+        assert_eq!(found(Some(1), None), Some((1, 10, Some((20, "two".into())))));
+        assert_eq!(found(Some(1), Some(2)), Some((1, 10, Some((20, "other".into())))));
+        assert_eq!(found(None, None), None);
     }
 }

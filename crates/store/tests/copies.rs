@@ -5,17 +5,20 @@
 mod small;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, InodeNo};
+use holdfast_base::{BlockNo, Epoch, InodeNo};
 use holdfast_device::sim::images::Policy;
 use holdfast_device::sim::{Action, Call, Faults, When};
-use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::node::{ADDRESS_AT, MAGIC};
-use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Branch, OpenOptions, Store, StoreError};
+use holdfast_format::{Geometry, ItemKind, Key, Superblock};
+use holdfast_store::{Branch, Need, OpenOptions, Store, StoreError, Transaction};
 
 const ITEMS: u64 = 300;
 
@@ -291,4 +294,161 @@ fn power_that_fails_amid_mends_takes_nothing() {
         }
     }
     assert!(looked > 20, "{looked}");
+}
+
+/// P9: what is refused in the end, behind reads of bad places, is left as it was.
+#[test]
+fn an_opening_that_is_refused_mends_nothing() {
+    let base = Arc::new(image());
+    let store = small::open(&base);
+    small::put(&store, 0..3, 1, 1);
+    small::sync(&store);
+    drop(store);
+    let opened = Arc::new(base.snapshot());
+    nodes(&opened).into_iter().for_each(|block| write(&opened, block, &[0; 4096]));
+    let refused = Arc::new(opened.snapshot());
+    let slots = SUPERBLOCK_SLOTS.map(|slot| {
+        let bytes: [u8; 4096] = block_of(&refused, slot).try_into().unwrap();
+        Superblock::decode(&bytes, slot).ok()
+    });
+    let newest = slots.into_iter().flatten().max_by_key(|slot| slot.epoch).unwrap();
+    let slot = newest.slot();
+    // It has counted so far that it is read and no more written.
+    let epoch = Epoch(COUNTER_MAX / 2 + 1 + (COUNTER_MAX / 2 + 1 + newest.epoch.0) % 2);
+    write(&refused, slot, &Superblock { epoch, ..newest }.encode(slot)[..]);
+    let before = refused.to_image();
+    match small::try_open(&refused) {
+        Ok(_) => panic!("it is opened"),
+        Err(why) => assert!(why.to_string().contains("counted"), "{why}"),
+    }
+    assert!(refused.to_image() == before, "it was written to");
+    // The same volume is mended when it is opened.
+    let store = small::open(&opened);
+    let (used, mended, _) = copies_used(&store);
+    assert!(used > 0 && mended > 0, "{used} {mended}");
+}
+
+/// A device that waits in the first write of a checkpoint until it may go on, and in each mend until a commit is done.
+#[derive(Debug)]
+struct Waits {
+    device: MemoryDevice,
+    sound: MemoryDevice,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waits: bool,
+    in_checkpoint: bool,
+    may_go_on: bool,
+    mends: u64,
+    is_committed: bool,
+    has_waited_in_vain: bool,
+}
+
+impl Waits {
+    fn until(&self, mut state: MutexGuard<'_, State>, is_so: impl Fn(&State) -> bool) {
+        while !is_so(&state) {
+            let (next, time) = self.changed.wait_timeout(state, Duration::from_secs(10)).unwrap();
+            state = next;
+            if time.timed_out() {
+                state.has_waited_in_vain = true;
+                return;
+            }
+        }
+    }
+
+    fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+    }
+}
+
+impl Device for Waits {
+    forward!(device: read, flush, discard, len, room, take_room, sector_size, reach, stats);
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let is_node = at >= geometry().first_data_block().0 * BLOCK_BYTES;
+        let is_mend = is_node
+            && bytes.len() == 4096
+            && bytes == block_of(&self.sound, BlockNo(at / BLOCK_BYTES));
+        let mut state = self.state.lock().unwrap();
+        if state.waits && is_mend {
+            state.mends += 1;
+            self.changed.notify_all();
+            self.until(state, |state| state.is_committed || state.has_waited_in_vain);
+        } else if state.waits && is_node && !state.in_checkpoint {
+            state.in_checkpoint = true;
+            self.changed.notify_all();
+            self.until(state, |state| state.may_go_on);
+        }
+        self.device.write(at, bytes)
+    }
+}
+
+/// Mends that were found while a checkpoint was written hold up no commit, on which an fsync may wait; and the checkpoint makes few.
+#[test]
+fn a_commit_waits_for_no_mend() {
+    let sound = image();
+    let damaged = sound.snapshot();
+    let device = Arc::new(Waits {
+        device: damaged,
+        sound,
+        state: Mutex::default(),
+        changed: Condvar::new(),
+    });
+    let store = small::open(&device);
+    small::put(&store, 0..1, 1, 1);
+    nodes(&device.sound).into_iter().for_each(|block| write(&device.device, block, &[0; 4096]));
+    device.set(|state| state.waits = true);
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| store.checkpoint().unwrap());
+        device.until(device.state.lock().unwrap(), |state| state.in_checkpoint);
+        is_whole(&store).unwrap();
+        assert!(copies_used(&store).0 > 50, "they wait");
+        device.set(|state| state.may_go_on = true);
+        device.until(device.state.lock().unwrap(), |state| state.mends > 0);
+        small::put(&store, 1..2, 1, 1);
+        store.commit().unwrap();
+        device.set(|state| state.is_committed = true);
+        checkpoint.join().unwrap();
+    });
+    let state = device.state.lock().unwrap();
+    assert!(!state.has_waited_in_vain, "the commit had to wait");
+    assert!((1..20).contains(&state.mends), "{} mends under one lock", state.mends);
+}
+
+/// P8: nodes find places after the volume became smaller, as if mkfs had made it so.
+#[test]
+fn a_volume_becomes_no_smaller_than_its_copies_have_places() {
+    let large = Geometry::for_device(192 << 20, 4096).unwrap().with_copies().unwrap();
+    let device = small::formatted_as(large);
+    let store = small::open(&device);
+    let put = |store: &Branch, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            let mut batch = Transaction::new();
+            batch.put(Key::new(InodeNo(20), ItemKind::Xattr, number), vec![7; 900]);
+            let need = Need::Grow { changes: batch.changes(), blocks: 0 };
+            let mut room = store.reserve(need).unwrap();
+            store.apply(batch, &mut room).unwrap();
+        }
+    };
+    put(&store, 0..ITEMS);
+    store.close().unwrap();
+    let device: Arc<dyn Device> = device;
+    // Few of its blocks are in use. But only a third of so small a one has a block that is the copy's.
+    let why = holdfast_store::shrink(&device, 80 << 20, &mut |_| ()).unwrap_err().to_string();
+    let size = why.split("about ").nth(1).and_then(|rest| rest.strip_suffix(".0 MiB"));
+    let size: u64 = size.unwrap_or_else(|| panic!("{why}")).parse().unwrap();
+    let shape = |mib: u64| Geometry { volume_blocks: (mib << 20) / BLOCK_BYTES, ..large };
+    assert!(shape(size).has_places_for_copies() && !shape(size - 1).has_places_for_copies());
+    assert!(holdfast_store::shrink(&device, (size - 1) << 20, &mut |_| ()).is_err());
+    assert_eq!(holdfast_store::shrink(&device, size << 20, &mut |_| ()).unwrap(), size << 20);
+    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    let store = Store::open(device, &options, Arc::new(Counters::default())).unwrap().into_main();
+    put(&store, ITEMS..4000);
+    let value = |number| store.get(&Key::new(InodeNo(20), ItemKind::Xattr, number)).unwrap();
+    assert!((0..4000).all(|number| value(number) == Some(vec![7; 900])));
+    store.close().unwrap();
 }

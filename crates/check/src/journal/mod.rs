@@ -145,6 +145,7 @@ impl Replay {
             journal_bytes: self.bytes,
             nodes: self.nodes.len() as u64,
             node_bytes: self.superblock.geometry.node_size as u64,
+            copies: self.superblock.geometry.node_copies().saturating_sub(1),
             ..RecoveryWork::default()
         }
     }

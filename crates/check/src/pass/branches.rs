@@ -104,10 +104,10 @@ fn judge(
 }
 
 fn take_blocks(context: &mut Context<'_>, tree: &Tree, key: &Key, value: &[u8]) {
-    let Ok(extent) = Extent::decode(value) else { return };
-    if !context.volume.superblock.geometry.holds_data(extent.blocks) {
-        return;
-    }
+    let extent = match Extent::decode(value) {
+        Ok(extent) if context.volume.superblock.geometry.holds_data(extent.blocks) => extent,
+        found => return not_deleted(context, tree, key, found.ok()),
+    };
     let used = Use::of(key, &extent);
     // What lies across the cursor is cut there.
     let passed = tree.cursor.filter(|cursor| WalkPlace::item(key) < *cursor).map_or(0, |cursor| {
@@ -117,6 +117,25 @@ fn take_blocks(context: &mut Context<'_>, tree: &Tree, key: &Key, value: &[u8]) 
     if passed < used.blocks.count {
         context.uses.push(used.behind(passed));
     }
+}
+
+/// Of a snapshot that is being deleted nothing else is judged; but its deletion does not go on over an extent that cannot be. Of other
+/// trees, whoever judges their files says this.
+fn not_deleted(context: &mut Context<'_>, tree: &Tree, key: &Key, extent: Option<Extent>) {
+    if tree.cursor.is_none() {
+        return;
+    }
+    let (issue, why) = match &extent {
+        Some(extent) => (
+            Issue::ExtentOutside,
+            format!("has the blocks {:?}, outside the data zone", extent.blocks),
+        ),
+        None => (Issue::ItemDamaged, "is damaged".to_owned()),
+    };
+    let what = format!("the extent at {} of inode {}, being deleted, {why}", key.offset, key.inode);
+    let finding = context.findings.add(issue, what);
+    finding.tree = Some(tree.name.clone());
+    finding.block = extent.map(|extent| extent.blocks.start);
 }
 
 /// Pass 3 for each inode of which an item differs.

@@ -2,12 +2,13 @@
 //!
 //! The walk has found each node in one of its places at least; what it has found in none is lost, and not in here.
 
-use holdfast_base::{BlockNo, TreeId};
+use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::{NodePointer, NodeView};
 
 use super::Context;
 use crate::issue::Issue;
 use crate::nodes::read_plain;
+use crate::report::BadPlace;
 use crate::volume::Volume;
 
 /// Nodes that are compared at a time.
@@ -63,6 +64,9 @@ impl Copies {
                         crate::text::tree_name(node.tree)
                     );
                     context.findings.add(Issue::NodeCopyBad, what).block(bad);
+                    let place = |block| BlockRange::new(block, geometry.node_blocks());
+                    let found = BadPlace { bad: place(bad), sound: place(sound) };
+                    context.findings.bad_places.push(found);
                 }
             }
         }

@@ -28,7 +28,8 @@ checksums; programs go on beside it. What is damaged is printed by path:
 
 Reading such a file fails there; the rest is whole. Bring the file back from a snapshot that is not
 printed, or from a backup. Of a damaged node the files that are in it follow. Superblocks are
-written anew. `info` and the next mount say that something was found, until `fsck -y` has.
+written anew, and so is a node that is stored twice and bad in one place: then nothing is lost.
+`info` and the next mount say that something was found, until `fsck -y` has.
 
 Without --rate it takes half of the device's time, and a ninth while programs call fsync. What is
 written after it has begun is left to the next one. It needs 32 KiB of memory for each GiB in use.

@@ -14,6 +14,11 @@ pub const MIB: u64 = 1 << 20;
 
 /// An empty device with a filesystem.
 pub fn new_volume(bytes: u64, node_size: usize) -> Arc<MemoryDevice> {
+    new_volume_with(bytes, node_size, 1)
+}
+
+/// The same, each node of which is stored so often.
+pub fn new_volume_with(bytes: u64, node_size: usize, metadata_copies: u8) -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(bytes));
     let shared: Arc<dyn Device> = device.clone();
     let options = MkfsOptions {
@@ -21,6 +26,7 @@ pub fn new_volume(bytes: u64, node_size: usize) -> Arc<MemoryDevice> {
         label: String::new(),
         uuid: None,
         owner: (0, 0),
+        metadata_copies,
         ..MkfsOptions::default()
     };
     FileSystem::mkfs(&shared, &options).expect("mkfs");

@@ -9,8 +9,9 @@ use holdfast_base::BlockNo;
 use holdfast_base::prng::Prng;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_check::Issue;
+use holdfast_check::report::KEPT_MAX;
 use holdfast_device::sim::{Action, Call, Faults, When};
-use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
 use holdfast_format::Geometry;
 use holdfast_format::node::{ADDRESS_AT, MAGIC};
 use holdfast_repair::{RepairOptions, is_repaired};
@@ -139,4 +140,81 @@ fn a_place_that_does_not_read_loses_nothing() {
     plan.write(&device).expect("memory takes it");
     assert!(found(&device).findings.is_empty());
     assert!(content(&device.image()) == told);
+}
+
+/// More places than a report lists, all of them in one repair, which keeps none of their bytes.
+#[test]
+fn all_second_places_may_be_bad() {
+    let plain = Geometry::for_device(128 << 20, 4096).expect("it is large enough");
+    let geometry = plain.with_copies().expect("it is large enough for copies");
+    let device = Arc::new(MemoryDevice::new(128 << 20));
+    let target: Arc<dyn Device> = device.clone();
+    let options = CreateOptions::new().node_size(4096).metadata_copies(2);
+    options.format(&target).expect("it is large enough");
+    let volume = open(target);
+    for number in 0..17_000 {
+        volume.write(format!("/{number}"), [7; 700]).expect("there is room");
+    }
+    volume.close().expect("memory takes it");
+    let before = found(&*device);
+    assert!(before.facts.node_blocks > 2 * 6 * KEPT_MAX, "{} blocks", before.facts.node_blocks);
+    let is_node = |block: &BlockNo| {
+        let bytes = block_of(&device, *block);
+        bytes.starts_with(&MAGIC) && bytes[ADDRESS_AT..ADDRESS_AT + 8] == block.0.to_le_bytes()
+    };
+    for block in (0..geometry.volume_blocks).map(BlockNo).filter(is_node) {
+        let copy = geometry.copy_of(block).expect("it has copies");
+        device.write(copy.0 * BLOCK_BYTES, &[0; BLOCK_SIZE]).expect("it is inside");
+    }
+    let report = found(&*device);
+    assert!(report.findings.iter().all(|it| it.issue() == Issue::NodeCopyBad));
+    assert!(report.omitted > 5 * KEPT_MAX - 1000, "{} more", report.omitted);
+    let plan = planned(&*device, &CAREFUL).expect("it can be repaired");
+    assert!(!plan.loses());
+    let left = plan.write(&*device).expect("memory takes it");
+    assert!(left.is_empty());
+    let after = found(&*device);
+    assert!(after.findings.is_empty(), "{:#?}", after.findings);
+}
+
+/// A device that does not take writes of one block.
+#[derive(Debug)]
+struct Refuses {
+    device: MemoryDevice,
+    block: BlockNo,
+}
+
+impl Device for Refuses {
+    forward!(device: read, flush, discard, len, room, take_room, sector_size, reach, stats);
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let block = self.block.0 * BLOCK_BYTES;
+        if at <= block && block < at + bytes.len() as u64 {
+            let source = std::io::Error::other("the sector is gone");
+            return Err(DeviceError::Io { call: "write", at, len: bytes.len() as u64, source });
+        }
+        self.device.write(at, bytes)
+    }
+}
+
+/// A place that the device does not take is said, and the others are mended.
+#[test]
+fn a_place_that_does_not_write_fails_nothing_else() {
+    let sound = image();
+    let told = content(&sound);
+    let damaged = sound.snapshot();
+    for block in nodes(&sound) {
+        damaged.write(block.0 * BLOCK_BYTES, &[0; BLOCK_SIZE]).expect("it is inside");
+    }
+    let bad: Vec<BlockNo> =
+        found(&damaged).findings.iter().filter_map(|finding| finding.block).collect();
+    let stays = bad[bad.len() / 2];
+    let device = Refuses { device: damaged, block: stays };
+    let plan = planned(&device, &CAREFUL).expect("nothing is lost");
+    let left = plan.write(&device).expect("the others are written");
+    assert_eq!(left.iter().map(|of| of.block).collect::<Vec<_>>(), [stays]);
+    let after = found(&device).findings;
+    assert_eq!(after.len(), 1, "{after:#?}");
+    assert_eq!((after[0].issue(), after[0].block), (Issue::NodeCopyBad, Some(stays)));
+    assert!(content(&device.device) == told);
 }

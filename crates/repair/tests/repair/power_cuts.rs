@@ -67,7 +67,9 @@ fn a_cut_leaves_the_old_or_the_new() {
 /// Power fails at each write and flush of a repair, and then of its undo: the undo, begun again, brings back each byte.
 #[test]
 fn an_undo_brings_back_each_byte() {
-    for issue in [Issue::NodeDamaged, Issue::LogDamaged, Issue::NewestSuperblockLost] {
+    let issues =
+        [Issue::NodeDamaged, Issue::NodeCopyBad, Issue::LogDamaged, Issue::NewestSuperblockLost];
+    for issue in issues {
         let image = provoke(issue).0;
         let before = image.device.to_image();
         let plan = planned(&*image.device, &LOSS).expect("it can be repaired");

@@ -114,9 +114,14 @@ const SMALL: u64 = 500;
 impl World {
     /// `is_closed`: the trees have everything. Else journal and log do.
     pub fn new(seed: u64, is_closed: bool) -> World {
+        World::stored(seed, is_closed, 1)
+    }
+
+    /// The same, each node of which is stored so often.
+    pub fn stored(seed: u64, is_closed: bool, copies: u8) -> World {
         let device = Arc::new(MemoryDevice::new(48 << 20));
         let target: Arc<dyn Device> = device.clone();
-        CreateOptions::new().node_size(4096).format(&target).unwrap();
+        CreateOptions::new().node_size(4096).metadata_copies(copies).format(&target).unwrap();
         let open = || VolumeOptions::new().commit_secs(0).open_device(device.clone()).unwrap();
         let mut making = Making {
             prng: Prng::seeded(seed),

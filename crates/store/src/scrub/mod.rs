@@ -12,6 +12,9 @@
 //! [`Scrub`] marks what was verified, one bit for each block. A mark holds for what was born before the scrub began. Its blocks have been in use ever since, or they would hold something younger, which is judged
 //! whatever the mark says. For the same reason a scrub that was interrupted goes on with its marks at any later time.
 //!
+//! Of a node that is stored twice both places are read. One that does not hold it is written again from the other, while no checkpoint
+//! can give it away ([`crate::mend`]).
+//!
 //! Damage leaves the nodes above it unmarked, so each tree that has it comes there again, and says where it is in that tree.
 //!
 //! Nobody waits for a scrub: it holds the lock of the trees for one look at a time, and none while the device reads. What it reads
@@ -96,6 +99,9 @@ pub trait Listener {
     fn has_read(&mut self, scrub: &Scrub, bytes: u64, took: Duration) -> bool;
     /// Something is not what it was when it was written. `why` is a sentence.
     fn is_damaged(&mut self, what: Damaged, why: String);
+    /// A place of a node, which begins at `block`, did not hold it, and the other one did; by now it does, if it `is_mended`. Nothing is lost
+    /// of the tree. `why` is a sentence.
+    fn has_bad_place(&mut self, block: BlockNo, is_mended: bool, why: String);
 }
 
 /// How the walk through a tree has ended.

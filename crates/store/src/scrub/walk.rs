@@ -3,13 +3,18 @@
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
+use std::sync::Arc;
+
+use holdfast_base::BlockRange;
 use holdfast_base::clock::Stopwatch;
 use holdfast_device::DeviceError;
 use holdfast_format::key::RawKey;
+use holdfast_format::node::Expected;
 use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
 use super::{Damaged, Listener, Scrub, Scrubbed};
 use crate::tree::{Forest, TreeNo, lies_between};
+use crate::verified::{BadPlace, Verified};
 use crate::{Inner, Result, StoreError};
 
 /// Where a node stands in its tree.
@@ -42,7 +47,7 @@ impl Stand {
 /// A node on the way.
 struct Level {
     stand: Stand,
-    bytes: Vec<u8>,
+    bytes: Arc<[u8]>,
     next: usize,
     /// All below it that was passed is verified.
     is_whole: bool,
@@ -50,12 +55,19 @@ struct Level {
 
 /// What became of a node that was looked for.
 enum Found {
-    /// Its bytes.
-    Here(Vec<u8>),
+    /// Its bytes, and the place that does not hold it, if one of two does not.
+    Here(Arc<[u8]>, Option<Half>),
     /// The tree does not lead to it any more.
     Moved,
     /// It is not there.
     Damaged(StoreError),
+}
+
+/// A node that one of its places does not hold.
+struct Half {
+    expected: Expected,
+    bad: BadPlace,
+    sound: BlockRange,
 }
 
 /// How far a walk has come.
@@ -145,7 +157,8 @@ impl<'a> Walk<'a> {
     /// Everything below a node was seen.
     fn leave(&mut self, level: &Level, is_whole: bool) {
         if is_whole && self.scrub.trusts(level.stand.pointer.epoch) {
-            self.scrub.marks.set(self.inner.node_range(level.stand.pointer), true);
+            let places = self.inner.geometry().places_of_node(level.stand.pointer.block);
+            places.for_each(|place| self.scrub.marks.set(place, true));
         }
     }
 
@@ -161,8 +174,9 @@ impl<'a> Walk<'a> {
         let bytes = (self.inner.geometry().node_size as u64).saturating_mul(reads);
         let goes_on = self.has_read(bytes, time);
         let bytes = match found {
-            Found::Here(bytes) => bytes,
-            Found::Moved => return Ok(Err(Step::Moved(stand.low.max(*from)))),
+            Found::Here(bytes, None) => bytes,
+            Found::Here(bytes, Some(half)) if self.mend(stand, &half)? => bytes,
+            Found::Here(..) | Found::Moved => return Ok(Err(Step::Moved(stand.low.max(*from)))),
             Found::Damaged(error) => {
                 let (low, end) = (key(&stand.low), stand.end.map(|end| key(&end)));
                 let what = Damaged::Node { block: stand.pointer.block, from: low, end };
@@ -184,6 +198,22 @@ impl<'a> Walk<'a> {
         Ok(Ok(Level { stand: *stand, next, is_whole: !is_entered_behind, bytes }))
     }
 
+    /// Writes the bad place again, and tells of it, if the tree still leads to the node; otherwise says that it does not.
+    fn mend(&mut self, stand: &Stand, half: &Half) -> Result<bool> {
+        let (inner, tree) = (self.inner, self.tree);
+        let Half { expected, bad, sound } = half;
+        let is_wanted = || is_led_to(inner, tree, stand, false);
+        let places = (bad.place, *sound);
+        let (is_wanted, is_mended) = inner.mend_for_scrub(expected, places, is_wanted)?;
+        if is_wanted {
+            inner.counters.scrub_damages.increment();
+            let block = bad.place.start;
+            let why = format!("block {block}: {}; block {} holds the node", bad.why, sound.start);
+            self.listener.has_bad_place(block, is_mended, why);
+        }
+        Ok(is_wanted)
+    }
+
     pub(super) fn has_read(&mut self, bytes: u64, time: Stopwatch) -> bool {
         let took = time.elapsed();
         self.inner.counters.scrubbed_bytes.add(bytes);
@@ -196,54 +226,63 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Whether the tree leads to a node in its place. `unknown`: what counts if something above it is damaged by now.
+fn is_led_to(inner: &Inner, tree: TreeNo, stand: &Stand, unknown: bool) -> Result<bool> {
+    let led = inner.look(|forest| forest.leads_to(tree, &stand.low, stand.level));
+    // Asked behind that: what a deleted tree leads to may be anything.
+    match led {
+        _ if is_gone(inner, tree) => Ok(false),
+        Ok(pointer) => Ok(pointer == Some(stand.pointer)),
+        Err(StoreError::Node { .. }) => Ok(unknown),
+        Err(error) => Err(error),
+    }
+}
+
 /// A node by its place on the device; by memory, if it is on its way there. Adds what was read to `reads`.
 fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut u64) -> Result<Found> {
     let mut verify = || {
-        *reads = reads.saturating_add(1);
+        *reads = reads.saturating_add(inner.geometry().node_copies());
         verify(inner, tree, stand)
     };
-    let not_written = || inner.forest.read().cache.not_written(stand.pointer);
-    let is_led_to = || {
-        let led = inner.look(|forest| forest.leads_to(tree, &stand.low, stand.level));
-        // Asked behind that: what a deleted tree leads to may be anything.
-        match led {
-            _ if is_gone(inner, tree) => Ok(false),
-            Ok(pointer) => Ok(pointer == Some(stand.pointer)),
-            // Something above it is damaged by now: nobody leads elsewhere.
-            Err(StoreError::Node { .. }) => Ok(true),
-            Err(error) => Err(error),
-        }
+    let not_written = || {
+        let found = inner.forest.read().cache.not_written(stand.pointer);
+        found.map(|bytes| Found::Here(bytes.into(), None))
     };
-    if let Some(bytes) = not_written() {
-        return Ok(Found::Here(bytes));
+    if let Some(found) = not_written() {
+        return Ok(found);
     }
-    if let Ok(bytes) = verify()? {
-        return Ok(Found::Here(bytes));
+    if let Ok((bytes, None)) = verify()? {
+        return Ok(Found::Here(bytes, None));
     }
     // It may have become free since its parent was read, and its place something else. If the tree leads there now, and the device
     // has it, a second read decides, unless it becomes free during that.
+    let is_led_to = || is_led_to(inner, tree, stand, true);
     if !is_led_to()? {
         return Ok(Found::Moved);
     }
-    if let Some(bytes) = not_written() {
-        return Ok(Found::Here(bytes));
+    if let Some(found) = not_written() {
+        return Ok(found);
     }
-    let error = match verify()? {
-        Ok(bytes) => return Ok(Found::Here(bytes)),
-        Err(error) => error,
-    };
-    Ok(if is_led_to()? { Found::Damaged(error) } else { Found::Moved })
+    match verify()? {
+        // Whether the tree leads there still is asked when it is mended.
+        Ok((bytes, half)) => Ok(Found::Here(bytes, half)),
+        Err(error) if is_led_to()? => Ok(Found::Damaged(error)),
+        Err(_) => Ok(Found::Moved),
+    }
 }
 
+/// What the device has of a node.
+type Read = std::result::Result<(Arc<[u8]>, Option<Half>), StoreError>;
+
 /// Reads a node from the device, and judges it by itself and by what leads to it.
-fn verify(
-    inner: &Inner,
-    tree: TreeNo,
-    stand: &Stand,
-) -> Result<std::result::Result<Vec<u8>, StoreError>> {
+fn verify(inner: &Inner, tree: TreeNo, stand: &Stand) -> Result<Read> {
     let expected = inner.forest.read().expected(tree, stand.pointer, stand.level);
-    let bytes = match inner.verify_node(&expected) {
-        Ok(bytes) => bytes,
+    let found = match inner.verify_node(&expected) {
+        Ok(Verified { bad: Some(BadPlace { why, .. }), .. }) if !is_of_place(&why) => Err(why),
+        found => found,
+    };
+    let Verified { value: bytes, place: sound, bad } = match found {
+        Ok(found) => found,
         Err(error) if is_of_place(&error) => return Ok(Err(error)),
         Err(error) => return Err(error),
     };
@@ -255,7 +294,7 @@ fn verify(
         let block = stand.pointer.block;
         return Ok(Err(StoreError::Node { block, tree: tree.id(), source }));
     }
-    Ok(Ok(bytes))
+    Ok(Ok((bytes, bad.map(|bad| Half { expected, bad, sound }))))
 }
 
 /// Whether the branch or snapshot of a tree is deleted.
@@ -287,7 +326,7 @@ pub(super) fn visit(
                 continue;
             }
             let bytes = match find(inner, tree, &stand, &mut 0)? {
-                Found::Here(bytes) => bytes,
+                Found::Here(bytes, _) => bytes,
                 Found::Damaged(_) => continue,
                 Found::Moved => {
                     from = from.max(stand.low);

@@ -92,7 +92,8 @@ impl Inner {
         let mut progress = Progress { at: Shrinking { done: 0, all }, tell };
         let seen = Seen::walk(&nodes, &old, geometry.far_copy(), &mut progress)?;
         let mut places = Places::of(&seen, &geometry);
-        let moves = places.for_runs(&seen.runs).and_then(|moves| {
+        let possible = geometry.has_places_for_copies().then_some(&seen.runs);
+        let moves = possible.and_then(|runs| places.for_runs(runs)).and_then(|moves| {
             let slots = seen.nodes_at_most() + 2 * seen.space_nodes;
             places.has_slots(slots + reserve(&geometry)).then_some(moves)
         });
@@ -173,5 +174,13 @@ fn smallest(old: &Superblock, seen: &Seen) -> u64 {
         let slots = reserve(&shape) + seen.nodes_at_most() + 2 * seen.space_nodes;
         blocks = geometry.first_data_block().0 + old.used_blocks + slots * slot + 32;
     }
-    (blocks * BLOCK_BYTES).next_multiple_of(1 << 20)
+    let first = (blocks * BLOCK_BYTES).next_multiple_of(1 << 20);
+    let sizes = (first..)
+        .step_by(1 << 20)
+        .take_while(|bytes| *bytes < geometry.volume_blocks * BLOCK_BYTES);
+    let shape = |bytes: u64| Geometry { volume_blocks: bytes / BLOCK_BYTES, ..*geometry };
+    // Nearer to where the volume ends now there are more places for copies.
+    { sizes }
+        .find(|bytes| shape(*bytes).has_places_for_copies())
+        .unwrap_or(geometry.volume_blocks * BLOCK_BYTES)
 }

@@ -18,6 +18,9 @@ use super::groups::{Groups, by_group};
 use super::hidden::{Hidden, by_piece};
 use super::promise::{Promises, Room, Wanted};
 
+/// A run of 1 MiB is as good as any.
+const GOOD_RUN: u64 = 256;
+
 /// The space of a volume. Owned by the store, behind one lock.
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -123,10 +126,13 @@ impl Space {
         // A run of n blocks touches at most n / place + 2 places, each of another slot or of the same.
         let spare = self.promises.spare_slots(self.room(), self.promises.floors.grow);
         let place_blocks = self.geometry.node_blocks();
+        // Where nodes have copies, one run may break as many slots as it has blocks: it is looked at again before that becomes many.
+        let most = if self.geometry.copy_mask == 0 { spare } else { spare.div_ceil(4) };
         let may_touch =
-            if place_blocks == 1 { spare } else { spare.saturating_sub(2) * place_blocks };
+            if place_blocks == 1 { most } else { most.saturating_sub(2) * place_blocks };
         let range = if may_touch > 0 {
-            self.find_data(want.min(may_touch), goal, false)
+            let loose = self.loose_data(want, goal, spare);
+            loose.or_else(|| self.find_data(want.min(may_touch), goal, false))
         } else {
             // Few whole slots are left: use up broken ones, else break one that may be broken.
             let run = self.find_data(want, goal, true);
@@ -140,6 +146,19 @@ impl Space {
         });
         self.data_next = BlockNo(range.start.0 + range.count);
         Some(range)
+    }
+
+    /// A place for data where no node with its copy could be, while more blocks are such than there are in slots that data may break: on
+    /// a small volume data would else leave no slot for nodes, long before it is full.
+    fn loose_data(&mut self, want: u64, goal: BlockNo, spare_slots: u64) -> Option<(u64, Run)> {
+        let room = self.room();
+        let loose = room.blocks.saturating_sub(room.slots * self.slot_blocks);
+        if self.geometry.copy_mask == 0 || loose < spare_slots * self.slot_blocks {
+            return None;
+        }
+        // Not at the price of many pieces.
+        let found = self.find_data(want, goal, true);
+        found.filter(|(_, run)| run.len >= want.min(GOOD_RUN))
     }
 
     /// The place for `want` blocks: the group of `goal` first, then the next ones around the volume.
@@ -166,8 +185,8 @@ impl Space {
                 best = Some((index, run));
             }
             looked += 1;
-            // A run of 1 MiB is as good as any; and no search walks the whole volume for a better one.
-            let good_enough = if looked < 4 { want.min(256) } else { 1 };
+            // And no search walks the whole volume for a better one.
+            let good_enough = if looked < 4 { want.min(GOOD_RUN) } else { 1 };
             if best.is_some_and(|(_, best)| best.len >= good_enough) {
                 break;
             }

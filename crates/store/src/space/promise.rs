@@ -39,11 +39,16 @@ impl Floors {
         let checkpoint = (tree_nodes * 4 + 4).min(total / 4);
         // An unlink reserves for about 40 changes, each with its path to the root: on a small volume
         // that is a larger share.
-        let extra = (total / 64).clamp(128, 256).min(total / 4);
+        // Items do not become fewer where a slot has room for a copy as well, nor where only a part of the blocks has one for it.
+        let nodes = match geometry.copy_mask {
+            0 => total,
+            _ => geometry.data_blocks() / geometry.node_blocks(),
+        };
+        let extra = (nodes / 64).clamp(128, 256).min(total / 4);
         // Reserved blocks that are written one by one with gaps between them leave an item for each and one for each
         // gap: 112 bytes for two blocks, in leaves that are half full at least. A 52nd of the volume is 78 bytes for
         // each of its blocks: enough if 70 in 100 of them are reserved and written so, in leaves that hold nothing else.
-        let reserved = (total / 52).clamp(16, RESERVED_SLOTS_MAX).min(total / 16);
+        let reserved = (nodes / 52).clamp(16, RESERVED_SLOTS_MAX).min(nodes / 16);
         let fill = checkpoint + extra;
         Floors { checkpoint, fill, grow: fill + reserved }
     }

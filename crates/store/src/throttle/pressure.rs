@@ -38,6 +38,8 @@ pub(super) struct Levels {
     pub(super) dirty_nodes_max: u64,
     pub(super) budget: Duration,
     node_bytes: u64,
+    /// Places to which a node is written beside its own.
+    copies: u64,
     journal_bytes: AtomicU64,
     log_bytes: AtomicU64,
     log_data_bytes: AtomicU64,
@@ -85,6 +87,7 @@ impl Levels {
             dirty_nodes_max: memory / node_bytes,
             budget: options.recover.max(BUDGET_MIN),
             node_bytes,
+            copies: geometry.node_copies().saturating_sub(1),
             journal_bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             log_data_bytes: AtomicU64::new(0),
@@ -169,6 +172,7 @@ impl Levels {
         let few = RecoveryWork {
             nodes: NODES_MIN,
             node_bytes: self.node_bytes,
+            copies: self.copies,
             ..RecoveryWork::default()
         };
         let least = few.estimate_at(&cost).saturating_sub(cost.fixed());
@@ -185,6 +189,7 @@ impl Levels {
             log_blocks: self.log_blocks.load(Ordering::Relaxed),
             nodes: dirty + self.sealed_nodes.load(Ordering::Relaxed),
             node_bytes: self.node_bytes,
+            copies: self.copies,
         }
     }
 
@@ -279,6 +284,22 @@ mod tests {
         let (tape, kept) = full_at(Duration::from_millis(100));
         assert_eq!(tape, NODES_MIN);
         assert!(kept > 4 * levels.budget, "it cannot be kept: {kept:?}");
+    }
+
+    /// A recovery writes each node twice where nodes have copies, so fewer of them may be changed.
+    #[test]
+    fn copies_leave_fewer_nodes() {
+        let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
+        let full_at = |geometry: &Geometry| {
+            let levels = Levels::new(geometry, &OpenOptions::default(), Arc::default());
+            let nodes = (1..20_000).step_by(16).find(|nodes| {
+                levels.cache_is(0, *nodes);
+                levels.read().recovery > levels.budget
+            });
+            nodes.unwrap()
+        };
+        let (once, twice) = (full_at(&geometry), full_at(&geometry.with_copies().unwrap()));
+        assert!(twice < once * 3 / 4, "{once} {twice}");
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use holdfast::Hold;
 use holdfast::device::Device;
 use holdfast_check::Report;
-use holdfast_repair::{Planned, RepairError, RepairOptions, plan};
+use holdfast_repair::{Planned, RepairError, RepairOptions, Unmended, plan};
 
 use super::{Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, refuse_another, undo};
-use crate::outcome::{Context, Failure, Outcome, printed};
+use crate::outcome::{Context, Failure, Outcome, complain, printed};
 use crate::target;
 use uuid::Uuid;
 
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     if let Some(file) = &args.undo_file {
         undo::keep(file, &planned, &**device)?;
     }
-    planned.write(&**device).map_err(|error| {
+    let unmended = planned.write(&**device).map_err(|error| {
         let target = args.target.display();
         let undo = match &args.undo_file {
             Some(file) => format!("; --undo {} puts back what was there", file.display()),
@@ -51,15 +51,26 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
         };
         Failure::new(OPERATIONAL, format!("{target}: {error}{undo}"))
     })?;
+    for Unmended { block, why } in &unmended {
+        let target = args.target.display();
+        complain(&format!(
+            "{target}: block {block} is not written again: {why}; its node has its other place alone"
+        ));
+    }
+    // What a check was to find is not so then.
+    let after = match unmended.is_empty() {
+        true => planned.after.clone(),
+        false => check(args, &**device)?,
+    };
     hold.leave();
     if !args.json {
         let mut out = io::stdout().lock();
         let bytes = holdfast_base::show::bytes(planned.bytes());
         printed(writeln!(out, "{}: repaired, {bytes} were written", args.target.display()))?;
         drop(out);
-        print(args, &planned.after)?;
+        print(args, &after)?;
     }
-    let left = if planned.after.is_clean() { 0 } else { ERRORS_LEFT };
+    let left = if after.is_clean() { 0 } else { ERRORS_LEFT };
     Ok(CORRECTED | left)
 }
 
