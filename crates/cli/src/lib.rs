@@ -18,6 +18,7 @@ mod elsewhere;
 mod interrupt;
 mod larger;
 mod lineage;
+mod loop_devices;
 mod manual;
 mod metrics;
 mod mount_options;

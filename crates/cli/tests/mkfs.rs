@@ -5,6 +5,7 @@
 mod common;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
 use common::TestMount;
 
@@ -169,6 +170,28 @@ fn the_root_directory_is_whose_it_is_said_to_be() {
     for wrong in [["--owner", "no-such-user-here"], ["--owner", ":"], ["--mode", "8"]] {
         place.run(&[&["mkfs", "-f"], &wrong[..], &[place.image()]].concat()).fails(1, wrong[0]);
     }
+}
+
+/// Whatever the loop device is used for, and with --force.
+#[test]
+fn a_file_behind_a_loop_device_is_not_overwritten() {
+    let place = TestMount::with_volume();
+    let attached = Command::new("losetup").args(["--find", "--show", place.image()]).output();
+    let Some(attached) = attached.ok().filter(|it| it.status.success()) else {
+        holdfast_base::skip::skipped("needs root, and a free loop device");
+        return;
+    };
+    let device = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
+    let before = fs::read(place.image()).unwrap();
+    let said = place.run(&["mkfs", "--force", place.image()]);
+    let same = fs::read(place.image()).unwrap() == before;
+    let ended = Command::new("losetup").args(["-d", &device]).status().unwrap();
+    said.fails(1, &format!("run: losetup -d {device}"));
+    assert!(same && ended.success());
+    // It may be let go a moment later, when nobody looks at it any more.
+    common::wait_for("the loop device to be gone", || {
+        place.run(&["mkfs", "-q", "--force", place.image()]).code == 0
+    });
 }
 
 #[test]

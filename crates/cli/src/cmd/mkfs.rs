@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::owner::{self, Owner};
 use crate::peek::Peek;
-use crate::{size, target};
+use crate::{loop_devices, size, target};
 
 /// Make an empty volume.
 #[derive(Debug, clap::Args)]
@@ -93,6 +93,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error).context(args.target.display()),
     };
+    if existing.as_ref().is_some_and(std::fs::Metadata::is_file)
+        && let Some(device) = loop_devices::over(&args.target)
+    {
+        let (target, device) = (args.target.display(), device.display());
+        let why = format!(
+            "{target} is behind {device}, which would see it change under whatever uses it"
+        );
+        return Err(Failure::plain(why).with_hint(format!("losetup -d {device}")));
+    }
     let bytes = match &existing {
         None => args.size.ok_or_else(|| {
             Failure::plain(format!(
