@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,16 +52,19 @@ impl Target {
     /// Reads `IMAGE:/path`, where IMAGE is a file or block device that exists, maybe with a branch and a snapshot behind
     /// it; everything else is a host path. An existing path of the whole name wins, and so does an existing image: a host
     /// path with a colon after an existing file can be written as an existing path or with `./`.
-    pub fn parse(text: &str) -> Target {
-        if !text.contains(':') || Path::new(text).symlink_metadata().is_ok() {
+    pub fn parse(text: impl AsRef<OsStr>) -> Target {
+        let text = text.as_ref();
+        let bytes = text.as_bytes();
+        if !bytes.contains(&b':') || Path::new(text).symlink_metadata().is_ok() {
             return Target::Host(text.into());
         }
-        for (at, _) in text.match_indices(':') {
-            let (head, path) = (&text[..at], &text[at + 1..]);
-            if !path.is_empty() && !path.starts_with('/') {
+        let colons = bytes.iter().enumerate().filter(|(_, byte)| **byte == b':');
+        for (at, _) in colons {
+            let [head, path] = [&bytes[..at], &bytes[at + 1..]].map(OsStr::from_bytes);
+            if !path.is_empty() && !path.as_bytes().starts_with(b"/") {
                 continue;
             }
-            let place = Place::parse(OsStr::new(head));
+            let place = Place::parse(head);
             if holds_bytes(&place.path) || is_mounted(&place.path) {
                 return Target::Inside { place, path: Path::new("/").join(path) };
             }
@@ -69,7 +73,8 @@ impl Target {
     }
 
     /// The place and the path in it. Like [`Target::parse`], and a place alone means its root.
-    pub fn inside(text: &str) -> Result<(Place, PathBuf), Failure> {
+    pub fn inside(text: impl AsRef<OsStr>) -> Result<(Place, PathBuf), Failure> {
+        let text = text.as_ref();
         match Target::parse(text) {
             Target::Inside { place, path } => Ok((place, path)),
             Target::Host(host) => {
@@ -78,8 +83,10 @@ impl Target {
                     return Ok((place, "/".into()));
                 }
                 // Say what is missing: the image, or the colon.
-                let image = text.split(":/").next().unwrap_or(text);
-                std::fs::metadata(image).context(image)?;
+                let bytes = text.as_bytes();
+                let end = bytes.windows(2).position(|two| two == b":/").unwrap_or(bytes.len());
+                let image = Path::new(OsStr::from_bytes(&bytes[..end]));
+                std::fs::metadata(image).context(image.display())?;
                 Err(Failure::plain(format!(
                     "{} is not a volume; write IMAGE:/path",
                     host.display()

@@ -3,7 +3,9 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
@@ -399,4 +401,39 @@ fn who_lacks_rings_is_told_how_to_get_them() {
         }
     }
     assert_eq!(place.run(&["mount", place.image(), place.dir()]).fine(), "");
+}
+
+/// A name is bytes, whatever they look like.
+#[test]
+fn names_that_are_no_utf_8_are_names() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::new();
+    let named = |bytes: &[u8]| place.root.path().join(OsStr::from_bytes(bytes));
+    let (image, dir, file) = (named(b"im\xffage"), named(b"di\xfer"), named(b"fi\xfde"));
+    let run = |words: &[&dyn AsRef<OsStr>]| {
+        common::said(place.command(&[]).args(words.iter().map(|it| it.as_ref())).output().unwrap())
+    };
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(&file, "odd").unwrap();
+    run(&[&"mkfs", &"-q", &"--size", &"64M", &image]).fine();
+    let inside = |path: &[u8]| {
+        OsStr::from_bytes(&[image.as_os_str().as_bytes(), b":/", path].concat()).to_owned()
+    };
+    run(&[&"cp", &file, &inside(b"")]).fine();
+    assert_eq!(run(&[&"cat", &inside(b"fi\xfde")]).fine(), "odd");
+    run(&[&"mount", &image, &dir]).fine();
+    for command in ["info", "stats", "sync", "list"] {
+        let of: &[&dyn AsRef<OsStr>] =
+            if command == "list" { &[&command] } else { &[&command, &dir] };
+        run(of).fine();
+    }
+    assert!(run(&[&"info", &dir]).fine().contains("mounted at"));
+    run(&[&"info", &image]).fine();
+    assert_eq!(run(&[&"ls", &inside(b"")]).fine().lines().count(), 1);
+    run(&[&"rm", &inside(b"fi\xfde")]).fine();
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    run(&[&"umount", &image]).fine();
+    run(&[&"fsck", &"-n", &image]).fine();
 }

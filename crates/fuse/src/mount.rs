@@ -4,11 +4,12 @@
 //! connection. Unmounting first looks where our mount is now, and whether it is the one that one sees there ([`MountPoint`]): another
 //! program may have unmounted us and mounted something else, mounted over us, or renamed a directory above.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -104,7 +105,7 @@ fn mount_directly(dir: &Path, options: &FuseOptions) -> io::Result<OwnedFd> {
         .map_err(|error| io::Error::new(error.kind(), format!("/dev/fuse: {error}")))?;
     let data = CString::new(kernel_options(&fuse, options))?;
     let flags = flags(options);
-    rustix::mount::mount(options.source.as_str(), dir, FS_TYPE, flags, Some(data.as_c_str()))?;
+    rustix::mount::mount(options.source.as_os_str(), dir, FS_TYPE, flags, Some(data.as_c_str()))?;
     Ok(fuse.into())
 }
 
@@ -157,10 +158,17 @@ fn kernel_options(fuse: &File, options: &FuseOptions) -> String {
     text
 }
 
-fn helper_options(options: &FuseOptions) -> String {
-    // The helper ends an option at a comma and knows the backslash.
-    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    let mut text = format!("fsname={source},subtype=holdfast,nosuid,nodev");
+fn helper_options(options: &FuseOptions) -> OsString {
+    let mut text = b"fsname=".to_vec();
+    for byte in options.source.as_bytes() {
+        // The helper ends an option at a comma and knows the backslash.
+        if matches!(byte, b'\\' | b',') {
+            text.push(b'\\');
+        }
+        text.push(*byte);
+    }
+    let mut text = OsString::from_vec(text);
+    text.push(",subtype=holdfast,nosuid,nodev");
     let switches = [
         (options.read_only, "ro"),
         (options.noexec, "noexec"),
@@ -174,8 +182,8 @@ fn helper_options(options: &FuseOptions) -> String {
     ];
     for (on, name) in switches {
         if on {
-            text.push(',');
-            text.push_str(name);
+            text.push(",");
+            text.push(name);
         }
     }
     text

@@ -1,5 +1,6 @@
 //! How a volume is shown to the kernel, as the caller that mounts it says.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub const SLOW_FSYNC: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct FuseOptions {
     /// What /proc/mounts shows as the device, usually the path of the image.
-    pub source: String,
+    pub source: OsString,
     /// The kernel refuses every change.
     pub read_only: bool,
     /// Users other than the one that mounts may come in. Needs `user_allow_other` in /etc/fuse.conf when the mounting

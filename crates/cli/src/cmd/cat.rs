@@ -1,5 +1,7 @@
 //! `holdfast cat`: files of a volume to stdout, without a mount.
 
+use std::ffi::OsString;
+
 use crate::branches::Name;
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::Outcome;
@@ -12,7 +14,7 @@ use crate::work::Work;
 pub(crate) struct Args {
     /// One or more files, each as IMAGE:/path.
     #[arg(required = true)]
-    files: Vec<String>,
+    files: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {

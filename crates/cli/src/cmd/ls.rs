@@ -1,5 +1,6 @@
 //! `holdfast ls`: names in a volume, without a mount.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 
 use crate::branches::Name;
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// IMAGE:/path, or an image for its root; :BRANCH and @SNAPSHOT may stand behind the image.
-    target: String,
+    target: OsString,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {

@@ -1,5 +1,6 @@
 //! `holdfast rm`: files and directories of a volume, without a mount.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::branches::{Name, Place};
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     force: bool,
     /// What to remove.
     #[arg(required = true, value_name = "PLACE")]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
 }
 
 /// Bytes of paths that go to a daemon at once.
@@ -67,7 +68,7 @@ fn portions(all: Vec<(Place, PathBuf)>) -> Vec<(Place, Vec<Name>)> {
 }
 
 /// The place and the path in it.
-fn inside(text: &str) -> Result<(Place, PathBuf), Failure> {
+fn inside(text: &OsStr) -> Result<(Place, PathBuf), Failure> {
     let host = match Target::parse(text) {
         Target::Inside { place, path } => return Ok((place, path)),
         Target::Host(host) => host,
@@ -92,7 +93,8 @@ fn inside(text: &str) -> Result<(Place, PathBuf), Failure> {
     Ok((Place { path: mount.dir, branch: None, snapshot: None }, path))
 }
 
-fn no_path(text: &str) -> Failure {
+fn no_path(text: &OsStr) -> Failure {
+    let text = text.display();
     Failure::plain(format!(
         "{text} is in no volume; write IMAGE:/path, or a path in a directory where a volume is mounted"
     ))

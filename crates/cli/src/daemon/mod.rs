@@ -234,7 +234,7 @@ pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
         false => Vec::new(),
     };
     FuseOptions {
-        source: path.to_string_lossy().into_owned(),
+        source: path.into(),
         read_only: options.read_only,
         allow_other: options.allow_other.unwrap_or(is_root && options.default_permissions),
         default_permissions: options.default_permissions,

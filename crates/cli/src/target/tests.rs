@@ -19,7 +19,7 @@ fn an_image_is_recognised_by_being_there() {
     assert_eq!(Target::parse(&whole), Target::Host(image.clone()));
     assert_eq!(Target::inside(&whole).unwrap(), (alone.clone(), PathBuf::from("/")));
     let work = Place { branch: Some(Name("work".into())), ..alone };
-    assert_eq!(Target::inside(&format!("{whole}:work")).unwrap(), (work, PathBuf::from("/")));
+    assert_eq!(Target::inside(format!("{whole}:work")).unwrap(), (work, PathBuf::from("/")));
     assert_eq!(Target::parse("no/such:/path"), Target::Host("no/such:/path".into()));
     assert!(Target::inside("no/such:/path").is_err());
 }
@@ -74,7 +74,7 @@ fn plainly(text: &str, there: &HashSet<String>) -> Option<(String, Names, String
 fn parsed(dir: &Path, text: &str) -> Option<(String, Names, String)> {
     let front = format!("{}/", dir.display());
     let of = |name: Option<Name>| name.map(|name| name.text().into_owned());
-    match Target::parse(&format!("{front}{text}")) {
+    match Target::parse(format!("{front}{text}")) {
         Target::Host(host) => {
             assert_eq!(host.to_str(), Some(&*format!("{front}{text}")));
             None

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     log: bool,
     /// A file or block device for its superblocks, or IMAGE:/path for all of that file, also IMAGE:BRANCH@SNAPSHOT:/path; it
     /// may be mounted.
-    target: String,
+    target: std::ffi::OsString,
 }
 
 fn tree(name: &str) -> Result<TreeId, String> {

@@ -9,6 +9,8 @@ mod side;
 mod standard;
 mod volumes;
 
+use std::ffi::OsString;
+
 use crate::outcome::{Failure, Outcome};
 use crate::target::{PATHS, Target};
 use copy::Copier;
@@ -46,7 +48,7 @@ pub(crate) struct Args {
     quiet: bool,
     /// What to copy, and where to as the last: host paths or IMAGE:/path, also in a branch or snapshot; a directory that is mounted may stand for IMAGE; `-` is standard input or output.
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -96,7 +98,7 @@ fn copier(args: &Args) -> Copier {
 }
 
 /// Files to standard output.
-fn print(args: &Args, from: &[String], mut volumes: Volumes) -> Outcome {
+fn print(args: &Args, from: &[OsString], mut volumes: Volumes) -> Outcome {
     let mut copier = copier(args);
     for text in from {
         if standard::is_meant(text) {

@@ -1,5 +1,6 @@
 //! Standard input and output as one side of a copy.
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 
 use rustix::fs::Mode;
@@ -14,7 +15,7 @@ use crate::work::files::message::{Attributes, DATA_MAX};
 const NAME: &str = "-";
 
 /// Whether a word of the command line means standard input or output. A file of that name is `./-`.
-pub(super) fn is_meant(word: &str) -> bool {
+pub(super) fn is_meant(word: &OsStr) -> bool {
     word == NAME
 }
 
