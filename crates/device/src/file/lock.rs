@@ -200,13 +200,18 @@ fn in_use_as(path: &Path, named: String) -> DeviceError {
     DeviceError::InUse { path: named, holder }
 }
 
+/// How often the holder is looked for: the kernel shows its lists in pieces, and one that changes in between may miss an entry.
+const LOOKS: u32 = 3;
+
 /// Looks for the holder: in the kernel's list of locks, among the mounts, among open descriptors.
 fn holder(path: &Path) -> Option<String> {
-    let found = Identity::of(path);
-    let found = found.as_ref();
-    (found.and_then(locking_process).and_then(named))
-        .or_else(|| mounted(path))
-        .or_else(|| found.and_then(opening_process).and_then(named))
+    (0..LOOKS).find_map(|_| {
+        let found = Identity::of(path);
+        let found = found.as_ref();
+        (found.and_then(locking_process).and_then(named))
+            .or_else(|| mounted(path))
+            .or_else(|| found.and_then(opening_process).and_then(named))
+    })
 }
 
 /// A file as the kernel's own lists name it: by the device of its filesystem and its inode. Overlays and btrfs tell
