@@ -95,7 +95,8 @@ mod tests {
             assert!(names.eq(wanted.iter().map(String::as_str).chain([""])), "{said:?}");
             let value = lines[6].split_once('=').unwrap().1;
             assert!(!value.contains('/') && value != "." && value != "..", "{said:?}");
-            let is_plain = |c: char| !is_unseen(c) && !"\"'$`% ()".contains(c) && !c.is_whitespace();
+            let is_plain =
+                |c: char| !is_unseen(c) && !"\"'$`% ()".contains(c) && !c.is_whitespace();
             assert!(lines.iter().all(|line| line.chars().all(is_plain)), "{said:?}");
         }
     }
