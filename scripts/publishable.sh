@@ -26,7 +26,9 @@ for name in done:
     print("  " + name, packages[name]["version"], "-", packages[name]["description"])
 '
 # All at once: a crate that is not published yet is taken from the package that was made a moment before.
-"$CARGO" publish --workspace --dry-run --locked --allow-dirty "$@"
+# That tests stay behind is meant, and that no home page is named.
+"$CARGO" publish --workspace --dry-run --locked --allow-dirty "$@" 2>&1 |
+    grep -v -e '^warning: ignoring \(test\|example\) ' -e '^warning: aborting upload'
 
 last=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true)
 if [ -z "$last" ]; then

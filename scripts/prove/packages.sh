@@ -2,6 +2,7 @@
 # Packages as a newcomer meets them: builds .deb, .rpm and the static program, installs each in a clean root of its own, and takes
 # a short tour there. For root, on Debian. All that is mounted or started lies in namespaces that end with the tour, whatever happens.
 # usage: packages.sh [PROCESSOR ...]      (default: x86_64 aarch64; what is not of this machine runs in an emulator)
+# $CLEAN_ROOT is a root that debootstrap made before, to be copied instead of making one.
 . "$(dirname "$0")/lib.sh"
 [ "$(id -u)" -eq 0 ] || { say "packages: left out, as only root makes roots"; exit 0; }
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -86,8 +87,12 @@ done
 
 say "a clean Debian root"
 clean_root=$WORK/debian
-debootstrap --variant=minbase --include=man-db,systemd,udev,fuse3,file,bash-completion,util-linux,mount \
-    bookworm "$clean_root" >"$WORK/debootstrap.txt" 2>&1 || { tail -n 20 "$WORK/debootstrap.txt"; fail "debootstrap"; }
+if [ -n "${CLEAN_ROOT:-}" ]; then
+    cp -a "$CLEAN_ROOT" "$clean_root"
+else
+    debootstrap --variant=minbase --include=man-db,systemd,udev,fuse3,file,bash-completion,util-linux,mount \
+        bookworm "$clean_root" >"$WORK/debootstrap.txt" 2>&1 || { tail -n 20 "$WORK/debootstrap.txt"; fail "debootstrap"; }
+fi
 rm -f "$clean_root"/var/cache/apt/archives/*.deb
 
 # tour KIND ROOT: what is installed, and what a newcomer does with it.
