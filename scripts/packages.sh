@@ -28,7 +28,7 @@ mkdir -p "$out"
 program_for() { echo "$target/$1-unknown-linux-musl/release/holdfast"; }
 debian_name() { case $1 in x86_64) echo amd64 ;; aarch64) echo arm64 ;; *) echo "$1" ;; esac; }
 
-# staged PROCESSOR: what `make install` puts below /usr, as packages have it.
+# stage PROCESSOR: what `make install` puts below /usr, as packages have it.
 stage() {
     local root=$work/$1/root
     make -s install STATIC=1 STATIC_TARGET="$1-unknown-linux-musl" RUNS_HERE="$(program_for "$here")" DESTDIR="$root" PREFIX=/usr
@@ -47,10 +47,11 @@ deb() {
     awk '/@MIT@/ { while ((getline line < "LICENSE-MIT") > 0) print (line == "" ? " ." : " " line); next } { print }' \
         packaging/copyright.in >"$doc/copyright"
     {
-        printf 'holdfast (%s-1) unstable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n' "$package_version"
+        printf 'holdfast (%s-1) unstable; urgency=medium\n\n  * See changelog.gz.\n\n' "$package_version"
         printf ' -- %s  %s\n' "$PACKAGER" "$(date -R -d "@$SOURCE_DATE_EPOCH")"
     } | gzip -9n >"$doc/changelog.Debian.gz"
-    gzip -9n "$doc/CHANGELOG.md" "$doc/README.md"
+    mv "$doc/CHANGELOG.md" "$doc/changelog"
+    gzip -9n "$doc/changelog" "$doc/README.md"
     install -Dm644 packaging/lintian-overrides "$tree/usr/share/lintian/overrides/holdfast"
     mkdir "$tree/DEBIAN"
     (cd "$tree" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
@@ -67,7 +68,7 @@ rpm_package() {
         find . ! -type d -printf '/%P\n' | LC_ALL=C sort | sed -e 's|^.*/LICENSE-|%license &|' -e 's|^.*/doc/|%doc &|') >"$list"
     rpmbuild -bb --quiet --target "$1-linux" --define "_topdir $work/$1/rpmbuild" --define "_rpmdir $work/$1" \
         --define "_rpmfilename holdfast.rpm" --define "version $package_version" --define "staged $root" --define "list $list" \
-        --define "packager $PACKAGER" --define "_buildhost localhost" packaging/holdfast.spec 2>"$work/$1/rpmbuild.txt" ||
+        --define "packager $PACKAGER" --define "_buildhost localhost" --define "_binary_payload w6.xzdio" packaging/holdfast.spec 2>"$work/$1/rpmbuild.txt" ||
         { cat "$work/$1/rpmbuild.txt" >&2; exit 1; }
     mv "$work/$1/holdfast.rpm" "$out/holdfast-$package_version-1.$1.rpm"
 }

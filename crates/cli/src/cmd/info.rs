@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.udev {
         return for_udev(&args.target);
     }
-    let mount = mounts::find(&args.target).context("/proc/self/mountinfo")?;
+    let mount = mounts::or_none(mounts::find(&args.target)).context("/proc/self/mountinfo")?;
     let image = match &mount {
         Some(mount) if args.target.is_dir() => mount.source.clone(),
         _ => args.target.clone(),
