@@ -77,9 +77,9 @@ done
 for link in "by-uuid/$uuid" 'by-label/my\x20data'; do
     grep -F DEVLINKS= udev.txt | grep -qF "/dev/disk/$link" || { cat udev.txt; fail "udev makes no link $link"; }
 done
-# What udev does with it: the links through which mount(8) finds a label.
+# Some versions of `udevadm test` have made the link by now, through which mount(8) finds a label.
 mkdir -p /dev/disk/by-label
-ln -s "$device" '/dev/disk/by-label/my\x20data'
+[ -e '/dev/disk/by-label/my\x20data' ] || ln -s "$device" '/dev/disk/by-label/my\x20data'
 mount -t holdfast LABEL='my data' mnt
 umount mnt
 say "udev: type, id, label and links of $device, and mount(8) by its label"

@@ -106,8 +106,11 @@ tour() {
     losetup -d "$LOOP_OF_TOUR"
     rm "$WORK/loop" "$root/root/disk.img"
 }
-# What of a package is left in a root, its logs and lists aside.
-left() { (cd "$1" && find . -xdev \( -path ./root -o -path ./var/lib/dpkg -o -path ./var/lib/rpm -o -path ./var/log \) -prune -o -name '*holdfast*' -print); }
+# What of a package is left in a root, beside lists, logs, caches and what lasts until the next boot.
+left() {
+    (cd "$1" && find . -xdev \( -path ./root -o -path ./run -o -path ./var/cache -o -path ./var/lib/dpkg -o -path ./var/lib/rpm -o -path ./var/log \) \
+        -prune -o -name '*holdfast*' -print)
+}
 
 case $here in x86_64) name=amd64 ;; aarch64) name=arm64 ;; *) name=$here ;; esac
 say "the .deb"
