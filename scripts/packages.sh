@@ -68,7 +68,8 @@ rpm_package() {
         find . ! -type d -printf '/%P\n' | LC_ALL=C sort | sed -e 's|^.*/LICENSE-|%license &|' -e 's|^.*/doc/|%doc &|') >"$list"
     rpmbuild -bb --quiet --target "$1-linux" --define "_topdir $work/$1/rpmbuild" --define "_rpmdir $work/$1" \
         --define "_rpmfilename holdfast.rpm" --define "version $package_version" --define "staged $root" --define "list $list" \
-        --define "packager $PACKAGER" --define "_buildhost localhost" --define "_binary_payload w6.xzdio" packaging/holdfast.spec 2>"$work/$1/rpmbuild.txt" ||
+        --define "packager $PACKAGER" --define "_buildhost localhost" --define "_binary_payload w6.xzdio" packaging/holdfast.spec \
+        >"$work/$1/rpmbuild.txt" 2>&1 ||
         { cat "$work/$1/rpmbuild.txt" >&2; exit 1; }
     mv "$work/$1/holdfast.rpm" "$out/holdfast-$package_version-1.$1.rpm"
 }

@@ -37,7 +37,7 @@ def crates():
             # What only builds or tests it is not in it.
             if None in kinds and not any("proc-macro" in target["kind"] for target in packages[dependency["pkg"]]["targets"]):
                 left.append(dependency["pkg"])
-    return sorted((packages[id] for id in found if packages[id]["source"]), key=lambda package: package["name"])
+    return sorted((packages[id] for id in found if packages[id]["source"]), key=lambda package: (package["name"], package["version"]))
 
 
 def texts(package):
