@@ -1,8 +1,9 @@
 #!/bin/bash
 # The tour of scripts/prove/packages.sh, inside a root in which Holdfast was installed from a package.
-# usage: installed.sh BLOCK_DEVICE     (of 64 MiB or more; it is overwritten)
+# usage: installed.sh BLOCK_DEVICE PARTED     (of 64 MiB or more, overwritten; PARTED was a volume and has one partition by now)
 set -euo pipefail
 device=$1
+parted=$2
 say() { printf '  %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 cd /root
@@ -68,9 +69,11 @@ done
 rm -r /etc/systemd/system/holdfast@data.service.d
 say "systemd understands the units"
 
+# asks_udev DEVICE: what udev would keep of it, in udev.txt.
+asks_udev() { udevadm test --action=change "/sys/class/block/${1#/dev/}" >udev.txt 2>&1 || { cat udev.txt; fail "udevadm test"; }; }
 uuid=0d5d3cc5-5c3a-4b68-9a1f-5c6f0c7a1b2d
 mkfs.holdfast -q -U "$uuid" -L 'my data' "$device"
-udevadm test --action=change "/sys/class/block/${device#/dev/}" >udev.txt 2>&1 || { cat udev.txt; fail "udevadm test"; }
+asks_udev "$device"
 for line in ID_FS_TYPE=holdfast ID_FS_USAGE=filesystem "ID_FS_UUID=$uuid" ID_FS_LABEL=my_data 'ID_FS_LABEL_ENC=my\x20data'; do
     grep -qxF "$line" udev.txt || { cat udev.txt; fail "udev does not know $line"; }
 done
@@ -83,5 +86,21 @@ mkdir -p /dev/disk/by-label
 mount -t holdfast LABEL='my data' mnt
 umount mnt
 say "udev: type, id, label and links of $device, and mount(8) by its label"
+partition=${parted}p1
+IFS=: read -r major minor <"/sys/class/block/${partition#/dev/}/dev"
+[ -e "$partition" ] || mknod "$partition" b "$major" "$minor"
+mkfs.holdfast -q -L part "$partition"
+holdfast info --udev "$parted" | grep -qx ID_FS_TYPE=holdfast || fail "$parted has nothing left of the volume that it was"
+asks_udev "$parted"
+grep -qx ID_PART_TABLE_TYPE=dos udev.txt || { cat udev.txt; fail "udev sees no partitions on $parted"; }
+if grep -q '^ID_FS_TYPE=' udev.txt; then cat udev.txt; fail "udev takes a disk with partitions for the volume that it was"; fi
+# Some versions of `udevadm test` do not keep what they find. A partition has its disk's properties from there.
+mkdir -p /run/udev/data
+echo E:ID_PART_TABLE_TYPE=dos >"/run/udev/data/b$(cat "/sys/class/block/${parted#/dev/}/dev")"
+asks_udev "$partition"
+for line in ID_PART_TABLE_TYPE=dos ID_FS_TYPE=holdfast ID_FS_LABEL=part; do
+    grep -qxF "$line" udev.txt || { cat udev.txt; fail "udev does not know $line of a partition"; }
+done
+say "udev: a partition, and not the disk that was a volume once"
 file -m /usr/share/holdfast/holdfast.magic work.img | grep -q 'Holdfast volume, format' || fail "file(1) does not know the volume"
 say "$(file -m /usr/share/holdfast/holdfast.magic -s "$device")"

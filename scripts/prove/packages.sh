@@ -9,9 +9,9 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 here=$(uname -m)
 processors=("$@")
 [ $# -gt 0 ] || processors=(x86_64 aarch64)
-bash "$top/scripts/need.sh" debootstrap=debootstrap rpm=rpm lintian=lintian unshare=util-linux losetup=mount file=file
+bash "$top/scripts/need.sh" debootstrap=debootstrap rpm=rpm lintian=lintian unshare=util-linux losetup=mount sfdisk=fdisk file=file
 
-let_go() { [ ! -e "$WORK/loop" ] || losetup -d "$(cat "$WORK/loop")"; }
+let_go() { [ ! -e "$WORK/loops" ] || xargs -n 1 losetup -d <"$WORK/loops"; }
 
 say "building for ${processors[*]}"
 OUT=$WORK/out bash "$top/scripts/packages.sh" "${processors[@]}" | sed 's/^/  /'
@@ -32,7 +32,7 @@ within() {
         mount -t tmpfs tmp "$root/tmp"
         for node in null zero full random urandom tty fuse; do cp -a "/dev/$node" "$root/dev/$node"; done
         chmod 666 "$root/dev/fuse"
-        [ -z "${LOOP_OF_TOUR:-}" ] || cp -a "$LOOP_OF_TOUR" "$root$LOOP_OF_TOUR"
+        for node in ${LOOPS_OF_TOUR:-}; do cp -a "$node" "$root$node"; done
         chroot "$root" "$@"' - "$root" "$@"
 }
 
@@ -99,12 +99,17 @@ rm -f "$clean_root"/var/cache/apt/archives/*.deb
 tour() {
     local root=$2
     cp "$top/scripts/prove/installed.sh" "$root/root/installed.sh"
-    truncate -s 64M "$root/root/disk.img"
-    LOOP_OF_TOUR=$(losetup --find --show "$root/root/disk.img")
-    echo "$LOOP_OF_TOUR" >"$WORK/loop"
-    LOOP_OF_TOUR=$LOOP_OF_TOUR within "$root" /bin/bash /root/installed.sh "$LOOP_OF_TOUR" || fail "the tour behind the $1"
-    losetup -d "$LOOP_OF_TOUR"
-    rm "$WORK/loop" "$root/root/disk.img"
+    local disk=$root/root/disk.img parted=$root/root/parted.img loops
+    truncate -s 64M "$disk"
+    # A disk that was a volume once: the superblocks of that one stay before the first partition.
+    "$HOLDFAST" mkfs -q --size 64M "$parted"
+    echo , | sfdisk -q "$parted"
+    losetup --find --show "$disk" >"$WORK/loops"
+    losetup --find --show --partscan "$parted" >>"$WORK/loops"
+    mapfile -t loops <"$WORK/loops"
+    LOOPS_OF_TOUR=${loops[*]} within "$root" /bin/bash /root/installed.sh "${loops[@]}" || fail "the tour behind the $1"
+    let_go
+    rm "$WORK/loops" "$disk" "$parted"
 }
 # What of a package is left in a root, beside lists, logs, caches and what lasts until the next boot.
 left() {
