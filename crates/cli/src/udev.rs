@@ -21,7 +21,7 @@ pub(crate) fn properties(uuid: &str, label: &str) -> String {
     out
 }
 
-/// Characters that udev leaves as they are in names below /dev.
+/// Characters that stay in a label for people.
 fn stays(c: char) -> bool {
     match c.is_ascii() {
         true => c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c),
@@ -35,13 +35,24 @@ fn plain(label: &str) -> String {
     words.join("_").chars().map(|c| if stays(c) { c } else { '_' }).collect()
 }
 
+/// Characters that libblkid leaves as they are in the name of a link: beyond ASCII all that is no control character and that
+/// Unicode does not keep for itself. Spaces and what is not seen stay too, or mount(8), which asks libblkid for the name, would
+/// not find the link.
+fn is_kept(c: char) -> bool {
+    let is_reserved = matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c).trailing_ones() >= 16;
+    match c.is_ascii() {
+        true => stays(c),
+        false => !c.is_control() && !is_reserved,
+    }
+}
+
 /// A label as the name of a link, from which it can be had back: bytes of what cannot stay as `\xNN`. mount(8) looks for
 /// `LABEL=` under this name.
 fn encoded(label: &str) -> String {
     let is_directory = label == "." || label == "..";
     let mut out = String::new();
     for c in label.chars() {
-        match stays(c) && !is_directory {
+        match is_kept(c) && !is_directory {
             true => out.push(c),
             false => {
                 for byte in c.encode_utf8(&mut [0; 4]).bytes() {
@@ -68,6 +79,11 @@ mod tests {
             ("größe", "größe", "größe"),
             ("a/b", "a_b", "a\\x2fb"),
             ("C#+-.:=@_", "C#+-.:=@_", "C#+-.:=@_"),
+            // Of these `blkid` keeps more in ID_FS_LABEL: this holds for the names of links alone.
+            ("a\u{a0}b\u{3000}c", "a_b_c", "a\u{a0}b\u{3000}c"),
+            ("a\u{200d}\u{202e}b", "a__b", "a\u{200d}\u{202e}b"),
+            ("a\u{2028}b\u{fffe}", "a_b\u{fffe}", "a\u{2028}b\u{fffe}"),
+            ("\u{fdd0}\u{ffff}", "\u{fdd0}\u{ffff}", "\\xef\\xb7\\x90\\xef\\xbf\\xbf"),
         ];
         for (label, as_words, as_name) in known {
             assert_eq!((plain(label).as_str(), encoded(label).as_str()), (as_words, as_name));
@@ -95,9 +111,10 @@ mod tests {
             assert!(names.eq(wanted.iter().map(String::as_str).chain([""])), "{said:?}");
             let value = lines[6].split_once('=').unwrap().1;
             assert!(!value.contains('/') && value != "." && value != "..", "{said:?}");
-            let is_plain =
-                |c: char| !is_unseen(c) && !"\"'$`% ()".contains(c) && !c.is_whitespace();
-            assert!(lines.iter().all(|line| line.chars().all(is_plain)), "{said:?}");
+            let is_harmless = |c: char| !c.is_control() && !"\"'$`% ()".contains(c);
+            assert!(lines.iter().all(|line| line.chars().all(is_harmless)), "{said:?}");
+            let is_seen = |c: char| !is_unseen(c) && !c.is_whitespace();
+            assert!(lines[5].chars().all(is_seen), "{said:?}");
         }
     }
 
