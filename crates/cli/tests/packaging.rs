@@ -259,8 +259,9 @@ fn is_complete(dest: &Path, prefix: &str, sbin: &str) {
 #[test]
 fn make_install_puts_all_of_it_below_its_prefix_and_make_uninstall_takes_it_away() {
     let place = TestMount::new();
-    // Whatever is beside it stays.
-    let neighbour = "opt/it/share/man/man8/other.8";
+    // Whatever is beside it stays, also where directories are its own.
+    let neighbours =
+        ["opt/it/share/doc/holdfast/notes", "opt/it/share/holdfast/x", "opt/it/share/man/man8/x.8"];
     for (prefix, sbin) in
         [("/opt/it", "/opt/it/sbin"), ("/usr", "/usr/sbin"), ("/usr/local", "/sbin")]
     {
@@ -272,16 +273,67 @@ fn make_install_puts_all_of_it_below_its_prefix_and_make_uninstall_takes_it_away
         assert_eq!(said.err, "", "{said:?}");
         // Elsewhere mount(8) does not look for its helpers.
         assert_eq!(said.out.contains("SBINDIR=/sbin"), prefix == "/opt/it", "{said:?}");
+        assert_eq!(said.out.matches("neither systemd nor udev").count() == 2, prefix == "/opt/it");
         is_complete(&dest, prefix, sbin);
-        if prefix == "/opt/it" {
+        let stays: &[&str] = if prefix == "/opt/it" { &neighbours } else { &[] };
+        for neighbour in stays {
             fs::write(dest.join(neighbour), "another's").unwrap();
         }
-        // Once more over itself, as an upgrade does it.
+        // Once more over itself, as an upgrade does it from a version that had another command.
+        let gone = dest.join(prefix.trim_start_matches('/')).join("share/man/man1/holdfast-gone.1");
+        fs::write(&gone, "a page").unwrap();
         assert_eq!(make("install", &variables).code, 0);
+        assert!(!gone.exists());
         assert_eq!(make("uninstall", &variables).code, 0);
-        let left = files(&dest);
-        let stays: &[&str] = if prefix == "/opt/it" { &[neighbour] } else { &[] };
-        assert_eq!(left, stays);
+        assert_eq!(files(&dest), stays);
+    }
+}
+
+#[test]
+fn links_of_another_program_are_neither_replaced_nor_removed() {
+    let place = TestMount::new();
+    let dest = place.root.path().join("dest");
+    let sbin = dest.join("sbin");
+    fs::create_dir_all(&sbin).unwrap();
+    // As a package has it, where /sbin is /usr/sbin.
+    symlink("../bin/holdfast", sbin.join("mkfs.holdfast")).unwrap();
+    fs::write(sbin.join("fsck.holdfast"), "another's").unwrap();
+    let mut variables = vec![format!("DESTDIR={}", dest.display()), program()];
+    for name in ["fsck", "mkfs"] {
+        let said = make("install", &variables);
+        assert_ne!(said.code, 0);
+        let sentence = format!("/sbin/{name}.holdfast is not a link to /usr/local/bin/holdfast: ");
+        assert!(said.err.contains(&sentence) && said.err.contains("FORCE=1"), "{said:?}");
+        assert_eq!(files(&dest).len(), 2, "nothing was installed");
+        let said = make("uninstall", &variables);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+        assert!(said.out.contains(&format!("/sbin/{name}.holdfast stays")), "{said:?}");
+        assert_eq!(files(&dest).len(), 2, "nothing was removed");
+        if name == "fsck" {
+            fs::rename(sbin.join("fsck.holdfast"), sbin.join("umount.holdfast")).unwrap();
+        }
+    }
+    variables.push("FORCE=1".to_owned());
+    assert_eq!(make("install", &variables).code, 0);
+    is_complete(&dest, "/usr/local", "/sbin");
+    assert_eq!(make("uninstall", &variables).code, 0);
+    assert_eq!(files(&dest), [""; 0]);
+}
+
+#[test]
+fn a_directory_that_is_not_absolute_is_refused() {
+    let place = TestMount::new();
+    let dest = place.root.path().join("dest");
+    for path in ["PREFIX=~/.local", "DOCDIR=", "SBINDIR=sbin"] {
+        for target in ["install", "uninstall"] {
+            let variables = [format!("DESTDIR={}", dest.display()), program(), path.to_owned()];
+            let said = make(target, &variables);
+            assert_ne!(said.code, 0);
+            let value = path.split_once('=').unwrap().1;
+            let sentence = format!("begin with a slash, which '{value}' does not; write $HOME");
+            assert!(said.err.contains(&sentence), "{said:?}");
+            assert!(!dest.exists());
+        }
     }
 }
 
@@ -303,7 +355,8 @@ fn what_is_not_built_is_not_installed() {
         let said = make("install", &set);
         assert_ne!(said.code, 0);
         assert!(said.err.starts_with("there is no "), "{said:?}");
-        assert!(said.err.contains(&format!("yet; run: make {built_by}\n")), "{said:?}");
+        assert!(said.err.contains("make install CARGO_TARGET_DIR=DIRECTORY\n"), "{said:?}");
+        assert!(said.err.contains(&format!("yet; run: make {built_by}, or name ")), "{said:?}");
         assert!(!dest.exists(), "nothing was installed");
     }
 }
