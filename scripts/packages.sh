@@ -32,7 +32,7 @@ debian_name() { case $1 in x86_64) echo amd64 ;; aarch64) echo arm64 ;; *) echo 
 stage() {
     local root=$work/$1/root
     make -s install STATIC=1 STATIC_TARGET="$1-unknown-linux-musl" RUNS_HERE="$(program_for "$here")" DESTDIR="$root" PREFIX=/usr
-    python3 scripts/third_party.py >"$root/usr/share/doc/holdfast/THIRD-PARTY"
+    python3 scripts/third_party.py "$1-unknown-linux-musl" >"$root/usr/share/doc/holdfast/THIRD-PARTY"
     gzip -9n "$root"/usr/share/man/man*/* "$root/usr/share/doc/holdfast/THIRD-PARTY"
     find "$root" -depth -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 }
@@ -54,6 +54,7 @@ deb() {
     gzip -9n "$doc/changelog" "$doc/README.md"
     install -Dm644 packaging/lintian-overrides "$tree/usr/share/lintian/overrides/holdfast"
     mkdir "$tree/DEBIAN"
+    for script in postinst postrm; do install -m755 packaging/refresh.sh "$tree/DEBIAN/$script"; done
     (cd "$tree" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
     sed -e "s|@VERSION@|$package_version|" -e "s|@ARCHITECTURE@|$name|" -e "s|@PACKAGER@|$PACKAGER|" \
         -e "s|@KIB@|$(du -sk --apparent-size "$tree/usr" | cut -f 1)|" packaging/control.in >"$tree/DEBIAN/control"
@@ -67,7 +68,7 @@ rpm_package() {
     (cd "$root" && find . -type d \( -path '*/share/holdfast' -o -path '*/share/doc/holdfast' \) -printf '%%dir /%P\n'
         find . ! -type d -printf '/%P\n' | LC_ALL=C sort | sed -e 's|^.*/LICENSE-|%license &|' -e 's|^.*/doc/|%doc &|') >"$list"
     rpmbuild -bb --quiet --target "$1-linux" --define "_topdir $work/$1/rpmbuild" --define "_rpmdir $work/$1" \
-        --define "_rpmfilename holdfast.rpm" --define "version $package_version" --define "staged $root" --define "list $list" \
+        --define "_rpmfilename holdfast.rpm" --define "version $package_version" --define "staged $root" --define "list $list" --define "refresh $PWD/packaging/refresh.sh" \
         --define "packager $PACKAGER" --define "_buildhost localhost" --define "_binary_payload w6.xzdio" packaging/holdfast.spec \
         >"$work/$1/rpmbuild.txt" 2>&1 ||
         { cat "$work/$1/rpmbuild.txt" >&2; exit 1; }

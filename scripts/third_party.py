@@ -2,7 +2,7 @@
 """The crates that the program is made of, with their licences, as their authors ask everybody who passes the program on.
 
 Prints each one's name, version and licence, and then the texts, each once. Needs cargo and the sources of the crates, as a build leaves
-them. usage: third_party.py
+them. usage: third_party.py TARGET     (such as x86_64-unknown-linux-musl)
 """
 
 import json
@@ -19,25 +19,17 @@ ALWAYS = [
 ]
 
 
-def crates():
-    """The packages that the program is linked from and that are not Holdfast's own."""
-    asked = [CARGO, "metadata", "--locked", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-musl"]
+def crates(target):
+    """The packages that the program for `target` is linked from and that are not Holdfast's own."""
+    # What only builds or tests it is not in it.
+    asked = [CARGO, "tree", "--locked", "-p", "holdfast-cli", "--target", target, "-e", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]
+    tree = subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True).stdout
+    # A line is `name vVERSION`, with more behind it for what has a path or was listed before.
+    linked = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
+    asked = [CARGO, "metadata", "--locked", "--format-version", "1", "--filter-platform", target]
     metadata = json.loads(subprocess.run(asked, check=True, stdout=subprocess.PIPE).stdout)
-    packages = {package["id"]: package for package in metadata["packages"]}
-    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-    left = [id for id, package in packages.items() if package["name"] == "holdfast-cli"]
-    found = set()
-    while left:
-        one = left.pop()
-        if one in found:
-            continue
-        found.add(one)
-        for dependency in nodes[one]["deps"]:
-            kinds = {kind["kind"] for kind in dependency["dep_kinds"]}
-            # What only builds or tests it is not in it.
-            if None in kinds and not any("proc-macro" in target["kind"] for target in packages[dependency["pkg"]]["targets"]):
-                left.append(dependency["pkg"])
-    return sorted((packages[id] for id in found if packages[id]["source"]), key=lambda package: (package["name"], package["version"]))
+    found = [package for package in metadata["packages"] if package["source"] and (package["name"], "v" + package["version"]) in linked]
+    return sorted(found, key=lambda package: (package["name"], package["version"]))
 
 
 def texts(package):
@@ -49,7 +41,9 @@ def texts(package):
 
 
 def main():
-    found = crates()
+    if len(sys.argv) != 2:
+        sys.exit("usage: third_party.py TARGET")
+    found = crates(sys.argv[1])
     if len(found) < 20:
         sys.exit(f"only {len(found)} crates were found: the tree of dependencies was not understood")
     print("Holdfast is linked from these, beside its own source:\n")
