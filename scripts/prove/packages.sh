@@ -9,9 +9,11 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 here=$(uname -m)
 processors=("$@")
 [ $# -gt 0 ] || processors=(x86_64 aarch64)
-bash "$top/scripts/need.sh" debootstrap=debootstrap rpm=rpm lintian=lintian unshare=util-linux losetup=mount sfdisk=fdisk file=file
+bash "$top/scripts/need.sh" debootstrap=debootstrap rpm=rpm lintian=lintian unshare=util-linux losetup=mount sfdisk=fdisk partx=util-linux file=file
 
-let_go() { [ ! -e "$WORK/loops" ] || xargs -n 1 losetup -d <"$WORK/loops"; }
+let_go() {
+    [ ! -e "$WORK/loops" ] || while read -r loop; do partx --delete "$loop" 2>/dev/null || true; losetup -d "$loop"; done <"$WORK/loops"
+}
 
 say "building for ${processors[*]}"
 OUT=$WORK/out bash "$top/scripts/packages.sh" "${processors[@]}" | sed 's/^/  /'
@@ -105,8 +107,10 @@ tour() {
     "$HOLDFAST" mkfs -q --size 64M "$parted"
     echo , | sfdisk -q "$parted"
     losetup --find --show "$disk" >"$WORK/loops"
-    losetup --find --show --partscan "$parted" >>"$WORK/loops"
+    losetup --find --show "$parted" >>"$WORK/loops"
     mapfile -t loops <"$WORK/loops"
+    # Also where the kernel itself cannot read the table.
+    partx --add "${loops[1]}" || say "  the kernel takes no partition of ${loops[1]}"
     LOOPS_OF_TOUR=${loops[*]} within "$root" /bin/bash /root/installed.sh "${loops[@]}" || fail "the tour behind the $1"
     let_go
     rm "$WORK/loops" "$disk" "$parted"
