@@ -52,6 +52,7 @@ pub use report::{BadPlace, Facts, Finding, Report, Summary};
 pub use view::{View, view};
 
 use holdfast_device::Device;
+use holdfast_format::Superblock;
 
 /// What a check looks at.
 #[derive(Default)]
@@ -91,4 +92,10 @@ pub fn probe(device: &dyn Device) -> Option<Summary> {
     let slots = superblocks::Slots::read(device).ok()?;
     let superblock = slots.newest()?;
     Some(Summary::new(superblock, &slots, &recovered::Recovered::read(device, superblock)))
+}
+
+/// The newest valid superblock in the two slots on `device`, if there is a Holdfast volume that this program reads. Its id and its
+/// label are those of the volume, also while that is mounted. Reads at most a few blocks and nothing that they point to, whatever they say.
+pub fn newest_superblock(device: &dyn Device) -> Option<Superblock> {
+    superblocks::Slots::read(device).ok()?.newest().cloned()
 }

@@ -34,6 +34,7 @@ mod span;
 mod stopped;
 pub mod target;
 mod txn;
+mod udev;
 mod work;
 
 use std::ffi::OsString;

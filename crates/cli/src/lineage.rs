@@ -63,7 +63,8 @@ pub(crate) fn promoted(place: &Place, fork: &Name) -> Result<Promoted, Failure> 
 /// The mount that is asked. Of several of one volume any will do that may be written if something is to be changed; but only
 /// one has the branch that is meant by no name.
 fn mount_for(place: &Place, ask: &Ask) -> Result<Option<Mount>, Failure> {
-    let mut mounts = mounts::find_all(&place.path).context("/proc/self/mountinfo")?;
+    let mounts = mounts::or_none(mounts::find_all(&place.path));
+    let mut mounts = mounts.context("/proc/self/mountinfo")?;
     if mounts.len() > 1 && ask.means_what_is_mounted() {
         let path = place.path.display();
         return Err(Failure::plain(format!(

@@ -31,6 +31,15 @@ pub(crate) fn list() -> io::Result<Vec<Mount>> {
     Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
 }
 
+/// What was found, or nothing where no /proc is mounted, as in a root that holds the program alone. For commands on images: there
+/// they cannot ask a daemon, and the lock of a volume in use refuses them all the same.
+pub(crate) fn or_none<T: Default>(found: io::Result<T>) -> io::Result<T> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+        found => found,
+    }
+}
+
 /// The newest mount at `dir`, or of the volume at `dir`.
 pub(crate) fn find(dir: &Path) -> io::Result<Option<Mount>> {
     let dir = real_path(dir);

@@ -136,7 +136,7 @@ mod tests {
 
 /// The example of the README is compiled with those of this crate.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
 
 /// So is that of docs/BINDINGS.md.

@@ -109,7 +109,7 @@ use sealed::LeftOver;
 use shape::Shape;
 use space::SharedSpace;
 use throttle::Throttle;
-use tree::{Forest, TreeNo};
+use tree::Forest;
 
 /// The result of a store's call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -460,7 +460,7 @@ impl Store {
     #[cfg(debug_assertions)]
     pub fn invariants(&self) -> usize {
         let forest = self.inner.forest.read();
-        forest.invariants(TreeNo::SPACE);
+        forest.invariants(tree::TreeNo::SPACE);
         forest.trees.numbers().filter(|tree| forest.invariants(*tree)).count()
     }
 

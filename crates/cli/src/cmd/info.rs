@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::daemon::control::{self, Mounted, Report};
 use crate::outcome::{Context, Outcome, printable, printed};
 use crate::peek::Peek;
-use crate::{larger, mounts, recovery, rings, size, target};
+use crate::{larger, mounts, recovery, rings, size, target, udev};
 
 /// Show size, space, label and options of a volume, and what mounting it would take.
 #[derive(Debug, clap::Args)]
@@ -24,12 +24,18 @@ pub(crate) struct Args {
     /// Print one JSON object, for programs.
     #[arg(long)]
     json: bool,
+    /// Print what udev wants to know of a filesystem, and nothing else.
+    #[arg(long, conflicts_with = "json")]
+    udev: bool,
     /// A file or a block device, which may be mounted, or a directory in which it is.
     target: PathBuf,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mount = mounts::find(&args.target).context("/proc/self/mountinfo")?;
+    if args.udev {
+        return for_udev(&args.target);
+    }
+    let mount = mounts::or_none(mounts::find(&args.target)).context("/proc/self/mountinfo")?;
     let image = match &mount {
         Some(mount) if args.target.is_dir() => mount.source.clone(),
         _ => args.target.clone(),
@@ -102,6 +108,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }
     Ok(0)
+}
+
+/// Properties of a device. udev runs this as root for whatever is plugged in, so it reads the superblocks and nothing
+/// that they point to.
+fn for_udev(target: &Path) -> Outcome {
+    use std::io::Write;
+    let device = Peek::open(target)?;
+    let superblock = holdfast_check::newest_superblock(&device)
+        .ok_or_else(|| target::no_volume(target, &device))?;
+    let properties = udev::properties(&superblock.uuid.to_string(), &superblock.label);
+    printed(std::io::stdout().write_all(properties.as_bytes())).map(|()| 0)
 }
 
 /// What a recovery of it would take.

@@ -91,7 +91,7 @@ impl Located {
         let path = &place.path;
         let name = path.display().to_string();
         let real = mounts::real_path(path);
-        let mounts = mounts::list().context("/proc/self/mountinfo")?;
+        let mounts = mounts::or_none(mounts::list()).context("/proc/self/mountinfo")?;
         if let Some(mount) = mounts.into_iter().rev().find(|mount| mount.dir == real) {
             let image = mount.source.clone();
             return Ok(Located { name, image, mount: Some(mount) });
@@ -320,7 +320,7 @@ impl Located {
 
     /// Where mounts are to be found that a daemon names: only ours, and of this volume.
     fn dirs_of(&self, mounted: &[At]) -> Result<Vec<PathBuf>, Failure> {
-        let mounts = mounts::list().context("/proc/self/mountinfo")?;
+        let mounts = mounts::or_none(mounts::list()).context("/proc/self/mountinfo")?;
         let is_meant = |mount: &Mount| {
             mount.source == self.image_path() && mounted.iter().any(|at| at.device == mount.device)
         };

@@ -266,7 +266,11 @@ impl Writing {
     fn link(&self, path: &Path) -> io::Result<()> {
         use std::os::fd::AsRawFd;
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let linked = rustix::fs::linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW);
+        let linked = match rustix::fs::linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+            // Where no /proc is mounted. Older kernels let only root do so.
+            Err(Errno::NOENT) => rustix::fs::linkat(&self.file, "", CWD, path, AtFlags::EMPTY_PATH),
+            linked => linked,
+        };
         linked.map_err(io::Error::from)
     }
 
