@@ -23,7 +23,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-pub(crate) use super::settle::settle;
 use crate::outcome::{Failure, Outcome};
 
 /// What the daemon says of itself.
@@ -214,6 +213,11 @@ fn without_attributes(path: &Path, name: &str) -> Option<io::Result<Vec<u8>>> {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => None,
         asked => Some(asked),
     }
+}
+
+/// Waits until what the kernel was made to send of mappings has come to the daemon.
+pub(crate) fn settle(dir: &Path) {
+    super::settle::settle(|name| read(dir, name));
 }
 
 /// Makes the kernel write what it holds of files that are mapped into memory, and waits until it has come; false if this user may not open `dir`.

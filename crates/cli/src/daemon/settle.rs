@@ -4,13 +4,11 @@
 //! argument). Here each of them is waited for, and asked again until no data has come between two answers.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io;
 use std::thread;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-use super::ask;
 
 /// Its value says it.
 const PENDING: &str = "system.holdfast.pending";
@@ -41,10 +39,10 @@ impl Pending {
     }
 }
 
-/// Waits for what was sent before. A daemon of an older program cannot tell.
-pub(crate) fn settle(dir: &Path) {
+/// Waits for what was sent before to the mount whose attributes `read` reads. A daemon of an older program cannot tell.
+pub(super) fn settle(read: impl Fn(&str) -> io::Result<Vec<u8>>) {
     let mut ask = || {
-        let value = ask::read(dir, PENDING).ok()?;
+        let value = read(PENDING).ok()?;
         Pending::read(std::str::from_utf8(&value).ok()?)
     };
     let Some(first) = ask() else { return };
