@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::InodeNo;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::file::{File, Handle};
 
@@ -35,6 +35,9 @@ struct Holder {
 pub(crate) struct Locks {
     holders: Mutex<HashMap<InodeNo, Vec<Holder>>>,
     changed: Condvar,
+    /// How often somebody has begun to wait.
+    #[cfg(test)]
+    waits: std::sync::atomic::AtomicU64,
 }
 
 impl Locks {
@@ -71,13 +74,23 @@ impl Locks {
         self.changed.notify_all();
     }
 
-    fn take_of(holders: &mut HashMap<InodeNo, Vec<Holder>>, inode: InodeNo, handle: usize) {
-        if let Some(all) = holders.get_mut(&inode) {
-            all.retain(|other| other.handle != handle);
-            if all.is_empty() {
-                holders.remove(&inode);
-            }
+    /// Whether there was one.
+    fn take_of(holders: &mut HashMap<InodeNo, Vec<Holder>>, inode: InodeNo, handle: usize) -> bool {
+        let Some(all) = holders.get_mut(&inode) else { return false };
+        let before = all.len();
+        all.retain(|other| other.handle != handle);
+        let taken = all.len() != before;
+        if all.is_empty() {
+            holders.remove(&inode);
         }
+        taken
+    }
+
+    /// Waits until a lock is given back, or the volume is closed.
+    fn wait(&self, holders: &mut MutexGuard<'_, HashMap<InodeNo, Vec<Holder>>>) {
+        #[cfg(test)]
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.changed.wait(holders);
     }
 }
 
@@ -142,19 +155,25 @@ impl File {
         let handle: &Arc<Handle> = &self.handle;
         let (inode, locks) = (handle.open.inode(), &handle.shared.locks);
         let mut holders = locks.holders.lock();
-        loop {
-            self.is_open()?;
-            if Locks::give(&mut holders, inode, handle.number(), kind) {
-                handle.locked.store(true, Ordering::Relaxed);
-                // A lock that became a shared one lets others in.
+        self.is_open()?;
+        if !Locks::give(&mut holders, inode, handle.number(), kind) {
+            // Two that have a shared lock and want an exclusive one would wait for each other. Others are told once: those that wait
+            // would otherwise wake each other for ever.
+            if Locks::take_of(&mut holders, inode, handle.number()) {
                 locks.changed.notify_all();
-                return Ok(());
             }
-            // Two that have a shared lock and want an exclusive one would wait for each other.
-            Locks::take_of(&mut holders, inode, handle.number());
-            locks.changed.notify_all();
-            locks.changed.wait(&mut holders);
+            loop {
+                locks.wait(&mut holders);
+                self.is_open()?;
+                if Locks::give(&mut holders, inode, handle.number(), kind) {
+                    break;
+                }
+            }
         }
+        handle.locked.store(true, Ordering::Relaxed);
+        // A lock that became a shared one lets others in.
+        locks.changed.notify_all();
+        Ok(())
     }
 
     fn try_lock_as(&self, kind: Kind) -> Result<(), TryLockError> {
@@ -167,5 +186,36 @@ impl File {
         handle.locked.store(true, Ordering::Relaxed);
         locks.changed.notify_all();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Volume;
+
+    #[test]
+    fn those_that_wait_leave_each_other_asleep() {
+        let v = Volume::in_memory(32 << 20).unwrap();
+        v.write("/f", "").unwrap();
+        let [holder, one, two] = [(); 3].map(|()| v.open_file("/f").unwrap());
+        holder.lock().unwrap();
+        let waits = || holder.handle.shared.locks.waits.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for waiter in [&one, &two] {
+                scope.spawn(|| waiter.lock().and_then(|()| waiter.unlock()).unwrap());
+            }
+            while waits() < 2 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            let seen = waits();
+            // Before the check, or a failure would leave the threads waiting.
+            holder.unlock().unwrap();
+            assert_eq!(seen, 2);
+        });
+        holder.try_lock().unwrap();
     }
 }

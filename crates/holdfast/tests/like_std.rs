@@ -215,8 +215,10 @@ fn who_waits_for_a_lock_is_released() {
     let waiter = open();
     released_by(|| waiter.lock_shared(), || holder.lock_shared().unwrap()).unwrap();
     // Two shared ones that both want to be exclusive: neither waits for the other for ever.
-    released_by(|| holder.lock(), || waiter.lock().and_then(|()| waiter.unlock()).unwrap())
-        .unwrap();
+    // Each gives back what it got, or the one that comes late would keep the other waiting.
+    let pass = |file: &File| file.lock().and_then(|()| file.unlock());
+    released_by(|| pass(&holder), || pass(&waiter).unwrap()).unwrap();
+    holder.lock().unwrap();
     let waiter = open();
     let closed = released_by(|| waiter.lock(), || v.close().unwrap());
     errno(closed, libc::EBADF);
