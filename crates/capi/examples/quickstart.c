@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
     if (holdfast_mkdir(volume, "/notes", 0755) != 0) return fail("mkdir");
     holdfast_file *file = holdfast_file_open(volume, "/notes/draft", O_RDWR | O_CREAT, 0644);
     if (!file) return fail("open");
-    if (holdfast_write(file, (const uint8_t *)text, strlen(text)) < 0) return fail("write");
+    if (holdfast_write(file, text, strlen(text)) < 0) return fail("write");
     if (holdfast_fsync(file) != 0) return fail("fsync"); /* survives any crash from here on */
     holdfast_file_close(file);
     if (holdfast_rename(volume, "/notes/draft", "/notes/final", 0) != 0) return fail("rename");

@@ -2,7 +2,8 @@
  * libholdfast: a crash-safe filesystem in one file or block device, without a mount.
  *
  * What calls promise is in docs/DURABILITY.md; a promise is named by its number (P1 to P11). Calls are named after
- * those of POSIX that do the same, and answer as they do.
+ * those of POSIX that do the same, and answer as they do, but for this: holdfast_chown, holdfast_utimens and the calls
+ * for extended attributes do not follow a symbolic link at the end of a path.
  *
  * ERRORS
  *   A call that fails returns -1, or NULL where it returns a pointer, and sets errno. holdfast_error() has a sentence
@@ -283,23 +284,23 @@ int holdfast_file_close(struct holdfast_file *file);
 /**
  * Reads up to `len` bytes from the position on; 0 at the end. Returns how many.
  */
-ssize_t holdfast_read(const struct holdfast_file *file, uint8_t *into, size_t len);
+ssize_t holdfast_read(const struct holdfast_file *file, void *into, size_t len);
 
 /**
  * Writes `len` bytes at the position, or at the end with O_APPEND. Returns how many. Whether there is space is decided
  * now (P8); durable after holdfast_fsync.
  */
-ssize_t holdfast_write(const struct holdfast_file *file, const uint8_t *from, size_t len);
+ssize_t holdfast_write(const struct holdfast_file *file, const void *from, size_t len);
 
 /**
  * As holdfast_read, from `offset` on, without the position.
  */
-ssize_t holdfast_pread(const struct holdfast_file *file, uint8_t *into, size_t len, uint64_t offset);
+ssize_t holdfast_pread(const struct holdfast_file *file, void *into, size_t len, uint64_t offset);
 
 /**
  * As holdfast_write, at `offset`, without the position. With O_APPEND it writes at the end all the same, as Linux does.
  */
-ssize_t holdfast_pwrite(const struct holdfast_file *file, const uint8_t *from, size_t len, uint64_t offset);
+ssize_t holdfast_pwrite(const struct holdfast_file *file, const void *from, size_t len, uint64_t offset);
 
 /**
  * Moves the position and returns it. `whence`: SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA or SEEK_HOLE.
@@ -383,7 +384,7 @@ int holdfast_symlink(const struct holdfast_volume *volume, const char *target, c
  * What a symbolic link holds, without a 0 behind it. Returns its length; ERANGE if that is more than `len`, and with
  * `len` 0 only the length.
  */
-ssize_t holdfast_readlink(const struct holdfast_volume *volume, const char *path, uint8_t *into, size_t len);
+ssize_t holdfast_readlink(const struct holdfast_volume *volume, const char *path, void *into, size_t len);
 
 /**
  * Cuts or extends the file at `path`.
@@ -420,7 +421,7 @@ int holdfast_fsync_dir(const struct holdfast_volume *volume, const char *path);
 ssize_t holdfast_getxattr(const struct holdfast_volume *volume,
                           const char *path,
                           const char *name,
-                          uint8_t *into,
+                          void *into,
                           size_t len);
 
 /**
@@ -429,7 +430,7 @@ ssize_t holdfast_getxattr(const struct holdfast_volume *volume,
 int holdfast_setxattr(const struct holdfast_volume *volume,
                       const char *path,
                       const char *name,
-                      const uint8_t *value,
+                      const void *value,
                       size_t len,
                       int flags);
 
@@ -437,7 +438,7 @@ int holdfast_setxattr(const struct holdfast_volume *volume,
  * The names of all extended attributes, each with a 0 behind it, symbolic links not followed. Returns their length;
  * ERANGE if that is more than `len`, and with `len` 0 only the length.
  */
-ssize_t holdfast_listxattr(const struct holdfast_volume *volume, const char *path, uint8_t *into, size_t len);
+ssize_t holdfast_listxattr(const struct holdfast_volume *volume, const char *path, void *into, size_t len);
 
 /**
  * Removes an extended attribute, symbolic links not followed; ENODATA if there is none.

@@ -1,7 +1,7 @@
 //! The border: pointers come in and are checked, errors and panics go out as errno.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, OsStr, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::io;
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
@@ -109,22 +109,22 @@ pub(crate) unsafe fn name_or_none<'a>(text: *const c_char) -> io::Result<Option<
 ///
 /// # Safety
 /// They are there, are initialised and stay as they are during the call, or `len` is 0.
-pub(crate) unsafe fn bytes<'a>(bytes: *const u8, len: usize) -> io::Result<&'a [u8]> {
+pub(crate) unsafe fn bytes<'a>(bytes: *const c_void, len: usize) -> io::Result<&'a [u8]> {
     match (bytes.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(invalid("NULL where bytes must be")),
         (_, len) if isize::try_from(len).is_err() => Err(invalid("more bytes than there can be")),
         // SAFETY: the caller says that they are there, and they are no more than there can be.
-        _ => Ok(unsafe { std::slice::from_raw_parts(bytes, len) }),
+        _ => Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), len) }),
     }
 }
 
 /// The place that a caller has for `len` bytes at `place`. It is filled with zeros first, since a reference must not lead to memory
-/// that was never written.
+/// that was never written; so `len` is no more than can be answered, however large the caller's place is.
 ///
 /// # Safety
 /// It is there, and nobody else uses it during the call, or `len` is 0.
-pub(crate) unsafe fn place<'a>(place: *mut u8, len: usize) -> io::Result<&'a mut [u8]> {
+pub(crate) unsafe fn place<'a>(place: *mut c_void, len: usize) -> io::Result<&'a mut [u8]> {
     match (place.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(invalid("NULL where a place for bytes must be")),
@@ -132,6 +132,7 @@ pub(crate) unsafe fn place<'a>(place: *mut u8, len: usize) -> io::Result<&'a mut
         // SAFETY: the caller says that it is there and nobody else's, it is no more than there can be, and every byte of it is
         // written before it is looked at.
         _ => Ok(unsafe {
+            let place = place.cast::<u8>();
             place.write_bytes(0, len);
             std::slice::from_raw_parts_mut(place, len)
         }),

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use holdfast::{Dir, ReadDir};
 
-use crate::border::{Handle, call, done, handle, made, path, put, take};
+use crate::border::{Handle, call, done, handle, invalid, made, path, put, take};
 use crate::volume::holdfast_volume;
 
 /// Bytes of the longest name, with the 0 behind it.
@@ -66,6 +66,10 @@ pub unsafe extern "C" fn holdfast_readdir(
     call(-1, || {
         // SAFETY: as the caller says.
         let dir = unsafe { handle(dir) }?;
+        if answer.is_null() {
+            // Before a name is taken, which no later call would give again.
+            return Err(invalid("NULL where a place for an answer must be"));
+        }
         let mut entries = dir.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = entries.next().transpose()? else { return Ok(0) };
         let mut found = holdfast_dirent_t {

@@ -1,6 +1,6 @@
 //! Open files.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::TryLockError;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -122,6 +122,13 @@ fn count(len: usize) -> ssize_t {
     ssize_t::try_from(len).unwrap_or(ssize_t::MAX)
 }
 
+/// How many of `len` bytes there can be from `offset` on, so that a large place for a small file costs nothing; 1 or more unless `len`
+/// is 0, so that a file which must not be read says so.
+fn readable(file: &File, offset: u64, len: usize) -> io::Result<usize> {
+    let left = file.metadata()?.len().saturating_sub(offset).max(1);
+    Ok(usize::try_from(left).map_or(len, |left| left.min(len)))
+}
+
 /// Reads up to `len` bytes from the position on; 0 at the end. Returns how many.
 ///
 /// # Safety
@@ -129,12 +136,15 @@ fn count(len: usize) -> ssize_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_read(
     file: *const holdfast_file,
-    into: *mut u8,
+    into: *mut c_void,
     len: usize,
 ) -> ssize_t {
     call(-1, || {
         // SAFETY: as the caller says.
-        let (file, into) = unsafe { (handle(file)?, place(into, len)?) };
+        let file = unsafe { handle(file) }?;
+        let len = readable(&file.file, 0, len)?;
+        // SAFETY: as the caller says, of no more than it says.
+        let into = unsafe { place(into, len) }?;
         Ok(count((&file.file).read(into)?))
     })
 }
@@ -147,7 +157,7 @@ pub unsafe extern "C" fn holdfast_read(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_write(
     file: *const holdfast_file,
-    from: *const u8,
+    from: *const c_void,
     len: usize,
 ) -> ssize_t {
     call(-1, || {
@@ -164,13 +174,16 @@ pub unsafe extern "C" fn holdfast_write(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_pread(
     file: *const holdfast_file,
-    into: *mut u8,
+    into: *mut c_void,
     len: usize,
     offset: u64,
 ) -> ssize_t {
     call(-1, || {
         // SAFETY: as the caller says.
-        let (file, into) = unsafe { (handle(file)?, place(into, len)?) };
+        let file = unsafe { handle(file) }?;
+        let len = readable(&file.file, offset, len)?;
+        // SAFETY: as the caller says, of no more than it says.
+        let into = unsafe { place(into, len) }?;
         Ok(count(file.file.read_at(into, offset)?))
     })
 }
@@ -182,7 +195,7 @@ pub unsafe extern "C" fn holdfast_pread(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_pwrite(
     file: *const holdfast_file,
-    from: *const u8,
+    from: *const c_void,
     len: usize,
     offset: u64,
 ) -> ssize_t {

@@ -1,6 +1,6 @@
 //! Calls that take paths.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
@@ -151,12 +151,16 @@ pub unsafe extern "C" fn holdfast_symlink(
 ///
 /// # Safety
 /// There is room for `len` bytes at `into`.
-unsafe fn answer(found: &[u8], into: *mut u8, len: usize) -> io::Result<ssize_t> {
+unsafe fn answer(found: &[u8], into: *mut c_void, len: usize) -> io::Result<ssize_t> {
     if len != 0 {
-        // SAFETY: as the caller says.
-        let place = unsafe { place(into, len) }?;
-        let place = place.get_mut(..found.len());
-        place.ok_or(io::Error::from_raw_os_error(libc::ERANGE))?.copy_from_slice(found);
+        if into.is_null() {
+            return Err(invalid("NULL where a place for bytes must be"));
+        }
+        if found.len() > len {
+            return Err(io::Error::from_raw_os_error(libc::ERANGE));
+        }
+        // SAFETY: as the caller says, of no more than it says.
+        unsafe { place(into, found.len()) }?.copy_from_slice(found);
     }
     Ok(ssize_t::try_from(found.len()).unwrap_or(ssize_t::MAX))
 }
@@ -171,7 +175,7 @@ unsafe fn answer(found: &[u8], into: *mut u8, len: usize) -> io::Result<ssize_t>
 pub unsafe extern "C" fn holdfast_readlink(
     volume: *const holdfast_volume,
     path: *const c_char,
-    into: *mut u8,
+    into: *mut c_void,
     len: usize,
 ) -> ssize_t {
     call(-1, || {
@@ -292,7 +296,7 @@ pub unsafe extern "C" fn holdfast_getxattr(
     volume: *const holdfast_volume,
     path: *const c_char,
     name: *const c_char,
-    into: *mut u8,
+    into: *mut c_void,
     len: usize,
 ) -> ssize_t {
     call(-1, || {
@@ -313,7 +317,7 @@ pub unsafe extern "C" fn holdfast_setxattr(
     volume: *const holdfast_volume,
     path: *const c_char,
     name: *const c_char,
-    value: *const u8,
+    value: *const c_void,
     len: usize,
     flags: c_int,
 ) -> c_int {
@@ -341,7 +345,7 @@ pub unsafe extern "C" fn holdfast_setxattr(
 pub unsafe extern "C" fn holdfast_listxattr(
     volume: *const holdfast_volume,
     path: *const c_char,
-    into: *mut u8,
+    into: *mut c_void,
     len: usize,
 ) -> ssize_t {
     call(-1, || {

@@ -330,6 +330,24 @@ impl Dir {
         Ok(Dir::new(Held::new(self.shared().clone(), attr.inode)?))
     }
 
+    /// Holds the directory that `name` is in this one, links not followed, if its inode is `inode`. ENOENT if not.
+    pub(crate) fn enter(&self, name: &OsStr, inode: InodeNo) -> io::Result<Dir> {
+        self.with(|call| {
+            let attr = call.fs.lookup(call.caller, self.base(), name.as_bytes())?;
+            match attr.file_type {
+                FileType::Directory if attr.inode == inode => {}
+                FileType::Directory => return Err(Errno(libc::ENOENT)),
+                _ => return Err(Errno(libc::ENOTDIR)),
+            }
+            call.fs.remember(inode, 1);
+            Ok(())
+        })?;
+        let dir = Dir::new(Arc::new(Held { shared: self.shared().clone(), inode }));
+        // An inode that went just now is not held, and its number is never another's.
+        self.with(|call| Ok(call.fs.getattr(inode)?))?;
+        Ok(dir)
+    }
+
     /// The entries of the directory at `path`, in no particular order, without `.` and `..`.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> io::Result<ReadDir> {
         let path = path.as_ref();

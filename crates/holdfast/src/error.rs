@@ -65,6 +65,27 @@ fn lineage_kind(error: &LineageError) -> io::ErrorKind {
     }
 }
 
+/// A sentence for people, with the number of the host's refusal behind it, which a kind alone would not tell.
+#[derive(Debug)]
+struct Refusal {
+    sentence: String,
+    number: i32,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A failure with the kind and the number of what the host has said, and a sentence about it.
+pub(crate) fn refusal(number: i32, sentence: String) -> io::Error {
+    let kind = io::Error::from_raw_os_error(number).kind();
+    io::Error::new(kind, Refusal { sentence, number })
+}
+
 /// A device that could not be opened or refused a call.
 pub(crate) fn device_error(error: DeviceError) -> io::Error {
     io::Error::new(device_kind(&error), error.to_string())
@@ -80,11 +101,15 @@ fn device_kind(error: &DeviceError) -> io::ErrorKind {
 }
 
 /// The errno of a failure, for callers in other languages. Failures of making, opening and closing a volume are sentences with a
-/// kind, which has one as well: EUCLEAN for what is no volume or damaged, EBUSY for what is in use, EIO for what has no better one.
+/// kind, which has one as well: EUCLEAN for what is no volume or damaged, EBUSY for what is in use, EIO for what has no better one. Where the host
+/// has refused the path of a volume, it is the host's number.
 pub fn errno(error: &io::Error) -> i32 {
     use io::ErrorKind as Kind;
     if let Some(number) = error.raw_os_error() {
         return number;
+    }
+    if let Some(refusal) = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()) {
+        return refusal.number;
     }
     match error.kind() {
         Kind::NotFound => libc::ENOENT,

@@ -8,9 +8,11 @@ use std::fs::TryLockError;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use parking_lot::{Condvar, Mutex};
+use holdfast_base::clock::Deadline;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::file::{File, Handle};
 
@@ -35,6 +37,9 @@ struct Holder {
 pub(crate) struct Locks {
     holders: Mutex<HashMap<InodeNo, Vec<Holder>>>,
     changed: Condvar,
+    /// How often somebody has begun to wait.
+    #[cfg(test)]
+    waits: std::sync::atomic::AtomicU64,
 }
 
 impl Locks {
@@ -71,12 +76,29 @@ impl Locks {
         self.changed.notify_all();
     }
 
-    fn take_of(holders: &mut HashMap<InodeNo, Vec<Holder>>, inode: InodeNo, handle: usize) {
-        if let Some(all) = holders.get_mut(&inode) {
-            all.retain(|other| other.handle != handle);
-            if all.is_empty() {
-                holders.remove(&inode);
-            }
+    /// Whether there was one.
+    fn take_of(holders: &mut HashMap<InodeNo, Vec<Holder>>, inode: InodeNo, handle: usize) -> bool {
+        let Some(all) = holders.get_mut(&inode) else { return false };
+        let before = all.len();
+        all.retain(|other| other.handle != handle);
+        let taken = all.len() != before;
+        if all.is_empty() {
+            holders.remove(&inode);
+        }
+        taken
+    }
+
+    /// Waits until a lock is given back, the volume is closed, or it is `until`.
+    fn wait(
+        &self,
+        holders: &mut MutexGuard<'_, HashMap<InodeNo, Vec<Holder>>>,
+        until: Option<Deadline>,
+    ) {
+        #[cfg(test)]
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        match until {
+            None => self.changed.wait(holders),
+            Some(until) => drop(self.changed.wait_for(holders, until.left())),
         }
     }
 }
@@ -103,12 +125,28 @@ impl File {
     /// # Errors
     /// EBADF when the volume is closed, also for who waits.
     pub fn lock(&self) -> io::Result<()> {
-        self.lock_as(Kind::Exclusive)
+        self.lock_until(Kind::Exclusive, None).map(drop)
     }
 
     /// As [`File::lock`], for a lock that other handles may share.
     pub fn lock_shared(&self) -> io::Result<()> {
-        self.lock_as(Kind::Shared)
+        self.lock_until(Kind::Shared, None).map(drop)
+    }
+
+    /// As [`File::lock`], for a caller that cannot wait for ever. A lock that the handle had before is gone, too, when the time is over.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if another handle has a lock all the time.
+    pub fn try_lock_for(&self, time: Duration) -> Result<(), TryLockError> {
+        self.lock_within(Kind::Exclusive, time)
+    }
+
+    /// As [`File::try_lock_for`], for a lock that other handles may share.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if another handle has an exclusive lock all the time.
+    pub fn try_lock_shared_for(&self, time: Duration) -> Result<(), TryLockError> {
+        self.lock_within(Kind::Shared, time)
     }
 
     /// As [`File::lock`], without waiting. A lock that the handle had before it keeps.
@@ -138,23 +176,41 @@ impl File {
         self.handle.shared.with(|_| Ok(()))
     }
 
-    fn lock_as(&self, kind: Kind) -> io::Result<()> {
+    fn lock_within(&self, kind: Kind, time: Duration) -> Result<(), TryLockError> {
+        match self.lock_until(kind, Some(Deadline::after(time))) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(TryLockError::WouldBlock),
+            Err(error) => Err(TryLockError::Error(error)),
+        }
+    }
+
+    /// Whether it has the lock: without a deadline it does.
+    fn lock_until(&self, kind: Kind, until: Option<Deadline>) -> io::Result<bool> {
         let handle: &Arc<Handle> = &self.handle;
         let (inode, locks) = (handle.open.inode(), &handle.shared.locks);
         let mut holders = locks.holders.lock();
-        loop {
-            self.is_open()?;
-            if Locks::give(&mut holders, inode, handle.number(), kind) {
-                handle.locked.store(true, Ordering::Relaxed);
-                // A lock that became a shared one lets others in.
+        self.is_open()?;
+        if !Locks::give(&mut holders, inode, handle.number(), kind) {
+            // Two that have a shared lock and want an exclusive one would wait for each other. Others are told once: those that wait
+            // would otherwise wake each other for ever.
+            if Locks::take_of(&mut holders, inode, handle.number()) {
                 locks.changed.notify_all();
-                return Ok(());
             }
-            // Two that have a shared lock and want an exclusive one would wait for each other.
-            Locks::take_of(&mut holders, inode, handle.number());
-            locks.changed.notify_all();
-            locks.changed.wait(&mut holders);
+            loop {
+                if until.is_some_and(Deadline::is_over) {
+                    return Ok(false);
+                }
+                locks.wait(&mut holders, until);
+                self.is_open()?;
+                if Locks::give(&mut holders, inode, handle.number(), kind) {
+                    break;
+                }
+            }
         }
+        handle.locked.store(true, Ordering::Relaxed);
+        // A lock that became a shared one lets others in.
+        locks.changed.notify_all();
+        Ok(true)
     }
 
     fn try_lock_as(&self, kind: Kind) -> Result<(), TryLockError> {
@@ -167,5 +223,53 @@ impl File {
         handle.locked.store(true, Ordering::Relaxed);
         locks.changed.notify_all();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Volume;
+
+    #[test]
+    fn those_that_wait_leave_each_other_asleep() {
+        let v = Volume::in_memory(32 << 20).unwrap();
+        v.write("/f", "").unwrap();
+        let [holder, one, two] = [(); 3].map(|()| v.open_file("/f").unwrap());
+        holder.lock().unwrap();
+        let waits = || holder.handle.shared.locks.waits.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for waiter in [&one, &two] {
+                scope.spawn(|| waiter.lock().and_then(|()| waiter.unlock()).unwrap());
+            }
+            while waits() < 2 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            let seen = waits();
+            // Before the check, or a failure would leave the threads waiting.
+            holder.unlock().unwrap();
+            assert_eq!(seen, 2);
+        });
+        holder.try_lock().unwrap();
+    }
+
+    #[test]
+    fn who_waits_for_a_time_is_told_when_it_is_over() {
+        let v = Volume::in_memory(32 << 20).unwrap();
+        v.write("/f", "").unwrap();
+        let [one, two] = [(); 2].map(|()| v.open_file("/f").unwrap());
+        one.lock_shared().unwrap();
+        let time = Duration::from_millis(5);
+        two.try_lock_shared_for(time).unwrap();
+        assert!(matches!(two.try_lock_for(time), Err(TryLockError::WouldBlock)));
+        // What it had it has given up.
+        one.try_lock_for(time).unwrap();
+        assert!(matches!(two.try_lock_shared_for(time), Err(TryLockError::WouldBlock)));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| two.try_lock_for(Duration::from_secs(600)));
+            one.unlock().unwrap();
+            waiter.join().unwrap().unwrap();
+        });
     }
 }

@@ -1,14 +1,14 @@
 //! Making a volume, and opening one, as options say.
 
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_device::{Device, FileDevice, OpenMode};
 use holdfast_posix::FileSystem;
 
-use crate::error::{device_error, volume_error};
+use crate::error::{device_error, refusal, volume_error};
 use crate::in_use::with_mount;
 use crate::options::{CreateOptions, VolumeOptions};
 use crate::volume::Volume;
@@ -99,21 +99,35 @@ impl VolumeOptions {
 /// Opens and locks the file or block device at `path`.
 fn open_device(path: &Path, read_only: bool) -> io::Result<Arc<dyn Device>> {
     // Asked first, because "no such file" should say so in its kind.
-    std::fs::metadata(path)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    let found = std::fs::metadata(path).map_err(|error| {
+        let sentence = format!("{}: {error}", path.display());
+        match error.raw_os_error() {
+            Some(number) => refusal(number, sentence),
+            // A path with a 0 in it.
+            None => io::Error::new(error.kind(), sentence),
+        }
+    })?;
     let mode = match read_only {
         true => OpenMode::ReadOnly,
         false => OpenMode::ReadWrite,
     };
     let device = FileDevice::open(path, mode).map_err(|error| {
         let error = with_mount(path, device_error(error));
-        // The refusal of the host is a sentence by now. Its kind is wanted as well: permission denied, too many open files.
-        let again = || std::fs::File::options().read(true).write(!read_only).open(path).err();
-        match error.kind() {
-            io::ErrorKind::Other => {
-                let kind = again().map_or(io::ErrorKind::Other, |why| why.kind());
-                io::Error::new(kind, error.to_string())
+        // The refusal of the host is a sentence by now. Its number is wanted as well: permission denied, too many open files.
+        let again = || match found.file_type() {
+            of if of.is_dir() => Some(libc::EISDIR),
+            // Opening a fifo would wait for somebody at its other end.
+            of if !of.is_file() && !of.is_block_device() => None,
+            _ => {
+                let opened = std::fs::File::options().read(true).write(!read_only).open(path);
+                opened.err().and_then(|why| why.raw_os_error())
             }
+        };
+        match error.kind() {
+            io::ErrorKind::Other => match again() {
+                Some(number) => refusal(number, error.to_string()),
+                None => error,
+            },
             _ => error,
         }
     })?;

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use holdfast_base::InodeNo;
 
 use crate::dir::Dir;
-use crate::held::{Held, Shared};
+use crate::error::Errno;
+use crate::held::Held;
 use crate::metadata::{FileType, Metadata};
 
 /// Entries fetched at once: enough to make the call's cost vanish, little enough to keep memory flat.
@@ -33,6 +34,13 @@ pub struct ReadDir {
 impl ReadDir {
     pub(crate) fn new(held: Arc<Held>, path: &Path) -> ReadDir {
         ReadDir { held, path: path.to_path_buf(), batch: VecDeque::new(), cookie: 0, done: false }
+    }
+
+    /// With an entry that leads to `above`, the directory above this one: what only a damaged volume has.
+    #[cfg(test)]
+    pub(crate) fn leading_up_to(mut self, above: InodeNo) -> ReadDir {
+        self.batch.push_back(("..".into(), above, FileType::Directory));
+        self
     }
 
     fn fill(&mut self) -> io::Result<()> {
@@ -67,7 +75,7 @@ impl Iterator for ReadDir {
         }
         let (name, inode, file_type) = self.batch.pop_front()?;
         Some(Ok(DirEntry {
-            shared: self.held.shared.clone(),
+            parent: self.held.clone(),
             path: self.path.join(&name),
             name,
             inode,
@@ -79,7 +87,7 @@ impl Iterator for ReadDir {
 /// One name of a directory.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
-    shared: Arc<Shared>,
+    parent: Arc<Held>,
     path: PathBuf,
     name: OsString,
     inode: InodeNo,
@@ -97,12 +105,14 @@ impl DirEntry {
         self.path.clone()
     }
 
-    /// Holds the directory that this is. By its inode: whatever has its name by now is not gone into.
+    /// Holds the directory that this is; ENOENT if it no longer has this name: what was moved away is not gone into, and neither is what
+    /// has come in its place.
     pub(crate) fn directory(&self) -> io::Result<Dir> {
-        let held = Held::new(self.shared.clone(), self.inode)?;
-        // An inode that has gone is not held, and its number is never another's.
-        self.metadata()?;
-        Ok(Dir::new(held))
+        let entered = Dir::new(self.parent.clone()).enter(&self.name, self.inode);
+        entered.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOTDIR) => Errno(libc::ENOENT).into(),
+            _ => error,
+        })
     }
 
     /// What it was when the directory was read; costs nothing.
@@ -117,7 +127,7 @@ impl DirEntry {
 
     /// Its attributes, symbolic links not followed. ENOENT if it is gone.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        let attr = self.shared.with(|call| Ok(call.fs.getattr(self.inode)?))?;
+        let attr = self.parent.shared.with(|call| Ok(call.fs.getattr(self.inode)?))?;
         Ok(Metadata(attr))
     }
 }

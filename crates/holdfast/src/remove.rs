@@ -1,56 +1,189 @@
 //! Removing a directory of any depth, without recursion.
 
-use std::ffi::OsString;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use holdfast_base::InodeNo;
 
 use crate::dir::Dir;
 use crate::error::Errno;
-use crate::read_dir::ReadDir;
+use crate::held::Held;
+use crate::read_dir::{ReadDir, bytes};
 
 impl Dir {
-    /// Removes a directory and everything under it; symbolic links are removed, not followed.
+    /// Removes a directory and everything under it; symbolic links are removed, not followed. What is moved out of it meanwhile stays, except
+    /// for a directory that is being emptied at that moment. Stops at the first failure; what was removed stays removed.
+    ///
+    /// # Errors
+    /// ENOTDIR for anything but a directory, also for a link to one; EBUSY for `/`, `.` and `..`, and ENOTEMPTY if others keep adding names.
+    /// ELOOP if a directory leads to one above it, which only damage can do (P10).
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let path = path.as_ref();
-        if !self.symlink_metadata(path)?.is_dir() {
-            return Err(Errno(libc::ENOTDIR).into());
-        }
-        empty(self.open_dir(path)?)?;
-        self.remove_dir(path)
+        let (parent, name, inode) = self.with(|call| {
+            let place = call.place(self.base(), bytes(path.as_ref()), libc::EBUSY)?;
+            let attr = call.fs.lookup(call.caller, place.parent, &place.name)?;
+            let name = OsStr::from_bytes(&place.name).to_os_string();
+            Ok((place.parent, name, attr.inode))
+        })?;
+        // Held, so that a link which is swapped in later on the way here changes nothing.
+        let parent = Dir::new(Held::new(self.held().shared.clone(), parent)?);
+        let mut emptying = Emptying::new(parent.enter(&name, inode)?);
+        while emptying.step()? {}
+        gone(parent.remove_dir(name))
     }
 }
 
-/// Removes everything in `dir`. Stops at the first failure; what was removed stays removed.
-/// ENOTEMPTY if others keep adding names.
-fn empty(dir: Dir) -> io::Result<()> {
-    // Each level: a directory that is being emptied, what is left to see of it, and its name in the level before.
-    let mut levels: Vec<(Dir, ReadDir, OsString)> = vec![level(dir, OsString::new())];
-    while let Some((dir, entries, _)) = levels.last_mut() {
-        let Some(entry) = entries.next().transpose()? else {
-            let (_, _, name) = levels.pop().expect("the loop saw a last level");
-            if let Some((parent, _, _)) = levels.last() {
-                parent.remove_dir(&name)?;
+/// One level: a directory that is being emptied, what is left to see of it, and its name in the level before.
+struct Level {
+    dir: Dir,
+    entries: ReadDir,
+    name: OsString,
+}
+
+/// The removal of everything in a directory.
+struct Emptying {
+    levels: Vec<Level>,
+    /// The directories of `levels`.
+    open: HashSet<InodeNo>,
+}
+
+impl Emptying {
+    fn new(dir: Dir) -> Emptying {
+        let mut emptying = Emptying { levels: Vec::new(), open: HashSet::new() };
+        emptying.push(dir, OsString::new());
+        emptying
+    }
+
+    /// Goes into a directory, unless it has been gone into on the way here.
+    fn push(&mut self, dir: Dir, name: OsString) -> bool {
+        let is_new = self.open.insert(dir.base());
+        if is_new {
+            let entries = dir.entries();
+            self.levels.push(Level { dir, entries, name });
+        }
+        is_new
+    }
+
+    /// Removes one name or goes into one directory; whether there may be more.
+    fn step(&mut self) -> io::Result<bool> {
+        let Some(Level { dir, entries, .. }) = self.levels.last_mut() else { return Ok(false) };
+        let entry = match entries.next().transpose() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            found => found?,
+        };
+        let Some(entry) = entry else {
+            let done = self.levels.pop().expect("the level that was just looked at");
+            self.open.remove(&done.dir.base());
+            if let Some(parent) = self.levels.last() {
+                gone(parent.dir.remove_dir(done.name))?;
             }
-            continue;
+            return Ok(true);
         };
         let name = entry.file_name();
-        if entry.file_type().is_dir() {
-            // Not by its name, at which a link may be by now that leads elsewhere.
-            match entry.directory() {
-                Ok(below) => levels.push(level(below, name.into())),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        } else if let Err(error) = dir.remove_file(name)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
+        if !entry.file_type().is_dir() {
+            gone(dir.remove_file(name))?;
+            return Ok(true);
+        }
+        // What has been moved away since the names were read is somebody's, and so is what has come in its place.
+        match entry.directory() {
+            Ok(below) => match self.push(below, name.into()) {
+                true => Ok(true),
+                false => Err(Errno(libc::ELOOP).into()),
+            },
+            Err(error) => gone(Err(error)).map(|()| true),
         }
     }
-    Ok(())
 }
 
-fn level(dir: Dir, name: OsString) -> (Dir, ReadDir, OsString) {
-    let entries = dir.entries();
-    (dir, entries, name)
+/// What is not there is as good as removed.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Volume;
+
+    /// A volume with /top/a/f and /top/b/f, and a removal of /top that has gone into one of both: its name and the other's.
+    fn half_way() -> (Volume, Emptying, String, String) {
+        let v = Volume::in_memory(32 << 20).unwrap();
+        for name in ["a", "b"] {
+            v.create_dir_all(format!("/top/{name}")).unwrap();
+            v.write(format!("/top/{name}/f"), name).unwrap();
+        }
+        let mut emptying = Emptying::new(v.open_dir("/top").unwrap());
+        assert!(emptying.step().unwrap());
+        let now = emptying.levels[1].name.clone().into_string().unwrap();
+        let later = if now == "a" { "b" } else { "a" }.to_string();
+        (v, emptying, now, later)
+    }
+
+    #[test]
+    fn what_was_moved_away_since_its_name_was_read_is_not_emptied() {
+        let (v, mut emptying, now, later) = half_way();
+        v.create_dir("/keep").unwrap();
+        v.rename(format!("/top/{later}"), "/keep/x").unwrap();
+        while emptying.step().unwrap() {}
+        assert_eq!(v.read("/keep/x/f").unwrap(), later.as_bytes());
+        assert!(!v.exists(format!("/top/{now}")).unwrap());
+        v.remove_dir("/top").unwrap();
+    }
+
+    #[test]
+    fn what_has_taken_the_name_is_not_gone_into() {
+        let (v, mut emptying, _, later) = half_way();
+        v.create_dir("/elsewhere").unwrap();
+        v.write("/elsewhere/f", "kept").unwrap();
+        v.rename(format!("/top/{later}"), "/away").unwrap();
+        v.symlink("/elsewhere", format!("/top/{later}")).unwrap();
+        while emptying.step().unwrap() {}
+        assert_eq!(v.read("/elsewhere/f").unwrap(), b"kept");
+        assert_eq!(v.read("/away/f").unwrap(), later.as_bytes());
+    }
+
+    #[test]
+    fn what_others_have_removed_meanwhile_is_no_failure() {
+        let (v, mut emptying, now, _) = half_way();
+        v.remove_file(format!("/top/{now}/f")).unwrap();
+        v.remove_dir(format!("/top/{now}")).unwrap();
+        while emptying.step().unwrap() {}
+        assert_eq!(v.read_dir("/top").unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_directory_that_leads_to_one_above_it_is_a_loop() {
+        let (v, mut emptying, ..) = half_way();
+        let top = v.open_dir("/top").unwrap();
+        let level = emptying.levels.last_mut().unwrap();
+        level.entries = level.dir.entries().leading_up_to(top.base());
+        assert_eq!(emptying.step().unwrap_err().raw_os_error(), Some(libc::ELOOP));
+    }
+
+    #[test]
+    fn a_link_to_a_directory_is_refused() {
+        let v = Volume::in_memory(32 << 20).unwrap();
+        v.create_dir("/d").unwrap();
+        v.write("/d/f", "x").unwrap();
+        v.symlink("/d", "/link").unwrap();
+        for (path, number) in [
+            ("/link", libc::ENOTDIR),
+            ("/link/", libc::ENOTDIR),
+            ("/d/f", libc::ENOTDIR),
+            ("/d/.", libc::EBUSY),
+            ("/", libc::EBUSY),
+            ("/none", libc::ENOENT),
+        ] {
+            let refused = v.remove_dir_all(path).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(number), "{path}");
+        }
+        assert_eq!(v.read("/d/f").unwrap(), b"x");
+        v.remove_dir_all("/link/../d/").unwrap();
+        assert!(!v.exists("/d").unwrap());
+    }
 }

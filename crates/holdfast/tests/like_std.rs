@@ -215,8 +215,10 @@ fn who_waits_for_a_lock_is_released() {
     let waiter = open();
     released_by(|| waiter.lock_shared(), || holder.lock_shared().unwrap()).unwrap();
     // Two shared ones that both want to be exclusive: neither waits for the other for ever.
-    released_by(|| holder.lock(), || waiter.lock().and_then(|()| waiter.unlock()).unwrap())
-        .unwrap();
+    // Each gives back what it got, or the one that comes late would keep the other waiting.
+    let pass = |file: &File| file.lock().and_then(|()| file.unlock());
+    released_by(|| pass(&holder), || pass(&waiter).unwrap()).unwrap();
+    holder.lock().unwrap();
     let waiter = open();
     let closed = released_by(|| waiter.lock(), || v.close().unwrap());
     errno(closed, libc::EBADF);
@@ -318,4 +320,27 @@ fn a_walk_does_not_go_where_a_directory_was() {
     let rest: Vec<PathBuf> = walk.map(|entry| entry.unwrap().path()).collect();
     assert_eq!(rest, Vec::<PathBuf>::new());
     assert_eq!(v.read_dir("/elsewhere").unwrap().count(), 1);
+}
+
+#[test]
+fn the_path_of_a_volume_is_refused_with_the_number_of_the_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "no volume").unwrap();
+    std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+    for (path, number) in [
+        (file.join("below"), libc::ENOTDIR),
+        (dir.path().to_path_buf(), libc::EISDIR),
+        (dir.path().join("loop"), libc::ELOOP),
+        (dir.path().join("n".repeat(256)), libc::ENAMETOOLONG),
+        (dir.path().join("none"), libc::ENOENT),
+    ] {
+        for read_only in [false, true] {
+            let options = holdfast::VolumeOptions::new().read_only(read_only);
+            let refused = options.open(&path).unwrap_err();
+            assert_eq!(holdfast::errno(&refused), number, "{refused}");
+            assert_eq!(refused.kind(), io::Error::from_raw_os_error(number).kind());
+            assert!(refused.to_string().contains(path.to_str().unwrap()), "{refused}");
+        }
+    }
 }
