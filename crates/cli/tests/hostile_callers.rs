@@ -81,7 +81,9 @@ fn can_mount_as(nobody: &Nobody, many: &Many) -> bool {
 }
 
 fn mounted_at(dir: &Path) -> usize {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mounts = fs::read("/proc/self/mounts")
+        .map(|table| String::from_utf8_lossy(&table).into_owned())
+        .unwrap();
     mounts.lines().filter(|line| line.split(' ').nth(1) == dir.to_str()).count()
 }
 

@@ -26,7 +26,9 @@ fn has_loop_devices() -> bool {
 /// Mounts and loop devices below `root`.
 fn left(root: &Path) -> Vec<String> {
     let root = root.to_str().unwrap();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts = fs::read("/proc/self/mountinfo")
+        .map(|table| String::from_utf8_lossy(&table).into_owned())
+        .unwrap();
     let mut left: Vec<String> =
         mounts.lines().filter(|line| line.contains(root)).map(String::from).collect();
     for device in fs::read_dir("/sys/block").unwrap() {

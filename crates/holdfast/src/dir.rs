@@ -23,7 +23,7 @@ use crate::held::{Held, Shared};
 use crate::metadata::{Attributes, FileTimes, Metadata, Permissions};
 use crate::options::OpenOptions;
 use crate::path::{Call, End, Follow};
-use crate::read_dir::{ReadDir, bytes};
+use crate::read_dir::{DirEntry, ReadDir, bytes};
 
 /// A directory that is held open. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -328,6 +328,16 @@ impl Dir {
     pub fn open_dir(&self, path: impl AsRef<Path>) -> io::Result<Dir> {
         let attr = self.with(|call| call.directory(self.base(), bytes(path.as_ref())))?;
         Ok(Dir::new(Held::new(self.shared().clone(), attr.inode)?))
+    }
+
+    /// Holds the directory that `entry` is; ENOENT if it no longer has this name: what was moved away is not gone into, and neither is
+    /// what has come in its place.
+    pub(crate) fn of(entry: &DirEntry) -> io::Result<Dir> {
+        let entered = Dir::new(entry.parent().clone()).enter(entry.file_name(), entry.inode());
+        entered.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOTDIR) => Errno(libc::ENOENT).into(),
+            _ => error,
+        })
     }
 
     /// Holds the directory that `name` is in this one, links not followed, if its inode is `inode`. ENOENT if not.

@@ -65,6 +65,7 @@ mod diff;
 mod dir;
 mod error;
 mod file;
+mod file_lock;
 mod held;
 mod hold;
 mod kept;

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 
-use crate::dir::Dir;
 use crate::error::Errno;
 use crate::held::Held;
 use crate::metadata::{FileType, Metadata};
@@ -95,6 +94,15 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
+    /// The directory that it is in.
+    pub(crate) fn parent(&self) -> &Arc<Held> {
+        &self.parent
+    }
+
+    pub(crate) fn inode(&self) -> InodeNo {
+        self.inode
+    }
+
     /// The name.
     pub fn file_name(&self) -> &OsStr {
         &self.name
@@ -103,16 +111,6 @@ impl DirEntry {
     /// The path given to `read_dir`, with the name.
     pub fn path(&self) -> PathBuf {
         self.path.clone()
-    }
-
-    /// Holds the directory that this is; ENOENT if it no longer has this name: what was moved away is not gone into, and neither is what
-    /// has come in its place.
-    pub(crate) fn directory(&self) -> io::Result<Dir> {
-        let entered = Dir::new(self.parent.clone()).enter(&self.name, self.inode);
-        entered.map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOTDIR) => Errno(libc::ENOENT).into(),
-            _ => error,
-        })
     }
 
     /// What it was when the directory was read; costs nothing.

@@ -156,7 +156,8 @@ fn unmount(dir: &Path, gently: bool) -> io::Result<()> {
 }
 
 fn unmount_ours(dir: &Path, program: &Path, gently: bool) -> io::Result<()> {
-    let mounted = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let mounted = std::fs::read("/proc/self/mountinfo")
+        .map(|table| String::from_utf8_lossy(&table).into_owned())?;
     if !mounted.lines().any(|line| line.split(' ').nth(4) == dir.to_str()) {
         return Ok(());
     }

@@ -127,7 +127,9 @@ impl TestMount {
 
     /// The line of /proc/mounts.
     pub fn mount_line(&self) -> Option<String> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mounts = std::fs::read("/proc/self/mounts")
+            .map(|table| String::from_utf8_lossy(&table).into_owned())
+            .unwrap();
         let at = format!(" {} ", self.dir());
         mounts.lines().find(|line| line.contains(&at)).map(String::from)
     }

@@ -227,7 +227,9 @@ impl Identity {
     fn of(path: &Path) -> Option<Identity> {
         let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let mounts = fs::read("/proc/self/mountinfo")
+            .map(|table| String::from_utf8_lossy(&table).into_owned())
+            .ok()?;
         let (mount, inode) = parse_fdinfo(&info)?;
         let inode = inode.or_else(|| Some(fs::metadata(path).ok()?.st_ino()))?;
         Some(Identity { device: mount_device(&mounts, mount)?, inode })
@@ -285,7 +287,8 @@ fn parse_lock(line: &str, found: &Identity) -> Option<u32> {
 /// Where the kernel has mounted a block device.
 fn mounted(path: &Path) -> Option<String> {
     let path = fs::canonicalize(path).ok()?;
-    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    let mounts =
+        fs::read("/proc/mounts").map(|table| String::from_utf8_lossy(&table).into_owned()).ok()?;
     mounts.lines().find_map(|line| {
         let (what, rest) = line.split_once(' ')?;
         let place = rest.split(' ').next()?;

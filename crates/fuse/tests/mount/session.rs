@@ -12,7 +12,8 @@ use holdfast_posix::FileSystem;
 
 fn mounts_line(mount: &Mount) -> Option<String> {
     let point = mount.dir.path().to_str().unwrap().to_owned();
-    fs::read_to_string("/proc/mounts")
+    fs::read("/proc/mounts")
+        .map(|table| String::from_utf8_lossy(&table).into_owned())
         .unwrap()
         .lines()
         .find(|line| line.split(' ').nth(1) == Some(&point))
