@@ -9,6 +9,8 @@
 //!   given to others only when a superblock has become durable behind that (R2). So a mend is made under the lock that lets one
 //!   checkpoint be made at a time, and only if the newest superblock is the one of then. Otherwise it is forgotten: the next
 //!   read of the node finds the bad place again.
+//! - The bitmaps must say that nodes are in all its places. Where they are wrong a file may have got one of them, and fsck decides whose it
+//!   is: the mend is not made.
 //! - The sound place is not written, so a crash amid a mend leaves a sound one. No flush is waited for: until one comes, the node is
 //!   as safe as before.
 //! - No caller waits for many mends: a reader makes two, one lock for each, and who holds the lock of checkpoints a few. None is made
@@ -42,6 +44,15 @@ pub(crate) struct Mend {
     pub(crate) sound: BlockRange,
     /// That of the newest superblock before the tree took the node in.
     pub(crate) epoch: Epoch,
+}
+
+/// Whether a tree leads to a node in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Led {
+    Yes,
+    No,
+    /// Something above it is damaged by now.
+    Unknown,
 }
 
 /// What waits to be mended.
@@ -115,30 +126,48 @@ impl Inner {
         for _ in 0..most {
             let next = self.mends.next(self.published_epoch());
             let Some(mend) = next.filter(|_| self.check_running().is_ok()) else { return };
-            self.mend_one(&mend);
+            // It may have become free since it was read.
+            if self.has_places(&mend.expected) {
+                let _told = self.mend_one(&mend);
+            }
         }
     }
 
-    /// Mends a node to which a scrub has come, if it still `is_wanted` by its tree when no checkpoint can give its places away: says that,
-    /// and whether the bad place has it now.
+    /// Mends a node to which a scrub has come, if its tree leads to it when no checkpoint can give its places away. `None`: it does not.
+    /// Otherwise whether the bad place has it now, or why not.
     pub(crate) fn mend_for_scrub(
         &self,
         expected: &Expected,
         (bad, sound): (BlockRange, BlockRange),
-        is_wanted: impl FnOnce() -> Result<bool>,
-    ) -> Result<(bool, bool)> {
+        is_led_to: impl FnOnce() -> Result<Led>,
+    ) -> Result<Option<std::result::Result<(), String>>> {
         let _one = self.one_checkpoint.lock();
         let epoch = self.published_epoch();
-        if !is_wanted()? {
-            return Ok((false, false));
-        }
-        let may_write = !self.read_only && self.check_running().is_ok();
-        let mend = Mend { expected: *expected, bad, sound, epoch };
-        Ok((true, may_write && self.mend_one(&mend)))
+        // Asked before: a tree that lets go of the node afterwards leads to it no more.
+        let has_places = self.has_places(expected);
+        let why = match is_led_to()? {
+            Led::No => return Ok(None),
+            Led::Unknown => "what leads to it is damaged",
+            Led::Yes if self.read_only || self.check_running().is_err() => "nothing is written",
+            Led::Yes if !has_places => {
+                "it is not marked as in use by nodes; `holdfast fsck -y` decides whose it is"
+            }
+            Led::Yes => {
+                let mend = Mend { expected: *expected, bad, sound, epoch };
+                return Ok(Some(self.mend_one(&mend).map_err(|error| error.to_string())));
+            }
+        };
+        Ok(Some(Err(why.into())))
     }
 
-    /// Whether the bad place has the node now.
-    fn mend_one(&self, mend: &Mend) -> bool {
+    /// Whether the bitmaps say that all places of a node are in use by nodes.
+    fn has_places(&self, expected: &Expected) -> bool {
+        let space = self.space.lock();
+        space.loaded && space.is_node(expected.pointer.block)
+    }
+
+    /// Writes the bad place. The caller holds the lock that lets one checkpoint be made at a time, and has asked whose the place is.
+    fn mend_one(&self, mend: &Mend) -> Result<()> {
         let block = mend.bad.start;
         let done = self.read_place(&mend.expected, mend.sound).and_then(|bytes| {
             if self.read_place(&mend.expected, mend.bad).is_ok_and(|now| now == bytes) {
@@ -160,7 +189,7 @@ impl Inner {
                 tracing::error!("block {block} cannot be written again: {error}");
             }
         }
-        done.is_ok()
+        done.map(|_| ())
     }
 
     /// The bytes of a node in one of its places, judged.

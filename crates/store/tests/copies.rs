@@ -17,8 +17,10 @@ use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::node::{ADDRESS_AT, MAGIC};
-use holdfast_format::{Geometry, ItemKind, Key, Superblock};
-use holdfast_store::{Branch, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_format::{Geometry, ItemKind, Key, NodePointer, NodeView, Superblock, node};
+use holdfast_store::{
+    Branch, Damaged, Listener, Need, OpenOptions, Scrub, Scrubbed, Store, StoreError, Transaction,
+};
 
 const ITEMS: u64 = 300;
 
@@ -451,4 +453,89 @@ fn a_volume_becomes_no_smaller_than_its_copies_have_places() {
     let value = |number| store.get(&Key::new(InodeNo(20), ItemKind::Xattr, number)).unwrap();
     assert!((0..4000).all(|number| value(number) == Some(vec![7; 900])));
     store.close().unwrap();
+}
+
+/// What a scrub says of bad places; it is stopped if it does not end.
+#[derive(Default)]
+struct Heard {
+    places: Vec<(BlockNo, bool, String)>,
+    reads: u64,
+}
+
+impl Listener for Heard {
+    fn has_read(&mut self, _: &Scrub, _: u64, _: Duration) -> bool {
+        self.reads += 1;
+        self.reads < 10_000
+    }
+
+    fn is_damaged(&mut self, what: Damaged, why: String) {
+        // The values of its items are no extents.
+        assert!(!matches!(what, Damaged::Node { .. }), "{what:?}: {why}");
+    }
+
+    fn has_bad_place(&mut self, block: BlockNo, is_mended: bool, why: String) {
+        self.places.push((block, is_mended, why));
+    }
+}
+
+fn first_child(image: &MemoryDevice, parent: BlockNo) -> NodePointer {
+    NodeView::trusted(&block_of(image, parent)).child(0)
+}
+
+/// The tree leads to a node, in places that the bitmaps do not give to it: its first child now stands at free blocks. Returns those.
+fn move_to_free_blocks(image: &MemoryDevice, parent: BlockNo) -> NodePointer {
+    let copy_of = |block| geometry().copy_of(block).unwrap();
+    let is_free = |at: &BlockNo| {
+        let holds = geometry().holds_node(*at);
+        holds && [*at, copy_of(*at)].iter().all(|at| block_of(image, *at).iter().all(|it| *it == 0))
+    };
+    let free = (0..geometry().volume_blocks).rev().map(BlockNo).find(is_free).unwrap();
+    let child = first_child(image, parent);
+    let mut bytes = block_of(image, child.block);
+    bytes[ADDRESS_AT..ADDRESS_AT + 8].copy_from_slice(&free.0.to_le_bytes());
+    node::seal(&mut bytes);
+    let moved = NodePointer { block: free, ..child };
+    let mut above = block_of(image, parent);
+    let at = NodeView::trusted(&above).record(0).0 + Key::SIZE;
+    above[at..at + 16].copy_from_slice(&moved.encode());
+    node::seal(&mut above);
+    for (block, bytes) in [(free, &bytes), (parent, &above)] {
+        write(image, block, bytes);
+        write(image, copy_of(block), bytes);
+    }
+    moved
+}
+
+/// P10: a scrub ends, and writes to no place that the bitmaps give to another, however the tree lies.
+#[test]
+fn a_scrub_mends_no_place_that_may_be_of_another() {
+    let device = small::formatted_as(geometry());
+    let store = small::open(&device);
+    small::put(&store, 0..1000, 1, 1);
+    store.close().unwrap();
+    let sound = device.snapshot();
+    let slots = SUPERBLOCK_SLOTS.map(|slot| {
+        let bytes: [u8; 4096] = block_of(&sound, slot).try_into().unwrap();
+        Superblock::decode(&bytes, slot).ok()
+    });
+    let newest = slots.into_iter().flatten().max_by_key(|slot| slot.epoch).unwrap();
+    assert_eq!(newest.files_level, 2, "too few nodes");
+    let inner = first_child(&sound, newest.files.block).block;
+    // The node with the bad place is at free blocks; or what leads to it is, and a reader refuses that.
+    for (parent, why) in [(inner, "fsck -y"), (newest.files.block, "what leads to it is damaged")] {
+        let lies = Arc::new(sound.snapshot());
+        let moved = move_to_free_blocks(&lies, parent).block;
+        let bad = if parent == inner { moved } else { first_child(&lies, moved).block };
+        write(&lies, bad, &[7; 4096]);
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        let store = Store::open(lies.clone(), &options, Arc::new(Counters::default())).unwrap();
+        let mut scrub = store.begin_scrub(None).unwrap();
+        let mut heard = Heard::default();
+        let pin = store.pin(b"main", None).unwrap();
+        let done = store.scrub_tree(&mut scrub, &pin, &mut heard).unwrap();
+        assert_eq!(done, Scrubbed::Whole, "it does not end");
+        let [(block, is_mended, said)] = &heard.places[..] else { panic!("{:?}", heard.places) };
+        assert!(*block == bad && !is_mended && said.contains(why), "{said}");
+        assert!(block_of(&lies, bad) == [7; 4096], "it was written over");
+    }
 }

@@ -13,6 +13,7 @@ use holdfast_format::node::Expected;
 use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
 use super::{Damaged, Listener, Scrub, Scrubbed};
+use crate::mend::Led;
 use crate::tree::{Forest, TreeNo, lies_between};
 use crate::verified::{BadPlace, Verified};
 use crate::{Inner, Result, StoreError};
@@ -198,20 +199,22 @@ impl<'a> Walk<'a> {
         Ok(Ok(Level { stand: *stand, next, is_whole: !is_entered_behind, bytes }))
     }
 
-    /// Writes the bad place again, and tells of it, if the tree still leads to the node; otherwise says that it does not.
+    /// Writes the bad place again, if its tree leads to it, and tells of it. Returns `false` if the tree leads to it no more: then the tree is
+    /// another one. Where that is not known the node is entered: another way down would come to the same.
     fn mend(&mut self, stand: &Stand, half: &Half) -> Result<bool> {
         let (inner, tree) = (self.inner, self.tree);
         let Half { expected, bad, sound } = half;
-        let is_wanted = || is_led_to(inner, tree, stand, false);
-        let places = (bad.place, *sound);
-        let (is_wanted, is_mended) = inner.mend_for_scrub(expected, places, is_wanted)?;
-        if is_wanted {
-            inner.counters.scrub_damages.increment();
-            let block = bad.place.start;
-            let why = format!("block {block}: {}; block {} holds the node", bad.why, sound.start);
-            self.listener.has_bad_place(block, is_mended, why);
+        let is_led_to = || is_led_to(inner, tree, stand);
+        let done = inner.mend_for_scrub(expected, (bad.place, *sound), is_led_to)?;
+        let Some(done) = done else { return Ok(false) };
+        inner.counters.scrub_damages.increment();
+        let block = bad.place.start;
+        let mut why = format!("block {block}: {}; block {} holds the node", bad.why, sound.start);
+        if let Err(reason) = &done {
+            why = format!("{why}; not written again: {reason}");
         }
-        Ok(is_wanted)
+        self.listener.has_bad_place(block, done.is_ok(), why);
+        Ok(true)
     }
 
     pub(super) fn has_read(&mut self, bytes: u64, time: Stopwatch) -> bool {
@@ -226,14 +229,14 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether the tree leads to a node in its place. `unknown`: what counts if something above it is damaged by now.
-fn is_led_to(inner: &Inner, tree: TreeNo, stand: &Stand, unknown: bool) -> Result<bool> {
+fn is_led_to(inner: &Inner, tree: TreeNo, stand: &Stand) -> Result<Led> {
     let led = inner.look(|forest| forest.leads_to(tree, &stand.low, stand.level));
     // Asked behind that: what a deleted tree leads to may be anything.
     match led {
-        _ if is_gone(inner, tree) => Ok(false),
-        Ok(pointer) => Ok(pointer == Some(stand.pointer)),
-        Err(StoreError::Node { .. }) => Ok(unknown),
+        _ if is_gone(inner, tree) => Ok(Led::No),
+        Ok(pointer) if pointer == Some(stand.pointer) => Ok(Led::Yes),
+        Ok(_) => Ok(Led::No),
+        Err(error) if is_of_place(&error) => Ok(Led::Unknown),
         Err(error) => Err(error),
     }
 }
@@ -256,8 +259,8 @@ fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut u64) -> Result<F
     }
     // It may have become free since its parent was read, and its place something else. If the tree leads there now, and the device
     // has it, a second read decides, unless it becomes free during that.
-    let is_led_to = || is_led_to(inner, tree, stand, true);
-    if !is_led_to()? {
+    let is_led_away = || is_led_to(inner, tree, stand).map(|led| led == Led::No);
+    if is_led_away()? {
         return Ok(Found::Moved);
     }
     if let Some(found) = not_written() {
@@ -266,8 +269,8 @@ fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut u64) -> Result<F
     match verify()? {
         // Whether the tree leads there still is asked when it is mended.
         Ok((bytes, half)) => Ok(Found::Here(bytes, half)),
-        Err(error) if is_led_to()? => Ok(Found::Damaged(error)),
-        Err(_) => Ok(Found::Moved),
+        Err(_) if is_led_away()? => Ok(Found::Moved),
+        Err(error) => Ok(Found::Damaged(error)),
     }
 }
 
