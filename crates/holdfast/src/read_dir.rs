@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 
-use crate::error::Errno;
 use crate::held::Held;
 use crate::metadata::{FileType, Metadata};
 
