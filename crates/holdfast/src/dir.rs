@@ -23,7 +23,7 @@ use crate::held::{Held, Shared};
 use crate::metadata::{Attributes, FileTimes, Metadata, Permissions};
 use crate::options::OpenOptions;
 use crate::path::{Call, End, Follow};
-use crate::read_dir::{ReadDir, bytes};
+use crate::read_dir::{DirEntry, ReadDir, bytes};
 
 /// A directory that is held open. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -346,6 +346,17 @@ impl Dir {
         // An inode that went just now is not held, and its number is never another's.
         self.with(|call| Ok(call.fs.getattr(inode)?))?;
         Ok(dir)
+    }
+
+    /// Holds the directory that `entry` is; ENOENT if it no longer has this name: what was moved away is not gone into, and neither is what
+    /// has come in its place.
+    pub(crate) fn of(entry: &DirEntry) -> io::Result<Dir> {
+        let entered =
+            Dir::new(entry.parent().clone()).enter(entry.file_name(), InodeNo(entry.ino()));
+        entered.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOTDIR) => Errno(libc::ENOENT).into(),
+            _ => error,
+        })
     }
 
     /// The entries of the directory at `path`, in no particular order, without `.` and `..`.

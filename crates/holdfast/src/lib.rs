@@ -71,6 +71,7 @@ mod kept;
 mod identity;
 mod in_use;
 mod lock;
+mod locks;
 mod make;
 mod metadata;
 mod options;

@@ -13,8 +13,6 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 
-use crate::dir::Dir;
-use crate::error::Errno;
 use crate::held::Held;
 use crate::metadata::{FileType, Metadata};
 
@@ -105,14 +103,9 @@ impl DirEntry {
         self.path.clone()
     }
 
-    /// Holds the directory that this is; ENOENT if it no longer has this name: what was moved away is not gone into, and neither is what
-    /// has come in its place.
-    pub(crate) fn directory(&self) -> io::Result<Dir> {
-        let entered = Dir::new(self.parent.clone()).enter(&self.name, self.inode);
-        entered.map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOTDIR) => Errno(libc::ENOENT).into(),
-            _ => error,
-        })
+    /// The directory that it is in.
+    pub(crate) fn parent(&self) -> &Arc<Held> {
+        &self.parent
     }
 
     /// What it was when the directory was read; costs nothing.

@@ -87,7 +87,7 @@ impl Emptying {
             return Ok(true);
         }
         // What has been moved away since the names were read is somebody's, and so is what has come in its place.
-        match entry.directory() {
+        match Dir::of(&entry) {
             Ok(below) => match self.push(below, name.into()) {
                 true => Ok(true),
                 false => Err(Errno(libc::ELOOP).into()),

@@ -64,7 +64,7 @@ impl Iterator for WalkDir {
 
     fn next(&mut self) -> Option<io::Result<DirEntry>> {
         if let Some(entry) = self.next.take() {
-            match entry.directory() {
+            match Dir::of(&entry) {
                 Ok(dir) => {
                     if !self.push(ReadDir::new(dir.held().clone(), &entry.path())) {
                         return Some(Err(Errno(libc::ELOOP).into()));
