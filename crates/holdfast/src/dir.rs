@@ -330,16 +330,6 @@ impl Dir {
         Ok(Dir::new(Held::new(self.shared().clone(), attr.inode)?))
     }
 
-    /// Holds the directory that `entry` is; ENOENT if it no longer has this name: what was moved away is not gone into, and neither is
-    /// what has come in its place.
-    pub(crate) fn of(entry: &DirEntry) -> io::Result<Dir> {
-        let entered = Dir::new(entry.parent().clone()).enter(entry.file_name(), entry.inode());
-        entered.map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOTDIR) => Errno(libc::ENOENT).into(),
-            _ => error,
-        })
-    }
-
     /// Holds the directory that `name` is in this one, links not followed, if its inode is `inode`. ENOENT if not.
     pub(crate) fn enter(&self, name: &OsStr, inode: InodeNo) -> io::Result<Dir> {
         self.with(|call| {
@@ -356,6 +346,17 @@ impl Dir {
         // An inode that went just now is not held, and its number is never another's.
         self.with(|call| Ok(call.fs.getattr(inode)?))?;
         Ok(dir)
+    }
+
+    /// Holds the directory that `entry` is; ENOENT if it no longer has this name: what was moved away is not gone into, and neither is what
+    /// has come in its place.
+    pub(crate) fn of(entry: &DirEntry) -> io::Result<Dir> {
+        let entered =
+            Dir::new(entry.parent().clone()).enter(entry.file_name(), InodeNo(entry.ino()));
+        entered.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOTDIR) => Errno(libc::ENOENT).into(),
+            _ => error,
+        })
     }
 
     /// The entries of the directory at `path`, in no particular order, without `.` and `..`.

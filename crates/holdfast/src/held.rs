@@ -10,7 +10,7 @@ use holdfast_posix::{Caller, FileSystem, FsError};
 use parking_lot::RwLock;
 
 use crate::error::{Errno, Result, volume_error};
-use crate::lock::Locks;
+use crate::locks::Locks;
 use crate::path::Call;
 
 /// How long `close` waits for others that borrowed the engine (a FUSE server's last threads).

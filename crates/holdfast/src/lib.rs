@@ -65,13 +65,13 @@ mod diff;
 mod dir;
 mod error;
 mod file;
-mod file_lock;
 mod held;
 mod hold;
 mod kept;
 mod identity;
 mod in_use;
 mod lock;
+mod locks;
 mod make;
 mod metadata;
 mod options;
@@ -137,7 +137,7 @@ mod tests {
 
 /// The example of the README is compiled with those of this crate.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
+#[doc = include_str!("../../../README.md")]
 struct Readme;
 
 /// So is that of docs/BINDINGS.md.

@@ -1,100 +1,186 @@
-//! Which handles have locks of which files, and who waits for them.
+//! Locks of whole files, as flock(2) has them: advisory, and between the handles of this program.
+//!
+//! A lock belongs to what clones of a [`File`] share, and goes with the last of them. It is in memory alone: a volume has
+//! one program at a time, so no other one needs to hear of it.
 
-use std::collections::HashMap;
-#[cfg(test)]
+use std::fs::TryLockError;
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use holdfast_base::InodeNo;
 use holdfast_base::clock::Deadline;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Who else may have a lock of the same file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Nobody.
-    Exclusive,
-    /// Those with such a lock.
-    Shared,
+use crate::file::{File, Handle};
+use crate::locks::{Kind, Locks};
+
+impl Handle {
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
 }
 
-/// A handle that has a lock, by its address, which is its own for as long.
-#[derive(Debug)]
-pub(crate) struct Holder {
-    handle: usize,
-    kind: Kind,
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.locked.load(Ordering::Relaxed) {
+            self.shared.locks.take(self.open.inode(), self.number());
+        }
+    }
 }
 
-/// The locks of the files of a volume.
-#[derive(Debug, Default)]
-pub(crate) struct Locks {
-    pub(crate) holders: Mutex<HashMap<InodeNo, Vec<Holder>>>,
-    pub(crate) changed: Condvar,
-    /// How often somebody has begun to wait.
-    #[cfg(test)]
-    pub(crate) waits: std::sync::atomic::AtomicU64,
+impl File {
+    /// Waits until this handle alone has a lock of the file. As [`std::fs::File::lock`], but among the handles of this program,
+    /// which has the volume for itself: nothing else is kept from the file. A shared lock that it has becomes an exclusive one; while it waits
+    /// for that it has none. The lock is there until [`File::unlock`], or until the last clone of the handle is dropped.
+    ///
+    /// # Errors
+    /// EBADF when the volume is closed, also for who waits.
+    pub fn lock(&self) -> io::Result<()> {
+        self.lock_until(Kind::Exclusive, None).map(drop)
+    }
+
+    /// As [`File::lock`], for a lock that other handles may share.
+    pub fn lock_shared(&self) -> io::Result<()> {
+        self.lock_until(Kind::Shared, None).map(drop)
+    }
+
+    /// As [`File::lock`], for a caller that cannot wait for ever. A lock that the handle had before is gone, too, when the time is over.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if another handle has a lock all the time.
+    pub fn try_lock_for(&self, time: Duration) -> Result<(), TryLockError> {
+        self.lock_within(Kind::Exclusive, time)
+    }
+
+    /// As [`File::try_lock_for`], for a lock that other handles may share.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if another handle has an exclusive lock all the time.
+    pub fn try_lock_shared_for(&self, time: Duration) -> Result<(), TryLockError> {
+        self.lock_within(Kind::Shared, time)
+    }
+
+    /// As [`File::lock`], without waiting. A lock that the handle had before it keeps.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if another handle has a lock.
+    pub fn try_lock(&self) -> Result<(), TryLockError> {
+        self.try_lock_as(Kind::Exclusive)
+    }
+
+    /// As [`File::try_lock`], for a lock that other handles may share.
+    ///
+    /// # Errors
+    /// [`TryLockError::WouldBlock`] if another handle has an exclusive lock.
+    pub fn try_lock_shared(&self) -> Result<(), TryLockError> {
+        self.try_lock_as(Kind::Shared)
+    }
+
+    /// Gives the lock of the handle back. Without one nothing happens.
+    pub fn unlock(&self) -> io::Result<()> {
+        self.is_open()?;
+        self.handle.shared.locks.take(self.handle.open.inode(), self.handle.number());
+        Ok(())
+    }
+
+    fn is_open(&self) -> io::Result<()> {
+        self.handle.shared.with(|_| Ok(()))
+    }
+
+    fn lock_within(&self, kind: Kind, time: Duration) -> Result<(), TryLockError> {
+        match self.lock_until(kind, Some(Deadline::after(time))) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(TryLockError::WouldBlock),
+            Err(error) => Err(TryLockError::Error(error)),
+        }
+    }
+
+    /// Whether it has the lock: without a deadline it does.
+    fn lock_until(&self, kind: Kind, until: Option<Deadline>) -> io::Result<bool> {
+        let handle: &Arc<Handle> = &self.handle;
+        let (inode, locks) = (handle.open.inode(), &handle.shared.locks);
+        let mut holders = locks.holders.lock();
+        self.is_open()?;
+        if !Locks::give(&mut holders, inode, handle.number(), kind) {
+            // Two that have a shared lock and want an exclusive one would wait for each other. Others are told once: those that wait
+            // would otherwise wake each other for ever.
+            if Locks::take_of(&mut holders, inode, handle.number()) {
+                locks.changed.notify_all();
+            }
+            loop {
+                if until.is_some_and(Deadline::is_over) {
+                    return Ok(false);
+                }
+                locks.wait(&mut holders, until);
+                self.is_open()?;
+                if Locks::give(&mut holders, inode, handle.number(), kind) {
+                    break;
+                }
+            }
+        }
+        handle.locked.store(true, Ordering::Relaxed);
+        // A lock that became a shared one lets others in.
+        locks.changed.notify_all();
+        Ok(true)
+    }
+
+    fn try_lock_as(&self, kind: Kind) -> Result<(), TryLockError> {
+        let (handle, locks) = (&self.handle, &self.handle.shared.locks);
+        let mut holders = locks.holders.lock();
+        self.is_open().map_err(TryLockError::Error)?;
+        if !Locks::give(&mut holders, handle.open.inode(), handle.number(), kind) {
+            return Err(TryLockError::WouldBlock);
+        }
+        handle.locked.store(true, Ordering::Relaxed);
+        locks.changed.notify_all();
+        Ok(())
+    }
 }
 
-impl Locks {
-    /// The volume is closed: who waits is told.
-    pub(crate) fn closed(&self) {
-        // With the lock, or somebody who has just seen the volume open would begin to wait behind this.
-        let _holders = self.holders.lock();
-        self.changed.notify_all();
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Volume;
+
+    #[test]
+    fn those_that_wait_leave_each_other_asleep() {
+        let v = Volume::in_memory(32 << 20).unwrap();
+        v.write("/f", "").unwrap();
+        let [holder, one, two] = [(); 3].map(|()| v.open_file("/f").unwrap());
+        holder.lock().unwrap();
+        let waits = || holder.handle.shared.locks.waits.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for waiter in [&one, &two] {
+                scope.spawn(|| waiter.lock().and_then(|()| waiter.unlock()).unwrap());
+            }
+            while waits() < 2 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            let seen = waits();
+            // Before the check, or a failure would leave the threads waiting.
+            holder.unlock().unwrap();
+            assert_eq!(seen, 2);
+        });
+        holder.try_lock().unwrap();
     }
 
-    /// Gives `handle` a lock if no other handle is against it.
-    pub(crate) fn give(
-        holders: &mut HashMap<InodeNo, Vec<Holder>>,
-        inode: InodeNo,
-        handle: usize,
-        kind: Kind,
-    ) -> bool {
-        let all = holders.entry(inode).or_default();
-        let against = |other: &Holder| {
-            other.handle != handle && (kind == Kind::Exclusive || other.kind == Kind::Exclusive)
-        };
-        if all.iter().any(against) {
-            return false;
-        }
-        all.retain(|other| other.handle != handle);
-        all.push(Holder { handle, kind });
-        true
-    }
-
-    /// Takes the lock of `handle` back, if it has one.
-    pub(crate) fn take(&self, inode: InodeNo, handle: usize) {
-        let mut holders = self.holders.lock();
-        Locks::take_of(&mut holders, inode, handle);
-        self.changed.notify_all();
-    }
-
-    /// Whether there was one.
-    pub(crate) fn take_of(
-        holders: &mut HashMap<InodeNo, Vec<Holder>>,
-        inode: InodeNo,
-        handle: usize,
-    ) -> bool {
-        let Some(all) = holders.get_mut(&inode) else { return false };
-        let before = all.len();
-        all.retain(|other| other.handle != handle);
-        let taken = all.len() != before;
-        if all.is_empty() {
-            holders.remove(&inode);
-        }
-        taken
-    }
-
-    /// Waits until a lock is given back, the volume is closed, or it is `until`.
-    pub(crate) fn wait(
-        &self,
-        holders: &mut MutexGuard<'_, HashMap<InodeNo, Vec<Holder>>>,
-        until: Option<Deadline>,
-    ) {
-        #[cfg(test)]
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        match until {
-            None => self.changed.wait(holders),
-            Some(until) => drop(self.changed.wait_for(holders, until.left())),
-        }
+    #[test]
+    fn who_waits_for_a_time_is_told_when_it_is_over() {
+        let v = Volume::in_memory(32 << 20).unwrap();
+        v.write("/f", "").unwrap();
+        let [one, two] = [(); 2].map(|()| v.open_file("/f").unwrap());
+        one.lock_shared().unwrap();
+        let time = Duration::from_millis(5);
+        two.try_lock_shared_for(time).unwrap();
+        assert!(matches!(two.try_lock_for(time), Err(TryLockError::WouldBlock)));
+        // What it had it has given up.
+        one.try_lock_for(time).unwrap();
+        assert!(matches!(two.try_lock_shared_for(time), Err(TryLockError::WouldBlock)));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| two.try_lock_for(Duration::from_secs(600)));
+            one.unlock().unwrap();
+            waiter.join().unwrap().unwrap();
+        });
     }
 }

@@ -93,15 +93,6 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The directory that it is in.
-    pub(crate) fn parent(&self) -> &Arc<Held> {
-        &self.parent
-    }
-
-    pub(crate) fn inode(&self) -> InodeNo {
-        self.inode
-    }
-
     /// The name.
     pub fn file_name(&self) -> &OsStr {
         &self.name
@@ -110,6 +101,11 @@ impl DirEntry {
     /// The path given to `read_dir`, with the name.
     pub fn path(&self) -> PathBuf {
         self.path.clone()
+    }
+
+    /// The directory that it is in.
+    pub(crate) fn parent(&self) -> &Arc<Held> {
+        &self.parent
     }
 
     /// What it was when the directory was read; costs nothing.
