@@ -432,6 +432,7 @@ fn bad_places_of_nodes_are_mended_whichever_they_are() {
     fs.sync().expect("sync");
     assert_eq!(scrub(&fs).found, []);
     let sound = device.to_image();
+    let mut reported = None;
     for which in 0..3 {
         let is_node = |node: &[u8]| node.starts_with(b"hfNd");
         let nodes = sound.chunks_exact(16384).zip(0u64..).filter(|(it, _)| is_node(it));
@@ -449,6 +450,7 @@ fn bad_places_of_nodes_are_mended_whichever_they_are() {
         assert!(heard.found.len() > 20 && hit >= heard.found.len(), "{which}: {hit}");
         let is_mended = |of: &ScrubFinding| of.is_mended && of.kind == ScrubKind::Node;
         assert!(heard.found.iter().all(is_mended), "{which}: {:#?}", heard.found);
+        reported = heard.found.last().and_then(|of| of.block).map(|block| block.0);
         let count = heard.found.len() as u64;
         assert!(fs.counters().copies_mended.get() >= count, "{which}");
         assert_eq!(scrub(&fs).found, [], "{which}");
@@ -456,14 +458,11 @@ fn bad_places_of_nodes_are_mended_whichever_they_are() {
     // A reader tells of them, and leaves them.
     assert_eq!(fs.superblock().fault, None, "nothing is lost");
     fs.unmount().expect("unmount");
-    flip(
-        &device,
-        sound.chunks_exact(16384).position(|it| it.starts_with(b"hfNd")).expect("a node") as u64
-            * 16384,
-    );
+    flip(&device, reported.expect("a node of a tree") * 4096);
     let before = device.to_image();
     let fs = mount(&device, &MountOptions { read_only: true, ..quiet() });
     let heard = scrub(&fs);
+    assert!(!heard.found.is_empty(), "the bad place is found");
     assert!(heard.found.iter().all(|of| !of.is_mended && of.kind == ScrubKind::Node));
     drop(fs);
     assert!(device.to_image() == before, "a reader has written");

@@ -29,6 +29,8 @@ const SECTOR: usize = 512;
 const ENTRY: usize = 8 * (3 + SECTORS);
 /// The step of a block that did not read: zeros stand for what was there.
 const UNREAD: u64 = 1 << 8;
+/// The step of a block of a bad place of a node: the device may not take it, and the node has its other place.
+const MEND: u64 = 1 << 9;
 /// Most blocks: 64 GiB of old bytes, far more than a repair keeps in memory.
 const BLOCKS_MAX: u64 = 1 << 24;
 /// Bytes of the rings that are read at once.
@@ -65,6 +67,8 @@ pub struct Undone {
     pub bytes: u64,
     /// Blocks that did not read before the repair, and so were not kept: they are zeros.
     pub unread: u64,
+    /// Blocks of bad places of nodes that the device neither reads nor writes: they are what they were.
+    pub unwritten: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +146,7 @@ impl Planned {
             for (block, sound) in self.mends(step as usize) {
                 let new = sector_sums(&read_block(device, sound)?);
                 let old = read_block(device, block);
-                let step = if old.is_ok() { step } else { step | UNREAD };
+                let step = MEND | if old.is_ok() { step } else { step | UNREAD };
                 entries.push(Entry { block, step, old: old.map_or(0, |old| crc64(&old)), new });
             }
         }
@@ -222,7 +226,9 @@ impl<F: Read + Seek> Undo<F> {
         for at in 0..undo.entries.len() {
             let Entry { step, old, .. } = undo.entries[at];
             let kept = undo.kept(at)?;
-            if step & !UNREAD >= STEPS as u64 || (step & UNREAD == 0 && crc64(&kept) != old) {
+            if step & !(UNREAD | MEND) >= STEPS as u64
+                || (step & UNREAD == 0 && crc64(&kept) != old)
+            {
                 return Err(UndoError::Malformed("a block does not match its checksum"));
             }
         }
@@ -252,8 +258,8 @@ impl<F: Read + Seek> Undo<F> {
             let Entry { block, step, new, .. } = self.entries[at];
             let old = sector_sums(&self.kept(at)?);
             let now = match read_block(device, block) {
-                // The repair has not written it: it would read.
-                Err(_) if step & UNREAD != 0 => continue,
+                // Of a bad place: the device has not taken it.
+                Err(_) if step & UNREAD != 0 && step & MEND != 0 => continue,
                 now => sector_sums(&now?),
             };
             let known = now.iter().zip(old.iter().zip(&new));
@@ -269,21 +275,29 @@ impl<F: Read + Seek> Undo<F> {
     /// called again.
     pub fn write(mut self, device: &dyn Device) -> Result<Undone, UndoError> {
         self.expect_of(device)?;
-        let mut undone = Undone { bytes: 0, unread: 0 };
+        let mut undone = Undone { bytes: 0, unread: 0, unwritten: 0 };
         for step in (0..STEPS as u64).rev() {
             for at in 0..self.entries.len() {
                 let entry = self.entries[at];
-                if entry.step & !UNREAD != step {
+                if entry.step & !(UNREAD | MEND) != step {
                     continue;
                 }
-                // What did not read becomes zeros: a superblock of the repair would lead to trees that are gone.
-                undone.unread += u64::from(entry.step & UNREAD != 0);
                 let old = self.kept(at)?;
-                if entry.step & UNREAD != 0 && read_block(device, entry.block).is_err() {
+                let now = read_block(device, entry.block);
+                // A device that does not write it has left it as it was.
+                if now.as_ref().is_ok_and(|now| *now == old) {
+                    undone.unread += u64::from(entry.step & UNREAD != 0);
                     continue;
                 }
-                device.write(entry.block.saturating_mul(BLOCK_BYTES), &old)?;
-                undone.bytes += BLOCK_BYTES;
+                match device.write(entry.block.saturating_mul(BLOCK_BYTES), &old) {
+                    Err(_) if now.is_err() && entry.step & MEND != 0 => undone.unwritten += 1,
+                    done => {
+                        done?;
+                        // What did not read becomes zeros: a superblock of the repair would lead to trees that are gone.
+                        undone.unread += u64::from(entry.step & UNREAD != 0);
+                        undone.bytes += BLOCK_BYTES;
+                    }
+                }
             }
             let _ = device.flush()?;
         }

@@ -96,8 +96,11 @@ pub struct Scan {
     pub(crate) superblocks: Vec<FoundSuperblock>,
     /// The tags of the volumes, by their numbers in [`FoundNode`].
     pub(crate) volumes: Vec<Tag>,
-    /// By what the blocks of nodes and of their copies differ most often, for each of the volumes; 0: nodes have no copies.
+    /// By what the blocks of nodes and of their copies differ, for each of the volumes: its newest superblock says so; without one, what was met
+    /// most often. 0: nodes have no copies.
     pub(crate) copy_masks: Vec<u64>,
+    /// Whether a node of the volume is in its first place. Those of an image inside a file are not, and may look like copies.
+    pub(crate) has_first: Vec<bool>,
     /// Superblocks that are intact and of no use to this program: their epochs, as far as those are known, and why.
     pub(crate) other_programs: Vec<(Epoch, String)>,
 }
@@ -124,8 +127,8 @@ struct Scanning {
     numbers: HashMap<Tag, u32>,
     /// The size that the nodes of a volume had so far.
     sizes: BTreeMap<u32, usize>,
-    /// Nodes that are sound in their second place alone.
-    second: Vec<FoundNode>,
+    /// Nodes that are sound in their second place alone, with the distance to the first.
+    second: Vec<(u64, FoundNode)>,
     /// How often which distance to a copy was met, by volume and distance.
     distances: BTreeMap<(u32, u64), u64>,
 }
@@ -183,7 +186,7 @@ impl Scanning {
                 self.found.nodes.push(found);
             } else {
                 self.met_at(number, distance);
-                self.second.push(found);
+                self.second.push((distance, found));
             }
             return;
         }
@@ -235,13 +238,28 @@ impl Scanning {
 
     fn end(mut self) -> Scan {
         let masks = |volume: u32| {
+            let tag = self.found.volumes[volume as usize];
+            let own = self.found.superblocks.iter().map(|found| &found.superblock);
+            let own = own.filter(|superblock| superblock.node_tag == tag);
+            if let Some(newest) = own.max_by_key(|superblock| superblock.epoch) {
+                return newest.geometry.copy_mask;
+            }
             let met = self.distances.range((volume, 0)..=(volume, u64::MAX));
             met.max_by_key(|(_, count)| **count).map_or(0, |((_, distance), _)| *distance)
         };
-        self.found.copy_masks = (0..self.found.volumes.len() as u32).map(masks).collect();
-        if !self.second.is_empty() {
+        let masks: Vec<u64> = (0..self.found.volumes.len() as u32).map(masks).collect();
+        self.found.has_first = vec![false; masks.len()];
+        for node in &self.found.nodes {
+            self.found.has_first[node.volume as usize] = true;
+        }
+        let is_copy =
+            |(distance, node): &(u64, FoundNode)| masks[node.volume as usize] == *distance;
+        let mut second: Vec<FoundNode> =
+            self.second.drain(..).filter(is_copy).map(|(_, node)| node).collect();
+        self.found.copy_masks = masks;
+        if !second.is_empty() {
             let nodes = &mut self.found.nodes;
-            nodes.append(&mut self.second);
+            nodes.append(&mut second);
             nodes.sort_by_key(|node| (node.block, node.volume, std::cmp::Reverse(node.epoch)));
             nodes.dedup_by_key(|node| (node.block, node.volume));
         }

@@ -54,7 +54,8 @@ pub(crate) fn volume(scan: &Scan, choice: &Choice) -> Result<u32, SalvageError> 
     let has_superblock = |at: usize| {
         scan.superblocks.iter().any(|found| found.superblock.node_tag == scan.volumes[at])
     };
-    let best = (0..scan.volumes.len()).max_by_key(|at| (has_superblock(*at), counts[*at]));
+    let best = (0..scan.volumes.len())
+        .max_by_key(|at| (has_superblock(*at), scan.has_first[*at], counts[*at]));
     best.map(|at| at as u32).ok_or(SalvageError::Nothing)
 }
 

@@ -102,6 +102,10 @@ impl Inner {
                 waiting.insert(mend.bad.start, mend);
             }
         }
+        // It may be this caller who makes a commit.
+        if self.journal.is_locked() {
+            return;
+        }
         // This one, and one that has waited for a checkpoint.
         for _ in 0..2 {
             // Not awaited: who makes a checkpoint may be the one who reads.

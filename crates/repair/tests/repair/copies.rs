@@ -2,6 +2,7 @@
 //! whether anything may be.
 
 use std::collections::BTreeSet;
+use std::io::Cursor;
 use std::sync::Arc;
 
 use holdfast::{CreateOptions, Volume, VolumeOptions};
@@ -14,7 +15,7 @@ use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
 use holdfast_format::Geometry;
 use holdfast_format::node::{ADDRESS_AT, MAGIC};
-use holdfast_repair::{RepairOptions, is_repaired};
+use holdfast_repair::{RepairOptions, Undo, is_repaired};
 
 use crate::every_finding::{found, planned};
 
@@ -177,27 +178,42 @@ fn all_second_places_may_be_bad() {
     assert!(after.findings.is_empty(), "{:#?}", after.findings);
 }
 
-/// A device that does not take writes of one block.
+/// A device that does not take writes of one block, and may not read it.
 #[derive(Debug)]
 struct Refuses {
     device: MemoryDevice,
     block: BlockNo,
+    reads: bool,
+}
+
+impl Refuses {
+    fn judge(&self, call: &'static str, at: u64, len: u64) -> Result<(), DeviceError> {
+        let block = self.block.0 * BLOCK_BYTES;
+        if at <= block && block < at + len {
+            let source = std::io::Error::other("the sector is gone");
+            return Err(DeviceError::Io { call, at, len, source });
+        }
+        Ok(())
+    }
 }
 
 impl Device for Refuses {
-    forward!(device: read, flush, discard, len, room, take_room, sector_size, reach, stats);
+    forward!(device: flush, discard, len, room, take_room, sector_size, reach, stats);
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        if !self.reads {
+            self.judge("read", at, into.len() as u64)?;
+        }
+        self.device.read(at, into)
+    }
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        let block = self.block.0 * BLOCK_BYTES;
-        if at <= block && block < at + bytes.len() as u64 {
-            let source = std::io::Error::other("the sector is gone");
-            return Err(DeviceError::Io { call: "write", at, len: bytes.len() as u64, source });
-        }
+        self.judge("write", at, bytes.len() as u64)?;
         self.device.write(at, bytes)
     }
 }
 
-/// A place that the device does not take is said, and the others are mended.
+/// A place that the device does not take is said, and the others are mended. An undo puts all others back.
 #[test]
 fn a_place_that_does_not_write_fails_nothing_else() {
     let sound = image();
@@ -209,12 +225,20 @@ fn a_place_that_does_not_write_fails_nothing_else() {
     let bad: Vec<BlockNo> =
         found(&damaged).findings.iter().filter_map(|finding| finding.block).collect();
     let stays = bad[bad.len() / 2];
-    let device = Refuses { device: damaged, block: stays };
-    let plan = planned(&device, &CAREFUL).expect("nothing is lost");
-    let left = plan.write(&device).expect("the others are written");
-    assert_eq!(left.iter().map(|of| of.block).collect::<Vec<_>>(), [stays]);
-    let after = found(&device).findings;
-    assert_eq!(after.len(), 1, "{after:#?}");
-    assert_eq!((after[0].issue(), after[0].block), (Issue::NodeCopyBad, Some(stays)));
-    assert!(content(&device.device) == told);
+    for reads in [true, false] {
+        let device = Refuses { device: damaged.snapshot(), block: stays, reads };
+        let plan = planned(&device, &CAREFUL).expect("nothing is lost");
+        let mut kept = Vec::new();
+        plan.keep(&device, &mut kept).expect("memory takes it");
+        let left = plan.write(&device).expect("the others are written");
+        assert_eq!(left.iter().map(|of| of.block).collect::<Vec<_>>(), [stays]);
+        let after = found(&device).findings;
+        assert_eq!(after.len(), 1, "{after:#?}");
+        assert_eq!((after[0].issue(), after[0].block), (Issue::NodeCopyBad, Some(stays)));
+        assert!(content(&device.device) == told);
+        let undo = Undo::open(Cursor::new(kept)).expect("it is whole");
+        let undone = undo.write(&device).expect("the others are put back");
+        assert_eq!((undone.unread, undone.unwritten), (0, u64::from(!reads)));
+        assert!(device.device.to_image() == damaged.to_image(), "bit for bit");
+    }
 }

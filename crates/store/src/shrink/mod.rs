@@ -92,8 +92,14 @@ impl Inner {
         let mut progress = Progress { at: Shrinking { done: 0, all }, tell };
         let seen = Seen::walk(&nodes, &old, geometry.far_copy(), &mut progress)?;
         let mut places = Places::of(&seen, &geometry);
-        let possible = geometry.has_places_for_copies().then_some(&seen.runs);
-        let moves = possible.and_then(|runs| places.for_runs(runs)).and_then(|moves| {
+        if !geometry.has_places_for_copies() {
+            return Err(StoreError::Refused(format!(
+                "nodes are stored twice, and with {} too few have a place for the other one: it can have about {}",
+                show::bytes(volume_blocks * BLOCK_BYTES),
+                show::bytes(smallest(&old, &seen))
+            )));
+        }
+        let moves = places.for_runs(&seen.runs).and_then(|moves| {
             let slots = seen.nodes_at_most() + 2 * seen.space_nodes;
             places.has_slots(slots + reserve(&geometry)).then_some(moves)
         });

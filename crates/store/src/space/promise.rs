@@ -10,7 +10,7 @@ use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES};
 
 use super::delayed::Delayed;
 
-/// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB. Written in
+/// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB, twice that with copies. Written in
 /// large pieces, that is enough for 200 GiB on a volume that is full all the time.
 const RESERVED_SLOTS_MAX: u64 = 32768;
 

@@ -1,4 +1,5 @@
-//! `fsck -y`: what is found is repaired. The plan is made and proven before anything is written, and printed before it is carried out.
+//! `fsck -y`: what is found is repaired. The plan is made and proven before anything is written, and printed before it is carried out; as
+//! JSON behind that, with what became of it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -24,21 +25,30 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     let report = check(args, &**device)?;
     let options = RepairOptions { data: args.data, accept_loss: args.accept_loss };
     let planned = plan(&**device, &report, &options).map_err(|error| failure(args, &error));
-    if args.json {
-        document(&report, planned.as_ref())?;
-    }
-    let planned = planned?;
+    let planned = match planned {
+        Ok(planned) => planned,
+        Err(failure) => {
+            if args.json {
+                refused(&report, &failure)?;
+            }
+            return Err(failure);
+        }
+    };
     if !args.json {
         show(&planned)?;
     }
     if args.preen && planned.loses() {
         let target = args.target.display();
-        return Err(Failure::new(
+        let failure = Failure::new(
             ERRORS_LEFT,
             format!(
                 "{target}: nothing was written, as something is lost by a repair; `holdfast fsck -y {target}` does it"
             ),
-        ));
+        );
+        if args.json {
+            refused(&report, &failure)?;
+        }
+        return Err(failure);
     }
     if let Some(file) = &args.undo_file {
         undo::keep(file, &planned, &**device)?;
@@ -59,11 +69,14 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     }
     // What a check was to find is not so then.
     let after = match unmended.is_empty() {
-        true => planned.after.clone(),
-        false => check(args, &**device)?,
+        true => Ok(planned.after.clone()),
+        false => check(args, &**device),
     };
     hold.leave();
-    if !args.json {
+    let after = after?;
+    if args.json {
+        document(&report, &planned, &after, &unmended)?;
+    } else {
         let mut out = io::stdout().lock();
         let bytes = holdfast_base::show::bytes(planned.bytes());
         printed(writeln!(out, "{}: repaired, {bytes} were written", args.target.display()))?;
@@ -108,17 +121,30 @@ fn failure(args: &Args, error: &RepairError) -> Failure {
     Failure::new(code, format!("{}: {error}", args.target.display()))
 }
 
-/// Prints one object: the report; what is done, and what a check finds behind it, or why nothing is done.
-fn document(report: &Report, planned: Result<&Planned, &Failure>) -> Result<(), Failure> {
-    let mut object = serde_json::to_value(report).expect("a report is plain numbers and strings");
-    match planned {
-        Ok(planned) => {
-            object["repairs"] = serde_json::json!(planned.repairs);
-            object["after"] = serde_json::json!(planned.after);
-        }
-        Err(failure) => object["refused"] = failure.sentence.clone().into(),
-    }
+/// Prints one object: the report, what was done, what the device did not take of it, and what a check finds behind it.
+fn document(
+    report: &Report,
+    planned: &Planned,
+    after: &Report,
+    unmended: &[Unmended],
+) -> Result<(), Failure> {
+    let mut object = object(report);
+    object["repairs"] = serde_json::json!(planned.repairs);
+    object["after"] = serde_json::json!(after);
+    let unmended: Vec<u64> = unmended.iter().map(|one| one.block.0).collect();
+    object["unmended"] = serde_json::json!(unmended);
     printed(writeln!(io::stdout().lock(), "{object}"))
+}
+
+/// Prints one object: the report, and why nothing is done.
+fn refused(report: &Report, failure: &Failure) -> Result<(), Failure> {
+    let mut object = object(report);
+    object["refused"] = failure.sentence.clone().into();
+    printed(writeln!(io::stdout().lock(), "{object}"))
+}
+
+fn object(report: &Report) -> serde_json::Value {
+    serde_json::to_value(report).expect("a report is plain numbers and strings")
 }
 
 /// Says what will be done.

@@ -56,16 +56,23 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
     hold.leave();
     let mut out = io::stdout().lock();
     if args.json {
-        let line =
-            serde_json::json!({ "undone_bytes": undone.bytes, "unread_blocks": undone.unread });
+        let line = serde_json::json!({
+            "undone_bytes": undone.bytes,
+            "unread_blocks": undone.unread,
+            "unwritten_blocks": undone.unwritten,
+        });
         printed(writeln!(out, "{line}"))?;
         return Ok(0);
     }
     let bytes = holdfast_base::show::bytes(undone.bytes);
-    let rest = match undone.unread {
+    let mut rest = match undone.unread {
         0 => "bit for bit".to_string(),
         blocks => format!("but for {blocks} blocks that did not read then, and are zeros"),
     };
+    if undone.unwritten > 0 {
+        let blocks = undone.unwritten;
+        rest += &format!("; {blocks} blocks neither read nor write, now as then");
+    }
     printed(writeln!(
         out,
         "{}: {bytes} were put back, and it is what it was before the repair, {rest}",
