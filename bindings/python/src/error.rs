@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use holdfast::Dir;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -28,6 +29,17 @@ pub(crate) fn call<T: Send>(
     body: impl FnOnce() -> io::Result<T> + Send,
 ) -> PyResult<T> {
     py.detach(body).map_err(|error| os_error(&error, path))
+}
+
+/// A call on a volume, known by its root, as long as it runs. A panic under way stops the volume: what the call was about may be half done (P7).
+pub(crate) struct InCall<'a>(pub(crate) &'a Dir);
+
+impl Drop for InCall<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop_volume("a call of a program has panicked");
+        }
+    }
 }
 
 /// A value that belongs to the process that made it. In a child of fork(2) there are none of the threads of a volume, and its locks may be
@@ -64,12 +76,30 @@ impl<T> Own<T> {
 }
 
 /// Linux has it everywhere.
-const EBADF: i32 = 9;
+pub(crate) const EBADF: i32 = 9;
 
 impl<T> Drop for Own<T> {
     fn drop(&mut self) {
         if self.is_here().is_err() {
             std::mem::forget(self.value.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_stops_the_volume() -> io::Result<()> {
+        let volume = holdfast::Volume::in_memory(32 << 20)?;
+        let panicked = std::panic::catch_unwind(|| {
+            let _in_call = InCall(&volume);
+            panic!("as the test wants");
+        });
+        assert!(panicked.is_err());
+        assert!(volume.write("/f", "x").is_err(), "it has stopped");
+        drop(InCall(&volume));
+        Ok(())
     }
 }

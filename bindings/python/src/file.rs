@@ -2,32 +2,38 @@
 
 use std::fs::TryLockError;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use holdfast::{File, FileTimes, Permissions};
+use holdfast::{Dir, File, FileTimes, Permissions};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBlockingIOError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::{Own, call};
+use crate::error::{EBADF, InCall, Own, call};
 use crate::volume::{Stat, moment, stat};
 
 /// Bytes that one call reads at most, so that memory is not taken for what is not there.
 const READ_MAX: usize = 16 << 20;
 
-/// An open file.
+/// How long a wait for a lock lasts before it is asked whether a signal has come.
+const LOCK_SLICE: Duration = Duration::from_millis(50);
+
+/// A file, and the root of its volume.
+struct Opened {
+    file: File,
+    root: Dir,
+}
+
+/// An open file; `None` once it is closed. The lock is held for a moment only, never during a call; and whose process this is, is asked before it
+/// is taken: in a child it may be held for ever.
 #[pyclass(frozen, module = "holdfast._native")]
-pub struct Handle(Mutex<Own<Arc<File>>>);
+pub struct Handle(Own<Mutex<Option<Arc<Opened>>>>);
 
 impl Handle {
-    pub(crate) fn new(file: File) -> Handle {
-        Handle(Mutex::new(Own::new(Arc::new(file))))
-    }
-
-    /// Held for a moment only, never during a call.
-    fn slot(&self) -> MutexGuard<'_, Own<Arc<File>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn new(file: File, root: Dir) -> Handle {
+        Handle(Own::new(Mutex::new(Some(Arc::new(Opened { file, root })))))
     }
 
     fn call<T: Send>(
@@ -37,8 +43,10 @@ impl Handle {
     ) -> PyResult<T> {
         call(py, None, || {
             // A call that is under way keeps the file, whoever closes it.
-            let file = Arc::clone(self.slot().get()?);
-            body(&file)
+            let opened = self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let opened = opened.ok_or_else(|| io::Error::from_raw_os_error(EBADF))?;
+            let _in_call = InCall(&opened.root);
+            body(&opened.file)
         })
     }
 }
@@ -52,7 +60,11 @@ fn content(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 impl Handle {
     /// Closes the file now, whoever still has the object; once more does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        call(py, None, || self.slot().take().map(drop))
+        call(py, None, || {
+            let opened = self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(opened);
+            Ok(())
+        })
     }
 
     /// Up to `len` bytes from the position on.
@@ -175,24 +187,32 @@ impl Handle {
         self.call(py, |file| file.punch_hole(offset, len))
     }
 
-    /// Waits for a lock of the whole file, or raises BlockingIOError.
+    /// Waits for a lock of the whole file, or raises BlockingIOError. A signal ends the wait with what its handler raises; a lock that the file
+    /// had before is gone then.
     fn lock(&self, py: Python<'_>, shared: bool, blocking: bool) -> PyResult<()> {
-        let has = self.call(py, |file| {
-            let tried = match (shared, blocking) {
-                (false, true) => return file.lock().map(|()| true),
-                (true, true) => return file.lock_shared().map(|()| true),
-                (false, false) => file.try_lock(),
-                (true, false) => file.try_lock_shared(),
-            };
-            match tried {
-                Ok(()) => Ok(true),
-                Err(TryLockError::WouldBlock) => Ok(false),
-                Err(TryLockError::Error(error)) => Err(error),
+        loop {
+            let has = self.call(py, |file| {
+                let tried = match (shared, blocking) {
+                    (false, true) => file.try_lock_for(LOCK_SLICE),
+                    (true, true) => file.try_lock_shared_for(LOCK_SLICE),
+                    (false, false) => file.try_lock(),
+                    (true, false) => file.try_lock_shared(),
+                };
+                match tried {
+                    Ok(()) => Ok(true),
+                    Err(TryLockError::WouldBlock) => Ok(false),
+                    Err(TryLockError::Error(error)) => Err(error),
+                }
+            })?;
+            if has {
+                return Ok(());
             }
-        })?;
-        const EWOULDBLOCK: i32 = 11;
-        let why = (EWOULDBLOCK, "another handle has a lock");
-        if has { Ok(()) } else { Err(PyBlockingIOError::new_err(why)) }
+            if !blocking {
+                const EWOULDBLOCK: i32 = 11;
+                return Err(PyBlockingIOError::new_err((EWOULDBLOCK, "another handle has a lock")));
+            }
+            py.check_signals()?;
+        }
     }
 
     fn unlock(&self, py: Python<'_>) -> PyResult<()> {

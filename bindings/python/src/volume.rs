@@ -14,7 +14,7 @@ use holdfast::{
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::{Own, call};
+use crate::error::{InCall, Own, call};
 use crate::file::Handle;
 
 /// Attributes in the order of `os.stat_result`, with times in nanoseconds, and the creation and the blocks behind them.
@@ -73,7 +73,11 @@ impl Volume {
         path: &Path,
         body: impl FnOnce(&Dir) -> io::Result<T> + Send,
     ) -> PyResult<T> {
-        call(py, Some(path), || body(self.root.get()?))
+        call(py, Some(path), || {
+            let root = self.root.get()?;
+            let _in_call = InCall(root);
+            body(root)
+        })
     }
 
     /// A call about the volume.
@@ -84,7 +88,7 @@ impl Volume {
     ) -> PyResult<T> {
         call(py, None, || {
             // First of all: in a child the lock may be held for ever.
-            self.root.get()?;
+            let _in_call = InCall(self.root.get()?);
             body(self.volume.read().unwrap_or_else(PoisonError::into_inner).get()?)
         })
     }
@@ -153,7 +157,7 @@ impl Volume {
     /// Makes everything durable and closes the volume; once more does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         call(py, None, || {
-            self.root.get()?;
+            let _in_call = InCall(self.root.get()?);
             let mut volume = self.volume.write().unwrap_or_else(PoisonError::into_inner);
             volume.take()?.map_or(Ok(()), holdfast::Volume::close)
         })
@@ -188,7 +192,7 @@ impl Volume {
             .create(has('c'))
             .create_new(has('x'))
             .mode(mode);
-        self.at(py, &path, |root| root.open_with(&path, &options)).map(Handle::new)
+        self.at(py, &path, |root| Ok(Handle::new(root.open_with(&path, &options)?, root.clone())))
     }
 
     fn stat(&self, py: Python<'_>, path: PathBuf, follow: bool) -> PyResult<Stat> {
@@ -243,8 +247,20 @@ impl Volume {
         self.at(py, &path, |root| root.canonicalize(&path)).map(Into::into)
     }
 
-    fn copy(&self, py: Python<'_>, from: PathBuf, to: PathBuf) -> PyResult<u64> {
-        self.at(py, &from, |root| root.copy(&from, &to))
+    /// Copies a file to a path of a volume, this one or another.
+    fn copy_to(
+        &self,
+        py: Python<'_>,
+        from: PathBuf,
+        other: &Bound<'_, Volume>,
+        to: PathBuf,
+    ) -> PyResult<u64> {
+        let other = other.get();
+        self.at(py, &from, |root| {
+            let other = other.root.get()?;
+            let _in_call = InCall(other);
+            root.copy_to(&from, other, &to)
+        })
     }
 
     fn chmod(&self, py: Python<'_>, path: PathBuf, mode: u32) -> PyResult<()> {

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tarfile
@@ -242,3 +243,68 @@ def test_a_child_of_a_fork_has_nothing_and_harms_nothing(image):
     volume.close()
     with holdfast.Volume.open(image) as volume:
         assert (volume / "g").read_text() == "still the parent's"
+
+
+def test_a_file_keeps_its_volume(image):
+    file = holdfast.Volume.create(image, 64 << 20).open_file("f", "w")
+    gc.collect()
+    file.write("kept")
+    file.close()
+    del file
+    gc.collect()
+    with holdfast.Volume.open(image) as volume:
+        assert (volume / "f").read_text() == "kept"
+
+
+def test_what_is_in_buffers_is_written_when_the_volume_is_closed(image):
+    with holdfast.Volume.create(image, 64 << 20) as volume:
+        files = [(volume / "text").open("w"), (volume / "bytes").open("wb"), (volume / "both").open("w+b")]
+        files[0].write("kept")
+        files[1].write(b"kept")
+        files[2].write(b"kept")
+        gone = (volume / "gone").open("w")
+        gone.write("kept")
+        gone.close()
+    with holdfast.Volume.open(image) as volume:
+        assert {path.name: path.read_bytes() for path in volume.root.iterdir()} == dict.fromkeys(
+            ("text", "bytes", "both", "gone"), b"kept"
+        )
+
+
+def test_a_close_that_cannot_write_what_is_in_buffers_says_so():
+    volume = holdfast.Volume.in_memory(16 << 20)
+    file = (volume / "f").open("wb", buffering=64 << 20)
+    file.write(bytes(32 << 20))
+    with pytest.raises(OSError) as full:
+        volume.close()
+    assert full.value.errno == errno.ENOSPC and volume.closed
+    with pytest.raises(OSError):
+        file.close()
+
+
+def test_an_interpreter_that_ends_writes_what_is_in_buffers(image):
+    text = "import holdfast, sys; v = holdfast.Volume.create(sys.argv[1], 64 << 20); f = (v / 'f').open('w'); f.write('kept')"
+    subprocess.run([sys.executable, "-c", text, image], check=True)
+    with holdfast.Volume.open(image) as volume:
+        assert (volume / "f").read_text() == "kept"
+
+
+def test_a_signal_ends_the_wait_for_a_lock(volume):
+    path = volume / "f"
+    path.touch()
+    holder, waiter = path.open("rb", buffering=0), path.open("rb", buffering=0)
+    holder.lock()
+
+    def interrupt(*_):
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(InterruptedError):
+            waiter.lock()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    holder.unlock()
+    waiter.lock(blocking=False)

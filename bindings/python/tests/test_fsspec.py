@@ -10,6 +10,12 @@ import holdfast
 from holdfast.fsspec import HoldfastFileSystem
 
 
+def put(fs, files):
+    for name, content in files.items():
+        fs.makedirs(name.rpartition("/")[0], exist_ok=True)
+        fs.pipe(name, content)
+
+
 @pytest.fixture
 def fs(image):
     fs = fsspec.filesystem("holdfast", fo=str(image), create=64 << 20)
@@ -54,6 +60,48 @@ def test_files_and_directories(fs):
     assert fs.info("nowhere")["islink"]
 
 
+def test_links_are_shown_and_not_gone_into(fs):
+    put(fs, {"d/f": b"four", "e/g": b""})
+    for name, target in (("file", "d/f"), ("up", "."), ("loop", "loop"), ("none", "d/none")):
+        (fs.volume / name).symlink_to(target)
+    found = {entry["name"]: (entry["type"], entry["size"]) for entry in fs.ls("")}
+    assert found["file"] == ("link", 4) and found["up"][0] == found["loop"][0] == found["none"][0] == "link"
+    assert fs.find("") == ["d/f", "e/g", "file", "loop", "none", "up"]
+    # Who asks for one name asks for what it leads to.
+    assert fs.info("file")["type"] == "file" and fs.isdir("up") and fs.exists("loop")
+    fs.rm("up", recursive=True)
+    assert fs.find("") == ["d/f", "e/g", "file", "loop", "none"]
+
+
+def test_what_goes_while_it_is_listed_is_left_out(fs, monkeypatch):
+    put(fs, {"d/a": b"", "d/b": b""})
+    listed = holdfast.Path.iterdir
+
+    def goes(path):
+        found = list(listed(path))
+        (path / "a").unlink()
+        return found
+
+    monkeypatch.setattr(holdfast.Path, "iterdir", goes)
+    assert [entry["name"] for entry in fs.ls("d")] == ["d/b"]
+
+
+def test_removals_take_patterns_and_depths(fs):
+    put(fs, {"d/one": b"", "d/two": b"", "d/x/three": b"", "d/x/y/four": b"", "e/five": b""})
+    fs.rm("d/t*")
+    assert fs.find("d") == ["d/one", "d/x/three", "d/x/y/four"]
+    fs.rm("d", recursive=True, maxdepth=2)
+    assert fs.find("", withdirs=True) == ["d", "d/x", "d/x/y", "d/x/y/four", "e", "e/five"]
+    with pytest.raises(FileNotFoundError):
+        fs.rm("none")
+    with pytest.raises(FileNotFoundError):
+        fs.rm("n*")
+    fs.rm(["d", "e/five"], recursive=True)
+    assert fs.find("", withdirs=True) == ["e"]
+    fs.rm("", recursive=True)
+    assert fs.ls("") == []
+
+
 def test_open_files(fs):
     with fs.open("f", "w") as file:
         file.write("text\n")
@@ -85,6 +133,72 @@ def test_urls(image):
     holdfast.Volume.open(image).close()
 
 
+def test_read_only_is_kept_whoever_else_has_the_volume(image):
+    writer = fsspec.filesystem("holdfast", fo=str(image), create=64 << 20)
+    put(writer, {"d/f": b"x"})
+    reader = fsspec.filesystem("holdfast", fo=str(image), read_only=True)
+    assert reader.volume is writer.volume and reader.cat("d/f") == b"x"
+    for change in (
+        lambda: reader.pipe("g", b"y"),
+        lambda: reader.mkdir("e"),
+        lambda: reader.makedirs("e/g"),
+        lambda: reader.rm("d", recursive=True),
+        lambda: reader.rm_file("d/f"),
+        lambda: reader.rmdir("d"),
+        lambda: reader.mv("d/f", "g"),
+        lambda: reader.cp_file("d/f", "g"),
+        lambda: reader.touch("d/f"),
+        lambda: reader.open("d/f", "r+b"),
+        lambda: reader.open("d/f", "ab"),
+    ):
+        with pytest.raises(OSError) as refused:
+            change()
+        assert refused.value.errno == errno.EROFS
+    assert writer.find("") == ["d/f"] and writer.cat("d/f") == b"x"
+    writer.close()
+    reader.close()
+    # What is open to be read only is nothing for a writer.
+    reader = fsspec.filesystem("holdfast", fo=str(image), read_only=True)
+    for more in {}, {"branch": "main"}:
+        with pytest.raises(OSError, match="read only") as refused:
+            fsspec.filesystem("holdfast", fo=str(image), **more)
+        assert refused.value.errno == errno.EBUSY
+    reader.close()
+    fsspec.filesystem("holdfast", fo=str(image)).close()
+
+
+def test_a_filesystem_gives_back_what_it_had_and_nothing_else(image):
+    old = fsspec.filesystem("holdfast", fo=str(image), create=64 << 20)
+    old.volume.close()
+    new = fsspec.filesystem("holdfast", fo=str(image), skip_instance_cache=True)
+    assert new.volume is not old.volume
+    old.close()
+    new.pipe("f", b"x")
+    new.close()
+    holdfast.Volume.open(image).close()
+
+
+def test_a_filesystem_that_is_forgotten_while_others_are_looked_up_does_not_wait(image):
+    fs = fsspec.filesystem("holdfast", fo=str(image), create=64 << 20, skip_instance_cache=True)
+    volume = fs.volume
+    with holdfast.fsspec._locked():
+        del fs
+        gc.collect()
+        assert not volume.closed
+    assert volume.closed
+
+
+def test_an_open_file_keeps_the_filesystem(image):
+    file = fsspec.filesystem("holdfast", fo=str(image), create=64 << 20, skip_instance_cache=True).open("f", "wb")
+    gc.collect()
+    file.write(b"kept")
+    file.close()
+    del file
+    gc.collect()
+    with holdfast.Volume.open(image) as volume:
+        assert (volume / "f").read_bytes() == b"kept"
+
+
 def test_transactions(fs):
     with fs.transaction:
         with fs.open("t", "wb") as file:
@@ -96,6 +210,15 @@ def test_transactions(fs):
             file.write(b"never")
         1 / 0
     assert fs.ls("", detail=False) == ["t"]
+    fs.volume.path("t").chmod(0o600)
+    with fs.transaction:
+        with fs.open("t", "wt") as file:
+            file.write("replaced")
+        for mode in ("ab", "r+b", "xb"):
+            with pytest.raises(ValueError, match="whole files"):
+                fs.open("t", mode)
+        assert fs.cat("t") == b"whole"
+    assert fs.cat("t") == b"replaced" and fs.info("t")["mode"] == 0o100600
 
 
 def test_snapshots_are_read(fs, image):

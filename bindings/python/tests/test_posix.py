@@ -155,3 +155,47 @@ def test_paths_are_those_of_pathlib(volume):
     assert path.copy("copy").read_bytes() == b"1"
     path.replace_bytes(b"2")
     assert path.read_bytes() == b"2" and [p.name for p in path.parent.iterdir()] == ["b.tar.gz"]
+
+
+def test_nothing_is_moved_to_another_volume_by_mistake(volume):
+    (volume / "f").write_text("here")
+    with holdfast.Volume.in_memory(64 << 20) as other:
+        (other / "f").write_text("there")
+        target = other / "g"
+        for call in (volume / "f").rename, (volume / "f").replace, (volume / "g").hardlink_to:
+            fails(errno.EXDEV, call, other / "f")
+        fails(errno.EXDEV, volume.open_file, other / "f")
+        assert [path.name for path in volume.root.iterdir()] == ["f"] and (other / "f").read_text() == "there"
+        (volume / "f").chmod(0o640)
+        assert (volume / "f").copy(target) == target and target.read_text() == "here"
+        assert stat.S_IMODE(target.stat().st_mode) == 0o640 and not (volume / "g").exists()
+        assert not (volume / "f").samefile(other / "f") and (volume / "f").samefile(volume / "f")
+
+
+def test_a_file_that_is_replaced_keeps_mode_and_owner(volume):
+    for name in ("f", "n" * 255, "\u00e9" * 127):
+        path = volume / name
+        path.write_text("old")
+        path.chown(7, 8)
+        path.chmod(0o4640)
+        path.replace_bytes(b"new")
+        found = path.stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o4640, 7, 8)
+        assert path.read_bytes() == b"new"
+    (volume / "new").replace_bytes(b"new")
+    assert len(list(volume.root.iterdir())) == 4
+
+
+def test_touch_follows_links(volume):
+    (volume / "f").write_text("x")
+    (volume / "d").mkdir()
+    for name in ("f", "d"):
+        (volume / name).utime(0, 0)
+        link = volume / f"to-{name}"
+        link.symlink_to(name)
+        link.utime(5, 5)
+        link.touch()
+        assert link.lstat().st_mtime_ns == 5 and link.stat().st_mtime_ns > 0
+    (volume / "to-none").symlink_to("none")
+    (volume / "to-none").touch()
+    assert (volume / "none").is_file()

@@ -8,8 +8,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from . import _native
 
-
 if TYPE_CHECKING:
+    from ._volume import Volume
 
     class DurableIO(IO[Any]):
         """What `open` returns, for those who check types."""
@@ -24,8 +24,10 @@ class File(io.RawIOBase):
     Threads may share it. pread and pwrite have no position and do not wait for each other.
     """
 
-    def __init__(self, handle: _native.Handle, path: str, mode: str, readable: bool, writable: bool):
+    def __init__(self, volume: Volume, handle: _native.Handle, path: str, mode: str, readable: bool, writable: bool):
         super().__init__()
+        # A volume that is let go of while its files are used would close under them.
+        self._volume = volume
         self._handle: _native.Handle | None = handle
         self._readable = readable
         self._writable = writable
@@ -129,7 +131,8 @@ class File(io.RawIOBase):
         self._for(self._writable, "not writable").punch_hole(offset, length)
 
     def lock(self, shared: bool = False, blocking: bool = True) -> None:
-        """Waits for a lock of the whole file among the handles of this process, or raises BlockingIOError."""
+        """Waits for a lock of the whole file among the handles of this process, or raises BlockingIOError. A signal ends
+        the wait with what its handler raises; a lock that it had before is gone then."""
         self._open().lock(shared, blocking)
 
     def unlock(self) -> None:
@@ -187,7 +190,7 @@ class TextFile(_Durable, io.TextIOWrapper):
 
 
 def open_file(
-    native: _native.Volume,
+    volume: Volume,
     path: str,
     mode: str = "r",
     buffering: int = -1,
@@ -196,7 +199,7 @@ def open_file(
     newline: str | None = None,
     permissions: int = 0o644,
 ) -> DurableIO:
-    """As `io.open`, for the file at `path` of a native volume."""
+    """As `io.open`, for the file at `path` of a volume."""
     kinds = set(mode)
     if len(kinds) != len(mode) or not kinds <= set("rwaxbt+") or len(kinds & set("rwax")) != 1 or kinds >= set("bt"):
         raise ValueError(f"invalid mode: {mode!r}")
@@ -210,7 +213,7 @@ def open_file(
     how = ("r" if reads else "") + {"r": "w" if writes else "", "w": "wtc", "a": "ac", "x": "wx"}[
         next(iter(kinds & set("rwax")))
     ]
-    raw = File(native.open_file(path, how, permissions), path, mode, reads, writes)
+    raw = File(volume, volume._native.open_file(path, how, permissions), path, mode, reads, writes)
     try:
         if "a" in kinds:
             raw.seek(0, os.SEEK_END)
@@ -218,12 +221,13 @@ def open_file(
             return raw  # type: ignore[return-value]
         size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
         wrap = BufferedRandom if reads and writes else BufferedWriter if writes else BufferedReader
-        buffered = wrap(raw, size)
-        if binary:
-            return buffered  # type: ignore[return-value]
-        text = TextFile(buffered, io.text_encoding(encoding), errors, newline, line_buffering=buffering == 1)
-        text.mode = mode  # type: ignore[misc]
-        return text  # type: ignore[return-value]
+        file: Any = wrap(raw, size)
+        if not binary:
+            file = TextFile(file, io.text_encoding(encoding), errors, newline, line_buffering=buffering == 1)
+            file.mode = mode
+        if writes:
+            volume._buffered(file)
+        return file
     except BaseException:
         raw.close()
         raise

@@ -8,6 +8,7 @@ import posixpath
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from ._file import open_file
@@ -28,6 +29,11 @@ def stat_result(found) -> os.stat_result:
         "st_blocks": blocks, "st_blksize": 4096, "st_rdev": rdev,
     }
     return os.stat_result((mode, ino, 0, nlink, uid, gid, size, *seconds), more)
+
+
+def beside(path: Path, mark: str) -> Path:
+    """A name in the same directory that is new, and no longer than a name can be: names are counted in bytes."""
+    return path.with_name(f".{os.fsdecode(os.fsencode(path.name)[:200])}.{mark}")
 
 
 class Path:
@@ -70,6 +76,14 @@ class Path:
 
     def __truediv__(self, part):
         return Path(self.volume, self, part)
+
+    def _target(self, target, same: bool = True) -> Path:
+        """Where a call is to lead to: a path of its own volume, or a text about this one."""
+        if not isinstance(target, Path):
+            return self.volume.path(target)
+        if same and target.volume is not self.volume:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(self), None, str(target))
+        return target
 
     # What the path says of itself.
 
@@ -158,7 +172,8 @@ class Path:
         return stat.S_ISLNK(self._mode(follow=False))
 
     def samefile(self, other) -> bool:
-        return self.stat().st_ino == self.volume.path(other).stat().st_ino
+        other = self._target(other, same=False)
+        return other.volume is self.volume and self.stat().st_ino == other.stat().st_ino
 
     def resolve(self, strict: bool = False) -> Path:
         """Without symbolic links and `..`; what is not there, as it is written."""
@@ -250,7 +265,7 @@ class Path:
     def open(self, mode: str = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
              newline: str | None = None) -> DurableIO:
         """As the built-in `open`. What is written survives a crash after the file's fsync()."""
-        return open_file(self.volume._native, str(self), mode, buffering, encoding, errors, newline)
+        return open_file(self.volume, str(self), mode, buffering, encoding, errors, newline)
 
     def read_bytes(self) -> bytes:
         with self.open("rb", buffering=0) as file:
@@ -272,12 +287,13 @@ class Path:
 
     def replace_bytes(self, data) -> None:
         """Replaces the file by one with this content, in one step and durably: after a crash it has the old content or
-        the new one (P1, P4)."""
-        new = self.with_name(f".{self.name[:200]}.{os.getpid()}-{os.urandom(6).hex()}.new")
+        the new one (P1, P4). Owner, group and permission bits stay; a symbolic link is itself replaced."""
+        new = beside(self, f"{os.getpid()}-{os.urandom(6).hex()}.new")
         try:
             with new.open("xb") as file:
                 file.write(data)
                 file.flush()
+            new._take_after(self)
             new.fsync()
             new.rename(self)
         except BaseException:
@@ -285,10 +301,23 @@ class Path:
             raise
         self.parent.fsync()
 
+    def _take_after(self, other: Path) -> None:
+        """Has owner, group and permission bits of a regular file, if that is what is there."""
+        try:
+            found = other.lstat()
+        except FileNotFoundError:
+            return
+        if stat.S_ISREG(found.st_mode):
+            own = self.lstat()
+            if (own.st_uid, own.st_gid) != (found.st_uid, found.st_gid):
+                self.chown(found.st_uid, found.st_gid)
+            # Last: a change of the owner takes bits away.
+            self.chmod(found.st_mode)
+
     def copy(self, target) -> Path:
-        """Copies content and permission bits, holes as holes."""
-        target = self.volume.path(target)
-        self.volume._native.copy(str(self), str(target))
+        """Copies content and permission bits, holes as holes; also to a path of another volume."""
+        target = self._target(target, same=False)
+        self.volume._native.copy_to(str(self), target.volume._native, str(target))
         return target
 
     def fsync(self) -> None:
@@ -301,13 +330,18 @@ class Path:
     # Names.
 
     def touch(self, mode: int = 0o644, exist_ok: bool = True) -> None:
-        how = "wc" if exist_ok else "wx"
-        self.volume._native.open_file(str(self), how, mode)
-        if exist_ok:
-            from time import time_ns
-
-            now = time_ns()
-            self.utime(now, now)
+        """Makes the file, or sets the times of what is there, symbolic links followed."""
+        if not exist_ok:
+            self.volume._native.open_file(str(self), "wx", mode).close()
+            return
+        now = time_ns()
+        try:
+            file = self.volume._native.open_file(str(self), "wc", mode)
+        except IsADirectoryError:
+            self.resolve(strict=True).utime(now, now)
+            return
+        file.utime(now, now)
+        file.close()
 
     def mkdir(self, mode: int = 0o755, parents: bool = False, exist_ok: bool = False) -> None:
         try:
@@ -337,7 +371,7 @@ class Path:
 
     def rename(self, target, *, replace: bool = True, exchange: bool = False) -> Path:
         """Moves it in one step (P4), replacing what is there unless `replace` is False; or exchanges both."""
-        target = self.volume.path(target)
+        target = self._target(target)
         self.volume._native.rename(str(self), str(target), replace, exchange)
         return target
 
@@ -348,7 +382,7 @@ class Path:
         self.volume._native.symlink(str(target), str(self))
 
     def hardlink_to(self, target) -> None:
-        self.volume._native.link(str(self.volume.path(target)), str(self))
+        self.volume._native.link(str(self._target(target)), str(self))
 
     # Attributes.
 

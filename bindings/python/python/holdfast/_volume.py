@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import warnings
 import weakref
 from datetime import UTC, datetime, timedelta
@@ -56,6 +57,9 @@ class Volume:
         self._native = native
         self._closed = False
         self._process = os.getpid()
+        # Open files that may have something in their buffers.
+        self._files: weakref.WeakSet = weakref.WeakSet()
+        self._files_lock = threading.Lock()
         _open.add(self)
 
     @classmethod
@@ -75,13 +79,37 @@ class Volume:
         return cls(_native.Volume.in_memory(size))
 
     def close(self) -> None:
-        """Makes everything durable and closes the volume; files that are still open fail with EBADF."""
-        if not self._closed:
+        """Makes everything durable and closes the volume, what is in the buffers of its files as well; those that are
+        still open fail with EBADF from then on."""
+        # The volume of a parent is the parent's.
+        if self._process != os.getpid():
             self._closed = True
-            _open.discard(self)
-            # The volume of a parent is the parent's.
-            if self._process == os.getpid():
-                self._native.close()
+            return
+        wrong = None if self._closed else self._flush()
+        self._closed = True
+        _open.discard(self)
+        # Once more does nothing, but waits for another thread that is closing it.
+        self._native.close()
+        if wrong is not None:
+            raise wrong
+
+    def _buffered(self, file) -> None:
+        with self._files_lock:
+            self._files.add(file)
+
+    def _flush(self) -> Exception | None:
+        """Writes what is in the buffers of open files; the first failure of that."""
+        with self._files_lock:
+            files = list(self._files)
+        wrong = None
+        for file in files:
+            try:
+                if not file.closed:
+                    file.flush()
+            except (OSError, ValueError, RuntimeError) as error:
+                # Another thread may have closed it meanwhile.
+                wrong = wrong or (None if file.closed else error)
+        return wrong
 
     @property
     def closed(self) -> bool:
@@ -112,7 +140,7 @@ class Volume:
     def open_file(self, path: str | Path, mode: str = "r", buffering: int = -1, encoding: str | None = None,
                   errors: str | None = None, newline: str | None = None, permissions: int = 0o644) -> DurableIO:
         """As the built-in `open`."""
-        return open_file(self._native, str(self.path(path)), mode, buffering, encoding, errors, newline, permissions)
+        return open_file(self, str(self.root._target(path)), mode, buffering, encoding, errors, newline, permissions)
 
     def sync(self) -> None:
         """Everything so far is durable when this returns."""
