@@ -24,6 +24,7 @@ done
 
 python3 -m venv "$WORK/venv"
 "$WORK/venv/bin/pip" -q install "maturin>=1.9,<2" "pytest>=8" "fsspec>=2024.2"
+(cd bindings/python && "$CARGO" test --locked -q 2>"$WORK/python.txt" >&2) || { cat "$WORK/python.txt"; fail "the Rust side of the Python package"; }
 (cd bindings/python && PATH="$WORK/venv/bin:$PATH" maturin build -q --release --locked --out "$WORK/wheels")
 "$WORK/venv/bin/pip" -q install --no-deps "$WORK"/wheels/holdfast-*-abi3-*.whl
 "$WORK/venv/bin/python" -m pytest -q -p no:cacheprovider bindings/python/tests --rootdir "$WORK" | tail -1

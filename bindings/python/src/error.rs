@@ -88,15 +88,17 @@ impl<T> Drop for Own<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
+
     use super::*;
 
     #[test]
     fn a_panic_stops_the_volume() -> io::Result<()> {
         let volume = holdfast::Volume::in_memory(32 << 20)?;
-        let panicked = std::panic::catch_unwind(|| {
+        let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let _in_call = InCall(&volume);
             panic!("as the test wants");
-        });
+        }));
         assert!(panicked.is_err());
         assert!(volume.write("/f", "x").is_err(), "it has stopped");
         drop(InCall(&volume));
