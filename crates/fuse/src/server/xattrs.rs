@@ -37,7 +37,7 @@ pub const STATS_XATTR: &[u8] = b"holdfast.stats";
 pub const FSYNC_XATTR: &[u8] = b"holdfast.fsync";
 
 /// The value of this attribute says which requests for data are under way: how many have come, how they come, and each thread that
-/// may have one in hand. See [`crate::page_writes`].
+/// may have one in hand. The module `page_writes` has the argument.
 pub const PENDING_XATTR: &[u8] = b"system.holdfast.pending";
 
 /// All of these that can be read.
