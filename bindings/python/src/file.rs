@@ -42,7 +42,7 @@ impl Handle {
         body: impl FnOnce(&File) -> io::Result<T> + Send,
     ) -> PyResult<T> {
         call(py, None, || {
-            // A call that is under way keeps the file, whoever closes it.
+            // A call that is under way keeps the file, also while another thread closes it.
             let opened = self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let opened = opened.ok_or_else(|| io::Error::from_raw_os_error(EBADF))?;
             let _in_call = InCall(&opened.root);
@@ -58,7 +58,7 @@ fn content(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 
 #[pymethods]
 impl Handle {
-    /// Closes the file now, whoever still has the object; once more does nothing.
+    /// Closes the file now, also where other code still has the object. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         call(py, None, || {
             let opened = self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -3,34 +3,26 @@
 //! The list stands in a block fenced as `floors`, one line `crate > crate, crate`
 //! for each. Dev-dependencies are free.
 
+mod cargo;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use cargo::workspace;
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 /// The edges between crates of the workspace, by folder name.
 fn found() -> Edges {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
-        .current_dir(workspace())
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
-    let packages = metadata["packages"].as_array().expect("there are packages");
+    let packages = cargo::packages();
     let folder = |path: &serde_json::Value| {
         let path = Path::new(path.as_str()?);
         let name = path.file_name()?.to_str()?;
         path.parent()?.ends_with("crates").then(|| name.to_string())
     };
     let mut edges = Edges::new();
-    for package in packages {
+    for package in &packages {
         let manifest = package["manifest_path"].as_str().expect("a package has a manifest");
         let own = Path::new(manifest).parent().expect("a manifest lies in a folder");
         let is_crate = own.parent().is_some_and(|parent| parent.ends_with("crates"));

@@ -1,26 +1,18 @@
 //! The public crates have what publishing them needs, and stand on nothing that is not public. `scripts/publishable.sh` tries it.
 
+mod cargo;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use cargo::workspace;
 
 /// The packages of the workspace, by name.
 fn packages() -> BTreeMap<String, Value> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
-        .current_dir(workspace())
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
-    let packages = metadata["packages"].as_array().expect("there are packages").iter();
-    packages.map(|it| (it["name"].as_str().unwrap_or_default().into(), it.clone())).collect()
+    let name = |it: &Value| it["name"].as_str().unwrap_or_default().to_owned();
+    cargo::packages().into_iter().map(|it| (name(&it), it)).collect()
 }
 
 /// `publish = false` is an empty list of registries.

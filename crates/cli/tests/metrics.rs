@@ -142,7 +142,7 @@ fn scrapers_are_answered_until_a_signal_comes_also_beside_a_mount_that_is_dead()
     assert_eq!(value(&open_metrics(&body(&answer)), "holdfast_up", &[&main]), 1.0);
     assert!(ask(address, "GET /", "").starts_with("HTTP/1.1 404"));
     assert!(ask(address, "POST /metrics", "").starts_with("HTTP/1.1 405"));
-    // Whatever is claimed, and whoever says nothing.
+    // Lengths that are claimed are not believed, and clients that say nothing hold up no others.
     let claimed = "Content-Length: 18446744073709551615\r\n";
     assert!(ask(address, "GET /metrics", claimed).starts_with("HTTP/1.1 200"));
     assert!(ask(address, "GET / HTTP/2.0", "").starts_with("HTTP/1.1 400"));

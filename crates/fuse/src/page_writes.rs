@@ -1,4 +1,4 @@
-//! Pages of memory maps that the kernel has sent: whoever makes the kernel write them can see when they have arrived.
+//! Pages of memory maps that the kernel has sent: a process that makes the kernel write them can see when they have arrived.
 //!
 //! syncfs(2) makes the kernel send what programs have stored into mappings, and returns before the writes are answered: Linux
 //! waits for no writeback of FUSE there (until 6.15 since it has copied the pages, later by a rule of its own). So the writes

@@ -27,7 +27,7 @@ pub(crate) struct Holder {
 pub(crate) struct Locks {
     pub(crate) holders: Mutex<HashMap<InodeNo, Vec<Holder>>>,
     pub(crate) changed: Condvar,
-    /// How often somebody has begun to wait.
+    /// How often a thread has begun to wait.
     #[cfg(test)]
     pub(crate) waits: std::sync::atomic::AtomicU64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Locks {
 impl Locks {
     /// The volume is closed: who waits is told.
     pub(crate) fn closed(&self) {
-        // With the lock, or somebody who has just seen the volume open would begin to wait behind this.
+        // With the lock: a thread that has just seen the volume open would begin to wait behind this.
         let _holders = self.holders.lock();
         self.changed.notify_all();
     }

@@ -116,7 +116,7 @@ fn open_device(path: &Path, read_only: bool) -> io::Result<Arc<dyn Device>> {
         // The refusal of the host is a sentence by now. Its number is wanted as well: permission denied, too many open files.
         let again = || match found.file_type() {
             of if of.is_dir() => Some(libc::EISDIR),
-            // Opening a fifo would wait for somebody at its other end.
+            // Opening a fifo would wait for a process at its other end.
             of if !of.is_file() && !of.is_block_device() => None,
             _ => {
                 let opened = std::fs::File::options().read(true).write(!read_only).open(path);

@@ -86,7 +86,7 @@ impl Emptying {
             gone(dir.remove_file(name))?;
             return Ok(true);
         }
-        // What has been moved away since the names were read is somebody's, and so is what has come in its place.
+        // What another thread has moved away since the names were read stays, and so does what has come in its place.
         match Dir::of(&entry) {
             Ok(below) => match self.push(below, name.into()) {
                 true => Ok(true),

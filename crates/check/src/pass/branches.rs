@@ -120,7 +120,7 @@ fn take_blocks(context: &mut Context<'_>, tree: &Tree, key: &Key, value: &[u8]) 
 }
 
 /// Of a snapshot that is being deleted nothing else is judged; but its deletion does not go on over an extent that cannot be. Of other
-/// trees, whoever judges their files says this.
+/// trees, the pass over their files says this.
 fn not_deleted(context: &mut Context<'_>, tree: &Tree, key: &Key, extent: Option<Extent>) {
     if tree.cursor.is_none() {
         return;

@@ -64,7 +64,7 @@ pub(crate) fn of(mount: &Mount) -> io::Result<Sample> {
 fn ask(mounts: Vec<Mount>) -> Vec<Sample> {
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(Vec::new());
-    // For all of them together: whoever scrapes does not wait for ever.
+    // For all of them together: a scraper does not wait for ever.
     let until = Deadline::after(PATIENCE);
     let work = || {
         while let Some((at, mount)) = take(&mounts, &next) {

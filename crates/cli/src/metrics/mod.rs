@@ -1,5 +1,5 @@
 //! Statistics of all mounts for machines: text that Prometheus and others read, printed once or
-//! served to whoever scrapes it.
+//! served to scrapers.
 //!
 //! `collect` asks the mounts, `families` says what of their reports is published and under which names, `serve` answers
 //! HTTP. What programs did is told for each mount; what the engine and the device did for each volume, whose mounts share
