@@ -14,6 +14,7 @@ pub mod hex;
 pub mod ids;
 pub mod parallel;
 pub mod prng;
+pub mod proc;
 pub mod receipt;
 pub mod recover;
 pub mod show;

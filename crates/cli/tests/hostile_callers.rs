@@ -81,9 +81,7 @@ fn can_mount_as(nobody: &Nobody, many: &Many) -> bool {
 }
 
 fn mounted_at(dir: &Path) -> usize {
-    let mounts = fs::read("/proc/self/mounts")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())
-        .unwrap();
+    let mounts = holdfast_base::proc::list("/proc/self/mounts").unwrap();
     mounts.lines().filter(|line| line.split(' ').nth(1) == dir.to_str()).count()
 }
 

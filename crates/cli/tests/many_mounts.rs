@@ -245,9 +245,7 @@ fn a_user_joins_the_own_daemon_through_the_helper_and_sigterm_unmounts_all() {
     let daemon = u32::try_from(number(&json, "pid")).unwrap();
     signal(daemon, "TERM");
     wait_until_ended(daemon);
-    let mounts = fs::read("/proc/self/mounts")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())
-        .unwrap();
+    let mounts = holdfast_base::proc::list("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(image), "{mounts}");
     assert_eq!(nobody.run(&["cat", &format!("{image}:work:/file")]).fine(), "mine\n");
 }
@@ -318,9 +316,7 @@ fn who_may_not_open_the_volume_does_not_join_and_who_may_read_it_only_reads() {
     place.run(&["umount", main.to_str().unwrap()]).fine();
     signal(daemon, "TERM");
     wait_until_ended(daemon);
-    let mounts = fs::read("/proc/self/mounts")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())
-        .unwrap();
+    let mounts = holdfast_base::proc::list("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(image), "{mounts}");
     place.fsck();
 }

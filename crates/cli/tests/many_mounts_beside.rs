@@ -31,9 +31,7 @@ fn expect_answer(said: &Said) {
 /// Mounts below this volume's directory that have no daemon.
 fn dead(many: &Many) -> Vec<String> {
     let below = many.place.root.path().to_str().unwrap();
-    let mounts = fs::read("/proc/self/mounts")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())
-        .unwrap();
+    let mounts = holdfast_base::proc::list("/proc/self/mounts").unwrap();
     let dirs = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     let own = dirs.filter(|dir| dir.starts_with(below) && fs::metadata(dir).is_err());
     own.map(Into::into).collect()

@@ -63,9 +63,7 @@ fn mechanisms_run_in_both_positions_and_are_stored_printed_and_rendered() {
 
     let left = std::fs::read_dir(&dir).unwrap().count();
     assert_eq!(left, 0, "volumes and mounts are gone");
-    let mounts = std::fs::read("/proc/self/mounts")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())
-        .unwrap();
+    let mounts = holdfast_base::proc::list("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(&dir), "{mounts}");
 }
 

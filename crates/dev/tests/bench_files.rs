@@ -26,9 +26,7 @@ fn has_loop_devices() -> bool {
 /// Mounts and loop devices below `root`.
 fn left(root: &Path) -> Vec<String> {
     let root = root.to_str().unwrap();
-    let mounts = fs::read("/proc/self/mountinfo")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())
-        .unwrap();
+    let mounts = holdfast_base::proc::list("/proc/self/mountinfo").unwrap();
     let mut left: Vec<String> =
         mounts.lines().filter(|line| line.contains(root)).map(String::from).collect();
     for device in fs::read_dir("/sys/block").unwrap() {

@@ -62,8 +62,7 @@ impl Directory {
 /// The mount in which `dir` is, and its type.
 fn mount_line(dir: &Path) -> io::Result<Option<(PathBuf, String)>> {
     let dir = dir.canonicalize()?;
-    let table = std::fs::read("/proc/self/mountinfo")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())?;
+    let table = holdfast_base::proc::list("/proc/self/mountinfo")?;
     let mounts = table.lines().filter_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         let point = PathBuf::from(left.split(' ').nth(4)?.replace("\\040", " "));

@@ -156,8 +156,7 @@ fn unmount(dir: &Path, gently: bool) -> io::Result<()> {
 }
 
 fn unmount_ours(dir: &Path, program: &Path, gently: bool) -> io::Result<()> {
-    let mounted = std::fs::read("/proc/self/mountinfo")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())?;
+    let mounted = holdfast_base::proc::list("/proc/self/mountinfo")?;
     if !mounted.lines().any(|line| line.split(' ').nth(4) == dir.to_str()) {
         return Ok(());
     }

@@ -114,7 +114,6 @@ fn arguments(system: System, below: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn is_mounted(dir: &Path) -> io::Result<bool> {
-    let mounts = std::fs::read("/proc/self/mountinfo")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())?;
+    let mounts = holdfast_base::proc::list("/proc/self/mountinfo")?;
     Ok(mounts.lines().any(|line| line.split(' ').nth(4) == dir.to_str()))
 }

@@ -65,9 +65,7 @@ pub(super) fn let_go_of(dir: &Path) {
 fn is_told_of(dir: &Path) -> Option<bool> {
     let found = statx(CWD, dir, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID).ok()?;
     let is_known = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-    let text = fs::read("/proc/self/mountinfo")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())
-        .ok()?;
+    let text = holdfast_base::proc::list("/proc/self/mountinfo").ok()?;
     let mounts: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
     let of = |id: &str| mounts.iter().find(|mount| mount.first() == Some(&id));
     let id = is_known.then(|| found.stx_mnt_id.to_string())?;

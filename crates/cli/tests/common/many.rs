@@ -62,9 +62,7 @@ impl Drop for Many {
     fn drop(&mut self) {
         let _ = self.place.run(&["umount", self.place.image()]);
         let below = self.place.root.path().to_str().unwrap().to_owned();
-        let mounts = fs::read("/proc/self/mounts")
-            .map(|table| String::from_utf8_lossy(&table).into_owned())
-            .unwrap();
+        let mounts = holdfast_base::proc::list("/proc/self/mounts").unwrap();
         for dir in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
             if dir.starts_with(&below) {
                 let _ = Command::new("umount").args(["-l", dir]).status();

@@ -127,9 +127,7 @@ impl TestMount {
 
     /// The line of /proc/mounts.
     pub fn mount_line(&self) -> Option<String> {
-        let mounts = std::fs::read("/proc/self/mounts")
-            .map(|table| String::from_utf8_lossy(&table).into_owned())
-            .unwrap();
+        let mounts = holdfast_base::proc::list("/proc/self/mounts").unwrap();
         let at = format!(" {} ", self.dir());
         mounts.lines().find(|line| line.contains(&at)).map(String::from)
     }

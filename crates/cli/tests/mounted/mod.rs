@@ -41,9 +41,7 @@ fn must(output: Output) {
 }
 
 fn is_mounted(dir: &Path) -> bool {
-    let table = std::fs::read("/proc/self/mountinfo")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())
-        .expect("proc is mounted");
+    let table = holdfast_base::proc::list("/proc/self/mountinfo").expect("proc is mounted");
     let dir = dir.to_str().expect("a temporary path is plain");
     table.lines().any(|line| line.split(' ').nth(4) == Some(dir))
 }

@@ -22,6 +22,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
+use holdfast_base::proc;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -227,7 +228,7 @@ impl Identity {
     fn of(path: &Path) -> Option<Identity> {
         let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-        let mounts = list("/proc/self/mountinfo").ok()?;
+        let mounts = proc::list("/proc/self/mountinfo").ok()?;
         let (mount, inode) = parse_fdinfo(&info)?;
         let inode = inode.or_else(|| Some(fs::metadata(path).ok()?.st_ino()))?;
         Some(Identity { device: mount_device(&mounts, mount)?, inode })
@@ -253,11 +254,6 @@ fn mount_device(mounts: &str, mount: u64) -> Option<(u32, u32)> {
         let (major, minor) = words.nth(1)?.split_once(':')?;
         Some((major.parse().ok()?, minor.parse().ok()?))
     })
-}
-
-/// A list of the kernel. Names in it are bytes: one that is no text must not hide all others.
-fn list(path: &str) -> std::io::Result<String> {
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// `process 123 (holdfast)`, if it still runs.
@@ -290,7 +286,7 @@ fn parse_lock(line: &str, found: &Identity) -> Option<u32> {
 /// Where the kernel has mounted a block device.
 fn mounted(path: &Path) -> Option<String> {
     let path = fs::canonicalize(path).ok()?;
-    let mounts = list("/proc/mounts").ok()?;
+    let mounts = proc::list("/proc/mounts").ok()?;
     mounts.lines().find_map(|line| {
         let (what, rest) = line.split_once(' ')?;
         let place = rest.split(' ').next()?;
@@ -301,7 +297,7 @@ fn mounted(path: &Path) -> Option<String> {
 /// A process that has the same file open: this one only if no other has. (What it opened to no avail is closed.)
 fn opening_process(found: &Identity) -> Option<u32> {
     let has_it = |pid: &u32| {
-        let Ok(mounts) = list(&format!("/proc/{pid}/mountinfo")) else { return false };
+        let Ok(mounts) = proc::list(format!("/proc/{pid}/mountinfo")) else { return false };
         let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
         let mut infos = files.filter_map(|file| fs::read_to_string(file.path()).ok());
         infos.any(|info| {

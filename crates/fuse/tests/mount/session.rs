@@ -12,8 +12,7 @@ use holdfast_posix::FileSystem;
 
 fn mounts_line(mount: &Mount) -> Option<String> {
     let point = mount.dir.path().to_str().unwrap().to_owned();
-    fs::read("/proc/mounts")
-        .map(|table| String::from_utf8_lossy(&table).into_owned())
+    holdfast_base::proc::list("/proc/mounts")
         .unwrap()
         .lines()
         .find(|line| line.split(' ').nth(1) == Some(&point))
