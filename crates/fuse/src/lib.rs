@@ -17,6 +17,7 @@ mod flags;
 mod fsyncs;
 mod handles;
 pub mod interface;
+mod interrupts;
 mod mount;
 mod mount_point;
 mod mountinfo;

@@ -100,6 +100,8 @@ structs! {
     GetxattrIn { size: u32, padding: u32, }
     /// Only the length of an attribute.
     GetxattrOut { size: u32, padding: u32, }
+    /// Interrupts the request of this number.
+    InterruptIn { unique: u64, }
     /// access.
     AccessIn { mask: u32, padding: u32, }
     /// fallocate.

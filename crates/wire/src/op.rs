@@ -81,6 +81,7 @@ fn fixed_size(code: u32, dialect: Dialect) -> usize {
         opcode::LSEEK => size_of::<LseekIn>(),
         opcode::COPY_FILE_RANGE => size_of::<CopyFileRangeIn>(),
         opcode::STATX => size_of::<StatxIn>(),
+        opcode::INTERRUPT => size_of::<InterruptIn>(),
         _ => 0,
     }
 }
@@ -173,7 +174,8 @@ pub enum Op<'a> {
     CopyFileRange(abi::CopyFileRangeIn),
     Statx(abi::StatxIn),
     Syncfs,
-    Interrupt,
+    /// The program of another request wants its answer no more.
+    Interrupt(abi::InterruptIn),
     Destroy,
     /// An unsupported kind.
     Other(u32),
@@ -253,7 +255,7 @@ impl<'a> Op<'a> {
             opcode::COPY_FILE_RANGE => Op::CopyFileRange(take(fixed)?),
             opcode::STATX => Op::Statx(take(fixed)?),
             opcode::SYNCFS => Op::Syncfs,
-            opcode::INTERRUPT => Op::Interrupt,
+            opcode::INTERRUPT => Op::Interrupt(take(fixed)?),
             opcode::DESTROY => Op::Destroy,
             other => Op::Other(other),
         })

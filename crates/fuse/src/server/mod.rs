@@ -53,6 +53,7 @@ use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::interface::{Answer, Entry, Errno, Kernel, Request};
+use crate::interrupts::Interrupts;
 use crate::notices::{Notice, Notices, Tellers};
 use crate::options::{Control, Report};
 use crate::page_writes::PageWrites;
@@ -82,6 +83,7 @@ pub struct Server {
     ttl: Duration,
     requests: Arc<Requests>,
     page_writes: Arc<PageWrites>,
+    interrupts: Interrupts,
     fsyncs: Arc<Fsyncs>,
     troubles: Arc<Troubles>,
     kernel: OnceLock<Arc<dyn Kernel>>,
@@ -136,6 +138,7 @@ impl Server {
             ttl,
             requests,
             page_writes: Arc::default(),
+            interrupts: Interrupts::default(),
             fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
             troubles: Arc::default(),
             kernel: OnceLock::new(),
@@ -198,6 +201,11 @@ impl Server {
     /// Where threads that read requests say whether they may hold a write.
     pub(crate) fn page_writes(&self) -> &Arc<PageWrites> {
         &self.page_writes
+    }
+
+    /// Requests that can be interrupted.
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
     }
 
     /// Sets what watches over this process while it tells the kernel of pages of the mount of this connection. To be called
@@ -292,8 +300,9 @@ impl Server {
 
     /// Waits for requests under way and drops the filesystem and all open files. Fsyncs with a completion callback are
     /// over by then as well: a leader goes on under its own request, and no new callback is registered while this
-    /// waits. Requests that come later are answered with EIO.
+    /// waits. Those that can be interrupted are. Requests that come later are answered with EIO.
     pub fn close(&self) {
+        self.interrupts.end();
         let fs = self.fs.write().take();
         // Files before the filesystem: the last handle of an unlinked file frees its blocks.
         drop(self.handles.drain());

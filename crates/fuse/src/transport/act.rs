@@ -88,7 +88,7 @@ pub(super) fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answe
             server.ask(request, inode, bytes).map(Out::IoctlBytes)
         }
         Op::Ioctl { how, bytes } if how.cmd == FITRIM => {
-            server.trim(request, bytes).map(Out::IoctlBytes)
+            server.trim(request, header.unique, bytes).map(Out::IoctlBytes)
         }
         Op::Ioctl { how, bytes } => ioctl(&how, bytes),
         // There are no directory handles, and after ENOSYS the kernel never asks again; one that cannot do
@@ -101,7 +101,9 @@ pub(super) fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answe
         // Never again: locks are the kernel's and close promises nothing (P7), so no flush; regular files are
         // always ready, so no poll. What no kernel of today sends through this mount is refused the same way.
         Op::Flush | Op::Opendir | Op::Syncfs | Op::Other(_) => Err(Errno(libc::ENOSYS)),
-        Op::Init(_) | Op::Interrupt | Op::Forget(_) | Op::BatchForget(_) => Err(Errno(libc::EIO)),
+        Op::Init(_) | Op::Interrupt(_) | Op::Forget(_) | Op::BatchForget(_) => {
+            Err(Errno(libc::EIO))
+        }
         Op::Read(_) | Op::Readdir(_) | Op::Readdirplus(_) => Err(Errno(libc::EIO)),
     }
 }

@@ -73,8 +73,8 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
                 Op::forgotten(ones).filter(|one| !within::forget(server, one.nodeid, one.nlookup));
             server.forget_all(live.map(|one| (InodeNo(one.nodeid), one.nlookup)));
         }
-        // A request that waits cannot be given up half-way; its answer comes by itself.
-        Op::Interrupt => {}
+        // Most requests cannot be given up half-way; their answers come by themselves.
+        Op::Interrupt(which) => server.interrupts().interrupt(which.unique),
         op => {
             troubles::begin();
             if let Some(answer) = within::answer(server, header, op) {

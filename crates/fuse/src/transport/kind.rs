@@ -43,6 +43,6 @@ pub(super) fn kind(op: &Op<'_>) -> Option<RequestKind> {
         Op::Fallocate(_) => RequestKind::Fallocate,
         Op::Lseek(_) => RequestKind::Seek,
         Op::CopyFileRange(_) => RequestKind::CopyRange,
-        Op::Init(_) | Op::Interrupt | Op::Destroy | Op::Syncfs | Op::Other(_) => return None,
+        Op::Init(_) | Op::Interrupt(_) | Op::Destroy | Op::Syncfs | Op::Other(_) => return None,
     })
 }
