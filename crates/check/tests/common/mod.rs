@@ -26,7 +26,7 @@ use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
 use holdfast_format::limits::{BITMAP_BYTES, GROUP_BLOCKS};
 use holdfast_format::node::{self, Expected, OfVolume, SLOT_SIZE, SLOTS_AT};
-use holdfast_format::superblock::NODE_COPIES;
+use holdfast_format::superblock::{NODE_COPIES, RING_COPIES};
 use holdfast_format::{Geometry, ItemKind, JournalMark, Key, LogMark, NodePointer, Superblock};
 use uuid::Uuid;
 
@@ -340,7 +340,8 @@ impl Maker {
             label: "sample".into(),
             hash_seed: SEED,
             features_compat: 0,
-            features_ro_compat: (self.geometry.node_copies() - 1) * NODE_COPIES,
+            features_ro_compat: (self.geometry.node_copies() - 1) * NODE_COPIES
+                | if self.geometry.ring_distance == 0 { 0 } else { RING_COPIES },
             files: root,
             files_level: level,
             space: space_pointer,
