@@ -36,6 +36,7 @@ SECTOR = 512
 GROUP = 32768
 # The ro_compat feature of copies of nodes.
 NODE_COPIES = 1
+RING_COPIES = 2
 COUNTER_LIMIT = 1 << 62
 FILE_LIMIT = 9223372036854771712
 FRAME_LIMIT = 1 << 20
@@ -317,7 +318,7 @@ SUPERBLOCK = Layout(
     "space_epoch:Q files_level:B space_level:B pad:6s lsn:Q inode_next:Q inode_count:Q used_blocks:Q "
     "referenced:Q journal_commit:Q journal_next:Q journal_sum:Q log_batch:Q log_next:Q log_sum:Q ring_tag:8s node_tag:8s "
     "created:q created_ns:I sums:B fault:B pad2:2s fault_time:q fault_ns:I pad3:4s fault_reason:160s writer:32s "
-    "branches:Q set_aside:112s copy_mask:Q zeros:88s"
+    "branches:Q set_aside:112s copy_mask:Q ring_distance:Q zeros:80s"
 )
 NODE = Layout(
     "magic:4s level:B tree:B count:H sum:Q address:Q epoch:Q volume:8s heap_start:I garbage:I reserved:16s"
@@ -405,7 +406,10 @@ class Geometry:
         self.log_bytes = superblock.log_blocks * BLOCK
         self.journal = self.log + superblock.log_blocks
         self.journal_end = self.journal + superblock.journal_blocks
-        self.data = (self.journal_end + 15) // 16 * 16
+        # How far from its first place each place is at which a block of a ring stands.
+        self.ring_places = (0, superblock.ring_distance) if superblock.ring_distance else (0,)
+        self.rings_end = self.journal_end + superblock.ring_distance
+        self.data = (self.rings_end + 15) // 16 * 16
         self.far = far_copy(superblock.volume_blocks)
 
     def is_data(self, block, count=1):
@@ -437,7 +441,9 @@ def check_zones(superblock):
     geometry = Geometry(superblock)
     node = geometry.node_blocks
     first = -(-geometry.data // node) * node
-    need(geometry.journal_end <= geometry.far and first + 2 * node <= geometry.far, "the zones have no room")
+    rings = superblock.log_blocks + superblock.journal_blocks
+    need(superblock.ring_distance in (0, max(rings, superblock.ring_distance)), "the places of the rings overlap")
+    need(geometry.rings_end < geometry.far and first + 2 * node <= geometry.far, "the zones have no room")
     return geometry
 
 
@@ -481,7 +487,8 @@ def read_superblock(image, address, far=False):
     need(block.fault == 1 or block.fault == 0 and clean, "the fault is neither there nor not")
     need(not any(block.pad + block.pad2 + block.pad3 + block.set_aside + block.zeros), "reserved bytes are not zero")
     need((block.copy_mask != 0) == (block.ro_compat & NODE_COPIES != 0), "copies of nodes are there and are not")
-    block.unknown_ro_compat = block.ro_compat & ~NODE_COPIES
+    need((block.ring_distance != 0) == (block.ro_compat & RING_COPIES != 0), "rings stand twice and do not")
+    block.unknown_ro_compat = block.ro_compat & ~(NODE_COPIES | RING_COPIES)
     extra = block.compat or block.unknown_ro_compat
     need(extra or not any(data[SUPERBLOCK.size :]), "bytes behind the fields are not zero")
     return block
@@ -506,7 +513,7 @@ def choose_superblock(image, findings):
         raise Damage(f"no superblock is valid ({'; '.join(invalid)}); perhaps the far copy is: --far [102]")
     if len(valid) == 2:
         older, newer = sorted(valid, key=lambda block: block.epoch)
-        same = ("node_size log_blocks journal_blocks copy_mask hash_seed ring_tag node_tag created created_ns").split()
+        same = ("node_size log_blocks journal_blocks copy_mask ring_distance hash_seed ring_tag node_tag created created_ns").split()
         if any(getattr(older, name) != getattr(newer, name) for name in same):
             findings.add("the two superblocks are not of the same volume [103]")
         if older.lsn > newer.lsn or older.inode_next > newer.inode_next:
@@ -636,12 +643,18 @@ def item_place(key):
     return key, 255
 
 
-def in_ring(image, start, blocks, step):
-    """Offsets of all steps of a ring, each with the 96 bytes there."""
-    for block in range(start, start + blocks, 256):
-        data = image.read(block, min(256, start + blocks - block))
-        for at in range(0, len(data), step):
-            yield (block - start) * BLOCK + at, data[at : at + 96]
+def in_ring(image, geometry, start, blocks, step):
+    """How far each place of a ring is, offsets of all steps in it, and the 96 bytes at each."""
+    for distance in geometry.ring_places:
+        for block in range(start, start + blocks, 256):
+            try:
+                data = image.read(block + distance, min(256, start + blocks - block))
+            except Damage:
+                if len(geometry.ring_places) == 1:
+                    raise
+                continue
+            for at in range(0, len(data), step):
+                yield distance, (block - start) * BLOCK + at, data[at : at + 96]
 
 
 # The journal.
@@ -700,9 +713,23 @@ class Journal:
         self.touched = set()
         self.damaged = self.closed = False
 
-    def frame(self, block):
-        """The valid frame at a block of the ring, its payload and the block behind it; or nothing."""
-        head = FRAME.at(self.image.read(block))
+    def frames(self, block):
+        """The valid frame of which a block is the first place, with its payload and the block behind it, as each place has it."""
+        found = (self.frame(block, distance) for distance in self.geometry.ring_places)
+        return [frame for frame in found if frame is not None]
+
+    def frame(self, block, distance):
+        """The valid frame that is so far behind its first place; or nothing. With two places one may be unreadable."""
+        try:
+            return self.read_frame(block, distance)
+        except Damage:
+            if len(self.geometry.ring_places) > 1:
+                return None
+            raise
+
+    def read_frame(self, block, distance):
+        """As `frame`, whatever reads."""
+        head = FRAME.at(self.image.read(block + distance))
         size = FRAME.size + head.len
         blocks = -(-size // BLOCK)
         if head.magic != b"hfJf" or size > FRAME_LIMIT or block + blocks > self.geometry.journal_end:
@@ -713,7 +740,7 @@ class Journal:
         low = max(head.epoch, head.commit, head.durable) <= COUNTER_LIMIT
         if not ((part or end) and right and low) or head.pad or any(head.reserved):
             return None
-        data = self.image.read(block, blocks)[:size]
+        data = self.image.read(block + distance, blocks)[:size]
         if head.sum != crc64_without(data, 8):
             return None
         return head, data[FRAME.size :], block + blocks
@@ -723,19 +750,19 @@ class Journal:
         block, prior, parts, total, taken, frames = self.next, self.sum, [], 0, self.taken, 1
         epochs = (self.epoch, self.epoch + 1) if self.taken else (self.epoch + 1,)
         while len(parts) < frames:
-            found = self.frame(block)
-            if found is None or found[0].prior != prior:
-                return None
-            head, data, behind = found
+            follow = [found for found in self.frames(block) if found[0].prior == prior]
             if not parts:
-                numbered = head.commit == self.commit + 1 and head.epoch in (self.epoch, self.epoch + 1)
-                self.closed = head.kind == 2 and numbered
-                if head.kind == 2 or head.epoch not in epochs:
-                    return None
-                frames, epoch = head.frames, head.epoch
-            same = (head.commit, head.epoch, head.frames) == (self.commit + 1, epoch, frames)
-            if head.kind != 1 or not same or head.index != len(parts):
+                ends = [head for head, _, _ in follow if head.kind == 2 and head.epoch in (self.epoch, self.epoch + 1)]
+                follow = [found for found in follow if found[0].kind == 1 and found[0].epoch in epochs]
+                follow = [found for found in follow if found[0].commit == self.commit + 1]
+                self.closed = not follow and any(head.commit == self.commit + 1 for head in ends)
+                frames, epoch = (follow[0][0].frames, follow[0][0].epoch) if follow else (1, 0)
+            wanted = (1, self.commit + 1, epoch, frames, len(parts))
+            heads = (wanted == (it.kind, it.commit, it.epoch, it.frames, it.index) for it, _, _ in follow)
+            follow = [found for found, is_wanted in zip(follow, heads) if is_wanted]
+            if not follow:
                 return None
+            head, data, behind = follow[0]
             parts.append(data)
             taken, total = taken + behind - block, total + len(data)
             need(taken <= self.superblock.journal_blocks, "the journal is longer than its ring [802]")
@@ -847,12 +874,12 @@ class Journal:
         missing = self.commit + 1
         if self.closed or self.damaged:
             return
-        for at, data in in_ring(self.image, self.geometry.journal, self.superblock.journal_blocks, BLOCK):
+        for distance, at, data in in_ring(self.image, self.geometry, self.geometry.journal, self.superblock.journal_blocks, BLOCK):
             head = FRAME.at(data)
             if head.volume != self.superblock.ring_tag or min(head.commit, head.durable) < missing:
                 continue
             budget -= head.len
-            if budget < 0 or self.frame(self.geometry.journal + at // BLOCK):
+            if budget < 0 or self.frame(self.geometry.journal + at // BLOCK, distance):
                 self.damaged = True
                 self.findings.add(f"commit {missing} of the journal was durable and is not there [801]")
                 return
@@ -1017,21 +1044,35 @@ class Log:
         # What each extent key that the log has changed holds of what its tree had: first, end, birth, where block 0 would lie.
         self.before = {}
 
-    def ring(self, at, size):
-        """Bytes of the ring, which goes on at its start."""
+    def ring(self, distance, at, size):
+        """Bytes of the ring, which goes on at its start, so far behind its first place."""
         parts = [(at, min(size, self.geometry.log_bytes - at))]
         if parts[0][1] < size:
             parts.append((0, size - parts[0][1]))
         data = b""
         for start, length in parts:
             first, end = start // BLOCK, -(-(start + length) // BLOCK)
-            blocks = self.image.read(self.geometry.log + first, end - first)
+            blocks = self.image.read(self.geometry.log + distance + first, end - first)
             data += blocks[start - first * BLOCK : start - first * BLOCK + length]
         return data
 
-    def batch(self, at):
-        """Header and records of the valid batch at a byte of the ring; or nothing."""
-        head = BATCH.at(self.ring(at, BATCH.size))
+    def batches_at(self, at):
+        """Header and records of the valid batch at a byte of the ring, as each place has it."""
+        found = (self.batch(distance, at) for distance in self.geometry.ring_places)
+        return [batch for batch in found if batch is not None]
+
+    def batch(self, distance, at):
+        """The valid batch so far behind its first place; or nothing. With two places one may be unreadable."""
+        try:
+            return self.read_batch(distance, at)
+        except Damage:
+            if len(self.geometry.ring_places) > 1:
+                return None
+            raise
+
+    def read_batch(self, distance, at):
+        """As `batch`, whatever reads."""
+        head = BATCH.at(self.ring(distance, at, BATCH.size))
         size = BATCH.size + head.len
         room = min(BATCH_LIMIT, self.geometry.log_bytes)
         counters = (head.number, head.durable, head.after, head.last, head.inode_next, head.inode_count)
@@ -1041,15 +1082,17 @@ class Log:
             return None
         if max(counters) > COUNTER_LIMIT or head.durable >= head.number or head.after >= head.last:
             return None
-        data = self.ring(at, size)
+        data = self.ring(distance, at, size)
         return (head, data[BATCH.size :]) if head.sum == crc64_without(data, 8) else None
 
     def read(self):
         """Reads the batches from the mark on."""
-        while (found := self.batch(self.next)) is not None:
-            head, data = found
-            if head.number != self.number + 1 or head.prior != self.sum:
+        while True:
+            found = self.batches_at(self.next)
+            found = [it for it in found if (it[0].number, it[0].prior) == (self.number + 1, self.sum)]
+            if not found:
                 return
+            head, data = found[0]
             self.total += head.bytes
             need(self.total <= min(self.geometry.log_bytes, LOG_LIMIT), "the log is longer than its ring [902]")
             if head.last > self.lsn:
@@ -1072,13 +1115,13 @@ class Log:
     def durable(self):
         """The last batch that any valid batch of the ring calls durable."""
         found = []
-        for at, data in in_ring(self.image, self.geometry.log, self.geometry.log_bytes // BLOCK, SECTOR):
+        for distance, at, data in in_ring(self.image, self.geometry, self.geometry.log, self.geometry.log_bytes // BLOCK, SECTOR):
             if data[:4] == b"hfLb" and data[24:32] == self.tag:
-                found.append((u64(data, 40), u32(data, 4), at))
+                found.append((u64(data, 40), u32(data, 4), at, distance))
         budget = 8 * self.geometry.log_bytes
-        for durable, size, at in sorted(found, reverse=True):
+        for durable, size, at, distance in sorted(found, reverse=True):
             budget -= min(size, BATCH_LIMIT)
-            if budget < 0 or self.batch(at) is not None:
+            if budget < 0 or self.batch(distance, at) is not None:
                 return durable
         return 0
 

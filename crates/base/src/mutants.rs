@@ -102,6 +102,7 @@ mutants! {
     GivenUpEpochKept "P3 P9" "a commit that a recovery gave up may come back when that recovery is cut";
     JournalHole "P3" "a commit that was durable and is gone is not missed";
     CopyNotWritten "R10" "a node is written without its copy";
+    RingCopyNotWritten "R10" "a frame or a batch is written to its first place only";
     // The log.
     MoveLogged "P3 P9" "a batch of the log holds what has moved within a file";
     LogRoom "P9" "the log's ring is free before the commit is durable";

@@ -168,6 +168,7 @@ fn fields(superblock: &Superblock) -> Vec<(&'static str, String)> {
         ("features_compat", format!("{:#x}", superblock.features_compat)),
         ("features_ro_compat", format!("{:#x}", superblock.features_ro_compat)),
         ("copy_mask", superblock.geometry.copy_mask.to_string()),
+        ("ring_distance", superblock.geometry.ring_distance.to_string()),
         ("files root", root(superblock.files, superblock.files_level)),
         ("space root", root(superblock.space, superblock.space_level)),
         ("lsn", superblock.lsn.to_string()),

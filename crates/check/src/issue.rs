@@ -208,6 +208,8 @@ issues! {
         "A node that the commits of the journal make is not valid."
     805 JournalUnreadable "journal-unreadable" Error
         "The device could not read the journal, or what its commits build on; what they changed is left out."
+    806 FramePlaceBad "frame-place-bad" Note
+        "A frame of the journal stands at two places, and one does not hold it; the other one counts. The next mount for writing needs neither."
 
     901 LogDamaged "log-damaged" Error
         "A batch of the log is missing or damaged, although a later one proves that it was durable."
@@ -219,6 +221,8 @@ issues! {
         "A batch of the log takes blocks in use, builds on blocks that are not, or gives back what is not its to give."
     905 LogUnreadable "log-unreadable" Error
         "The device could not read a part of the log; what batches there changed is left out."
+    906 BatchPlaceBad "batch-place-bad" Note
+        "A batch of the log stands at two places, and one does not hold it; the other one counts. The next mount for writing needs neither."
 
     1001 LineageItemDamaged "lineage-item-damaged" Error
         "An item of branches and snapshots breaks a rule of the format."

@@ -23,6 +23,9 @@ const COPY_UNIT: u64 = 64;
 /// An odd MiB between a node and its copy.
 const COPY_ODD: u64 = (1 << 20) / BLOCK_BYTES;
 
+/// From so many MiB of rings on, a ring and its second place are an odd number of MiB apart: that takes at most two MiB more.
+const RING_ODD_MIN: u64 = 32;
+
 /// Fewer slots than these leave nothing beside what is kept for commits and removals.
 const COPY_SLOTS_MIN: u64 = 96;
 
@@ -47,6 +50,8 @@ pub struct Geometry {
     pub journal_blocks: u64,
     /// The node at block `b` has its copy at block `b ^ copy_mask`. 0: nodes have no copies.
     pub copy_mask: u64,
+    /// What stands at block `b` of a ring stands a second time at block `b + ring_distance`. 0: it does not.
+    pub ring_distance: u64,
 }
 
 impl Geometry {
@@ -74,6 +79,7 @@ impl Geometry {
             journal_blocks: blocks(journal_bytes)
                 .unwrap_or((volume_blocks / 32).clamp(JOURNAL_BLOCKS_MIN, 32768)),
             copy_mask: 0,
+            ring_distance: 0,
         };
         geometry.check()?;
         Ok(geometry)
@@ -106,9 +112,13 @@ impl Geometry {
             ));
         }
         let rings = self.log_blocks.checked_add(self.journal_blocks);
-        match rings.and_then(|rings| rings.checked_add(LOG_START.0)) {
+        let end = rings.and_then(|rings| rings.checked_add(self.ring_distance));
+        match end.and_then(|end| end.checked_add(LOG_START.0)) {
             Some(end) if end < self.far_copy().0 => {}
             _ => return fail("the rings do not fit the volume".into()),
+        }
+        if self.ring_distance != 0 && rings.is_none_or(|rings| self.ring_distance < rings) {
+            return fail("the second places of the rings lie in the first".into());
         }
         if self.data_blocks() < 2 * self.node_blocks() {
             return fail("no room is left for the roots of the trees".into());
@@ -120,8 +130,24 @@ impl Geometry {
     }
 
     /// The same volume whose nodes have copies, as far away as a block group and the volume allow, and so that neither damage to
-    /// one region nor to every second MiB takes both. Fails where too little of the volume has a place for a copy.
+    /// one region nor to every second MiB takes both; and whose rings stand twice. Fails where too little of the volume has a place for a copy.
     pub fn with_copies(self) -> Result<Geometry, Malformed> {
+        self.with_ring_copies()?.with_node_copies()
+    }
+
+    /// The same volume whose rings stand twice, one pair behind the other: an odd number of MiB apart, where they are large.
+    fn with_ring_copies(self) -> Result<Geometry, Malformed> {
+        let rings = self.log_blocks.saturating_add(self.journal_blocks);
+        let ring_distance = match rings.div_ceil(COPY_ODD) {
+            0..RING_ODD_MIN => rings.next_multiple_of(ALIGNMENT),
+            odd => (odd | 1).saturating_mul(COPY_ODD),
+        };
+        let geometry = Geometry { ring_distance, ..self };
+        geometry.check()?;
+        Ok(geometry)
+    }
+
+    fn with_node_copies(self) -> Result<Geometry, Malformed> {
         let mut distance = GROUP_BLOCKS / 2;
         while distance >= COPY_UNIT {
             let odd = if distance > COPY_ODD { COPY_ODD } else { 0 };
@@ -202,9 +228,27 @@ impl Geometry {
         BlockRange::new(BlockNo(LOG_START.0 + self.log_blocks), self.journal_blocks)
     }
 
+    /// How far from its first place each place is at which a block of a ring stands, in blocks: 0, and the distance if there are two.
+    pub fn ring_places(&self) -> impl Iterator<Item = u64> + Clone + use<> {
+        let second = (self.ring_distance != 0).then_some(self.ring_distance);
+        [Some(0), second].into_iter().flatten()
+    }
+
+    /// Each place of the log ring.
+    pub fn log_places(&self) -> impl Iterator<Item = BlockRange> + use<> {
+        let log = self.log();
+        self.ring_places()
+            .map(move |distance| BlockRange::new(BlockNo(log.start.0 + distance), log.count))
+    }
+
+    /// The blocks from the first one of the rings up to the last one of their last places.
+    pub fn rings(&self) -> BlockRange {
+        BlockRange::new(LOG_START, self.ring_distance + self.log_blocks + self.journal_blocks)
+    }
+
     /// First block that the allocator may give away. Blocks before it belong to no bitmap.
     pub fn first_data_block(&self) -> BlockNo {
-        let end = LOG_START.0 + self.log_blocks + self.journal_blocks;
+        let end = LOG_START.0 + self.rings().count;
         BlockNo(end.next_multiple_of(ALIGNMENT).min(self.far_copy().0))
     }
 

@@ -36,9 +36,11 @@ const SUM_AT: usize = 16;
 /// Features whose absence from a program does no harm. Bits known here.
 pub const COMPAT_KNOWN: u64 = 0;
 /// Features that a program must know in order to write. Bits known here.
-pub const RO_COMPAT_KNOWN: u64 = NODE_COPIES;
+pub const RO_COMPAT_KNOWN: u64 = NODE_COPIES | RING_COPIES;
 /// Of the ro_compat features: nodes have copies, at a distance that `copy_mask` says.
 pub const NODE_COPIES: u64 = 1;
+/// What stands in the rings stands there twice (ro_compat).
+pub const RING_COPIES: u64 = 2;
 /// Features that a program must know in order to read. Bits known here.
 pub const INCOMPAT_KNOWN: u64 = 0;
 
@@ -144,8 +146,10 @@ record! {
         mirror_state: [u8; 16],
         /// The node at block `b` has its copy at block `b ^ copy_mask`; 0 if nodes have none.
         copy_mask: u64,
+        /// What stands at block `b` of a ring stands a second time at block `b + ring_distance`; 0 if it does not.
+        ring_distance: u64,
         /// Zero.
-        reserved: [u8; 88],
+        reserved: [u8; 80],
     }
 }
 
@@ -367,7 +371,8 @@ impl Superblock {
             mirror: [0; 16],
             mirror_state: [0; 16],
             copy_mask: self.geometry.copy_mask,
-            reserved: [0; 88],
+            ring_distance: self.geometry.ring_distance,
+            reserved: [0; 80],
         }
     }
 

@@ -13,7 +13,7 @@ use holdfast_format::item::{
 };
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, GROUP_BLOCKS, LINK_MAX, NODE_SIZES};
-use holdfast_format::superblock::{FoundDamage, NODE_COPIES};
+use holdfast_format::superblock::{FoundDamage, NODE_COPIES, RING_COPIES};
 use holdfast_format::{
     Geometry, ItemKind, JournalMark, Key, LogMark, Malformed, NodePointer, Superblock,
 };
@@ -178,7 +178,8 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             label,
             hash_seed: numbers[0],
             features_compat: 0,
-            features_ro_compat: (unknown << 5) | ((geometry.node_copies() - 1) * NODE_COPIES),
+            features_ro_compat: (unknown << 5)
+                | ((geometry.node_copies() - 1) * (NODE_COPIES | RING_COPIES)),
             files: at(0),
             files_level: levels[0],
             space: at(1),
@@ -317,12 +318,21 @@ proptest! {
         journal_blocks in any::<u64>().prop_map(|bits| bits >> (bits % 64)),
         group in any::<u64>(),
         copy_mask in prop::sample::select(vec![0, 64, 1280, 16384, 32, 32768]),
+        distance in any::<u64>().prop_map(|bits| bits >> (bits % 64)),
+        is_twice in any::<bool>(),
     ) {
-        let geometry = Geometry { volume_blocks, node_size, log_blocks, journal_blocks, copy_mask };
+        let ring_distance = if is_twice { distance } else { 0 };
+        let geometry =
+            Geometry { volume_blocks, node_size, log_blocks, journal_blocks, copy_mask, ring_distance };
         if geometry.check().is_ok() {
             let first = geometry.first_data_block();
             prop_assert!(geometry.log().end() <= Some(geometry.journal().start));
-            prop_assert!(geometry.journal().end() <= Some(first));
+            let ends = [geometry.journal().end().map(|end| end.0), geometry.rings().end().map(|end| end.0)];
+            prop_assert!(ends[0] <= ends[1] && ends[1] <= Some(first.0));
+            // No place of a ring lies in another one.
+            let second = BlockNo(geometry.log().start.0 + ring_distance);
+            prop_assert!(ring_distance == 0 || geometry.journal().end() <= Some(second));
+            prop_assert_eq!(geometry.ring_places().count(), if ring_distance == 0 { 1 } else { 2 });
             prop_assert!(copy_mask != 0 || geometry.holds_node(first));
             prop_assert_eq!(first.0 + geometry.data_blocks(), geometry.far_copy().0);
             prop_assert!((16..32).contains(&(volume_blocks - geometry.far_copy().0)));
@@ -349,6 +359,16 @@ fn copies_lie_as_far_away_as_the_volume_allows() {
                 continue;
             };
             assert_eq!(geometry.copy_mask, mask, "{bytes} bytes, nodes of {node_size}");
+            let (rings, distance) =
+                (geometry.log_blocks + geometry.journal_blocks, geometry.ring_distance);
+            assert!(
+                distance >= rings && distance <= rings + 512,
+                "{bytes}: {distance} for {rings}"
+            );
+            assert!(
+                rings < 8192 || distance >> 8 & 1 == 1 && distance % 256 == 0,
+                "the other kind of MiB"
+            );
             let block = BlockNo(geometry.first_data_block().0.next_multiple_of(1 << 15));
             let copy = geometry.copy_of(block).expect("it has copies");
             assert_eq!(copy.0 >> 8 & 1, 1 - (block.0 >> 8 & 1), "the other kind of MiB");

@@ -75,6 +75,9 @@ fn done(issue: Issue) -> &'static str {
         | Issue::BatchGap
         | Issue::BatchBlocks
         | Issue::LogUnreadable => LOG,
+        Issue::FramePlaceBad | Issue::BatchPlaceBad => {
+            "Nothing: the other place counts. Behind the next mount for writing, or a repair, neither is needed."
+        }
         Issue::LineageItemDamaged => {
             "The item goes. A branch keeps its root and gets another name; a snapshot is lost."
         }

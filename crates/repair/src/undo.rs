@@ -117,13 +117,11 @@ fn rings_sum(device: &dyn Device, zone: (u64, u64), own: &[u64]) -> u64 {
     sum
 }
 
-/// The blocks of journal and log, as first and end; of rings that are larger than any search of one, the first part.
+/// The blocks of journal and log in all their places, as first and end; of rings that are larger than any search of one, the first part.
 fn rings(geometry: &Geometry) -> (u64, u64) {
-    let zones = [geometry.journal(), geometry.log()];
-    let ends = zones.map(|zone| zone.start.0.saturating_add(zone.count));
-    let starts = zones.map(|zone| zone.start.0);
-    let (start, end) = (starts[0].min(starts[1]), ends[0].max(ends[1]));
-    (start, end.min(start.saturating_add(2 * SEARCH_BLOCKS_MAX)))
+    let zone = geometry.rings();
+    let end = zone.start.0.saturating_add(zone.count);
+    (zone.start.0, end.min(zone.start.0.saturating_add(4 * SEARCH_BLOCKS_MAX)))
 }
 
 fn own_blocks(entries: &[Entry]) -> Vec<u64> {

@@ -108,8 +108,8 @@ impl Imaging<'_, '_, '_> {
 
     /// Journal and log, and the blocks that a replay reads or verifies: without these it would end early.
     fn rings(&mut self, superblock: &Superblock) -> Result<(), SalvageError> {
-        let geometry = &superblock.geometry;
-        self.raw(geometry.log().start.0, geometry.log_blocks + geometry.journal_blocks)?;
+        let rings = superblock.geometry.rings();
+        self.raw(rings.start.0, rings.count)?;
         let reading =
             VolumeReading::with_superblock(self.device, superblock.clone(), Rings::Replayed)?;
         for (start, end) in reading.rings().needed {

@@ -256,6 +256,7 @@ fn made_up(
         log_blocks: LOG_BLOCKS_MIN,
         journal_blocks: JOURNAL_BLOCKS_MIN,
         copy_mask,
+        ring_distance: 0,
     };
     let geometry = of.map_or(geometry, |of| Geometry { volume_blocks, ..of.geometry });
     let nowhere = NodePointer { block: BlockNo(0), epoch: Epoch(0) };

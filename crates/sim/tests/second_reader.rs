@@ -18,13 +18,14 @@ use std::time::UNIX_EPOCH;
 
 use holdfast::{CreateOptions, Dir, FileType, Metadata, Volume, VolumeOptions};
 use holdfast_base::prng::Prng;
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, InodeNo, Timestamp};
 use holdfast_device::sim::{self, SimDevice};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_format::Key;
 use holdfast_format::checksum::{crc64, crc64_with_hole};
 use holdfast_format::item::InodeItem;
 use holdfast_format::superblock::VERSION;
+use holdfast_format::{Geometry, Key};
 use holdfast_script::{Profile, Script, Target, generate};
 use holdfast_sim::{Engine, Setup};
 use holdfast_store::{Branch, Need, OpenOptions, Store, Transaction};
@@ -316,10 +317,22 @@ fn cut(
     (commits, cuts): (usize, usize),
     script: &Script,
 ) -> Option<Replayed> {
+    cut_as(seed, Setup::new(node_size, 16), (commits, cuts), script)
+}
+
+fn cut_as(
+    seed: u64,
+    setup: Setup,
+    (commits, cuts): (usize, usize),
+    script: &Script,
+) -> Option<Replayed> {
     let mut sum = Replayed::default();
+    let twice = setup.mkfs.metadata_copies == 2;
+    let plain = Geometry::for_device(SMALLEST, setup.mkfs.node_size);
+    let twice = twice.then(|| plain.and_then(Geometry::with_copies).expect("it is large enough"));
     let device = Arc::new(SimDevice::new(&MemoryDevice::new(SMALLEST)));
     let under: Arc<dyn Device> = device.clone();
-    let mut engine = Engine::create(under, Setup::new(node_size, 16)).expect("it is made");
+    let mut engine = Engine::create(under, setup).expect("it is made");
     let policy = sim::Policy { seed, exhaustive: 0, each: 1, samples: 1, torn: 1 };
     for (index, op) in script.ops().enumerate() {
         // What a random script asks may be refused.
@@ -332,8 +345,16 @@ fn cut(
         }
         let cut = device.cut();
         for image in cut.images(&policy) {
-            let what = format!("seed {seed}, operation {index}, image {}", image.number());
-            let replayed = compare(&what, &image.device().to_image())?;
+            let number = image.number();
+            let what = format!("seed {seed}, operation {index}, image {number}");
+            let left = image.device();
+            if let Some(geometry) = &twice {
+                let rings = geometry.log_blocks + geometry.journal_blocks;
+                let place = geometry.log().start.0 + geometry.ring_distance * (number as u64 % 2);
+                let lost = vec![0x55; rings as usize * BLOCK_SIZE];
+                left.write(place * BLOCK_BYTES, &lost).expect("memory takes it");
+            }
+            let replayed = compare(&what, &left.to_image())?;
             sum.add(&replayed);
         }
     }
@@ -353,6 +374,20 @@ fn what_power_cuts_leave_is_replayed_from_journal_and_log() {
         sum.add(&replayed);
     }
     assert!(sum.commits > 10 && sum.batches > 5, "{sum:?}");
+}
+
+/// The same where rings stand twice, and one of the places is lost.
+#[test]
+fn what_one_place_of_the_rings_has_lost_is_read_from_the_other() {
+    let mut sum = Replayed::default();
+    for seed in seeds(20..22) {
+        let mut setup = Setup::new(4096, 16);
+        setup.mkfs.metadata_copies = 2;
+        let script = generate(seed, &profile());
+        let Some(replayed) = cut_as(seed, setup, (11, 6), &script) else { return };
+        sum.add(&replayed);
+    }
+    assert!(sum.commits > 0 && sum.batches > 0, "{sum:?}");
 }
 
 /// Data inside of batches over data inside of batches; what is freed and taken again; named data; a hole in steps.

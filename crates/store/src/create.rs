@@ -11,7 +11,7 @@ use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, prng};
 use holdfast_device::{Device, Discards, Sticky};
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::node::OfVolume;
-use holdfast_format::superblock::NODE_COPIES;
+use holdfast_format::superblock::{NODE_COPIES, RING_COPIES};
 use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -96,7 +96,8 @@ fn superblock_of(options: &CreateOptions) -> Superblock {
         label: options.label.clone(),
         hash_seed: options.hash_seed,
         features_compat: 0,
-        features_ro_compat: if geometry.copy_mask == 0 { 0 } else { NODE_COPIES },
+        features_ro_compat: if geometry.copy_mask == 0 { 0 } else { NODE_COPIES }
+            | if geometry.ring_distance == 0 { 0 } else { RING_COPIES },
         files: NOWHERE,
         files_level: 0,
         space: NOWHERE,
@@ -156,11 +157,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         rings: Default::default(),
         host_said: Default::default(),
         discarder: Discarder::new(&how, Discards::Refused, false),
-        journal: Mutex::new(Journal::new(
-            geometry.journal(),
-            superblock.ring_tag,
-            superblock.journal,
-        )),
+        journal: Mutex::new(Journal::new(&geometry, superblock.ring_tag, superblock.journal)),
         overlay: BTreeMap::new(),
         regions: load::regions(),
         superblock: Mutex::new(superblock),

@@ -125,7 +125,8 @@ impl Inner {
             return Err(StoreError::NoSpace);
         }
         let given = self.device.take_room(0, self.ring_bytes());
-        match given.and_then(|()| self.write_zeros(self.geometry().log())) {
+        let mut logs = self.geometry().log_places();
+        match given.and_then(|()| logs.try_for_each(|log| self.write_zeros(log))) {
             Ok(()) => {
                 self.rings.wait.store(false, Ordering::Release);
                 Ok(())
@@ -146,7 +147,7 @@ impl Inner {
         }
     }
 
-    /// Bytes in front of the data: the superblocks, and both rings.
+    /// Bytes in front of the data: the superblocks, and both rings, in all their places.
     fn ring_bytes(&self) -> u64 {
         self.geometry().first_data_block().0 * BLOCK_BYTES
     }

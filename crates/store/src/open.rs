@@ -257,11 +257,7 @@ fn at(
         lsn: AtomicU64::new(superblock.lsn.0),
         durable: AtomicU64::new(superblock.lsn.0),
         inode_next: AtomicU64::new(superblock.inode_next.0),
-        journal: Mutex::new(Journal::new(
-            geometry.journal(),
-            superblock.ring_tag,
-            superblock.journal,
-        )),
+        journal: Mutex::new(Journal::new(&geometry, superblock.ring_tag, superblock.journal)),
         overlay: nodes,
         regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),

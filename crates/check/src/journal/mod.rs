@@ -44,6 +44,8 @@ pub struct Replay {
     pub end: End,
     /// A later frame proves that the commit at which it ended was durable.
     pub damage: Option<Damage>,
+    /// Places that lack a frame of a durable commit which another place has: the commit, the block, and what is wrong.
+    pub bad_places: Vec<(CommitNo, BlockNo, String)>,
     /// What no crash explains of commits whose frames are whole.
     pub faults: Vec<Fault>,
 }
@@ -130,6 +132,7 @@ impl Replay {
             bytes: 0,
             end,
             damage: None,
+            bad_places: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -174,6 +177,11 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replay, Ch
         let next = ring.commit(&whole.after)?;
         // The next commit is written after the flush of this one: then its data needs no proof.
         let is_last = matches!(next, Found::End(_));
+        // A crash may leave the last one so; but not where the volume was closed behind it.
+        if !matches!(&next, Found::End(end) if end.reason != Reason::Closed) {
+            let places = whole.bad.iter().map(|(at, why)| (whole.commit, *at, why.clone()));
+            replay.bad_places.extend(places);
+        }
         if let Err(end) = replay.take(&ring, &whole, is_last)? {
             replay.end = end;
             break;

@@ -50,6 +50,8 @@ pub(crate) struct Whole {
     pub(crate) epoch: Epoch,
     /// Its frames, and where they begin.
     pub(crate) frames: Vec<(BlockNo, FrameHeader)>,
+    /// The places that do not hold one of its frames, though another does, and what is wrong.
+    pub(crate) bad: Vec<(BlockNo, String)>,
     pub(crate) payload: Vec<u8>,
     /// What comes behind it.
     pub(crate) after: Expected,
@@ -113,19 +115,18 @@ impl<'a> Ring<'a> {
         let mut mark = place.mark;
         let mut left = place.left;
         let mut frames: Vec<(BlockNo, FrameHeader)> = Vec::new();
-        let mut payload = Vec::new();
+        let (mut payload, mut bad) = (Vec::new(), Vec::new());
         loop {
             let at = mark.next;
             let end = |reason, why: String| End { commit, at, reason, why };
             let absent = if frames.is_empty() { Reason::Nothing } else { Reason::Incomplete };
-            let (header, bytes) = match self.frame(at)? {
+            let first = frames.first().map(|(_, first)| first);
+            let misfit =
+                |header: &FrameHeader| self.misfit(place, &mark, first, frames.len(), header);
+            let (header, bytes) = match self.frame_that(at, misfit, &mut bad)? {
                 Ok(frame) => frame,
                 Err(why) => return Ok(Found::End(end(absent, why))),
             };
-            let first = frames.first().map(|(_, first)| first);
-            if let Some(why) = self.misfit(place, &mark, first, frames.len(), &header) {
-                return Ok(Found::End(end(absent, why)));
-            }
             if header.kind == KIND_END {
                 return Ok(Found::End(end(Reason::Closed, "the volume was closed".into())));
             }
@@ -153,7 +154,7 @@ impl<'a> Ring<'a> {
                 let mark = JournalMark { commit, ..mark };
                 let epoch = Epoch(header.epoch);
                 let after = Expected { mark, epoch, is_first: false, left };
-                return Ok(Found::Whole(Whole { commit, epoch, frames, payload, after }));
+                return Ok(Found::Whole(Whole { commit, epoch, frames, bad, payload, after }));
             }
         }
     }
@@ -192,10 +193,56 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Reads and judges the frame at `at`: its header and payload, or why there is none.
-    fn frame(&self, at: BlockNo) -> Result<Result<Frame, String>, DeviceError> {
+    /// The frame at `at` for which `misfit` has no reason, in the first place that has it; or why there is none. One that ends
+    /// the journal counts only where no place has another. Fails if no place reads.
+    fn frame_that(
+        &self,
+        at: BlockNo,
+        misfit: impl Fn(&FrameHeader) -> Option<String>,
+        bad: &mut Vec<(BlockNo, String)>,
+    ) -> Result<Result<Frame, String>, DeviceError> {
+        let (mut found, mut reasons, mut failed) = (None::<Frame>, Vec::new(), None);
+        let mut others = Vec::new();
+        for distance in self.geometry.ring_places() {
+            let place = BlockNo(at.0 + distance);
+            let judged = match self.frame(at, distance) {
+                Ok(judged) => judged,
+                Err(error) => {
+                    others.push((place, error.to_string()));
+                    failed.get_or_insert(error);
+                    continue;
+                }
+            };
+            let fitting = judged.and_then(|(header, bytes)| match misfit(&header) {
+                Some(why) => Err(why),
+                None => Ok((header, bytes)),
+            });
+            match fitting {
+                Ok(frame) => match &found {
+                    Some((header, _)) if header.kind != KIND_END || frame.0.kind == KIND_END => {}
+                    _ => found = Some(frame),
+                },
+                Err(why) => {
+                    others.push((place, why.clone()));
+                    reasons.push(why);
+                }
+            }
+        }
+        match (found, failed) {
+            (Some(frame), _) => {
+                bad.extend(others);
+                Ok(Ok(frame))
+            }
+            (None, Some(error)) if reasons.is_empty() => Err(error),
+            (None, _) => Ok(Err(reasons.swap_remove(0))),
+        }
+    }
+
+    /// Reads and judges the frame whose first place is `at`, so many blocks behind that: its header and payload, or why there is none.
+    fn frame(&self, at: BlockNo, distance: u64) -> Result<Result<Frame, String>, DeviceError> {
+        let place = at.0 + distance;
         let mut bytes = vec![0; BLOCK_SIZE];
-        self.device.read(at.0 * BLOCK_BYTES, &mut bytes)?;
+        self.device.read(place * BLOCK_BYTES, &mut bytes)?;
         let header = match FrameHeader::decode(&bytes) {
             Ok(header) => header,
             Err(malformed) => return Ok(Err(malformed.why)),
@@ -207,7 +254,7 @@ impl<'a> Ring<'a> {
         bytes.resize(header.blocks() as usize * BLOCK_SIZE, 0);
         let (_, rest) = bytes.split_at_mut(BLOCK_SIZE);
         if !rest.is_empty() {
-            self.device.read((at.0 + 1) * BLOCK_BYTES, rest)?;
+            self.device.read((place + 1) * BLOCK_BYTES, rest)?;
         }
         Ok(match header.open(&bytes, at, &self.tag) {
             Ok(payload) => Ok((header, payload.to_vec())),
@@ -217,7 +264,7 @@ impl<'a> Ring<'a> {
 
     /// Searches the ring for a frame that was written after the commit at `end` was durable.
     pub(super) fn damage(&self, end: &End) -> Result<Option<Damage>, DeviceError> {
-        let (ring, missing) = (self.blocks, end.commit.0);
+        let ring = self.blocks;
         // A superblock that claims more does not make a check endless (P10).
         let mut left = ring.count.min(SEARCH_BLOCKS_MAX);
         let mut buffer = vec![0; left.min(SEARCH_BATCH) as usize * BLOCK_SIZE];
@@ -226,26 +273,53 @@ impl<'a> Ring<'a> {
             let to_end = ring.start.0 + ring.count - at.0;
             let count = left.min(to_end).min(SEARCH_BATCH);
             let part = &mut buffer[..count as usize * BLOCK_SIZE];
-            self.device.read(at.0 * BLOCK_BYTES, part)?;
-            for (index, block) in (0..).zip(part.as_chunks::<BLOCK_SIZE>().0) {
-                let at = BlockNo(at.0 + index);
-                let Ok(header) = FrameHeader::decode(block) else { continue };
-                let proves = header.commit >= missing && header.durable >= missing;
-                // Before the checksum is computed: foreign frames cost nothing.
-                if proves
-                    && (header.address, header.volume) == (at.0, self.tag)
-                    && let Ok((header, _)) = self.frame(at)?
-                {
-                    return Ok(Some(Damage {
-                        commit: end.commit,
-                        at,
-                        later: CommitNo(header.commit),
-                        durable: CommitNo(header.durable),
-                    }));
+            let (mut is_searched, mut failed) = (false, None);
+            for distance in self.geometry.ring_places() {
+                match self.proof(end, at, distance, part) {
+                    Ok(Some(damage)) => return Ok(Some(damage)),
+                    Ok(None) => is_searched = true,
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                    }
                 }
+            }
+            // What one place has, the other has as well.
+            if let Some(error) = failed.filter(|_| !is_searched) {
+                return Err(error);
             }
             left -= count;
             at = next_block(ring, at, count);
+        }
+        Ok(None)
+    }
+
+    /// The frame in `part` of the ring, which begins at `from` and is read in the place that is so many blocks behind the first,
+    /// that was written after the commit at `end` was durable.
+    fn proof(
+        &self,
+        end: &End,
+        from: BlockNo,
+        distance: u64,
+        part: &mut [u8],
+    ) -> Result<Option<Damage>, DeviceError> {
+        let missing = end.commit.0;
+        self.device.read((from.0 + distance) * BLOCK_BYTES, part)?;
+        for (index, block) in (0..).zip(part.as_chunks::<BLOCK_SIZE>().0) {
+            let at = BlockNo(from.0 + index);
+            let Ok(header) = FrameHeader::decode(block) else { continue };
+            let proves = header.commit >= missing && header.durable >= missing;
+            // Before the checksum is computed: foreign frames cost nothing.
+            if proves
+                && (header.address, header.volume) == (at.0, self.tag)
+                && let Ok((header, _)) = self.frame(at, distance)?
+            {
+                return Ok(Some(Damage {
+                    commit: end.commit,
+                    at,
+                    later: CommitNo(header.commit),
+                    durable: CommitNo(header.durable),
+                }));
+            }
         }
         Ok(None)
     }

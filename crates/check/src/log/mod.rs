@@ -21,6 +21,7 @@ mod ring;
 use std::collections::BTreeMap;
 
 use holdfast_base::recover::RecoveryWork;
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::item::lineage::MAIN;
@@ -66,6 +67,8 @@ pub struct Replay {
     pub damage: Option<Damage>,
     /// What no crash explains of batches that are whole.
     pub faults: Vec<Fault>,
+    /// Places that lack a durable batch which another place has: the number, the block, and what is wrong.
+    pub bad_places: Vec<(BatchNo, BlockNo, String)>,
     /// The first block of the ring that could not be searched for such a batch, and why.
     pub unsearched: Option<(BlockNo, String)>,
     /// Blocks that belong to a file and were free before the log.
@@ -136,6 +139,7 @@ impl Replay {
             end,
             damage: None,
             faults: Vec::new(),
+            bad_places: Vec::new(),
             unsearched: None,
             taken: Runs::default(),
             freed: Runs::default(),
@@ -230,6 +234,14 @@ pub(crate) fn replay_readable(
     if replay.end.reason != Reason::Broken && journal.end.reason != Reason::Closed {
         (proof, replay.unsearched) = ring.search(&replay.end, proven);
         proven = proof.as_ref().map_or(proven, |proof: &Proof| proof.durable.0);
+    }
+    // A crash may leave the others so.
+    for whole in chain.iter().filter(|whole| whole.header.number <= proven) {
+        let places = whole
+            .bad
+            .iter()
+            .map(|(at, why)| (whole.number(), BlockNo(at / BLOCK_BYTES), why.clone()));
+        replay.bad_places.extend(places);
     }
     if !chain.is_empty() {
         let before = Volume::before_log(device, journal);

@@ -26,6 +26,8 @@ pub(crate) struct Ring<'a> {
     first: BlockNo,
     /// Bytes.
     len: u64,
+    /// How far from its first place each place of a batch is, in bytes.
+    places: [Option<u64>; 2],
     mark: LogMark,
 }
 
@@ -42,6 +44,8 @@ pub(crate) struct Expected {
 pub(crate) struct Whole {
     pub(crate) header: LogHeader,
     pub(crate) records: Vec<u8>,
+    /// The places that do not hold it, though another does: where each begins on the device, in bytes, and what is wrong.
+    pub(crate) bad: Vec<(u64, String)>,
     /// Whether it lies over the first batch of the log, which no writer does.
     pub(crate) overlaps: bool,
     /// What comes behind it.
@@ -63,11 +67,14 @@ impl<'a> Ring<'a> {
     /// The ring of the volume that `superblock`, as the journal leaves it, stands for.
     pub(crate) fn new(device: &'a dyn Device, superblock: &Superblock) -> Ring<'a> {
         let ring = superblock.geometry.log();
+        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES);
+        let mut places = superblock.geometry.ring_places().map(bytes);
         Ring {
             device,
             volume: superblock.ring_tag,
             first: ring.start,
             len: ring.bytes().unwrap_or(0),
+            places: [places.next(), places.next()],
             mark: superblock.log,
         }
     }
@@ -88,9 +95,14 @@ impl<'a> Ring<'a> {
         End { batch, at, reason: Reason::Broken, why: "it does not read".into() }
     }
 
-    /// Reads bytes of the ring, which go on at its start.
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let first = self.first.0 * BLOCK_BYTES;
+    /// How far from the first place of the ring each one is, in bytes.
+    fn places(&self) -> impl Iterator<Item = u64> + use<> {
+        self.places.into_iter().flatten()
+    }
+
+    /// Reads bytes of the ring, which go on at its start, in the place that is so far from the first.
+    fn read(&self, place: u64, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let first = self.first.0 * BLOCK_BYTES + place;
         let to_end = usize::try_from(self.len - at).unwrap_or(usize::MAX);
         let (here, rest) = into.split_at_mut(to_end.min(into.len()));
         self.device.read(first + at, here)?;
@@ -113,6 +125,7 @@ impl<'a> Ring<'a> {
     /// Reads and judges the whole batch of which `bytes` are the first; returns its records.
     fn records(
         &self,
+        place: u64,
         header: &LogHeader,
         mut bytes: Vec<u8>,
     ) -> Result<Result<Vec<u8>, Malformed>, DeviceError> {
@@ -120,19 +133,51 @@ impl<'a> Ring<'a> {
         // At most BATCH_BYTES_MAX.
         bytes.resize(LogHeader::SIZE + header.len as usize, 0);
         if bytes.len() > there {
-            self.read((at + there as u64) % self.len, &mut bytes[there..])?;
+            self.read(place, (at + there as u64) % self.len, &mut bytes[there..])?;
         }
         Ok(header.open(&bytes, at, &self.volume).map(<[u8]>::to_vec))
     }
 
-    /// Reads the batch that must come at `place`, or says why there is none.
-    pub(crate) fn batch(&self, place: &Expected) -> Result<Result<Whole, End>, DeviceError> {
-        let (batch, at) = (place.mark.batch.next(), place.mark.next);
+    /// Reads the batch that must come at `expected`, or says why there is none: in the first place that has it. Fails if no
+    /// place reads.
+    pub(crate) fn batch(&self, expected: &Expected) -> Result<Result<Whole, End>, DeviceError> {
+        let (mut whole, mut ends, mut failed) = (None::<Whole>, Vec::new(), None);
+        let mut bad = Vec::new();
+        for place in self.places() {
+            let on_device = self.first.0 * BLOCK_BYTES + place + expected.mark.next;
+            match self.batch_in(place, expected) {
+                Ok(Ok(found)) => {
+                    whole.get_or_insert(found);
+                }
+                Ok(Err(end)) => {
+                    bad.push((on_device, end.why.clone()));
+                    ends.push(end);
+                }
+                Err(error) => {
+                    bad.push((on_device, error.to_string()));
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(whole) = whole {
+            return Ok(Ok(Whole { bad, ..whole }));
+        }
+        // One that is cut short says more than one that is not there.
+        let first = ends.iter().position(|end| end.reason == Reason::Incomplete).unwrap_or(0);
+        match failed {
+            Some(error) if ends.is_empty() => Err(error),
+            _ => Ok(Err(ends.swap_remove(first))),
+        }
+    }
+
+    /// The batch that must come at `expected`, as one place has it.
+    fn batch_in(&self, place: u64, expected: &Expected) -> Result<Result<Whole, End>, DeviceError> {
+        let (batch, at) = (expected.mark.batch.next(), expected.mark.next);
         let end = |reason, why: String| Ok(Err(End { batch, at, reason, why }));
         // A header never goes over the ring's end; most batches are hardly longer.
         let window = (self.len - at).min(BLOCK_BYTES);
         let mut bytes = vec![0; window as usize];
-        self.read(at, &mut bytes)?;
+        self.read(place, at, &mut bytes)?;
         let header = match self.header(&bytes, at) {
             Ok(header) => header,
             Err(malformed) => return end(Reason::Nothing, malformed.why),
@@ -140,18 +185,18 @@ impl<'a> Ring<'a> {
         if header.number != batch.0 {
             return end(Reason::Nothing, format!("the batch is number {}", header.number));
         }
-        if header.prior != place.mark.sum {
+        if header.prior != expected.mark.sum {
             return end(Reason::Nothing, "the batch follows another one".into());
         }
-        let records = match self.records(&header, bytes)? {
+        let records = match self.records(place, &header, bytes)? {
             Ok(records) => records,
             Err(malformed) => return end(Reason::Incomplete, malformed.why),
         };
         let len = u64::from(header.bytes);
         let mark = LogMark { batch, next: (at + len) % self.len, sum: header.sum };
-        let left = place.left.checked_sub(len);
+        let left = expected.left.checked_sub(len);
         let after = Expected { mark, left: left.unwrap_or(0) };
-        Ok(Ok(Whole { header, records, overlaps: left.is_none(), after }))
+        Ok(Ok(Whole { header, records, bad: Vec::new(), overlaps: left.is_none(), after }))
     }
 
     /// Searches the ring, from where the log ends, for a batch that calls one durable that is younger
@@ -172,9 +217,21 @@ impl<'a> Ring<'a> {
         while left > 0 {
             let count = left.min(self.len - at).min(SEARCH_BYTES);
             let part = &mut buffer[..count as usize];
-            let read = self.read(at, part);
-            let searched = read.and_then(|()| self.look(at, part, floor, &mut best, &mut to_sum));
-            if let Err(error) = searched {
+            let mut is_searched = false;
+            let mut failed = None;
+            for place in self.places() {
+                let read = self.read(place, at, part);
+                match read
+                    .and_then(|()| self.look(place, at, part, floor, (&mut best, &mut to_sum)))
+                {
+                    Ok(()) => is_searched = true,
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                    }
+                }
+            }
+            // What one place has, the other has as well.
+            if let Some(error) = failed.filter(|_| !is_searched) {
                 unread.get_or_insert_with(|| (self.block(at), error.to_string()));
             }
             if best.as_ref().is_some_and(|best| best.durable >= end.batch) {
@@ -192,10 +249,10 @@ impl<'a> Ring<'a> {
         let len = self.len.min(SEARCH_BLOCKS_MAX * BLOCK_BYTES);
         let mut to_sum = 2 * len + BATCH_BYTES_MAX as u64;
         let mut buffer = vec![0; len.min(SEARCH_BYTES) as usize];
-        let mut at = 0;
-        while at < len {
+        let steps = (0..len).step_by(SEARCH_BYTES as usize);
+        for (at, place) in steps.flat_map(|at| self.places().map(move |place| (at, place))) {
             let part = &mut buffer[..(len - at).min(SEARCH_BYTES) as usize];
-            if self.read(at, part).is_err() {
+            if self.read(place, at, part).is_err() {
                 part.fill(0);
             }
             for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
@@ -205,22 +262,21 @@ impl<'a> Ring<'a> {
                     continue;
                 }
                 to_sum -= bytes;
-                if let Ok(Ok(records)) = self.records(&header, unit.to_vec()) {
+                if let Ok(Ok(records)) = self.records(place, &header, unit.to_vec()) {
                     visit(&header, &records);
                 }
             }
-            at += SEARCH_BYTES;
         }
     }
 
-    /// Looks for a better proof in `part` of the ring, read at `at`.
+    /// Looks for a better proof in `part` of the ring, read at `at` in this place.
     fn look(
         &self,
+        place: u64,
         at: u64,
         part: &[u8],
         floor: u64,
-        best: &mut Option<Proof>,
-        to_sum: &mut u64,
+        (best, to_sum): (&mut Option<Proof>, &mut u64),
     ) -> Result<(), DeviceError> {
         for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
             let at = at + index * UNIT;
@@ -231,7 +287,7 @@ impl<'a> Ring<'a> {
                 continue;
             }
             *to_sum -= len;
-            if self.records(&header, unit.to_vec())?.is_ok() {
+            if self.records(place, &header, unit.to_vec())?.is_ok() {
                 let (batch, durable) = (BatchNo(header.number), BatchNo(header.durable));
                 *best = Some(Proof { batch, at, durable });
             }

@@ -16,6 +16,10 @@ pub(super) fn run(context: &mut Context<'_>) {
     for fault in &replay.faults {
         findings.add(fault.issue, fault.what.clone()).block(fault.block);
     }
+    for (commit, block, why) in &replay.bad_places {
+        let what = format!("a frame of commit {commit} is not at one of its places: {why}");
+        findings.add(Issue::FramePlaceBad, what).block(*block);
+    }
     if let Some(damage) = &replay.damage {
         let (end, later) = (&replay.end, damage.later);
         let what = format!(

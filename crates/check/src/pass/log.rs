@@ -23,6 +23,10 @@ pub(super) fn run(context: &mut Context<'_>) {
     for fault in &replay.faults {
         findings.add(fault.issue, fault.what.clone()).block(fault.block);
     }
+    for (batch, block, why) in &replay.bad_places {
+        let what = format!("batch {batch} is not at one of its places: {why}");
+        findings.add(Issue::BatchPlaceBad, what).block(*block);
+    }
     if let Some(Damage { batch, proof }) = &replay.damage {
         let (end, later) = (&replay.end, proof.batch);
         let what = format!(

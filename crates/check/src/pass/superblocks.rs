@@ -99,6 +99,7 @@ fn disagreement(first: &Superblock, second: &Superblock) -> Option<String> {
         ("node size", first.geometry.node_size != second.geometry.node_size),
         ("log ring", first.geometry.log_blocks != second.geometry.log_blocks),
         ("journal ring", first.geometry.journal_blocks != second.geometry.journal_blocks),
+        ("place of rings", first.geometry.ring_distance != second.geometry.ring_distance),
         ("copy mask", first.geometry.copy_mask != second.geometry.copy_mask),
         ("time of making", first.created != second.created),
         ("hash seed", first.hash_seed != second.hash_seed),

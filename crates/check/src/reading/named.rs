@@ -60,9 +60,11 @@ pub(super) fn read(device: &dyn Device, mark: &Superblock, recovered: &Recovered
 /// sum: a number that is too large does no harm, as long as no counter comes near its end.
 fn largest(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let believed = |number: u64| if number < COUNTER_MAX / 4 { number } else { 0 };
-    let zones = [mark.geometry.journal(), mark.geometry.log()];
-    for (is_log, zone) in [false, true].into_iter().zip(zones) {
-        let first = zone.start.0.saturating_mul(BLOCK_BYTES);
+    let zones = [(false, mark.geometry.journal()), (true, mark.geometry.log())];
+    let places = mark.geometry.ring_places();
+    let zones = places.flat_map(|distance| zones.map(|(is_log, zone)| (is_log, zone, distance)));
+    for (is_log, zone, distance) in zones {
+        let first = zone.start.0.saturating_add(distance).saturating_mul(BLOCK_BYTES);
         let len = zone.count.min(SEARCH_BLOCKS_MAX).saturating_mul(BLOCK_BYTES);
         let mut buffer = vec![0; len.min(STEP) as usize];
         let mut done = 0;

@@ -213,6 +213,28 @@ pub(crate) fn provoke(issue: Issue) -> (Image, &'static [Issue]) {
             made.poke(copy.expect("it has copies"), BLOCK_SIZE, |bytes| bytes[3000] ^= 1);
             (Image::of(made.device), none)
         }
+        Issue::FramePlaceBad => {
+            let made = Maker::sample_with_ring_copies().make();
+            let mut journal = Journal::new(&made);
+            journal.now.epoch = Epoch(5);
+            journal.honest(5);
+            journal.honest(5);
+            let at = journal.frames[0].0 + made.superblock.geometry.ring_distance;
+            made.poke(BlockNo(at), BLOCK_SIZE, |bytes| bytes[100] ^= 1);
+            (Image::of(made.device), none)
+        }
+        Issue::BatchPlaceBad => {
+            let made = Maker::sample_with_ring_copies().make();
+            let mut log = Log::new(&made);
+            log.operation();
+            for _ in 0..2 {
+                log.chown(PIPE);
+                log.batch();
+            }
+            // The first place of the first one.
+            made.poke(made.superblock.geometry.log().start, BLOCK_SIZE, |bytes| bytes[100] ^= 1);
+            (Image::of(made.device), none)
+        }
         Issue::ItemMisplaced => {
             let key = Key::new(InodeNo(0), ItemKind::Setting, 1);
             (with(|maker| drop(maker.files.insert(key, vec![1]))), none)

@@ -213,7 +213,9 @@ impl<'a> Journal<'a> {
         let sum = header.encode(payload, &mut bytes);
         let blocks = bytes.len() as u64 / BLOCK_BYTES;
         assert!(at.0 + blocks <= ring.start.0 + ring.count, "the frame crosses the ring's end");
-        put(&self.made.device, at, &bytes);
+        for distance in self.made.superblock.geometry.ring_places() {
+            put(&self.made.device, BlockNo(at.0 + distance), &bytes);
+        }
         self.mark = JournalMark { sum, next: next_block(ring, at, blocks), ..self.mark };
         self.frames.push(at);
         at

@@ -312,9 +312,12 @@ impl<'a> Log<'a> {
     pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> u64 {
         let (len, start) = self.ring();
         let (here, rest) = bytes.split_at(bytes.len().min((len - at) as usize));
-        for (at, part) in [(at, here), (0, rest)] {
-            if !part.is_empty() {
-                self.made.device.write(start + at, part).expect("memory takes every write");
+        for distance in self.made.superblock.geometry.ring_places() {
+            let start = start + distance * BLOCK_BYTES;
+            for (at, part) in [(at, here), (0, rest)] {
+                if !part.is_empty() {
+                    self.made.device.write(start + at, part).expect("memory takes every write");
+                }
             }
         }
         (at + bytes.len() as u64) % len

@@ -26,7 +26,7 @@ use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
 use holdfast_format::limits::{BITMAP_BYTES, GROUP_BLOCKS};
 use holdfast_format::node::{self, Expected, OfVolume, SLOT_SIZE, SLOTS_AT};
-use holdfast_format::superblock::NODE_COPIES;
+use holdfast_format::superblock::{NODE_COPIES, RING_COPIES};
 use holdfast_format::{Geometry, ItemKind, JournalMark, Key, LogMark, NodePointer, Superblock};
 use uuid::Uuid;
 
@@ -140,11 +140,21 @@ impl Maker {
         }
     }
 
-    /// The same volume, with each node stored twice.
+    /// The same volume, with each node stored twice, and rings that stand twice.
     pub(crate) fn sample_with_copies() -> Maker {
-        let mut maker = Maker::sample();
-        maker.geometry = maker.geometry.with_copies().expect("8 MiB are enough for copies");
-        maker
+        let twice = Maker::empty().geometry.with_copies().expect("8 MiB are enough for copies");
+        Maker::sample_as(twice)
+    }
+
+    /// The same volume, with rings that stand twice.
+    pub(crate) fn sample_with_ring_copies() -> Maker {
+        let twice = Maker::empty().geometry.with_copies().expect("8 MiB are enough for copies");
+        Maker::sample_as(Geometry { copy_mask: 0, ..twice })
+    }
+
+    fn sample_as(geometry: Geometry) -> Maker {
+        let next_block = geometry.first_data_block().0;
+        Maker { geometry, next_block, ..Maker::empty() }.filled()
     }
 
     /// A volume with one of everything.
@@ -340,7 +350,8 @@ impl Maker {
             label: "sample".into(),
             hash_seed: SEED,
             features_compat: 0,
-            features_ro_compat: (self.geometry.node_copies() - 1) * NODE_COPIES,
+            features_ro_compat: ((self.geometry.node_copies() - 1) * NODE_COPIES)
+                | if self.geometry.ring_distance == 0 { 0 } else { RING_COPIES },
             files: root,
             files_level: level,
             space: space_pointer,

@@ -38,9 +38,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
     /// How often names, attributes and the places of data are stored: `metadata=1` or `metadata=2`. With 2, each piece of them is
-    /// written twice, far apart; one that is damaged on the device is read from the other, and written again from it. It costs as
-    /// much space again as they take, and nothing of an fsync. Data of files and what was written last are stored once in any case. It
-    /// cannot be changed later.
+    /// written twice, far apart; one that is damaged on the device is read from the other, and written again from it. So is what an
+    /// fsync writes, with one flush as ever. It costs as much space again as they and the log take. Data of files is stored once in
+    /// any case, but for what lies in the log. It cannot be changed later.
     #[arg(long, value_name = "WHAT=N", default_value = "metadata=1", value_parser = copies)]
     copies: u8,
     /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made

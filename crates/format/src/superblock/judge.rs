@@ -3,7 +3,7 @@
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Timestamp};
 
 use super::{
-    Fields, FoundDamage, INCOMPAT_KNOWN, MAGIC, NODE_COPIES, SUM_AT, SUMS_CRC64, fail,
+    Fields, FoundDamage, INCOMPAT_KNOWN, MAGIC, NODE_COPIES, RING_COPIES, SUM_AT, SUMS_CRC64, fail,
     other_version, text,
 };
 use crate::Malformed;
@@ -54,10 +54,14 @@ impl Fields {
             log_blocks: self.log_blocks,
             journal_blocks: self.journal_blocks,
             copy_mask: self.copy_mask,
+            ring_distance: self.ring_distance,
         };
         geometry.check()?;
         if (self.copy_mask != 0) != (self.features_ro_compat & NODE_COPIES != 0) {
             return fail("its features and its copy mask contradict each other");
+        }
+        if (self.ring_distance != 0) != (self.features_ro_compat & RING_COPIES != 0) {
+            return fail("its features and the places of its rings contradict each other");
         }
         Ok(geometry)
     }

@@ -227,11 +227,13 @@ fn allocate(device: &dyn Device, geometry: &Geometry) -> Result<()> {
             "the host of the image gives no space ahead of need; make the volume without that";
         return Err(StoreError::Refused(why.into()).into());
     }
-    let (log, zeros) = (geometry.log(), vec![0; ZEROS_BYTES]);
-    let (start, len) = (log.start.0 * BLOCK_BYTES, log.count * BLOCK_BYTES);
-    for at in (0..len).step_by(ZEROS_BYTES) {
-        let part = (len - at).min(ZEROS_BYTES as u64) as usize;
-        device.write(start + at, &zeros[..part]).map_err(StoreError::from)?;
+    let zeros = vec![0; ZEROS_BYTES];
+    for log in geometry.log_places() {
+        let (start, len) = (log.start.0 * BLOCK_BYTES, log.count * BLOCK_BYTES);
+        for at in (0..len).step_by(ZEROS_BYTES) {
+            let part = (len - at).min(ZEROS_BYTES as u64) as usize;
+            device.write(start + at, &zeros[..part]).map_err(StoreError::from)?;
+        }
     }
     Ok(())
 }

@@ -97,7 +97,9 @@ fn every_finding_is_repaired_or_refused() {
 /// Findings that a repair leaves, as nothing is there to put in place.
 fn stays(issue: Issue) -> bool {
     let data = [Issue::DataDamaged, Issue::DataUnreadable, Issue::Fault, Issue::SettingUnknown];
-    data.contains(&issue)
+    // Behind what a repair writes they are not needed any more.
+    let places = [Issue::FramePlaceBad, Issue::BatchPlaceBad];
+    data.contains(&issue) || places.contains(&issue)
 }
 
 /// What was durable is given up only by who says so.

@@ -217,8 +217,8 @@ impl Volume {
     }
 
     /// Killed behind commits and fsyncs that no checkpoint contains.
-    pub(crate) fn crashed() -> Volume {
-        let (base, device) = formatted(1);
+    pub(crate) fn crashed(copies: u8) -> Volume {
+        let (base, device) = formatted(copies);
         let mut engine = work(&device);
         for number in 0..4 {
             apply(
@@ -358,9 +358,17 @@ fn places(image: &MemoryDevice) -> BTreeMap<Kind, Vec<Block>> {
             put(Kind::Both, at, 4096, Some(copy));
         }
     }
+    let distance = geometry.ring_distance * BLOCK_BYTES;
+    let mut add_twice = |kind, at, len| match (kind, distance) {
+        (Kind::DeadRing, _) | (_, 0) => put(kind, at, len, None),
+        _ => {
+            put(kind, at, len, Some(at + distance));
+            put(kind, at + distance, len, Some(at));
+        }
+    };
+    journal(image, superblock, &mut add_twice);
+    log(image, superblock, &mut add_twice);
     let mut add = |kind, at, len| put(kind, at, len, None);
-    journal(image, superblock, &mut add);
-    log(image, superblock, &mut add);
     let all = geometry.first_data_block().0..geometry.volume_blocks;
     for block in all.filter(|block| !used.contains(block)).take(4000).step_by(333) {
         add(Kind::Free, block * BLOCK_BYTES, 4096);

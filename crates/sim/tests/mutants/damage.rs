@@ -113,3 +113,39 @@ pub(crate) fn lost_commits(seed: u64) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// Each place of the rings is lost in turn, behind fsyncs and a commit: what was acknowledged is there.
+pub(crate) fn a_place_of_the_rings() -> Result<(), String> {
+    let mut setup = Setup { checkpoints: Checkpoints::Never, ..Setup::new(4096, 16) };
+    setup.mkfs.metadata_copies = 2;
+    let device = Arc::new(MemoryDevice::new(VOLUME));
+    let mut engine = Engine::create(device.clone(), setup.clone()).unwrap();
+    let mut apply = |text: &str| {
+        let script: Script = text.parse().unwrap();
+        script.ops().for_each(|op| drop(engine.apply(op)));
+    };
+    apply("mkfile /a; write /a 0 900 1; fsync /a; mkfile /b; write /b 0 900 2; sync");
+    apply("mkfile /c; write /c 0 900 3; fsync /c");
+    let told = engine.walk().unwrap();
+    engine.kill();
+    let geometry = Geometry::for_device(VOLUME, 4096).unwrap().with_copies().unwrap();
+    let rings = (geometry.log_blocks + geometry.journal_blocks) * 4096;
+    for distance in geometry.ring_places() {
+        let image = device.snapshot();
+        let first = (geometry.log().start.0 + distance) * 4096;
+        image.write(first, &vec![0; rings as usize]).unwrap();
+        let Ok(mut engine) = Engine::open(Arc::new(image), setup.clone()) else {
+            return Err("without one place of its rings the volume does not open (P1)".into());
+        };
+        let found = engine.walk();
+        engine.kill();
+        let Ok(found) = found else {
+            return Err("without one place of its rings the volume does not read (P1)".into());
+        };
+        let lost = told.differences(&found);
+        if !lost.is_empty() {
+            return Err(format!("lost with one place of the rings (P1): {}", lost.join("; ")));
+        }
+    }
+    Ok(())
+}

@@ -37,6 +37,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
             })
         },
     },
+    Hunt { name: "a place of the rings", run: |_| damage::a_place_of_the_rings() },
     Hunt { name: "copies", run: |_| cut("", REUSE, with_copies(Checkpoints::After(3))) },
     Hunt { name: "handles", run: |_| errors::handles(0) },
     Hunt { name: "half written", run: errors::half_written },
@@ -228,6 +229,7 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
     ),
     ("unsynced and commits", &[Mutant::CommitDataFlush]),
     ("copies", &[Mutant::CopyNotWritten]),
+    ("a place of the rings", &[Mutant::RingCopyNotWritten]),
     ("handles", &[Mutant::ErrorSwallowed, Mutant::ErrorToldOnce]),
     ("half written", &[Mutant::SizeAhead]),
     ("rot", &[Mutant::SumUnchecked]),

@@ -11,8 +11,9 @@ pub(crate) mod recover;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockRange, CommitNo, Epoch};
+use holdfast_base::{BlockNo, BlockRange, CommitNo, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
+use holdfast_format::Geometry;
 use holdfast_format::journal::frame::{FRAME_BYTES_MAX, KIND_COMMIT, KIND_END, MAGIC};
 use holdfast_format::journal::{COMMIT_BYTES_MAX, FrameHeader, JournalMark, next_block};
 
@@ -28,6 +29,8 @@ const KEPT_BYTES: usize = 32 << 20;
 #[derive(Debug)]
 pub(crate) struct Journal {
     ring: BlockRange,
+    /// How far from the first place of a frame each one is, in blocks.
+    places: [Option<u64>; 2],
     volume: [u8; 8],
     /// Behind the last commit.
     mark: JournalMark,
@@ -48,9 +51,11 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// An empty journal that goes on at `mark`.
-    pub(crate) fn new(ring: BlockRange, volume: [u8; 8], mark: JournalMark) -> Journal {
+    pub(crate) fn new(geometry: &Geometry, volume: [u8; 8], mark: JournalMark) -> Journal {
+        let mut places = geometry.ring_places();
         Journal {
-            ring,
+            ring: geometry.journal(),
+            places: [places.next(), places.next()],
             volume,
             mark,
             head: 0,
@@ -150,8 +155,7 @@ impl Journal {
             };
             self.frame.clear();
             mark.sum = header.encode(&self.payload[done..done + part], &mut self.frame);
-            let place = mark.next.byte_offset().expect("the ring lies inside the volume");
-            device.write(place, &self.frame)?;
+            self.write_frame(device, mark.next)?;
             let frame_blocks = self.frame.len() as u64 / BLOCK_BYTES;
             mark.next = next_block(self.ring, mark.next, frame_blocks);
             done += part;
@@ -164,7 +168,7 @@ impl Journal {
         if self.payload.capacity() > KEPT_BYTES {
             self.payload = Vec::new();
         }
-        Ok((blocks * BLOCK_BYTES, flushed))
+        Ok((blocks * BLOCK_BYTES * self.places.iter().flatten().count() as u64, flushed))
     }
 
     /// A number that no commit has: a checkpoint holds what no commit says. Should its superblock rot, a replay from
@@ -231,8 +235,17 @@ impl Journal {
         };
         self.frame.clear();
         header.encode(&[], &mut self.frame);
-        let place = self.mark.next.byte_offset().expect("the ring lies inside the volume");
-        device.write(place, &self.frame)?;
+        self.write_frame(device, self.mark.next)
+    }
+
+    /// Writes the frame to each of its places, of which `at` is the first. Before the flush: a crash leaves any part of them, and
+    /// what is whole in one place counts.
+    fn write_frame(&self, device: &dyn Device, at: BlockNo) -> Result<()> {
+        let most = if mutants::is(Mutant::RingCopyNotWritten) { 1 } else { 2 };
+        for distance in self.places.into_iter().flatten().take(most) {
+            let place = BlockNo(at.0 + distance).byte_offset();
+            device.write(place.expect("the rings lie inside the volume"), &self.frame)?;
+        }
         Ok(())
     }
 }

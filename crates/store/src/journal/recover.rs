@@ -95,8 +95,11 @@ pub(crate) fn write(
 ) -> Result<()> {
     if replayed.ended {
         // Commits follow from now on. Should the device lose the first one, nothing may say that none did.
-        let at = replayed.superblock.journal.next.byte_offset();
-        device.write(at.expect("the superblock was judged"), &[0; BLOCK_SIZE])?;
+        let first = replayed.superblock.journal.next;
+        for distance in before.geometry.ring_places() {
+            let at = BlockNo(first.0.saturating_add(distance)).byte_offset();
+            device.write(at.expect("the superblock was judged"), &[0; BLOCK_SIZE])?;
+        }
     }
     let durable = superblock::make_durable(device, before)?;
     drop(durable);

@@ -265,10 +265,47 @@ impl Replay<'_> {
         Ok(self.device.read(at, &mut into[start..])?)
     }
 
-    /// The frame at `at`, if there is one that lies inside the ring and is whole.
-    fn read_frame(&self, at: BlockNo) -> Result<Option<Frame>> {
+    /// The frame at `at` that fits, in the first place that has it. One that ends the journal counts only where no place has
+    /// another: it is written over by the first commit. Fails if no place reads.
+    fn frame_that(
+        &self,
+        at: BlockNo,
+        fits: impl Fn(&FrameHeader) -> bool,
+    ) -> Result<Option<Frame>> {
+        let (mut end, mut failed, mut is_read) = (None, None, false);
+        for distance in self.superblock.geometry.ring_places() {
+            match self.read_frame(at, distance) {
+                Ok(Some(frame)) if fits(&frame.header) => {
+                    if distance != 0 {
+                        let commit = frame.header.commit;
+                        tracing::warn!(
+                            "a frame of commit {commit}, at block {at}, is whole in its second place only"
+                        );
+                    }
+                    if frame.header.kind != KIND_END {
+                        return Ok(Some(frame));
+                    }
+                    is_read = true;
+                    end.get_or_insert(frame);
+                }
+                Ok(_) => is_read = true,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        match failed {
+            Some(error) if !is_read => Err(error),
+            _ => Ok(end),
+        }
+    }
+
+    /// The frame of which `at` is the first place, read so many blocks behind that, if there is one that lies inside the ring and is whole.
+    fn read_frame(&self, at: BlockNo, distance: u64) -> Result<Option<Frame>> {
         let mut bytes = Vec::with_capacity(BLOCK_SIZE);
-        self.read_blocks(BlockRange::new(at, 1), &mut bytes)?;
+        // What saturates lies behind the end of every device.
+        let place = BlockNo(at.0.saturating_add(distance));
+        self.read_blocks(BlockRange::new(place, 1), &mut bytes)?;
         let Ok(header) = FrameHeader::decode(&bytes) else {
             return Ok(None);
         };
@@ -277,7 +314,7 @@ impl Replay<'_> {
             return Ok(None);
         }
         // Nothing saturates: it has a first block, and ends inside the ring.
-        let (second, others) = (BlockNo(at.0.saturating_add(1)), blocks.saturating_sub(1));
+        let (second, others) = (BlockNo(place.0.saturating_add(1)), blocks.saturating_sub(1));
         if others > 0 {
             self.read_blocks(BlockRange::new(second, others), &mut bytes)?;
         }
@@ -297,27 +334,26 @@ impl Replay<'_> {
         let mut frames = None;
         for index in 0.. {
             let at = payload.after.next;
-            let Some(frame) = self.read_frame(at)? else {
+            let fits = |header: &FrameHeader| {
+                let ends = header.kind == KIND_END;
+                let right_epoch = match index {
+                    0 => {
+                        let is_same = header.epoch == epoch.0;
+                        header.epoch == epoch.next().0 || (same_epoch || ends) && is_same
+                    }
+                    _ => header.epoch == payload.epoch.0 && !ends,
+                };
+                let follows = header.commit == number.0 && header.prior == payload.after.sum;
+                let same_count = frames.is_none_or(|frames| frames == header.frames);
+                follows && header.index == index && same_count && right_epoch
+            };
+            let Some(frame) = self.frame_that(at, fits)? else {
                 return Ok(Found::Nothing);
             };
             let header = &frame.header;
-            if header.commit != number.0 || header.prior != payload.after.sum {
-                return Ok(Found::Nothing);
-            }
-            let ends = header.kind == KIND_END;
-            let right_epoch = match index {
-                0 => {
-                    let is_same = header.epoch == epoch.0;
-                    header.epoch == epoch.next().0 || (same_epoch || ends) && is_same
-                }
-                _ => header.epoch == payload.epoch.0,
-            };
-            let same_count = header.frames == *frames.get_or_insert(header.frames);
-            if header.index != index || !same_count || !right_epoch {
-                return Ok(Found::Nothing);
-            }
-            if ends {
-                return Ok(if index == 0 { Found::End } else { Found::Nothing });
+            frames = Some(header.frames);
+            if header.kind == KIND_END {
+                return Ok(Found::End);
             }
             let part = frame.payload();
             // No crash leaves a journal that overlaps itself. What saturates is too much as well.
@@ -474,29 +510,32 @@ impl Replay<'_> {
         let mut left = self.ring.count.min(SEARCH_BLOCKS_MAX);
         let mut quiet = 0u64;
         while left > 0 && quiet < QUIET_BLOCKS {
-            blocks.clear();
             let Some(to_end @ 1..) = self.ring_end.0.checked_sub(start.0) else {
                 let source = Malformed::new("journal", format!("block {start} lies behind it"));
                 return Err(StoreError::Item { what: "its mark".into(), source });
             };
             let count = step.min(left).min(to_end);
             quiet = quiet.saturating_add(count);
-            if let Err(error) = self.read_blocks(BlockRange::new(start, count), &mut blocks) {
-                // What cannot be read proves nothing and is not needed.
-                tracing::warn!("the journal was not searched at block {start}: {error}");
+            for distance in self.superblock.geometry.ring_places() {
                 blocks.clear();
-            }
-            for (at, block) in (start.0..).zip(blocks.chunks_exact(BLOCK_SIZE)) {
-                let Ok(header) = FrameHeader::decode(block) else { continue };
-                let own = (header.address, header.volume) == (at, self.superblock.ring_tag);
-                if !own || header.commit < missing.0 {
-                    continue;
+                let place = BlockNo(start.0.saturating_add(distance));
+                if let Err(error) = self.read_blocks(BlockRange::new(place, count), &mut blocks) {
+                    // What cannot be read proves nothing and is not needed.
+                    tracing::warn!("the journal was not searched at block {place}: {error}");
+                    blocks.clear();
                 }
-                quiet = 0;
-                if header.durable >= missing.0
-                    && let Ok(Some(_)) = self.read_frame(BlockNo(at))
-                {
-                    return Ok(Some((missing, BlockNo(at))));
+                for (at, block) in (start.0..).zip(blocks.chunks_exact(BLOCK_SIZE)) {
+                    let Ok(header) = FrameHeader::decode(block) else { continue };
+                    let own = (header.address, header.volume) == (at, self.superblock.ring_tag);
+                    if !own || header.commit < missing.0 {
+                        continue;
+                    }
+                    quiet = 0;
+                    if header.durable >= missing.0
+                        && let Ok(Some(_)) = self.read_frame(BlockNo(at), distance)
+                    {
+                        return Ok(Some((missing, BlockNo(at))));
+                    }
                 }
             }
             // It is a part of what was left.

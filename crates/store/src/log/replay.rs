@@ -24,7 +24,7 @@ use holdfast_format::log::{
 };
 use holdfast_format::{Malformed, Superblock};
 
-use super::Ring;
+use super::ring::{Place, Ring};
 use crate::StoreError;
 
 /// Bytes that are read at once where batches are wanted one after the other.
@@ -123,7 +123,7 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
         device,
         superblock,
         ring: Ring::new(superblock, device),
-        ahead: RefCell::default(),
+        ahead: Default::default(),
     };
     let mut logged = Logged { is_clean: ended, ..Logged::nothing(superblock.log) };
     // The last batch that was durable, as all that were read say.
@@ -159,7 +159,8 @@ struct Reader<'a> {
     device: &'a dyn Device,
     superblock: &'a Superblock,
     ring: Ring,
-    ahead: RefCell<Ahead>,
+    /// Of each place.
+    ahead: [RefCell<Ahead>; 2],
 }
 
 /// A part of the ring that was read before it was wanted.
@@ -215,16 +216,16 @@ impl Reader<'_> {
     }
 
     /// As [`Reader::read`], out of what was read ahead if it is there.
-    fn read_ahead(&self, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
-        let mut ahead = self.ahead.borrow_mut();
+    fn read_ahead(&self, place: Place, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
+        let mut ahead = self.ahead[place as usize].borrow_mut();
         if let Some(bytes) = ahead.get(at, len) {
             return Ok(bytes);
         }
         let most = AHEAD.min(self.ring.until_end(at));
         if ahead.failed || len as u64 > most {
-            return self.read(at, len);
+            return self.read(place, at, len);
         }
-        match self.read(at, most as usize) {
+        match self.read(place, at, most as usize) {
             Ok(bytes) => {
                 let wanted = bytes[..len].to_vec();
                 *ahead = Ahead { start: at, bytes, failed: false };
@@ -233,41 +234,63 @@ impl Reader<'_> {
             // What cannot be read may lie further on, where it is of no interest.
             Err(_) => {
                 ahead.failed = true;
-                self.read(at, len)
+                self.read(place, at, len)
             }
         }
     }
 
-    fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
+    fn read(&self, place: Place, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
         let mut bytes = vec![0; len];
-        for (place, part) in self.ring.parts(at, len) {
-            self.device.read(place, &mut bytes[part])?;
+        for (on_device, part) in self.ring.parts(place, at, len) {
+            self.device.read(on_device, &mut bytes[part])?;
         }
         Ok(bytes)
     }
 
-    /// The batch at byte `at`, if there is one that is whole.
-    fn batch(&self, at: u64) -> Result<Option<LoggedBatch>, DeviceError> {
-        let first = self.read_ahead(at, UNIT as usize)?;
+    /// The batch at byte `at` of the ring in this place, if there is one that is whole.
+    fn batch(&self, place: Place, at: u64) -> Result<Option<LoggedBatch>, DeviceError> {
+        let first = self.read_ahead(place, at, UNIT as usize)?;
         let Ok(header) = LogHeader::decode(&first) else {
             return Ok(None);
         };
         if u64::from(header.bytes) > self.ring.len {
             return Ok(None);
         }
-        let bytes = self.read_ahead(at, header.bytes as usize)?;
+        let bytes = self.read_ahead(place, at, header.bytes as usize)?;
         let records = header.open(&bytes, at, &self.ring.volume).ok();
         Ok(records.map(|records| LoggedBatch { header, bytes: records.to_vec() }))
     }
 
     /// The batch that follows `mark`. Its number alone does not say so: what a crash has ended may have left a
-    /// batch of that number at that place, which builds on the same operation.
+    /// batch of that number at that place, which builds on the same operation. The first place that has it counts; so
+    /// the log ends where neither has. Fails if none reads.
     fn next(&self, mark: LogMark) -> Result<Option<LoggedBatch>, DeviceError> {
-        let batch = self.batch(mark.next)?;
-        Ok(batch.filter(|batch| {
+        let is_next = |batch: &LoggedBatch| {
             let follows = batch.header.prior == mark.sum || mutants::is(Mutant::ChainUnchecked);
             batch.header.number == mark.batch.next().0 && follows
-        }))
+        };
+        let (mut failed, mut is_read) = (None, false);
+        for place in self.ring.places() {
+            match self.batch(place, mark.next) {
+                Ok(Some(batch)) if is_next(&batch) => {
+                    if place == Place::Second {
+                        let (number, at) = (batch.header.number, mark.next);
+                        tracing::warn!(
+                            "batch {number} of the log, at byte {at}, is whole in its second place only"
+                        );
+                    }
+                    return Ok(Some(batch));
+                }
+                Ok(_) => is_read = true,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        match failed {
+            Some(error) if !is_read => Err(error),
+            _ => Ok(None),
+        }
     }
 
     /// Gives up the first batch whose data never arrived, and those behind it. Up to number `proven` they are
@@ -332,30 +355,18 @@ impl Reader<'_> {
         let (mut quiet, mut judged) = (0u64, 0u64);
         while left > 0 && quiet < QUIET_BYTES && best.durable < missing {
             let step = STEP.min(left).min(self.ring.until_end(at));
-            let bytes = match self.read(at, step as usize) {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    // What cannot be read proves nothing and is not needed.
-                    tracing::warn!("the log was not searched at its byte {at}: {error}");
-                    Vec::new()
-                }
-            };
             quiet = quiet.saturating_add(step);
-            for (place, unit) in (at..).step_by(UNIT as usize).zip(bytes.chunks(UNIT as usize)) {
-                let Ok(header) = LogHeader::decode(unit) else { continue };
-                let own = (header.address, header.volume) == (place, self.ring.volume);
-                if !own || header.number < missing {
-                    continue;
-                }
-                quiet = 0;
-                if header.durable <= best.durable || judged > JUDGED_BYTES_MAX {
-                    continue;
-                }
-                judged = judged.saturating_add(header.bytes.into());
-                match self.batch(place) {
-                    Ok(Some(_)) => best = Proof { at: place, durable: header.durable },
-                    Ok(None) => {}
-                    Err(error) => tracing::warn!("no batch was read at byte {place}: {error}"),
+            for place in self.ring.places() {
+                let bytes = match self.read(place, at, step as usize) {
+                    Ok(bytes) => bytes,
+                    Err(error) => {
+                        // What cannot be read proves nothing and is not needed.
+                        tracing::warn!("the log was not searched at its byte {at}: {error}");
+                        continue;
+                    }
+                };
+                if self.look(place, at, &bytes, missing, (&mut best, &mut judged)) {
+                    quiet = 0;
                 }
             }
             // It is a part of what was left.
@@ -363,5 +374,36 @@ impl Reader<'_> {
             at = self.ring.behind(at, step);
         }
         (best.durable > proven).then_some(best)
+    }
+
+    /// Looks for a better proof in `bytes`, read at byte `from` of the ring in this place. Says whether there is a header from
+    /// batch `missing` on.
+    fn look(
+        &self,
+        place: Place,
+        from: u64,
+        bytes: &[u8],
+        missing: u64,
+        (best, judged): (&mut Proof, &mut u64),
+    ) -> bool {
+        let mut is_there = false;
+        for (at, unit) in (from..).step_by(UNIT as usize).zip(bytes.chunks(UNIT as usize)) {
+            let Ok(header) = LogHeader::decode(unit) else { continue };
+            let own = (header.address, header.volume) == (at, self.ring.volume);
+            if !own || header.number < missing {
+                continue;
+            }
+            is_there = true;
+            if header.durable <= best.durable || *judged > JUDGED_BYTES_MAX {
+                continue;
+            }
+            *judged = judged.saturating_add(header.bytes.into());
+            match self.batch(place, at) {
+                Ok(Some(_)) => *best = Proof { at, durable: header.durable },
+                Ok(None) => {}
+                Err(error) => tracing::warn!("no batch was read at byte {at}: {error}"),
+            }
+        }
+        is_there
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Ring {
     pub(super) start: u64,
     /// Bytes.
     pub(super) len: u64,
+    /// Bytes from the first place of a batch to the second; 0 if there is one.
+    distance: u64,
     /// Batches begin and end at multiples of this.
     sector: u64,
     pub(super) volume: [u8; 8],
@@ -52,6 +54,7 @@ impl Ring {
             // What saturates lies behind the end of every device, which says so.
             start: start.0.saturating_mul(BLOCK_BYTES),
             len: count.saturating_mul(BLOCK_BYTES),
+            distance: superblock.geometry.ring_distance.saturating_mul(BLOCK_BYTES),
             // Blocks lie at multiples of their size and no more: what is larger cannot be kept to.
             sector: u64::from(device.physical_sector_size()).clamp(UNIT, BLOCK_BYTES),
             volume: superblock.ring_tag,
@@ -84,23 +87,47 @@ impl Ring {
         self.len.saturating_sub(at)
     }
 
+    /// The places at which a batch stands: one or two.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let second = (self.distance != 0).then_some(Place::Second);
+        [Some(Place::First), second].into_iter().flatten()
+    }
+
+    /// As [`Ring::places`], for who writes a batch.
+    fn places_to_write(&self) -> impl Iterator<Item = Place> + use<> {
+        let most = if mutants::is(Mutant::RingCopyNotWritten) { 1 } else { 2 };
+        self.places().take(most)
+    }
+
     /// Where byte `at` lies on the device. What saturates lies behind the end of every one.
-    fn place(&self, at: u64) -> u64 {
-        self.start.saturating_add(at)
+    fn on_device(&self, place: Place, at: u64) -> u64 {
+        let distance = match place {
+            Place::First => 0,
+            Place::Second => self.distance,
+        };
+        self.start.saturating_add(distance).saturating_add(at)
     }
 
     /// The parts of the device that `len` bytes from byte `at` of the ring on lie in: one, or two if
     /// they go on at the start.
     pub(super) fn parts(
         &self,
+        place: Place,
         at: u64,
         len: usize,
-    ) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
+    ) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> + use<> {
         let first = usize::try_from(self.until_end(at)).unwrap_or(usize::MAX).min(len);
-        [(self.place(at), 0..first), (self.start, first..len)]
+        [(self.on_device(place, at), 0..first), (self.on_device(place, 0), first..len)]
             .into_iter()
             .filter(|(_, part)| !part.is_empty())
     }
+}
+
+/// One of the two places at which a batch may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    First,
+    Second,
 }
 
 /// The log of an open store. Its lock is held while a batch is made, I/O included.
@@ -216,12 +243,16 @@ impl Log {
         let batches = &self.buffer[self.start..];
         let len = batches.len();
         let at = self.ring.before(self.place.mark.next, len as u64);
-        let mut writes = 0;
-        for ((place, part), count) in self.ring.parts(at, len).zip(1..) {
-            device.write(place, &batches[part])?;
-            writes = count;
+        let (mut bytes, mut writes) = (0u64, 0u64);
+        // Both before the flush: a crash leaves any part of them, and what is whole in one place counts.
+        for place in self.ring.places_to_write() {
+            for (on_device, part) in self.ring.parts(place, at, len) {
+                bytes = bytes.saturating_add(part.len() as u64);
+                writes = writes.saturating_add(1);
+                device.write(on_device, &batches[part])?;
+            }
         }
-        Ok((len as u64, writes))
+        Ok((bytes, writes))
     }
 
     /// What was written is durable. Returns where the next batch goes.
@@ -291,9 +322,12 @@ impl Log {
         };
         header.finish(&mut self.buffer, self.batch_start, self.ring.sector as usize);
         let batch = &self.buffer[self.start..];
-        let bytes = batch.len() as u64;
-        // A header never goes on at the ring's start, and this is no more than a sector.
-        device.write(self.ring.place(mark.next), batch)?;
+        let mut bytes = 0u64;
+        for place in self.ring.places_to_write() {
+            // A header never goes on at the ring's start, and this is no more than a sector.
+            device.write(self.ring.on_device(place, mark.next), batch)?;
+            bytes = bytes.saturating_add(batch.len() as u64);
+        }
         self.restart();
         self.confirmed = self.before;
         Ok(Some(bytes))
@@ -307,7 +341,7 @@ mod tests {
     #[test]
     fn batches_lie_where_direct_io_takes_them() {
         for sector in [512, 4096] {
-            let ring = Ring { start: 0, len: 1 << 20, sector, volume: [0; 8] };
+            let ring = Ring { start: 0, len: 1 << 20, distance: 0, sector, volume: [0; 8] };
             let mut log = Log::new(ring, LogPosition::at(LogMark::START));
             for bytes in [10, 5000, 100_000, 10] {
                 for _ in 0..2 {
