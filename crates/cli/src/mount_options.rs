@@ -61,6 +61,8 @@ pub(crate) struct MountOptions {
     pub(crate) sync: bool,
     /// Changes of names are.
     pub(crate) dirsync: bool,
+    /// The host has every change before it is answered.
+    pub(crate) handover: bool,
     pub(crate) nosymfollow: bool,
     /// `context=` and its kin, for SELinux.
     pub(crate) labels: Vec<String>,
@@ -109,6 +111,7 @@ impl Default for MountOptions {
             nodiratime: false,
             sync: false,
             dirsync: false,
+            handover: false,
             nosymfollow: false,
             labels: Vec::new(),
             remount: false,
@@ -252,6 +255,8 @@ impl MountOptions {
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dirsync = true,
+            "handover" => self.handover = true,
+            "nohandover" => self.handover = false,
             "remount" => self.remount = true,
             "exec" => self.noexec = false,
             "noexec" => self.noexec = true,

@@ -36,11 +36,16 @@ fn remount(place: &TestMount, options: &str) -> common::Said {
 
 /// Kills the daemon without a warning and mounts again.
 fn crash(place: &TestMount) {
+    crash_with(place, "rw");
+}
+
+/// The options are those of the next mount.
+fn crash_with(place: &TestMount, options: &str) {
     let daemon = place.daemon();
     signal(daemon, "KILL");
     wait_until_ended(daemon);
     place.umount();
-    place.run(&["mount", place.image(), place.dir()]);
+    place.run(&["mount", "-o", options, place.image(), place.dir()]);
     assert!(place.is_mounted());
 }
 
@@ -90,6 +95,42 @@ fn with_sync_every_change_is_durable_when_the_call_returns() {
     assert_eq!(fs::read_to_string(path("short")).unwrap(), "0123");
     assert!(path("dir/renamed").exists() && !path("renamed-before").exists());
     assert!(number(&stats, "fsyncs") >= 8, "{stats}");
+    place.umount();
+    place.fsck();
+}
+
+/// The daemon is killed right behind each answer: time alone writes nothing with this `commit`, and the volume never rests.
+#[test]
+fn with_handover_a_kill_takes_nothing_that_was_answered() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    let path = |name: &str| place.dir.join(name);
+    let write = |name: &str, byte: u8, len: usize| fs::write(path(name), vec![byte; len]).unwrap();
+    let flushes = || number(&place.run(&["stats", "--json", place.dir()]).fine(), "log_flushes");
+    mount(&place, "handover,commit=3600");
+    let before = flushes();
+    for at in 0..50 {
+        write(&format!("f{at}"), 1, 5000);
+    }
+    write("large", 2, 3 << 20);
+    assert_eq!(flushes(), before, "no change waits for a flush");
+    fs::create_dir(path("d")).unwrap();
+    fs::rename(path("f0"), path("d/g")).unwrap();
+    crash_with(&place, "handover,commit=3600");
+    assert!(!path("f0").exists());
+    assert_eq!(fs::read(path("d/g")).unwrap(), vec![1; 5000]);
+    assert!((1..50).all(|at| fs::read(path(&format!("f{at}"))).unwrap() == vec![1; 5000]));
+    assert_eq!(fs::read(path("large")).unwrap(), vec![2; 3 << 20]);
+    fs::remove_file(path("f1")).unwrap();
+    crash_with(&place, "handover,commit=3600");
+    assert!(!path("f1").exists());
+    let file = OpenOptions::new().write(true).open(path("f2")).unwrap();
+    file.set_len(7).unwrap();
+    crash_with(&place, "commit=3600");
+    drop(file);
+    assert_eq!(fs::read(path("f2")).unwrap(), vec![1; 7]);
     place.umount();
     place.fsck();
 }

@@ -52,6 +52,8 @@ pub struct FuseOptions {
     pub sync: bool,
     /// Changes of names are.
     pub dirsync: bool,
+    /// The host has every change before it is answered: a kill of this process takes none.
+    pub handover: bool,
     /// Security labels for the kernel, each `context=...` or one of its kin, quoted as mount(8) does. For root only.
     pub labels: Vec<String>,
     /// Threads that read requests at the same time; `None`: as many as CPUs, at least 2 and at most 16.
@@ -166,6 +168,7 @@ impl Default for FuseOptions {
             nosymfollow: false,
             sync: false,
             dirsync: false,
+            handover: false,
             labels: Vec::new(),
             threads: None,
             spin: default_spin(processors()),

@@ -322,6 +322,7 @@ fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
     server.set_snapdir(options.snapdir);
     let server = Arc::new(server);
     server.set_synchronous(options.sync, options.dirsync);
+    server.set_handover(options.handover);
     server.set_tellers(Arc::clone(&options.shared.tellers));
     server.set_siblings(Arc::clone(&options.shared.siblings));
     if let Some(user) = options.owner {

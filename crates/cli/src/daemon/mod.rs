@@ -247,6 +247,7 @@ pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
         nodiratime: options.nodiratime,
         sync: options.sync,
         dirsync: options.dirsync,
+        handover: options.handover,
         labels,
         threads: options.threads,
         spin: options.spin.unwrap_or(FuseOptions::default().spin),

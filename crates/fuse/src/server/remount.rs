@@ -25,6 +25,8 @@ pub(super) struct Synchronous {
     all: AtomicBool,
     /// Changes of names.
     names: AtomicBool,
+    /// The host has every other change before it is answered.
+    handover: AtomicBool,
 }
 
 impl Server {
@@ -32,6 +34,16 @@ impl Server {
     pub fn set_synchronous(&self, all: bool, names: bool) {
         self.synchronous.all.store(all, Ordering::Relaxed);
         self.synchronous.names.store(all || names, Ordering::Relaxed);
+    }
+
+    /// From now on the host has every change before it is answered, if `all`: a kill of this process takes none.
+    pub fn set_handover(&self, all: bool) {
+        self.synchronous.handover.store(all, Ordering::Relaxed);
+    }
+
+    /// Whether the host has every change before it is answered.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.synchronous.handover.load(Ordering::Relaxed)
     }
 
     /// Whether changes are: of names, or others.
@@ -45,6 +57,14 @@ impl Server {
     /// Makes the last change of `inode` durable. One that is gone needs nothing more.
     pub(crate) fn sync_written(&self, inode: InodeNo) -> Answer<()> {
         match self.durable_inode(inode, What::Change) {
+            Err(Errno(libc::ENOENT | libc::ESTALE)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Gives the host the last change of `inode`. One that is gone needs nothing more.
+    pub(crate) fn hand_over_written(&self, inode: InodeNo) -> Answer<()> {
+        match self.fs()?.hand_over_inode(inode).map_err(Errno::from) {
             Err(Errno(libc::ENOENT | libc::ESTALE)) => Ok(()),
             other => other,
         }

@@ -88,7 +88,7 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
 }
 
 fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
-    if !server.is_synchronous(true) {
+    if !server.is_synchronous(true) && !server.hands_over() {
         return act(server, header, op);
     }
     // The program waits for both.

@@ -1,4 +1,4 @@
-//! Mounts with `sync` or `dirsync`: a change is durable before it is answered.
+//! Mounts with `sync` or `dirsync`: a change is durable before it is answered. With `handover` the host has it.
 //!
 //! On a mount with `sync` the kernel itself makes data durable that goes through the page cache, by an fsync after each
 //! write; that finds nothing left to do.
@@ -10,13 +10,15 @@ use super::answer::Out;
 use crate::interface::Answer;
 use crate::server::Server;
 
-/// Makes durable what `op` has changed, if that is asked for, and answers `done`.
+/// Makes durable what `op` has changed, or gives it to the host, if that is asked for, and answers `done`.
 pub(super) fn sync(server: &Server, header: &abi::InHeader, op: &Op<'_>, done: Out) -> Answer<Out> {
     let Some((inode, of_names)) = changed(header, op) else { return Ok(done) };
-    if !server.is_synchronous(of_names) {
-        return Ok(done);
-    }
-    match server.sync_written(inode) {
+    let kept = match (server.is_synchronous(of_names), server.hands_over()) {
+        (true, _) => server.sync_written(inode),
+        (false, true) => server.hand_over_written(inode),
+        (false, false) => return Ok(done),
+    };
+    match kept {
         Ok(()) => Ok(done),
         Err(error) => {
             give_back(server, &done);

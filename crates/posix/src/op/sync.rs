@@ -61,6 +61,14 @@ impl FileSystem {
         make_durable(&self.core, &inode)
     }
 
+    /// The host has the data of `inode` and every operation that changed it when this returns: a kill of the process takes
+    /// none of it, a power cut may. Costs one write that callers share, and no flush.
+    pub fn hand_over_inode(&self, inode: InodeNo) -> Result<()> {
+        let inode = self.core.inode(inode)?;
+        let (upto, _, _under_way) = write_data(&self.core, &inode)?;
+        Ok(self.core.store.hand_over(upto, inode.no)?)
+    }
+
     /// Everything that was done before this call is durable when it returns. Fails also if data of any file was given
     /// up since the last sync that reported it, whichever thread was to write it (P7).
     pub fn sync(&self) -> Result<Receipt> {
@@ -193,9 +201,8 @@ impl WrittenBack {
     }
 }
 
-/// Writes the data of `inode`. `None` if nothing of it has to become durable.
-fn prepare(core: &Core, inode: &Arc<Inode>) -> Result<Option<WrittenBack>> {
-    let time = Stopwatch::start();
+/// Writes the data of `inode`. Returns up to where history must be durable for it as well.
+fn write_data(core: &Core, inode: &Arc<Inode>) -> Result<(Lsn, DataCost, UnderWay)> {
     let (data, under_way) = match mutants::is(Mutant::DataForgotten) {
         true => (DataCost::default(), core.data.in_flight.fsync(inode.no)),
         false => {
@@ -209,7 +216,13 @@ fn prepare(core: &Core, inode: &Arc<Inode>) -> Result<Option<WrittenBack>> {
     // The names above it count as well: all its names are reachable afterwards (P1).
     let last_move = Lsn(core.last_move.load(Ordering::Acquire));
     let above = if mutants::is(Mutant::AncestorsForgotten) { Lsn(0) } else { last_move };
-    let upto = inode.state.read().changed.max(above);
+    Ok((inode.state.read().changed.max(above), data, under_way))
+}
+
+/// Writes the data of `inode`. `None` if nothing of it has to become durable.
+fn prepare(core: &Core, inode: &Arc<Inode>) -> Result<Option<WrittenBack>> {
+    let time = Stopwatch::start();
+    let (upto, data, under_way) = write_data(core, inode)?;
     if core.store.durable() >= upto {
         core.counters.clean_fsyncs.increment();
         **inode.receipt.lock().get_or_insert_default() = Receipt::default();

@@ -9,21 +9,40 @@
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{Lsn, Receipt};
+use holdfast_base::{InodeNo, Lsn, Receipt};
 
-use crate::{Inner, Result};
+use crate::{Inner, Result, Store};
+
+impl Store {
+    /// Returns when the host has every transaction up to `upto`: it survives a kill of this program, but perhaps not a power
+    /// cut. Callers that come together share one write. Where the log cannot take it, it becomes durable instead; `about` as
+    /// in [`Store::sync`].
+    pub fn hand_over(&self, upto: Lsn, about: InodeNo) -> Result<()> {
+        if self.durable() >= upto || self.inner.append_all()? >= upto {
+            return Ok(());
+        }
+        self.inner.sync(upto, about).map(drop)
+    }
+}
 
 impl Inner {
     /// Appends what is pending to the log, without a flush. Does nothing if the log has no room for it, or one
     /// operation is too large: a commit will hold it. A recovery must not have to read much data to judge it: above
     /// that a flush comes first.
     pub(crate) fn append(&self) -> Result<()> {
+        self.append_all().map(drop)
+    }
+
+    /// As [`Inner::append`]; returns up to which operation all is in the log or durable.
+    fn append_all(&self) -> Result<Lsn> {
         self.check_running()?;
         let mut log = self.logging.log.lock();
-        let Ok((generations, step)) = self.take_pending(&log) else { return Ok(()) };
+        let before = log.waiting().map_or(Lsn(0), |appended| appended.last);
+        let before = before.max(Lsn(self.durable.load(Ordering::Acquire)));
+        let Ok((generations, step)) = self.take_pending(&log) else { return Ok(before) };
         let Some(last) = generations.back().map(|generation| generation.last) else {
             step.end();
-            return Ok(());
+            return Ok(before);
         };
         let mut receipt = Receipt::default();
         let named = step.check(self.write_batches(&mut log, &generations, &mut receipt))?;
@@ -36,7 +55,7 @@ impl Inner {
         step.end();
         drop(log);
         self.give_back(generations);
-        Ok(())
+        Ok(last)
     }
 
     /// Confirms behind the last batch and behind the last commit that they were durable, with one flush. Costs nothing
