@@ -44,6 +44,8 @@ fn changed(header: &abi::InHeader, op: &Op<'_>) -> Option<(InodeNo, bool)> {
         | Op::Removexattr { .. }
         | Op::Write { .. }
         | Op::Fallocate(_) => (inode, false),
+        // O_TRUNC comes with it.
+        Op::Open(how) if how.flags.cast_signed() & libc::O_TRUNC != 0 => (inode, false),
         Op::CopyFileRange(how) => (InodeNo(how.nodeid_out), false),
         _ => return None,
     })
@@ -53,6 +55,10 @@ fn changed(header: &abi::InHeader, op: &Op<'_>) -> Option<(InodeNo, bool)> {
 fn give_back(server: &Server, done: &Out) {
     let entry = match done {
         Out::Entry(entry) => entry,
+        Out::Opened(opened) => {
+            server.release(opened.fh);
+            return;
+        }
         Out::Created(entry, opened) => {
             server.release(opened.fh);
             entry
@@ -93,6 +99,32 @@ mod tests {
         assert_eq!((count(Operation::Fsync), count(Operation::Stat)), (counted[1] + 1, 1));
         server.close();
         counted
+    }
+
+    #[test]
+    fn a_file_that_is_cut_when_it_is_opened_is_durable() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let header = abi::InHeader { nodeid: InodeNo::ROOT.0, ..Default::default() };
+        let new = abi::MknodIn { mode: libc::S_IFREG | 0o644, ..Default::default() };
+        let Ok(Out::Entry(made)) = call(&server, &header, &Op::Mknod { new, name: b"f" }).unwrap()
+        else {
+            panic!("no entry");
+        };
+        let nodeid = made.attr.unwrap().inode.0;
+        let header = abi::InHeader { nodeid, ..Default::default() };
+        let open = |flags: i32| {
+            let how = abi::OpenIn { flags: flags.cast_unsigned(), open_flags: 0 };
+            let opened = call(&server, &header, &Op::Open(how)).unwrap().unwrap();
+            let Out::Opened(opened) = opened else { panic!("not opened") };
+            server.release(opened.fh);
+        };
+        server.set_synchronous(true, true);
+        open(libc::O_WRONLY);
+        assert!(!fs.is_durable(), "nothing was asked to be");
+        open(libc::O_WRONLY | libc::O_TRUNC);
+        assert!(fs.is_durable());
+        server.close();
     }
 
     #[test]
