@@ -35,7 +35,7 @@ BUILT_BY := $(if $(filter 1,$(PROFILED)),profiled,$(if $(filter 1,$(STATIC)),sta
 # Of the same version, and for this machine: writes manual pages and completions where PROGRAM is for another one.
 RUNS_HERE ?= $(PROGRAM)
 
-.PHONY: run stop test prove build dev static profiled docs golden install install-lib uninstall where packages
+.PHONY: run stop test prove build dev static profiled docs book golden install install-lib uninstall where packages
 
 # Builds, makes a volume, mounts it, and shows on real content what it does. Leaves it mounted.
 run:
@@ -96,6 +96,10 @@ golden:
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+# The documents as a book, in target/book/html. The first time it builds mdBook.
+book:
+	bash scripts/book.sh
 
 # dash and zsh leave `~` in `PREFIX=~/.local` as it is, and an empty directory would be the root's.
 where:

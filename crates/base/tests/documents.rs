@@ -256,3 +256,12 @@ fn the_alarms_ring() {
         assert_eq!(count(broken), 1, "{broken}");
     }
 }
+
+#[test]
+fn the_book_has_every_document() {
+    let summary = std::fs::read_to_string(top().join("packaging/book/SUMMARY.md"));
+    let summary = summary.expect("the book has a summary");
+    for (name, _) in documents() {
+        assert!(summary.contains(&format!("]({name})")), "packaging/book/SUMMARY.md: {name}");
+    }
+}

@@ -5,6 +5,8 @@
 mod common;
 #[path = "offline/live.rs"]
 mod live;
+#[path = "offline/names.rs"]
+mod names;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};

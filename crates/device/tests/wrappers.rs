@@ -38,7 +38,7 @@ fn a_wrapper_asks_the_host() {
 #[test]
 fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
     /// Wrapper, call, and why its body is its own.
-    const OWN: [(&str, &str, &str); 12] = [
+    const OWN: [(&str, &str, &str); 13] = [
         ("Slow", "take_room", "a test counts what it is asked"),
         ("Sticky", "take_room", "nothing is taken behind the stop of the volume"),
         ("Guarded", "take_room", "nothing is taken once another program has the volume"),
@@ -51,6 +51,7 @@ fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
         ("Guarded", "discard", "nothing is discarded once another program has the volume"),
         ("HostedDevice", "discard", "the host has the space then"),
         ("Watched", "discard", "a test says where"),
+        ("Asking", "discard", "a test says when"),
     ];
     let mut wrappers = 0;
     for file in sources() {

@@ -16,12 +16,17 @@ mod image;
 mod import;
 mod info;
 mod list;
+mod chmod;
+mod chown;
+mod ln;
 mod ls;
 mod man;
 mod metrics;
+mod mkdir;
 mod mkfs;
 mod mount;
 mod mount_helper;
+mod mv;
 mod private;
 mod receive;
 mod prune;
@@ -41,6 +46,7 @@ mod txn;
 mod umount;
 mod umount_helper;
 mod watchdog;
+mod within;
 
 #[cfg(test)]
 pub(crate) use man::pages_of;
@@ -87,6 +93,11 @@ pub(crate) enum Command {
     Cat(cat::Args),
     Cp(cp::Args),
     Rm(rm::Args),
+    Mkdir(mkdir::Args),
+    Mv(mv::Args),
+    Ln(ln::Args),
+    Chmod(chmod::Args),
+    Chown(chown::Args),
     Sync(sync::Args),
     Stats(stats::Args),
     Metrics(metrics::Args),
@@ -142,6 +153,11 @@ impl Command {
             Command::Cat(args) => cat::run(&args),
             Command::Cp(args) => cp::run(&args),
             Command::Rm(args) => rm::run(&args),
+            Command::Mkdir(args) => mkdir::run(&args),
+            Command::Mv(args) => mv::run(&args),
+            Command::Ln(args) => ln::run(&args),
+            Command::Chmod(args) => chmod::run(&args),
+            Command::Chown(args) => chown::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
             Command::Metrics(args) => metrics::run(&args),

@@ -58,8 +58,8 @@ Safety and speed:
   sync                every change is durable before its call returns: as slow as an fsync each time
   async               end that (default)
   dirsync             changes of names (create, rename, remove) are durable before the call returns
-  handover            the host has every change before its call returns: a daemon that is killed loses
-                      none, a power cut may take them as without. One write for each change
+  handover            the host has every change before its call returns: a daemon that is killed
+                      loses none, a power cut may take them as without. One write for each change
   nohandover          end that (default)
 
 What is mounted, for fstab; the same as behind the volume:

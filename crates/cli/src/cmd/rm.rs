@@ -1,13 +1,10 @@
 //! `holdfast rm`: files and directories of a volume, without a mount.
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
 
-use crate::branches::{Name, Place};
+use super::within::{inside, portions};
 use crate::dispatch::{Located, Pipes};
-use crate::mounts;
-use crate::outcome::{Context, Failure, Outcome};
-use crate::target::Target;
+use crate::outcome::Outcome;
 use crate::work::{Work, remove};
 
 /// Remove files of a volume.
@@ -35,9 +32,6 @@ pub(crate) struct Args {
     paths: Vec<OsString>,
 }
 
-/// Bytes of paths that go to a daemon at once.
-const BYTES: usize = 8 << 10;
-
 pub(crate) fn run(args: &Args) -> Outcome {
     // None is removed if one is in no volume.
     let all = args.paths.iter().map(|text| inside(text)).collect::<Result<Vec<_>, _>>()?;
@@ -49,79 +43,4 @@ pub(crate) fn run(args: &Args) -> Outcome {
         code = code.max(located.run(Work::Remove(what), Pipes::out())?);
     }
     Ok(code)
-}
-
-/// Paths that stand side by side and are in one place, together.
-fn portions(all: Vec<(Place, PathBuf)>) -> Vec<(Place, Vec<Name>)> {
-    let mut portions: Vec<(Place, Vec<Name>)> = Vec::new();
-    for (place, path) in all {
-        let name = Name::of(path.into());
-        let bytes = |names: &[Name]| names.iter().map(|it| it.0.len()).sum::<usize>();
-        match portions.last_mut() {
-            Some((last, names)) if *last == place && bytes(names) + name.0.len() <= BYTES => {
-                names.push(name);
-            }
-            _ => portions.push((place, vec![name])),
-        }
-    }
-    portions
-}
-
-/// The place and the path in it.
-fn inside(text: &OsStr) -> Result<(Place, PathBuf), Failure> {
-    let host = match Target::parse(text) {
-        Target::Inside { place, path } => return Ok((place, path)),
-        Target::Host(host) => host,
-    };
-    // The last name is not followed if it is a link; and a directory that is mounted is no path in itself.
-    let (parent, name) = match (host.parent(), host.file_name()) {
-        (Some(parent), Some(name)) => (parent, name),
-        _ => return Err(no_path(text)),
-    };
-    let parent = if parent == Path::new("") { Path::new(".") } else { parent };
-    let real = parent.canonicalize().context(parent.display())?;
-    let mount = mounts::around(&real).context("/proc/self/mountinfo")?;
-    let mount = mount.ok_or_else(|| no_path(text))?;
-    let dir = mount.dir.display();
-    if !mounts::is_whole(&mount).context(&dir)? {
-        return Err(Failure::plain(format!(
-            "{dir} shows a part of a mount (mount --bind); name the path where the volume is mounted"
-        )));
-    }
-    let below = real.strip_prefix(&mount.dir).map_err(|_| no_path(text))?;
-    let path = Path::new("/").join(below).join(name);
-    Ok((Place { path: mount.dir, branch: None, snapshot: None }, path))
-}
-
-fn no_path(text: &OsStr) -> Failure {
-    let text = text.display();
-    Failure::plain(format!(
-        "{text} is in no volume; write IMAGE:/path, or a path in a directory where a volume is mounted"
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_of_one_place_go_together_as_far_as_a_message_has_room() {
-        let place = |name: &str| Place { path: name.into(), branch: None, snapshot: None };
-        let of = |name: &str, path: &str| (place(name), PathBuf::from(path));
-        let long = format!("/{}", "x".repeat(5000));
-        let all = vec![
-            of("a", "/1"),
-            of("a", "/2"),
-            of("b", "/3"),
-            of("a", "/4"),
-            of("a", &long),
-            of("a", &long),
-        ];
-        let found = portions(all);
-        let counts: Vec<_> = found
-            .iter()
-            .map(|(place, names)| (place.path.to_str().unwrap(), names.len()))
-            .collect();
-        assert_eq!(counts, [("a", 2), ("b", 1), ("a", 2), ("a", 1)]);
-    }
 }

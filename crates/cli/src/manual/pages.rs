@@ -210,6 +210,23 @@ pages! {
     "rm", Partly, [("holdfast-cp", "1")] {
         "A tree in a volume": "holdfast rm -r volume.img:/src",
     }
+    "mkdir", Partly, [("holdfast-rm", "1"), ("holdfast-chmod", "1")] {
+        "A directory, and those above": "holdfast mkdir -p volume.img:/var/log",
+    }
+    "mv", Partly, [("holdfast-cp", "1"), ("holdfast-rm", "1")] {
+        "A new version in place of the old one": "holdfast mv -T volume.img:/new volume.img:/app",
+        "Into a directory": "holdfast mv volume.img:/a volume.img:/b volume.img:/old",
+    }
+    "ln", Plain, [("holdfast-cp", "1")] {
+        "A symbolic link in place of another one": "holdfast ln -sf releases/8 volume.img:/current",
+        "One more name": "holdfast ln volume.img:/report volume.img:/latest",
+    }
+    "chmod", Partly, [("holdfast-chown", "1")] {
+        "Only its owner reads it": "holdfast chmod 600 volume.img:/etc/shadow",
+    }
+    "chown", Partly, [("holdfast-chmod", "1")] {
+        "A home directory": "holdfast chown -R 1000:1000 volume.img:/home/me",
+    }
     "sync", Plain, [("sync", "1")] {
         "Make everything durable": "holdfast sync /mnt",
     }

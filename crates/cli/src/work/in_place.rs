@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast::{Dir, File, FileType, Volume};
+use holdfast::{Dir, File, FileType, RenameFlags, Volume};
 use holdfast_base::prng;
 use holdfast_fuse::{Changed, Remote};
 
@@ -162,9 +162,23 @@ impl InPlace {
         replaced
     }
 
-    /// Makes a directory that its owner alone can use.
-    pub(crate) fn make_directory(&self, dir: &Dir, name: &OsStr) -> io::Result<()> {
-        dir.create_dir_with_mode(name, 0o700)?;
+    /// Moves what is at `name` to another place, in one step. What was there goes, unless `flags` refuse that.
+    pub(crate) fn move_to(
+        &self,
+        (dir, name): (&Dir, &OsStr),
+        (to, new): (&Dir, &OsStr),
+        flags: RenameFlags,
+    ) -> io::Result<()> {
+        let moved = dir.symlink_metadata(name)?.ino();
+        let replaced = to.symlink_metadata(new).ok().map(|old| old.ino());
+        dir.rename_with(name, to, new, flags)?;
+        self.tell(steps(dir, name, Some(moved)).chain(steps(to, new, replaced)));
+        Ok(())
+    }
+
+    /// Makes a directory.
+    pub(crate) fn make_directory(&self, dir: &Dir, name: &OsStr, mode: u32) -> io::Result<()> {
+        dir.create_dir_with_mode(name, mode)?;
         self.tell(steps(dir, name, None));
         Ok(())
     }

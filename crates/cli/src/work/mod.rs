@@ -17,6 +17,7 @@ pub(crate) mod import;
 pub(crate) mod in_place;
 pub(crate) mod list;
 pub(crate) mod merge;
+pub(crate) mod names;
 pub(crate) mod receive;
 pub(crate) mod remove;
 pub(crate) mod resize;
@@ -77,6 +78,8 @@ pub(crate) enum Work {
     Tune { tree: Tree, to: tune::To },
     /// Remove files and directories.
     Remove(remove::What),
+    /// Make directories and links, move, and set attributes.
+    Names(names::What),
     /// Read files, or make some, as a command asks for them.
     Files(files::What),
 }
@@ -97,6 +100,7 @@ impl Work {
             | Work::List { tree, .. }
             | Work::Print { tree, .. }
             | Work::Remove(remove::What { tree, .. })
+            | Work::Names(names::What { tree, .. })
             | Work::Files(files::What { tree, .. })
             | Work::Tune { tree, .. } => vec![tree],
             Work::Send(send::What::Rest(_))
@@ -115,6 +119,7 @@ impl Work {
             | Work::Merge(_)
             | Work::Import { .. }
             | Work::Remove(_)
+            | Work::Names(_)
             | Work::Trim { .. }
             | Work::Resize(_)
             | Work::Tune { .. } => true,
@@ -169,6 +174,7 @@ pub(crate) fn carry_out(
         Work::Resize(to) => resize::run(door, volume, *to, ends),
         Work::Tune { tree, to } => tune::run(door, volume, tree, to, ends),
         Work::Remove(what) => remove::run(branches, volume, what, ends),
+        Work::Names(what) => names::run(branches, volume, what, ends),
         Work::Files(what) => files::run(door, branches, volume, what, ends),
     }
 }

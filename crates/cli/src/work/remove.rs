@@ -102,13 +102,18 @@ struct Level {
     stays: bool,
 }
 
+/// The directory of this inode number, and no other one: its name may lead elsewhere by now, by a symbolic link as well.
+pub(super) fn same_directory(parent: &Dir, name: &OsStr, inode: u64) -> io::Result<Dir> {
+    let dir = parent.open_dir(name)?;
+    match dir.ino() == inode {
+        true => Ok(dir),
+        false => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
 impl Level {
-    /// The directory of this inode number, and no other one: its name may lead elsewhere by now, by a symbolic link as well.
     fn of(parent: &Dir, name: &OsStr, inode: u64) -> io::Result<Level> {
-        let dir = parent.open_dir(name)?;
-        if dir.ino() != inode {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        let dir = same_directory(parent, name, inode)?;
         let entries = dir.entries();
         Ok(Level { dir, entries, name: name.into(), stays: false })
     }

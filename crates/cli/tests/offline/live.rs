@@ -208,6 +208,9 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
+/// So many files are not copied, one sync each, before a copy is ended that was seen to begin, however busy the machine is.
+const MANY: usize = 2500;
+
 /// A copy is ended in the middle, in each direction, and its volume is unmounted meanwhile.
 #[test]
 fn a_copy_that_is_ended_leaves_whole_files_only() {
@@ -218,11 +221,11 @@ fn a_copy_that_is_ended_leaves_whole_files_only() {
     place.mount();
     let source = place.root.path().join("source");
     fs::create_dir(&source).unwrap();
-    let content: Vec<u8> = (0..20_000_u32).map(|n| (n >> 3) as u8).collect();
-    (0..1000).for_each(|n| fs::write(source.join(format!("f{n:03}")), &content).unwrap());
+    let content: Vec<u8> = (0..6_000_u32).map(|n| (n >> 3) as u8).collect();
+    (0..MANY).for_each(|n| fs::write(source.join(format!("f{n}")), &content).unwrap());
     let expect_whole = |dir: &Path, what: &str| {
         let names = if dir.exists() { names(dir) } else { Vec::new() };
-        assert!(names.len() < 1000, "{what}: it came to its end");
+        assert!(names.len() < MANY, "{what}: it came to its end");
         for name in &names {
             assert!(name.starts_with('f'), "{what}: {name}");
             assert_eq!(fs::read(dir.join(name)).unwrap(), content, "{what}: {name}");
@@ -236,9 +239,7 @@ fn a_copy_that_is_ended_leaves_whole_files_only() {
     for (round, ended) in ["INT", "KILL", "unmounted"].iter().enumerate() {
         let to = format!("in-{round}");
         let child = start(&place.path("source"), &place.inside(&format!("/{to}")));
-        wait_for("nothing is copied", || {
-            place.dir.join(&to).join("f999").exists() || names_in(&place.dir.join(&to)) > 2
-        });
+        wait_for("nothing is copied", || names_in(&place.dir.join(&to)) > 2);
         if *ended == "unmounted" {
             place.umount();
             let said = said(child.wait_with_output().unwrap());

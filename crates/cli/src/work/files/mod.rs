@@ -273,7 +273,8 @@ impl Files {
             Ok(found) if found.is_dir() => found.ino(),
             _ => {
                 let (dir, name) = self.place(at)?;
-                self.to.make_directory(&dir, &name)?;
+                // Its owner alone can use it, until all is in it.
+                self.to.make_directory(&dir, &name, 0o700)?;
                 dir.symlink_metadata(&name)?.ino()
             }
         };

@@ -1,0 +1,40 @@
+//! `holdfast chown`: owners in a volume, without a mount.
+
+use std::ffi::OsString;
+
+use super::within::{changed, inside, portions};
+use crate::outcome::Outcome;
+use crate::owner::{self, Owner};
+use crate::work::names::{Change, To};
+
+/// Set owners in a volume.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A path in a volume is written IMAGE:/path or IMAGE:BRANCH:/path; or as any path in a directory where
+a branch is mounted. A symbolic link is followed, but not with -R. A volume in use is changed by its
+daemon. All is durable when this returns. Who may write the image may give its files to anybody.
+
+  holdfast chown -R 1000:1000 data.holdfast:/home/me
+
+Exit code: 1 if one could not be set; the others are.")]
+pub(crate) struct Args {
+    /// Those of directories and all that is in them.
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// By name or number: USER, USER:GROUP or :GROUP.
+    #[arg(value_name = "USER:GROUP", value_parser = owner::parse)]
+    owner: Owner,
+    /// Of what.
+    #[arg(required = true, value_name = "PLACE")]
+    paths: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let all = args.paths.iter().map(|text| inside(text)).collect::<Result<Vec<_>, _>>()?;
+    let to = To { mode: None, user: args.owner.user, group: args.owner.group };
+    let mut code = 0;
+    for (place, paths) in portions(all) {
+        code = code.max(changed(&place, Change::Set { paths, to, recursive: args.recursive })?);
+    }
+    Ok(code)
+}
