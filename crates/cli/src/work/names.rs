@@ -257,9 +257,9 @@ impl Names<'_> {
                 levels.pop();
                 continue;
             };
-            let set = entry.and_then(|entry| {
+            let set = entry.map(|entry| {
                 let path = at.join(entry.file_name());
-                Ok((self.set(dir, entry.file_name(), to), path))
+                (self.set(dir, entry.file_name(), to), path)
             });
             match set {
                 Ok((Ok(Some(below)), path)) => levels.push((path, below.entries(), below)),
