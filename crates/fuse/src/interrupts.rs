@@ -46,7 +46,7 @@ impl Interrupts {
 }
 
 impl Interruptible<'_> {
-    /// Whether somebody waits for it still.
+    /// Whether the program still waits for the answer. `false` also when the mount has ended.
     pub(crate) fn is_wanted(&self) -> bool {
         let state = self.of.0.lock();
         !state.has_ended && !state.under_way.contains(&(self.unique, true))

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::within::{changed, inside, portions};
+use super::within::{all_inside, changed_all};
 use crate::outcome::Outcome;
 use crate::owner::{self, Owner};
 use crate::work::names::{Change, To};
@@ -30,11 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let all = args.paths.iter().map(|text| inside(text)).collect::<Result<Vec<_>, _>>()?;
     let to = To { mode: None, user: args.owner.user, group: args.owner.group };
-    let mut code = 0;
-    for (place, paths) in portions(all) {
-        code = code.max(changed(&place, Change::Set { paths, to, recursive: args.recursive })?);
-    }
-    Ok(code)
+    let recursive = args.recursive;
+    changed_all(all_inside(&args.paths)?, |paths| Change::Set { paths, to, recursive })
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use rustix::fs::Mode;
 use rustix::process::umask;
 
-use super::within::{changed, inside, portions};
+use super::within::{all_inside, changed_all};
 use crate::outcome::Outcome;
 use crate::owner;
 use crate::work::names::Change;
@@ -38,11 +38,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         umask(masked);
         0o777 & !masked.as_raw_mode()
     });
-    let all = args.paths.iter().map(|text| inside(text)).collect::<Result<Vec<_>, _>>()?;
-    let mut code = 0;
-    for (place, paths) in portions(all) {
-        let change = Change::Directories { paths, mode, parents: args.parents };
-        code = code.max(changed(&place, change)?);
-    }
-    Ok(code)
+    let parents = args.parents;
+    changed_all(all_inside(&args.paths)?, |paths| Change::Directories { paths, mode, parents })
 }

@@ -3,6 +3,8 @@
 mod ask;
 mod branch;
 mod cat;
+mod chmod;
+mod chown;
 mod completions;
 mod cp;
 mod diff;
@@ -16,8 +18,6 @@ mod image;
 mod import;
 mod info;
 mod list;
-mod chmod;
-mod chown;
 mod ln;
 mod ls;
 mod man;

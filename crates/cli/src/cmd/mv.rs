@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::within::{changed, inside, portions};
+use super::within::{all_inside, changed_all};
 use crate::branches::Name;
 use crate::outcome::{Failure, Outcome};
 use crate::work::names::{Change, Means};
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mut all = args.paths.iter().map(|text| inside(text)).collect::<Result<Vec<_>, _>>()?;
+    let mut all = all_inside(&args.paths)?;
     let Some((place, to)) = all.pop() else { return Ok(0) };
     if args.no_target_directory && all.len() > 1 {
         return Err(
@@ -49,10 +49,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         1 => Means::Either,
         _ => Means::Directory,
     };
-    let mut code = 0;
-    for (place, from) in portions(all) {
-        let change = Change::Move { from, to: to.clone(), means, keep: args.no_clobber };
-        code = code.max(changed(&place, change)?);
-    }
-    Ok(code)
+    let keep = args.no_clobber;
+    changed_all(all, |from| Change::Move { from, to: to.clone(), means, keep })
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::within::{inside, portions};
+use super::within::{all_inside, portions};
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::Outcome;
 use crate::work::{Work, remove};
@@ -33,10 +33,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    // None is removed if one is in no volume.
-    let all = args.paths.iter().map(|text| inside(text)).collect::<Result<Vec<_>, _>>()?;
     let mut code = 0;
-    for (place, paths) in portions(all) {
+    for (place, paths) in portions(all_inside(&args.paths)?) {
         let located = Located::of(&place)?;
         let (recursive, force) = (args.recursive, args.force);
         let what = remove::What { tree: located.tree(&place), paths, recursive, force };

@@ -1,6 +1,6 @@
 //! Paths in volumes that a command changes: `IMAGE:/path`, or any path in a directory where a branch is mounted.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use rustix::process::{getegid, geteuid};
@@ -14,6 +14,23 @@ use crate::work::{Work, names};
 
 /// Bytes of paths that go to a daemon at once.
 const BYTES: usize = 8 << 10;
+
+/// Where these paths are. None is changed if one is in no volume.
+pub(super) fn all_inside(texts: &[OsString]) -> Result<Vec<(Place, PathBuf)>, Failure> {
+    texts.iter().map(|text| inside(text)).collect()
+}
+
+/// Makes the change that `change` says for the paths of each place, one place after the other.
+pub(super) fn changed_all(
+    all: Vec<(Place, PathBuf)>,
+    change: impl Fn(Vec<Name>) -> names::Change,
+) -> Outcome {
+    let mut code = 0;
+    for (place, paths) in portions(all) {
+        code = code.max(changed(&place, change(paths))?);
+    }
+    Ok(code)
+}
 
 /// Changes names of a branch, where the volume is. What is made belongs to this user.
 pub(super) fn changed(place: &Place, change: names::Change) -> Outcome {
