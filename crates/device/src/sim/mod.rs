@@ -343,7 +343,9 @@ fn with_content(device: &MemoryDevice, mut at: u64, end: u64) -> Vec<(u64, Vec<u
 /// What a discarded range reads as: neither zeros nor anything that was there.
 fn junk(at: u64, len: usize) -> Vec<u8> {
     let word = (at / 512).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    word.to_le_bytes().into_iter().cycle().take(len).collect()
+    let mut junk = word.to_le_bytes().repeat(len.div_ceil(8));
+    junk.truncate(len);
+    junk
 }
 
 #[cfg(test)]
