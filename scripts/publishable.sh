@@ -37,5 +37,5 @@ elif ! "$CARGO" semver-checks --version >/dev/null 2>&1; then
     echo "semver: not compared with $last; run: cargo install --locked cargo-semver-checks"
 else
     # Only these promise an interface.
-    "$CARGO" semver-checks --baseline-rev "$last" -p holdfast -p holdfast-stream -p holdfast-archive
+    "$CARGO" semver-checks --baseline-rev "$last" -p holdfast-fs -p holdfast-stream -p holdfast-archive
 fi

@@ -50,6 +50,6 @@ else
 fi
 check -p holdfast-store --lib --test against_a_map --test failures --test log --test log_recovery --test space
 check -p holdfast-posix --lib --test threads --test replace_under_writes --test full
-check -p holdfast --test files
+check -p holdfast-fs --test files
 check -p holdfast-sim --test power_cut_threads --test refused_in_flight --test log_errors
 echo "no data race was found"
