@@ -96,7 +96,9 @@ impl Space {
                 is_full = true;
                 break;
             }
-            let taken = if kept == 0 { self.set_aside(index, part, to_host, rule) } else { 0 };
+            // What is hidden there was never a part of any reserve: it goes whatever else is kept of the group.
+            let may_go = kept == 0 || self.groups.get_mut(index).free_in(part) == 0;
+            let taken = if may_go { self.set_aside(index, part, to_host, rule) } else { 0 };
             sum += taken;
             if taken > 0 {
                 join_front(&mut runs, Run { at: part.at + part.len - taken, len: taken });
@@ -107,12 +109,15 @@ impl Space {
         }
         runs.reverse();
         let goes_on = !runs.is_empty() && (is_full || !to_host && kept != 0);
-        if !goes_on {
-            self.groups.change(index, |group| {
+        self.groups.change(index, |group| {
+            if !goes_on {
                 group.stale.again(due.stale & asked);
+            }
+            // What lies behind the begin of this is not looked at again when it goes on below that.
+            if to_host || !goes_on {
                 group.stale.keep(kept & due.stale);
-            });
-        }
+            }
+        });
         if runs.is_empty() {
             self.groups.forget_empty(index);
             return None;

@@ -198,6 +198,41 @@ fn an_image_gives_its_host_back_what_it_does_not_need() {
     store.close().unwrap();
 }
 
+/// What a reserve keeps of a group keeps nothing else of it: space in pieces that the host must be asked for again is no
+/// part of any reserve.
+#[test]
+fn a_reserve_keeps_no_more_of_the_host_than_it_needs() {
+    const KEPT: u64 = 8192;
+    let (image, _) = formatted(512 << 20);
+    let host = Arc::new(HostedDevice::new(&image, 600 << 20));
+    let store = open(host.clone(), Discard::Auto);
+    drop(store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap());
+    store.trim(0, |_| true).unwrap();
+    let empty = host.given();
+    let mut extents = Vec::new();
+    fill(&store, 64, &mut extents);
+    for (number, blocks) in extents.iter().enumerate() {
+        device_write(&*host, *blocks);
+        if number % 2 == 0 {
+            free(&store, number as u64, *blocks);
+        }
+    }
+    store.commit().unwrap();
+    go_on(&store);
+    let room = store.reserve(Need::Grow { changes: 1, blocks: KEPT }).unwrap();
+    for (number, blocks) in extents.iter().enumerate().filter(|(number, _)| number % 2 == 1) {
+        free(&store, number as u64, *blocks);
+    }
+    store.commit().unwrap();
+    go_on(&store);
+    let kept = host.given() - empty;
+    println!("{empty} of an empty volume, {kept} beside that for {KEPT} blocks");
+    assert!(kept <= KEPT * BLOCK_BYTES + (4 << 20), "{kept}");
+    drop(room);
+    store.close().unwrap();
+    assert!(host.given() <= empty + (2 << 20), "{} of {empty}", host.given());
+}
+
 fn device_write(device: &dyn Device, blocks: BlockRange) {
     let bytes = vec![7; blocks.bytes().unwrap() as usize];
     device.write(blocks.start.byte_offset().unwrap(), &bytes).unwrap();
