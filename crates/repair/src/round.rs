@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, CommitNo, Epoch, InodeNo};
-use holdfast_check::reading::{RingContents, VolumeReading};
+use holdfast_check::reading::{RingContents, TreeRoot, VolumeReading};
 use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
 use holdfast_format::checksum::crc64;
@@ -120,6 +120,25 @@ fn displaced(reading: &VolumeReading<'_>, uses: &Uses) -> BTreeSet<u64> {
     of_journal.filter(|block| geometry.places_of_node(BlockNo(*block)).any(meets)).collect()
 }
 
+/// The nodes of what is being deleted: what that has not passed yet stays whole until the repair is durable. Its data goes to `reached`.
+fn going(
+    reading: &VolumeReading<'_>,
+    ended: &[TreeRoot],
+    reached: &mut Vec<(u64, u64)>,
+) -> BTreeSet<u64> {
+    let mut going = Survey::default();
+    for root in ended {
+        let _ = going.tree(reading, root, &mut |_, node| {
+            let mut of = Uses::default();
+            for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
+                of.extent(reading, &node.key(index), node.value(index));
+            }
+            reached.extend(of.runs());
+        });
+    }
+    going.nodes
+}
+
 impl<'w, 'd> Round<'w, 'd> {
     fn new(
         reading: &'w VolumeReading<'d>,
@@ -163,18 +182,8 @@ impl<'w, 'd> Round<'w, 'd> {
         }
         let places = |block: &u64| superblock.geometry.places_of_node(BlockNo(*block));
         let mut reached: Vec<(u64, u64)> = uses.runs().collect();
-        // What a deletion has not passed yet stays whole until the repair is durable.
-        let mut going = Survey::default();
-        for root in &ended {
-            let _ = going.tree(reading, root, &mut |_, node| {
-                let mut of = Uses::default();
-                for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
-                    of.extent(reading, &node.key(index), node.value(index));
-                }
-                reached.extend(of.runs());
-            });
-        }
-        let nodes = survey.nodes.iter().chain(&going.nodes);
+        let going = going(reading, &ended, &mut reached);
+        let nodes = survey.nodes.iter().chain(&going);
         let nodes = nodes.flat_map(places);
         reached.extend(nodes.map(|place| (place.start.0, place.start.0 + place.count)));
         let mut used: Vec<(u64, u64)> = reached.iter().chain(taken).copied().collect();

@@ -47,17 +47,16 @@ impl Judge<'_, '_> {
         let (Some(first), Some(last)) = (epochs.clone().min(), epochs.max()) else { return };
         let now = self.reading.superblock().epoch;
         let which = match &older[..] {
-            [one] => format!("an older version, of epoch {last}, is at block {}", one.leaf.block),
-            _ => {
-                format!(
-                    "older versions of {} leaves are there, of epochs {first} to {last}",
-                    older.len()
-                )
-            }
+            [one] => format!(
+                "an older version of node {lost}, of epoch {last}, is at block {}",
+                one.leaf.block
+            ),
+            _ => format!(
+                "older versions of {} leaves below node {lost} are there, of epochs {first} to {last}",
+                older.len()
+            ),
         };
-        let what = format!(
-            "{which}; node {lost} was to be of up to now, epoch {now}: what comes back from there is named"
-        );
+        let what = format!("{which} (now is {now}): what comes back from there is named");
         self.said.push(Said::of(issue, None, what));
     }
 

@@ -56,7 +56,8 @@ impl Claims {
         }
         if !extent.is_written() {
             if self.may_have(extent.blocks, identity) {
-                self.mark(extent.blocks, identity);
+                let (start, end) = span(extent.blocks);
+                (start..end).for_each(|block| self.mark(block, identity));
                 parts.push((*key, extent.clone()));
             }
             return parts;
@@ -73,7 +74,7 @@ impl Claims {
             if !is_there {
                 continue;
             }
-            self.mark(blocks, identity);
+            self.mark(blocks.start.0, identity);
             match parts.last_mut() {
                 Some((_, part)) if span(part.blocks).1 == blocks.start.0 => {
                     part.blocks.count += 1;
@@ -92,9 +93,8 @@ impl Claims {
     /// Whether nobody else has these blocks.
     fn may_have(&self, blocks: BlockRange, identity: Identity) -> bool {
         let (start, end) = span(blocks);
-        let before = self.taken.range(..end).next_back();
-        let is_claimed = before.is_some_and(|(_, (to, by))| *to > start && *by != identity);
-        if is_claimed {
+        let claimed = self.taken.range(..end).rev().take_while(|(_, (to, _))| *to > start);
+        if claimed.into_iter().any(|(_, (_, by))| *by != identity) {
             return false;
         }
         if !self.reached.meet(start, end) {
@@ -113,13 +113,12 @@ impl Claims {
         at >= end
     }
 
-    fn mark(&mut self, blocks: BlockRange, identity: Identity) {
-        let (start, end) = span(blocks);
-        let last = self.taken.range_mut(..=start).next_back();
-        match last {
-            Some((_, (to, by))) if *by == identity && *to >= start => *to = end.max(*to),
+    /// Takes a block. So runs never reach over others.
+    fn mark(&mut self, block: u64, identity: Identity) {
+        match self.taken.range_mut(..=block).next_back() {
+            Some((_, (to, by))) if *by == identity && *to >= block => *to = (block + 1).max(*to),
             _ => {
-                self.taken.insert(start, (end, identity));
+                self.taken.insert(block, (block + 1, identity));
             }
         }
     }

@@ -96,12 +96,14 @@ pub(crate) fn find(
     let is_known = reading.is_lineage_whole();
     let lost: Vec<NodePlace> =
         states.iter().flat_map(|state| state.lost.iter().map(|lost| lost.place)).collect();
-    let mut chosen: HashMap<(u64, Key), Chosen> = HashMap::new();
+    let mut chosen: HashMap<_, Chosen> = HashMap::new();
     let (mut left, mut needed) = (TAKEN_MAX, Vec::new());
     for state in states.iter_mut() {
         let mut unknown = Vec::new();
         for of in std::mem::take(&mut state.lost) {
-            let key = (of.place.pointer.block.0, of.place.low);
+            // The same node may be missed with another range in another tree.
+            let NodePlace { pointer, level, low, high } = of.place;
+            let key = (pointer, level, low, high);
             let way = Way { reading, nodes: &nodes, lost: &lost, is_known };
             let found = chosen.entry(key).or_insert_with(|| way.choose(&of.place));
             match left.checked_sub(found.bytes) {
