@@ -18,6 +18,7 @@ pub mod changes;
 pub mod dump;
 pub mod error;
 pub mod foreign;
+pub mod found;
 pub mod issue;
 pub mod journal;
 pub mod log;

@@ -34,6 +34,12 @@ impl Blocks {
         self.0.get(first).is_some_and(|run| run.0 < end)
     }
 
+    /// Whether all blocks from `start` up to `end` are among them.
+    pub(crate) fn cover(&self, start: u64, end: u64) -> bool {
+        let first = self.0.partition_point(|run| run.1 <= start);
+        self.0.get(first).is_some_and(|run| run.0 <= start && end <= run.1)
+    }
+
     /// How many blocks there are.
     pub(crate) fn total(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
@@ -131,7 +137,8 @@ fn fit(
     })
 }
 
-fn gaps(used: &Blocks, zone: (u64, u64)) -> Vec<(u64, u64)> {
+/// What of a zone is not among these.
+pub(crate) fn gaps(used: &Blocks, zone: (u64, u64)) -> Vec<(u64, u64)> {
     let mut gaps = Vec::new();
     let mut at = zone.0;
     for (start, end) in used.iter() {

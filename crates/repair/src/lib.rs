@@ -14,6 +14,7 @@ mod error;
 mod judge;
 mod lineage;
 mod moved;
+mod older;
 mod overlay;
 mod owners;
 mod pack;
@@ -62,7 +63,12 @@ pub fn plan(
     options: &RepairOptions,
 ) -> Result<Planned, RepairError> {
     refuse::unrepairable(before, options)?;
-    let done = round::run(device, before, options, &[], ROUNDS)?;
+    let run = |is_searched| round::run(device, before, options, (&[], is_searched), ROUNDS);
+    let done = match run(true) {
+        // What older versions name is not written to; without them there may be room.
+        Err(RepairError::NoSpace(_)) => run(false)?,
+        done => done?,
+    };
     Ok(Planned::new(done))
 }
 

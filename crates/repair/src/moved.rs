@@ -88,6 +88,15 @@ impl Uses {
         self.0.iter().map(|one| (one.start, one.end))
     }
 
+    /// What data is whose, upwards by start: runs and what they belong to.
+    pub(crate) fn owners(&self) -> Vec<(u64, u64, Identity)> {
+        let of_data = self.0.iter().filter_map(|one| Some((one.start, one.end, one.of?)));
+        let mut owners: Vec<_> = of_data.collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners
+    }
+
     /// What must move: for each owner runs of blocks, upwards.
     fn conflicts(mut self) -> BTreeMap<Identity, Vec<Moved>> {
         // Each owner's runs, joined: parts of an extent that several trees have are one.

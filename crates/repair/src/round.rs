@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, CommitNo, Epoch, InodeNo};
-use holdfast_check::reading::{RingContents, VolumeReading};
+use holdfast_check::reading::{RingContents, TreeRoot, VolumeReading};
 use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
 use holdfast_format::checksum::crc64;
@@ -22,7 +22,7 @@ use crate::plan::Repair;
 use crate::superblocks::superblocks;
 use crate::walk::{Edits, State, Survey};
 use crate::watched::Watched;
-use crate::{ROUNDS, RepairOptions, account, copies, is_repaired, owners, rewrite};
+use crate::{ROUNDS, RepairOptions, account, copies, is_repaired, older, owners, rewrite};
 
 /// Trees that are all judged when anything is wrong in one; of more, those in which something was found.
 const ALL_JUDGED: usize = 256;
@@ -40,12 +40,13 @@ pub(crate) struct Done {
     pub(crate) superblock: Superblock,
 }
 
-/// Goes on until nothing is left. `taken` are blocks that earlier rounds must not lose.
+/// Goes on until nothing is left. `taken` are blocks that earlier rounds must not lose; `is_searched`: what nodes had that are left out is
+/// looked for on the device.
 pub(crate) fn run(
     device: &dyn Device,
     report: &Report,
     options: &RepairOptions,
-    taken: &[(u64, u64)],
+    (taken, is_searched): (&[(u64, u64)], bool),
     left: u8,
 ) -> Result<Done, RepairError> {
     let is_far = |issue| report.findings.iter().any(|it| it.issue() == issue);
@@ -55,6 +56,7 @@ pub(crate) fn run(
     let watched = Watched::new(device);
     let reading = VolumeReading::open(&watched, is_far(Issue::NewestSuperblockLost))?;
     let overlay = Overlay::new(device);
+    let taken = (taken, is_searched);
     let mut round = Round::new(&reading, &overlay, report, taken, options.accept_loss)?;
     round.judge(report, options)?;
     let superblock = round.write(options)?;
@@ -78,7 +80,7 @@ pub(crate) fn run(
             first.map_or("more than is listed".into(), Finding::to_string)
         ));
     }
-    let mut done = run(&overlay, &after, options, &taken, left - 1)?;
+    let mut done = run(&overlay, &after, options, (&taken, is_searched), left - 1)?;
     repairs.append(&mut done.repairs);
     let later = copies::through(&overlay, &mended, done.mends, &mut done.blocks);
     let mut blocks = overlay.into_blocks();
@@ -118,12 +120,31 @@ fn displaced(reading: &VolumeReading<'_>, uses: &Uses) -> BTreeSet<u64> {
     of_journal.filter(|block| geometry.places_of_node(BlockNo(*block)).any(meets)).collect()
 }
 
+/// The nodes of what is being deleted: what that has not passed yet stays whole until the repair is durable. Its data goes to `reached`.
+fn going(
+    reading: &VolumeReading<'_>,
+    ended: &[TreeRoot],
+    reached: &mut Vec<(u64, u64)>,
+) -> BTreeSet<u64> {
+    let mut going = Survey::default();
+    for root in ended {
+        let _ = going.tree(reading, root, &mut |_, node| {
+            let mut of = Uses::default();
+            for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
+                of.extent(reading, &node.key(index), node.value(index));
+            }
+            reached.extend(of.runs());
+        });
+    }
+    going.nodes
+}
+
 impl<'w, 'd> Round<'w, 'd> {
     fn new(
         reading: &'w VolumeReading<'d>,
         overlay: &'w Overlay<'d>,
         report: &Report,
-        taken: &[(u64, u64)],
+        (taken, is_searched): (&[(u64, u64)], bool),
         accepts_loss: bool,
     ) -> Result<Round<'w, 'd>, RepairError> {
         let superblock = reading.superblock();
@@ -157,28 +178,25 @@ impl<'w, 'd> Round<'w, 'd> {
             }
             let inode_count = root.inode_count;
             let is_cut = lineage.is_cut(root.id);
-            states.push(State { root, edits, lost, inode_count, is_judged: false, is_cut });
+            states.push(State::new(root, edits, lost, inode_count, is_cut));
         }
         let places = |block: &u64| superblock.geometry.places_of_node(BlockNo(*block));
-        let mut used: Vec<(u64, u64)> = uses.runs().chain(taken.iter().copied()).collect();
+        let mut reached: Vec<(u64, u64)> = uses.runs().collect();
+        let going = going(reading, &ended, &mut reached);
+        let nodes = survey.nodes.iter().chain(&going);
+        let nodes = nodes.flat_map(places);
+        reached.extend(nodes.map(|place| (place.start.0, place.start.0 + place.count)));
+        let mut used: Vec<(u64, u64)> = reached.iter().chain(taken).copied().collect();
         used.extend(&rings.needed);
-        // What a deletion has not passed yet stays whole until the repair is durable.
-        let mut going = Survey::default();
-        for root in &ended {
-            let _ = going.tree(reading, root, &mut |_, node| {
-                let mut of = Uses::default();
-                for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
-                    of.extent(reading, &node.key(index), node.value(index));
-                }
-                used.extend(of.runs());
-            });
+        if is_searched && states.iter().any(|state| !state.lost.is_empty()) {
+            let reached = Blocks::of(reached);
+            let versions = older::find(reading, overlay, reached, &mut uses, &mut states);
+            used.extend(&versions.needed);
+            shared.versions = versions;
         }
         let displaced = displaced(reading, &uses);
         let of_nodes = survey.nodes.iter().flat_map(places);
         of_nodes.for_each(|place| uses.node(place.start.0, place.count));
-        let nodes = survey.nodes.iter().chain(&going.nodes);
-        let nodes = nodes.flat_map(places);
-        used.extend(nodes.map(|place| (place.start.0, place.start.0 + place.count)));
         let space = Space::new(&superblock.geometry, &used, &reading.marked());
         let mut round = Round {
             reading,
@@ -219,7 +237,8 @@ impl<'w, 'd> Round<'w, 'd> {
         self.answers(report);
         for at in 0..self.states.len() {
             if self.states[at].is_judged {
-                judge::tree(self.reading, &mut self.space, &mut self.shared, &mut self.states, at)?;
+                let (volume, states) = ((self.reading, self.overlay), &mut self.states);
+                judge::tree(volume, &mut self.space, &mut self.shared, states, at)?;
             }
         }
         let is_shared_anew = self.is_doubted || owners::is_needed(&self.states);

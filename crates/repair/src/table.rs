@@ -18,7 +18,7 @@ pub fn answer(issue: Issue) -> String {
 const SUPERBLOCKS: &str = "Both slots and the far copy are written anew.";
 const SPACE: &str =
     "The space tree is made anew from what the trees of all branches and snapshots reach.";
-const NODE: &str = "The node is left out. Of what was in it comes back what the trees beside it prove; names that lead to nothing go, files without a name go to `lost+found`, and lost parts of files do not read.";
+const NODE: &str = "The node is left out. Of what was in it comes back what the trees beside it, its own leaves or older versions of it prove; names that lead to nothing go, files without a name go to `lost+found`, and lost parts of files do not read.";
 const COUNT: &str = "It is counted anew.";
 const JOURNAL: &str =
     "With `--accept-loss`: the journal ends before the damage, and the log with it.";

@@ -27,6 +27,26 @@ impl Lost {
     }
 }
 
+/// An item of an older version of a node that is left out.
+#[derive(Clone, Debug)]
+pub(crate) struct Older {
+    /// The epoch of the leaf in which it stands.
+    pub(crate) epoch: u64,
+    pub(crate) value: Vec<u8>,
+}
+
+/// What was found in place of a node that is left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    /// The first block of the node that is left out.
+    pub(crate) lost: u64,
+    pub(crate) leaf: NodePointer,
+    /// It is what the tree had, and not an older version of it.
+    pub(crate) is_current: bool,
+    /// Items in the range.
+    pub(crate) items: u64,
+}
+
 /// A branch or snapshot that is being repaired.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
@@ -34,6 +54,11 @@ pub(crate) struct State {
     pub(crate) edits: Edits,
     /// In the order of their keys.
     pub(crate) lost: Vec<Lost>,
+    /// The keys of these of which it is not known what the tree had, upwards: all of them, but for what was found below an inner node.
+    pub(crate) unknown: Vec<Lost>,
+    /// What older versions of nodes had there.
+    pub(crate) older: BTreeMap<Key, Older>,
+    pub(crate) sources: Vec<Source>,
     /// Inodes, if they were counted anew.
     pub(crate) inode_count: u64,
     /// Whether something of it is to be put right, and not only written down.
@@ -43,12 +68,25 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// A tree as it was met.
+    pub(crate) fn new(
+        root: TreeRoot,
+        edits: Edits,
+        lost: Vec<Lost>,
+        inode_count: u64,
+        is_cut: bool,
+    ) -> State {
+        let unknown = lost.clone();
+        let (older, sources) = (BTreeMap::new(), Vec::new());
+        State { root, edits, lost, unknown, older, sources, inode_count, is_judged: false, is_cut }
+    }
+
     /// Its name, unless it is `main`.
     pub(crate) fn name(&self) -> Option<String> {
         (!self.root.is_main()).then(|| self.root.name.clone())
     }
 
-    /// Whether a key may have been in a node that is left out.
+    /// Whether it is not known what the tree had of a key, as that was in a node that is left out.
     pub(crate) fn may_be_lost(&self, key: &Key) -> bool {
         self.lost_with(key).is_some()
     }
@@ -62,7 +100,7 @@ impl State {
     pub(crate) fn changes_in(&self, place: &NodePlace) -> bool {
         let next = self.edits.range(place.low..).next();
         next.is_some_and(|(key, _)| place.high.is_none_or(|high| *key < high))
-            || !self.lost_in(&place.low, place.high.as_ref()).is_empty()
+            || !within(&self.lost, &place.low, place.high.as_ref()).is_empty()
     }
 
     /// Whether this node of the tree does not count.
@@ -181,18 +219,23 @@ impl Survey {
 impl State {
     /// The node that is left out and may have had a key.
     pub(crate) fn lost_with(&self, key: &Key) -> Option<&Lost> {
-        let behind = self.lost.partition_point(|lost| lost.place.low <= *key);
-        self.lost[..behind].last().filter(|lost| lost.holds(key))
+        let behind = self.unknown.partition_point(|lost| lost.place.low <= *key);
+        self.unknown[..behind].last().filter(|lost| lost.holds(key))
     }
 
-    /// The nodes that are left out and may have had keys from `low` up to `high`.
+    /// What is not known from `low` up to `high`, as it was in nodes that are left out.
     pub(crate) fn lost_in(&self, low: &Key, high: Option<&Key>) -> &[Lost] {
-        let ends = |lost: &Lost| lost.place.high.is_some_and(|end| end <= *low);
-        let from = self.lost.partition_point(ends);
-        let count = self.lost[from..]
-            .partition_point(|lost| high.is_none_or(|high| lost.place.low < *high));
-        &self.lost[from..from + count]
+        within(&self.unknown, low, high)
     }
+}
+
+/// Those of these ranges, which ascend, that have keys from `low` up to `high`.
+fn within<'l>(ranges: &'l [Lost], low: &Key, high: Option<&Key>) -> &'l [Lost] {
+    let ends = |lost: &Lost| lost.place.high.is_some_and(|end| end <= *low);
+    let from = ranges.partition_point(ends);
+    let count =
+        ranges[from..].partition_point(|lost| high.is_none_or(|high| lost.place.low < *high));
+    &ranges[from..from + count]
 }
 
 /// Takes an item: the epoch of its leaf (`None`: it is in none yet), its key, its value.
@@ -262,15 +305,24 @@ fn leaves(
 
 /// The value that a key will have.
 pub(crate) fn get(reading: &VolumeReading<'_>, state: &State, key: &Key) -> Option<Vec<u8>> {
+    find(reading, state, key).map(|(_, value)| value)
+}
+
+/// The same, with the epoch of the leaf that has it; `None`: it is in none yet.
+pub(crate) fn find(
+    reading: &VolumeReading<'_>,
+    state: &State,
+    key: &Key,
+) -> Option<(Option<u64>, Vec<u8>)> {
     if let Some(edit) = state.edits.get(key) {
-        return edit.clone();
+        return edit.clone().map(|value| (None, value));
     }
     let mut found = None;
     let end = Key { offset: key.offset.wrapping_add(1), ..*key };
     let high = if end > *key { Some(end) } else { None };
-    leaves(reading, state, &state.root.place(), &(*key, high), &mut |_, node| {
+    leaves(reading, state, &state.root.place(), &(*key, high), &mut |place, node| {
         if let Ok(at) = node.search(&key.raw()) {
-            found = Some(node.value(at).to_vec());
+            found = Some((Some(place.pointer.epoch.0), node.value(at).to_vec()));
         }
     });
     found

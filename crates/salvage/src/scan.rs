@@ -7,12 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, TreeId};
+use holdfast_check::found::{Claim, sweep};
 use holdfast_device::Device;
-use holdfast_format::codec::Reader;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::InodeItem;
-use holdfast_format::limits::{COUNTER_MAX, GROUP_BLOCKS, NODE_SIZES, TREE_LEVELS_MAX};
-use holdfast_format::node::{self, Expected, NodeHeader, OfVolume};
+use holdfast_format::limits::NODE_SIZES;
 use holdfast_format::superblock::{MAGIC, VERSION, newer_program, other_version, version_of};
 use holdfast_format::{Carried, ItemKind, NodePointer, NodeView, Superblock};
 
@@ -20,10 +19,6 @@ use crate::point::Point;
 use crate::progress::Progress;
 use crate::tolerant::Tolerant;
 
-/// Bytes of one read.
-const STEP: usize = 4 << 20;
-/// What a node may reach beyond the block in which it begins.
-const OVERLAP: usize = NODE_SIZES[2] - BLOCK_SIZE;
 /// Superblocks that are kept. A volume has three, and a copy of an older size; more are data that looks like them.
 const SUPERBLOCKS_MAX: usize = 1 << 12;
 
@@ -107,17 +102,14 @@ pub struct Scan {
 
 /// Looks at everything.
 pub(crate) fn scan(device: &Tolerant<'_>, progress: &dyn Fn(Progress)) -> Scan {
-    let len = device.len();
+    let total = device.len();
     let mut scan = Scanning::default();
-    let mut buffer = vec![0; STEP + OVERLAP];
-    let mut at = 0;
-    while at < len {
-        progress(Progress { step: "scan", done: at, total: len });
-        let part = &mut buffer[..(len - at).min((STEP + OVERLAP) as u64) as usize];
+    let mut read = |at, part: &mut [u8]| {
+        progress(Progress { step: "scan", done: at, total });
         device.fill(at, part);
-        scan.look(at / BLOCK_BYTES, part);
-        at += STEP as u64;
-    }
+    };
+    let mut look = |block, bytes: &[u8]| scan.look(block, bytes);
+    sweep(0..total / BLOCK_BYTES, &mut Vec::new(), &mut read, &mut look);
     scan.end()
 }
 
@@ -134,37 +126,18 @@ struct Scanning {
 }
 
 impl Scanning {
-    /// Looks at the blocks of a read; what lies behind `STEP` is there for nodes that begin before.
-    fn look(&mut self, first: u64, part: &[u8]) {
-        let own = part.len().min(STEP);
-        for (index, block) in part[..own].chunks_exact(BLOCK_SIZE).enumerate() {
-            let number = first + index as u64;
-            if block.starts_with(&node::MAGIC) {
-                self.look_at_node(number, &part[index * BLOCK_SIZE..]);
-            } else if block.starts_with(&MAGIC) {
-                self.look_at_superblock(number, block);
-            }
+    /// Looks at a block; behind it is what a node that begins there may reach.
+    fn look(&mut self, number: u64, bytes: &[u8]) {
+        if let Some(claim) = Claim::read(number, bytes) {
+            self.look_at_node(number, &claim, bytes);
+        } else if bytes.starts_with(&MAGIC) {
+            self.look_at_superblock(number, &bytes[..BLOCK_SIZE]);
         }
     }
 
-    fn look_at_node(&mut self, block: u64, bytes: &[u8]) {
-        let Ok(header) = NodeHeader::read(&mut Reader::new("node", bytes)) else { return };
-        let tree = match header.tree {
-            1 => TreeId::Files,
-            2 => TreeId::Space,
-            _ => return,
-        };
-        let distance = header.address ^ block;
-        // A copy lies behind its node, at what a mask allows.
-        let is_place = distance == 0
-            || header.address < block && distance.is_multiple_of(64) && distance < GROUP_BLOCKS;
-        let can_be =
-            is_place && header.level < TREE_LEVELS_MAX && (1..=COUNTER_MAX).contains(&header.epoch);
-        if !can_be {
-            return;
-        }
-        let pointer = NodePointer { block: BlockNo(header.address), epoch: Epoch(header.epoch) };
-        let known = self.numbers.get(&header.volume).copied();
+    fn look_at_node(&mut self, block: u64, claim: &Claim, bytes: &[u8]) {
+        let Claim { pointer, tag, distance, .. } = *claim;
+        let known = self.numbers.get(&tag).copied();
         if distance != 0 && known.is_some_and(|number| self.has_met(number, pointer)) {
             self.met_at(known.unwrap_or_default(), distance);
             return;
@@ -174,12 +147,8 @@ impl Scanning {
         let usual = known.copied().unwrap_or(NODE_SIZES[1]);
         let others = NODE_SIZES.into_iter().filter(|size| *size != usual);
         for size in [usual].into_iter().chain(others) {
-            let is_aligned = block.is_multiple_of((size / BLOCK_SIZE) as u64);
-            let Some(bytes) = bytes.get(..size).filter(|_| is_aligned) else { continue };
-            let volume = OfVolume { tag: header.volume, carried: ANYTHING };
-            let expected = Expected { pointer, tree, level: header.level, volume };
-            let Ok(view) = NodeView::open(bytes, &expected) else { continue };
-            let number = self.number(header.volume);
+            let Some(view) = claim.prove(block, bytes, size, ANYTHING) else { continue };
+            let number = self.number(tag);
             self.sizes.insert(number, size);
             let found = FoundNode::of(&view, pointer, number);
             if distance == 0 {

@@ -25,7 +25,7 @@ const TIMES: u64 = 4;
 const IN_ALL: u64 = 1 << 18;
 
 /// Blocks of a file, from the first up to the second.
-type Part = (u64, u64);
+pub(super) type Part = (u64, u64);
 
 impl Judge<'_, '_> {
     /// Sees to it that no part of these files reads as something else.
@@ -71,7 +71,7 @@ impl Judge<'_, '_> {
     }
 
     /// Blocks of a file that it has, upwards, and how many.
-    fn known(&self, inode: InodeNo) -> (Vec<Part>, u64) {
+    pub(super) fn known(&self, inode: InodeNo) -> (Vec<Part>, u64) {
         let mut known: Vec<Part> = Vec::new();
         let (first, last) = Key::span(inode, ItemKind::Extent);
         items(self.reading, self.state, (first, Some(last)), &mut |_, key, value| {

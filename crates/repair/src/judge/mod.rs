@@ -11,6 +11,7 @@ mod inodes;
 mod lost_found;
 mod names;
 mod names_beside;
+mod older;
 mod whole;
 mod xattrs;
 
@@ -24,6 +25,8 @@ use holdfast_format::item::{FileType, InodeItem};
 
 use crate::blocks::Space;
 use crate::error::RepairError;
+use crate::older::Versions;
+use crate::overlay::Overlay;
 use crate::plan::Repair;
 use crate::walk::{Edits, State, get};
 
@@ -40,6 +43,8 @@ pub(crate) struct Shared {
     stand_ins: u64,
     /// The time of the repair.
     now: Timestamp,
+    /// What is known of older versions of nodes that are left out.
+    pub(crate) versions: Versions,
     pub(crate) repairs: Vec<Repair>,
 }
 
@@ -61,6 +66,7 @@ impl Shared {
             unreadable: HashMap::new(),
             stand_ins: 0,
             now: Timestamp::now(),
+            versions: Versions::default(),
             repairs: Vec::new(),
         }
     }
@@ -142,6 +148,8 @@ impl Said {
 /// A tree that is being judged.
 struct Judge<'w, 'd> {
     reading: &'w VolumeReading<'d>,
+    /// The same as a device, of which a read may fail without being missed.
+    overlay: &'w Overlay<'d>,
     space: &'w mut Space,
     shared: &'w mut Shared,
     state: &'w mut State,
@@ -158,8 +166,8 @@ struct Judge<'w, 'd> {
 }
 
 /// Judges the tree `at`; those before it have been judged.
-pub(crate) fn tree(
-    reading: &VolumeReading<'_>,
+pub(crate) fn tree<'d>(
+    (reading, overlay): (&VolumeReading<'d>, &Overlay<'d>),
     space: &mut Space,
     shared: &mut Shared,
     states: &mut [State],
@@ -170,6 +178,7 @@ pub(crate) fn tree(
     let state = &mut state[0];
     let mut judge = Judge {
         reading,
+        overlay,
         space,
         shared,
         state,
@@ -182,6 +191,7 @@ pub(crate) fn tree(
     };
     judge.lost_nodes();
     judge.put_back();
+    judge.older_back();
     let (broken, removed) = judge.inodes();
     judge.content(&broken);
     judge.removed(removed);
@@ -229,11 +239,18 @@ impl Judge<'_, '_> {
                 Some(high) => format!("{:?} up to {high:?}", place.low),
                 None => format!("{:?} on", place.low),
             };
-            let what = format!(
-                "node {} of level {} is left out, with all that only it leads to ({}): keys from {range}",
-                place.pointer.block, place.level, lost.why
-            );
-            self.loss(lost.issue, None, what);
+            let (block, level, why) = (place.pointer.block, place.level, &lost.why);
+            let is_known = self.state.lost_in(&place.low, place.high.as_ref()).is_empty();
+            let what = format!("node {block} of level {level} is left out");
+            if is_known {
+                let what = format!("{what} ({why}): all below it is there: keys from {range}");
+                self.said.push(Said::of(lost.issue, None, what));
+            } else {
+                let with = "with all that only it leads to";
+                let what = format!("{what}, {with} ({why}): keys from {range}");
+                self.loss(lost.issue, None, what);
+            }
+            self.found_below(lost.issue, block.0);
         }
         let zero = InodeNo(0);
         let punches = Key::span(zero, holdfast_format::ItemKind::Punch);

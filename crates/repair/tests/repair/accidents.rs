@@ -201,13 +201,13 @@ fn damage(device: &MemoryDevice, prng: &mut Prng, first: u64) -> Vec<u64> {
 
 /// What a path leads to now.
 #[derive(Debug)]
-struct There {
+pub(crate) struct There {
     inode: u64,
     /// Of a regular file its content.
-    content: io::Result<Option<Vec<u8>>>,
+    pub(crate) content: io::Result<Option<Vec<u8>>>,
 }
 
-type Found = BTreeMap<String, There>;
+pub(crate) type Found = BTreeMap<String, There>;
 
 /// All of a tree.
 fn walk(volume: &Volume, dir: &str, out: &mut Found) {
@@ -226,7 +226,7 @@ fn walk(volume: &Volume, dir: &str, out: &mut Found) {
     }
 }
 
-fn walked(volume: &Volume) -> Found {
+pub(crate) fn walked(volume: &Volume) -> Found {
     let mut found = Found::new();
     walk(volume, "/", &mut found);
     found
@@ -313,7 +313,7 @@ fn fill(volume: &Volume) {
     }
 }
 
-fn open_tree(volume: &Volume, name: &str) -> io::Result<Volume> {
+pub(crate) fn open_tree(volume: &Volume, name: &str) -> io::Result<Volume> {
     match name.split_once('@') {
         Some((branch, snapshot)) => volume.branch(branch)?.snapshot_named(snapshot)?.view(),
         None => volume.branch(name)?.view(),

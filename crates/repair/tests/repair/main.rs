@@ -7,5 +7,6 @@ mod accidents;
 mod copies;
 mod every_finding;
 mod fsck_md;
+mod older;
 mod one_block;
 mod power_cuts;

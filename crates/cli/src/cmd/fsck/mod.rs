@@ -29,7 +29,8 @@ const OPERATIONAL: u8 = 8;
 /// Check a volume.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Take no lock and change nothing. Works on a mounted volume, where what is just being written may look wrong.
+    /// Take no lock and change nothing; of what is wrong, say what -y would do and what would be lost by it. Works on a mounted volume, where
+    /// what is just being written may look wrong.
     #[arg(short = 'n', conflicts_with_all = ["preen", "yes"])]
     no_changes: bool,
     /// As at boot: only see whether the volume can be opened; if it cannot, repair it as long as nothing is lost by that. -f checks
@@ -155,6 +156,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     if args.json {
         print(args, &report)?;
+    } else if wrong && args.no_changes && has_superblock {
+        repair::preview(args, &*device, &report)?;
     }
     Ok(report.exit_code())
 }

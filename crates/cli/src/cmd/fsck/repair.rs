@@ -87,6 +87,18 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     Ok(CORRECTED | left)
 }
 
+/// Says what a repair would do, or why it would do nothing.
+pub(super) fn preview(args: &Args, device: &dyn Device, report: &Report) -> Result<(), Failure> {
+    let options = RepairOptions { data: args.data, accept_loss: args.accept_loss };
+    match plan(device, report, &options) {
+        Ok(planned) => {
+            printed(writeln!(io::stdout().lock(), "with -y:"))?;
+            show(&planned)
+        }
+        Err(error) => printed(writeln!(io::stdout().lock(), "with -y: {error}")),
+    }
+}
+
 /// Keeps programs on other machines from writing to the volume. It is read again behind that.
 fn hold(args: &Args, device: Arc<dyn Device>) -> Result<Hold, Failure> {
     let uuid = match holdfast_check::probe(&*device) {

@@ -1,0 +1,170 @@
+//! Which of the leaves that were found stand for a node that is left out.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use holdfast_base::{BlockNo, TreeId};
+use holdfast_check::reading::{NodePlace, VolumeReading};
+use holdfast_format::{Key, NodePointer, NodeView};
+
+use super::ranges::{Range, Ranges, after};
+use super::scan::{Node, Nodes};
+use crate::walk::{Older, Source, children};
+
+/// What is known for the choice.
+pub(super) struct Way<'a, 'd> {
+    pub(super) reading: &'a VolumeReading<'d>,
+    pub(super) nodes: &'a Nodes,
+    /// The nodes that are left out of all trees.
+    pub(super) lost: &'a [NodePlace],
+    /// All trees are known.
+    pub(super) is_known: bool,
+}
+
+/// What stands for a node that is left out.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// What it led to.
+    pub(super) current: Vec<(Key, Vec<u8>)>,
+    /// What it, or what it led to, had at some time.
+    pub(super) older: BTreeMap<Key, Older>,
+    pub(super) sources: Vec<Source>,
+    /// Inner nodes that have said where leaves belong.
+    pub(super) ways: Vec<BlockNo>,
+    /// Keys of which it is not known what it had.
+    pub(super) unknown: Vec<Range>,
+    /// Bytes of all items.
+    pub(super) bytes: usize,
+}
+
+/// Bytes that an item takes in memory beside its value.
+const ITEM: usize = 96;
+
+fn meets(place: &NodePlace, node: &Node) -> bool {
+    node.last >= place.low && place.high.is_none_or(|high| node.first < high)
+}
+
+impl Way<'_, '_> {
+    /// Whether a leaf is what a lost node led to. `reached` nodes are not among those that were found.
+    fn is_current(&self, place: &NodePlace, node: &Node) -> bool {
+        let is_inside = node.first >= place.low && place.high.is_none_or(|high| node.last < high);
+        // Where trees have lost several nodes with such keys it may be below any.
+        let is_only =
+            || self.lost.iter().all(|one| one.pointer == place.pointer || !meets(one, node));
+        self.is_known && place.level > node.level && node.is_marked && is_inside && is_only()
+    }
+
+    pub(super) fn choose(&self, place: &NodePlace) -> Chosen {
+        let mut chosen = Chosen::default();
+        let own = (place.low, place.high);
+        let (mut unknown, mut open) = (Ranges::of(own), Ranges::of(own));
+        // The last key below the end is not known; one that is too far is sorted out.
+        let last = place.high.unwrap_or(Key::MAX);
+        let fits = |node: &&Node| {
+            let NodePointer { block, epoch } = node.pointer;
+            meets(place, node)
+                && epoch <= place.pointer.epoch
+                && block != place.pointer.block
+                && node.level <= place.level
+        };
+        let mut found: Vec<(bool, &Node)> = { self.nodes.among(place.low, last) }
+            .filter(fits)
+            .map(|node| (self.is_current(place, node), node))
+            .collect();
+        // What is not old comes first, then the newest.
+        found.sort_unstable_by_key(|(is_current, node)| {
+            std::cmp::Reverse((*is_current, node.pointer.epoch, node.pointer.block))
+        });
+        let leaves: Vec<(bool, &Node)> =
+            found.iter().copied().filter(|(_, node)| node.level == 0).collect();
+        let known = self.ranges_of(place, &found, &leaves, &mut chosen);
+        for (is_current, leaf) in leaves {
+            if open.is_empty() {
+                break;
+            }
+            let mut range = (leaf.first, after(&leaf.last));
+            if place.level == 0 {
+                // The parent says what it had, and the newest version was all of that.
+                range = own;
+            } else if let Some((low, high)) = known.get(&leaf.pointer) {
+                range = (leaf.first.min(*low), later(range.1, *high));
+            }
+            let mut buffer = Vec::new();
+            let view = self.reading.node(TreeId::Files, &leaf.place(), None, &mut buffer);
+            let Ok(view) = view else { continue };
+            let parts = open.take(range);
+            if is_current {
+                unknown.take(range);
+            }
+            take(place, (leaf, &view), &parts, is_current, &mut chosen);
+        }
+        chosen.unknown = unknown.left();
+        chosen
+    }
+
+    /// Which keys leaves had, as the nodes above them say that are still there.
+    fn ranges_of(
+        &self,
+        place: &NodePlace,
+        found: &[(bool, &Node)],
+        leaves: &[(bool, &Node)],
+        chosen: &mut Chosen,
+    ) -> HashMap<NodePointer, Range> {
+        let wanted: HashSet<NodePointer> = leaves.iter().map(|(_, leaf)| leaf.pointer).collect();
+        let mut ranges = HashMap::new();
+        if place.level == 0 {
+            return ranges;
+        }
+        let mut buffer = Vec::new();
+        for (_, parent) in found.iter().filter(|(_, node)| node.level == 1) {
+            let at = parent.place();
+            let Ok(view) = self.reading.node(TreeId::Files, &at, None, &mut buffer) else {
+                continue;
+            };
+            let below = children(&view, &at);
+            // Of the last child nobody but the nodes above knows where it ends.
+            for child in below.iter().filter(|child| wanted.contains(&child.pointer)) {
+                if child.high.is_some() {
+                    ranges.entry(child.pointer).or_insert((child.low, child.high));
+                }
+            }
+            chosen.ways.push(parent.pointer.block);
+        }
+        ranges
+    }
+}
+
+/// The later one of two ends.
+fn later(one: Option<Key>, two: Option<Key>) -> Option<Key> {
+    Some(one?.max(two?))
+}
+
+/// Takes the items of a leaf that lie in these parts of the range.
+fn take(
+    place: &NodePlace,
+    (leaf, view): (&Node, &NodeView<'_>),
+    parts: &[Range],
+    is_current: bool,
+    chosen: &mut Chosen,
+) {
+    let mut items = 0;
+    for at in 0..view.count() {
+        let key = view.key(at);
+        let is_in = |(low, high): &Range| key >= *low && high.is_none_or(|high| key < high);
+        if key.kind.tree() != TreeId::Files || !parts.iter().any(is_in) {
+            continue;
+        }
+        let value = view.value(at).to_vec();
+        chosen.bytes += ITEM + value.len();
+        items += 1;
+        if is_current {
+            chosen.current.push((key, value));
+        } else {
+            let epoch = leaf.pointer.epoch.0;
+            chosen.older.insert(key, Older { epoch, value });
+        }
+    }
+    if items > 0 {
+        let lost = place.pointer.block.0;
+        chosen.sources.push(Source { lost, leaf: leaf.pointer, is_current, items });
+    }
+}

@@ -1,0 +1,161 @@
+//! What lies on the device in place of nodes that are left out: what only they led to, and older versions of them.
+//!
+//! Copy on write leaves the old version of a node where it was, in blocks that are free, until something else is written there. One pass over
+//! all blocks that no tree reaches finds them, for all damaged nodes together, and only if there is one. A node that was found is held against
+//! the one that is missed: its checksum and its own block, the volume's tag, its tree and level, an epoch not above the one that the parent
+//! names, and only its keys from the parent's range count. It does not say of which branch it is; so what is believed of it depends on what
+//! else is known (`judge/older.rs`).
+//!
+//! Below an inner node that is lost, its own leaves are still there. They are known by the bitmaps: a leaf that these call in use, that no
+//! tree reaches, and whose keys lie where this node alone is lost in all trees, is what it led to. Nothing of that is old.
+
+mod choose;
+mod claims;
+mod ranges;
+mod scan;
+
+use std::collections::HashMap;
+
+use holdfast_base::BlockNo;
+use holdfast_check::reading::{NodePlace, VolumeReading};
+use holdfast_device::Device;
+use holdfast_format::item::lineage::LINEAGE;
+use holdfast_format::item::{Extent, LineageItem, TreeItem, TreeKind};
+use holdfast_format::{ItemKind, Key};
+
+use crate::blocks::Blocks;
+use crate::moved::Uses;
+use crate::walk::State;
+use choose::{Chosen, Way};
+pub(crate) use claims::Claims;
+use scan::Nodes;
+
+/// Bytes of items that are taken in all; they are kept in memory.
+const TAKEN_MAX: usize = 256 << 20;
+
+/// What is known of older versions.
+#[derive(Debug, Default)]
+pub(crate) struct Versions {
+    nodes: Nodes,
+    /// No branch but `main` was ever there, so that each version of a node is of `main`.
+    pub(crate) is_alone: bool,
+    pub(crate) claims: Claims,
+    /// Blocks that are read for the repair, or again for one that is cut: nothing may be written there.
+    pub(crate) needed: Vec<(u64, u64)>,
+}
+
+impl Versions {
+    /// The value that a key had at some time not after `epoch`, as the newest leaf of them says that is still there.
+    pub(crate) fn before(
+        &self,
+        reading: &VolumeReading<'_>,
+        key: &Key,
+        epoch: u64,
+    ) -> Option<Vec<u8>> {
+        let with = self.nodes.among(*key, *key).filter(|node| node.level == 0);
+        let newest =
+            { with }.filter(|it| it.pointer.epoch.0 <= epoch).max_by_key(|it| it.pointer.epoch)?;
+        let place = newest.place();
+        let mut buffer = Vec::new();
+        let view = reading.node(holdfast_base::TreeId::Files, &place, None, &mut buffer).ok()?;
+        view.search(&key.raw()).ok().map(|at| view.value(at).to_vec())
+    }
+}
+
+/// Whether no branch but `main` has ever been there: each number that was given out is that of a snapshot, and it is still there.
+fn is_alone(reading: &VolumeReading<'_>) -> bool {
+    if !reading.is_lineage_whole() {
+        return false;
+    }
+    let (mut next, mut snapshots) = (2, 0);
+    for (key, value) in reading.lineage() {
+        match key.kind {
+            ItemKind::Lineage => next = LineageItem::decode(value).map_or(u64::MAX, |it| it.next),
+            ItemKind::Tree if key.inode.0 > LINEAGE + 1 => {
+                let item = TreeItem::decode(value).ok();
+                snapshots += u64::from(item.is_some_and(|it| it.kind == TreeKind::Snapshot));
+            }
+            _ => {}
+        }
+    }
+    next.checked_sub(2) == Some(snapshots)
+}
+
+/// Looks for what nodes had that are left out of trees. `reached` are the blocks that trees have, `uses` what data is whose; that of leaves that were
+/// found is added.
+pub(crate) fn find(
+    reading: &VolumeReading<'_>,
+    device: &dyn Device,
+    reached: Blocks,
+    uses: &mut Uses,
+    states: &mut [State],
+) -> Versions {
+    let marked = Blocks::of(reading.marked());
+    let nodes = Nodes::scan(reading, device, &reached, &marked);
+    // Trees of which nothing is known may have leaves that are in use.
+    let is_known = reading.is_lineage_whole();
+    let lost: Vec<NodePlace> =
+        states.iter().flat_map(|state| state.lost.iter().map(|lost| lost.place)).collect();
+    let mut chosen: HashMap<_, Chosen> = HashMap::new();
+    let (mut left, mut needed) = (TAKEN_MAX, Vec::new());
+    for state in states.iter_mut() {
+        let mut unknown = Vec::new();
+        for of in std::mem::take(&mut state.lost) {
+            // The same node may be missed with another range in another tree.
+            let NodePlace { pointer, level, low, high } = of.place;
+            let key = (pointer, level, low, high);
+            let way = Way { reading, nodes: &nodes, lost: &lost, is_known };
+            let found = chosen.entry(key).or_insert_with(|| way.choose(&of.place));
+            match left.checked_sub(found.bytes) {
+                Some(rest) => {
+                    left = rest;
+                    give(state, found);
+                    unknown.extend(found.unknown.iter().map(|(low, high)| {
+                        let place = NodePlace { low: *low, high: *high, ..of.place };
+                        crate::walk::Lost { place, ..of.clone() }
+                    }));
+                }
+                None => unknown.push(of.clone()),
+            }
+            state.lost.push(of);
+        }
+        state.unknown = unknown;
+    }
+    let claims = Claims::new(reached, marked, uses.owners());
+    for found in chosen.values() {
+        keep(reading, found, &mut needed);
+        let extents = found.current.iter().filter(|(key, _)| key.kind == ItemKind::Extent);
+        extents.for_each(|(key, value)| uses.extent(reading, key, value));
+    }
+    Versions { nodes, is_alone: is_alone(reading), claims, needed }
+}
+
+/// What was found becomes the tree's; what the log has of a key is newer.
+fn give(state: &mut State, found: &Chosen) {
+    for (key, value) in &found.current {
+        state.edits.entry(*key).or_insert_with(|| Some(value.clone()));
+    }
+    for (key, older) in &found.older {
+        if !state.edits.contains_key(key) {
+            state.older.insert(*key, older.clone());
+        }
+    }
+    state.sources.extend(&found.sources);
+}
+
+/// The places of leaves that are taken, and of the data that they name: a repair that is cut short is made again from these.
+fn keep(reading: &VolumeReading<'_>, found: &Chosen, needed: &mut Vec<(u64, u64)>) {
+    let geometry = &reading.superblock().geometry;
+    let blocks = found.sources.iter().map(|source| source.leaf.block).chain(found.ways.clone());
+    let places = blocks.flat_map(|block: BlockNo| geometry.places_of_node(block));
+    needed.extend(places.map(|place| (place.start.0, place.start.0.saturating_add(place.count))));
+    let older = found.older.iter().map(|(key, older)| (key, &older.value));
+    let current = found.current.iter().map(|(key, value)| (key, value));
+    for (_, value) in older.chain(current).filter(|(key, _)| key.kind == ItemKind::Extent) {
+        let Ok(extent) = Extent::decode(value) else { continue };
+        if geometry.holds_data(extent.blocks) {
+            let start = extent.blocks.start.0;
+            needed.push((start, start.saturating_add(extent.blocks.count)));
+        }
+    }
+}

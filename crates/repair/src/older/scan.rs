@@ -1,0 +1,109 @@
+//! One pass over all blocks that no tree reaches, for nodes of files.
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, TreeId};
+use holdfast_check::found::{Claim, sweep};
+use holdfast_check::reading::{NodePlace, VolumeReading};
+use holdfast_device::Device;
+use holdfast_format::{Key, NodePointer};
+
+use crate::blocks::{Blocks, gaps};
+
+/// A sound node of the volume with at least one key, to which no tree leads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) pointer: NodePointer,
+    pub(super) level: u8,
+    pub(super) first: Key,
+    pub(super) last: Key,
+    /// The bitmaps call its blocks in use.
+    pub(super) is_marked: bool,
+}
+
+impl Node {
+    /// Where it is read again.
+    pub(super) fn place(&self) -> NodePlace {
+        NodePlace { pointer: self.pointer, level: self.level, low: Key::MIN, high: None }
+    }
+}
+
+/// All that were found: about 100 bytes for each.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    /// By their first keys.
+    all: Vec<Node>,
+    /// The greatest last key of all up to each.
+    ends: Vec<Key>,
+}
+
+impl Nodes {
+    pub(super) fn scan(
+        reading: &VolumeReading<'_>,
+        device: &dyn Device,
+        reached: &Blocks,
+        marked: &Blocks,
+    ) -> Nodes {
+        let superblock = reading.superblock();
+        let (geometry, size) = (&superblock.geometry, superblock.geometry.node_size);
+        let carried = superblock.carried();
+        // Those that are sound in their second place alone come behind the others.
+        let (mut all, mut second): (Vec<Node>, Vec<Node>) = (Vec::new(), Vec::new());
+        let mut look = |block: u64, bytes: &[u8]| {
+            let Some(claim) = Claim::read(block, bytes) else { return };
+            let Claim { pointer, level, distance, .. } = claim;
+            let is_ours = claim.tag == superblock.node_tag && claim.tree == TreeId::Files;
+            let is_place = distance == 0 || distance == geometry.copy_mask;
+            let can_be = is_ours && is_place && pointer.epoch <= superblock.epoch;
+            // What the journal has there counts, and is read with the trees.
+            let is_hidden = reading.journal_nodes().contains_key(&pointer.block);
+            if !can_be || is_hidden || !geometry.holds_node(pointer.block) {
+                return;
+            }
+            // The sweep goes upwards, and a copy lies behind its node.
+            let is_known = || {
+                let at = all.binary_search_by_key(&pointer.block, |node| node.pointer.block);
+                at.is_ok_and(|at| all[at].pointer == pointer)
+            };
+            if distance != 0 && is_known() {
+                return;
+            }
+            let Some(view) = claim.prove(block, bytes, size, carried) else { return };
+            let Some(last) = view.count().checked_sub(1) else { return };
+            let (start, end) = (pointer.block.0, pointer.block.0 + geometry.node_blocks());
+            let is_marked = marked.cover(start, end) && !reached.meet(start, end);
+            let (first, last) = (view.key(0), view.key(last));
+            let list = if distance == 0 { &mut all } else { &mut second };
+            list.push(Node { pointer, level, first, last, is_marked });
+        };
+        let mut buffer = Vec::new();
+        for (start, end) in gaps(reached, (geometry.first_data_block().0, geometry.far_copy().0)) {
+            sweep(start..end, &mut buffer, &mut |at, part| fill(device, at, part), &mut look);
+        }
+        all.append(&mut second);
+        all.sort_unstable_by_key(|node| node.first);
+        let mut ends: Vec<Key> = Vec::with_capacity(all.len());
+        for node in &all {
+            ends.push(ends.last().map_or(node.last, |end| node.last.max(*end)));
+        }
+        Nodes { all, ends }
+    }
+
+    /// Those that have keys around `first` up to `last`.
+    pub(super) fn among(&self, first: Key, last: Key) -> impl Iterator<Item = &Node> {
+        let behind = self.all.partition_point(|node| node.first <= last);
+        let before = (0..behind).rev().take_while(move |at| self.ends[*at] >= first);
+        before.map(|at| &self.all[at]).filter(move |node| node.last >= first)
+    }
+}
+
+/// Reads a range; what does not read is zeros. That such a block is free, or was a node that is lost, loses nothing that was not lost.
+fn fill(device: &dyn Device, at: u64, part: &mut [u8]) {
+    if device.read(at, part).is_ok() {
+        return;
+    }
+    for (at, block) in (at..).step_by(BLOCK_BYTES as usize).zip(part.chunks_mut(BLOCK_SIZE)) {
+        if device.read(at, block).is_err() {
+            block.fill(0);
+        }
+    }
+}
