@@ -68,7 +68,7 @@ impl Shape {
 
     pub(super) fn of_attribute(name: &[u8]) -> Shape {
         let is_in = |space: &&[u8]| name.len() > space.len() && name.starts_with(space);
-        let namespace = NAMESPACES.iter().rposition(|space| is_in(&space)).unwrap_or(0) as u8;
+        let namespace = NAMESPACES.iter().rposition(is_in).unwrap_or(0) as u8;
         Shape { namespace, ..Shape::of(name) }
     }
 
@@ -92,7 +92,7 @@ impl Shape {
         if !is_any {
             return number;
         }
-        ANY_BYTES | (number / BYTES) << 8 | number % BYTES
+        ANY_BYTES | (number / BYTES) << 8 | (number % BYTES)
     }
 
     /// Makes a random number a draw.
