@@ -87,7 +87,7 @@ fn filled(is_closed: bool) -> Arc<MemoryDevice> {
     for name in ('a'..='z').map(String::from).chain((0..1200).map(|number| number.to_string())) {
         volume.write(format!("/secret-short/{name}"), b"").unwrap();
     }
-    volume.write("/secret-large", &DATA.repeat(9)).unwrap();
+    volume.write("/secret-large", DATA.repeat(9)).unwrap();
     let file = volume.open_file("/secret-large").unwrap();
     for name in ["user.secret-one", "user.secret-two", "user.a", "user.b", "trusted.secret-three"] {
         file.set_xattr(name, b"secret-value").unwrap();
@@ -139,9 +139,9 @@ fn lengths(volume: &Volume, path: &str, found: &mut Vec<(usize, usize)>) {
     for entry in volume.read_dir(path).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name();
-        let below = std::path::Path::new(path).join(&name);
-        let metadata = volume.symlink_metadata(&below).unwrap();
         found.push((path.len(), name.len()));
+        let below = std::path::Path::new(path).join(name);
+        let metadata = volume.symlink_metadata(&below).unwrap();
         if metadata.is_dir() {
             lengths(volume, below.to_str().unwrap(), found);
         }
