@@ -165,3 +165,21 @@ fn an_image_has_the_metadata_alone() {
     assert!(found.blocks() * 512 < 1 << 20, "{} blocks", found.blocks());
     place.run(&["image", place.image(), &copy]).fails(1, "copy.img");
 }
+
+#[test]
+fn a_copy_with_other_names_is_mounted_and_has_none_of_the_old_ones() {
+    let place = filled();
+    place.run(&["snapshot", "create", place.image(), "monday"]).fine();
+    let out = place.path("out.img");
+    let args = ["image", "--scramble-names", place.image(), &out];
+    assert!(place.run(&args).fine().contains(" 0 damaged"));
+    place.run(&["fsck", "-n", &out]).fine();
+    let names = place.run(&["ls", &format!("{out}:/")]).fine();
+    assert!(names.trim().len() == "source".len() && !names.contains("source"), "{names}");
+    let bytes = fs::read(&out).unwrap();
+    for name in [&b"source"[..], b"sparse", b"monday", b"linked", b"../small"] {
+        assert!(!bytes.windows(name.len()).any(|window| window == name), "{name:?}");
+    }
+    let both = ["image", "--scramble-names", "--content", place.image(), &place.path("both")];
+    assert_ne!(place.run(&both).code, 0, "content has names");
+}

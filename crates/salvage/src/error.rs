@@ -26,6 +26,11 @@ pub enum SalvageError {
     /// The device cannot be read at all.
     #[error(transparent)]
     Check(#[from] CheckError),
+    /// No other names with hashes in the same order were found.
+    #[error(
+        "no other names were found for those of inode {0}, which are short and many: nothing was copied"
+    )]
+    NamesStay(u64),
     /// What takes the files refuses all of them.
     #[error("writing the files: {0}")]
     Destination(#[from] std::io::Error),

@@ -3,7 +3,7 @@
 //!
 //! Sound nodes get new checksums over what is left of them. Of a damaged node nothing is known, so without content nothing of it is
 //! copied: it is as damaged in the copy. Journal and log hold changes of nodes and data of files in one; without content they stay
-//! behind as well, and the copy is in the state of its superblocks.
+//! behind as well, and the copy is in the state of its superblocks. Names are replaced if that is asked for ([`crate::scramble`]).
 
 use std::collections::HashSet;
 use std::io;
@@ -13,16 +13,15 @@ use holdfast_base::{BLOCK_SIZE, BlockNo, TreeId};
 use holdfast_check::reading::{NodePlace, Rings, VolumeReading};
 use holdfast_device::Device;
 use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS, far_copy};
-use holdfast_format::item::Xattr;
-use holdfast_format::item::xattr::XattrValue;
-use holdfast_format::node::{self, SLOT_SIZE, SLOTS_AT};
 use holdfast_format::superblock::MAGIC;
-use holdfast_format::{ItemKind, Key, NodeView, Superblock};
+use holdfast_format::{NodeView, Superblock};
 
 use crate::error::SalvageError;
 use crate::progress::Progress;
 use crate::roots::place;
 use crate::scan::Scan;
+use crate::scramble::{Gathering, Scrambled};
+use crate::scrub::scrub;
 use crate::state::{Choice, volume};
 use crate::tolerant::Tolerant;
 
@@ -31,6 +30,17 @@ const STEP: usize = 1 << 20;
 
 /// Takes whole blocks, and the number of the first.
 pub type WriteBlocks<'w> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'w;
+
+/// How much of a volume goes into a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// All that stands in blocks of metadata, content of small files included.
+    Content,
+    /// Names, but no content.
+    Names,
+    /// Neither: other names of the same length, and no sums of data.
+    Shape,
+}
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,16 +53,16 @@ pub struct Imaged {
     pub damaged: u64,
 }
 
-/// Copies the metadata of the volume that `scan` has found. With `content` also what of files lies in nodes, journal, log and
-/// damaged nodes.
+/// Copies the metadata of the volume that `scan` has found, and as much of what of files lies there as `kept` says. Journal, log and
+/// damaged nodes are copied with content only.
 ///
 /// # Errors
-/// No superblock is valid, or `write` fails.
+/// No superblock is valid, no other names can be found for those of a directory, or `write` fails.
 pub fn image(
     device: &Tolerant<'_>,
     scan: &Scan,
     choice: &Choice,
-    content: bool,
+    kept: Kept,
     progress: &dyn Fn(Progress),
     write: &mut WriteBlocks<'_>,
 ) -> Result<Imaged, SalvageError> {
@@ -63,31 +73,115 @@ pub fn image(
     superblocks.sort_by_key(|superblock| std::cmp::Reverse(superblock.epoch));
     superblocks.dedup_by_key(|superblock| superblock.epoch);
     let newest = superblocks.first().ok_or(SalvageError::NoSuperblock)?;
-    let mut imaging = Imaging {
-        device,
-        content,
-        progress,
-        write,
-        met: HashSet::new(),
-        imaged: Imaged { len: newest.geometry.volume_blocks * BLOCK_BYTES, ..Imaged::default() },
+    let names = match kept {
+        Kept::Shape => Some(gather(device, &superblocks, progress)?),
+        Kept::Content | Kept::Names => None,
     };
+    let imaged = Imaged { len: newest.geometry.volume_blocks * BLOCK_BYTES, ..Imaged::default() };
+    let content = kept == Kept::Content;
+    let mut imaging = Imaging { device, content, names, write, imaged };
     imaging.superblocks(newest, device.len() / BLOCK_BYTES)?;
+    let mut walk = Walk { step: "copy", progress, met: HashSet::new() };
     for superblock in superblocks {
         if content {
             imaging.rings(superblock)?;
         }
-        imaging.trees(superblock)?;
+        walk.trees(device, superblock, &mut |reading, block, node| {
+            imaging.node(reading, block, node)
+        })?;
     }
     Ok(imaging.imaged)
+}
+
+/// Finds other names for all that the trees of these superblocks hold.
+fn gather(
+    device: &Tolerant<'_>,
+    superblocks: &[&Superblock],
+    progress: &dyn Fn(Progress),
+) -> Result<Scrambled, SalvageError> {
+    let Some(newest) = superblocks.first() else { return Err(SalvageError::NoSuperblock) };
+    let mut gathering = Gathering::new(newest);
+    let mut walk = Walk { step: "read names", progress, met: HashSet::new() };
+    for superblock in superblocks {
+        walk.trees(device, superblock, &mut |_, _, node| {
+            if let Some(node) = node {
+                gathering.node(&NodeView::trusted(node));
+            }
+            Ok(())
+        })?;
+    }
+    progress(Progress { step: "find names", done: 0, total: 0 });
+    gathering.solve()
+}
+
+/// Takes the first block of a node, and its bytes if it is sound.
+type EachNode<'f> =
+    dyn FnMut(&VolumeReading<'_>, u64, Option<&mut Vec<u8>>) -> Result<(), SalvageError> + 'f;
+
+/// Goes through trees, once through what they share.
+struct Walk<'a> {
+    step: &'static str,
+    progress: &'a dyn Fn(Progress),
+    /// First blocks and epochs of nodes that were met.
+    met: HashSet<(u64, u64)>,
+}
+
+impl Walk<'_> {
+    /// The trees of a superblock.
+    fn trees(
+        &mut self,
+        device: &Tolerant<'_>,
+        superblock: &Superblock,
+        each: &mut EachNode<'_>,
+    ) -> Result<(), SalvageError> {
+        let reading = VolumeReading::with_superblock(device, superblock.clone(), Rings::Ignored)?;
+        let space = place(superblock.space, superblock.space_level);
+        self.descend(&reading, TreeId::Space, space, each)?;
+        for tree in reading.trees() {
+            self.descend(&reading, TreeId::Files, tree.place(), each)?;
+        }
+        Ok(())
+    }
+
+    /// Recursion ends at level 0.
+    fn descend(
+        &mut self,
+        reading: &VolumeReading<'_>,
+        tree: TreeId,
+        at: NodePlace,
+        each: &mut EachNode<'_>,
+    ) -> Result<(), SalvageError> {
+        let block = at.pointer.block.0;
+        if !self.met.insert((block, at.pointer.epoch.0)) {
+            return Ok(());
+        }
+        (self.progress)(Progress { step: self.step, done: self.met.len() as u64, total: 0 });
+        let mut buffer = Vec::new();
+        if reading.node(tree, &at, None, &mut buffer).is_err() {
+            return each(reading, block, None);
+        }
+        let node = NodeView::trusted(&buffer);
+        let child = |index: usize| {
+            let next = (index + 1 < node.count()).then(|| node.key(index + 1));
+            let (pointer, low) = (node.child(index), node.key(index));
+            NodePlace { pointer, level: at.level - 1, low, high: next.or(at.high) }
+        };
+        let inner = if at.level > 0 { node.count() } else { 0 };
+        let children: Vec<NodePlace> = (0..inner).map(child).collect();
+        each(reading, block, Some(&mut buffer))?;
+        for child in children {
+            self.descend(reading, tree, child, each)?;
+        }
+        Ok(())
+    }
 }
 
 struct Imaging<'a, 'd, 'w> {
     device: &'a Tolerant<'d>,
     content: bool,
-    progress: &'a dyn Fn(Progress),
+    /// What takes the place of names.
+    names: Option<Scrambled>,
     write: &'a mut WriteBlocks<'w>,
-    /// First blocks of nodes that were met, by the tree that they are of.
-    met: HashSet<(u64, u64)>,
     imaged: Imaged,
 }
 
@@ -100,6 +194,9 @@ impl Imaging<'_, '_, '_> {
             self.device.fill(place.0.saturating_mul(BLOCK_BYTES), &mut bytes);
             let is_known = bytes.starts_with(&MAGIC) || place == GUARD && self.content;
             if is_known && place.0 < newest.geometry.volume_blocks {
+                if let Some(names) = &self.names {
+                    bytes = without_names(&bytes, place, names);
+                }
                 (self.write)(place.0, &bytes)?;
             }
         }
@@ -133,90 +230,53 @@ impl Imaging<'_, '_, '_> {
         Ok(())
     }
 
-    /// The trees of a superblock.
-    fn trees(&mut self, superblock: &Superblock) -> Result<(), SalvageError> {
-        let reading =
-            VolumeReading::with_superblock(self.device, superblock.clone(), Rings::Ignored)?;
-        let space = place(superblock.space, superblock.space_level);
-        self.descend(&reading, TreeId::Space, space)?;
-        for tree in reading.trees() {
-            self.descend(&reading, TreeId::Files, tree.place())?;
-        }
-        Ok(())
-    }
-
-    /// Recursion ends at level 0. What trees share is copied once.
-    fn descend(
+    fn node(
         &mut self,
         reading: &VolumeReading<'_>,
-        tree: TreeId,
-        at: NodePlace,
+        block: u64,
+        node: Option<&mut Vec<u8>>,
     ) -> Result<(), SalvageError> {
-        let block = at.pointer.block.0;
-        if !self.met.insert((block, at.pointer.epoch.0)) {
-            return Ok(());
-        }
-        (self.progress)(Progress { step: "copy", done: self.imaged.nodes, total: 0 });
-        let mut buffer = Vec::new();
-        if reading.node(tree, &at, None, &mut buffer).is_err() {
+        let geometry = &reading.superblock().geometry;
+        let Some(bytes) = node else {
             self.imaged.damaged += 1;
-            let geometry = &reading.superblock().geometry;
             if self.content && geometry.holds_node(BlockNo(block)) {
                 for place in geometry.places_of_node(BlockNo(block)) {
                     self.raw(place.start.0, place.count)?;
                 }
             }
             return Ok(());
-        }
-        let node = NodeView::trusted(&buffer);
-        let child = |index: usize| {
-            let next = (index + 1 < node.count()).then(|| node.key(index + 1));
-            let (pointer, low) = (node.child(index), node.key(index));
-            NodePlace { pointer, level: at.level - 1, low, high: next.or(at.high) }
         };
-        let inner = if at.level > 0 { node.count() } else { 0 };
-        let children: Vec<NodePlace> = (0..inner).map(child).collect();
         if !self.content {
-            scrub(&mut buffer);
+            scrub(bytes, self.names.as_ref());
         }
         self.imaged.nodes += 1;
-        for place in reading.superblock().geometry.places_of_node(BlockNo(block)) {
-            (self.write)(place.start.0, &buffer)?;
-        }
-        for child in children {
-            self.descend(reading, tree, child)?;
+        for place in geometry.places_of_node(BlockNo(block)) {
+            (self.write)(place.start.0, bytes)?;
         }
         Ok(())
     }
 }
 
-/// Makes zeros of what a sound node holds of files: small content, targets of links, values of attributes, and what lies between its
-/// records. Lengths stay.
-fn scrub(bytes: &mut [u8]) {
-    let node = NodeView::trusted(bytes);
-    let mut kept = vec![false; bytes.len()];
-    kept[..SLOTS_AT + node.count() * SLOT_SIZE].fill(true);
-    for index in 0..node.count() {
-        let (start, len) = node.record(index);
-        let key = node.key(index);
-        let is_leaf = node.level() == 0;
-        let stays = match key.kind {
-            ItemKind::Inline | ItemKind::XattrPiece if is_leaf => Key::SIZE,
-            ItemKind::Xattr if is_leaf => match Xattr::decode(node.value(index)) {
-                Ok(Xattr { value: XattrValue::Here(value), .. }) => len - value.len(),
-                Ok(_) => len,
-                Err(_) => Key::SIZE,
-            },
-            // What a feature brought may be anything.
-            kind if is_leaf && kind.asks().is_some() => Key::SIZE,
-            _ => len,
-        };
-        kept[start..start + stays].fill(true);
-    }
-    for (byte, is_kept) in bytes.iter_mut().zip(&kept) {
-        if !is_kept {
-            *byte = 0;
+/// A superblock with another label, the seed of the copy, and no words about damage. One that is not valid may hold anything: it stays
+/// one that is not valid.
+fn without_names(bytes: &[u8; BLOCK_SIZE], at: BlockNo, names: &Scrambled) -> [u8; BLOCK_SIZE] {
+    // Spaces are left, to be read as a sentence that is not there.
+    let without =
+        |text: &str| text.bytes().map(|byte| if byte == b' ' { ' ' } else { 'x' }).collect();
+    match Superblock::decode(bytes, at) {
+        Ok(mut superblock) => {
+            superblock.label = without(&superblock.label);
+            if let Some(fault) = &mut superblock.fault {
+                fault.reason = without(&fault.reason);
+            }
+            superblock.hash_seed = names.seed(superblock.hash_seed);
+            superblock.rest.clear();
+            *superblock.encode(at)
+        }
+        Err(_) => {
+            let mut nothing = [0; BLOCK_SIZE];
+            nothing[..MAGIC.len()].copy_from_slice(&MAGIC);
+            nothing
         }
     }
-    node::seal(bytes);
 }

@@ -1,5 +1,5 @@
-//! Which state of a volume is salvaged: that of the newest superblock with journal and log behind it; without one, that of the
-//! newest root that was found; without a root, the leaves alone.
+//! Which state of a volume is salvaged: that of the newest superblock with journal and log behind it, unless younger roots prove one by
+//! what they reach; without one, that of the newest root that was found; without a root, the leaves alone.
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
@@ -97,16 +97,18 @@ impl<'d> State<'d> {
         }
         let mut index = Index::of_volume(scan.nodes, number);
         let newest = index.newest();
-        let wanted = superblock.filter(|superblock| is_current(superblock, newest.min(limit)));
-        if let Some(superblock) = wanted
-            && choice.root.is_none()
-        {
-            let state = State::by_superblock(device, superblock, index, tag, choice.epoch)?;
-            return Ok(State { superblocks: epochs, ..state });
-        }
         let size = index.nodes.iter().map(|node| u64::from(node.blocks)).max().unwrap_or(4);
         let mask = scan.copy_masks.get(number as usize).copied().unwrap_or(0);
         let made = made_up(device, tag, (size, mask), any.as_ref());
+        if let Some(superblock) = superblock.filter(|_| choice.root.is_none()) {
+            let is_current = is_current(&superblock, newest.min(limit));
+            if is_current || !is_superseded(device, &made, &index, &superblock, limit)? {
+                let state = State::by_superblock(device, superblock, index, tag, choice.epoch)?;
+                let mut notes = state.notes;
+                notes.extend((!is_current).then(|| unproven(newest)));
+                return Ok(State { superblocks: epochs, notes, ..state });
+            }
+        }
         // The sizes of nodes are those of one volume.
         index.nodes.retain(|node| u64::from(node.blocks) == made.geometry.node_blocks());
         let state = State::by_roots(device, made, index, choice)?;
@@ -237,6 +239,51 @@ fn of_main<'n>(
 /// Whether no node proves that there were two checkpoints behind that of the superblock. One may have been under way.
 fn is_current(superblock: &Superblock, newest: u64) -> bool {
     newest < superblock.epoch.0.saturating_add(2)
+}
+
+/// Of those that look like the newest root of a space tree so many are looked at.
+const SPACE_ROOTS_MAX: usize = 64;
+
+/// Whether a younger state than that of the superblock proves itself by what its roots reach: a space tree of a later checkpoint that
+/// marks its own root and that of a files tree as in use. A node alone proves nothing: anybody who knows the tag can give it any
+/// epoch, and it must not hide a tree that a superblock leads to.
+fn is_superseded(
+    device: &Tolerant<'_>,
+    made: &Superblock,
+    index: &Index,
+    superblock: &Superblock,
+    limit: u64,
+) -> Result<bool, SalvageError> {
+    let mut made = made.clone();
+    let read =
+        |made: &Superblock| VolumeReading::with_superblock(device, made.clone(), Rings::Ignored);
+    let reading = read(&made)?;
+    let is_younger = |node: &FoundNode| !is_current(superblock, node.epoch);
+    let files = roots(&reading, index, TreeId::Files, limit);
+    let spaces = roots(&reading, index, TreeId::Space, limit);
+    for space in spaces.iter().filter(|node| is_younger(node)).take(SPACE_ROOTS_MAX) {
+        (made.space, made.space_level) = (space.pointer(), space.level);
+        let marked = read(&made)?.marked();
+        let is_in_use = |block: u64| {
+            let at = marked.partition_point(|(_, end)| *end <= block);
+            marked.get(at).is_some_and(|(start, _)| *start <= block)
+        };
+        let is_of = |root: &&FoundNode| {
+            root.epoch > superblock.epoch.0 && root.epoch <= space.epoch && is_in_use(root.block)
+        };
+        if is_in_use(space.block) && files.iter().any(|root| is_of(&root)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What is said of nodes that are younger than a state and are no state.
+fn unproven(newest: u64) -> String {
+    format!(
+        "there are nodes up to epoch {newest}, and no roots that prove a state so young by what they reach: \
+         --list shows those that there are, --root takes one"
+    )
 }
 
 /// What stands for a superblock where there is none: what the nodes tell, and of a superblock of the volume what never changes.

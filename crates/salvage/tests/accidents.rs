@@ -563,3 +563,78 @@ fn what_an_older_leaf_does_not_have_is_not_taken_for_nothing() {
     }
     assert!(whole > 0 && lost > 3, "{whole} files are whole, {lost} nodes were needed");
 }
+
+/// Puts a leaf of the files tree that has the root directory on a free block, as if a later checkpoint had written it.
+fn forge(device: &MemoryDevice, epoch: u64) {
+    let is_root = |block: &u64| read(device, *block)[4..6] == [0, 1];
+    let leaf = nodes(device, 1, 0).into_iter().find(is_root).unwrap();
+    let is_free = |block: &u64| read(device, *block).iter().all(|byte| *byte == 0);
+    let to = (256..device.len() / BLOCK_BYTES - 16).rev().find(is_free).unwrap();
+    let mut bytes = read(device, leaf);
+    bytes[16..24].copy_from_slice(&to.to_le_bytes());
+    bytes[24..32].copy_from_slice(&epoch.to_le_bytes());
+    holdfast_format::node::seal(&mut bytes);
+    device.write(to * BLOCK_BYTES, &bytes).unwrap();
+}
+
+#[test]
+fn a_node_of_a_forged_epoch_does_not_hide_the_state_of_a_superblock() {
+    for is_closed in [true, false] {
+        let world = World::new(61, is_closed);
+        let epochs = {
+            let tolerant = Tolerant::new(&world.image);
+            let scan = Scan::read(&tolerant, &|_| ());
+            scan.open(&tolerant, &Choice::default()).unwrap().epochs()
+        };
+        for epoch in [epochs[0].epoch + 5, 1 << 61] {
+            let device = world.image.snapshot();
+            forge(&device, epoch);
+            let outcome = salvage(&device, "main", &Choice::default()).unwrap();
+            assert_eq!(outcome.by, world.by);
+            assert!(outcome.counts.is_whole(), "{:?}", outcome.counts);
+            let told = |note: &String| note.contains(&format!("nodes up to epoch {epoch}"));
+            assert!(outcome.notes.iter().any(told), "{:?}", outcome.notes);
+            for (path, content) in &world.trees["main"] {
+                if let Some(content) = content {
+                    let made = &outcome.memory.made[path];
+                    assert!(matches!(made, Made::File(found) if found == content), "{path}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_younger_state_that_is_proven_is_taken_before_that_of_an_old_superblock() {
+    let device = std::sync::Arc::new(MemoryDevice::new(16 << 20));
+    let target: std::sync::Arc<dyn Device> = device.clone();
+    holdfast::CreateOptions::new().node_size(4096).format(&target).unwrap();
+    let open = || holdfast::VolumeOptions::new().open_device(device.clone()).unwrap();
+    let volume = open();
+    volume.write("/old", b"old").unwrap();
+    volume.close().unwrap();
+    let blocks = [16, 48, device.len() / BLOCK_BYTES - 16];
+    let old = blocks.map(|block| read(&device, block));
+    for round in 0..3 {
+        let volume = open();
+        volume.write("/new", format!("new {round}").as_bytes()).unwrap();
+        volume.close().unwrap();
+    }
+    for (block, bytes) in blocks.iter().zip(&old) {
+        device.write(block * BLOCK_BYTES, bytes).unwrap();
+    }
+    for is_forged in [false, true] {
+        let device = device.snapshot();
+        let choice = Choice::default();
+        if is_forged {
+            // Of the epoch of the last checkpoint: not proven, and not in the way.
+            let tolerant = Tolerant::new(&device);
+            let epochs = Scan::read(&tolerant, &|_| ()).open(&tolerant, &choice).unwrap().epochs();
+            forge(&device, epochs[0].epoch - 1);
+        }
+        let outcome = salvage(&device, "main", &choice).unwrap();
+        assert!(outcome.by.contains("the root at"), "{}", outcome.by);
+        let new = outcome.memory.made.get("/new");
+        assert!(matches!(new, Some(Made::File(found)) if found == b"new 2"), "{new:?}");
+    }
+}

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_salvage::{Choice, Scan, Tolerant, image};
+use holdfast_salvage::{Choice, Kept, Scan, Tolerant, image};
 
 use super::salvage::{Bar, device};
 use crate::outcome::{Context, Failure, Outcome, printed};
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Copy journal, log, damaged nodes and what of files lies in nodes as well, as they are.
     #[arg(long)]
     content: bool,
+    /// Put other names of the same length in place of all names, and leave out checksums of data.
+    #[arg(long, conflicts_with = "content")]
+    scramble_names: bool,
     /// Show no progress bar. Elsewhere than on a terminal there is none anyway.
     #[arg(short, long)]
     quiet: bool,
@@ -48,7 +51,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(at) => file.write_all_at(bytes, at),
         None => Err(io::ErrorKind::InvalidInput.into()),
     };
-    let imaged = image(&tolerant, &scan, &Choice::default(), args.content, &show, &mut write);
+    let kept = match (args.content, args.scramble_names) {
+        (true, _) => Kept::Content,
+        (_, true) => Kept::Shape,
+        _ => Kept::Names,
+    };
+    let imaged = image(&tolerant, &scan, &Choice::default(), kept, &show, &mut write);
     bar.clear();
     let imaged = imaged.map_err(|error| {
         let _ = std::fs::remove_file(&args.out);

@@ -187,6 +187,7 @@ pages! {
     }
     "image", Plain, [("holdfast-fsck", "1")] {
         "A copy without data of files, for a report of a bug": "holdfast image volume.img evidence.img",
+        "The same without any name of a file": "holdfast image --scramble-names volume.img evidence.img",
     }
     "info", Plain, [("holdfast-list", "1"), ("holdfast-stats", "1")] {
         "What a volume is, whether it is mounted or not": "holdfast info volume.img",
