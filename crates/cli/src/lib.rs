@@ -35,6 +35,7 @@ mod stopped;
 pub mod target;
 mod txn;
 mod udev;
+mod waiting;
 mod work;
 
 use std::ffi::OsString;
