@@ -21,6 +21,7 @@ mod lineage;
 mod loop_devices;
 mod manual;
 mod metrics;
+mod mode;
 mod mount_options;
 mod mounts;
 pub mod outcome;

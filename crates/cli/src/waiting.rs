@@ -92,10 +92,8 @@ mod tests {
     fn nothing_is_shown_in_the_first_second() {
         let now = Deadline::after(Duration::ZERO);
         let mut late = Waiting { from: Some(now), bar: None, most: 0 };
-        let mut soon = Waiting {
-            from: Some(Deadline::after(Duration::from_secs(3600))),
-            ..Waiting::new(true)
-        };
+        let later = Deadline::after(Duration::from_secs(3600));
+        let mut soon = Waiting { from: Some(later), bar: None, most: 0 };
         for waiting in [&mut late, &mut soon] {
             waiting.left(10 << 20, "to write");
             waiting.left(4 << 20, "to write");
