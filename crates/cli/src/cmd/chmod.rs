@@ -18,8 +18,8 @@ daemon. All is durable when this returns.
 
 MODE is as with chmod(1): octal, or changes such as u+rwX,go-w. A change is whose bits (u, g, o or a
 for all; without them all but what the umask keeps), then +, - or =, then r, w, x, X (execution
-where it is a directory or anybody has it), s and t, or u, g or o: what those have. A directory keeps
-its set-id bits unless a change names them.
+where it is a directory or anybody has it), s and t, or u, g or o: what those have. A directory
+keeps its set-id bits unless a change names them.
 
   holdfast chmod 600 data.holdfast:/etc/shadow
   holdfast chmod -R u+rwX,go-w data.holdfast:/srv
