@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes docs/scaling.svg: one plot of a kept report as a picture of its own, as the README shows it.
+"""Makes docs/scaling.svg and docs/elastic.svg: one plot of a kept report as a picture of its own, as the documents show it.
 
 usage: scripts/plot.py [HOLDFAST-DEV] [REPORT.json] [TITLE] [FILE.svg]
 default: target/release/holdfast-dev, the newest scaling report in bench-results, "Time of an operation against
@@ -17,6 +17,8 @@ import tempfile
 
 HEIGHT = 380
 WIDTH = 640
+# Between two rows of the legend.
+ROW = 20
 
 FRAME = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">
@@ -57,17 +59,20 @@ def main() -> None:
     if not figure:
         raise SystemExit(f"{report} has no plot called {title!r}")
     plot, legend = figure.group(1).split("<ul", 1)
-    left, lines = 78, []
+    left, top, lines = 78, HEIGHT, []
     for item in re.findall(r"<li>(.*?)</li>", legend, re.S):
         mark, name = re.fullmatch(r"(<svg.*?</svg>)\s*([^<]*?)\s*(?:<span.*)?", item, re.S).groups()
-        mark = mark.replace("<svg ", f'<svg x="{left}" y="{HEIGHT}" ', 1)
-        lines.append(f'{mark}<text x="{left + 40}" y="{HEIGHT + 11}">{name}</text>')
-        left += 62 + 7 * len(html.unescape(name))
+        room = 62 + 7 * len(html.unescape(name))
+        if left + room - 22 > WIDTH:
+            left, top = 78, top + ROW
+        mark = mark.replace("<svg ", f'<svg x="{left}" y="{top}" ', 1)
+        lines.append(f'{mark}<text x="{left + 40}" y="{top + 11}">{name}</text>')
+        left += room
     source = pathlib.Path(report).resolve().relative_to(repository)
     plot = plot.replace("<svg ", f'<svg width="{WIDTH}" height="{HEIGHT}" ', 1)
     legend = '<g class="legend">\n' + "\n".join(lines) + "\n</g>"
     text = FRAME.format(
-        width=WIDTH, height=HEIGHT + 28, title=html.escape(title), source=source, style=style(page), plot=plot, legend=legend
+        width=WIDTH, height=top + 28, title=html.escape(title), source=source, style=style(page), plot=plot, legend=legend
     )
     out.write_text(text)
     print(f"wrote {out}")

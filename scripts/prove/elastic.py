@@ -1,10 +1,12 @@
 """What an image takes of its host through a life, and what an fsync takes beside the removal of much data, with discards and
 without. Prints tables and writes both as a report of holdfast-dev. Asserts nothing about time.
-usage: elastic.py HOLDFAST WORK MIB_OF_TREE MIB_REMOVED ROUNDS"""
-import datetime, json, os, platform, shutil, statistics, subprocess, sys, time
+usage: elastic.py HOLDFAST WORK TREE MIB_REMOVED ROUNDS
+TREE is a number of MiB, or a tar archive that is unpacked; with 0 rounds only the life is measured."""
+import datetime, json, os, platform, shutil, statistics, subprocess, sys, tarfile, threading, time
 
-holdfast, work = sys.argv[1:3]
-tree_mib, removed_mib, rounds = (int(number) for number in sys.argv[3:6])
+holdfast, work, tree_given = sys.argv[1:4]
+removed_mib, rounds = (int(number) for number in sys.argv[4:6])
+archive = None if tree_given.isdigit() else tree_given
 image, root = f"{work}/volume.img", f"{work}/mnt"
 MIB = 1 << 20
 data = os.urandom(MIB)
@@ -39,45 +41,105 @@ def write(name, mib, at=0):
         file.seek(at * MIB)
         for _ in range(mib): file.write(data)
 
+def unpack(into):
+    os.mkdir(into)
+    subprocess.run(["tar", "-xf", archive, "--strip-components=1", "-C", into], check=True)
+
+def files_of(top): return sorted(f"{at}/{name}" for at, _, names in os.walk(top) for name in names)
+
+def plain(path): return os.path.isfile(path) and not os.path.islink(path)
+
+if archive:
+    with tarfile.open(archive) as members: sizes = [member.size for member in members if member.isfile()]
+    tree_mib, tree_words = sum(sizes) // MIB + 1, f"{os.path.basename(archive)}, {len(sizes):,} files of {sum(sizes) // MIB} MiB"
+else:
+    tree_mib = int(tree_given)
+    tree_words = f"{tree_mib} MiB in 16 files"
+
 def tree():
+    if archive: return unpack(f"{root}/tree")
     for number in range(16):
         os.makedirs(f"{root}/tree/{number}", exist_ok=True)
         write(f"tree/{number}/file", tree_mib // 16)
 
+def change():
+    """Half of the data is written again: of an archive every second file, or of each file the first half."""
+    if not archive:
+        for number in range(16): write(f"tree/{number}/file", tree_mib // 32)
+        return
+    for path in filter(plain, files_of(f"{root}/tree")[::2]):
+        with open(path, "r+b") as file:
+            content = file.read()
+            file.seek(0)
+            file.write(content[::-1])
+
 # 1. A life.
 size = 4 * tree_mib + 512
-make(size, "")
-life = []
-def stage(name):
-    rests()
-    life.append((name, held()))
-    print(f"  {name:28} {held() / MIB:9.1f} MiB")
 
-print(f"what an image of {size} MiB takes of its host")
-life.append(("made", held()))
+class Watch(threading.Thread):
+    """Looks ten times in a second at what the image takes."""
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.seen, self.over, self.began = [], threading.Event(), time.perf_counter()
+    def look(self):
+        self.seen.append(((time.perf_counter() - self.began) * 1e9, held()))
+        return self.seen[-1]
+    def run(self):
+        while not self.over.wait(0.1): self.look()
+
+make(size, "")
+life, ends = [("made", held())], []
+print(f"what an image of {size} MiB takes of its host; the tree is {tree_words}")
 print(f"  {'made':28} {held() / MIB:9.1f} MiB")
-write("first", 1)
-os.remove(f"{root}/first")
-stage("empty, after a first change")
-tree()
-stage(f"a tree of {tree_mib} MiB")
-shutil.rmtree(f"{root}/tree")
-stage("the tree removed")
-tree()
-run("snapshot", "create", root, "before")
-stage("the tree again, a snapshot")
-for number in range(16): write(f"tree/{number}/file", tree_mib // 32)
-stage("half of it changed")
-run("snapshot", "delete", root, "before")
-stage("the snapshot deleted")
-shutil.rmtree(f"{root}/tree")
-stage("the tree removed again")
+watch = Watch()
+watch.start()
+
+def stage(name, words, work):
+    work()
+    rests()
+    ends.append((name, watch.look()))
+    life.append((words, held()))
+    print(f"  {words:28} {held() / MIB:9.1f} MiB")
+
+def first():
+    write("first", 1)
+    os.remove(f"{root}/first")
+
+def again():
+    tree()
+    run("snapshot", "create", root, "before")
+
+def remove(): shutil.rmtree(f"{root}/tree")
+
+stage("empty", "empty, after a first change", first)
+stage("a tree unpacked", f"a tree of {tree_mib} MiB", tree)
+stage("removed", "the tree removed", remove)
+stage("again, a snapshot", "the tree again, a snapshot", again)
+stage("half changed", "half of it changed", change)
+stage("snapshot deleted", "the snapshot deleted", lambda: run("snapshot", "delete", root, "before"))
+stage("all deleted", "the tree removed again", remove)
+watch.over.set()
+watch.join()
 run("umount", root)
 run("fsck", "-n", image)
 empty, emptied = life[1][1], life[-1][1]
 bound = empty + max(size * MIB // 50, 8 * MIB)
 verdict = "ok" if emptied <= bound else "TOO MUCH"
 print(f"  emptied {emptied / MIB:.1f} MiB, at most {bound / MIB:.1f} MiB: {verdict}")
+
+def curves():
+    """One for each stage, from where the one before ended, of what differs by enough to be seen; and what an emptied image may take."""
+    seen, whole, most = sorted(watch.seen), ends[-1][1][0], max(taken for _, taken in watch.seen)
+    drawn, last = [], (0.0, life[0][1])
+    for name, end in ends:
+        points = [last]
+        for at, taken in (point for point in seen if last[0] < point[0] < end[0]):
+            if at - points[-1][0] > whole / 40 or abs(taken - points[-1][1]) > most / 16: points.append((at, taken))
+        points.append(end)
+        drawn.append({"name": name, "points": points, "exponent": None, "dashed": False})
+        last = end
+    drawn.append({"name": "the most that is allowed when emptied", "points": [(0.0, bound), (whole, bound)], "exponent": None, "dashed": True})
+    return drawn
 
 # 2. An fsync beside a removal.
 def appends(file, goes_on):
@@ -109,19 +171,20 @@ def beside(options):
 
 def at(times, share): return sorted(times)[min(len(times) - 1, int(len(times) * share))] * 1e9
 
-print(f"append 4 KiB + fsync beside the removal of {removed_mib} MiB")
-rows = {}
-for number in range(rounds):
-    for options in ["discard", "nodiscard"] if number % 2 == 0 else ["nodiscard", "discard"]:
-        alone, took = beside(options)
-        rows.setdefault(options, []).append((at(alone, 0.5), at(alone, 0.99), at(took, 0.5), at(took, 0.99), max(took) * 1e9))
+rows, ratio = {}, 0.0
 titles = ["p50 alone", "p99 alone", "p50 beside", "p99 beside", "longest beside"]
-print(f"  {'':12}" + "".join(f"{title:>16}" for title in titles))
-for options, all_rounds in rows.items():
-    print(f"  {options:12}" + "".join(f"{statistics.median(column) / 1e3:13.0f} us" for column in zip(*all_rounds)))
-p99 = {options: statistics.median(column[3] for column in all_rounds) for options, all_rounds in rows.items()}
-ratio = p99["discard"] / p99["nodiscard"]
-print(f"  p99 beside a removal, with discards to without: {ratio:.2f}")
+if rounds:
+    print(f"append 4 KiB + fsync beside the removal of {removed_mib} MiB")
+    for number in range(rounds):
+        for options in ["discard", "nodiscard"] if number % 2 == 0 else ["nodiscard", "discard"]:
+            alone, took = beside(options)
+            rows.setdefault(options, []).append((at(alone, 0.5), at(alone, 0.99), at(took, 0.5), at(took, 0.99), max(took) * 1e9))
+    print(f"  {'':12}" + "".join(f"{title:>16}" for title in titles))
+    for options, all_rounds in rows.items():
+        print(f"  {options:12}" + "".join(f"{statistics.median(column) / 1e3:13.0f} us" for column in zip(*all_rounds)))
+    p99 = {options: statistics.median(column[3] for column in all_rounds) for options, all_rounds in rows.items()}
+    ratio = p99["discard"] / p99["nodiscard"]
+    print(f"  p99 beside a removal, with discards to without: {ratio:.2f}")
 
 def number(values):
     return {"kind": "number", "median": statistics.median(values), "low": min(values), "high": max(values), "runs": len(values)}
@@ -131,23 +194,24 @@ report = {
     "machine": {"cpu": platform.processor() or "unknown", "cores": os.cpu_count(),
                 "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
                 "kernel": f"{platform.system()} {platform.release()}", "system": platform.platform(), "load": os.getloadavg()[0]},
-    "began": began, "command": ["elastic.sh", *sys.argv[3:]],
+    "began": began, "command": ["elastic.sh", os.path.basename(tree_given), *sys.argv[4:]],
     "sections": [
         {"name": "elastic-life", "title": "What an image takes of its host",
-         "about": f"A volume of {size} MiB, a tree of {tree_mib} MiB. After each stage everything is durable and nothing is on its way back.",
+         "about": f"A volume of {size} MiB, a tree: {tree_words}. After each stage everything is durable and nothing is on its way back.",
          "table": {"label": "stage", "columns": [{"key": "held", "title": "of the host", "unit": "bytes"}],
                    "rows": [{"label": name, "cells": [number([float(value)])]} for name, value in life]},
-         "plots": [{"title": "What an image takes of its host, by stage",
-                    "x": {"label": "stage", "unit": "count", "log": False}, "y": {"label": "of the host", "unit": "bytes", "log": False},
-                    "series": [{"name": "image", "points": [[place + 1, value] for place, (_, value) in enumerate(life)],
-                                "exponent": None, "dashed": False}]}],
+         "plots": [{"title": "What an image takes of its host through a life",
+                    "x": {"label": "since it was made", "unit": "nanoseconds", "log": False}, "y": {"label": "of the host", "unit": "bytes", "log": False},
+                    "series": curves()}],
          "notes": [f"Emptied it takes {(emptied - empty) / MIB:.1f} MiB more than empty, of {(bound - empty) / MIB:.1f} MiB that are allowed."]},
+    ],
+}
+if rounds:
+    report["sections"].append(
         {"name": "elastic-fsync", "title": "An fsync beside the removal of much data",
          "about": f"Append 4 KiB + fsync, alone and for 15 s from the removal of {removed_mib} MiB on; {rounds} rounds.",
          "table": {"label": "option", "columns": [{"key": title.replace(" ", "-"), "title": title, "unit": "nanoseconds"} for title in titles],
                    "rows": [{"label": options, "cells": [number(column) for column in zip(*all_rounds)]} for options, all_rounds in rows.items()]},
-         "plots": [], "notes": [f"p99 beside a removal, with discards to without: {ratio:.2f}."]},
-    ],
-}
+         "plots": [], "notes": [f"p99 beside a removal, with discards to without: {ratio:.2f}."]})
 with open(f"{work}/elastic.json", "w") as file: json.dump(report, file, indent=1)
 if verdict != "ok": raise SystemExit("FAILED: an emptied image takes too much of its host")

@@ -3,7 +3,10 @@
 # snapshot deleted; and what others wait while many GiB are removed: p99 of append 4 KiB + fsync, with discards and without. Fails
 # if an emptied image takes 2 % of the volume, or 8 MiB, more than an empty one.
 # As JSON in $WORK/elastic.json; with holdfast-dev also as a page with a plot.
-# usage: elastic.sh [MiB of the tree [MiB that are removed beside fsyncs [ROUNDS]]]   (default: 256 1024 2)
+# usage: elastic.sh [TREE [MiB that are removed beside fsyncs [ROUNDS]]]   (default: 256 1024 2)
+# TREE is a number of MiB, or a tar archive with one directory, as of a kernel. With 0 rounds only the life is measured.
+# A report that is kept goes to bench-results itself, as it is none of `holdfast-dev bench`, whose reports stand in directories there.
+# docs/elastic.svg: scripts/plot.py HOLDFAST-DEV elastic.json "What an image takes of its host through a life" docs/elastic.svg
 . "$(dirname "$0")/lib.sh"
 bash "$(dirname "$0")/../need.sh" python3=python3
 KEEP_REPORT=${KEEP_REPORT:-$PWD/elastic}

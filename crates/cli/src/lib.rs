@@ -21,6 +21,7 @@ mod lineage;
 mod loop_devices;
 mod manual;
 mod metrics;
+mod mode;
 mod mount_options;
 mod mounts;
 pub mod outcome;
@@ -35,6 +36,7 @@ mod stopped;
 pub mod target;
 mod txn;
 mod udev;
+mod waiting;
 mod work;
 
 use std::ffi::OsString;

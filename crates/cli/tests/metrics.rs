@@ -60,6 +60,14 @@ fn what_programs_did_is_published_of_each_mount_once() {
     }
     let place = TestMount::with_volume();
     place.mount();
+    // A rate needs the zero before the first operation.
+    let all = series(&place.run(&["metrics"]).fine());
+    let (times, own) =
+        ("holdfast_operation_duration_seconds", format!("volume=\"{}\"", place.image()));
+    for kind in ["create", "fsync", "rename"].map(|kind| format!("operation=\"{kind}\"")) {
+        assert_eq!(value(&all, &format!("{times}_count"), &[&own, &kind]), 0.0);
+        assert_eq!(value(&all, &format!("{times}_bucket"), &[&own, &kind, "le=\"+Inf\""]), 0.0);
+    }
     fs::write(place.dir.join("file"), vec![1; 300_000]).unwrap();
     fs::File::open(place.dir.join("file")).unwrap().sync_all().unwrap();
     let beside = place.path("beside");
@@ -75,7 +83,7 @@ fn what_programs_did_is_published_of_each_mount_once() {
     assert!(value(&all, "holdfast_written_bytes_total", &[&main]) >= 300_000.0);
     assert_eq!(value(&all, "holdfast_written_bytes_total", &[&work]), 0.0);
     assert!(value(&all, "holdfast_fsyncs_total", &[&main]) >= 1.0);
-    let (times, fsync) = ("holdfast_operation_duration_seconds", "operation=\"fsync\"");
+    let fsync = "operation=\"fsync\"";
     let count = value(&all, &format!("{times}_count"), &[&main, fsync]);
     assert!(count >= 1.0 && value(&all, &format!("{times}_sum"), &[&main, fsync]) > 0.0);
     let last = value(&all, &format!("{times}_bucket"), &[&main, fsync, "le=\"+Inf\""]);

@@ -6,7 +6,7 @@ mod common;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 
 use common::{Nobody, PROGRAM, TestMount, can_mount, number, signal, wait_until_ended};
@@ -334,6 +334,8 @@ fn a_recovery_is_printed_by_mount_and_logged() {
     let said = place.run(&["mount", "-o", &options, place.image(), place.dir()]).fine();
     let stats = place.run(&["stats", "--json", place.dir()]).fine();
     let logged = fs::read_to_string(&log).unwrap();
+    // Lines name files.
+    assert_eq!(fs::metadata(&log).unwrap().mode() & 0o777, 0o600);
     // The daemon reports what the engine counted. The background may have made a commit of the fsync's batch; a commit
     // that was a checkpoint needs no recovery.
     if number(&stats, "recovery_ns") > 0 {

@@ -12,7 +12,9 @@ struct Place(TestMount);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        for image in ["work.img", "backup.img", "image.img"] {
+        for image in
+            ["work.img", "backup.img", "image.img", "cache.img", "service.img", "appliance.img"]
+        {
             self.0.run(&["umount", &self.0.path(&format!("work/{image}"))]);
         }
     }
@@ -35,6 +37,13 @@ fn the_recipes_work_as_they_stand() {
     assert!(of("A backup on another machine").contains("more\n"), "{said}");
     let layers = of("Archives, and layers of OCI images");
     assert!(layers.contains("notes"), "{layers}");
+    let cache = of("A cache for continuous integration");
+    assert!(cache.contains("compiled\n") && cache.ends_with("app.o\nby-18\n"), "{cache}");
+    let service = of("A service that keeps its data in SQLite");
+    assert!(service.is_empty() || service.ends_with("ok\n1\n2\n"), "{service}");
+    let lines = of("The root of an appliance");
+    let versions: Vec<_> = lines.lines().filter(|line| line.starts_with("version ")).collect();
+    assert_eq!(versions, ["version 1", "version 2", "version 1"], "{lines}");
     assert_eq!(of("The end").matches(": clean").count(), 2, "{said}");
     assert_eq!(
         std::fs::read_dir(place.0.root.path().join("work/main")).unwrap().count(),

@@ -69,10 +69,7 @@ fn all_statistics_have_groups_units_and_raw_numbers_in_json() {
     if !can_mount() {
         return;
     }
-    let place = TestMount::with_volume();
-    place.mount();
-    fs::write(place.dir.join("file"), vec![1; 300_000]).unwrap();
-    fs::File::open(place.dir.join("file")).unwrap().sync_all().unwrap();
+    let place = TestMount::in_use();
     let text = place.run(&["stats", "--all", place.dir()]).fine();
     for group in [
         "operations",
@@ -284,10 +281,7 @@ fn the_summary_fits_a_screen_and_has_no_word_of_the_engine() {
     if !can_mount() {
         return;
     }
-    let place = TestMount::with_volume();
-    place.mount();
-    fs::write(place.dir.join("file"), vec![1; 300_000]).unwrap();
-    fs::File::open(place.dir.join("file")).unwrap().sync_all().unwrap();
+    let place = TestMount::in_use();
     fs::rename(place.dir.join("file"), place.dir.join("other")).unwrap();
     fs::remove_file(place.dir.join("other")).unwrap();
     let text = place.run(&["stats", place.dir()]).fine();

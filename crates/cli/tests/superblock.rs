@@ -164,6 +164,7 @@ fn a_repair_is_undone() {
     let before = fs::read(&image).unwrap();
     let (status, said) = code(&["fsck", "-y", "-z", &kept, &image]);
     assert!(status == Some(1) && said.contains("repaired"), "{status:?} {said}");
+    assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o777, 0o600);
     let repaired = fs::read(&image).unwrap();
     assert!(repaired != before);
     // A file that may be needed is not written over.

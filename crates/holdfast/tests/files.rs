@@ -2,6 +2,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod common;
+
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,6 +14,8 @@ use holdfast::{
     XattrFlags,
 };
 
+use common::errno;
+
 fn device() -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     CreateOptions::new().format(&device).unwrap();
@@ -21,11 +25,6 @@ fn device() -> Arc<dyn Device> {
 /// Only what is synced is durable.
 fn open(device: &Arc<dyn Device>) -> Volume {
     VolumeOptions::new().commit_secs(0).open_device(device.clone()).unwrap()
-}
-
-#[track_caller]
-fn errno<T: std::fmt::Debug>(result: io::Result<T>, number: i32) {
-    assert_eq!(result.unwrap_err().raw_os_error(), Some(number));
 }
 
 #[test]

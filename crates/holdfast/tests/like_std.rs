@@ -2,6 +2,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs::TryLockError;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
@@ -10,16 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use holdfast::{File, FileType, OpenOptions, Permissions, Volume};
+use holdfast::{File, FileType, OpenOptions, Permissions};
 
-fn volume() -> Volume {
-    Volume::in_memory(32 << 20).unwrap()
-}
-
-#[track_caller]
-fn errno<T: std::fmt::Debug>(result: io::Result<T>, number: i32) {
-    assert_eq!(result.unwrap_err().raw_os_error(), Some(number));
-}
+use common::{errno, volume};
 
 /// A name means one thing: what opens a host file is no name of a method on paths in the volume.
 #[test]

@@ -2,19 +2,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::io;
+mod common;
+
 use std::path::Path;
 
-use holdfast::{FileType, OpenOptions, RenameFlags, Volume, VolumeOptions};
+use holdfast::{FileType, OpenOptions, RenameFlags, VolumeOptions};
 
-fn volume() -> Volume {
-    Volume::in_memory(32 << 20).unwrap()
-}
-
-#[track_caller]
-fn errno<T: std::fmt::Debug>(result: io::Result<T>, number: i32) {
-    assert_eq!(result.unwrap_err().raw_os_error(), Some(number));
-}
+use common::{errno, volume};
 
 #[test]
 fn dots_and_slashes() {

@@ -32,5 +32,5 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let to = To { mode: None, user: args.owner.user, group: args.owner.group };
     let recursive = args.recursive;
-    changed_all(all_inside(&args.paths)?, |paths| Change::Set { paths, to, recursive })
+    changed_all(all_inside(&args.paths)?, |paths| Change::Set { paths, to: to.clone(), recursive })
 }

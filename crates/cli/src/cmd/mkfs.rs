@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::owner::{self, Owner};
 use crate::peek::Peek;
+use crate::waiting::Waiting;
 use crate::{loop_devices, size, target};
 
 /// Make an empty volume.
@@ -255,8 +256,27 @@ fn make_in_place(args: &Args, bytes: u64) -> Result<Made, Failure> {
 fn format(args: &Args) -> Result<Made, Failure> {
     let device = target::open_device(&args.target, false)?;
     let uuid = args.uuid.unwrap_or_else(Uuid::new_v4);
+    if args.allocate {
+        take_room(&*device, args.quiet);
+    }
     options(args, uuid).format(&device).context(args.target.display())?;
     Ok(Made { uuid, cost: device.stats() })
+}
+
+/// What is taken of the host in one call: a piece that takes a while where blocks are written for it.
+const PIECE_BYTES: u64 = 64 << 20;
+
+/// Takes all of an image from its host, piece by piece, so that how far it is can be shown. The engine asks for all of it once
+/// more, and says what is wrong if the host refuses.
+fn take_room(device: &dyn Device, quiet: bool) {
+    let (mut waiting, len) = (Waiting::new(quiet), device.len());
+    for at in (0..len).step_by(PIECE_BYTES as usize) {
+        waiting.left(len - at, "still to take from the host");
+        let piece = PIECE_BYTES.min(len - at);
+        if device.take_room(at, piece).is_err() {
+            break;
+        }
+    }
 }
 
 fn report(args: &Args, verb: &str, bytes: u64, made: Option<Made>) {

@@ -117,7 +117,8 @@ Mounting:
   remount             change a mount in use: ro, rw, access times, sync, nodev, nosuid, noexec and
                       nosymfollow. Nothing else can change, and what was opened read-only stays so
   nofail              a missing volume is no error
-  log=FILE            the messages of the filesystem process go here instead of the system log
+  log=FILE            the messages of the filesystem process go here instead of the system log; only
+                      the owner reads a file that is new, as lines name files
 context= and its kin go to SELinux, if there is one. auto, noauto, user, users, owner, group,
 defaults, _netdev, fsname=, subtype= and x-* are accepted and mean nothing here; so do lazytime,
 nostrictatime, norelatime, silent, acl, user_xattr and iversion, since it is so anyway.

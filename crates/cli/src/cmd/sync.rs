@@ -3,12 +3,19 @@
 //! The kernel does not forward sync(2) to FUSE servers, and an fsync is for one file or directory. So for the server a
 //! read of the attribute `system.holdfast.sync` asks for a sync of the whole volume. As with sync(2), every user may.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::daemon::ask::{self, SYNC, write_pages};
+use crate::daemon::control;
 use crate::mounts;
 use crate::outcome::{Context, Failure, Outcome};
+use crate::waiting::Waiting;
+
+/// A sync may take what it takes.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Make everything done in a mounted volume durable.
 #[derive(Debug, clap::Args)]
@@ -32,10 +39,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// Syncs the volume mounted at `dir`.
 fn sync_mount(dir: &Path) -> io::Result<()> {
     // First what the kernel holds back, then what the server does.
+    let mut waiting = Waiting::new(false);
+    if waiting.is_shown() {
+        // Another process waits, so that this one can show what is left.
+        if File::open(dir).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+            write_pages_of_all(dir);
+        }
+        return control::sync(dir, FOR_EVER, &mut waiting);
+    }
     if !write_pages(dir)? {
-        // This call takes no directory, and so no permission either.
-        rustix::fs::sync();
-        ask::settle(dir);
+        write_pages_of_all(dir);
     }
     ask::read(dir, SYNC).map(drop)
+}
+
+/// Takes no directory, and so no permission either.
+fn write_pages_of_all(dir: &Path) {
+    rustix::fs::sync();
+    ask::settle(dir);
 }

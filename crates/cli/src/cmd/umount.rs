@@ -15,12 +15,13 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::branches::place::holds_bytes;
-use crate::daemon::ask::{self, SYNC};
+use crate::daemon::control;
 use crate::daemon::join::{self, Parted};
 use crate::dying;
 use crate::elsewhere;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, complain};
+use crate::waiting::{self, Waiting};
 
 const FAILED: u8 = 32;
 /// Seconds that a daemon gets to write what it holds.
@@ -124,10 +125,11 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
         return Err(Failure::new(FAILED, sentence));
     }
     let (detach, force) = (UnmountFlags::DETACH, UnmountFlags::FORCE);
+    let mut waiting = Waiting::new(how == How::IfDead);
     let synced = match how {
         How::Lazily => return unmount(mount, detach).map(|()| 0),
         How::ByForce => Synced::Done,
-        How::Orderly | How::IfDead => sync(mount, limit),
+        How::Orderly | How::IfDead => sync(mount, limit, &mut waiting),
     };
     let flags = match (how, &synced) {
         // By force, as it may be dying where connections cannot be aborted otherwise.
@@ -140,12 +142,14 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
         // Another process was faster, and may have mounted something else there.
         return Ok(0);
     }
+    waiting.next();
     unmount(mount, flags)?;
     match (how, &synced) {
         // Nothing serves it any more, wherever it is mounted.
-        (How::ByForce, _) | (_, Synced::Dead) => wait(mount, limit, &synced)?,
-        _ => wait_for_all(mount, limit, &synced)?,
+        (How::ByForce, _) | (_, Synced::Dead) => wait(mount, limit, &synced, &mut waiting)?,
+        _ => wait_for_all(mount, limit, &synced, &mut waiting)?,
     }
+    drop(waiting);
     match synced {
         Synced::Unanswered => {
             let (dir, seconds) = (mount.dir.display(), limit.as_secs());
@@ -165,12 +169,19 @@ fn not_written(mount: &Mount, why: &str) -> Failure {
 }
 
 /// As [`wait`]; says for whom, if another mount namespace has the mount as well.
-fn wait_for_all(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> {
+fn wait_for_all(
+    mount: &Mount,
+    limit: Duration,
+    synced: &Synced,
+    waiting: &mut Waiting,
+) -> Result<(), Failure> {
     let dir = mount.dir.display();
     let soon = Deadline::after(limit.min(UNSAID));
     // What was to go with this mount is gone by now, in all namespaces that follow this one.
     loop {
-        let Some(holder) = elsewhere::holder(mount) else { return wait(mount, limit, synced) };
+        let Some(holder) = elsewhere::holder(mount) else {
+            return wait(mount, limit, synced, waiting);
+        };
         if soon.is_over() {
             complain(&format!(
                 "{dir} is unmounted here, and {holder} has it in a mount namespace of its own: waiting for that"
@@ -179,7 +190,7 @@ fn wait_for_all(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), F
         }
         std::thread::sleep(Duration::from_millis(PAUSE_MS));
     }
-    let waited = wait(mount, limit, synced);
+    let waited = wait(mount, limit, synced, waiting);
     match elsewhere::holder(mount) {
         None => waited,
         Some(holder) => Err(Failure::new(
@@ -192,7 +203,12 @@ fn wait_for_all(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), F
 }
 
 /// Returns when the daemon has released the volume; or has closed the branch, and goes on for other mounts.
-fn wait(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> {
+fn wait(
+    mount: &Mount,
+    limit: Duration,
+    synced: &Synced,
+    waiting: &mut Waiting,
+) -> Result<(), Failure> {
     // The user of the mount says which volume it is. Opening anything but a volume may have effects.
     if !holds_bytes(&mount.source) {
         return Ok(());
@@ -200,7 +216,7 @@ fn wait(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> 
     // A daemon that has not answered would be waited for twice.
     let parted = match synced {
         Synced::Unanswered => Parted::default(),
-        _ => join::parted(mount, limit),
+        _ => join::parted(mount, limit, &mut || waiting.says(CLOSING)),
     };
     if let Some(why) = parted.failed {
         return Err(not_written(mount, &why));
@@ -208,9 +224,10 @@ fn wait(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> 
     if parted.goes_on {
         return Ok(());
     }
-    if holdfast_device::wait_until_free(&mount.source, limit) {
+    if released(&mount.source, limit, waiting) {
         return Ok(());
     }
+    waiting.next();
     let (dir, source) = (mount.dir.display(), mount.source.display());
     let seconds = limit.as_secs();
     let daemon = dying::daemon_of(mount);
@@ -228,6 +245,23 @@ fn wait(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> 
     Err(Failure::new(FAILED, sentence))
 }
 
+/// Files are written by now; what the daemon has still to do it does not count.
+const CLOSING: &str = "the daemon closes the volume";
+
+/// Whether the daemon lets go of the volume within `limit`.
+fn released(volume: &Path, limit: Duration, waiting: &mut Waiting) -> bool {
+    let until = Deadline::after(limit);
+    loop {
+        if holdfast_device::wait_until_free(volume, until.left().min(waiting::PAUSE)) {
+            return true;
+        }
+        if until.is_over() {
+            return false;
+        }
+        waiting.says(CLOSING);
+    }
+}
+
 /// What is known of everything that was done in the mount.
 #[derive(Debug, PartialEq)]
 enum Synced {
@@ -242,9 +276,9 @@ enum Synced {
 }
 
 /// Makes everything durable while a failure can still be reported.
-fn sync(mount: &Mount, limit: Duration) -> Synced {
-    match ask::attribute(&mount.dir, SYNC, limit) {
-        Ok(_) => Synced::Done,
+fn sync(mount: &Mount, limit: Duration, waiting: &mut Waiting) -> Synced {
+    match control::sync(&mount.dir, limit, waiting) {
+        Ok(()) => Synced::Done,
         Err(error) if mounts::is_dead(&error) => Synced::Dead,
         // Killed while it was asked.
         Err(error)

@@ -18,11 +18,14 @@ use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_device::HostFile;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use self::connect::{Peer, connect, peer};
 use self::message::{ANSWER_MAX, Answer, PROTOCOL, Question, Served};
+use crate::waiting::PAUSE;
 
 /// Root's.
 const OF_ROOT: &str = "/run/holdfast";
@@ -203,6 +206,30 @@ impl Daemon {
     ) -> io::Result<Answer> {
         message::send(&self.stream, question, descriptors, patience)?;
         self.answer(patience)
+    }
+
+    /// Asks, and calls `meanwhile` now and then while there is no answer.
+    pub(crate) fn ask_meanwhile(
+        &self,
+        question: &Question,
+        patience: Duration,
+        meanwhile: &mut dyn FnMut(),
+    ) -> io::Result<Answer> {
+        let until = Deadline::after(patience);
+        message::send(&self.stream, question, &[], patience)?;
+        while !until.is_over() {
+            let mut wanted = [PollFd::new(&self.stream, PollFlags::IN)];
+            let pause = Timespec::try_from(until.left().min(PAUSE)).unwrap_or_default();
+            match poll(&mut wanted, Some(&pause)) {
+                Ok(0) => meanwhile(),
+                Err(Errno::INTR) => {}
+                ready => {
+                    ready?;
+                    break;
+                }
+            }
+        }
+        self.answer(until.left())
     }
 
     /// Says something that is not answered.

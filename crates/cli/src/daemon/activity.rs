@@ -25,6 +25,8 @@ pub(crate) struct Activity {
     pub(crate) written_bytes: u64,
     pub(crate) fsyncs: Fsyncs,
     pub(crate) space: Space,
+    /// Bytes of files that are not written yet.
+    pub(crate) dirty_bytes: u64,
     /// How requests of the kernel come: `rings` or `device`.
     pub(crate) transport: String,
     pub(crate) errors: Logged,
@@ -41,6 +43,7 @@ impl Default for Activity {
             written_bytes: 0,
             fsyncs: Fsyncs::default(),
             space: Space::default(),
+            dirty_bytes: 0,
             transport: String::new(),
             errors: Logged::default(),
         }
@@ -72,7 +75,7 @@ pub(crate) struct Space {
 
 impl Activity {
     /// What there is to say now.
-    pub(crate) fn now(operations: &Operations, space: &StatFs) -> Activity {
+    pub(crate) fn now(operations: &Operations, space: &StatFs, dirty_bytes: u64) -> Activity {
         let of = |kind: &Operation| (kind.name().into(), operations.latency(*kind).buckets());
         let fsyncs = &operations.fsyncs;
         let bytes = |blocks: u64| blocks.saturating_mul(space.block_size.into());
@@ -94,6 +97,7 @@ impl Activity {
                 available_bytes: bytes(space.blocks_available),
                 files: space.inodes.saturating_sub(space.inodes_free),
             },
+            dirty_bytes,
             transport: transport().into(),
             errors: log::errors(),
             ..Activity::default()

@@ -24,6 +24,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use crate::outcome::{Failure, Outcome};
+use crate::waiting::PAUSE;
 
 /// What the daemon says of itself.
 pub(crate) const REPORT: &str = "system.holdfast.report";
@@ -42,7 +43,20 @@ static LEFT: Mutex<Vec<(PathBuf, Child)>> = Mutex::new(Vec::new());
 /// # Errors
 /// What the mount answered; `TimedOut` if nothing in `patience`.
 pub(crate) fn attribute(dir: &Path, name: &str, patience: Duration) -> io::Result<Vec<u8>> {
-    by_another(dir, &[OsStr::new(name)], patience)
+    by_another(dir, &[OsStr::new(name)], patience, None)
+}
+
+/// As [`attribute`]; `meanwhile` is called now and then while there is no answer.
+///
+/// # Errors
+/// As of [`attribute`].
+pub(crate) fn attribute_meanwhile(
+    dir: &Path,
+    name: &str,
+    patience: Duration,
+    meanwhile: &mut dyn FnMut(),
+) -> io::Result<Vec<u8>> {
+    by_another(dir, &[OsStr::new(name)], patience, Some(meanwhile))
 }
 
 /// The answer of a mounted directory to a command. With `pages` the kernel first hands over what programs have in memory of
@@ -68,7 +82,7 @@ pub(crate) fn command(
     if changes {
         words.push(OsStr::new("--changes"));
     }
-    by_another(dir, &words, patience)
+    by_another(dir, &words, patience, None)
 }
 
 /// Has the kernel hand over what programs have in memory of files that are mapped.
@@ -76,11 +90,16 @@ pub(crate) fn command(
 /// # Errors
 /// As of [`attribute`].
 pub(crate) fn hand_over_pages(dir: &Path, patience: Duration) -> io::Result<()> {
-    by_another(dir, &[OsStr::new(NOTHING), OsStr::new("--pages")], patience).map(drop)
+    by_another(dir, &[OsStr::new(NOTHING), OsStr::new("--pages")], patience, None).map(drop)
 }
 
 /// Has another process ask.
-fn by_another(dir: &Path, words: &[&OsStr], patience: Duration) -> io::Result<Vec<u8>> {
+fn by_another(
+    dir: &Path,
+    words: &[&OsStr],
+    patience: Duration,
+    meanwhile: Option<&mut dyn FnMut()>,
+) -> io::Result<Vec<u8>> {
     // It would not be answered either, and each holds a process here and a request there.
     if is_still_asked(dir) {
         return Err(io::ErrorKind::TimedOut.into());
@@ -99,7 +118,7 @@ fn by_another(dir: &Path, words: &[&OsStr], patience: Duration) -> io::Result<Ve
         .process_group(0)
         .spawn()?;
     let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    let said = read_in_time(stdout, Deadline::after(patience));
+    let said = read_in_time(stdout, Deadline::after(patience), meanwhile);
     match &said {
         Ok(_) => drop(child.wait()?),
         // Not waited for: it may be unable to end.
@@ -119,14 +138,25 @@ fn is_still_asked(dir: &Path) -> bool {
 }
 
 /// What comes through `pipe` up to its end. Needs no thread, as the system may give none.
-fn read_in_time(mut pipe: impl Read + AsFd, until: Deadline) -> io::Result<Vec<u8>> {
+fn read_in_time(
+    mut pipe: impl Read + AsFd,
+    until: Deadline,
+    mut meanwhile: Option<&mut dyn FnMut()>,
+) -> io::Result<Vec<u8>> {
     let mut said = Vec::new();
     let mut part = [0; 4096];
     while said.len() < VALUE_MAX + 16 {
         let mut wanted = [PollFd::new(&pipe, PollFlags::IN)];
-        let left = Timespec::try_from(until.left()).unwrap_or_default();
+        let pause = if meanwhile.is_some() { PAUSE } else { Duration::MAX };
+        let left = Timespec::try_from(until.left().min(pause)).unwrap_or_default();
         match poll(&mut wanted, Some(&left)) {
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(0) if until.is_over() => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(0) => {
+                if let Some(meanwhile) = &mut meanwhile {
+                    meanwhile();
+                }
+                continue;
+            }
             Err(Errno::INTR) => continue,
             ready => drop(ready?),
         }
@@ -241,16 +271,23 @@ mod tests {
     fn what_does_not_come_to_an_end_is_not_waited_for() {
         let (pipe, mut other) = io::pipe().unwrap();
         other.write_all(b"0\nvalue").unwrap();
-        let error = read_in_time(pipe.try_clone().unwrap(), Deadline::after(Duration::ZERO));
+        let error = read_in_time(pipe.try_clone().unwrap(), Deadline::after(Duration::ZERO), None);
         // What was there is not an answer before its end.
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        other.write_all(b"0\nanother").unwrap();
-        drop(other);
-        let said = read_in_time(pipe, Deadline::after(Duration::from_secs(60))).unwrap();
-        assert_eq!(said, b"0\nanother");
+        // It comes while something else is done.
+        let (mut other, mut times) = (Some(other), 0);
+        let mut meanwhile = || {
+            times += 1;
+            if let Some(mut other) = other.take() {
+                other.write_all(b"0\nanother").unwrap();
+            }
+        };
+        let until = Deadline::after(Duration::from_secs(60));
+        let said = read_in_time(pipe, until, Some(&mut meanwhile)).unwrap();
+        assert_eq!((&said[..], times), (&b"0\nanother"[..], 1));
         let (pipe, mut other) = io::pipe().unwrap();
         std::thread::spawn(move || while other.write_all(&[b'0'; 4096]).is_ok() {});
-        let most = read_in_time(pipe, Deadline::after(Duration::from_secs(60))).unwrap();
+        let most = read_in_time(pipe, Deadline::after(Duration::from_secs(60)), None).unwrap();
         assert!(most.len() < VALUE_MAX + 16 + 4096, "{}", most.len());
     }
 

@@ -22,9 +22,12 @@ use crate::mount_options::MountOptions;
 use crate::mounts;
 use crate::outcome::printable;
 use crate::stopped::Stopped;
+use crate::waiting::Waiting;
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same for what is shown and gone.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What a daemon says of itself.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -251,7 +254,11 @@ impl Answers {
             read_only: self.read_only,
             options: self.options.clone(),
             mounted: Mounted::of(&engine),
-            activity: Some(Activity::now(self.requests.operations(), &engine.statfs())),
+            activity: Some(Activity::now(
+                self.requests.operations(),
+                &engine.statfs(),
+                engine.dirty_bytes() as u64,
+            )),
             counters: of_engine.into_iter().chain(of_device).map(Counter::from).collect(),
         })
     }
@@ -264,6 +271,28 @@ impl Answers {
 /// (`PermissionDenied`), no answer within five seconds (`TimedOut`), or none that makes sense.
 pub(crate) fn ask(mount: &mounts::Mount) -> io::Result<Report> {
     ask_within(mount, PATIENCE)
+}
+
+/// Makes everything in a mount durable by its daemon, in `patience`. What is left is shown.
+///
+/// # Errors
+/// What the daemon answered; `TimedOut`.
+pub(crate) fn sync(dir: &Path, patience: Duration, waiting: &mut Waiting) -> io::Result<()> {
+    if !waiting.is_shown() {
+        return ask::attribute(dir, ask::SYNC, patience).map(drop);
+    }
+    let mut meanwhile = || {
+        if !waiting.is_due() {
+            return;
+        }
+        // Strangers are not told, and an older program does not know.
+        let report = ask::attribute(dir, ask::REPORT, LOOK).and_then(|value| Report::read(&value));
+        match report.ok().and_then(|report| report.activity) {
+            Some(activity) => waiting.left(activity.dirty_bytes, "of files still to write"),
+            None => waiting.says("writing"),
+        }
+    };
+    ask::attribute_meanwhile(dir, ask::SYNC, patience, &mut meanwhile).map(drop)
 }
 
 /// The same within another time.

@@ -155,13 +155,13 @@ pub(crate) struct Parted {
     pub(crate) failed: Option<String>,
 }
 
-/// Waits until a mount that was unmounted is closed in its daemon.
-pub(crate) fn parted(mount: &Mount, patience: Duration) -> Parted {
+/// Waits until a mount that was unmounted is closed in its daemon, and calls `meanwhile` now and then.
+pub(crate) fn parted(mount: &Mount, patience: Duration, meanwhile: &mut dyn FnMut()) -> Parted {
     let dir: &OsStr = mount.dir.as_os_str();
     let (dir, device) = (Name(dir.as_bytes().into()), mount.device.clone());
     let question = Question::Closed { dir, device };
     let answer = daemon_of_users(&mount.source, &[mount.owner], HELLO.min(patience))
-        .and_then(|daemon| daemon.ask(&question, &[], patience).ok());
+        .and_then(|daemon| daemon.ask_meanwhile(&question, patience, meanwhile).ok());
     match answer {
         Some(Answer::Closed { goes_on, failed }) => {
             Parted { goes_on, failed: failed.map(|why| printable(&why).into_owned()) }

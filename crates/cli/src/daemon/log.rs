@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +52,9 @@ pub(crate) fn to_file_or_system(file: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn to_file(path: &Path) -> Result<(), Failure> {
-    let file = File::options().create(true).append(true).open(path).context(path.display())?;
+    // Its lines name files of a volume that others may not read. One that is there keeps its bits.
+    let file = File::options().create(true).append(true).mode(0o600).open(path);
+    let file = file.context(path.display())?;
     start(fmt::layer().with_writer(Mutex::new(file)).with_ansi(false).with_target(false));
     Ok(())
 }

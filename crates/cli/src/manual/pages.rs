@@ -224,6 +224,7 @@ pages! {
     }
     "chmod", Partly, [("holdfast-chown", "1")] {
         "Only its owner reads it": "holdfast chmod 600 volume.img:/etc/shadow",
+        "Others may look into all of a tree and change nothing": "holdfast chmod -R a+rX,go-w volume.img:/srv",
     }
     "chown", Partly, [("holdfast-chmod", "1")] {
         "A home directory": "holdfast chown -R 1000:1000 volume.img:/home/me",

@@ -125,8 +125,6 @@ impl Families {
         let times = self.activities().flat_map(|(labels, activity)| {
             let kinds = Operation::ALL.iter().map(|kind| kind.name());
             let times = kinds.map(|kind| (kind, Times::of(activity, kind)));
-            // A mount that rests says nothing of what it never did.
-            let times = times.filter(|(_, times)| times.count > 0);
             times.map(move |(kind, times)| {
                 let kind = [("operation", kind.to_owned())];
                 (labels.iter().cloned().chain(kind).collect(), times)

@@ -13,6 +13,7 @@ use super::in_place::{Branches, InPlace};
 use super::remove::same_directory;
 use super::tree::Tree;
 use crate::branches::Name;
+use crate::mode::Mode;
 use crate::outcome::{Failure, Outcome, sentence};
 
 /// What is to be done in a branch.
@@ -53,9 +54,9 @@ pub(crate) enum Means {
 }
 
 /// Attributes that are set; those not named stay.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct To {
-    pub(crate) mode: Option<u32>,
+    pub(crate) mode: Option<Mode>,
     pub(crate) user: Option<u32>,
     pub(crate) group: Option<u32>,
 }
@@ -284,8 +285,12 @@ impl Names<'_> {
             if to.user.is_some() || to.group.is_some() {
                 dir.chown(name, to.user, to.group)?;
             }
-            match to.mode.map(Permissions::from_mode) {
-                Some(mode) => dir.set_attributes(name, Attributes::new().permissions(mode)),
+            match &to.mode {
+                Some(mode) => {
+                    let bits = mode.of(found.mode(), found.is_dir());
+                    let bits = Attributes::new().permissions(Permissions::from_mode(bits));
+                    dir.set_attributes(name, bits)
+                }
                 None => Ok(()),
             }
         })?;

@@ -76,6 +76,15 @@ impl TestMount {
         place
     }
 
+    /// Mounted, with a file of 300,000 bytes that an fsync has made durable.
+    pub fn in_use() -> TestMount {
+        let place = TestMount::with_volume();
+        place.mount();
+        std::fs::write(place.dir.join("file"), vec![1; 300_000]).unwrap();
+        std::fs::File::open(place.dir.join("file")).unwrap().sync_all().unwrap();
+        place
+    }
+
     pub fn image(&self) -> &str {
         self.image.to_str().unwrap()
     }

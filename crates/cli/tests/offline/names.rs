@@ -44,6 +44,10 @@ fn make(place: &TestMount) {
     place.run(&["chmod", "640", &at("/soft")]).fine();
     place.run(&["chmod", "-R", "700", &at("/b")]).fine();
     place.run(&["chmod", "600", &at("/none"), &at("/hard")]).fails(1, "/none: ");
+    place.run(&["chmod", "-R", "u=rwX,g=u-w,o=", &at("/a")]).fine();
+    place.run(&["chmod", "-w", &at("/soft")]).fine();
+    place.run(&["chmod", "u+w", &at("/deep/f")]).fine();
+    place.run(&["chmod", "u+k", &at("/deep/f")]).fails(2, "u+rwX,go-w");
     if getuid().is_root() {
         place.run(&["chown", "-R", "1234:5678", &at("/b"), &at("/deep")]).fine();
         place.run(&["chown", ":7", &at("/soft")]).fine();
@@ -55,7 +59,7 @@ fn judge(place: &TestMount) {
     let at = |path: &str| place.dir.join(path);
     let found = |path: &str| fs::symlink_metadata(at(path)).unwrap();
     let bits = |path: &str| found(path).mode() & 0o7777;
-    assert_eq!((bits("a"), bits("a/est")), (bits("deep"), 0o711));
+    assert_eq!((bits("a"), bits("a/est")), (0o750, 0o750));
     assert!(!at("b/f").exists() && !at("deep/er").exists() && !at("nothing").exists());
     assert_eq!(fs::read(at("deep/g")).unwrap(), b"content");
     assert_eq!(found("hard").ino(), found("deep/g").ino());

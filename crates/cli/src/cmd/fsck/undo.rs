@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use holdfast::Hold;
@@ -18,7 +19,9 @@ pub(super) fn keep(path: &Path, planned: &Planned, device: &dyn Device) -> Resul
         let what = format!("{}: {error}; nothing was written to the volume", path.display());
         Failure::new(OPERATIONAL, what)
     };
-    let file = File::create_new(path).map_err(|error| match error.kind() {
+    // What was in the volume is in there.
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+    let file = file.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             failed(&"it exists, and may be needed to undo another repair")
         }

@@ -1,0 +1,112 @@
+//! What a command that has to wait shows of that: nothing in the first second, nothing elsewhere than on a terminal, and
+//! then what is left. It needs no thread: who waits calls it between two looks.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use holdfast_base::clock::Deadline;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::size;
+
+/// What is over by then is not worth a line that comes and goes.
+const SILENT: Duration = Duration::from_secs(1);
+/// Between two looks.
+pub(crate) const PAUSE: Duration = Duration::from_millis(500);
+
+/// A line on a terminal, which goes when this is dropped.
+pub(crate) struct Waiting {
+    /// `None`: nobody reads it.
+    from: Option<Deadline>,
+    bar: Option<ProgressBar>,
+    /// The most that was left at any time.
+    most: u64,
+}
+
+impl Waiting {
+    /// Begins to wait.
+    pub(crate) fn new(quiet: bool) -> Waiting {
+        let shown = !quiet && io::stderr().is_terminal();
+        Waiting { from: shown.then(|| Deadline::after(SILENT)), bar: None, most: 0 }
+    }
+
+    /// Whether anything would be shown now.
+    pub(crate) fn is_due(&self) -> bool {
+        self.from.is_some_and(Deadline::is_over)
+    }
+
+    /// Whether anything will be shown.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// So many bytes are left to do; they may become more while others write.
+    pub(crate) fn left(&mut self, bytes: u64, what: &str) {
+        self.most = self.most.max(bytes);
+        if !self.is_due() {
+            return;
+        }
+        let most = self.most;
+        let bar = self.bar();
+        bar.set_length(most.max(1));
+        bar.set_position(most.max(1) - bytes.min(most.max(1)));
+        bar.set_message(format!("{} {what}", size::show(bytes)));
+    }
+
+    /// Nobody can tell how much is left.
+    pub(crate) fn says(&mut self, what: &'static str) {
+        if self.is_due() {
+            let bar = self.bar();
+            bar.set_message(what);
+            bar.tick();
+        }
+    }
+
+    /// A step of another kind begins.
+    pub(crate) fn next(&mut self) {
+        self.most = 0;
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn bar(&mut self) -> &ProgressBar {
+        self.bar.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("{wide_bar} {msg}, {elapsed}");
+            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_shown_in_the_first_second() {
+        let now = Deadline::after(Duration::ZERO);
+        let mut late = Waiting { from: Some(now), bar: None, most: 0 };
+        let later = Deadline::after(Duration::from_secs(3600));
+        let mut soon = Waiting { from: Some(later), bar: None, most: 0 };
+        for waiting in [&mut late, &mut soon] {
+            waiting.left(10 << 20, "to write");
+            waiting.left(4 << 20, "to write");
+        }
+        assert!(soon.bar.is_none());
+        let bar = late.bar.as_ref().unwrap();
+        assert_eq!((bar.position(), bar.length()), (6 << 20, Some(10 << 20)));
+        assert_eq!(bar.message(), "4.0 MiB to write");
+        // Others have written meanwhile.
+        late.left(12 << 20, "to write");
+        let bar = late.bar.as_ref().unwrap();
+        assert_eq!((bar.position(), bar.length()), (0, Some(12 << 20)));
+        late.next();
+        assert!(late.bar.is_none());
+    }
+}
