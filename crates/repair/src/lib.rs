@@ -19,6 +19,7 @@ mod owners;
 mod pack;
 mod plan;
 mod refuse;
+mod ring_places;
 mod rewrite;
 mod round;
 mod superblocks;
@@ -62,11 +63,20 @@ pub fn plan(
     options: &RepairOptions,
 ) -> Result<Planned, RepairError> {
     refuse::unrepairable(before, options)?;
+    if ring_places::is_all(before, options) {
+        return ring_places::plan(device, before, options);
+    }
     let done = round::run(device, before, options, &[], ROUNDS)?;
     Ok(Planned::new(done))
 }
 
+/// Whether a place of a frame or a batch is bad of which the other one counts: [`plan`] writes it again.
+pub fn has_bad_ring_places(report: &Report) -> bool {
+    !report.bad_ring_parts.is_empty()
+}
+
 /// Whether nothing is left that a repair puts right: damaged data stays as it is, and reads of it go on to fail.
+/// [`has_bad_ring_places`] is asked besides: a volume goes on without these.
 pub fn is_repaired(report: &Report) -> bool {
     let stays = [Issue::DataDamaged, Issue::DataUnreadable, Issue::Fault].map(Issue::number);
     // Of an issue of which more was found than is kept, some is kept.

@@ -9,3 +9,4 @@ mod every_finding;
 mod fsck_md;
 mod one_block;
 mod power_cuts;
+mod ring_places;
