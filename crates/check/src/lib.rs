@@ -49,7 +49,7 @@ pub use error::CheckError;
 pub use foreign::{OURS, identify, identify_other};
 pub use issue::{Issue, Severity};
 pub use referenced::{Referenced, referenced};
-pub use report::{BadPlace, Facts, Finding, Report, Summary};
+pub use report::{BadPlace, BadRingPart, Facts, Finding, Report, Summary};
 pub use view::{View, view};
 
 use holdfast_device::Device;

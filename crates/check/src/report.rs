@@ -101,12 +101,25 @@ pub struct BadPlace {
     pub sound: BlockRange,
 }
 
+/// A part of a ring that one place of it does not hold, as bytes of the device: a frame of the journal, or a batch of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRingPart {
+    /// Where it begins in the bad place.
+    pub bad: u64,
+    /// Where it begins in the other one, which holds it.
+    pub sound: u64,
+    /// How long it is, padding included.
+    pub bytes: u64,
+}
+
 /// Collects findings.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) list: Vec<Finding>,
     /// All of them: there are no more than nodes.
     pub(crate) bad_places: Vec<BadPlace>,
+    /// All of them: there are no more than the rings hold.
+    pub(crate) bad_ring_parts: Vec<BadRingPart>,
     counts: BTreeMap<Issue, u64>,
     omitted: u64,
     /// Stands for a finding that is not kept.
@@ -138,8 +151,8 @@ impl Findings {
     }
 
     pub(crate) fn into_report(self, facts: Facts) -> Report {
-        let Findings { list: findings, bad_places, omitted, .. } = self;
-        Report { findings, omitted, bad_places, facts }
+        let Findings { list: findings, bad_places, bad_ring_parts, omitted, .. } = self;
+        Report { findings, omitted, bad_places, bad_ring_parts, facts }
     }
 }
 
@@ -302,6 +315,10 @@ pub struct Report {
     /// Every place of which a finding says [`Issue::NodeCopyBad`], those that were not kept included.
     #[serde(skip)]
     pub bad_places: Vec<BadPlace>,
+    /// What findings say [`Issue::FramePlaceBad`] and [`Issue::BatchPlaceBad`] of, those that were not kept included. What
+    /// goes on at a ring's start is in here twice.
+    #[serde(skip)]
+    pub bad_ring_parts: Vec<BadRingPart>,
     /// What was counted.
     pub facts: Facts,
 }

@@ -205,6 +205,42 @@ fn a_repair_is_undone() {
     assert!(status == Some(8) && said.contains("checksum"), "{status:?} {said}");
 }
 
+/// Places of batches that were lost are named, written again from the other ones, and put back by an undo.
+#[test]
+fn a_bad_place_of_a_ring_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, used) = (image(dir.path()), dir.path().join("used"));
+    ok(&["mkfs", "--size", "64M", "--copies", "metadata=2", used.to_str().unwrap()]);
+    let volume = holdfast::VolumeOptions::new().commit_secs(0).open(&used).unwrap();
+    for number in 0..4 {
+        let file = volume.create(format!("/file-{number}")).unwrap();
+        file.sync_all().unwrap();
+    }
+    // What a killed program leaves.
+    fs::copy(&used, &image).unwrap();
+    volume.close().unwrap();
+    let kept = dir.path().join("kept").to_str().unwrap().to_string();
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    // The log begins at block 256.
+    file.write_all_at(&[0x55; 512], 1 << 20).unwrap();
+    let before = fs::read(&image).unwrap();
+    let (status, said) = code(&["fsck", &image]);
+    assert!(status == Some(0) && said.contains("906 batch-place-bad"), "{status:?} {said}");
+    assert!(fs::read(&image).unwrap() == before);
+    let (status, said) = code(&["fsck", "-y", "-z", &kept, &image]);
+    assert!(status == Some(1) && said.contains("repair 906 batch-place-bad"), "{status:?} {said}");
+    assert!(said.contains("block 256") && said.contains("repaired"), "{said}");
+    let (status, said) = code(&["fsck", "-y", &image]);
+    assert!(status == Some(0) && !said.contains("906"), "{status:?} {said}");
+    let (status, said) = code(&["fsck", "--undo", &kept, &image]);
+    assert!(status == Some(0) && said.contains("bit for bit"), "{status:?} {said}");
+    assert!(fs::read(&image).unwrap() == before);
+    let (status, said) = code(&["fsck", "-y", "--json", &image]);
+    assert!(status == Some(1) && said.contains("\"repairs\":[{\"id\":906"), "{status:?} {said}");
+    let volume = holdfast::Volume::open(&image).unwrap();
+    assert!((0..4).all(|number| volume.metadata(format!("/file-{number}")).is_ok()));
+}
+
 /// The superblock tells of a fault, and its slots are lost beside that: the one is mended, the other stays until all data was read.
 #[test]
 fn a_lost_superblock_comes_back_beside_a_fault_that_it_tells_of() {

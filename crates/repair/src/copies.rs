@@ -49,6 +49,11 @@ impl<'d> Mended<'d> {
         Mended { under, mends }
     }
 
+    /// With what is read from elsewhere.
+    pub(crate) fn with(under: &'d dyn Device, mends: Mends) -> Mended<'d> {
+        Mended { under, mends }
+    }
+
     /// What is to be written beside `blocks`, which go over it: none of them is read for a mend.
     pub(crate) fn beside(
         self,
@@ -118,7 +123,7 @@ pub(crate) fn through(
     mends
 }
 
-/// A block of a bad place that stays as it is: its node has the other place alone, as before.
+/// A block of a bad place that stays as it is: its node, or what it holds of a ring, has the other place alone, as before.
 #[derive(Debug)]
 pub struct Unmended {
     /// The block.

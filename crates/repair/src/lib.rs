@@ -20,6 +20,7 @@ mod owners;
 mod pack;
 mod plan;
 mod refuse;
+mod ring_places;
 mod rewrite;
 mod round;
 mod superblocks;
@@ -63,6 +64,9 @@ pub fn plan(
     options: &RepairOptions,
 ) -> Result<Planned, RepairError> {
     refuse::unrepairable(before, options)?;
+    if ring_places::is_all(before, options) {
+        return ring_places::plan(device, before, options);
+    }
     let run = |is_searched| round::run(device, before, options, (&[], is_searched), ROUNDS);
     let done = match run(true) {
         // What older versions name is not written to; without them there may be room.
@@ -72,7 +76,13 @@ pub fn plan(
     Ok(Planned::new(done))
 }
 
+/// Whether a place of a frame or a batch is bad of which the other one counts: [`plan`] writes it again.
+pub fn has_bad_ring_places(report: &Report) -> bool {
+    !report.bad_ring_parts.is_empty()
+}
+
 /// Whether nothing is left that a repair puts right: damaged data stays as it is, and reads of it go on to fail.
+/// [`has_bad_ring_places`] is asked besides: a volume goes on without these.
 pub fn is_repaired(report: &Report) -> bool {
     let stays = [Issue::DataDamaged, Issue::DataUnreadable, Issue::Fault].map(Issue::number);
     // Of an issue of which more was found than is kept, some is kept.

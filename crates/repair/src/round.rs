@@ -110,6 +110,12 @@ struct Round<'w, 'd> {
     is_sound: bool,
 }
 
+/// Whether a ring ends before what was found.
+fn is_cut(issue: Issue) -> bool {
+    let has_other_place = matches!(issue, Issue::FramePlaceBad | Issue::BatchPlaceBad);
+    (800..1000).contains(&issue.number()) && !has_other_place
+}
+
 /// The place of a node of the journal may hold data that the volume as it is has: it is not written there.
 fn displaced(reading: &VolumeReading<'_>, uses: &Uses) -> BTreeSet<u64> {
     let data = Blocks::of(uses.runs().collect());
@@ -304,6 +310,9 @@ impl<'w, 'd> Round<'w, 'd> {
                 Issue::NodeCopyBad => {
                     "the bad place of the node is written again from the other one"
                 }
+                Issue::FramePlaceBad | Issue::BatchPlaceBad => {
+                    "what journal and log hold goes into the trees: no place of it is needed any more"
+                }
                 Issue::ReferencedBlocks | Issue::InodeCount => {
                     "what the tree holds is counted anew"
                 }
@@ -322,14 +331,14 @@ impl<'w, 'd> Round<'w, 'd> {
                 _ => continue,
             };
             let issue = finding.issue();
-            let loses = issue.number() >= 800 && issue.number() < 1000;
+            let loses = is_cut(issue);
             let tree = finding.tree.clone();
             let repair = Repair { issue, tree, path: None, what: what.into(), loses };
             if !self.shared.repairs.contains(&repair) {
                 self.shared.repairs.push(repair);
             }
         }
-        if report.findings.iter().any(|it| (800..1000).contains(&it.issue().number())) {
+        if report.findings.iter().any(|it| is_cut(it.issue())) {
             self.name_cut();
         }
         if self.lineage.ended() > 0 {

@@ -76,7 +76,7 @@ fn done(issue: Issue) -> &'static str {
         | Issue::BatchBlocks
         | Issue::LogUnreadable => LOG,
         Issue::FramePlaceBad | Issue::BatchPlaceBad => {
-            "Nothing: the other place counts. Behind the next mount for writing, or a repair, neither is needed."
+            "The bad place is written again from the other one, with `-y`. Where more is repaired, what journal and log hold goes into the trees, and neither place is needed."
         }
         Issue::LineageItemDamaged => {
             "The item goes. A branch keeps its root and gets another name; a snapshot is lost."

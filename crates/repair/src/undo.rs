@@ -23,11 +23,11 @@ const MAGIC: &[u8; 16] = b"holdfast undo 1\n";
 /// Bytes of the header: magic, id of the volume, number of blocks, length of the device, the zone of the rings, their sum, the sum of all that.
 const HEADER: usize = 2 * 16 + 8 * 6;
 /// Sectors of a block: a power cut may leave some of them written.
-const SECTORS: usize = BLOCK_SIZE / SECTOR;
-const SECTOR: usize = 512;
+pub(crate) const SECTORS: usize = BLOCK_SIZE / SECTOR;
+pub(crate) const SECTOR: usize = 512;
 /// Bytes of an entry: block, step, the sum of the old bytes, the sum of each sector of the new ones.
 const ENTRY: usize = 8 * (3 + SECTORS);
-/// The step of a block that did not read: zeros stand for what was there.
+/// The step of a block of which not all reads: zeros stand for the rest.
 const UNREAD: u64 = 1 << 8;
 /// The step of a block of a bad place of a node: the device may not take it, and the node has its other place.
 const MEND: u64 = 1 << 9;
@@ -97,6 +97,20 @@ fn read_block(device: &dyn Device, block: u64) -> Result<[u8; BLOCK_SIZE], Devic
     Ok(bytes)
 }
 
+/// The block, sector by sector; zeros for those that do not read, and whether all do.
+pub(crate) fn read_sectors(device: &dyn Device, block: u64) -> ([u8; BLOCK_SIZE], bool) {
+    if let Ok(bytes) = read_block(device, block) {
+        return (bytes, true);
+    }
+    let mut bytes = [0; BLOCK_SIZE];
+    for (at, sector) in (0..).step_by(SECTOR).zip(bytes.as_chunks_mut::<SECTOR>().0) {
+        if device.read(block.saturating_mul(BLOCK_BYTES).saturating_add(at), sector).is_err() {
+            sector.fill(0);
+        }
+    }
+    (bytes, false)
+}
+
 /// The sum of blocks from the first up to the second, but for those that the repair writes itself; what does not read is left out.
 fn rings_sum(device: &dyn Device, zone: (u64, u64), own: &[u64]) -> u64 {
     let mut sum = 0u64;
@@ -160,7 +174,8 @@ impl Planned {
         for entry in &entries {
             let old = match entry.step & UNREAD {
                 0 => read_block(device, entry.block)?,
-                _ => [0; BLOCK_SIZE],
+                // Beside what does not read may lie what the volume needs.
+                _ => read_sectors(device, entry.block).0,
             };
             file.write_all(&old)?;
         }

@@ -9,7 +9,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_check::Report;
 use holdfast_device::{Device, DeviceError};
-use holdfast_format::Geometry;
+use holdfast_format::{Geometry, Superblock};
 
 use crate::copies::{self, Mends, Unmended};
 use crate::plan::Repair;
@@ -34,7 +34,8 @@ pub struct Planned {
     mends: Mends,
     /// Blocks of the rings that could not be read: they are written when nothing needs them any more.
     rings: Vec<Block>,
-    superblocks: [Block; 3],
+    /// Three, or none where the volume stays what it is.
+    superblocks: Vec<Block>,
     geometry: Geometry,
     uuid: [u8; 16],
 }
@@ -42,7 +43,7 @@ pub struct Planned {
 impl Planned {
     pub(crate) fn new(done: Done) -> Planned {
         let Done { repairs, after, mut blocks, mends, superblock } = done;
-        let superblocks = superblocks(&superblock);
+        let superblocks = Vec::from(superblocks(&superblock));
         for (block, _) in &superblocks {
             blocks.remove(&block.0);
         }
@@ -54,9 +55,23 @@ impl Planned {
         Planned { repairs, after, blocks: data, mends, rings, superblocks, geometry, uuid }
     }
 
+    /// Of a volume that stays what it is, superblocks and all: blocks of places of which others count.
+    pub(crate) fn in_place(
+        repairs: Vec<Repair>,
+        after: Report,
+        blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
+        mends: Mends,
+        superblock: &Superblock,
+    ) -> Planned {
+        let (geometry, uuid) = (superblock.geometry, *superblock.uuid.as_bytes());
+        let (rings, superblocks) = (Vec::new(), Vec::new());
+        Planned { repairs, after, blocks, mends, rings, superblocks, geometry, uuid }
+    }
+
     /// Bytes that are written.
     pub fn bytes(&self) -> u64 {
-        let blocks = self.blocks.len() + self.mends.len() + self.rings.len() + 3;
+        let of_rings = self.rings.len() + self.superblocks.len();
+        let blocks = self.blocks.len() + self.mends.len() + of_rings;
         blocks as u64 * BLOCK_BYTES
     }
 
@@ -86,9 +101,13 @@ impl Planned {
         fn placed(block: &Block) -> Placed<'_> {
             (block.0.0, &block.1)
         }
-        let [first, rest @ ..] = &self.superblocks;
+        let (first, rest) = self.superblocks.split_at(self.superblocks.len().min(1));
         let data = self.blocks.iter().map(|(block, bytes)| (*block, &**bytes)).collect();
-        [data, vec![placed(first)], self.rings.iter().chain(rest).map(placed).collect()]
+        [
+            data,
+            first.iter().map(placed).collect(),
+            self.rings.iter().chain(rest).map(placed).collect(),
+        ]
     }
 
     /// Writes the repair to the device that it was made for, of which nothing may have changed. A power cut at any moment, or an

@@ -24,7 +24,7 @@ use holdfast_format::Superblock;
 use crate::CheckError;
 use crate::issue::Issue;
 use crate::nodes::NodeCache;
-pub(crate) use ring::{Found, Ring, Whole};
+pub(crate) use ring::{BadFrame, Found, Ring, Whole};
 
 /// What a journal makes of a volume.
 #[derive(Clone, Debug)]
@@ -44,8 +44,8 @@ pub struct Replay {
     pub end: End,
     /// A later frame proves that the commit at which it ended was durable.
     pub damage: Option<Damage>,
-    /// Places that lack a frame of a durable commit which another place has: the commit, the block, and what is wrong.
-    pub bad_places: Vec<(CommitNo, BlockNo, String)>,
+    /// Places that lack a frame of a durable commit which another place has.
+    pub(crate) bad_places: Vec<(CommitNo, BadFrame)>,
     /// What no crash explains of commits whose frames are whole.
     pub faults: Vec<Fault>,
 }
@@ -179,7 +179,7 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replay, Ch
         let is_last = matches!(next, Found::End(_));
         // A crash may leave the last one so; but not where the volume was closed behind it.
         if !matches!(&next, Found::End(end) if end.reason != Reason::Closed) {
-            let places = whole.bad.iter().map(|(at, why)| (whole.commit, *at, why.clone()));
+            let places = whole.bad.iter().map(|bad| (whole.commit, bad.clone()));
             replay.bad_places.extend(places);
         }
         if let Err(end) = replay.take(&ring, &whole, is_last)? {

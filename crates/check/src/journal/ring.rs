@@ -14,6 +14,7 @@ use holdfast_format::{Geometry, Superblock};
 
 use super::{Damage, End, Fault, Reason};
 use crate::issue::Issue;
+use crate::report::BadRingPart;
 
 /// Blocks read at once when the ring is searched.
 const SEARCH_BATCH: u64 = 256;
@@ -51,7 +52,7 @@ pub(crate) struct Whole {
     /// Its frames, and where they begin.
     pub(crate) frames: Vec<(BlockNo, FrameHeader)>,
     /// The places that do not hold one of its frames, though another does, and what is wrong.
-    pub(crate) bad: Vec<(BlockNo, String)>,
+    pub(crate) bad: Vec<BadFrame>,
     pub(crate) payload: Vec<u8>,
     /// What comes behind it.
     pub(crate) after: Expected,
@@ -59,6 +60,13 @@ pub(crate) struct Whole {
 
 /// A frame's header and payload.
 type Frame = (FrameHeader, Vec<u8>);
+
+/// A place that does not hold a frame which another place has.
+#[derive(Clone, Debug)]
+pub(crate) struct BadFrame {
+    pub(crate) part: BadRingPart,
+    pub(crate) why: String,
+}
 
 /// What was found where a commit should be.
 #[derive(Debug)]
@@ -199,9 +207,9 @@ impl<'a> Ring<'a> {
         &self,
         at: BlockNo,
         misfit: impl Fn(&FrameHeader) -> Option<String>,
-        bad: &mut Vec<(BlockNo, String)>,
+        bad: &mut Vec<BadFrame>,
     ) -> Result<Result<Frame, String>, DeviceError> {
-        let (mut found, mut reasons, mut failed) = (None::<Frame>, Vec::new(), None);
+        let (mut found, mut reasons, mut failed) = (None::<(BlockNo, Frame)>, Vec::new(), None);
         let mut others = Vec::new();
         for distance in self.geometry.ring_places() {
             let place = BlockNo(at.0 + distance);
@@ -218,10 +226,17 @@ impl<'a> Ring<'a> {
                 None => Ok((header, bytes)),
             });
             match fitting {
-                Ok(frame) => match &found {
-                    Some((header, _)) if header.kind != KIND_END || frame.0.kind == KIND_END => {}
-                    _ => found = Some(frame),
-                },
+                Ok(frame) => {
+                    let is_end = |frame: &Frame| frame.0.kind == KIND_END;
+                    let stale = match &found {
+                        Some((_, first)) if is_end(first) == is_end(&frame) => continue,
+                        Some((_, first)) if !is_end(first) => Some(place),
+                        _ => found.replace((place, frame)).map(|(first, _)| first),
+                    };
+                    others.extend(
+                        stale.map(|at| (at, "it says still that the volume was closed".into())),
+                    );
+                }
                 Err(why) => {
                     others.push((place, why.clone()));
                     reasons.push(why);
@@ -229,8 +244,12 @@ impl<'a> Ring<'a> {
             }
         }
         match (found, failed) {
-            (Some(frame), _) => {
-                bad.extend(others);
+            (Some((sound, frame)), _) => {
+                let bytes = frame.0.blocks() * BLOCK_BYTES;
+                bad.extend(others.into_iter().map(|(place, why)| {
+                    let (bad, sound) = (place.0 * BLOCK_BYTES, sound.0 * BLOCK_BYTES);
+                    BadFrame { part: BadRingPart { bad, sound, bytes }, why }
+                }));
                 Ok(Ok(frame))
             }
             (None, Some(error)) if reasons.is_empty() => Err(error),

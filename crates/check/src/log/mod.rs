@@ -21,7 +21,6 @@ mod ring;
 use std::collections::BTreeMap;
 
 use holdfast_base::recover::RecoveryWork;
-use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::item::lineage::MAIN;
@@ -38,7 +37,7 @@ use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
 use apply::State;
-pub(crate) use ring::{Ring, Whole};
+pub(crate) use ring::{BadBatch, Ring, Whole};
 
 /// What a log makes of the volume that the journal leaves.
 #[derive(Clone, Debug)]
@@ -67,8 +66,8 @@ pub struct Replay {
     pub damage: Option<Damage>,
     /// What no crash explains of batches that are whole.
     pub faults: Vec<Fault>,
-    /// Places that lack a durable batch which another place has: the number, the block, and what is wrong.
-    pub bad_places: Vec<(BatchNo, BlockNo, String)>,
+    /// Places that lack a durable batch which another place has.
+    pub(crate) bad_places: Vec<(BatchNo, BadBatch)>,
     /// The first block of the ring that could not be searched for such a batch, and why.
     pub unsearched: Option<(BlockNo, String)>,
     /// Blocks that belong to a file and were free before the log.
@@ -237,10 +236,7 @@ pub(crate) fn replay_readable(
     }
     // A crash may leave the others so.
     for whole in chain.iter().filter(|whole| whole.header.number <= proven) {
-        let places = whole
-            .bad
-            .iter()
-            .map(|(at, why)| (whole.number(), BlockNo(at / BLOCK_BYTES), why.clone()));
+        let places = whole.bad.iter().map(|bad| (whole.number(), bad.clone()));
         replay.bad_places.extend(places);
     }
     if !chain.is_empty() {

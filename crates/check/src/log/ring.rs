@@ -14,6 +14,7 @@ use holdfast_format::{Malformed, Superblock};
 
 use super::{End, Proof};
 use crate::journal::Reason;
+use crate::report::BadRingPart;
 
 /// Bytes read at once when the ring is searched.
 const SEARCH_BYTES: u64 = 1 << 20;
@@ -44,12 +45,20 @@ pub(crate) struct Expected {
 pub(crate) struct Whole {
     pub(crate) header: LogHeader,
     pub(crate) records: Vec<u8>,
-    /// The places that do not hold it, though another does: where each begins on the device, in bytes, and what is wrong.
-    pub(crate) bad: Vec<(u64, String)>,
+    /// The places that do not hold it, though another does.
+    pub(crate) bad: Vec<BadBatch>,
     /// Whether it lies over the first batch of the log, which no writer does.
     pub(crate) overlaps: bool,
     /// What comes behind it.
     pub(crate) after: Expected,
+}
+
+/// A place that does not hold a batch which another place has.
+#[derive(Clone, Debug)]
+pub(crate) struct BadBatch {
+    /// The batch; its end is a part of its own where that is at the ring's start.
+    pub(crate) parts: Vec<BadRingPart>,
+    pub(crate) why: String,
 }
 
 impl Whole {
@@ -141,26 +150,29 @@ impl<'a> Ring<'a> {
     /// Reads the batch that must come at `expected`, or says why there is none: in the first place that has it. Fails if no
     /// place reads.
     pub(crate) fn batch(&self, expected: &Expected) -> Result<Result<Whole, End>, DeviceError> {
-        let (mut whole, mut ends, mut failed) = (None::<Whole>, Vec::new(), None);
+        let (mut whole, mut ends, mut failed) = (None::<(u64, Whole)>, Vec::new(), None);
         let mut bad = Vec::new();
         for place in self.places() {
-            let on_device = self.first.0 * BLOCK_BYTES + place + expected.mark.next;
             match self.batch_in(place, expected) {
                 Ok(Ok(found)) => {
-                    whole.get_or_insert(found);
+                    whole.get_or_insert((place, found));
                 }
                 Ok(Err(end)) => {
-                    bad.push((on_device, end.why.clone()));
+                    bad.push((place, end.why.clone()));
                     ends.push(end);
                 }
                 Err(error) => {
-                    bad.push((on_device, error.to_string()));
+                    bad.push((place, error.to_string()));
                     failed.get_or_insert(error);
                 }
             }
         }
-        if let Some(whole) = whole {
-            return Ok(Ok(Whole { bad, ..whole }));
+        if let Some((sound, whole)) = whole {
+            let bad = bad.into_iter().map(|(place, why)| BadBatch {
+                parts: self.parts(place, sound, &whole.header),
+                why,
+            });
+            return Ok(Ok(Whole { bad: bad.collect(), ..whole }));
         }
         // One that is cut short says more than one that is not there.
         let first = ends.iter().position(|end| end.reason == Reason::Incomplete).unwrap_or(0);
@@ -170,6 +182,17 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// A batch in two places, as parts that do not go on at the ring's start.
+    fn parts(&self, bad: u64, sound: u64, header: &LogHeader) -> Vec<BadRingPart> {
+        let (at, bytes) = (header.address, u64::from(header.bytes));
+        let here = bytes.min(self.len - at);
+        let first = self.first.0 * BLOCK_BYTES;
+        let parts = [(at, here), (0, bytes - here)].into_iter().filter(|(_, bytes)| *bytes > 0);
+        let part =
+            |(at, bytes)| BadRingPart { bad: first + bad + at, sound: first + sound + at, bytes };
+        parts.map(part).collect()
+    }
+
     /// The batch that must come at `expected`, as one place has it.
     fn batch_in(&self, place: u64, expected: &Expected) -> Result<Result<Whole, End>, DeviceError> {
         let (batch, at) = (expected.mark.batch.next(), expected.mark.next);
@@ -177,7 +200,11 @@ impl<'a> Ring<'a> {
         // A header never goes over the ring's end; most batches are hardly longer.
         let window = (self.len - at).min(BLOCK_BYTES);
         let mut bytes = vec![0; window as usize];
-        self.read(place, at, &mut bytes)?;
+        if self.read(place, at, &mut bytes).is_err() {
+            // What does not read may be what lies behind it.
+            bytes.truncate(UNIT as usize);
+            self.read(place, at, &mut bytes)?;
+        }
         let header = match self.header(&bytes, at) {
             Ok(header) => header,
             Err(malformed) => return end(Reason::Nothing, malformed.why),

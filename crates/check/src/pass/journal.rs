@@ -3,6 +3,9 @@
 //! The replay came before all passes, since they see what it leaves. A commit
 //! that a crash cut off is no finding.
 
+use holdfast_base::BlockNo;
+use holdfast_base::units::BLOCK_BYTES;
+
 use super::Context;
 use crate::issue::Issue;
 
@@ -16,9 +19,10 @@ pub(super) fn run(context: &mut Context<'_>) {
     for fault in &replay.faults {
         findings.add(fault.issue, fault.what.clone()).block(fault.block);
     }
-    for (commit, block, why) in &replay.bad_places {
-        let what = format!("a frame of commit {commit} is not at one of its places: {why}");
-        findings.add(Issue::FramePlaceBad, what).block(*block);
+    for (commit, bad) in &replay.bad_places {
+        let what = format!("a frame of commit {commit} is not at one of its places: {}", bad.why);
+        findings.add(Issue::FramePlaceBad, what).block(BlockNo(bad.part.bad / BLOCK_BYTES));
+        findings.bad_ring_parts.push(bad.part);
     }
     if let Some(damage) = &replay.damage {
         let (end, later) = (&replay.end, damage.later);

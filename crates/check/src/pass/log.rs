@@ -3,6 +3,9 @@
 //! The replay came before all passes, since they see what it leaves. A batch
 //! that a crash cut off, or whose data did not arrive, is no finding.
 
+use holdfast_base::BlockNo;
+use holdfast_base::units::BLOCK_BYTES;
+
 use super::Context;
 use crate::issue::Issue;
 use crate::log::{Damage, Ring};
@@ -23,9 +26,11 @@ pub(super) fn run(context: &mut Context<'_>) {
     for fault in &replay.faults {
         findings.add(fault.issue, fault.what.clone()).block(fault.block);
     }
-    for (batch, block, why) in &replay.bad_places {
-        let what = format!("batch {batch} is not at one of its places: {why}");
-        findings.add(Issue::BatchPlaceBad, what).block(*block);
+    for (batch, bad) in &replay.bad_places {
+        let what = format!("batch {batch} is not at one of its places: {}", bad.why);
+        let begins = bad.parts.first().map_or(0, |part| part.bad);
+        findings.add(Issue::BatchPlaceBad, what).block(BlockNo(begins / BLOCK_BYTES));
+        findings.bad_ring_parts.extend(&bad.parts);
     }
     if let Some(Damage { batch, proof }) = &replay.damage {
         let (end, later) = (&replay.end, proof.batch);

@@ -12,7 +12,7 @@ use crate::common::broken::{Image, provoke};
 
 /// A device of which some blocks do not read until they are written.
 #[derive(Debug)]
-struct Healing {
+pub(crate) struct Healing {
     device: Arc<MemoryDevice>,
     bad: Mutex<Vec<u64>>,
 }
@@ -21,7 +21,16 @@ impl Healing {
     fn of(image: &Image) -> Healing {
         let bad = image.rotten.map_or(0..0, |BlockRange { start, count }| start.0..start.0 + count);
         let device = Arc::new(image.device.snapshot());
-        Healing { device, bad: Mutex::new(bad.collect()) }
+        Healing::with(device, bad.collect())
+    }
+
+    pub(crate) fn with(device: Arc<MemoryDevice>, bad: Vec<u64>) -> Healing {
+        Healing { device, bad: Mutex::new(bad) }
+    }
+
+    /// What is written, also where it does not read.
+    pub(crate) fn written(&self) -> &MemoryDevice {
+        &self.device
     }
 
     fn meets(at: u64, len: usize, block: u64) -> bool {
@@ -97,9 +106,7 @@ fn every_finding_is_repaired_or_refused() {
 /// Findings that a repair leaves, as nothing is there to put in place.
 fn stays(issue: Issue) -> bool {
     let data = [Issue::DataDamaged, Issue::DataUnreadable, Issue::Fault, Issue::SettingUnknown];
-    // Behind what a repair writes they are not needed any more.
-    let places = [Issue::FramePlaceBad, Issue::BatchPlaceBad];
-    data.contains(&issue) || places.contains(&issue)
+    data.contains(&issue)
 }
 
 /// What was durable is given up only by who says so.

@@ -10,3 +10,4 @@ mod fsck_md;
 mod older;
 mod one_block;
 mod power_cuts;
+mod ring_places;

@@ -101,7 +101,7 @@ fn an_undo_brings_back_each_byte() {
 }
 
 /// Calls `look` with each image that a power cut may leave.
-fn each_cut(device: &SimDevice, look: impl Fn(&MemoryDevice, &str)) {
+pub(crate) fn each_cut(device: &SimDevice, mut look: impl FnMut(&MemoryDevice, &str)) {
     let recording = device.recording();
     let mut cut = recording.start();
     for index in 0..=recording.events.len() {

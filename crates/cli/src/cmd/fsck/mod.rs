@@ -137,7 +137,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let notes = [Issue::SuperblockInvalid, Issue::FarCopyInvalid].map(Issue::number);
     let is_noted = report.is_clean() && report.findings.iter().any(|it| notes.contains(&it.id));
     let is_only_fault = args.data && only(Issue::Fault, None);
-    if !is_planned && args.yes && is_noted {
+    let has_ring_places = holdfast_repair::has_bad_ring_places(&report);
+    if !is_planned && args.yes && is_noted && !has_ring_places {
         if !args.repair_superblock {
             refuse_another(args, &*device)?;
         }
@@ -146,12 +147,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
             holdfast::set_identity(device, None, None)
         });
     }
-    if !is_planned && args.yes && is_only_fault {
+    if !is_planned && args.yes && is_only_fault && !has_ring_places {
         let done = "the fault was forgotten";
         return repaired(args, device, &report, done, holdfast::clear_fault);
     }
     let wrong = !holdfast_repair::is_repaired(&report);
-    if (wrong && (args.yes || args.preen)) || (args.yes && (is_noted || is_only_fault)) {
+    if (wrong && (args.yes || args.preen))
+        || (args.yes && (is_noted || is_only_fault || has_ring_places))
+    {
         return repair::run(args, device);
     }
     if args.json {

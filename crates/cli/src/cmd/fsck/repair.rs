@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     for Unmended { block, why } in &unmended {
         let target = args.target.display();
         complain(&format!(
-            "{target}: block {block} is not written again: {why}; its node has its other place alone"
+            "{target}: block {block} is not written again: {why}; what it is to hold stands in its other place alone"
         ));
     }
     // What a check was to find is not so then.
