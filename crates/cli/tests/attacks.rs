@@ -92,7 +92,10 @@ impl Hostile {
 
     /// The same, and the line that it says.
     fn start_saying(script: &str, args: &[&str]) -> (Hostile, String) {
-        let change = format!("import os; os.setgroups([]); os.setgid({OTHER}); os.setuid({OTHER})");
+        let change = format!(
+            "import json, os, socket, struct, subprocess, sys, threading
+os.setgroups([]); os.setgid({OTHER}); os.setuid({OTHER})"
+        );
         let mut python = Command::new("python3");
         python.args(["-c", &format!("{change}\n{script}")]).args(args).current_dir("/");
         let python = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();

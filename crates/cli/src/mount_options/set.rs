@@ -60,6 +60,21 @@ impl MountOptions {
         true
     }
 
+    /// How owners are shown and made.
+    fn set_owners(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let owners = &mut self.owners;
+        match name {
+            "uid" => owners.uid = Some(owner::user(value)?),
+            "gid" => owners.gid = Some(owner::group(value)?),
+            "umask" => {
+                let why = |_| format!("option umask={value} is not octal, like umask=022");
+                owners.umask = owner::mode(value).map_err(why)? & 0o777;
+            }
+            _ => owners.squash = value.parse()?,
+        }
+        Ok(())
+    }
+
     fn set_value(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), String> {
         let wanted = || value.ok_or_else(|| format!("option {name} needs a value: {name}=..."));
         match name {
@@ -120,13 +135,7 @@ impl MountOptions {
             "context" | "fscontext" | "defcontext" | "rootcontext" => {
                 self.labels.push(format!("{name}={}", wanted()?));
             }
-            "uid" => self.owners.uid = Some(owner::user(wanted()?)?),
-            "gid" => self.owners.gid = Some(owner::group(wanted()?)?),
-            "umask" => {
-                let why = |_| format!("option {option} is not octal, like umask=022");
-                self.owners.umask = owner::mode(wanted()?).map_err(why)? & 0o777;
-            }
-            "squash" => self.owners.squash = wanted()?.parse()?,
+            "uid" | "gid" | "umask" | "squash" => self.set_owners(name, wanted()?)?,
             "branch" => self.branch = Some(unquoted(wanted()?).into()),
             "snapshot" => {
                 self.snapshot = Some(unquoted(wanted()?).into());
