@@ -23,6 +23,7 @@ pub mod stop;
 pub mod switch;
 pub mod mutants;
 pub mod units;
+pub mod user_namespace;
 pub mod wait;
 
 pub use clock::Timestamp;

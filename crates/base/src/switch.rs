@@ -114,6 +114,18 @@ switch! {
 }
 
 switch! {
+    /// Which callers of a mount act as the owner of its root directory.
+    Squash("squash") {
+        /// None: all act as who they are.
+        None = "none",
+        /// Root does, so that what it makes belongs to that owner, and it may do no more.
+        Root = "root",
+        /// All do.
+        All = "all",
+    }
+}
+
+switch! {
     /// How a node remembers what changed since its last commit (M3).
     Dirty("dirty") {
         /// At most four byte ranges.

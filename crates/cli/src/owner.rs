@@ -15,18 +15,25 @@ pub(crate) fn parse(text: &str) -> Result<Owner, String> {
         Some((user, group)) => (user, Some(group)),
         None => (text, None),
     };
-    let user = match user {
+    let name = match user {
         "" if group.is_some_and(|group| !group.is_empty()) => None,
-        name => Some(number(name, "user", |name| {
-            User::from_name(name).ok().flatten().map(|found| found.uid.as_raw())
-        })?),
+        name => Some(name),
     };
-    let group = group.filter(|name| !name.is_empty()).map(|name| {
-        number(name, "group", |name| {
-            Group::from_name(name).ok().flatten().map(|it| it.gid.as_raw())
-        })
-    });
-    Ok(Owner { user, group: group.transpose()? })
+    let group = group.filter(|name| !name.is_empty());
+    Ok(Owner {
+        user: name.map(self::user).transpose()?,
+        group: group.map(self::group).transpose()?,
+    })
+}
+
+/// A user, by name or number.
+pub(crate) fn user(text: &str) -> Result<u32, String> {
+    number(text, "user", |name| User::from_name(name).ok().flatten().map(|it| it.uid.as_raw()))
+}
+
+/// A group, by name or number.
+pub(crate) fn group(text: &str) -> Result<u32, String> {
+    number(text, "group", |name| Group::from_name(name).ok().flatten().map(|it| it.gid.as_raw()))
 }
 
 fn number(text: &str, what: &str, look_up: impl Fn(&str) -> Option<u32>) -> Result<u32, String> {

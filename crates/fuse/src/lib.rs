@@ -22,6 +22,7 @@ mod mount;
 mod mount_point;
 mod mountinfo;
 mod notices;
+pub mod owners;
 mod page_writes;
 pub mod options;
 pub mod server;
@@ -34,12 +35,13 @@ mod troubles;
 pub mod transport;
 mod watch;
 
-pub use holdfast_base::switch::{Opens, SnapDir, Transport};
+pub use holdfast_base::switch::{Opens, SnapDir, Squash, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};
 pub use holdfast_wire::connection::cloned;
 pub use interface::{Controlled, NewHead, Told};
 pub use mount::{Handed, Mounted, mount, remount};
 pub use options::{Control, FuseOptions, Report, SLOW_FSYNC, SharedThreads};
+pub use owners::Owners;
 pub use server::{
     CHANGE_XATTR, CONTROL, Changed, FSYNC_XATTR, PENDING_XATTR, PERMIT, REMOUNT_XATTR,
     REPORT_XATTR, STATS_XATTR, SYNC_XATTR,

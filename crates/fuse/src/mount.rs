@@ -148,7 +148,7 @@ fn kernel_options(fuse: &File, options: &FuseOptions) -> String {
     if options.allow_other {
         text.push_str(",allow_other");
     }
-    if options.default_permissions {
+    if options.is_checked_by_kernel() {
         text.push_str(",default_permissions");
     }
     for label in &options.labels {
@@ -178,7 +178,7 @@ fn helper_options(options: &FuseOptions) -> OsString {
         (options.sync, "sync"),
         (options.dirsync, "dirsync"),
         (options.allow_other, "allow_other"),
-        (options.default_permissions, "default_permissions"),
+        (options.is_checked_by_kernel(), "default_permissions"),
     ];
     for (on, name) in switches {
         if on {

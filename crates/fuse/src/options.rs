@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::parallel::processors;
-use holdfast_base::switch::{Opens, SnapDir, Transport};
+use holdfast_base::switch::{Opens, SnapDir, Squash, Transport};
 
 use crate::connection::Watchdog;
 use crate::interface::Controlled;
 use crate::notices::Tellers;
+use crate::owners::Owners;
 use crate::siblings::Siblings;
 use crate::statistics::Requests;
 use crate::watch::Watch;
@@ -34,6 +35,8 @@ pub struct FuseOptions {
     /// The kernel checks permissions (and we do not). Without that nothing checks which user lists a directory, or
     /// searches one whose names the kernel remembers. So only the mounting user may come in: `allow_other` is refused.
     pub default_permissions: bool,
+    /// How owners are shown and made. With [`Squash::All`] the kernel checks no permissions, and the server does.
+    pub owners: Owners,
     /// Set-id bits have no effect. Always so when mounted by another user than root.
     pub nosuid: bool,
     /// Device files have no effect. Always so when mounted by another user than root.
@@ -159,6 +162,7 @@ impl Default for FuseOptions {
             read_only: false,
             allow_other: false,
             default_permissions: true,
+            owners: Owners::default(),
             nosuid: false,
             nodev: false,
             noexec: false,
@@ -189,6 +193,11 @@ impl Default for FuseOptions {
 }
 
 impl FuseOptions {
+    /// Whether the kernel checks permissions. It would for those who ask, and not for the owner that all of them act as.
+    pub(crate) fn is_checked_by_kernel(&self) -> bool {
+        self.default_permissions && self.owners.squash != Squash::All
+    }
+
     /// Threads that read requests at the same time.
     pub fn readers(&self) -> usize {
         self.threads.unwrap_or_else(|| default_threads(processors())).max(1)

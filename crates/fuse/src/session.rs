@@ -314,12 +314,13 @@ fn usual_ways(options: &FuseOptions) -> Ways {
 fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
     let mut server = Server::new(
         fs,
-        options.default_permissions,
+        options.is_checked_by_kernel(),
         options.ttl,
         Arc::clone(&options.requests),
         options.slow_fsync,
     );
     server.set_snapdir(options.snapdir);
+    server.set_owners(options.owners);
     let server = Arc::new(server);
     server.set_synchronous(options.sync, options.dirsync);
     server.set_handover(options.handover);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_base::user_namespace::maker;
 use holdfast_posix::{Caller, MkfsOptions, MountOptions, OpenFlags};
 
 pub use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
@@ -23,7 +24,7 @@ impl Default for CreateOptions {
 impl CreateOptions {
     /// The defaults.
     pub fn new() -> CreateOptions {
-        CreateOptions { size: None, mkfs: MkfsOptions::default() }
+        CreateOptions { size: None, mkfs: MkfsOptions { owner: maker(), ..MkfsOptions::default() } }
     }
 
     /// Bytes of the volume's file. Needed by [`CreateOptions::create`]; a device has its own size.
@@ -81,7 +82,8 @@ impl CreateOptions {
         self
     }
 
-    /// Owner and group of the root directory. Default 0, 0: a volume made by root belongs to root.
+    /// Owner and group of the root directory. Default: those of this process; in a user namespace where there is nobody else
+    /// (`unshare -Ur`) by their numbers outside, so that a mount can be written by who has made it, wherever it is.
     pub fn owner(mut self, uid: u32, gid: u32) -> CreateOptions {
         self.mkfs.owner = (uid, gid);
         self
@@ -110,7 +112,9 @@ impl Default for VolumeOptions {
 impl VolumeOptions {
     /// The defaults.
     pub fn new() -> VolumeOptions {
-        VolumeOptions { mount: MountOptions::default(), caller: Caller::root() }
+        let (uid, gid) = maker();
+        let caller = Caller { uid, gid, groups: Vec::new(), trusted: true };
+        VolumeOptions { mount: MountOptions::default(), caller }
     }
 
     /// Nothing is written, whatever is called. Default false.
@@ -235,8 +239,8 @@ impl VolumeOptions {
     }
 
     /// The user as which calls are made: new files belong to this user, and permission bits are checked for it.
-    /// Default: the owner of everything, for which nothing is checked, because a program that can open the
-    /// device can read it all anyway.
+    /// Default: nothing is checked, because a program that can open the device can read it all anyway, and new files belong to user
+    /// and group of this process (see [`CreateOptions::owner`]).
     pub fn caller(mut self, uid: u32, gid: u32, groups: &[u32]) -> VolumeOptions {
         self.caller = Caller { uid, gid, groups: groups.to_vec(), trusted: false };
         self

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use holdfast::CreateOptions;
 use holdfast::device::{Device, DeviceStats};
-use rustix::process::{getgid, getuid};
+use holdfast_base::user_namespace::maker;
 use uuid::Uuid;
 
 use crate::outcome::{Context, Failure, Outcome};
@@ -54,7 +54,8 @@ pub(crate) struct Args {
     /// Id of the volume, a UUID. Default: a random one.
     #[arg(long, short = 'U')]
     uuid: Option<Uuid>,
-    /// Whose the root directory is, by name or number: USER, USER:GROUP or :GROUP. Default: this user's.
+    /// Whose the root directory is, by name or number: USER, USER:GROUP or :GROUP. Default: this user's; in a user namespace where
+    /// there is nobody else (unshare -Ur), by the number outside.
     #[arg(long, value_name = "USER:GROUP", value_parser = owner::parse)]
     owner: Option<Owner>,
     /// Permission bits of the root directory, as chmod(1) takes them in octal.
@@ -198,9 +199,9 @@ fn copies(word: &str) -> Result<u8, String> {
 }
 
 fn options(args: &Args, uuid: Uuid) -> CreateOptions {
-    let own = Owner { user: Some(getuid().as_raw()), group: Some(getgid().as_raw()) };
-    let asked = args.owner.unwrap_or(own);
-    let owner = (asked.user.or(own.user).unwrap_or(0), asked.group.or(own.group).unwrap_or(0));
+    let own = maker();
+    let asked = args.owner.unwrap_or(Owner { user: None, group: None });
+    let owner = (asked.user.unwrap_or(own.0), asked.group.unwrap_or(own.1));
     let mut options = CreateOptions::new()
         .node_size(args.node_size as usize)
         .label(args.label.clone())

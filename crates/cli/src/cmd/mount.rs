@@ -90,6 +90,12 @@ Users and permissions:
   noallow_other       they may not (default if another user mounts)
   nodefault_permissions  the kernel leaves the check of permissions to the filesystem process. Then
                       only the user who mounts may use the mount. For tests
+  uid=USER, gid=GROUP  everything is shown as this user's or group's, and what is made belongs to
+                      the owner of the volume's root directory. Set-id bits and access control
+                      lists mean nothing then
+  umask=OCTAL         nothing has these permission bits
+  squash=WHO          root, or all: they act as the owner of the root directory, as with NFS (default
+                      none)
   nodev, nosuid, noexec, nosymfollow  as in mount(8)
 
 How the kernel and the filesystem process talk; the defaults suit nearly everything:

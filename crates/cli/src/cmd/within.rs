@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use rustix::process::{getegid, geteuid};
+use holdfast_base::user_namespace::maker;
 
 use crate::branches::{Name, Place};
 use crate::dispatch::{Located, Pipes};
@@ -35,8 +35,7 @@ pub(super) fn changed_all(
 /// Changes names of a branch, where the volume is. What is made belongs to this user.
 pub(super) fn changed(place: &Place, change: names::Change) -> Outcome {
     let located = Located::of(place)?;
-    let owner = (geteuid().as_raw(), getegid().as_raw());
-    let what = names::What { tree: located.tree(place), owner, change };
+    let what = names::What { tree: located.tree(place), owner: maker(), change };
     located.run(Work::Names(what), Pipes::out())
 }
 

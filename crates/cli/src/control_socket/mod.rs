@@ -59,6 +59,10 @@ fn own_directories() -> Vec<PathBuf> {
         runtime.filter(|dir| is_safe(dir, user)).map(|dir| dir.join("holdfast")).collect();
     all.push(std::env::temp_dir().join(format!("holdfast-{user}")));
     all.push(format!("/tmp/holdfast-{user}").into());
+    // Anybody can take the names before. Nobody else makes any here; but it may be a network's, where there are no sockets.
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = home.filter(|dir| dir.is_absolute() && is_safe(dir, user));
+    all.extend(home.map(|dir| dir.join(".holdfast")));
     all.dedup();
     all
 }

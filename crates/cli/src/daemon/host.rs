@@ -15,10 +15,12 @@ use std::time::Duration;
 
 use holdfast::device::Device;
 use holdfast::{FileSystem, KeptVolume, Volume};
+use holdfast_base::InodeNo;
+use holdfast_base::user_namespace::{knows_group, knows_user};
 use holdfast_device::HostFile;
 use holdfast_fuse::connection::Watchdog;
 use holdfast_fuse::{
-    FuseOptions, Handed, Mounted, Report, Requests, Session, SharedThreads, Transport,
+    FuseOptions, Handed, Mounted, Owners, Report, Requests, Session, SharedThreads, Transport,
 };
 use uuid::Uuid;
 
@@ -98,6 +100,7 @@ pub(super) fn mount_options(
     let (ends, counts) = (Arc::downgrade(engine), host.device.clone());
     let answers = control::Answers::new(&host.path, options, ends, counts, Arc::clone(&requests));
     FuseOptions {
+        owners: known_owners(options, engine, user),
         requests,
         owner: Some(user),
         shared: host.shared.clone(),
@@ -106,6 +109,30 @@ pub(super) fn mount_options(
         watchdog: Some(Watchdog::new(start_watchdog)),
         ..fuse_options(&host.path, options)
     }
+}
+
+/// In a user namespace that has no number for the volume's owner nobody could write, so everything is shown as the user's who
+/// mounts, if nothing else is asked for.
+fn known_owners(options: &MountOptions, engine: &FileSystem, user: u32) -> Owners {
+    let asked = options.owners;
+    let root = match engine.getattr(InodeNo::ROOT) {
+        Ok(root) if options.default_permissions => root,
+        _ => return asked,
+    };
+    let group = rustix::process::getegid().as_raw();
+    let known = Owners {
+        uid: asked.uid.or_else(|| (!knows_user(root.uid)).then_some(user)),
+        gid: asked.gid.or_else(|| (!knows_group(root.gid)).then_some(group)),
+        ..asked
+    };
+    if known != asked {
+        tracing::info!(
+            "the owner of the volume ({}:{}) has no number in this user namespace; everything is shown as {user}:{group}",
+            root.uid,
+            root.gid
+        );
+    }
+    known
 }
 
 impl Host {

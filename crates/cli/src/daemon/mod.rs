@@ -238,6 +238,7 @@ pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
         read_only: options.read_only,
         allow_other: options.allow_other.unwrap_or(is_root && options.default_permissions),
         default_permissions: options.default_permissions,
+        owners: options.owners,
         nodev: options.nodev,
         nosuid: options.nosuid,
         noexec: options.noexec,

@@ -170,6 +170,7 @@ pages! {
         "Mount a volume": "holdfast mount volume.img /mnt",
         "Mount one of its branches beside it": "holdfast mount volume.img:work /mnt/work",
         "Look at a snapshot": "holdfast mount -o ro,snapshot=monday volume.img /mnt/monday",
+        "Show everything as this user's, whoever the volume says it belongs to": "holdfast mount -o uid=1000,gid=1000 volume.img /mnt",
         "Let other users see it, and write everything every second": "holdfast mount -o allow_other,commit=1 volume.img /mnt",
     }
     "umount", Mount, [("holdfast-mount", "1"), ("umount.holdfast", "8"), ("fuser", "1")] {

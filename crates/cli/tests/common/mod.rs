@@ -4,6 +4,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 pub mod many;
+pub mod users;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

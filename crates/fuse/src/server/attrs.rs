@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Attr, FileType, SetAttr, StatFs};
+use holdfast_posix::{Access, Attr, FileType, SetAttr, StatFs};
 
 use super::Server;
 use crate::flags;
@@ -30,6 +30,9 @@ impl Server {
         let fs = self.fs()?;
         let file = |fh| self.file(&fs, FileId { inode, fh, flags: 0 });
         let handle = fh.map(file).transpose()?;
+        if self.owners().is_view() {
+            change = self.owners().stored(&fs.getattr(inode)?, change)?;
+        }
         let file = handle.as_ref().map(|handle| &*handle.file);
         if change.uid.is_some() || change.gid.is_some() || change.size.is_some() {
             self.drop_unseen_capabilities(&fs, inode)?;
@@ -38,7 +41,7 @@ impl Server {
             // A new owner clears the bits of everything but directories, whichever user sets it.
             change.kill_suid_sgid = fs.getattr(inode)?.file_type != FileType::Directory;
         }
-        let attr = fs.setattr(&self.caller(request), inode, file, change)?;
+        let attr = fs.setattr(&self.caller(&fs, request)?, inode, file, change)?;
         Ok((attr, self.ttl))
     }
 
@@ -46,7 +49,17 @@ impl Server {
     pub fn access(&self, request: &Request, inode: InodeNo, mask: i32) -> Answer<()> {
         let _timed = self.timed(Operation::Other);
         let fs = self.fs()?;
-        Ok(fs.access(&self.caller(request), inode, flags::access(mask)?)?)
+        Ok(fs.access(&self.caller(&fs, request)?, inode, flags::access(mask)?)?)
+    }
+
+    /// Whether the caller may list the directory. The kernel asks nobody, and has checked it, unless the caller acts as somebody
+    /// else.
+    pub(crate) fn expect_to_list(&self, request: &Request, dir: InodeNo) -> Answer<()> {
+        if !self.owners().squashes(request.uid) {
+            return Ok(());
+        }
+        let fs = self.fs()?;
+        Ok(fs.access(&self.caller(&fs, request)?, dir, Access::READ)?)
     }
 
     /// Space and inodes.

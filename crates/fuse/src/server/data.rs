@@ -54,7 +54,7 @@ impl Server {
             self.drop_unseen_capabilities(&fs, inode)?;
         }
         let mut tell = write.kill_suid_sgid && self.has_privileges(&fs, inode);
-        let caller = self.caller(request);
+        let caller = self.caller(&fs, request)?;
         let written = loop {
             let is_elsewhere =
                 verdict == Verdict::Append && self.ends_elsewhere(&fs, write, turn)?;
@@ -148,7 +148,7 @@ impl Server {
         let fs = self.fs()?;
         let from = &self.file(&fs, copy.from)?.file;
         let to = &self.file(&fs, copy.to)?.file;
-        let caller = self.caller(request);
+        let caller = self.caller(&fs, request)?;
         self.drop_unseen_capabilities(&fs, to.inode())?;
         let read_before = fs.getattr(copy.from.inode)?.atime;
         let most = copy.len.min(COPY_MOST);

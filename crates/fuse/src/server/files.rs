@@ -24,7 +24,7 @@ impl Server {
         self.expect_to_open()?;
         let _timed = self.timed(Operation::Open);
         let fs = self.fs()?;
-        let file = fs.open(&self.caller(request), inode, flags::open(flags)?)?;
+        let file = fs.open(&self.caller(&fs, request)?, inode, flags::open(flags)?)?;
         if flags & libc::O_TRUNC != 0 {
             self.drop_unseen_capabilities(&fs, inode)?;
         }
@@ -48,7 +48,7 @@ impl Server {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let perm = self.masked(&fs, parent, mode) & 0o7777;
-        let (caller, exclusive) = (self.caller(request), flags & libc::O_EXCL != 0);
+        let (caller, exclusive) = (self.caller(&fs, request)?, flags & libc::O_EXCL != 0);
         let how = flags::open(flags)?;
         let turn = fs.turns();
         let (mut attr, file) = fs.create(&caller, parent, name, perm, how, exclusive)?;
@@ -74,7 +74,7 @@ impl Server {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let perm = self.masked(&fs, parent, mode) & 0o7777;
-        let caller = self.caller(request);
+        let caller = self.caller(&fs, request)?;
         let turn = fs.turns();
         let (attr, file) = fs.tmpfile(&caller, parent, perm, flags::open(flags)?)?;
         Ok((self.entry(&fs, turn, attr), self.opened(file, flags)))

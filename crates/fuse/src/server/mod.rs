@@ -48,7 +48,7 @@ use holdfast_base::InodeNo;
 use holdfast_posix::{Attr, Caller, FileSystem, OpenFile, Whereabouts};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
-use crate::caller::{caller, is_owner};
+use crate::caller::{Capability, caller, is_capable, is_owner};
 use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
@@ -56,6 +56,7 @@ use crate::interface::{Answer, Entry, Errno, Kernel, Request};
 use crate::interrupts::Interrupts;
 use crate::notices::{Notice, Notices, Tellers};
 use crate::options::{Control, Report};
+use crate::owners::Owners;
 use crate::page_writes::PageWrites;
 use crate::siblings::Siblings;
 use crate::statistics::Requests;
@@ -80,6 +81,8 @@ pub struct Server {
     trusted: bool,
     /// The user of the mount.
     owner: AtomicU32,
+    /// How owners are shown and made.
+    owners: Owners,
     ttl: Duration,
     requests: Arc<Requests>,
     page_writes: Arc<PageWrites>,
@@ -135,6 +138,7 @@ impl Server {
             handles: Handles::new(),
             trusted,
             owner: AtomicU32::new(rustix::process::getuid().as_raw()),
+            owners: Owners::default(),
             ttl,
             requests,
             page_writes: Arc::default(),
@@ -229,6 +233,21 @@ impl Server {
     /// Sets the user of the mount, where that is another one than the user of this process.
     pub(crate) fn set_owner(&self, user: u32) {
         self.owner.store(user, Ordering::Relaxed);
+    }
+
+    /// From now on owners are shown and made so. To be called before the first request.
+    pub fn set_owners(&mut self, owners: Owners) {
+        self.owners = owners;
+    }
+
+    /// How owners are shown and made.
+    pub(crate) fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// Whether access control lists are obeyed, and shown.
+    pub(crate) fn has_lists(&self) -> bool {
+        !self.owners.is_view()
     }
 
     /// The user of the mount.
@@ -339,8 +358,28 @@ impl Server {
         RwLockReadGuard::try_map(self.fs.read(), Option::as_ref).map_err(|_| Errno(libc::EIO))
     }
 
-    fn caller(&self, request: &Request) -> Caller {
-        caller(request, self.trusted)
+    /// Who acts, by the numbers of the volume: what is made belongs to it, and where the kernel does not check permissions, or
+    /// checks those of somebody else, they are checked for it.
+    fn caller(&self, fs: &FileSystem, request: &Request) -> Answer<Caller> {
+        let owners = &self.owners;
+        let is_squashed = owners.squashes(request.uid);
+        if !is_squashed && owners.uid.is_none() && owners.gid.is_none() {
+            return Ok(caller(request, self.trusted));
+        }
+        let root = fs.getattr(InodeNo::ROOT)?;
+        if is_squashed {
+            let (uid, gid) = (root.uid, root.gid);
+            return Ok(Caller { uid, gid, groups: Vec::new(), trusted: false });
+        }
+        let mut caller = caller(request, self.trusted);
+        caller.uid = owners.uid.map_or(caller.uid, |_| root.uid);
+        caller.gid = owners.gid.map_or(caller.gid, |_| root.gid);
+        Ok(caller)
+    }
+
+    /// Whether the caller has a capability, which nobody has who acts as another user.
+    fn is_capable(&self, request: &Request, capability: Capability) -> bool {
+        !self.owners.squashes(request.uid) && is_capable(request, capability)
     }
 
     /// An entry for a name that exists, found behind so many turns: counts the reference that the kernel gets with it.

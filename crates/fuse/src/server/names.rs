@@ -19,7 +19,7 @@ impl Server {
             // Whatever has this number, as file handles (name_to_handle_at, servers of network filesystems) name it. No
             // path asks for `.`, so the caller has not searched a directory.
             b"." => fs.getattr(parent),
-            _ => fs.lookup(&self.caller(request), parent, name),
+            _ => fs.lookup(&self.caller(&fs, request)?, parent, name),
         };
         match found {
             Ok(attr) => Ok(self.entry(&fs, turn, attr)),
@@ -67,7 +67,7 @@ impl Server {
             rdev: rdev.into(),
         };
         let turn = fs.turns();
-        let attr = fs.mknod(&self.caller(request), parent, name, new)?;
+        let attr = fs.mknod(&self.caller(&fs, request)?, parent, name, new)?;
         Ok(self.entry(&fs, turn, attr))
     }
 
@@ -83,7 +83,7 @@ impl Server {
         let fs = self.fs()?;
         let perm = self.masked(&fs, parent, mode) & 0o7777;
         let turn = fs.turns();
-        let attr = fs.mkdir(&self.caller(request), parent, name, perm)?;
+        let attr = fs.mkdir(&self.caller(&fs, request)?, parent, name, perm)?;
         Ok(self.entry(&fs, turn, attr))
     }
 
@@ -98,7 +98,7 @@ impl Server {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let turn = fs.turns();
-        let attr = fs.symlink(&self.caller(request), parent, name, target)?;
+        let attr = fs.symlink(&self.caller(&fs, request)?, parent, name, target)?;
         Ok(self.entry(&fs, turn, attr))
     }
 
@@ -119,20 +119,22 @@ impl Server {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let turn = fs.turns();
-        let attr = fs.link(&self.caller(request), inode, parent, name)?;
+        let attr = fs.link(&self.caller(&fs, request)?, inode, parent, name)?;
         Ok(self.entry(&fs, turn, attr))
     }
 
     /// Removes a name of anything but a directory.
     pub fn unlink(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<()> {
         let _timed = self.timed(Operation::Remove);
-        Ok(self.fs()?.unlink(&self.caller(request), parent, name)?)
+        let fs = self.fs()?;
+        Ok(fs.unlink(&self.caller(&fs, request)?, parent, name)?)
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<()> {
         let _timed = self.timed(Operation::Remove);
-        Ok(self.fs()?.rmdir(&self.caller(request), parent, name)?)
+        let fs = self.fs()?;
+        Ok(fs.rmdir(&self.caller(&fs, request)?, parent, name)?)
     }
 
     /// Moves a name; `flags` are those of renameat2.
@@ -146,7 +148,7 @@ impl Server {
         let _timed = self.timed(Operation::Rename);
         let fs = self.fs()?;
         let flags = flags::rename(flags)?;
-        Ok(fs.rename(&self.caller(request), from.0, from.1, to.0, to.1, flags)?)
+        Ok(fs.rename(&self.caller(&fs, request)?, from.0, from.1, to.0, to.1, flags)?)
     }
 
     /// The mode of a new inode in `parent`: the umask does not count where a list says what is
@@ -154,9 +156,11 @@ impl Server {
     pub(super) fn masked(&self, fs: &FileSystem, parent: InodeNo, mode: Mode) -> u32 {
         let masked = mode.mode & !mode.umask;
         let has_list = || fs.getxattr(&Caller::root(), parent, DEFAULT_ACL).is_ok();
-        match masked != mode.mode && has_list() {
+        let made = match masked != mode.mode && has_list() {
             true => mode.mode,
             false => masked,
-        }
+        };
+        // What nothing has here is not given either.
+        self.owners().perm(FileType::Regular, made)
     }
 }

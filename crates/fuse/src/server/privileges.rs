@@ -11,7 +11,7 @@ use holdfast_base::{InodeNo, wait};
 use holdfast_posix::{Caller, FileSystem, FsError, SetAttr};
 
 use super::Server;
-use crate::caller::{Capability, is_capable};
+use crate::caller::Capability;
 use crate::interface::{Answer, Request};
 
 /// Set-user-id and set-group-id.
@@ -65,7 +65,7 @@ impl Server {
         fs: &FileSystem,
         inode: InodeNo,
     ) -> Answer<()> {
-        if self.has_privileges(fs, inode) && !is_capable(request, Capability::KeepSetId) {
+        if self.has_privileges(fs, inode) && !self.is_capable(request, Capability::KeepSetId) {
             self.drop_privileges(fs, inode)?;
         }
         Ok(())

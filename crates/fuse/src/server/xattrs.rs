@@ -20,7 +20,7 @@ use holdfast_wire::ask::{Piece, VALUE_MAX};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{CHANGE_XATTR, CONTROL, REMOUNT_XATTR, Server};
-use crate::caller::{Capability, is_capable};
+use crate::caller::Capability;
 use crate::flags;
 use crate::fsyncs::What;
 use crate::interface::{Answer, Errno, Request, XattrReply};
@@ -90,7 +90,8 @@ impl Server {
             }
             _ => {
                 let _timed = self.timed(Operation::Other);
-                fs.getxattr(&self.caller(request), inode, name)?
+                self.expect_no_list(name)?;
+                fs.getxattr(&self.caller(&fs, request)?, inode, name)?
             }
         };
         fit(value, size)
@@ -103,9 +104,10 @@ impl Server {
         let mut names = fs.listxattr(&Caller::root(), inode)?;
         // The kernel does not filter this list.
         let is_trusted = |name: &Vec<u8>| name.starts_with(TRUSTED);
-        if names.iter().any(is_trusted) && !is_capable(request, Capability::Administer) {
+        if names.iter().any(is_trusted) && !self.is_capable(request, Capability::Administer) {
             names.retain(|name| !is_trusted(name));
         }
+        names.retain(|name| self.expect_no_list(name).is_ok());
         let mut list = Vec::new();
         for name in names {
             list.extend_from_slice(&name);
@@ -142,9 +144,10 @@ impl Server {
             return Err(Errno(libc::EPERM));
         }
         let _timed = self.timed(Operation::Attributes);
+        self.expect_no_list(name)?;
         let mut flags = flags::xattr(flags)?;
         flags.set(XattrFlags::KILL_SGID, kill_sgid);
-        fs.setxattr(&self.caller(request), inode, name, value, flags)?;
+        fs.setxattr(&self.caller(&fs, request)?, inode, name, value, flags)?;
         if self.acl_is_news(name) {
             self.tell_attr_changed(inode);
         }
@@ -161,7 +164,16 @@ impl Server {
     pub fn removexattr(&self, request: &Request, inode: InodeNo, name: &[u8]) -> Answer<()> {
         let _timed = self.timed(Operation::Attributes);
         let fs = self.fs()?;
-        Ok(fs.removexattr(&self.caller(request), inode, name)?)
+        self.expect_no_list(name)?;
+        Ok(fs.removexattr(&self.caller(&fs, request)?, inode, name)?)
+    }
+
+    /// Fails if it is an access control list where there are none.
+    fn expect_no_list(&self, name: &[u8]) -> Answer<()> {
+        match name.starts_with(ACL) && !self.has_lists() {
+            true => Err(Errno(libc::EOPNOTSUPP)),
+            false => Ok(()),
+        }
     }
 
     /// Reads one of our own attributes for a program that asks by ioctl(2), where there are no others.

@@ -7,6 +7,7 @@ use holdfast_wire::{abi, reply};
 
 use super::convert;
 use crate::interface::{Answer, Entry, Errno, Opened};
+use crate::owners::Owners;
 
 /// An answer, before it is bytes.
 #[derive(Debug)]
@@ -26,6 +27,20 @@ pub(super) enum Out {
     IoctlZeros(u32),
     /// Of an ioctl: these bytes.
     IoctlBytes(Vec<u8>),
+}
+
+impl Out {
+    /// As a mount shows it that shows owners so.
+    pub(super) fn shown(mut self, owners: &Owners) -> Out {
+        match &mut self {
+            Out::Entry(entry) | Out::Created(entry, _) => {
+                entry.attr.iter_mut().for_each(|attr| owners.show(attr));
+            }
+            Out::Attr(attr, _) | Out::Statx(attr, _) => owners.show(attr),
+            _ => {}
+        }
+        self
+    }
 }
 
 /// Puts an answer at the front of `out`, which is as long as the longest, and says how many bytes it is.

@@ -8,6 +8,7 @@ use holdfast_wire::abi::{self, fattr, fopen};
 use holdfast_wire::dirents::Dirents;
 
 use crate::interface::{Answer, DirSink, Entry, Opened, Request};
+use crate::owners::Owners;
 use crate::snapdir::number::{self, DIRECTORY, Slot};
 
 /// Bytes of a block, as stat shows it.
@@ -153,6 +154,8 @@ pub(super) struct Names<'a> {
     plus: bool,
     /// The directory lies in this snapshot, and has this number there.
     of: Option<(Slot, InodeNo)>,
+    /// How owners are shown.
+    owners: Owners,
     /// One had no room, or no number.
     full: Answer<bool>,
     /// How many come with attributes, and so with a reference.
@@ -161,8 +164,13 @@ pub(super) struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// Room for the names of a directory; `of`: which one in which snapshot, if it lies in one.
-    pub(super) fn of(out: Dirents<'a>, plus: bool, of: Option<(Slot, InodeNo)>) -> Names<'a> {
-        Names { out, plus, of, full: Ok(false), referred: 0 }
+    pub(super) fn of(
+        out: Dirents<'a>,
+        plus: bool,
+        of: Option<(Slot, InodeNo)>,
+        owners: Owners,
+    ) -> Names<'a> {
+        Names { out, plus, of, owners, full: Ok(false), referred: 0 }
     }
 
     /// Whether a name had no room.
@@ -200,7 +208,11 @@ impl DirSink for Names<'_> {
             }
         };
         let plus = self.plus.then(|| match attr {
-            Some((attr, ttl)) => self::entry(&Entry { attr: Some(Attr { inode, ..*attr }), ttl }),
+            Some((attr, ttl)) => {
+                let mut attr = Attr { inode, ..*attr };
+                self.owners.show(&mut attr);
+                self::entry(&Entry { attr: Some(attr), ttl })
+            }
             None => type_only(inode.0, entry.file_type),
         });
         let kind = entry.file_type.mode_bits() >> 12;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
-use holdfast_base::switch::{Opens, Transport};
+use holdfast_base::switch::{Opens, Squash, Transport};
 use holdfast_wire::init::{self, Dialect, Wanted, flag};
 use holdfast_wire::{Op, Request, abi, reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -176,10 +176,16 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
     // The kernel obeys access control lists only if it checks permissions at all. Then it must
     // leave the umask to us, as a list of the directory takes its place.
     if server.is_trusting() {
-        flags |= flag::POSIX_ACL | flag::DONT_MASK;
+        flags |= flag::DONT_MASK;
+        if server.has_lists() {
+            flags |= flag::POSIX_ACL;
+        }
         // Then the mount may be mounted again with other owners, and only requests that make inodes tell whose they
         // are. Any other caller is known by looking at the process, which only root may.
-        if rustix::process::geteuid().is_root() && server.owner() == 0 {
+        let is_of_root = rustix::process::geteuid().is_root() && server.owner() == 0;
+        // Who acts as somebody else must be told of each request.
+        let is_squashed = server.owners().squash != Squash::None;
+        if is_of_root && !is_squashed {
             flags |= flag::ALLOW_IDMAP;
         }
     }
@@ -187,7 +193,9 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
     if ways.opens == Opens::Kernel && !opens_by_itself {
         tracing::info!("the kernel does not open files by itself; it asks for each");
     }
-    let is_asked = ways.opens == Opens::Server || !server.is_trusting() || !opens_by_itself;
+    // The kernel opens what it may open, which says nothing of who acts as somebody else.
+    let is_unchecked = !server.is_trusting() || server.owners().squash != Squash::None;
+    let is_asked = ways.opens == Opens::Server || is_unchecked || !opens_by_itself;
     if is_asked {
         flags |= flag::ATOMIC_O_TRUNC;
     } else {

@@ -12,7 +12,7 @@ use holdfast_wire::dirents::Dirents;
 
 use super::act::{act, file, told};
 use super::answer::Out;
-use super::convert::Names;
+use super::convert::{self, Names};
 use super::{stale, synchronous, within};
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
@@ -54,7 +54,8 @@ pub(super) fn fill(
         let file = file(InodeNo(header.nodeid), how.fh, how.flags);
         return told(server, header, op, stale::judged(op, server.read(file, how.offset, out)));
     };
-    let mut names = Names::of(Dirents::new(out), plus, None);
+    let mut names = Names::of(Dirents::new(out), plus, None, *server.owners());
+    server.expect_to_list(&convert::request(header), InodeNo(header.nodeid))?;
     let done = server.readdir(InodeNo(header.nodeid), how.offset, plus, &mut names);
     told(server, header, op, stale::judged(op, done))?;
     names.used()
@@ -77,11 +78,11 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
         Op::Interrupt(which) => server.interrupts().interrupt(which.unique),
         op => {
             troubles::begin();
-            if let Some(answer) = within::answer(server, header, op) {
-                return Some(answer);
-            }
-            let answer = stale::judged(op, answer(server, header, op));
-            return Some(told(server, header, op, answer));
+            let answer = within::answer(server, header, op).unwrap_or_else(|| {
+                let answer = stale::judged(op, answer(server, header, op));
+                told(server, header, op, answer)
+            });
+            return Some(answer.map(|out| out.shown(server.owners())));
         }
     }
     None

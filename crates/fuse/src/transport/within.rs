@@ -63,6 +63,7 @@ pub(super) fn fill(
                 if offset == BEHIND {
                     return Ok(());
                 }
+                server.expect_to_list(&convert::request(header), InodeNo::ROOT)?;
                 server.readdir(InodeNo::ROOT, offset, plus, names)?;
                 if !names.is_full() && !server.is_snapdir_hidden_by_an_entry()? {
                     let (inode, file_type) = (DIRECTORY, FileType::Directory);
@@ -86,6 +87,7 @@ pub(super) fn fill(
                     of.read(file(inode, how.fh, how.flags), how.offset, &mut out[..most])
                 }
                 op => list(server, op, out, Some((slot, inode)), |offset, plus, names| {
+                    of.expect_to_list(&convert::request(&header), inode)?;
                     of.readdir(inode, offset, plus, names)
                 })
                 .unwrap_or(Err(Errno(libc::EIO))),
@@ -109,7 +111,7 @@ fn list(
         _ => return None,
     };
     let most = out.len().min(how.size as usize);
-    let mut names = Names::of(Dirents::new(&mut out[..most]), plus, of);
+    let mut names = Names::of(Dirents::new(&mut out[..most]), plus, of, *server.owners());
     let done = entries(how.offset, plus, &mut names).and_then(|()| names.used());
     if let (Some((slot, _)), true) = (of, done.is_ok()) {
         server.refer_to_snapshot(slot, names.referred());

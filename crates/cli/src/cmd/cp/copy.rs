@@ -8,8 +8,8 @@ use std::io::{self, IsTerminal};
 
 use holdfast::FileType;
 use holdfast_base::attribute::RECEIVED;
+use holdfast_base::user_namespace::maker;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rustix::process::{getegid, geteuid};
 
 use super::host;
 use super::side::{At, Failed, Side};
@@ -68,7 +68,7 @@ impl Copier {
             how,
             buffer: Vec::new(),
             linked: HashMap::new(),
-            user: (geteuid().as_raw(), getegid().as_raw()),
+            user: maker(),
             progress,
             files: 0,
             bytes: 0,

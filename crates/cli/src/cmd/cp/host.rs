@@ -140,6 +140,14 @@ fn at_place(path: &Path, make: impl Fn(&Path) -> io::Result<()>) -> io::Result<(
     Err(last)
 }
 
+/// An owner that this user namespace has no number for is one that cannot be given.
+fn known_here(given: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    given.map_err(|error| match error {
+        Errno::INVAL => Errno::PERM,
+        other => other,
+    })
+}
+
 /// Sets attributes of what is at `path`, symbolic links themselves. Owner before mode, because a change of owner clears set-id
 /// bits; times last.
 pub(super) fn set(path: &Path, attributes: &Attributes) -> io::Result<()> {
@@ -147,7 +155,7 @@ pub(super) fn set(path: &Path, attributes: &Attributes) -> io::Result<()> {
     if let Some((uid, gid)) = attributes.owner {
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         let given = rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
-        is_given = unless_left_out(given)?;
+        is_given = unless_left_out(known_here(given))?;
     }
     for (name, value) in &attributes.xattrs {
         let flags = XattrFlags::empty();
@@ -280,7 +288,7 @@ impl Writing {
         let mut is_given = true;
         if let Some((uid, gid)) = attributes.owner {
             let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-            is_given = unless_left_out(rustix::fs::fchown(file, uid, gid))?;
+            is_given = unless_left_out(known_here(rustix::fs::fchown(file, uid, gid)))?;
         }
         for (name, value) in &attributes.xattrs {
             let set = rustix::fs::fsetxattr(file, &name[..], value, XattrFlags::empty());

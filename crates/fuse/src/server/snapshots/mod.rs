@@ -277,8 +277,9 @@ impl Server {
         if fs.options().read_only {
             return Err(Errno(libc::EROFS));
         }
+        let caller = self.caller(fs, request)?;
         let is_allowed =
-            self.trusted || request.uid == 0 || fs.getattr(InodeNo::ROOT)?.uid == request.uid;
+            caller.trusted || caller.uid == 0 || fs.getattr(InodeNo::ROOT)?.uid == caller.uid;
         match is_allowed {
             true => Ok(()),
             false => Err(Errno(libc::EACCES)),
@@ -289,6 +290,7 @@ impl Server {
     fn beside(&self, fs: Arc<FileSystem>) -> Server {
         let of = Server {
             troubles: Arc::clone(&self.troubles),
+            owners: self.owners,
             ..Server::new(fs, self.trusted, self.ttl, Arc::clone(&self.requests), None)
         };
         if self.kernel_opens() {
