@@ -115,10 +115,10 @@ impl Judge<'_, '_> {
             // What is not of the same leaf may be of another time.
             let is_same = of.epoch == epoch;
             match (key.kind, Extent::decode(&of.value)) {
-                (ItemKind::Extent, Ok(extent)) => {
-                    if is_same || self.shared.versions.claims.is_missed(&extent) {
-                        self.extent_back(key, &extent);
-                    }
+                (ItemKind::Extent, Ok(extent))
+                    if is_same || self.shared.versions.claims.is_missed(&extent) =>
+                {
+                    self.extent_back(key, &extent);
                 }
                 (ItemKind::Inline, _) if is_same && of.value.len() as u64 == item.size => {
                     self.put(*key, of.value.clone());
