@@ -25,6 +25,7 @@ pub mod log;
 pub mod pass;
 pub mod reading;
 pub mod report;
+mod ring_part;
 mod arrived;
 mod bounds;
 mod difference;
@@ -49,7 +50,8 @@ pub use error::CheckError;
 pub use foreign::{OURS, identify, identify_other};
 pub use issue::{Issue, Severity};
 pub use referenced::{Referenced, referenced};
-pub use report::{BadPlace, BadRingPart, Facts, Finding, Report, Summary};
+pub use report::{BadPlace, Facts, Finding, Report, Summary};
+pub use ring_part::BadRingPart;
 pub use view::{View, view};
 
 use holdfast_device::Device;

@@ -12,6 +12,7 @@ use serde::{Serialize, Serializer};
 
 use crate::issue::{Issue, Severity};
 use crate::recovered::Recovered;
+use crate::ring_part::BadRingPart;
 use crate::superblocks::Slots;
 
 /// Findings of one issue that are kept.
@@ -99,17 +100,6 @@ pub struct BadPlace {
     pub bad: BlockRange,
     /// The other one, which holds it.
     pub sound: BlockRange,
-}
-
-/// A part of a ring that one place of it does not hold, as bytes of the device: a frame of the journal, or a batch of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadRingPart {
-    /// Where it begins in the bad place.
-    pub bad: u64,
-    /// Where it begins in the other one, which holds it.
-    pub sound: u64,
-    /// How long it is, padding included.
-    pub bytes: u64,
 }
 
 /// Collects findings.

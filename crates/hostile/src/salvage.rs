@@ -13,7 +13,7 @@ use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::dentry::is_valid_name;
 use holdfast_salvage::{
-    Attributes, Choice, CopyOptions, Destination, Found, Kept, Salvaged, Scan, Tolerant, image,
+    Attributes, Choice, CopyOptions, Destination, Found, HowMuch, Salvaged, Scan, Tolerant, image,
 };
 
 use crate::edited::Edited;
@@ -137,7 +137,7 @@ fn copy_metadata(device: &MemoryDevice, story: &[String]) {
     let watched = Watched::new(device.snapshot(), device.len(), false);
     let tolerant = Tolerant::new(&watched);
     let scan = Scan::read(&tolerant, &|_| ());
-    let is_clean = [Kept::Names, Kept::Shape].map(|kept| {
+    let is_clean = [HowMuch::Names, HowMuch::Shape].map(|kept| {
         let copy = MemoryDevice::new(device.len());
         let mut write = |block: u64, bytes: &[u8]| {
             copy.write(block * BLOCK_BYTES, bytes).map_err(io::Error::other)

@@ -70,7 +70,7 @@ pub fn plan(
     let run = |is_searched| round::run(device, before, options, (&[], is_searched), ROUNDS);
     let done = match run(true) {
         // What older versions name is not written to; without them there may be room.
-        Err(RepairError::NoSpace(_)) => run(false)?,
+        Err(RepairError::NoSpace(_) | RepairError::Refused(_)) => run(false)?,
         done => done?,
     };
     Ok(Planned::new(done))

@@ -126,23 +126,26 @@ fn displaced(reading: &VolumeReading<'_>, uses: &Uses) -> BTreeSet<u64> {
     of_journal.filter(|block| geometry.places_of_node(BlockNo(*block)).any(meets)).collect()
 }
 
-/// The nodes of what is being deleted: what that has not passed yet stays whole until the repair is durable. Its data goes to `reached`.
+/// The nodes of what is being deleted, and whether all of them are known: what that has not passed yet stays whole until the repair is durable.
+/// Its data goes to `reached`.
 fn going(
     reading: &VolumeReading<'_>,
     ended: &[TreeRoot],
     reached: &mut Vec<(u64, u64)>,
-) -> BTreeSet<u64> {
+) -> (BTreeSet<u64>, bool) {
     let mut going = Survey::default();
+    let mut is_whole = true;
     for root in ended {
-        let _ = going.tree(reading, root, &mut |_, node| {
+        let lost = going.tree(reading, root, &mut |_, node| {
             let mut of = Uses::default();
             for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
                 of.extent(reading, &node.key(index), node.value(index));
             }
             reached.extend(of.runs());
         });
+        is_whole &= lost.is_empty();
     }
-    going.nodes
+    (going.nodes, is_whole)
 }
 
 impl<'w, 'd> Round<'w, 'd> {
@@ -188,7 +191,7 @@ impl<'w, 'd> Round<'w, 'd> {
         }
         let places = |block: &u64| superblock.geometry.places_of_node(BlockNo(*block));
         let mut reached: Vec<(u64, u64)> = uses.runs().collect();
-        let going = going(reading, &ended, &mut reached);
+        let (going, is_whole) = going(reading, &ended, &mut reached);
         let nodes = survey.nodes.iter().chain(&going);
         let nodes = nodes.flat_map(places);
         reached.extend(nodes.map(|place| (place.start.0, place.start.0 + place.count)));
@@ -196,7 +199,8 @@ impl<'w, 'd> Round<'w, 'd> {
         used.extend(&rings.needed);
         if is_searched && states.iter().any(|state| !state.lost.is_empty()) {
             let reached = Blocks::of(reached);
-            let versions = older::find(reading, overlay, reached, &mut uses, &mut states);
+            let is_known = is_whole && !is_doubted;
+            let versions = older::find(reading, overlay, reached, &mut uses, &mut states, is_known);
             used.extend(&versions.needed);
             shared.versions = versions;
         }

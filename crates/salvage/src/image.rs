@@ -33,7 +33,7 @@ pub type WriteBlocks<'w> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'w;
 
 /// How much of a volume goes into a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum HowMuch {
     /// All that stands in blocks of metadata, content of small files included.
     Content,
     /// Names, but no content.
@@ -62,7 +62,7 @@ pub fn image(
     device: &Tolerant<'_>,
     scan: &Scan,
     choice: &Choice,
-    kept: Kept,
+    kept: HowMuch,
     progress: &dyn Fn(Progress),
     write: &mut WriteBlocks<'_>,
 ) -> Result<Imaged, SalvageError> {
@@ -74,11 +74,11 @@ pub fn image(
     superblocks.dedup_by_key(|superblock| superblock.epoch);
     let newest = superblocks.first().ok_or(SalvageError::NoSuperblock)?;
     let names = match kept {
-        Kept::Shape => Some(gather(device, &superblocks, progress)?),
-        Kept::Content | Kept::Names => None,
+        HowMuch::Shape => Some(gather(device, &superblocks, progress)?),
+        HowMuch::Content | HowMuch::Names => None,
     };
     let imaged = Imaged { len: newest.geometry.volume_blocks * BLOCK_BYTES, ..Imaged::default() };
-    let content = kept == Kept::Content;
+    let content = kept == HowMuch::Content;
     let mut imaging = Imaging { device, content, names, write, imaged };
     imaging.superblocks(newest, device.len() / BLOCK_BYTES)?;
     let mut walk = Walk { step: "copy", progress, met: HashSet::new() };

@@ -39,7 +39,7 @@ mod walk;
 
 pub use destination::{Attributes, Destination};
 pub use error::SalvageError;
-pub use image::{Imaged, Kept, WriteBlocks, image};
+pub use image::{HowMuch, Imaged, WriteBlocks, image};
 pub use list::{EpochFound, RootFound, VolumeFound, tag};
 pub use progress::Progress;
 pub use report::{Counts, Found, Holes, Missing, Version};

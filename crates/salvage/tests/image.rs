@@ -10,7 +10,7 @@ use holdfast_base::prng::Prng;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_check::{Options, check};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_salvage::{Choice, Kept, Scan, Tolerant, image};
+use holdfast_salvage::{Choice, HowMuch, Scan, Tolerant, image};
 
 fn copy(device: &MemoryDevice, content: bool) -> MemoryDevice {
     let tolerant = Tolerant::new(device);
@@ -19,7 +19,7 @@ fn copy(device: &MemoryDevice, content: bool) -> MemoryDevice {
     let mut write = |block: u64, bytes: &[u8]| {
         copy.write(block * BLOCK_BYTES, bytes).map_err(std::io::Error::other)
     };
-    let content = if content { Kept::Content } else { Kept::Names };
+    let content = if content { HowMuch::Content } else { HowMuch::Names };
     let imaged = image(&tolerant, &scan, &Choice::default(), content, &|_| (), &mut write).unwrap();
     assert_eq!(imaged.len, device.len());
     copy

@@ -14,7 +14,7 @@ use holdfast_format::{Geometry, Superblock};
 
 use super::{Damage, End, Fault, Reason};
 use crate::issue::Issue;
-use crate::report::BadRingPart;
+use crate::ring_part::BadRingPart;
 
 /// Blocks read at once when the ring is searched.
 const SEARCH_BATCH: u64 = 256;

@@ -14,7 +14,7 @@ use holdfast_format::{Malformed, Superblock};
 
 use super::{End, Proof};
 use crate::journal::Reason;
-use crate::report::BadRingPart;
+use crate::ring_part::BadRingPart;
 
 /// Bytes read at once when the ring is searched.
 const SEARCH_BYTES: u64 = 1 << 20;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_salvage::{Choice, Kept, Scan, Tolerant, image};
+use holdfast_salvage::{Choice, HowMuch, Scan, Tolerant, image};
 
 use super::salvage::{Bar, device};
 use crate::outcome::{Context, Failure, Outcome, printed};
@@ -52,9 +52,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         None => Err(io::ErrorKind::InvalidInput.into()),
     };
     let kept = match (args.content, args.scramble_names) {
-        (true, _) => Kept::Content,
-        (_, true) => Kept::Shape,
-        _ => Kept::Names,
+        (true, _) => HowMuch::Content,
+        (_, true) => HowMuch::Shape,
+        _ => HowMuch::Names,
     };
     let imaged = image(&tolerant, &scan, &Choice::default(), kept, &show, &mut write);
     bar.clear();

@@ -6,13 +6,14 @@
 //!   number is given out twice. It does not matter how old the version is that has it;
 //! - an extent of a file that is there, if the file has not changed since: its inode is the same as it was at or before that version. Its data
 //!   must be what its checksums say, in blocks that the bitmaps call in use and no tree reaches. So nothing old is put between what is new;
-//! - an inode with what it had at that time: as it was, and its changes since are lost. Of a file all extents, those that are not lost too,
-//!   must be as old as that and as many as the inode counts; else it is of two times, and is not taken. What of its data is
-//!   not there any more does not read. As a node does not tell of which branch it is, only where there never was another than `main`.
+//! - an inode with what it had at that time: as it was, and its changes since are lost. All of it must stand in leaves of one epoch and nothing
+//!   in the tree as it is, its extents must be as many as it counts, and its own newest name must be one that leads to it; else it may be of two
+//!   times, or another's with the same number, and is not taken. What of its data is not there any more does not read. As a node does not tell of
+//!   which branch it is, only where there never was another than `main`.
 //!
 //! Holes that were being made, and lists of orphans, are not taken: both are done with by now.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{Epoch, InodeNo};
@@ -27,6 +28,31 @@ use crate::walk::{Older, find, items};
 
 /// What older versions have of one inode.
 type OfInode = Vec<(Key, Older)>;
+
+/// The places of names, and what they say that they lead to, by inode.
+type Named = BTreeMap<InodeNo, Vec<(Key, FileType)>>;
+
+/// Whether an inode as it was is the one that names lead to now: its own newest name is among them, or they are all lost and it stands in a leaf
+/// of the same epoch. A number may have been given out before for what a power cut took back; that had another name.
+fn has_own_name(
+    inode: InodeNo,
+    item: &InodeItem,
+    epoch: u64,
+    names: &OfInode,
+    named: &Named,
+) -> bool {
+    let own = Key::new(item.parent, ItemKind::Dentry, item.parent_slot);
+    match named.get(&inode) {
+        Some(places) => places.iter().any(|place| *place == (own, item.file_type())),
+        None => {
+            let leads = |value: &[u8]| Dentry::decode(value).is_ok_and(|it| it.inode == inode);
+            let is_there = |(key, older): &(Key, Older)| {
+                *key == own && older.epoch == epoch && leads(&older.value)
+            };
+            inode == InodeNo::ROOT || names.iter().any(is_there)
+        }
+    }
+}
 
 impl Judge<'_, '_> {
     /// Says what was found in place of a node that is left out.
@@ -68,21 +94,24 @@ impl Judge<'_, '_> {
                 of_inodes.entry(key.inode).or_default().push((key, older));
             }
         }
-        let mut as_of: BTreeMap<InodeNo, u64> = BTreeMap::new();
         let mut names = Vec::new();
+        let mut lost: Vec<(InodeNo, OfInode)> = Vec::new();
         for (inode, mut of_inode) in of_inodes {
             names.extend(of_inode.extract_if(.., |(key, _)| key.kind == ItemKind::Dentry));
             match self.value(&Key::inode(inode)) {
                 Some(item) => self.extents_back(inode, &item, &of_inode),
-                None if self.shared.versions.is_alone => {
-                    if let Some(epoch) = self.inode_back(inode, &of_inode) {
-                        as_of.insert(inode, epoch);
-                    }
-                }
+                None if self.shared.versions.is_alone => lost.push((inode, of_inode)),
                 None => {}
             }
         }
-        self.older_names(names, &as_of);
+        let named = self.names_of(&lost);
+        let mut as_of: BTreeMap<InodeNo, u64> = BTreeMap::new();
+        for (inode, of_inode) in lost {
+            if let Some(epoch) = self.inode_back(inode, &of_inode, &names, &named) {
+                as_of.insert(inode, epoch);
+            }
+        }
+        self.older_names(names, &named);
         let now = self.reading.superblock().epoch;
         for (inode, epoch) in as_of {
             let issue = self.state.lost_with(&Key::inode(inode)).map(|lost| lost.issue);
@@ -93,8 +122,29 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// An inode that is lost, as it was. Returns the epoch that it is of.
-    fn inode_back(&mut self, inode: InodeNo, of_inode: &OfInode) -> Option<u64> {
+    /// The places of the names that lead to some inodes that are lost.
+    fn names_of(&self, lost: &[(InodeNo, OfInode)]) -> Named {
+        let mut named = Named::new();
+        if !lost.is_empty() {
+            items(self.reading, self.state, (Key::MIN, None), &mut |_, key, value| {
+                if let (ItemKind::Dentry, Ok(dentry)) = (key.kind, Dentry::decode(value))
+                    && lost.binary_search_by_key(&dentry.inode, |(inode, _)| *inode).is_ok()
+                {
+                    named.entry(dentry.inode).or_default().push((key, dentry.file_type));
+                }
+            });
+        }
+        named
+    }
+
+    /// An inode that is lost, as it was, if all of it is of one moment. Returns the epoch that it is of.
+    fn inode_back(
+        &mut self,
+        inode: InodeNo,
+        of_inode: &OfInode,
+        names: &OfInode,
+        named: &Named,
+    ) -> Option<u64> {
         let key = Key::inode(inode);
         let (_, older) = of_inode.iter().find(|(of, _)| *of == key)?;
         let epoch = older.epoch;
@@ -103,7 +153,7 @@ impl Judge<'_, '_> {
         item.check_carried(&older.value, carried).ok()?;
         let is_given = inode == InodeNo::ROOT || inode >= InodeNo::FIRST_FREE;
         let may_be = is_given && inode.0 < self.shared.inode_next && inode.0 < COUNTER_MAX / 4;
-        if !may_be || item.nlink == 0 {
+        if !may_be || item.nlink == 0 || !has_own_name(inode, &item, epoch, names, named) {
             return None;
         }
         let has_content = matches!(item.file_type(), FileType::Regular | FileType::Symlink);
@@ -111,19 +161,15 @@ impl Judge<'_, '_> {
             return None;
         }
         self.put(key, older.value.clone());
-        for (key, of) in of_inode.iter().filter(|(of, _)| *of != key) {
-            // What is not of the same leaf may be of another time.
-            let is_same = of.epoch == epoch;
+        for (key, of) in of_inode.iter().filter(|(of, older)| *of != key && older.epoch == epoch) {
             match (key.kind, Extent::decode(&of.value)) {
-                (ItemKind::Extent, Ok(extent))
-                    if is_same || self.shared.versions.claims.is_missed(&extent) =>
-                {
+                (ItemKind::Extent, Ok(extent)) => {
                     self.extent_back(key, &extent);
                 }
-                (ItemKind::Inline, _) if is_same && of.value.len() as u64 == item.size => {
+                (ItemKind::Inline, _) if of.value.len() as u64 == item.size => {
                     self.put(*key, of.value.clone());
                 }
-                (ItemKind::Xattr | ItemKind::XattrPiece, _) if is_same => {
+                (ItemKind::Xattr | ItemKind::XattrPiece, _) => {
                     self.put(*key, of.value.clone());
                 }
                 _ => {}
@@ -132,7 +178,8 @@ impl Judge<'_, '_> {
         Some(epoch)
     }
 
-    /// Whether a file can be as it was in an epoch: all of its extents are as old as that, do not meet, and are as many as its inode counts.
+    /// Whether a file is as it was in an epoch: nothing of it stands elsewhere than in leaves of that, and its extents do not meet, and are as
+    /// many as its inode counts. Births would not tell: data that goes to reserved blocks, and ranges that move, leave them as they were.
     fn is_of_one_time(
         &self,
         inode: InodeNo,
@@ -140,25 +187,23 @@ impl Judge<'_, '_> {
         epoch: u64,
         of_inode: &OfInode,
     ) -> bool {
-        let mut extents: Vec<(u64, Extent)> = Vec::new();
-        let (first, last) = Key::span(inode, ItemKind::Extent);
-        let mut take = |key: &Key, value: &[u8]| {
-            if let (ItemKind::Extent, Ok(extent)) = (key.kind, Extent::decode(value)) {
-                extents.push((key.offset, extent));
+        let next = inode.0.checked_add(1).map(|next| Key::inode(InodeNo(next)));
+        let mut is_elsewhere = of_inode.iter().any(|(_, older)| older.epoch != epoch);
+        let whole = (Key::inode(inode), next);
+        items(self.reading, self.state, whole, &mut |_, _, _| is_elsewhere = true);
+        if is_elsewhere {
+            return false;
+        }
+        let (mut blocks, mut end) = (0u64, 0);
+        for (key, older) in of_inode.iter().filter(|(key, _)| key.kind == ItemKind::Extent) {
+            let Ok(extent) = Extent::decode(&older.value) else { return false };
+            if key.offset < end || !(Epoch(1)..=Epoch(epoch)).contains(&extent.birth) {
+                return false;
             }
-        };
-        let range = (first, Some(last));
-        items(self.reading, self.state, range, &mut |_, key, value| take(&key, value));
-        of_inode.iter().for_each(|(key, older)| take(key, &older.value));
-        extents.sort_by_key(|(offset, _)| *offset);
-        let blocks: u64 = extents.iter().map(|(_, extent)| extent.blocks.count).sum();
-        let mut end = 0;
-        let mut is_right = |(offset, extent): &(u64, Extent)| {
-            let is_behind = *offset >= end;
-            end = offset.saturating_add(extent.blocks.count.saturating_mul(BLOCK_BYTES));
-            is_behind && (Epoch(1)..=Epoch(epoch)).contains(&extent.birth)
-        };
-        blocks == item.blocks && extents.iter().all(&mut is_right)
+            end = key.offset.saturating_add(extent.blocks.count.saturating_mul(BLOCK_BYTES));
+            blocks = blocks.saturating_add(extent.blocks.count);
+        }
+        blocks == item.blocks
     }
 
     /// Extents of a file that is there, where it has not changed since.
@@ -222,19 +267,8 @@ impl Judge<'_, '_> {
         blocks
     }
 
-    /// Names whose inodes say that they are theirs.
-    fn older_names(&mut self, names: OfInode, as_of: &BTreeMap<InodeNo, u64>) {
-        // An inode as it was does not know a name that it got since.
-        let mut named = BTreeSet::new();
-        if !as_of.is_empty() {
-            items(self.reading, self.state, (Key::MIN, None), &mut |_, key, value| {
-                if let (ItemKind::Dentry, Ok(dentry)) = (key.kind, Dentry::decode(value))
-                    && as_of.contains_key(&dentry.inode)
-                {
-                    named.insert(dentry.inode);
-                }
-            });
-        }
+    /// Names whose inodes say that they are theirs. An inode as it was does not know a name that it got since: none is added to what it has.
+    fn older_names(&mut self, names: OfInode, named: &Named) {
         let seed = self.reading.superblock().hash_seed;
         for (key, older) in names {
             let Ok(dentry) = Dentry::decode(&older.value) else { continue };
@@ -253,7 +287,7 @@ impl Judge<'_, '_> {
                 && (item.parent, item.parent_slot) == (key.inode, key.offset)
                 && slot(seed, dentry.name) == key.offset & !0xff
                 && dentry.file_type == item.file_type()
-                && !named.contains(&child);
+                && !named.contains_key(&child);
             if !is_right {
                 continue;
             }

@@ -53,7 +53,8 @@ impl Way<'_, '_> {
         self.is_known && place.level > node.level && node.is_marked && is_inside && is_only()
     }
 
-    pub(super) fn choose(&self, place: &NodePlace) -> Chosen {
+    /// What stands for a node, of which about `most` bytes are kept.
+    pub(super) fn choose(&self, place: &NodePlace, most: usize) -> Chosen {
         let mut chosen = Chosen::default();
         let own = (place.low, place.high);
         let (mut unknown, mut open) = (Ranges::of(own), Ranges::of(own));
@@ -78,7 +79,7 @@ impl Way<'_, '_> {
             found.iter().copied().filter(|(_, node)| node.level == 0).collect();
         let known = self.ranges_of(place, &found, &leaves, &mut chosen);
         for (is_current, leaf) in leaves {
-            if open.is_empty() {
+            if open.is_empty() || chosen.bytes >= most || !self.nodes.may_read() {
                 break;
             }
             let mut range = (leaf.first, after(&leaf.last));
@@ -116,6 +117,9 @@ impl Way<'_, '_> {
         }
         let mut buffer = Vec::new();
         for (_, parent) in found.iter().filter(|(_, node)| node.level == 1) {
+            if !self.nodes.may_read() {
+                break;
+            }
             let at = parent.place();
             let Ok(view) = self.reading.node(TreeId::Files, &at, None, &mut buffer) else {
                 continue;
@@ -163,7 +167,10 @@ fn take(
             chosen.older.insert(key, Older { epoch, value });
         }
     }
-    if items > 0 {
+    if items == 0 {
+        // That it has nothing there was said by it.
+        chosen.ways.push(leaf.pointer.block);
+    } else {
         let lost = place.pointer.block.0;
         chosen.sources.push(Source { lost, leaf: leaf.pointer, is_current, items });
     }

@@ -14,7 +14,7 @@ mod claims;
 mod ranges;
 mod scan;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use holdfast_base::BlockNo;
 use holdfast_check::reading::{NodePlace, VolumeReading};
@@ -55,6 +55,9 @@ impl Versions {
         let with = self.nodes.among(*key, *key).filter(|node| node.level == 0);
         let newest =
             { with }.filter(|it| it.pointer.epoch.0 <= epoch).max_by_key(|it| it.pointer.epoch)?;
+        if !self.nodes.may_read() {
+            return None;
+        }
         let place = newest.place();
         let mut buffer = Vec::new();
         let view = reading.node(holdfast_base::TreeId::Files, &place, None, &mut buffer).ok()?;
@@ -82,31 +85,43 @@ fn is_alone(reading: &VolumeReading<'_>) -> bool {
 }
 
 /// Looks for what nodes had that are left out of trees. `reached` are the blocks that trees have, `uses` what data is whose; that of leaves that were
-/// found is added.
+/// found is added. `is_known`: no other tree may have lost a node.
 pub(crate) fn find(
     reading: &VolumeReading<'_>,
     device: &dyn Device,
     reached: Blocks,
     uses: &mut Uses,
     states: &mut [State],
+    is_known: bool,
 ) -> Versions {
     let marked = Blocks::of(reading.marked());
     let nodes = Nodes::scan(reading, device, &reached, &marked);
     // Trees of which nothing is known may have leaves that are in use.
-    let is_known = reading.is_lineage_whole();
-    let lost: Vec<NodePlace> =
-        states.iter().flat_map(|state| state.lost.iter().map(|lost| lost.place)).collect();
+    let is_known = is_known && reading.is_lineage_whole();
+    let all = states.iter().flat_map(|state| state.lost.iter().map(|lost| lost.place));
+    let lost: HashSet<_> =
+        all.map(|NodePlace { pointer, level, low, high }| (pointer, level, low, high)).collect();
+    let lost: Vec<NodePlace> = { lost.into_iter() }
+        .map(|(pointer, level, low, high)| NodePlace { pointer, level, low, high })
+        .collect();
     let mut chosen: HashMap<_, Chosen> = HashMap::new();
     let (mut left, mut needed) = (TAKEN_MAX, Vec::new());
-    for state in states.iter_mut() {
+    // `main` stands behind what has grown out of it, and comes first where there is not room for all.
+    for state in states.iter_mut().rev() {
         let mut unknown = Vec::new();
         for of in std::mem::take(&mut state.lost) {
             // The same node may be missed with another range in another tree.
             let NodePlace { pointer, level, low, high } = of.place;
             let key = (pointer, level, low, high);
             let way = Way { reading, nodes: &nodes, lost: &lost, is_known };
-            let found = chosen.entry(key).or_insert_with(|| way.choose(&of.place));
-            match left.checked_sub(found.bytes) {
+            let is_new = !chosen.contains_key(&key);
+            let found = chosen.entry(key).or_insert_with(|| way.choose(&of.place, left));
+            // The last leaf of what is new may be more than what is left.
+            let rest = match is_new {
+                true => Some(left.saturating_sub(found.bytes)),
+                false => left.checked_sub(found.bytes),
+            };
+            match rest {
                 Some(rest) => {
                     left = rest;
                     give(state, found);

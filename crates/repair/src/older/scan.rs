@@ -1,5 +1,7 @@
 //! One pass over all blocks that no tree reaches, for nodes of files.
 
+use std::cell::Cell;
+
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, TreeId};
 use holdfast_check::found::{Claim, sweep};
@@ -34,7 +36,15 @@ pub(super) struct Nodes {
     all: Vec<Node>,
     /// The greatest last key of all up to each.
     ends: Vec<Key>,
+    /// Nodes that may still be looked at, and read: a device full of forged ones takes minutes, not days.
+    looks: Cell<u64>,
+    reads: Cell<u64>,
 }
+
+/// Nodes that are looked at in all questions together: some seconds.
+const LOOKS_MAX: u64 = 1 << 31;
+/// Nodes that are read for them: as many as 64 GiB of metadata have, of 64 KiB.
+const READS_MAX: u64 = 1 << 20;
 
 impl Nodes {
     pub(super) fn scan(
@@ -85,15 +95,27 @@ impl Nodes {
         for node in &all {
             ends.push(ends.last().map_or(node.last, |end| node.last.max(*end)));
         }
-        Nodes { all, ends }
+        Nodes { all, ends, looks: Cell::new(LOOKS_MAX), reads: Cell::new(READS_MAX) }
+    }
+
+    /// Whether one more may be read.
+    pub(super) fn may_read(&self) -> bool {
+        spend(&self.reads)
     }
 
     /// Those that have keys around `first` up to `last`.
     pub(super) fn among(&self, first: Key, last: Key) -> impl Iterator<Item = &Node> {
         let behind = self.all.partition_point(|node| node.first <= last);
-        let before = (0..behind).rev().take_while(move |at| self.ends[*at] >= first);
+        let before = { (0..behind).rev() }
+            .take_while(move |at| self.ends[*at] >= first && spend(&self.looks));
         before.map(|at| &self.all[at]).filter(move |node| node.last >= first)
     }
+}
+
+fn spend(left: &Cell<u64>) -> bool {
+    let is_left = left.get() > 0;
+    left.set(left.get().saturating_sub(1));
+    is_left
 }
 
 /// Reads a range; what does not read is zeros. That such a block is free, or was a node that is lost, loses nothing that was not lost.

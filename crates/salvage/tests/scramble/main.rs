@@ -17,9 +17,9 @@ use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::checksum::block_sum;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::{NodeView, Superblock};
-use holdfast_salvage::{Choice, Kept, SalvageError, Scan, Tolerant, image};
+use holdfast_salvage::{Choice, HowMuch, SalvageError, Scan, Tolerant, image};
 
-fn copied(device: &dyn Device, kept: Kept) -> Result<MemoryDevice, SalvageError> {
+fn copied(device: &dyn Device, kept: HowMuch) -> Result<MemoryDevice, SalvageError> {
     let tolerant = Tolerant::new(device);
     let scan = Scan::read(&tolerant, &|_| ());
     let copy = MemoryDevice::new(device.len());
@@ -30,7 +30,7 @@ fn copied(device: &dyn Device, kept: Kept) -> Result<MemoryDevice, SalvageError>
     Ok(copy)
 }
 
-fn copy(device: &dyn Device, kept: Kept) -> MemoryDevice {
+fn copy(device: &dyn Device, kept: HowMuch) -> MemoryDevice {
     copied(device, kept).unwrap()
 }
 
@@ -119,13 +119,13 @@ fn no_name_is_left_in_it() {
     for is_closed in [true, false] {
         let device = filled(is_closed);
         assert!(holds(&device, b"secret-in-log"));
-        let plain = copy(&*device, Kept::Names);
+        let plain = copy(&*device, HowMuch::Names);
         let sum = block_sum(&DATA).to_le_bytes();
         let seed = superblock(&*device).hash_seed.to_le_bytes();
         for words in [&b"secret-dir-0"[..], b"secret-fork", b"secret-label", &sum, &seed] {
             assert!(holds(&plain, words), "the test can fail: {words:?}");
         }
-        let other = copy(&*device, Kept::Shape);
+        let other = copy(&*device, HowMuch::Shape);
         for words in [&b"ecret"[..], &sum, &seed] {
             assert!(!holds(&other, words), "{words:?} is left");
         }
@@ -151,7 +151,7 @@ fn lengths(volume: &Volume, path: &str, found: &mut Vec<(usize, usize)>) {
 #[test]
 fn it_is_used_like_the_volume_that_it_was_made_of() {
     let device = filled(true);
-    let other = Arc::new(copy(&*device, Kept::Shape));
+    let other = Arc::new(copy(&*device, HowMuch::Shape));
     let shape = |device: &Arc<MemoryDevice>| {
         let volume = open(device);
         let (mut found, mut branches) = (Vec::new(), Vec::new());
@@ -187,9 +187,9 @@ fn it_is_used_like_the_volume_that_it_was_made_of() {
 #[test]
 fn each_run_has_other_names_and_the_same_nodes() {
     let device = filled(true);
-    let (one, two) = (copy(&*device, Kept::Shape), copy(&*device, Kept::Shape));
+    let (one, two) = (copy(&*device, HowMuch::Shape), copy(&*device, HowMuch::Shape));
     assert!(one.to_image() != two.to_image());
-    let plain = copy(&*device, Kept::Names);
+    let plain = copy(&*device, HowMuch::Names);
     let (plain, one) = (plain.to_image(), one.to_image());
     let mut nodes = 0;
     for (before, after) in plain.chunks_exact(BLOCK_SIZE).zip(one.chunks_exact(BLOCK_SIZE)) {
@@ -216,7 +216,7 @@ fn fsck_finds_in_it_what_it_finds_in_a_damaged_volume() {
             bytes[1000] ^= 1;
             damaged.write(block * BLOCK_BYTES, &bytes).unwrap();
         }
-        let other = copy(&damaged, Kept::Shape);
+        let other = copy(&damaged, HowMuch::Shape);
         assert_eq!(findings(&damaged), findings(&other), "seed {seed}");
         assert!(!holds(&other, b"ecret"), "damaged nodes are not copied");
     }
@@ -228,8 +228,8 @@ fn every_finding_of_fsck_is_found_in_it() {
     for issue in Issue::ALL {
         let (image, _) = common::broken::provoke(*issue);
         let device = image.device();
-        let Ok(plain) = copied(&*device, Kept::Names) else { continue };
-        let other = copy(&*device, Kept::Shape);
+        let Ok(plain) = copied(&*device, HowMuch::Names) else { continue };
+        let other = copy(&*device, HowMuch::Shape);
         assert_eq!(findings(&plain), findings(&other), "{issue:?}");
         same += usize::from(findings(&*device) == findings(&other));
     }
@@ -248,6 +248,6 @@ fn names_that_are_all_there_are_or_too_many_are_an_error_at_most() {
     }
     volume.close().unwrap();
     // Each name of one byte there is: in which order they come is all that could be hidden.
-    let other = copy(&*device, Kept::Shape);
+    let other = copy(&*device, HowMuch::Shape);
     assert_eq!(findings(&other), Some(Vec::new()));
 }
