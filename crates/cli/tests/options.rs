@@ -7,9 +7,18 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::{TestMount, can_mount, number, said, signal, wait_until_ended};
+
+/// Held by a test that makes a mount namespace, which keeps the mounts of all others for a moment, and by one that needs its own to be
+/// gone when it is unmounted.
+static NAMESPACES: Mutex<()> = Mutex::new(());
+
+fn alone_with_namespaces() -> MutexGuard<'static, ()> {
+    NAMESPACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn is_root() -> bool {
     let is_root = fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
@@ -234,6 +243,7 @@ fn rustix_drop_caches() -> std::io::Result<()> {
 
 #[test]
 fn mount_8_remounts_and_umount_8_waits_through_the_links() {
+    let _alone = alone_with_namespaces();
     // mount(8) looks for its helpers in /sbin alone, so this needs a namespace with another one.
     let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|it| it.success());
     if !can_mount() || !is_root() || !can || fs::metadata("/sbin").is_err() {
@@ -272,6 +282,7 @@ fn mount_8_remounts_and_umount_8_waits_through_the_links() {
 
 #[test]
 fn who_comes_right_after_umount_8_waits_for_the_daemon() {
+    let _alone = alone_with_namespaces();
     if !can_mount() || !is_root() {
         return;
     }

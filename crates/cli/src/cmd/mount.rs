@@ -94,8 +94,8 @@ Users and permissions:
                       the owner of the volume's root directory. Set-id bits and access control
                       lists mean nothing then
   umask=OCTAL         nothing has these permission bits
-  squash=WHO          root, or all: they act as the owner of the root directory, as with NFS (default
-                      none)
+  squash=WHO          root, or all: they act as the owner of the root directory, as with NFS
+                      (default none)
   nodev, nosuid, noexec, nosymfollow  as in mount(8)
 
 How the kernel and the filesystem process talk; the defaults suit nearly everything:

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -208,8 +208,10 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// So many files are not copied, one sync each, before a copy is ended that was seen to begin, however busy the machine is.
+/// Few copies of so many files come to their end before they are ended, having been seen to begin. One that does, as the machine was busy
+/// elsewhere, is made again.
 const MANY: usize = 2500;
+const TRIES: usize = 20;
 
 /// A copy is ended in the middle, in each direction, and its volume is unmounted meanwhile.
 #[test]
@@ -236,11 +238,28 @@ fn a_copy_that_is_ended_leaves_whole_files_only() {
         let mut command = place.command(&["cp", "-r", "--sync", from, to]);
         command.stderr(Stdio::piped()).spawn().unwrap()
     };
+    // Stopped when its first files are there, so that it is ended in their midst.
+    let begun = |from: &str, to: &dyn Fn(usize) -> (String, PathBuf)| {
+        for at in 0..TRIES {
+            let (name, dir) = to(at);
+            let mut child = start(from, &name);
+            wait_for("nothing is copied", || names_in(&dir) > 2);
+            signal(child.id(), "STOP");
+            if child.try_wait().unwrap().is_none() && names_in(&dir) < MANY {
+                return (child, dir);
+            }
+            signal(child.id(), "CONT");
+            child.wait().unwrap();
+        }
+        panic!("each copy came to its end");
+    };
     for (round, ended) in ["INT", "KILL", "unmounted"].iter().enumerate() {
-        let to = format!("in-{round}");
-        let child = start(&place.path("source"), &place.inside(&format!("/{to}")));
-        wait_for("nothing is copied", || names_in(&place.dir.join(&to)) > 2);
+        let (child, to) = begun(&place.path("source"), &|at| {
+            let name = format!("in-{round}-{at}");
+            (place.inside(&format!("/{name}")), place.dir.join(name))
+        });
         if *ended == "unmounted" {
+            signal(child.id(), "CONT");
             place.umount();
             let said = said(child.wait_with_output().unwrap());
             assert!(said.code == 1 && said.err.contains("unmounted"), "{said:?}");
@@ -248,16 +267,19 @@ fn a_copy_that_is_ended_leaves_whole_files_only() {
             place.mount();
         } else {
             signal(child.id(), ended);
+            signal(child.id(), "CONT");
             said(child.wait_with_output().unwrap());
         }
-        expect_whole(&place.dir.join(&to), ended);
+        expect_whole(&to, ended);
     }
     // Out of it.
     place.run(&["cp", "-r", &place.path("source"), &place.inside("/all")]).fine();
-    let child = start(&place.inside("/all"), &place.path("out"));
-    let out = Path::new(&place.path("out")).to_path_buf();
-    wait_for("nothing is copied", || names_in(&out) > 2);
+    let (child, out) = begun(&place.inside("/all"), &|at| {
+        let out = place.path(&format!("out-{at}"));
+        (out.clone(), PathBuf::from(out))
+    });
     signal(child.id(), "INT");
+    signal(child.id(), "CONT");
     said(child.wait_with_output().unwrap());
     expect_whole(&out, "out");
     place.umount();
