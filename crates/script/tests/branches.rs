@@ -32,7 +32,7 @@ fn a_transcript_shows_what_branches_do() {
         write /a 0 "two" -> ok
         look s ->
         / dir 755 nlink 2 owner 0:0 mtime now
-        /a file 644 nlink 1 owner 0:0 size 3 mtime now sum 25af2ba724b130c9
+        /a file 644 nlink 1 owner 0:0 size 3 mtime now sum 6de17688ffe2ceda
         read /a 0 9 -> "two"
         fork side s -> ok
         fork twin -> ok

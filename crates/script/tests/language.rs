@@ -42,7 +42,7 @@ fn a_transcript_shows_what_happened() {
         unlink /b/f -> ok
         stat @h -> file 644 nlink 0 owner 0:0 size 4102 mtime now
         link @h /z -> ENOENT
-        sum @h -> 4102 sum 4a310617d0d7500d
+        sum @h -> 4102 sum 388e87c9acd5863e
         close h -> ok
         tmpfile t / 600 -> ok
         write @t 0 10k 7 -> ok
@@ -56,7 +56,7 @@ fn a_transcript_shows_what_happened() {
         / dir 755 nlink 3 owner 0:0 mtime now
         /b dir 755 nlink 2 owner 0:0 mtime now
         /b/l symlink 777 nlink 1 owner 0:0 size 10 mtime now to to%20nowhere
-        /t file 600 nlink 1 owner 5:0 size 10k mtime now sum 186a1cccc40d4cf8 user.k="v"
+        /t file 600 nlink 1 owner 5:0 size 10k mtime now sum e45de9fdc1d1712c user.k="v"
     "#]]
     .assert_eq(&transcript(script, &mut Model::new()).unwrap());
 }
