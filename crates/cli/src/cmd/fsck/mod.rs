@@ -9,7 +9,7 @@ mod undo;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast::device::Device;
@@ -159,7 +159,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     if args.json {
         print(args, &report)?;
-    } else if wrong && args.no_changes && has_superblock {
+    } else if wrong && args.no_changes && has_superblock && !is_mounted(&args.target) {
+        // Of a mounted volume what only looks wrong is nothing to plan for.
         repair::preview(args, &*device, &report)?;
     }
     Ok(report.exit_code())
@@ -223,7 +224,7 @@ fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
     match target::open_device(&args.target, true) {
         Err(_) if args.no_changes => {
             let peek = Peek::open(&args.target)?;
-            if mounts::find(&args.target).is_ok_and(|mount| mount.is_some()) {
+            if is_mounted(&args.target) {
                 complain(&format!(
                     "{} is mounted; what is being written now may look wrong",
                     args.target.display()
@@ -239,6 +240,10 @@ fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
         }
         opened => opened,
     }
+}
+
+fn is_mounted(target: &Path) -> bool {
+    mounts::find(target).is_ok_and(|mount| mount.is_some())
 }
 
 /// What a mount does first, read-only: the superblock, the groups, the root directory.
