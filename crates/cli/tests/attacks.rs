@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use common::users::{OTHER, USER, place_of_user, shell};
 use common::{Said, TestMount};
 
-/// Longer than any command may be held up by whoever, and shorter than for ever.
+/// Seconds that a command has: no other user may hold it up so long.
 const PATIENCE: &str = "60";
 
 /// A shell of `USER`, who has no session: a home, and an own directory for temporary files.

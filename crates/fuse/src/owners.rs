@@ -5,7 +5,7 @@
 //! which here is the owner of its root directory. So a volume has its own numbers, whichever numbers a user has where
 //! it is mounted, and the next mount shows no traces of this one. The same holds for the group.
 //!
-//! Shown with another owner, a set-user-id program would run with the rights of whoever is shown. So such bits are
+//! Shown with another owner, a set-user-id program would run with the rights of that owner. So such bits are
 //! neither shown nor set. Access control lists name users and groups of the volume, and could give what `umask=` takes away,
 //! so nobody obeys them in such a mount, and nobody sees them.
 

@@ -227,7 +227,7 @@ impl<'d> VolumeReading<'d> {
 }
 
 /// Where a node stands in a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodePlace {
     /// Its block and epoch.
     pub pointer: NodePointer,

@@ -52,8 +52,8 @@ impl Server {
         Ok(fs.access(&self.caller(&fs, request)?, inode, flags::access(mask)?)?)
     }
 
-    /// Whether the caller may list the directory. The kernel asks nobody, and has checked it, unless the caller acts as somebody
-    /// else.
+    /// Whether a squashed caller may list the directory. The kernel sends no question of its own for that: of any other caller it has
+    /// checked it.
     pub(crate) fn expect_to_list(&self, request: &Request, dir: InodeNo) -> Answer<()> {
         if !self.owners().squashes(request.uid) {
             return Ok(());

@@ -359,7 +359,7 @@ impl Server {
     }
 
     /// Who acts, by the numbers of the volume: what is made belongs to it, and where the kernel does not check permissions, or
-    /// checks those of somebody else, they are checked for it.
+    /// checks those of the user who is squashed, they are checked for it.
     fn caller(&self, fs: &FileSystem, request: &Request) -> Answer<Caller> {
         let owners = &self.owners;
         let is_squashed = owners.squashes(request.uid);

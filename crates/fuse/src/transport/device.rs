@@ -183,7 +183,7 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
         // Then the mount may be mounted again with other owners, and only requests that make inodes tell whose they
         // are. Any other caller is known by looking at the process, which only root may.
         let is_of_root = rustix::process::geteuid().is_root() && server.owner() == 0;
-        // Who acts as somebody else must be told of each request.
+        // A squashed mount must hear with each request who the caller is.
         let is_squashed = server.owners().squash != Squash::None;
         if is_of_root && !is_squashed {
             flags |= flag::ALLOW_IDMAP;
@@ -193,7 +193,7 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
     if ways.opens == Opens::Kernel && !opens_by_itself {
         tracing::info!("the kernel does not open files by itself; it asks for each");
     }
-    // The kernel opens what it may open, which says nothing of who acts as somebody else.
+    // The kernel opens what the caller may open, and of a squashed caller the permissions of another user count.
     let is_unchecked = !server.is_trusting() || server.owners().squash != Squash::None;
     let is_asked = ways.opens == Opens::Server || is_unchecked || !opens_by_itself;
     if is_asked {

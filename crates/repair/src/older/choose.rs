@@ -15,7 +15,7 @@ pub(super) struct Way<'a, 'd> {
     pub(super) reading: &'a VolumeReading<'d>,
     pub(super) nodes: &'a Nodes,
     /// The nodes that are left out of all trees.
-    pub(super) lost: &'a [NodePlace],
+    pub(super) lost: &'a HashSet<NodePlace>,
     /// All trees are known.
     pub(super) is_known: bool,
 }

@@ -99,23 +99,18 @@ pub(crate) fn find(
     // Trees of which nothing is known may have leaves that are in use.
     let is_known = is_known && reading.is_lineage_whole();
     let all = states.iter().flat_map(|state| state.lost.iter().map(|lost| lost.place));
-    let lost: HashSet<_> =
-        all.map(|NodePlace { pointer, level, low, high }| (pointer, level, low, high)).collect();
-    let lost: Vec<NodePlace> = { lost.into_iter() }
-        .map(|(pointer, level, low, high)| NodePlace { pointer, level, low, high })
-        .collect();
-    let mut chosen: HashMap<_, Chosen> = HashMap::new();
+    // Trees miss the same nodes where they share them.
+    let lost: HashSet<NodePlace> = all.collect();
+    let way = Way { reading, nodes: &nodes, lost: &lost, is_known };
+    // The same node may be missed with another range in another tree.
+    let mut chosen: HashMap<NodePlace, Chosen> = HashMap::new();
     let (mut left, mut needed) = (TAKEN_MAX, Vec::new());
     // `main` stands behind what has grown out of it, and comes first where there is not room for all.
     for state in states.iter_mut().rev() {
         let mut unknown = Vec::new();
         for of in std::mem::take(&mut state.lost) {
-            // The same node may be missed with another range in another tree.
-            let NodePlace { pointer, level, low, high } = of.place;
-            let key = (pointer, level, low, high);
-            let way = Way { reading, nodes: &nodes, lost: &lost, is_known };
-            let is_new = !chosen.contains_key(&key);
-            let found = chosen.entry(key).or_insert_with(|| way.choose(&of.place, left));
+            let is_new = !chosen.contains_key(&of.place);
+            let found = chosen.entry(of.place).or_insert_with(|| way.choose(&of.place, left));
             // The last leaf of what is new may be more than what is left.
             let rest = match is_new {
                 true => Some(left.saturating_sub(found.bytes)),

@@ -1,7 +1,7 @@
 //! Other names in place of those of a volume, in a copy of its metadata.
 //!
 //! A key of a directory entry or an attribute has a hash of the name, and so has that of a branch or snapshot. With the volume's seed a
-//! hash says as much as the name to whoever guesses it. So the copy has another seed, new names drawn by chance, and keys that
+//! hash tells a reader of the copy whether a guessed name is right. So the copy has another seed, new names drawn by chance, and keys that
 //! hash like those. They are chosen such that they order like the old ones ([`solve`]): then every item stays in its node, and all nodes
 //! stay as they are but for the bytes of names and keys. All that is left of a name is its length.
 //!
@@ -176,8 +176,8 @@ fn replace(
     hashing: Hashing,
     replaced: &mut Vec<Replaced>,
 ) -> Result<(), SalvageError> {
-    // Keys of one hash are of one name, which may stand there twice where a volume is damaged, or of names that differ: where
-    // somebody wanted that.
+    // Keys of one hash are of one name, which may stand there twice where a volume is damaged. Names that differ have one hash
+    // only if they were made to.
     let mut units: Vec<(u64, Option<u64>, Unit)> = Vec::new();
     let mut unit_of = Vec::with_capacity(group.len());
     let mut before = None;
