@@ -111,14 +111,17 @@ fn still_held(volume: &Path, limit: Duration) -> Failure {
 
 /// Unmounts one.
 fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
-    // Root may abort it by force, below.
     // What is to go at once waits for nothing, not even for a look at the volume.
-    if matches!(how, How::Orderly | How::IfDead)
-        && let Err(error) = dying::end_if_dying(mount)
+    let ended = match how {
+        How::Orderly | How::IfDead => dying::end_if_dying(mount),
+        How::Lazily | How::ByForce => Ok(false),
+    };
+    // Root may abort it by force, below.
+    if let Err(error) = &ended
         && !rustix::process::geteuid().is_root()
     {
         let dir = mount.dir.display();
-        let why = crate::outcome::plain_words(&error);
+        let why = crate::outcome::plain_words(error);
         let sentence = format!(
             "{dir}: its daemon was killed and cannot end before the connection is aborted ({why}); as root: umount -f {dir}"
         );
@@ -129,6 +132,8 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
     let synced = match how {
         How::Lazily => return unmount(mount, detach).map(|()| 0),
         How::ByForce => Synced::Done,
+        // Not asked again: who asked may have not ended yet, and is then taken for a daemon that answers nobody.
+        _ if matches!(ended, Ok(true)) => Synced::Dead,
         How::Orderly | How::IfDead => sync(mount, limit, &mut waiting),
     };
     let flags = match (how, &synced) {
