@@ -48,7 +48,8 @@ if [ "$(id -u)" = 0 ] && [ -e /dev/fuse ]; then
 else
     echo "left out: requests of the kernel, which need root and /dev/fuse"
 fi
-check -p holdfast-store --lib --test against_a_map --test failures --test log --test log_recovery --test space
+check -p holdfast-store --lib
+check -p holdfast-store --test all -- against_a_map:: failures:: log:: log_recovery:: space:: --skip power_cut_log::
 check -p holdfast-posix --lib --test threads --test replace_under_writes --test full
 check -p holdfast-fs --test files
 check -p holdfast-sim --test power_cut_threads --test refused_in_flight --test log_errors
