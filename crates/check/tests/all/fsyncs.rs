@@ -3,14 +3,10 @@
 //! Small writes travel inside batches, at both sizes of sectors; threads fsync
 //! while commits and checkpoints run beside them. Every failure prints its seed.
 
-mod common;
-
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use common::check_all;
-use common::log::expect_engine;
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
 use holdfast_check::{What, dump, view};
@@ -20,6 +16,9 @@ use holdfast_format::journal::frame::MAGIC;
 use holdfast_posix::{
     Caller, FileSystem, MkfsOptions, MountOptions, OpenFile, OpenFlags, RenameFlags, WriteHow,
 };
+
+use crate::common::check_all;
+use crate::common::log::expect_engine;
 
 fn mounted(sector: u32) -> (Arc<MemoryDevice>, FileSystem) {
     let device = Arc::new(MemoryDevice::with_sector_size(64 << 20, sector));

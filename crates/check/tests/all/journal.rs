@@ -1,15 +1,14 @@
 //! Replay of journals that are written by hand, and what a check says of them (P3, P9, P10).
 
-mod common;
-
-use common::journal::*;
-use common::*;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, CommitNo, Epoch};
 use holdfast_check::journal::Reason;
 use holdfast_check::{Issue, What, dump, probe};
 use holdfast_format::journal::{Base, DataExtent, FrameHeader};
 use holdfast_format::{JournalMark, NodePointer};
+
+use crate::common::journal::*;
+use crate::common::*;
 
 fn made() -> Made {
     Maker::sample().make()

@@ -3,13 +3,9 @@
 //! Batches are changed at random, mostly with new checksums, or made up. Every
 //! failure prints the seed that repeats it.
 
-mod common;
-
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use common::log::Log;
-use common::*;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::prng::Prng;
 use holdfast_base::{BatchNo, BlockNo, BlockRange, InodeNo};
@@ -17,6 +13,9 @@ use holdfast_check::Issue;
 use holdfast_format::item::Extent;
 use holdfast_format::log::{Content, Encoder, LogHeader, LogMark, Patch};
 use holdfast_format::{Geometry, ItemKind, Key};
+
+use crate::common::log::Log;
+use crate::common::*;
 
 /// A log of some honest batches over the ring's end.
 fn write_log(log: &mut Log<'_>, prng: &mut Prng) {

@@ -1,17 +1,10 @@
 //! Batches that say of branches and snapshots what no operation says: fsck finds each, and the engine neither writes to the
 //! volume nor shows anything of the batch (P10).
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::branches::{Grown, Items, grown, open};
-use common::log::{Log, last_shown};
-use common::*;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_check::Issue;
@@ -21,6 +14,10 @@ use holdfast_format::item::{Extent, RootItem, TreeItem, WalkItem, WalkPlace};
 use holdfast_format::log::{Content, Dropped, Encoder};
 use holdfast_format::{ItemKind, Key};
 use holdfast_store::Branch;
+
+use crate::common::branches::{Grown, Items, grown, open};
+use crate::common::log::{Log, last_shown};
+use crate::common::*;
 
 /// What the space tree of a volume with `main@before` (2) and `agent` (3) holds.
 fn items_of(grown: &Grown) -> Items {

@@ -1,16 +1,9 @@
 //! Volumes with branches, as the engine makes them: what is right is clean, what is wrong in one of them is said of that, and
 //! what they share is read once.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::branches::{apply, chown, grown, grown_behind, item, moment, open, overwrite};
-use common::log::Log;
-use common::*;
 use holdfast_base::InodeNo;
 use holdfast_check::{CheckError, Issue, Referenced, Report, What, dump, referenced, view};
 use holdfast_device::{Device, DeviceError, DeviceStats, Discards, Flushed, MemoryDevice};
@@ -20,6 +13,11 @@ use holdfast_format::item::{
 use holdfast_format::log::Dropped;
 use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Branch, Store};
+
+use crate::common;
+use crate::common::branches::{apply, chown, grown, grown_behind, item, moment, open, overwrite};
+use crate::common::log::Log;
+use crate::common::*;
 
 fn clean(device: &dyn Device) -> Report {
     let report = check_all(device);

@@ -5,12 +5,8 @@
 //! unmount. What check makes of journal and log is compared with what the engine's
 //! recovery leaves. Every failure prints its seed.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::check_all;
-use common::log::expect_engine;
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
 use holdfast_check::{Facts, What, dump, view};
@@ -20,6 +16,9 @@ use holdfast_posix::{
     Caller, FallocateFlags, FileSystem, FsError, MkfsOptions, MountOptions, NewNode, OpenFile,
     OpenFlags, RenameFlags, Result, SetAttr, StoreError, WriteHow, XattrFlags,
 };
+
+use crate::common::check_all;
+use crate::common::log::expect_engine;
 
 /// A volume under work, and what names it may have.
 struct Work {

@@ -1,10 +1,5 @@
 //! Replay of logs that are written by hand, and what a check says of them (P1, P3, P9, P10).
 
-mod common;
-
-use common::journal::Journal;
-use common::log::*;
-use common::*;
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, Epoch};
 use holdfast_check::journal::{Reason, replay as replay_journal};
 use holdfast_check::{Issue, What, dump, probe};
@@ -12,6 +7,11 @@ use holdfast_format::checksum::block_sum;
 use holdfast_format::item::Extent;
 use holdfast_format::log::{Content, LogHeader, LogMark};
 use holdfast_format::{ItemKind, Key};
+
+use crate::common;
+use crate::common::journal::Journal;
+use crate::common::log::*;
+use crate::common::*;
 
 /// The sample with leaves of few items, so that changes fall before, between and behind leaves.
 fn made_of_small_leaves() -> Made {

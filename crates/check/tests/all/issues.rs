@@ -1,12 +1,5 @@
 //! For every issue a volume that has it: it is found, and nothing else.
 
-mod common;
-
-use common::branches::Items;
-use common::broken::{self, provoke};
-use common::journal::Journal;
-use common::log::Log;
-use common::*;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{Epoch, InodeNo};
 use holdfast_check::{Issue, Report};
@@ -14,6 +7,12 @@ use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{FileType, InodeItem, LineageItem};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::{ItemKind, Key, Superblock};
+
+use crate::common::branches::Items;
+use crate::common::broken::{self, provoke};
+use crate::common::journal::Journal;
+use crate::common::log::Log;
+use crate::common::*;
 
 /// What is found in the sample with a change of its items.
 fn with(change: impl FnOnce(&mut Maker)) -> Report {

@@ -1,10 +1,7 @@
 //! What a caller meets before any pass: volumes, other things, newer things, and dumps.
 
-mod common;
-
 use std::cell::RefCell;
 
-use common::*;
 use holdfast_base::{BLOCK_SIZE, BlockNo, TreeId};
 use holdfast_check::pass::PASSES;
 use holdfast_check::{CheckError, Options, Progress, What, check, dump, identify, probe};
@@ -13,6 +10,8 @@ use holdfast_format::Superblock;
 use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::superblock::VERSION;
+
+use crate::common::*;
 
 fn printed(device: &dyn Device, what: What) -> String {
     let mut out = Vec::new();

@@ -1,11 +1,7 @@
 //! Logs that no crash leaves: what a check says of them, and that the engine does not write to them (P9, P10).
 
-mod common;
-
 use std::sync::Arc;
 
-use common::log::*;
-use common::*;
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, InodeNo};
 use holdfast_check::journal::Reason;
 use holdfast_check::log::Damage;
@@ -14,6 +10,10 @@ use holdfast_format::item::{Dentry, FileType};
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Encoder, LogHeader, Patch};
 use holdfast_format::{ItemKind, Key};
 use holdfast_store::{OpenOptions, Store};
+
+use crate::common;
+use crate::common::log::*;
+use crate::common::*;
 
 #[test]
 fn a_later_batch_proves_that_a_missing_one_was_durable() {

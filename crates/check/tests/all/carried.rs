@@ -1,15 +1,9 @@
 //! A volume of a later program, whose features this one does not know: what may be there lives on unchanged through all that
 //! this program does, what may not be there is found and refused, and a volume that must not be written is not.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::branches::newest;
-use common::*;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_check::{Issue, Severity, check, view};
@@ -21,6 +15,9 @@ use holdfast_posix::{
     Caller, FileSystem, FsError, MountOptions, OpenFlags, RenameFlags, SetAttr, WriteHow,
     XattrFlags,
 };
+
+use crate::common::branches::newest;
+use crate::common::*;
 
 /// A feature word of the superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,8 +3,6 @@
 //!
 //! What the branches hold are no files, so the passes over files have much to say; they are not listened to.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,13 +1,7 @@
 //! What a branch grew out of is damaged: the branch can be read all the same, and nothing is freed that a snapshot may reach.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::branches::{Grown, chown, grown, grown_behind, item, moment, newest, open, overwrite};
-use common::*;
 use holdfast_base::InodeNo;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_check::Issue;
@@ -16,6 +10,11 @@ use holdfast_format::item::{LineageItem, TreeItem, WalkItem};
 use holdfast_format::node::MAGIC;
 use holdfast_format::{ItemKind, Key, NodeView};
 use holdfast_store::{Branch, OpenOptions, Store, StoreError};
+
+use crate::common::branches::{
+    Grown, chown, grown, grown_behind, item, moment, newest, open, overwrite,
+};
+use crate::common::*;
 
 fn open_to_read(device: &Arc<MemoryDevice>) -> Arc<Store> {
     let options = OpenOptions { read_only: true, threads: false, ..OpenOptions::default() };

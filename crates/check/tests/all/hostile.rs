@@ -3,13 +3,9 @@
 //! Bytes are changed at random, with and without new checksums. Every failure
 //! prints the seed that repeats it.
 
-mod common;
-
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use common::journal::{Journal, extent_of, new_leaf};
-use common::*;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::prng::Prng;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, Epoch, InodeNo, TreeId};
@@ -20,6 +16,9 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::{Extent, FileType, InodeItem};
 use holdfast_format::journal::FrameHeader;
 use holdfast_format::{ItemKind, Key, NodePointer, Superblock};
+
+use crate::common::journal::{Journal, extent_of, new_leaf};
+use crate::common::*;
 
 #[test]
 fn random_damage_is_survived() {
