@@ -50,7 +50,8 @@ else
 fi
 check -p holdfast-store --lib
 check -p holdfast-store --test all -- against_a_map:: failures:: log:: log_recovery:: space:: --skip power_cut_log::
-check -p holdfast-posix --lib --test threads --test replace_under_writes --test full
+check -p holdfast-posix --lib
+check -p holdfast-posix --test all -- threads:: replace_under_writes:: full::
 check -p holdfast-fs --test files
 check -p holdfast-sim --test power_cut_threads --test refused_in_flight --test log_errors
 echo "no data race was found"

@@ -1,14 +1,12 @@
 //! Space that was reserved with fallocate can be written, however full the volume is.
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::*;
 use holdfast_base::prng::Prng;
 use holdfast_posix::{FallocateFlags, FileSystem, FsError, OpenFile, StatFs};
 use holdfast_store::StoreError;
+
+use crate::common::*;
 
 const BLOCK: u64 = 4096;
 

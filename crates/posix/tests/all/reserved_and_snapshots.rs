@@ -1,13 +1,11 @@
 //! What fallocate has reserved, when snapshots share it: none is written in place, and nothing accepted is lost.
-#![allow(missing_docs)]
 
-mod common;
-
-use common::*;
 use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, FallocateFlags, FileSystem, FsError, OpenFlags};
 use holdfast_store::StoreError;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::common::*;
 
 const BLOCK: u64 = 4096;
 

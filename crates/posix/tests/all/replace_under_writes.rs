@@ -1,12 +1,11 @@
 //! A rename that replaces a file which is written all the time: its data comes with its name (P4).
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{create, mount, new_volume, quiet, write_all};
 use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, RenameFlags};
+
+use crate::common::{self, create, mount, new_volume, quiet, write_all};
 
 #[test]
 fn the_data_comes_with_the_name_also_when_writers_never_rest() {

@@ -1,12 +1,8 @@
 //! Each block that waits to be written belongs to a file whose leaf of the tree is full: the checksum that comes with
 //! its data needs a node of its own, on a volume that has no other room (P8).
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::*;
 use holdfast_base::InodeNo;
 use holdfast_format::Key;
 use holdfast_format::item::InodeItem;
@@ -18,6 +14,8 @@ use holdfast_posix::{
     Caller, FallocateFlags, FileSystem, FsError, OpenFile, OpenFlags, XattrFlags,
 };
 use holdfast_store::StoreError;
+
+use crate::common::*;
 
 const NODE: usize = 4096;
 const BLOCK: usize = 4096;

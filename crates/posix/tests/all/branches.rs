@@ -1,17 +1,16 @@
 //! Branches and snapshots through the calls of files: what a snapshot shows, forks, rollback, deletion.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{create, mount, new_volume, open, quiet, read, set_size, write_all};
 use holdfast_base::InodeNo;
 use holdfast_device::MemoryDevice;
 use holdfast_posix::{
     Attr, Caller, FallocateFlags, FileSystem, FileType, FsError, MountOptions, OpenFlags,
     RenameFlags, XattrFlags,
 };
+
+use crate::common::{self, create, mount, new_volume, open, quiet, read, set_size, write_all};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 const RW: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);

@@ -1,20 +1,18 @@
 //! A scrub finds what has rotted, by path, in each tree that has it; reads what trees share once; goes on where it was stopped; and
 //! finds nothing where nothing is damaged, whatever happens beside it.
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::*;
 use holdfast_base::InodeNo;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_posix::{
     Caller, FileSystem, FsError, MountOptions, OpenFlags, Scrub, ScrubFinding, ScrubKind,
     ScrubListener, StoreError,
 };
+
+use crate::common::*;
 
 /// What a scrub has said.
 #[derive(Default)]

@@ -1,12 +1,11 @@
 //! fsync of a file whose directory was renamed: the file is reachable by its present path (P1).
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{mount, new_volume, quiet};
 use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, FileSystem, OpenFlags, RenameFlags};
+
+use crate::common::{mount, new_volume, quiet};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 

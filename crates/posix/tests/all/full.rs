@@ -1,17 +1,15 @@
 //! A volume without space: clear errors, and everything acknowledged is there (P8).
-#![allow(missing_docs)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use common::*;
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
 use holdfast_base::wait::{self, Next};
 use holdfast_posix::{Caller, FallocateFlags, FileSystem, FsError, MountOptions, OpenFlags};
 use holdfast_store::StoreError;
+
+use crate::common::*;
 
 fn is_full(error: &FsError) -> bool {
     matches!(error, FsError::Store(StoreError::NoSpace))

@@ -1,15 +1,13 @@
 //! Many threads on one file: readers see whole blocks of one writer, never damage or a mixture.
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::*;
 use holdfast_base::prng::Prng;
 use holdfast_base::switch::FsyncWait;
 use holdfast_posix::{FallocateFlags, MountOptions, OpenFlags};
+
+use crate::common::*;
 
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = 64;

@@ -1,19 +1,16 @@
 //! A deletion that does not go on, beside a writer that waits for the room that it would make (P8): the writer gets an answer,
 //! and room as soon as the deletion has come further.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{create, mount, new_volume, open, quiet, write};
 use holdfast_base::InodeNo;
 use holdfast_device::sim::{Action, Call, Faults, SimDevice, When};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::NodeView;
 use holdfast_posix::{Caller, FileSystem, FsError, OpenFlags, SetAttr};
 use holdfast_store::{OpenOptions, Store, StoreError};
+
+use crate::common::{create, mount, new_volume, open, quiet, write};
 
 const NODE: usize = 4096;
 const FILES: u64 = 200;

@@ -1,18 +1,16 @@
 //! Branches that are in use: open files and what is kept above, threads, deletion in the background.
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common::*;
 use holdfast_base::InodeNo;
 use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
 use holdfast_posix::{Caller, FsError, MountOptions, OpenFlags};
 use parking_lot::{Condvar, Mutex};
+
+use crate::common::*;
 
 const ROOT: InodeNo = InodeNo::ROOT;
 

@@ -1,14 +1,12 @@
 //! Data that rots and devices that refuse: errors, never wrong bytes (P6, P7).
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::*;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_posix::{FsError, MountOptions, OpenFlags};
+
+use crate::common::*;
 
 #[test]
 fn a_flipped_bit_in_data_is_an_error_and_never_wrong_data() {

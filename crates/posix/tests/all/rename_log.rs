@@ -1,15 +1,14 @@
 //! `rename_log=directory` beside `names`: more work, the same tree (M2).
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{mount, new_volume, quiet, seed};
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
 use holdfast_base::switch::RenameLog;
 use holdfast_format::item::FileType;
 use holdfast_posix::{Caller, FileSystem, MountOptions, NewNode, RenameFlags};
+
+use crate::common::{mount, new_volume, quiet, seed};
 
 const STEPS: usize = 400;
 const DIRS: [&str; 2] = ["one", "two"];

@@ -1,14 +1,12 @@
 //! Random changes of a file's content against an array of bytes, with remounts in between.
-#![allow(missing_docs)]
 
-mod common;
-
-use common::*;
 use holdfast_base::prng::Prng;
 use holdfast_device::Device;
 use holdfast_posix::{
     FallocateFlags, FileSystem, FsError, MountOptions, OpenFile, OpenFlags, Seek,
 };
+
+use crate::common::*;
 
 const BLOCK: u64 = 4096;
 /// Files stay below this in the random tests.
