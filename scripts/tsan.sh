@@ -53,5 +53,5 @@ check -p holdfast-store --test all -- against_a_map:: failures:: log:: log_recov
 check -p holdfast-posix --lib
 check -p holdfast-posix --test all -- threads:: replace_under_writes:: full::
 check -p holdfast-fs --test files
-check -p holdfast-sim --test power_cut_threads --test refused_in_flight --test log_errors
+check -p holdfast-sim --test all -- power_cut_threads:: refused_in_flight:: log_errors::
 echo "no data race was found"

@@ -3,8 +3,6 @@
 //! Once by inode: what became of each, and which of its bytes differ. And once by path: applied to the listing of the first,
 //! the difference gives the listing of the second.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;

@@ -7,9 +7,7 @@ use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{Op, Outcome, Script, Target};
 use holdfast_sim::{Checkpoints, Engine, Policy, Setup, fail_each, power_cut_after};
 
-mod full;
-
-use full::{BEFORE, SCRIPTS};
+use crate::full::{BEFORE, SCRIPTS};
 
 fn parse(text: &str) -> Script {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))

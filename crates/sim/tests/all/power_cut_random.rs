@@ -2,11 +2,10 @@
 //!
 //! `HOLDFAST_SEEDS=from..to` tries others than the few of every day, `HOLDFAST_SEEDS=20` twenty times as many.
 
-mod seeds;
-
 use holdfast_script::{Profile, Script, generate, shrink};
 use holdfast_sim::{Policy, Setup, power_cut};
-use seeds::seeds;
+
+use crate::seeds::seeds;
 
 fn survive(seeds: std::ops::Range<u64>, profile: &Profile, policy: &Policy) {
     let mut opened = 0;

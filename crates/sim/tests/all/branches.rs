@@ -3,8 +3,6 @@
 //!
 //! A failure prints its seed and the shortest script that still fails.
 
-mod seeds;
-
 use std::sync::Arc;
 
 use holdfast_device::sim::Call;
@@ -14,7 +12,8 @@ use holdfast_script::{
     shrink,
 };
 use holdfast_sim::{Campaign, Checkpoints, Engine, How, Policy, Setup, Source, count_each, judge};
-use seeds::seeds;
+
+use crate::seeds::seeds;
 
 /// Bytes of a volume: small, so that space is reused.
 const VOLUME: u64 = 48 << 20;

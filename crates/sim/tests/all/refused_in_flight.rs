@@ -2,8 +2,6 @@
 //! hears of it, also again until the bytes are written once more, a reader sees one content or the other, and the file
 //! can be used on.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread;

@@ -8,8 +8,6 @@
 //! A row is silent if other data than acknowledged is shown without an error, or if fsck finds nothing although a
 //! block that counts has changed. No row may be.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 mod volume;
 
 use std::collections::{BTreeMap, BTreeSet};

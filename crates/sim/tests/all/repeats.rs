@@ -3,8 +3,6 @@
 //!
 //! Where another thread makes commits beside the script, its moments are its own; that is left out here.
 
-#![allow(missing_docs)]
-
 use std::sync::Arc;
 
 use holdfast_base::clock::pin;

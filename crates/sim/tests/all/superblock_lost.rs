@@ -3,8 +3,6 @@
 //! After every sync the newest superblock rots, or cannot be read. Journal and log behind the other one lead to
 //! what was acknowledged.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::sync::Arc;
 
 use holdfast_device::sim::{Action, Call, Faults, When};

@@ -8,8 +8,6 @@
 //! Then each call panics once, as a bug in its thread would: nothing that was acknowledged is lost, nothing panics a
 //! second time, and if the thread was writing or flushing, the volume has stopped.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

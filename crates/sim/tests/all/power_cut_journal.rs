@@ -3,13 +3,12 @@
 //!
 //! The volumes are the smallest there are: their rings have 64 blocks.
 
-mod seeds;
-
 use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
 use holdfast_posix::MountOptions;
 use holdfast_script::{Profile, Script, generate, shrink};
 use holdfast_sim::{Checkpoints, Policy, Setup, Stats, power_cut};
-use seeds::seeds;
+
+use crate::seeds::seeds;
 
 const SMALLEST: u64 = 8 << 20;
 

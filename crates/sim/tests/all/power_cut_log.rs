@@ -5,8 +5,6 @@
 //! The volumes are the smallest there are. A failure prints one line with the script, the seed and the
 //! numbers for `Policy::only`.
 
-mod seeds;
-
 use std::sync::Arc;
 
 use holdfast_base::switch::{Batching, FsyncWait, RenameLog};
@@ -17,7 +15,8 @@ use holdfast_sim::{
     Checkpoints, Engine, Policy, Setup, Stats, Verdict, agree_on_log, judge, power_cut,
     power_cut_after,
 };
-use seeds::seeds;
+
+use crate::seeds::seeds;
 
 const SMALLEST: u64 = 8 << 20;
 

@@ -3,13 +3,12 @@
 //!
 //! A failure prints the small script, where power was cut, and which generator with which seed found it.
 
-mod seeds;
-
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_script::{Family, Op};
 use holdfast_sim::exhaustive::{Exhaustive, before};
 use holdfast_sim::{Campaign, Case, Ground, Policy, Progress, Source};
-use seeds::seeds;
+
+use crate::seeds::seeds;
 
 fn campaign(seed: u64, sources: Vec<Source>) -> Campaign {
     let (workers, sector, failures) = (2, 512, 1);

@@ -5,8 +5,6 @@
 //! sleeps; the second one takes the volume. From then on the first one writes nothing, whatever its callers ask. What
 //! it made durable before is there. A fault in the calls of the second machine is its own affair.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

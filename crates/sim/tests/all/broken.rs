@@ -15,13 +15,10 @@
 //!
 //! Whatever is broken, a mount answers with an error or reads what is right (P6, P10); it never panics.
 
-mod golden_image;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use golden_image::{folder, is_update, load};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_check::{Options, check};
@@ -31,6 +28,8 @@ use holdfast_format::{Geometry, Superblock};
 use holdfast_posix::{Caller, FileSystem, OpenFlags};
 use holdfast_script::{Target, Tree};
 use holdfast_sim::{Engine, Setup};
+
+use crate::golden_image::{folder, is_update, load};
 
 /// A volume to be broken.
 struct Volume {

@@ -2,8 +2,6 @@
 //! writes of log-resident data to its location fail, recoveries fail. What was acknowledged is there when the
 //! device is healed, and no caller gets success for what did not work.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Barrier};

@@ -4,9 +4,6 @@
 //! Golden volumes, and what power cuts leave of random scripts: with commits in the journal and batches in the log that it
 //! has to replay. A failure says which image it was.
 
-mod golden_image;
-mod seeds;
-
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +26,9 @@ use holdfast_format::{Geometry, Key};
 use holdfast_script::{Profile, Script, Target, generate};
 use holdfast_sim::{Engine, Setup};
 use holdfast_store::{Branch, Need, OpenOptions, Store, Transaction};
-use seeds::seeds;
+
+use crate::golden_image;
+use crate::seeds::seeds;
 
 const SMALLEST: u64 = 8 << 20;
 

@@ -4,10 +4,6 @@
 //! The volume has stopped as soon as the panic is known, and nothing is written behind it: neither a superblock over
 //! the present one, nor a commit, nor a batch. What was synced is there.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod many_nodes;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -16,7 +12,7 @@ use holdfast_device::{Device, SimDevice};
 use holdfast_posix::FileSystem;
 use holdfast_sim::judge;
 
-use many_nodes::{formatted, look, options, touch, work};
+use crate::many_nodes::{formatted, look, options, touch, work};
 
 #[test]
 fn a_thread_that_dies_in_a_checkpoint_of_many_nodes_takes_nothing_with_it() {

@@ -4,13 +4,10 @@
 //! both times, is clean for the second opinion, and can be used on. The current
 //! format version must have one: see golden/README.md.
 
-mod golden_image;
-
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Once};
 
-use golden_image::{is_update, load, save, volumes};
 use holdfast_check::{Options, What, check, dump};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::Key;
@@ -19,6 +16,8 @@ use holdfast_posix::{FileSystem, MountOptions};
 use holdfast_script::{Op, Outcome, Script, Target};
 use holdfast_sim::{Engine, Setup, judge};
 use holdfast_store::{OpenOptions, Store};
+
+use crate::golden_image::{self, is_update, load, save, volumes};
 
 /// Size of the golden volume: the smallest that holds all zones with room to spare.
 const BYTES: u64 = 8 << 20;
