@@ -52,6 +52,6 @@ check -p holdfast-store --lib
 check -p holdfast-store --test all -- against_a_map:: failures:: log:: log_recovery:: space:: --skip power_cut_log::
 check -p holdfast-posix --lib
 check -p holdfast-posix --test all -- threads:: replace_under_writes:: full::
-check -p holdfast-fs --test files
+check -p holdfast-fs --test all -- files::
 check -p holdfast-sim --test all -- power_cut_threads:: refused_in_flight:: log_errors::
 echo "no data race was found"

@@ -1,7 +1,5 @@
 //! What is said of a recovery of the log, and that it does not read the log batch by batch.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::io::Write;
 use std::sync::Arc;
 

@@ -6,8 +6,6 @@
 //! with what the commit that follows adds to each operation: log-resident data goes to its
 //! location, and the journal gets the nodes.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};

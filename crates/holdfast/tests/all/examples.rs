@@ -1,10 +1,10 @@
 //! The examples do what they say: each is run, and fails the test if it fails.
 
-#[path = "../examples/crash.rs"]
+#[path = "../../examples/crash.rs"]
 mod crash;
-#[path = "../examples/quickstart.rs"]
+#[path = "../../examples/quickstart.rs"]
 mod quickstart;
-#[path = "../examples/replace.rs"]
+#[path = "../../examples/replace.rs"]
 mod replace;
 
 #[test]

@@ -1,14 +1,10 @@
 //! Paths mean what they mean to a system call: links, `..`, slashes, and the right errno.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::path::Path;
 
 use holdfast::{FileType, OpenOptions, RenameFlags, VolumeOptions};
 
-use common::{errno, volume};
+use crate::common::{errno, volume};
 
 #[test]
 fn dots_and_slashes() {

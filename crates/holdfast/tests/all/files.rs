@@ -1,9 +1,5 @@
 //! Files behave like those of `std::fs`, and a volume's life is what its documentation says.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,7 +10,7 @@ use holdfast::{
     XattrFlags,
 };
 
-use common::errno;
+use crate::common::errno;
 
 fn device() -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));

@@ -1,9 +1,5 @@
 //! What a user of `std::fs` looks for: copies, real paths, locks, clones, vectored and positioned calls, walks.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs::TryLockError;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
@@ -14,7 +10,7 @@ use std::time::Duration;
 
 use holdfast::{File, FileType, OpenOptions, Permissions};
 
-use common::{errno, volume};
+use crate::common::{errno, volume};
 
 /// A name means one thing: what opens a host file is no name of a method on paths in the volume.
 #[test]

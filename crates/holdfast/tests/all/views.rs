@@ -1,7 +1,5 @@
 //! Views: a branch at one moment, or a snapshot, read while everything becomes of it.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

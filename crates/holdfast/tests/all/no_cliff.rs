@@ -5,8 +5,6 @@
 //! only the log holds. Then all of them run one after the other in random orders, without a commit. The
 //! second half makes the escapes happen, on purpose: they are counted, and durable all the same.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};

@@ -1,7 +1,5 @@
 //! Branches and snapshots through the library.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
-
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
