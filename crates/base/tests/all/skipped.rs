@@ -1,7 +1,5 @@
 //! A test that is skipped is seen although it passes.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::process::Command;
 
 const SKIP: &str = "HOLDFAST_TEST_SKIP";
@@ -13,7 +11,7 @@ fn a_test_that_is_skipped_says_so_past_the_harness() {
         eprintln!("kept as well");
         return holdfast_base::skip::skipped("the test wants it");
     }
-    let test = "a_test_that_is_skipped_says_so_past_the_harness";
+    let test = "skipped::a_test_that_is_skipped_says_so_past_the_harness";
     let mut again = Command::new(std::env::current_exe().unwrap());
     let said = again.args(["--exact", test]).env(SKIP, "1").output().unwrap();
     assert!(said.status.success());

@@ -3,13 +3,12 @@
 //! The list stands in a block fenced as `floors`, one line `crate > crate, crate`
 //! for each. Dev-dependencies are free.
 
-mod cargo;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use cargo::workspace;
+use crate::cargo;
+use crate::cargo::workspace;
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
 

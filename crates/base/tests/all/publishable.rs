@@ -1,13 +1,12 @@
 //! The public crates have what publishing them needs, and stand on nothing that is not public. `scripts/publishable.sh` tries it.
 
-mod cargo;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use cargo::workspace;
+use crate::cargo;
+use crate::cargo::workspace;
 
 /// The packages of the workspace, by name.
 fn packages() -> BTreeMap<String, Value> {
