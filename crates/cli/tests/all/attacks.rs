@@ -1,14 +1,11 @@
 //! Two ordinary users on one machine, one of whom means harm: what `OTHER` has put where `USER` writes or reads by name.
 //! Callers of root's daemon who mean harm are in `hostile_callers.rs`.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
-use common::users::{OTHER, USER, place_of_user, shell};
-use common::{Said, TestMount};
+use crate::common::users::{OTHER, USER, place_of_user, shell};
+use crate::common::{Said, TestMount};
 
 /// Seconds that a command has: no other user may hold it up so long.
 const PATIENCE: &str = "60";

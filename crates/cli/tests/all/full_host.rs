@@ -1,9 +1,5 @@
 //! An image on a host that is full: what the host has no room for is refused when it is written, what was accepted is
 //! never lost, and the same mount goes on when there is room again.
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-mod host;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -11,8 +7,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::{TestMount, can_mount};
-use host::SmallHost;
+use crate::common::{TestMount, can_mount};
+use crate::host;
+use crate::host::SmallHost;
 
 /// Writes until it is refused; how many bytes were accepted.
 fn write_until_full(file: &File, byte: u8, from: u64, most: u64) -> u64 {

@@ -5,19 +5,16 @@
 //!
 //! Threads and memory are limited by cgroups, version 1 or 2; where this test may make none it says so.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-mod host;
-
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use common::{TestMount, can_mount};
-use host::Group;
 use rustix::fs::XattrFlags;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::common::{self, TestMount, can_mount};
+use crate::host;
+use crate::host::Group;
 
 /// Files whose attributes make more nodes than one thread writes alone: 4 MiB.
 const FILES: usize = 1800;

@@ -1,18 +1,12 @@
 //! `diff`, `send`, `receive`, `export`, `import`, `ls` and `cat` on a volume that is mounted: by its daemon, as at rest.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-mod scrub;
-mod stopped;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Nobody, Said, TestMount, can_mount, said, signal, wait_for, wait_until_ended};
+use crate::common::{Nobody, Said, TestMount, can_mount, said, signal, wait_for, wait_until_ended};
 
 /// A mounted volume with a snapshot `a`, and much that has become of it in the branch.
 fn changed() -> TestMount {

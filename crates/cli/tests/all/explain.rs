@@ -1,15 +1,12 @@
 //! What an fsync cost: asked for by `holdfast explain`, and said by the daemon when it was slow.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{TestMount, can_mount, number, said, signal};
+use crate::common::{TestMount, can_mount, number, said, signal};
 
 #[test]
 fn the_last_fsync_is_explained() {

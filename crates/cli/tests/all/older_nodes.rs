@@ -1,13 +1,9 @@
 //! A damaged node whose older version is still on the device, from the command line: what comes back is said before and behind, and is right.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 
-use common::TestMount;
+use crate::common::TestMount;
 
 const BLOCK: usize = 4096;
 

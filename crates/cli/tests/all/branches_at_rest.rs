@@ -1,11 +1,8 @@
 //! Commands for branches and snapshots on a volume that is not mounted.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::fs;
 
-use common::{TestMount, can_mount, number};
+use crate::common::{TestMount, can_mount, number};
 
 fn put(place: &TestMount, text: &str) {
     fs::write(place.path("host"), text).unwrap();

@@ -4,9 +4,6 @@
 //! The daemon here is a few lines that answer what it takes to read a file, then leave a read without an answer, and
 //! make the kernel forget the pages of that file.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,12 +11,13 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{TestMount, can_mount, wait_for};
 use holdfast_wire::abi::{Attr, AttrOut, EntryOut, OpenOut, OutHeader, opcode};
 use holdfast_wire::init::{self, Dialect, Wanted, flag};
 use holdfast_wire::{Op, Request, reply};
 use rustix::mount::MountFlags;
 use zerocopy::IntoBytes;
+
+use crate::common::{TestMount, can_mount, wait_for};
 
 /// The process that finds the name of an image and of a directory in these is the daemon.
 const IMAGE: &str = "HOLDFAST_TEST_IMAGE";
@@ -105,7 +103,7 @@ impl Stuck {
     /// Returns when a thread of the daemon waits for the page.
     fn at(place: &TestMount, test: &str) -> Stuck {
         let daemon = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
+            .args(["--exact", &format!("dying::{test}"), "--nocapture"])
             .env(IMAGE, place.image())
             .env(DIR, place.dir())
             .stdout(Stdio::null())

@@ -1,11 +1,7 @@
 //! The commands of docs/RECOVERY.md work as they stand there, from the first to the last.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-mod document;
-
-use common::{TestMount, can_mount};
+use crate::common::{TestMount, can_mount};
+use crate::document;
 
 /// The mount that the document makes: it is gone when a command fails.
 struct Place(TestMount);

@@ -1,13 +1,10 @@
 //! The daemon in the background keeps nothing of the program that started it.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::fs::{self, File};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use common::{TestMount, can_mount, signal, wait_for, wait_until_ended};
+use crate::common::{TestMount, can_mount, signal, wait_for, wait_until_ended};
 
 /// A shell that finds the program in $P, the volume in $I and the directory in $D.
 fn shell(place: &TestMount, script: &str) -> Command {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::{picture, tree};
 use crate::common::{Nobody, TestMount, can_mount, said, signal, wait_for};
-use crate::{picture, tree};
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();

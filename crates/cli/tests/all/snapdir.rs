@@ -1,15 +1,11 @@
 //! `.snapshots` of mounts that may not change it, of other users, and beside other mounts of the volume.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use common::{NOBODY, Nobody, TestMount, can_mount};
+use crate::common::{self, NOBODY, Nobody, TestMount, can_mount};
 
 /// A volume with a file that is another one in each of the snapshots `s` and `t`, and in the branch.
 fn volume() -> TestMount {

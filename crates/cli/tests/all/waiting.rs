@@ -1,10 +1,5 @@
 //! Who has to wait at a terminal sees what is left; elsewhere nothing is printed.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-mod host;
-
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{PROGRAM, TestMount, can_mount, said, wait_for};
-use host::SmallHost;
+use crate::common::{PROGRAM, TestMount, can_mount, said, wait_for};
+use crate::host::SmallHost;
 
 /// A filesystem in which no write goes on until this is dropped.
 struct Frozen(PathBuf);

@@ -1,14 +1,11 @@
 //! `holdfast diff` on a volume that is not mounted.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::TestMount;
 use holdfast::{OpenOptions, Permissions, Volume};
+
+use crate::common::TestMount;
 
 /// A volume with a snapshot `a`, and much that has become of it in the branch.
 fn changed() -> TestMount {

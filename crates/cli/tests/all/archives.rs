@@ -1,15 +1,12 @@
 //! `holdfast export`, `import` and `prune`, and what other programs make of our archives and we of theirs.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Said, TestMount, said};
 use holdfast::{OpenOptions, Volume, XattrFlags};
+
+use crate::common::{self, Said, TestMount, said};
 
 fn filled() -> TestMount {
     let place = TestMount::with_volume();

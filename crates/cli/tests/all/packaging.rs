@@ -1,15 +1,12 @@
 //! What `make install` puts elsewhere, and what systemd, udev, file(1) and mount(8) make of it.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Said, TestMount, can_mount, said, signal, wait_until_ended};
+use crate::common::{Said, TestMount, can_mount, said, signal, wait_until_ended};
 
 /// The top of the repository.
 fn top() -> PathBuf {

@@ -1,8 +1,5 @@
 //! Other users and namespaces: which user may ask a mount for what, which answers are believed, what a terminal shows.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
@@ -11,7 +8,9 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Nobody, TestMount, can_mount, number, said, signal, wait_for, wait_until_ended};
+use crate::common::{
+    Nobody, TestMount, can_mount, number, said, signal, wait_for, wait_until_ended,
+};
 
 /// The number of a statistic of a mount, asked by root.
 fn count(place: &TestMount, name: &str) -> u64 {

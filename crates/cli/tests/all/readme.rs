@@ -1,12 +1,9 @@
 //! What the README tells newcomers to type works as it stands there.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{PROGRAM, TestMount, can_mount, said};
+use crate::common::{PROGRAM, TestMount, can_mount, said};
 
 /// The first block of shell commands behind the heading.
 fn commands(heading: &str) -> String {

@@ -1,11 +1,6 @@
 //! Commands that work without a mount: ls, cat, cp, fsck, and the program's own help.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-#[path = "offline/live.rs"]
 mod live;
-#[path = "offline/names.rs"]
 mod names;
 use std::fs;
 use std::io::Write;
@@ -13,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{TestMount, can_mount};
+use crate::common::{TestMount, can_mount};
 
 /// A tree with one of everything that a user can make.
 fn tree(at: &Path) {

@@ -1,15 +1,12 @@
 //! Statistics of a mount: once and watched, and every way in which watching ends.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value;
 
-use common::{TestMount, can_mount, number, signal, wait_for, wait_until_ended};
+use crate::common::{TestMount, can_mount, number, signal, wait_for, wait_until_ended};
 
 /// A running `stats --watch`.
 struct Watch {

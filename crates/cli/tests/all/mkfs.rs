@@ -1,13 +1,11 @@
 //! mkfs overwrites nothing that could be in use.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use common::TestMount;
+use crate::common;
+use crate::common::TestMount;
 
 #[test]
 fn a_missing_file_needs_a_size_and_is_made() {

@@ -1,16 +1,12 @@
 //! Statistics for machines: what is published of mounts, once and to scrapers, and what a mount that is dead does to it.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 
-use common::{TestMount, can_mount, signal, wait_until_ended};
+use crate::common::{self, TestMount, can_mount, signal, wait_until_ended};
 
 /// One series: its name and labels, as they are written.
 type Series = BTreeMap<String, f64>;

@@ -1,14 +1,10 @@
 //! `holdfast salvage` and `holdfast image` on real directories: attributes, links, reports, exit codes, and names that are to lead astray.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use common::TestMount;
+use crate::common::TestMount;
 
 /// A tree of all kinds of files, in a volume that was closed.
 fn filled() -> TestMount {

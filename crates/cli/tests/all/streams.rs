@@ -1,14 +1,11 @@
 //! `holdfast send` and `holdfast receive`, as pipes have them.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::process::Stdio;
 
-use common::{TestMount, said};
 use holdfast::Volume;
+
+use crate::common::{self, TestMount, said};
 
 /// A volume with the snapshots `monday` and `tuesday`, and one with nothing.
 fn two() -> (TestMount, TestMount) {

@@ -1,14 +1,11 @@
 //! One daemon, many mounts: what happens beside its end, beside a join and beside the end of a mount.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use common::many::Many;
-use common::{Said, can_mount, said, signal, wait_until_ended};
+use crate::common::many::Many;
+use crate::common::{Said, can_mount, said, signal, wait_until_ended};
 
 fn start(many: &Many, args: &[&str]) -> Child {
     let mut command = many.place.command(args);

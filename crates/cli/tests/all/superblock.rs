@@ -1,15 +1,11 @@
 //! Superblocks from the command line: an image that takes no space, a lost first MiB, another id, label and size.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{TestMount, can_mount};
+use crate::common::{TestMount, can_mount};
 
 fn holdfast(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_holdfast")).args(args).output().unwrap()
