@@ -1,19 +1,16 @@
 //! Power fails while a stream is received: the snapshot is there whole or not at all (P12), and the next receive works.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{
-    Listing, device, expect_clean, expect_same, listing, listing_of, open, receive, sent,
-};
 use holdfast::device::{Device, MemoryDevice};
 use holdfast::{Volume, VolumeOptions};
 use holdfast_device::SimDevice;
 use holdfast_device::sim::Policy;
 use holdfast_stream::{Merge, Merged, What, tokens};
+
+use crate::common::{
+    Listing, device, expect_clean, expect_same, listing, listing_of, open, receive, sent,
+};
 
 struct Wanted {
     before: Listing,

@@ -1,18 +1,15 @@
 //! Streams that are cut anywhere go on; streams that are damaged or fit nowhere change nothing.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use common::{
-    Listing, device, expect_clean, expect_same, listing, listing_of, open, receive, sent, snapshot,
-};
 use holdfast::device::MemoryDevice;
 use holdfast::{Snapshot, Volume, XattrFlags};
 use holdfast_stream::{Receiving, StreamError, Token, What, repaired, tokens};
+
+use crate::common::{
+    Listing, device, expect_clean, expect_same, listing, listing_of, open, receive, sent, snapshot,
+};
 
 /// A volume with two snapshots, and one that has received the first.
 struct Pair {

@@ -1,18 +1,15 @@
 //! What a receive uses for itself, beside what users have: names, numbers, space, and a sender that waits.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::io::{self, ErrorKind, Read};
 
-use common::{
-    device, expect_clean, expect_same, listing, listing_of, open, receive, sent, snapshot,
-};
 use holdfast::{OpenOptions, Snapshot, Volume, XattrFlags};
 use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, FileType, FsError, NewNode};
 use holdfast_stream::{Receiving, What, repaired, tokens};
+
+use crate::common::{
+    device, expect_clean, expect_same, listing, listing_of, open, receive, sent, snapshot,
+};
 
 /// A volume with two snapshots of these names.
 fn source(first: &str, second: &str) -> (Volume, Snapshot, Snapshot) {

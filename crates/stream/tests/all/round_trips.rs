@@ -1,22 +1,19 @@
 //! What was sent is what was received: random trees, whole and by what changed.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-#[path = "round_trips/merges.rs"]
 mod merges;
 
 use std::sync::Arc;
 
-use common::{
-    Listing, bytes_alone, device, expect_clean, expect_same, listing, listing_of, open, receive,
-    sent, snapshot,
-};
 use holdfast::device::{Device, MemoryDevice};
 use holdfast::{FileTimes, FileType, OpenOptions, Permissions, RenameFlags, Volume, XattrFlags};
 use holdfast_script::{Profile, Target, generate};
 use holdfast_sim::{Engine, Setup};
 use holdfast_stream::What;
+
+use crate::common::{
+    Listing, bytes_alone, device, expect_clean, expect_same, listing, listing_of, open, receive,
+    sent, snapshot,
+};
 
 /// A volume with snapshots of what a script has made.
 fn scripted(seed: u64) -> (Arc<MemoryDevice>, Vec<String>) {

@@ -172,7 +172,7 @@ fn disjoint_changes_are_put_together_and_others_are_named() {
         let (base_tree, base_times) = named(&was);
         was.close().unwrap();
         let what = format!(
-            "seed {seed}: HOLDFAST_SEEDS={} cargo test -p holdfast-stream --test round_trips merges",
+            "seed {seed}: HOLDFAST_SEEDS={} cargo test -p holdfast-stream --test all round_trips::merges",
             seed / 150 + 1
         );
         let merged = merge(&base, &fork, &now, &into);
