@@ -1,16 +1,15 @@
 //! Branches and snapshots: the language, the model, and what random scripts do with them.
 
-mod copies;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use copies::Copies;
 use expect_test::expect;
 use holdfast_script::{
     Answer, BranchOp, Family, Model, Op, Outcome, Profile, Rules, Script, Target, TreeRef,
     VolumeModel, compare, generate, shrink, transcript, verify,
 };
+
+use crate::copies::Copies;
 
 fn story(text: &str) -> String {
     transcript(text, &mut VolumeModel::new()).expect("it is well formed")
