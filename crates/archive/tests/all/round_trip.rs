@@ -1,15 +1,12 @@
 //! Random trees into archives and back, and layers onto what they were made from.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{assert_same, random_volume, snapshots};
 use holdfast::device::{Device, MemoryDevice};
 use holdfast::{CreateOptions, Moment, Volume, VolumeOptions};
 use holdfast_archive::{Form, export, export_difference, import};
+
+use crate::common::{assert_same, random_volume, snapshots};
 
 fn empty() -> Volume {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(96 << 20));

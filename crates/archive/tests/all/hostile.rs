@@ -1,7 +1,5 @@
 //! Archives that are damaged, cut off or made to harm: an error that says where, and the branch as it was.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use holdfast::{FileType, OpenOptions, Volume, XattrFlags};
 use holdfast_archive::{Error, Form, export, import};
 use holdfast_base::prng::Prng;

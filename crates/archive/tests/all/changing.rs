@@ -1,7 +1,5 @@
 //! Files that change while they are exported, and what an archive says of nobody else: whole archives all the same.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::io::Write;
 
 use holdfast::{OpenOptions, Volume, XattrFlags};

@@ -1,16 +1,13 @@
 //! Image layouts: their layers become snapshots, or an error says why not, and nothing has changed.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
 use std::io::{Read, Write};
 use std::path::Path;
 
-use common::assert_same;
 use holdfast::Volume;
 use holdfast_archive::{Error, Form, export, export_difference, import_all, oci};
 use sha2::{Digest, Sha256};
+
+use crate::common::assert_same;
 
 fn digest(bytes: &[u8]) -> String {
     let sum = Sha256::digest(bytes);
