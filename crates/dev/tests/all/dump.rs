@@ -1,12 +1,8 @@
 //! `holdfast-dev dump` and the program's own help; and that every command of `holdfast` is there too.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-#[path = "../../cli/tests/common/mod.rs"]
-mod common;
 use std::fs;
 
-use common::TestMount;
+use crate::common::TestMount;
 
 #[test]
 fn dump_prints_superblocks_trees_and_files() {

@@ -1,16 +1,13 @@
 //! `bench ops`, `bench dir` and `bench peers`: that they measure, and that nothing of them stays, whatever happens.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-#[path = "../../cli/tests/common/mod.rs"]
-mod common;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{TestMount, signal, wait_for};
 use holdfast_bench::result::Report;
 use holdfast_bench::systems::{Bed, Mounted, Ours, System, can_mount};
+
+use crate::common::{self, TestMount, signal, wait_for};
 
 /// Whether loop devices can be made. Printed, so that a skipped test is not taken for a passed one.
 fn has_loop_devices() -> bool {

@@ -1,12 +1,8 @@
 //! Benchmarks run, store what they measured, and leave nothing behind. No figure is judged.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-#[path = "../../cli/tests/common/mod.rs"]
-mod common;
-
-use common::{TestMount, can_mount};
 use holdfast_bench::result::{Cell, Report};
+
+use crate::common::{TestMount, can_mount};
 
 #[test]
 fn mechanisms_run_in_both_positions_and_are_stored_printed_and_rendered() {

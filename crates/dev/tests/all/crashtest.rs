@@ -1,7 +1,5 @@
 //! `holdfast-dev crashtest`: what it counts, that a seed means the same again, and cases from their folders.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::path::Path;
 use std::process::{Command, Output};
 
