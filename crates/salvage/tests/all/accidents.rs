@@ -1,15 +1,12 @@
 //! Accidents: whatever is lost of a volume, a file that is said to be whole is as it was, and of others each byte was there.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
-use common::{Files, Made, Memory, World};
 use holdfast_base::BLOCK_SIZE;
 use holdfast_base::prng::Prng;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_salvage::{Choice, CopyOptions, Counts, Found, SalvageError, Scan, Tolerant};
+
+use crate::common::{Files, Made, Memory, World};
 
 /// What was salvaged of one tree.
 struct Outcome {

@@ -1,16 +1,13 @@
 //! A copy of metadata: fsck finds in it what it finds in the volume, and nothing of the content of files is in it.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
-use common::World;
 use holdfast_base::BLOCK_SIZE;
 use holdfast_base::prng::Prng;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_check::{Options, check};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_salvage::{Choice, HowMuch, Scan, Tolerant, image};
+
+use crate::common::World;
 
 fn copy(device: &MemoryDevice, content: bool) -> MemoryDevice {
     let tolerant = Tolerant::new(device);

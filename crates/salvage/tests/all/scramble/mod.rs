@@ -1,8 +1,6 @@
 //! A copy of metadata with other names: fsck finds in it what it finds in the volume, it can be used, and no name is left in it.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-#[path = "../../../check/tests/common/mod.rs"]
+#[path = "../../../../check/tests/common/mod.rs"]
 mod common;
 
 use std::collections::BTreeSet;
