@@ -7,6 +7,7 @@ mod circles;
 mod documents;
 mod floors;
 mod glossary;
+mod programs;
 mod publishable;
 mod skipped;
 mod threads;
