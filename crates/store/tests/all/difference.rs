@@ -1,5 +1,5 @@
 //! The difference of two trees: what it costs, and that a deletion waits for it. That it is right is judged in every history of
-//! tests/lineage.rs.
+//! `lineage`.
 
 use std::sync::Arc;
 
