@@ -90,9 +90,9 @@ $(PROFILED_PROGRAM): scripts/profiled.sh Cargo.toml Cargo.lock $(shell find crat
 
 # The golden images of a format version that is in the making, anew, and then what fsck finds in the broken ones.
 golden:
-	UPDATE_GOLDEN=1 $(CARGO) test -p holdfast-sim --test golden
-	UPDATE_GOLDEN=1 $(CARGO) test -p holdfast-sim --test broken
-	$(CARGO) test -p holdfast-sim --test golden --test broken --test second_reader
+	UPDATE_GOLDEN=1 $(CARGO) test -p holdfast-sim --test all golden::
+	UPDATE_GOLDEN=1 $(CARGO) test -p holdfast-sim --test all broken::
+	$(CARGO) test -p holdfast-sim --test all -- golden:: broken:: second_reader::
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

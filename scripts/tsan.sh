@@ -2,7 +2,7 @@
 # Runs the tests in which threads work beside each other under ThreadSanitizer, the standard library included: what two
 # of them touch without an order, one of them writing, is a failure.
 # usage: scripts/tsan.sh                             all of them: a quarter of an hour, the first build included
-#        scripts/tsan.sh -p PACKAGE [--test NAME]    what cargo test is given
+#        scripts/tsan.sh -p PACKAGE [--test all -- FILE::]    what cargo test is given
 # Builds into its own folder of the target directory. Installs what it needs: a nightly compiler and the standard
 # library's source (by rustup).
 set -euo pipefail
@@ -48,8 +48,9 @@ if [ "$(id -u)" = 0 ] && [ -e /dev/fuse ]; then
 else
     echo "left out: requests of the kernel, which need root and /dev/fuse"
 fi
-check -p holdfast-store --lib --test against_a_map --test failures --test log --test log_recovery --test space
-check -p holdfast-posix --lib --test threads --test replace_under_writes --test full
-check -p holdfast-fs --test files
-check -p holdfast-sim --test power_cut_threads --test refused_in_flight --test log_errors
+check -p holdfast-store -p holdfast-posix --lib
+check -p holdfast-store --test all -- against_a_map:: failures:: log:: log_recovery:: space:: --skip power_cut_log::
+check -p holdfast-posix --test all -- threads:: replace_under_writes:: full::
+check -p holdfast-fs --test all -- files::
+check -p holdfast-sim --test all -- power_cut_threads:: refused_in_flight:: log_errors::
 echo "no data race was found"

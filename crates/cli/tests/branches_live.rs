@@ -1,4 +1,6 @@
 //! Commands for branches and snapshots on a volume that is mounted and in use.
+//!
+//! A program of its own: one of its tests makes a mount namespace, which keeps the mounts of all others for a moment.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

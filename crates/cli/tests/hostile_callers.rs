@@ -1,4 +1,6 @@
 //! Callers of root's daemon who mean harm: none of them holds it up, has it touch what is another's, or learns of others.
+//!
+//! A program of its own: a caller locks the directory in which every daemon of the machine makes its socket.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,4 +1,6 @@
 //! One daemon, many mounts of a volume: who joins, who is refused, what a crash leaves, and when it ends.
+//!
+//! A program of its own: its tests make mount namespaces, which keep the mounts of all others until they end.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,4 +1,6 @@
 //! Mounting: errors are reported in the foreground, umount waits, a killed daemon loses nothing that was synced.
+//!
+//! A program of its own: scripts/test.sh runs it again, on the other way of requests and with files that the kernel opens.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,4 +1,6 @@
 //! Mount options as mount(8) passes them on, remounts, and what comes right after umount(8).
+//!
+//! A program of its own: its tests make mount namespaces, which keep the mounts of all others until they end.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

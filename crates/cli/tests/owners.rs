@@ -1,4 +1,6 @@
 //! Whose files are: volumes that go through the wall of a sandbox, and mounts that show and make other owners.
+//!
+//! A program of its own: its tests make mount namespaces, which keep the mounts of all others until they end.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -37,6 +39,7 @@ fn a_volume_can_be_written_by_its_maker_on_both_sides_of_a_sandbox() {
     if can.code != 0 {
         return holdfast_base::skip::skipped(&can.err);
     }
+    fs::copy(std::env::current_exe().unwrap(), place.path("test")).unwrap();
     let (program, image, dir) = (place.path("holdfast"), place.image(), place.dir());
     let library = format!(
         "{BY_LIBRARY}={image} {} -q --exact makes_a_volume_by_the_library_if_asked_to >&2",

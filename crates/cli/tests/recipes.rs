@@ -1,4 +1,6 @@
 //! The commands of docs/RECIPES.md work as they stand there, from the first to the last.
+//!
+//! A program of its own: its transactions make mount namespaces, which keep the mounts of all others until they end.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -2,6 +2,8 @@
 //!
 //! The mount fails with one sentence and leaves nothing behind, or it works. Each mount is served by this test program,
 //! run again, as `holdfast mount --foreground` serves it.
+//!
+//! A program of its own: it refuses threads to its whole process, which scripts/test.sh runs again with rings.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -3,6 +3,8 @@
 //! the program's commands; going to another branch is another mount.
 //!
 //! Needs root and /dev/fuse; says so and passes where they are missing.
+//!
+//! A program of its own: scripts/test.sh runs it again, on the other way of requests and with files that the kernel opens.
 
 mod mounted;
 

@@ -1,4 +1,6 @@
 //! Transactions of commands, and commands in forks of their own: all or nothing, whatever ends in between.
+//!
+//! A program of its own: transactions make mount namespaces, which keep the mounts of all others until they end.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -3,6 +3,8 @@
 //!
 //! A mount may say so and fail. Nothing else notices but by its speed: every call works, the volume does not stop,
 //! and what it holds is whole. The table says where threads are started, and what came of it.
+//!
+//! A program of its own: it refuses threads to its whole process.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

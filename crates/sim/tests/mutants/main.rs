@@ -9,6 +9,8 @@
 //! `HOLDFAST_MUTANTS=all` tries all hunts on all mutants, and then seeds alone, up to
 //! [`SEEDS_MAX`]; `HOLDFAST_MUTANTS=LogFlush,NotPinned` does that for these. `HOLDFAST_HUNTS="crash generations"`
 //! tries only the hunts with these names, and `HOLDFAST_SEEDS=500` so many seeds.
+//!
+//! A program of its own: mutants are a feature that no other program may have.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,0 +1,21 @@
+//! All tests of fsck, in one program: one file for each subject.
+
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
+
+mod branches;
+mod carried;
+#[path = "../common/mod.rs"]
+mod common;
+mod engine;
+mod forged_lineage;
+mod front;
+mod fsck_md;
+mod fsyncs;
+mod histories;
+mod hostile;
+mod hostile_log;
+mod issues;
+mod journal;
+mod log;
+mod log_damage;
+mod rotten_parents;

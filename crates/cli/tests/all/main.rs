@@ -1,0 +1,36 @@
+//! All tests of the program, in one program: one file for each subject.
+
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
+
+mod archives;
+mod attacks;
+mod branches_at_rest;
+#[path = "../common/mod.rs"]
+mod common;
+mod daemon;
+mod diff;
+#[path = "../document/mod.rs"]
+mod document;
+mod dying;
+mod explain;
+mod full_host;
+mod host;
+mod limits;
+mod many_mounts_beside;
+mod metrics;
+mod mkfs;
+mod offline;
+mod older_nodes;
+mod packaging;
+mod readme;
+mod recovery;
+mod salvage;
+mod scrub;
+mod snapdir;
+mod stats;
+mod stopped;
+mod strangers;
+mod streams;
+mod superblock;
+mod waiting;
+mod work_live;

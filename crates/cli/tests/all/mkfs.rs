@@ -1,0 +1,212 @@
+//! mkfs overwrites nothing that could be in use.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use crate::common;
+use crate::common::TestMount;
+
+#[test]
+fn a_missing_file_needs_a_size_and_is_made() {
+    let place = TestMount::new();
+    place.run(&["mkfs", place.image()]).fails(1, "give a --size");
+    assert!(!place.image.exists());
+    let said = place.run(&["mkfs", "--size", "64M", "-L", "letters", place.image()]).fine();
+    assert!(said.contains("64.0 MiB") && said.contains("letters"), "{said}");
+    assert_eq!(place.image.metadata().unwrap().len(), 64 << 20);
+    let info = place.run(&["info", place.image()]).fine();
+    assert!(info.contains("letters") && info.contains("not mounted"), "{info}");
+    assert!(info.contains("phys. sector"), "what may be lost together is said: {info}");
+    place.fsck();
+}
+
+#[test]
+fn a_failure_leaves_no_file_behind() {
+    let place = TestMount::new();
+    place.run(&["mkfs", "--size", "1M", place.image()]).fails(1, "");
+    assert!(!place.image.exists());
+}
+
+#[test]
+fn what_is_there_needs_force() {
+    let place = TestMount::with_volume();
+    let before = std::fs::read(&place.image).unwrap();
+    place.run(&["mkfs", place.image()]).fails(1, "Holdfast volume");
+    place.run(&["mkfs", "--size", "32M", place.image()]).fails(1, "--force");
+    assert!(std::fs::read(&place.image).unwrap() == before, "a refusal changed something");
+    place.run(&["mkfs", "-q", "-f", "--size", "32M", place.image()]).fine();
+    assert_eq!(place.image.metadata().unwrap().len(), 32 << 20);
+    place.fsck();
+}
+
+#[test]
+fn a_letter_is_no_filesystem_and_still_not_overwritten() {
+    let place = TestMount::new();
+    std::fs::write(&place.image, "Dear reader,").unwrap();
+    place.run(&["mkfs", "--size", "64M", place.image()]).fails(1, "not empty");
+    assert_eq!(std::fs::read(&place.image).unwrap(), b"Dear reader,");
+}
+
+#[test]
+fn foreign_filesystems_are_named() {
+    let place = TestMount::new();
+    let made =
+        std::process::Command::new("mkfs.ext4").arg("-q").arg(&place.image).arg("16M").output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        holdfast_base::skip::skipped("no mkfs.ext4 here");
+        return;
+    }
+    place.run(&["mkfs", place.image()]).fails(1, "ext");
+    // Nor do other commands take it for a volume, or change it.
+    let before = std::fs::read(&place.image).unwrap();
+    place.run(&["ls", place.image()]).fails(1, "not a Holdfast volume");
+    place.run(&["info", place.image()]).fails(1, "not a Holdfast volume");
+    place.run(&["fsck", place.image()]).fails(8, "not a Holdfast volume");
+    place.run(&["mount", place.image(), place.dir()]).fails(32, "not a Holdfast volume");
+    assert!(std::fs::read(&place.image).unwrap() == before);
+}
+
+#[test]
+fn an_empty_sparse_file_is_taken_without_force() {
+    let place = TestMount::new();
+    std::fs::File::create(&place.image).unwrap().set_len(64 << 20).unwrap();
+    place.run(&["mkfs", "-q", place.image()]).fine();
+    place.fsck();
+}
+
+#[test]
+fn an_empty_file_needs_a_size_and_gets_it() {
+    let place = TestMount::new();
+    std::fs::write(&place.image, "").unwrap();
+    place.run(&["mkfs", place.image()]).fails(1, "--size");
+    place.run(&["mkfs", "-q", "-s", "64M", place.image()]).fine();
+    assert_eq!(place.image.metadata().unwrap().len(), 64 << 20);
+    place.fsck();
+}
+
+#[test]
+fn a_new_volume_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = TestMount::with_volume();
+    assert_eq!(place.image.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let place = TestMount::new();
+    let said = place.run(&["mkfs", "-n", "--size", "64M", place.image()]).fine();
+    assert!(said.contains("would make"), "{said}");
+    assert!(!place.image.exists());
+}
+
+#[test]
+fn bad_usage_is_one_sentence_and_code_1() {
+    let place = TestMount::new();
+    place.run(&["mkfs"]).fails(1, "--help");
+    place.run(&["mkfs", "--node-size", "5k", place.image()]).fails(1, "--node-size");
+    place.run(&["mkfs", "--size", "many", place.image()]).fails(1, "size");
+    place.run(&["mkfs", "--size", "64M", "-U", "x", place.image()]).fails(1, "--help");
+}
+
+#[test]
+fn node_sizes_and_uuid_are_what_was_asked() {
+    let place = TestMount::new();
+    let uuid = "5f6c1e2a-9f5b-4c8e-8f3e-0d2b6a7c9e11";
+    for size in ["4k", "16k", "64k"] {
+        let args = ["mkfs", "-q", "-f", "--size", "64M", "--node-size", size, "-U", uuid];
+        place.run(&[&args[..], &[place.image()]].concat()).fine();
+        let info = place.run(&["info", "--json", place.image()]).fine();
+        let kib = size.trim_end_matches('k').parse::<u64>().unwrap();
+        assert!(info.contains(&format!("\"node_size\":{}", kib * 1024)), "{info}");
+        assert!(info.contains(uuid), "{info}");
+        place.fsck();
+    }
+}
+
+#[test]
+fn metadata_is_stored_twice_if_it_is_asked_for() {
+    let place = TestMount::new();
+    let asked: [(&[&str], u64); 3] = [
+        (&["--size", "64M"], 1),
+        (&["--size", "64M", "--copies", "metadata=2"], 2),
+        (&["--size", "1G", "--copies", "metadata=1"], 1),
+    ];
+    for (args, copies) in asked {
+        place.run(&[&["mkfs", "-q", "-f"], args, &[place.image()]].concat()).fine();
+        let info = place.run(&["info", "--json", place.image()]).fine();
+        assert!(info.contains(&format!("\"metadata_copies\":{copies}")), "{args:?}: {info}");
+        let info = place.run(&["info", place.image()]).fine();
+        assert!(info.contains(&format!("metadata={copies}")), "{args:?}: {info}");
+        place.fsck();
+    }
+    for wrong in ["metadata=3", "data=2", "2"] {
+        place.run(&["mkfs", "-f", "--copies", wrong, place.image()]).fails(1, "metadata=1");
+    }
+}
+
+#[test]
+fn the_root_directory_is_whose_it_is_said_to_be() {
+    let place = TestMount::new();
+    let own = fs::metadata(place.root.path()).unwrap();
+    let asked = [
+        (&["--owner", "1234:567", "--mode", "1777"][..], (1234, 567, 0o1777)),
+        (&["--owner", "1234", "--mode", "700"], (1234, own.gid(), 0o700)),
+        (&["--owner", ":567"], (own.uid(), 567, 0o755)),
+        (&[], (own.uid(), own.gid(), 0o755)),
+    ];
+    for (args, wanted) in asked {
+        place
+            .run(&[&["mkfs", "-q", "-f", "--size", "64M"], args, &[place.image()]].concat())
+            .fine();
+        let volume = holdfast::Volume::open(place.image()).unwrap();
+        let found = volume.metadata("/").unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), wanted, "{args:?}");
+        volume.close().unwrap();
+        place.fsck();
+    }
+    for wrong in [["--owner", "no-such-user-here"], ["--owner", ":"], ["--mode", "8"]] {
+        place.run(&[&["mkfs", "-f"], &wrong[..], &[place.image()]].concat()).fails(1, wrong[0]);
+    }
+}
+
+/// Whatever the loop device is used for, and with --force.
+#[test]
+fn a_file_behind_a_loop_device_is_not_overwritten() {
+    let place = TestMount::with_volume();
+    let attached = Command::new("losetup").args(["--find", "--show", place.image()]).output();
+    let Some(attached) = attached.ok().filter(|it| it.status.success()) else {
+        holdfast_base::skip::skipped("needs root, and a free loop device");
+        return;
+    };
+    let device = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
+    let before = fs::read(place.image()).unwrap();
+    let said = place.run(&["mkfs", "--force", place.image()]);
+    let same = fs::read(place.image()).unwrap() == before;
+    let ended = Command::new("losetup").args(["-d", &device]).status().unwrap();
+    said.fails(1, &format!("run: losetup -d {device}"));
+    assert!(same && ended.success());
+    // It may be let go a moment later, when nobody looks at it any more.
+    common::wait_for("the loop device to be gone", || {
+        place.run(&["mkfs", "-q", "--force", place.image()]).code == 0
+    });
+}
+
+#[test]
+fn the_link_named_mkfs_holdfast_is_mkfs() {
+    let place = TestMount::new();
+    let said = place.run_as("mkfs.holdfast", &["--size", "64M", place.image()]);
+    assert!(said.fine().contains("made a Holdfast volume"));
+}
+
+#[test]
+fn what_is_refused_stays_as_it_was() {
+    let place = TestMount::new();
+    place.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
+    for how in [&["mkfs", "-f"][..], &["mkfs", "-n", "-f"]] {
+        let refused = place.run(&[how, &["--size", "1M", place.image()]].concat());
+        assert_ne!(refused.code, 0, "{how:?}");
+        assert_eq!(std::fs::metadata(place.image()).unwrap().len(), 64 << 20);
+        place.run(&["fsck", place.image()]).fine();
+    }
+}

@@ -1,0 +1,19 @@
+//! All tests of the filesystem's calls, in one program: one file for each subject.
+
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
+
+mod branches;
+mod branches_alive;
+mod common;
+mod content;
+mod damage;
+mod failing_deletions;
+mod full;
+mod full_leaves;
+mod moved_directory;
+mod rename_log;
+mod replace_under_writes;
+mod reserved;
+mod reserved_and_snapshots;
+mod scrub;
+mod threads;
