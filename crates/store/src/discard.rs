@@ -303,7 +303,8 @@ impl Inner {
         };
         let scope = if self.discarder.delay.is_zero() { Scope::Stale } else { scope };
         let groups = self.space.lock().stale_groups();
-        for index in groups {
+        // From the end, so that what a reserve keeps lies at the begin, where nodes look first.
+        for index in groups.into_iter().rev() {
             let one = self.discarder.one.lock();
             match self.discard_group(&one, index, scope, &rule, go_on, &mut |_| {}) {
                 Ok(true) => {}

@@ -31,6 +31,8 @@ pub(crate) struct Due {
     pub(super) pieces: u32,
     /// Of these, the ones that were stale: they are again, if they cannot be discarded now.
     pub(super) stale: u32,
+    /// Of these, the ones that may hold more than a reserve kept when they were looked at last.
+    pub(super) fresh: u32,
 }
 
 /// What a device gives back, and who has it then.

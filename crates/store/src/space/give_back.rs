@@ -61,11 +61,14 @@ impl Space {
     /// What is to be discarded of a group now.
     pub(crate) fn due_pieces(&mut self, index: u64, scope: Scope, rule: &DiscardRule) -> Due {
         // What a trim of longer runs leaves is still the background's.
-        let looked = match scope == Scope::All && rule.least > LEAST_BLOCKS {
-            true => 0,
+        let (stale, fresh) = match scope == Scope::All && rule.least > LEAST_BLOCKS {
+            true => (0, 0),
             false => self.groups.change(index, |group| group.stale.look(scope == Scope::Quiet)),
         };
-        Due { pieces: if scope == Scope::All { u32::MAX } else { looked }, stale: looked }
+        match scope {
+            Scope::All => Due { pieces: u32::MAX, stale, fresh: u32::MAX },
+            _ => Due { pieces: stale, stale, fresh },
+        }
     }
 
     /// Begins to discard free blocks of what is due of a group that lie before the block `below` of it, as many as
@@ -96,14 +99,15 @@ impl Space {
                 is_full = true;
                 break;
             }
-            // What is hidden there was never a part of any reserve: it goes whatever else is kept of the group.
-            let may_go = kept == 0 || self.groups.get_mut(index).free_in(part) == 0;
-            let taken = if may_go { self.set_aside(index, part, to_host, rule) } else { 0 };
-            sum += taken;
-            if taken > 0 {
-                join_front(&mut runs, Run { at: part.at + part.len - taken, len: taken });
-            }
-            if taken < part.len {
+            let taken = match to_host {
+                true => self.hide_part(index, part, pieces(part) & due.fresh != 0, rule),
+                false if kept == 0 => self.take_aside(index, part, rule).into_iter().collect(),
+                false => Vec::new(),
+            };
+            let blocks: u64 = taken.iter().map(|run| run.len).sum();
+            sum += blocks;
+            taken.into_iter().for_each(|run| join_front(&mut runs, run));
+            if blocks < part.len {
                 kept |= pieces(part);
             }
         }
@@ -135,38 +139,56 @@ impl Space {
         Some(Discarding { index, runs, to_host, goes_on, blocks })
     }
 
-    /// Keeps the end of a part from being given away, as much of it as no promise and no reserve needs. Returns how many
-    /// blocks, whole units.
-    fn set_aside(&mut self, index: u64, part: Run, to_host: bool, rule: &DiscardRule) -> u64 {
-        let free = self.groups.get_mut(index).free_in(part);
-        let beside = self.free_beside(rule.spare);
-        let len = match free <= beside {
+    /// Keeps the end of a part from being given away, as much of it as no promise and no reserve needs, whole units.
+    fn take_aside(&mut self, index: u64, part: Run, rule: &DiscardRule) -> Option<Run> {
+        let (blocks, slots) = self.free_beside(rule.spare);
+        // A run of n blocks touches at most n / place + 2 places, each of another slot or of the same.
+        let of_slots = slots.saturating_sub(2) * self.geometry().node_blocks();
+        let beside = blocks.min(of_slots);
+        let len = match part.len <= beside {
             true => part.len,
             false => beside / rule.unit * rule.unit,
         };
         if len < rule.least.min(part.len) || len == 0 {
-            return 0;
+            return None;
         }
         let end = Run { at: part.at + part.len - len, len };
-        let blocks = self.groups.change(index, |group| match to_host {
-            true => group.hide_run(end),
-            false => {
-                group.set_aside(end, true);
-                end.len
-            }
-        });
-        self.discards.blocks += blocks;
-        len
+        self.groups.change(index, |group| group.set_aside(end, true));
+        self.discards.blocks += len;
+        Some(end)
     }
 
-    /// Blocks that are free beside what is promised and reserved, and `spare`.
-    fn free_beside(&self, spare: u64) -> u64 {
+    /// Hides of a part all that no promise and no reserve needs. Returns what is hidden of it now, the last first. Of a part that is
+    /// not `fresh` the same was hidden before, but for what a reserve kept.
+    ///
+    /// A reserve needs whole slots. What lies between them, in runs too short for a discard of their own, was else many times what
+    /// it needs: behind a tree of small files free blocks and hidden ones lie side by side.
+    fn hide_part(&mut self, index: u64, part: Run, is_fresh: bool, rule: &DiscardRule) -> Vec<Run> {
+        let (blocks, slots) = self.free_beside(rule.spare);
+        let least = rule.least.min(part.len);
+        let is_little = slots * self.geometry().node_blocks() < least;
+        if is_little && !is_fresh {
+            return Vec::new();
+        }
+        let slots = if is_little { 0 } else { slots };
+        let mut runs = self.groups.get_mut(index).part_beside(part, rule.unit, blocks, slots);
+        if rule.least > LEAST_BLOCKS {
+            // Who asks for long ranges gets no short ones.
+            runs.retain(|run| run.len >= least);
+        }
+        self.discards.blocks += self
+            .groups
+            .change(index, |group| runs.iter().map(|run| group.hide_run(*run)).sum::<u64>());
+        runs
+    }
+
+    /// Blocks and slots that are free beside what is promised and reserved, and `spare` blocks.
+    fn free_beside(&self, spare: u64) -> (u64, u64) {
         let (room, floor) = (self.room(), self.promises.floors.grow);
         let wanted = self.promises.wanted_blocks(Wanted::default(), floor).saturating_add(spare);
-        // A run of n blocks touches at most n / place + 2 places, each of another slot or of the same.
         let slots = self.promises.spare_slots(room, floor);
-        let of_slots = slots.saturating_sub(2) * self.geometry().node_blocks();
-        room.blocks.saturating_sub(wanted).min(of_slots.saturating_sub(spare))
+        let spare_slots = spare.div_ceil(self.geometry().node_blocks());
+        (room.blocks.saturating_sub(wanted), slots.saturating_sub(spare_slots))
     }
 
     /// What was due of a group, and was not all tried, waits for the next look.

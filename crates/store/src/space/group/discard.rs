@@ -47,15 +47,16 @@ impl Stale {
         self.pieces | self.kept == 0
     }
 
-    /// A look: the stale pieces that are due. With `quiet`, only those that nobody has touched since the last one.
-    /// What is not due waits for the next.
-    pub(in crate::space) fn look(&mut self, quiet: bool) -> u32 {
+    /// A look: the stale pieces that are due, and of these the ones where blocks became free since a reserve kept them. With
+    /// `quiet`, only those that nobody has touched since the last one. What is not due waits for the next.
+    pub(in crate::space) fn look(&mut self, quiet: bool) -> (u32, u32) {
         let stale = self.pieces | self.kept;
         let touched = std::mem::take(&mut self.touched);
         let due = if quiet { stale & !touched } else { stale };
+        let fresh = self.pieces & due;
         self.pieces = stale & !due;
         self.kept = 0;
-        due
+        (due, fresh)
     }
 
     /// These pieces are stale after all: another thread asks the host for them, or not all was tried.
@@ -117,6 +118,45 @@ impl Group {
         runs
     }
 
+    /// What may go of a part of a run of [`Group::idle_runs`], whole units, the last first, if at most `blocks` free blocks and
+    /// `slots` free slots may. What is hidden, and blocks of no slot that is free, cost no slot: between slots that are kept
+    /// they go as well.
+    pub(in crate::space) fn part_beside(
+        &self,
+        part: Run,
+        unit: u64,
+        mut blocks: u64,
+        mut slots: u64,
+    ) -> Vec<Run> {
+        let (first, mut end) = (part.at, part.at + part.len);
+        let mut runs = Vec::new();
+        // Behind the places that go, up to which they lie one before the other.
+        let mut to = end;
+        let mut end_run = |from: u64, to: u64| {
+            let (at, end) = (from.next_multiple_of(unit), to / unit * unit);
+            if at < end {
+                runs.push(Run { at, len: end - at });
+            }
+        };
+        while end > first {
+            let place = (end - 1) / self.place_blocks * self.place_blocks;
+            let at = place.max(first);
+            let free = self.free_in(Run { at, len: end - at });
+            let mask = (u64::MAX >> (64 - self.place_blocks)) << (place % 64);
+            let is_slot = self.taken((place / 64) as usize) & mask == 0;
+            if free <= blocks && (!is_slot || slots > 0) {
+                blocks -= free;
+                slots -= u64::from(is_slot);
+            } else {
+                end_run(end, to);
+                to = at;
+            }
+            end = at;
+        }
+        end_run(first, to);
+        runs
+    }
+
     /// Blocks of a run that may be given away.
     pub(in crate::space) fn free_in(&self, run: Run) -> u64 {
         let free = Group::words(run).map(|(word, mask)| (!self.busy[word] & mask).count_ones());
@@ -171,15 +211,16 @@ mod tests {
     fn a_piece_is_due_when_nobody_has_touched_it_between_two_looks() {
         let mut stale = Stale::default();
         stale.freed(Run { at: PIECE_BLOCKS - 1, len: 2 });
-        assert_eq!((stale.look(true), stale.waiting()), (0, 0b11));
+        assert_eq!((stale.look(true), stale.waiting()), ((0, 0), 0b11));
         stale.taken(Run { at: 5, len: 1 });
-        assert_eq!((stale.look(true), stale.waiting()), (0b10, 0b01));
-        assert_eq!((stale.look(true), stale.waiting()), (0b01, 0));
+        assert_eq!((stale.look(true), stale.waiting()), ((0b10, 0b10), 0b01));
+        assert_eq!((stale.look(true), stale.waiting()), ((0b01, 0b01), 0));
         assert!(stale.is_nothing());
         stale.keep(0b100);
         assert!(stale.waiting() == 0 && !stale.is_nothing());
         stale.taken(Run { at: 2 * PIECE_BLOCKS, len: 1 });
-        assert_eq!(stale.look(false), 0b100, "whoever touches it");
+        stale.freed(Run { at: 0, len: 1 });
+        assert_eq!(stale.look(false), (0b101, 0b001), "whoever touches it");
         assert_eq!(pieces(Run { at: 0, len: GROUP_BLOCKS }), u32::MAX);
         assert_eq!(pieces(Run { at: 31 * PIECE_BLOCKS, len: PIECE_BLOCKS }), 1 << 31);
     }
@@ -220,6 +261,26 @@ mod tests {
             }
             assert_eq!(group.idle_runs(pieces, unit, least), expected, "round {round}");
         }
+    }
+
+    #[test]
+    fn a_part_keeps_the_first_of_its_slots_and_nothing_between_them() {
+        let mut group = group();
+        // Slots of four blocks: 0 and 1 are free, of 2 one block is hidden, 3 is hidden, 4 is free, and of 5 the last block is in use.
+        group.hide_run(Run { at: 9, len: 1 });
+        group.hide_run(Run { at: 12, len: 4 });
+        group.take(Run { at: 23, len: 1 });
+        let part = Run { at: 0, len: 23 };
+        let of = |blocks, slots| group.part_beside(part, 1, blocks, slots);
+        let run = |at, len| Run { at, len };
+        assert_eq!(of(100, 100), [part]);
+        assert_eq!(of(100, 0), [run(20, 3), run(8, 8)]);
+        assert_eq!(of(100, 1), [run(8, 15)]);
+        assert_eq!(of(100, 2), [run(4, 19)]);
+        assert_eq!(of(0, 100), [run(12, 4)]);
+        assert_eq!(of(3, 0), [run(20, 3), run(12, 4)]);
+        assert_eq!(group.part_beside(part, 16, 100, 2), [], "no whole unit");
+        assert_eq!(group.part_beside(run(0, 16), 8, 100, 0), [run(8, 8)]);
     }
 
     #[test]

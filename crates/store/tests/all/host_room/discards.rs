@@ -1,6 +1,7 @@
 //! Free space goes back to the device: what was freed and nothing else, with nobody refused for it (P8), whatever the device
 //! answers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -231,6 +232,52 @@ fn a_reserve_keeps_no_more_of_the_host_than_it_needs() {
     drop(room);
     store.close().unwrap();
     assert!(host.given() <= empty + (2 << 20), "{} of {empty}", host.given());
+}
+
+/// What is free between files in runs too short for the background is as good a reserve as any. When its neighbours are free as
+/// well, no more than it stays with the host.
+#[test]
+fn a_reserve_in_short_runs_keeps_nothing_of_what_lies_between_them() {
+    const SEED: u64 = 5;
+    let (image, geometry) = formatted(1 << 30);
+    let host = Arc::new(HostedDevice::new(&image, 2 << 30));
+    let options = OpenOptions { discard_delay: Duration::from_millis(1), ..OpenOptions::default() };
+    let store = open_with(host.clone(), options);
+    drop(store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap());
+    store.checkpoint().unwrap();
+    store.wait_for_discards();
+    let empty = host.given();
+    let mut prng = Prng::seeded(SEED);
+    // Small files and large ones, as in a tree of sources.
+    let mut files = BTreeMap::new();
+    let mut blocks_left = geometry.data_blocks() * 3 / 4;
+    while blocks_left > 64 {
+        let want = if prng.one_in(10) { 64 } else { 1 + prng.below(10) };
+        let mut room = store.reserve(Need::Grow { changes: 1, blocks: want }).unwrap();
+        let placed = store.allocate(&mut room, want, None).unwrap();
+        let number = files.len() as u64;
+        let mut transaction = Transaction::new();
+        let extent = transaction.publish_unwritten(placed);
+        transaction.put(key(number), extent.encode());
+        store.apply(transaction, &mut room).unwrap();
+        device_write(&*host, extent.blocks);
+        blocks_left -= extent.blocks.count;
+        files.insert(number, extent.blocks);
+    }
+    let full = host.given();
+    for part in [2, 1] {
+        let gone: Vec<u64> = files.keys().copied().filter(|_| prng.below(part) == 0).collect();
+        for number in gone {
+            free(&store, number, files.remove(&number).unwrap());
+        }
+        store.checkpoint().unwrap();
+        store.wait_for_discards();
+        println!("{} of {full}, {} files are left", host.given(), files.len());
+    }
+    let (emptied, bound) = (host.given(), geometry.volume_blocks * BLOCK_BYTES / 50);
+    println!("emptied {emptied}, {empty} of an empty volume, {bound} more are allowed");
+    assert!(emptied <= empty + bound, "{emptied}");
+    store.close().unwrap();
 }
 
 fn device_write(device: &dyn Device, blocks: BlockRange) {
