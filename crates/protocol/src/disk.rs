@@ -24,6 +24,27 @@ pub struct Rings {
     pub log: u8,
     /// Commits that the journal's ring holds.
     pub journal: u8,
+    /// Whether what is in them stands twice.
+    pub twice: bool,
+}
+
+/// One of the places at which a batch or a commit may stand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// There always is this one.
+    First,
+    /// Where rings stand twice.
+    Second,
+}
+
+impl Rings {
+    /// The places of each batch and each commit.
+    pub fn places(self) -> &'static [Place] {
+        match self.twice {
+            true => &[Place::First, Place::Second],
+            false => &[Place::First],
+        }
+    }
 }
 
 /// Names bytes that were written once: a block with them has them from that write.
@@ -178,9 +199,9 @@ pub enum Location {
     /// A slot.
     Superblock(u8),
     /// Of the log's ring.
-    Log(u8),
+    Log(Place, u8),
     /// Of the journal's ring.
-    Journal(u8),
+    Journal(Place, u8),
     /// Of the pool.
     Pool(Block),
 }
@@ -189,14 +210,25 @@ impl Location {
     fn index(self) -> usize {
         match self {
             Location::Superblock(slot) => slot as usize % 2,
-            Location::Log(at) => 2 + at as usize,
-            Location::Journal(at) => 2 + RING_MAX + at as usize,
+            Location::Log(Place::First, at) => 2 + at as usize,
+            Location::Journal(Place::First, at) => 2 + RING_MAX + at as usize,
             Location::Pool(block) => 2 + 2 * RING_MAX + block as usize,
+            Location::Log(Place::Second, at) => ONCE + at as usize,
+            Location::Journal(Place::Second, at) => ONCE + RING_MAX + at as usize,
         }
+    }
+
+    /// Of both rings, in all their places.
+    pub fn of_rings(rings: Rings) -> impl Iterator<Item = Location> {
+        rings.places().iter().flat_map(move |&place| {
+            let log = (0..rings.log).map(move |at| Location::Log(place, at));
+            log.chain((0..rings.journal).map(move |at| Location::Journal(place, at)))
+        })
     }
 }
 
-const PLACES: usize = 2 + 2 * RING_MAX + POOL;
+/// Locations without second places, which come behind them.
+const ONCE: usize = 2 + 2 * RING_MAX + POOL;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Cell {
@@ -231,14 +263,20 @@ pub struct Device(Vec<Cell>);
 
 impl Device {
     /// Nothing was ever written.
-    pub fn new() -> Device {
-        Device(vec![Cell { durable: Held::Torn, doomed: None, later: Vec::new() }; PLACES])
+    pub fn new(rings: Rings) -> Device {
+        let locations = ONCE + if rings.twice { 2 * RING_MAX } else { 0 };
+        Device(vec![Cell { durable: Held::Torn, doomed: None, later: Vec::new() }; locations])
     }
 
     /// What a read sees: the latest write.
     pub fn read(&self, at: Location) -> &Held {
         let cell = &self.0[at.index()];
         cell.later.last().or(cell.doomed.as_ref()).unwrap_or(&cell.durable)
+    }
+
+    /// What was durable in this location is gone, or reads as what was never written there.
+    pub fn rot(&mut self, at: Location) {
+        self.0[at.index()] = Cell { durable: Held::Torn, doomed: None, later: Vec::new() };
     }
 
     /// Writes; durable with the next flush.
@@ -313,12 +351,6 @@ impl Device {
             Held::Data(version) => Some(*version),
             _ => None,
         }
-    }
-}
-
-impl Default for Device {
-    fn default() -> Device {
-        Device::new()
     }
 }
 

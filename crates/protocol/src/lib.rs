@@ -3,7 +3,7 @@
 //! Two files, seven blocks, rings of three: small enough to visit every state,
 //! large enough for everything that went wrong in such protocols so far. Each
 //! power cut leaves any subset of the unflushed writes, whole or torn. Checked are
-//! P1, P3, P5 and P6 after every recovery, and by them R1, R2, R5 and R7.
+//! P1, P3, P5 and P6 after every recovery, and by them R1, R2, R5, R7 and R11.
 //!
 //! [`lineage`] is a second model, of the rules of branches; [`sealing`] a third, of how branches become durable.
 //!
@@ -20,5 +20,5 @@ pub mod sealing;
 mod steps;
 
 pub use disk::Rings;
-pub use model::{Action, Bounds, FILLED, HOLDS, Protocol, State, Thread, UNWRITTEN};
+pub use model::{Action, Bounds, FILLED, HOLDS, Protocol, ROTTEN, State, Thread, UNWRITTEN};
 pub use mutant::Mutant;

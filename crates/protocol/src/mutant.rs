@@ -65,4 +65,9 @@ mutants! {
     UnwrittenEarly "R2" "A block that an operation made unwritten is written before that operation is durable."
     UnwrittenAfterLog "R2" "A block that an operation made unwritten is written when only the log holds that operation."
     UnwrittenNamed "R2" "A commit names data that was made unwritten before it."
+    BatchPlaceWrittenLate "R11" "The second place of a batch is written behind the flush that answers."
+    CommitPlaceWrittenLate "R11" "The second place of a commit is written behind the flush that thaws."
+    SecondPlaceNotRead "R11" "A recovery takes nothing from second places."
+    OnePlaceForAll "R11" "A recovery takes all batches from the place that has the first of them."
+    SecondPlaceNotChained "R11" "A batch in a second place counts by its number, whatever it follows."
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::disk::{
     Base, Batch, Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location,
-    LogMark, RING_MAX, Rings, Superblock, Tree, Version, sum,
+    LogMark, Place, Rings, Superblock, Tree, Version, sum,
 };
 use crate::memory::{Generation, LogPosition, Memory};
 use crate::mutant::Mutant;
@@ -58,25 +58,44 @@ fn newest(device: &Device) -> Result<Superblock, Violation> {
     slots.max_by_key(|superblock| superblock.epoch).ok_or("no superblock is valid")
 }
 
-fn commit_at(device: &Device, slot: u8) -> Option<&Arc<Commit>> {
-    match device.read(Location::Journal(slot)) {
+/// The places that a recovery looks into.
+fn places_to_read(rings: Rings, broken: Option<Mutant>) -> &'static [Place] {
+    match broken {
+        Some(Mutant::SecondPlaceNotRead) => &[Place::First],
+        _ => rings.places(),
+    }
+}
+
+fn commit_at(device: &Device, place: Place, slot: u8) -> Option<&Arc<Commit>> {
+    match device.read(Location::Journal(place, slot)) {
         Held::Commit(commit) => Some(commit),
         _ => None,
     }
 }
 
-/// The commit behind `mark`, as `read_commit` judges it.
+fn batch_at(device: &Device, place: Place, next: u8) -> Option<&Arc<Batch>> {
+    match device.read(Location::Log(place, next)) {
+        Held::Batch(batch) => Some(batch),
+        _ => None,
+    }
+}
+
+/// The commit behind `mark`, as `read_commit` judges it, from the first place that has it.
 fn read_commit(
     device: &Device,
-    rings: Rings,
+    (rings, broken): (Rings, Option<Mutant>),
     mark: JournalMark,
     epoch: u8,
     same_epoch: bool,
 ) -> Option<Arc<Commit>> {
-    let commit = commit_at(device, (mark.commit + 1) % rings.journal)?;
-    let follows = commit.number == mark.commit + 1 && commit.prior == mark.sum;
-    let right_epoch = commit.epoch == epoch + 1 || same_epoch && commit.epoch == epoch;
-    (follows && right_epoch).then(|| commit.clone())
+    let slot = (mark.commit + 1) % rings.journal;
+    let mut places = places_to_read(rings, broken).iter();
+    places.find_map(|&place| {
+        let commit = commit_at(device, place, slot)?;
+        let follows = commit.number == mark.commit + 1 && commit.prior == mark.sum;
+        let right_epoch = commit.epoch == epoch + 1 || same_epoch && commit.epoch == epoch;
+        (follows && right_epoch).then(|| commit.clone())
+    })
 }
 
 /// Whether all of it is there.
@@ -106,10 +125,11 @@ impl Recovery {
         let mut nodes = BTreeMap::new();
         let (mut after, mut data) = (before, Vec::new());
         let (mut commits, mut given_up) = (0, None);
-        let mut found = read_commit(device, rings, before.journal, before.epoch, false);
+        let how = (rings, broken);
+        let mut found = read_commit(device, how, before.journal, before.epoch, false);
         while let Some(commit) = found {
             let mark = JournalMark { commit: commit.number, sum: sum(&*commit) };
-            found = read_commit(device, rings, mark, commit.epoch, true);
+            found = read_commit(device, how, mark, commit.epoch, true);
             if found.is_none() && !is(Mutant::CommitDataNotVerified) {
                 if !is_there(device, &commit.extents) {
                     given_up = Some(commit.epoch);
@@ -130,7 +150,7 @@ impl Recovery {
                 log: commit.log,
             };
         }
-        if is_holed(device, after.journal) {
+        if is_holed(device, rings, after.journal) {
             return Err("a commit is gone although a later one proves that it was durable");
         }
         if let Some(epoch) = given_up
@@ -222,7 +242,7 @@ fn read_log(
         (None, Held::Node(epoch, tree)) if *epoch == born => *tree,
         _ => return Err("the node that a superblock reaches is not there"),
     };
-    let mut logged = Logged::read(device, rings, &after)?;
+    let mut logged = Logged::read(device, (rings, broken), &after)?;
     let mut found = logged.verify(device, rings, is(Mutant::LogDataNotVerified));
     let mut memory = Memory::open(after, tree, rings, broken);
     for take in logged.batches.iter().flat_map(|batch| &batch.takes) {
@@ -278,11 +298,31 @@ fn apply(
 }
 
 /// Whether a commit is gone that a later one proves durable.
-fn is_holed(device: &Device, end: JournalMark) -> bool {
+fn is_holed(device: &Device, rings: Rings, end: JournalMark) -> bool {
     let missing = end.commit + 1;
-    let commits = (0..RING_MAX as u8).filter_map(|slot| commit_at(device, slot));
+    let commits = rings.places().iter().flat_map(|&place| {
+        (0..rings.journal).filter_map(move |slot| commit_at(device, place, slot))
+    });
     // A commit is written when all before it are durable.
     commits.into_iter().any(|commit| commit.number > missing)
+}
+
+/// The batch behind `mark`, and which of `places` is the first that has it.
+fn next_batch<'a>(
+    device: &'a Device,
+    places: &[Place],
+    mark: LogMark,
+    broken: Option<Mutant>,
+) -> Option<(usize, &'a Arc<Batch>)> {
+    let follows = |place: Place, batch: &Batch| {
+        let is_chained = batch.prior == mark.sum
+            || broken == Some(Mutant::SecondPlaceNotChained) && place == Place::Second;
+        batch.number == mark.batch + 1 && is_chained
+    };
+    places.iter().enumerate().find_map(|(at, &place)| {
+        let batch = batch_at(device, place, mark.next)?;
+        follows(place, batch).then_some((at, batch))
+    })
 }
 
 /// What a log holds beyond the newest commit.
@@ -295,17 +335,18 @@ struct Logged {
 }
 
 impl Logged {
-    fn read(device: &Device, rings: Rings, superblock: &Superblock) -> Result<Logged, Violation> {
+    fn read(
+        device: &Device,
+        (rings, broken): (Rings, Option<Mutant>),
+        superblock: &Superblock,
+    ) -> Result<Logged, Violation> {
         let mut logged =
             Logged { batches: Vec::new(), mark: superblock.log, walked: 0, given_up: None };
         let mut lsn = superblock.lsn;
-        let at = |next: u8| match device.read(Location::Log(next)) {
-            Held::Batch(batch) => Some(batch),
-            _ => None,
-        };
-        while let Some(batch) = at(logged.mark.next) {
-            if batch.number != logged.mark.batch + 1 || batch.prior != logged.mark.sum {
-                break;
+        let mut places = places_to_read(rings, broken);
+        while let Some((at, batch)) = next_batch(device, places, logged.mark, broken) {
+            if broken == Some(Mutant::OnePlaceForAll) {
+                places = &places[at..=at];
             }
             if batch.last > lsn && batch.after != lsn {
                 return Err("a batch of the log builds on operations that are gone");
@@ -325,7 +366,9 @@ impl Logged {
             }
         }
         let missing = logged.mark.batch + 1;
-        let mut others = (0..RING_MAX as u8).filter_map(at);
+        let mut others = rings.places().iter().flat_map(|&place| {
+            (0..rings.log).filter_map(move |next| batch_at(device, place, next))
+        });
         match others.any(|batch| batch.number >= missing && batch.durable >= missing) {
             true => Err("a batch is gone although a later one proves that it was durable"),
             false => Ok(logged),

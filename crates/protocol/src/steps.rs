@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::disk::{
     Base, Batch, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location, LogMark,
-    Tree, sum,
+    Place, Tree, sum,
 };
 use crate::memory::{Checkpointer, Committer, Generation, Leader, LogPosition, Memory, Sealed};
 use crate::model::Thread;
@@ -79,10 +79,39 @@ impl Memory {
                 next: (place.mark.next + 1) % self.rings.log,
                 sum: sum(&batch),
             };
-            device.write(Location::Log(place.mark.next), Held::Batch(Arc::new(batch)));
+            let held = Held::Batch(Arc::new(batch));
+            self.write_places(device, |at| Location::Log(at, place.mark.next), held);
             place = LogPosition { mark, head: place.head + 1 };
         }
         self.leader = Leader::Written { place, last, named };
+    }
+
+    /// Writes what `held` is to its places in a ring, all before the one flush (R11).
+    fn write_places(&self, device: &mut Device, at: impl Fn(Place) -> Location, held: Held) {
+        let late = match held {
+            Held::Batch(_) => Mutant::BatchPlaceWrittenLate,
+            _ => Mutant::CommitPlaceWrittenLate,
+        };
+        let most = if self.is(late) { 1 } else { 2 };
+        for &place in self.rings.places().iter().take(most) {
+            device.write(at(place), held.clone());
+        }
+    }
+
+    /// A mutant writes second places behind the flush.
+    fn write_late(&self, device: &mut Device, late: Mutant) {
+        if !self.is(late) {
+            return;
+        }
+        for place in Location::of_rings(self.rings) {
+            let second = match place {
+                Location::Log(Place::First, at) => Location::Log(Place::Second, at),
+                Location::Journal(Place::First, at) => Location::Journal(Place::Second, at),
+                _ => continue,
+            };
+            let held = device.read(place).clone();
+            device.write(second, held);
+        }
     }
 
     /// The rest of `append`: no caller waits, and there is no flush.
@@ -124,7 +153,8 @@ impl Memory {
             takes: Vec::new(),
             frees: Vec::new(),
         };
-        device.write(Location::Log(mark.next), Held::Batch(Arc::new(batch)));
+        let held = Held::Batch(Arc::new(batch));
+        self.write_places(device, |place| Location::Log(place, mark.next), held);
         self.confirmed = self.before;
     }
 
@@ -136,6 +166,7 @@ impl Memory {
             if !self.is(Mutant::LogFlushDropped) {
                 device.flush();
             }
+            self.write_late(device, Mutant::BatchPlaceWrittenLate);
             self.leader = Leader::Flushed { place, last, named };
         }
     }
@@ -204,8 +235,9 @@ impl Memory {
         let lsn = commit.lsn;
         self.journal = JournalMark { commit: commit.number, sum: sum(&commit) };
         self.journal_head += 1;
-        let at = Location::Journal(commit.number % self.rings.journal);
-        device.write(at, Held::Commit(Arc::new(commit)));
+        let slot = commit.number % self.rings.journal;
+        let held = Held::Commit(Arc::new(commit));
+        self.write_places(device, |place| Location::Journal(place, slot), held);
         if let Some(sealed) = &mut sealed {
             self.stand_behind(sealed);
         }
@@ -220,6 +252,7 @@ impl Memory {
             if !self.is(Mutant::CommitFlushDropped) {
                 device.flush();
             }
+            self.write_late(device, Mutant::CommitPlaceWrittenLate);
             if self.is(Mutant::LogResidentWrittenLate) {
                 self.write_log_resident(device);
             }

@@ -1,7 +1,7 @@
 //! Which actions may come next: as the locks allow, and within the bounds.
 
 use super::{Action, Phase, Protocol, State};
-use crate::disk::ZEROS;
+use crate::disk::{Held, Location, ZEROS};
 use crate::memory::{Checkpointer, Committer, InPlace, Leader, Memory};
 use crate::recovery::Step;
 
@@ -25,7 +25,10 @@ impl Protocol {
                 actions.push(Action::FinishLog);
             }
             Phase::Recovering(_) => actions.push(Action::RecoverWrite),
-            Phase::Down => return actions.push(Action::Open),
+            Phase::Down => {
+                actions.push(Action::Open);
+                return self.rot(state, actions);
+            }
         }
         if state.crashes < self.bounds.crashes {
             actions.extend(state.device.cuts().into_iter().map(Action::PowerCut));
@@ -33,6 +36,18 @@ impl Protocol {
                 actions.extend([Action::Kill, Action::FlushFails]);
             }
         }
+    }
+
+    /// What may become of a disk on which the rings stand twice, once.
+    fn rot(&self, state: &State, actions: &mut Vec<Action>) {
+        let rings = self.bounds.rings;
+        // What was written and not flushed is lost in a power cut as well, or torn.
+        if !rings.twice || state.rotten || !state.device.is_flushed() {
+            return;
+        }
+        actions.extend(rings.places().iter().copied().map(Action::PlaceRots));
+        let held = |at: &Location| *state.device.read(*at) != Held::Torn;
+        actions.extend(Location::of_rings(rings).filter(held).map(Action::Rots));
     }
 
     /// What programs may do.

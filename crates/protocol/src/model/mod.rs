@@ -9,15 +9,15 @@
 mod enabled;
 mod properties;
 
-pub use properties::{FILLED, HOLDS, UNWRITTEN};
+pub use properties::{FILLED, HOLDS, ROTTEN, UNWRITTEN};
 
 use std::fmt::Debug;
 
 use stateright::{Model, Property};
 
 use crate::disk::{
-    Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, Rings, Superblock, Tree,
-    Version,
+    Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, Place, Rings, Superblock,
+    Tree, Version,
 };
 use crate::memory::Memory;
 use crate::mutant::Mutant;
@@ -130,6 +130,10 @@ pub enum Action {
     FlushFails,
     /// Power fails, and leaves this of the locations with unflushed writes.
     PowerCut(Vec<Left>),
+    /// While nothing is open one place of both rings is lost. Where rings stand twice, once.
+    PlaceRots(Place),
+    /// The same of one batch or commit, in one of its places.
+    Rots(Location),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -153,6 +157,8 @@ pub struct State {
     version: Version,
     commits: u8,
     crashes: u8,
+    /// Something that was in a ring has rotted.
+    rotten: bool,
     violation: Option<Violation>,
     /// For the questions whether something happens at all.
     seen: Seen,
@@ -164,6 +170,8 @@ struct Seen {
     replayed_log: bool,
     replayed_journal: bool,
     lost: bool,
+    /// Something in one place of the rings had rotted.
+    rotten: bool,
 }
 
 impl State {
@@ -207,6 +215,7 @@ impl State {
             replayed_log: memory.recovering,
             replayed_journal: journal,
             lost: found as usize + 1 < self.history.len(),
+            rotten: self.rotten,
         };
         self.history.truncate(found as usize + 1);
         let known = memory.tree.iter().flatten().map(|extent| extent.version);
@@ -275,7 +284,7 @@ impl Model for Protocol {
             journal: JournalMark::default(),
             log: LogMark::default(),
         };
-        let mut device = Device::new();
+        let mut device = Device::new(self.bounds.rings);
         device.write(Location::Pool(0), Held::Node(1, tree));
         device.write(Location::Superblock(1), Held::Superblock(superblock));
         device.flush();
@@ -293,6 +302,7 @@ impl Model for Protocol {
             version: 1,
             commits: 0,
             crashes: 0,
+            rotten: false,
             violation: None,
             seen: Seen::default(),
         }]
@@ -318,6 +328,20 @@ impl Model for Protocol {
                 }
                 state.phase = Phase::Down;
                 state.crashes += 1;
+                return Some(state);
+            }
+            Action::PlaceRots(_) | Action::Rots(_) => {
+                let is_hit = |at: &Location| match (*at, &action) {
+                    (Location::Log(at, _) | Location::Journal(at, _), Action::PlaceRots(place)) => {
+                        at == *place
+                    }
+                    (at, Action::Rots(rotten)) => at == *rotten,
+                    _ => false,
+                };
+                for at in Location::of_rings(self.bounds.rings).filter(is_hit) {
+                    device.rot(at);
+                }
+                state.rotten = true;
                 return Some(state);
             }
             Action::Open => {

@@ -10,6 +10,9 @@ pub const FILLED: &str = "a reserved block is written in place";
 /// A block that held data is made unwritten, and written in place.
 pub const UNWRITTEN: &str = "a block that held data is made unwritten and written in place";
 
+/// The log is replayed although one of its places, or a part of one, is lost.
+pub const ROTTEN: &str = "a log that has rotted in one place is replayed";
+
 /// The property that must hold in every state.
 pub const HOLDS: &str = "every promise holds";
 
@@ -59,6 +62,11 @@ pub(super) fn of(protocol: &Protocol) -> Vec<Property<Protocol>> {
                 })
             }),
         ]);
+    }
+    if protocol.broken.is_none() && protocol.bounds.rings.twice {
+        properties.push(Property::sometimes(ROTTEN, |_, state: &State| {
+            state.seen.rotten && state.seen.replayed_log && state.answered > 0
+        }));
     }
     if protocol.broken.is_none() && protocol.bounds.reserved {
         properties.extend([

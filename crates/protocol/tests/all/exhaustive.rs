@@ -1,13 +1,13 @@
 //! Every state of the model within its bounds: all promises hold, and everything happens that should.
 //!
-//! `HOLDFAST_PROTOCOL=operations,commits,crashes,files,log,journal,reserved` explores other bounds than the
-//! first test does: how many batches and commits the rings hold, three at most, and 1 if blocks are reserved and written
-//! in place.
+//! `HOLDFAST_PROTOCOL=operations,commits,crashes,files,log,journal,reserved,twice` explores other bounds than the
+//! first test does: how many batches and commits the rings hold, three at most, 1 if blocks are reserved and written
+//! in place, and 1 if the rings stand twice and one place may rot.
 
 use std::env;
 use std::thread::available_parallelism;
 
-use holdfast_protocol::{Bounds, FILLED, HOLDS, Protocol, Rings, UNWRITTEN};
+use holdfast_protocol::{Bounds, FILLED, HOLDS, Protocol, ROTTEN, Rings, UNWRITTEN};
 use stateright::{Checker, Model};
 
 fn bounds(text: &str) -> Bounds {
@@ -20,12 +20,13 @@ fn bounds(text: &str) -> Bounds {
         log @ 1..=3,
         journal @ 1..=3,
         reserved @ 0..=1,
+        twice @ 0..=1,
     ] = numbers[..]
     else {
-        let wanted = "operations,commits,crashes,files,log,journal,reserved";
+        let wanted = "operations,commits,crashes,files,log,journal,reserved,twice";
         panic!("HOLDFAST_PROTOCOL={text}: {wanted} are wanted");
     };
-    let rings = Rings { log, journal };
+    let rings = Rings { log, journal, twice: twice == 1 };
     Bounds { operations, commits, crashes, files, rings, reserved: reserved == 1 }
 }
 
@@ -52,7 +53,7 @@ fn explore(bounds: Bounds) -> impl Checker<Protocol> {
 #[test]
 fn every_promise_holds_in_every_state() {
     let asked = env::var("HOLDFAST_PROTOCOL");
-    let checker = explore(bounds(asked.as_deref().unwrap_or("2,2,1,2,2,2,0")));
+    let checker = explore(bounds(asked.as_deref().unwrap_or("2,2,1,2,2,2,0,0")));
     if asked.is_err() {
         checker.assert_properties();
     }
@@ -61,17 +62,26 @@ fn every_promise_holds_in_every_state() {
 /// The same with rings that are full at once, and with power cuts in recoveries of what power cuts left.
 #[test]
 fn small_rings_and_recoveries_that_are_cut_lose_nothing() {
-    explore(bounds("2,2,1,2,1,1,0"));
-    explore(bounds("2,1,2,2,2,1,0"));
+    explore(bounds("2,2,1,2,1,1,0,0"));
+    explore(bounds("2,1,2,2,2,1,0,0"));
 }
 
 /// Blocks that a file has reserved, or had data in before, are written in place: zeros or the new bytes, and no recovery
 /// misses what was there before.
 #[test]
 fn reserved_blocks_are_written_in_place() {
-    explore(bounds("2,2,1,1,2,2,1"));
-    let checker = explore(bounds("3,1,1,1,1,1,1"));
+    explore(bounds("2,2,1,1,2,2,1,0"));
+    let checker = explore(bounds("3,1,1,1,1,1,1,0"));
     for what in [FILLED, UNWRITTEN] {
         assert!(checker.discovery(what).is_some(), "it never happened: {what}");
     }
+}
+
+/// R11: batches and commits stand twice, both places before the one flush. Whatever a power cut leaves of either, and with one
+/// of them lost as a whole or in a part (P1).
+#[test]
+fn rings_that_stand_twice_lose_nothing_with_one_place() {
+    let checker = explore(bounds("2,1,1,1,2,2,0,1"));
+    assert!(checker.discovery(ROTTEN).is_some(), "it never happened: {ROTTEN}");
+    explore(bounds("1,1,2,1,2,1,0,1"));
 }

@@ -33,12 +33,17 @@ fn bounds(broken: Mutant) -> Bounds {
         DataReusedAtOnce | DataReusedAtFreeze | PendingForgotten => [3, 1, 1, 1, 2, 2],
         NotMadeDurable | FoundDataNotWritten => [2, 1, 2, 1, 2, 2],
         GivenUpBatchKept | GivenUpEpochKept => [2, 1, 2, 2, 2, 2],
+        BatchPlaceWrittenLate | CommitPlaceWrittenLate | SecondPlaceNotRead => [1, 1, 1, 1, 2, 2],
+        OnePlaceForAll => [2, 1, 1, 1, 2, 2],
+        SecondPlaceNotChained => [2, 1, 2, 2, 2, 2],
         InPlaceNotFlushed => [2, 1, 1, 1, 2, 2],
         UnwrittenEarly | UnwrittenAfterLog | UnwrittenNamed => [3, 1, 1, 1, 2, 2],
     };
     let reserved =
         matches!(broken, InPlaceNotFlushed | UnwrittenEarly | UnwrittenAfterLog | UnwrittenNamed);
-    Bounds { operations, commits, crashes, files, rings: Rings { log, journal }, reserved }
+    let twice = broken.rule() == "R11";
+    let rings = Rings { log, journal, twice };
+    Bounds { operations, commits, crashes, files, rings, reserved }
 }
 
 /// What was found, with the number of states that it took.
