@@ -7,6 +7,7 @@
 //!
 //! Knows nothing of disks, files or formats.
 
+pub mod applied;
 pub mod attribute;
 pub mod clock;
 pub mod counters;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_base::user_namespace::maker;
-use holdfast_posix::{Caller, MkfsOptions, MountOptions, OpenFlags};
+use holdfast_posix::{Caller, MkfsOptions, MountOptions, OpenFlags, Recovered};
 
 pub use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 pub use holdfast_posix::{Atime, Discard};
@@ -115,6 +115,27 @@ impl VolumeOptions {
         let (uid, gid) = maker();
         let caller = Caller { uid, gid, groups: Vec::new(), trusted: true };
         VolumeOptions { mount: MountOptions::default(), caller }
+    }
+
+    /// The branch or snapshot of this number ([`Branch::number`](crate::BranchInfo::number)), whatever the names are. Default: by name.
+    pub fn number(mut self, number: u64) -> VolumeOptions {
+        self.mount.number = Some(number);
+        self
+    }
+
+    /// For a process that goes on to serve a branch which one that has died was serving: inodes without a name stay until they are
+    /// forgotten ([`FileSystem::forget`](crate::FileSystem::forget)), or the branch is closed. `deaths`: how many have died so far.
+    /// Default 0: none.
+    pub fn resumed(mut self, deaths: u64) -> VolumeOptions {
+        self.mount.resumed = deaths;
+        self
+    }
+
+    /// `tell` is called when the volume is recovered, before anything changes, with the number (LSN) of the last change that is there
+    /// (P3).
+    pub fn recovered(mut self, tell: impl Fn(u64) + Send + Sync + 'static) -> VolumeOptions {
+        self.mount.recovered = Some(Recovered::new(move |lsn| tell(lsn.0)));
+        self
     }
 
     /// Nothing is written, whatever is called. Default false.

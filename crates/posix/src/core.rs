@@ -18,9 +18,9 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use holdfast_base::counters::Counters;
-use holdfast_base::{BlockNo, InodeNo};
+use holdfast_base::{BlockNo, InodeNo, Lsn, applied};
 use holdfast_format::item::dentry;
-use holdfast_store::{Allocated, Branch, Reservation, StoreError};
+use holdfast_store::{Allocated, Branch, Reservation, StoreError, Transaction};
 use parking_lot::Mutex;
 
 use crate::deletions::Deletions;
@@ -83,6 +83,15 @@ impl Core {
     /// The inode with this number, loaded if need be. [`crate::FsError::NotFound`] if there is none.
     pub(crate) fn inode(&self, no: InodeNo) -> Result<Arc<Inode>> {
         self.inodes.get(&self.store, no)
+    }
+
+    /// Makes the change visible that a request asks for. Other changes of it come before or follow, and may be made twice.
+    pub(crate) fn apply_asked_for(
+        &self,
+        transaction: Transaction,
+        reservation: &mut Reservation,
+    ) -> std::result::Result<Lsn, StoreError> {
+        applied::asked_for(|| self.store.apply(transaction, reservation))
     }
 
     /// Takes between 1 and `want` consecutive blocks out of the reservation's, near `goal` if possible. What they held for

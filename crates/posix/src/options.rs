@@ -1,7 +1,10 @@
 //! How a volume is mounted and made: the options of both, and their defaults.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_base::Lsn;
 use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 use holdfast_format::limits::NODE_SIZE_DEFAULT;
 use holdfast_format::{Geometry, Malformed};
@@ -15,6 +18,13 @@ pub struct MountOptions {
     pub branch: Option<Vec<u8>>,
     /// A snapshot of that branch, which is only read; `None`: the branch as it is.
     pub snapshot: Option<Vec<u8>>,
+    /// The branch or snapshot of this number, whatever the names are.
+    pub number: Option<u64>,
+    /// A process that has died served the branch to a kernel which goes on: any inode may be one that the kernel knows. So
+    /// none without a name is removed before the kernel forgets it, or the branch is left. How many processes have died so; 0: none.
+    pub resumed: u64,
+    /// Told of the last change that was recovered, before any other is made.
+    pub recovered: Option<Recovered>,
     /// Nothing is written.
     pub read_only: bool,
     /// Seconds after which the background makes everything durable (P11), by a commit unless fsyncs have done so; 0 turns
@@ -63,6 +73,9 @@ impl Default for MountOptions {
         MountOptions {
             branch: None,
             snapshot: None,
+            number: None,
+            resumed: 0,
+            recovered: None,
             read_only: false,
             commit_secs: 5,
             atime: Atime::Relative,
@@ -82,6 +95,32 @@ impl Default for MountOptions {
             discard_delay: DISCARD_DELAY,
             threads: true,
         }
+    }
+}
+
+/// Is told of the last change that was there when a volume was opened: of those that a crash may have taken, all up to this one
+/// are there, and none behind it (P3).
+#[derive(Clone)]
+pub struct Recovered(Arc<dyn Fn(Lsn) + Send + Sync>);
+
+impl Recovered {
+    /// `tell` is called once.
+    pub fn new(tell: impl Fn(Lsn) + Send + Sync + 'static) -> Recovered {
+        Recovered(Arc::new(tell))
+    }
+
+    pub(crate) fn tell(&self, lsn: Lsn) {
+        (self.0)(lsn);
+    }
+}
+
+// It is called once, when nothing has happened that a panic could leave half done.
+impl UnwindSafe for Recovered {}
+impl RefUnwindSafe for Recovered {}
+
+impl std::fmt::Debug for Recovered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Recovered")
     }
 }
 

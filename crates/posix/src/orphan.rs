@@ -20,7 +20,7 @@ use holdfast_store::{Need, Transaction};
 
 use crate::core::Core;
 use crate::file::content;
-use crate::inode::{Inode, InodeState};
+use crate::inode::{Inode, InodeState, UNCOUNTED};
 use crate::{FsError, Result, xattr_items};
 
 /// Content items, and as many of attributes, that one transaction of a collection removes.
@@ -176,6 +176,17 @@ impl Core {
     }
 }
 
+/// Keeps every orphan in memory, as one that the kernel knows: a program may have it open, or may give it a name.
+pub(crate) fn keep_all(core: &Core) -> Result<()> {
+    each(core, |no| {
+        let Some(inode) = orphaned(core, no)? else { return Ok(()) };
+        let mut state = inode.state.write();
+        // What has lost its name the kernel gives none any more.
+        (state.lookups, state.linkable) = (UNCOUNTED, true);
+        Ok(())
+    })
+}
+
 /// Removes every orphan: after a crash, and before a volume is left.
 pub(crate) fn collect_all(core: &Core) -> Result<()> {
     collect_if(core, |_| true)
@@ -187,6 +198,19 @@ pub(crate) fn collect_unused(core: &Core) -> Result<()> {
 }
 
 fn collect_if(core: &Core, is_wanted: impl Fn(&InodeState) -> bool) -> Result<()> {
+    each(core, |no| {
+        let Some(inode) = orphaned(core, no)? else { return Ok(()) };
+        let mut state = inode.state.write();
+        if is_wanted(&state) && !std::mem::replace(&mut state.gone, true) {
+            drop(state);
+            collect(core, &inode);
+        }
+        Ok(())
+    })
+}
+
+/// Does `work` with the number of each orphan.
+fn each(core: &Core, work: impl Fn(InodeNo) -> Result<()>) -> Result<()> {
     let mut from = Key::orphan(InodeNo(0)).offset;
     loop {
         let (first, last) = Key::span(InodeNo(0), ItemKind::Orphan);
@@ -205,7 +229,7 @@ fn collect_if(core: &Core, is_wanted: impl Fn(&InodeState) -> bool) -> Result<()
         };
         let next = last.0.checked_add(1);
         for no in orphans {
-            collect_orphan(core, no, &is_wanted)?;
+            work(no)?;
         }
         let Some(next) = next else {
             return Ok(());
@@ -214,7 +238,8 @@ fn collect_if(core: &Core, is_wanted: impl Fn(&InodeState) -> bool) -> Result<()
     }
 }
 
-fn collect_orphan(core: &Core, no: InodeNo, is_wanted: impl Fn(&InodeState) -> bool) -> Result<()> {
+/// The inode that is listed as an orphan, if it is one. One that does not exist is listed no longer.
+fn orphaned(core: &Core, no: InodeNo) -> Result<Option<Arc<Inode>>> {
     let inode = match core.inode(no) {
         Ok(inode) => inode,
         Err(FsError::NotFound) => {
@@ -222,19 +247,14 @@ fn collect_orphan(core: &Core, no: InodeNo, is_wanted: impl Fn(&InodeState) -> b
             transaction.delete(Key::orphan(no));
             let mut reservation = core.store.reserve(Need::Shrink { changes: 1 })?;
             core.store.apply(transaction, &mut reservation)?;
-            return Ok(());
+            return Ok(None);
         }
         Err(error) => return Err(error),
     };
-    let mut state = inode.state.write();
-    if state.disk.nlink > 0 {
+    if inode.state.read().disk.nlink > 0 {
         // The list is wrong, not the file: never remove what has a name.
         tracing::error!("inode {no} has a name and is listed as an orphan; run fsck");
-        return Ok(());
+        return Ok(None);
     }
-    if is_wanted(&state) && !std::mem::replace(&mut state.gone, true) {
-        drop(state);
-        collect(core, &inode);
-    }
-    Ok(())
+    Ok(Some(inode))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, BlockRange, Epoch, Lsn};
+use holdfast_base::{BlockNo, BlockRange, Epoch, Lsn, applied};
 use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
@@ -320,6 +320,8 @@ impl Inner {
         let counts = count_inodes(&mut forest, &mut space, tree, transaction.inodes_added);
         // Under the lock: the order of numbers is the order in which changes became visible.
         let lsn = Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1);
+        // Before a batch of the log can take it.
+        applied::note(lsn);
         if !transaction.unwritten.is_empty() {
             self.unwrote.store(lsn.0, Ordering::Release);
         }

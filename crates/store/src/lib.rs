@@ -181,6 +181,8 @@ pub(crate) struct Inner {
 pub struct Store {
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
+    /// The last transaction that was there when it was opened.
+    recovered: Lsn,
 }
 
 impl Inner {
@@ -213,7 +215,8 @@ impl Store {
         counters: Arc<Counters>,
     ) -> Result<Store> {
         let inner = Arc::new(open::open(device, options, counters)?);
-        let mut store = Store { inner, threads: Vec::new() };
+        let recovered = Lsn(inner.lsn.load(Ordering::Acquire));
+        let mut store = Store { inner, threads: Vec::new(), recovered };
         if !options.read_only && options.threads {
             // Those that were started end with the store, should another one be refused.
             throttle::start(&store.inner, &mut store.threads)?;
@@ -391,6 +394,17 @@ impl Store {
     /// The last transaction applied.
     pub fn latest(&self) -> Lsn {
         Lsn(self.inner.lsn.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that was there when the store was opened: of those that a crash may have taken, all up to this one are
+    /// there, and none behind it (P3).
+    pub fn recovered(&self) -> Lsn {
+        self.recovered
+    }
+
+    /// Gives out none of the next `count` inode numbers: a crash may have taken inodes that had them.
+    pub fn skip_inodes(&self, count: u64) {
+        self.inner.inode_next.fetch_add(count, Ordering::Relaxed);
     }
 
     /// An inode number that was never given before.

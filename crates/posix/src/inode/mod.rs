@@ -28,6 +28,9 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::{Attr, FsError, Result};
 
+/// References that another process has given out, in an unknown number, maybe none.
+pub(crate) const UNCOUNTED: u64 = 1 << 62;
+
 /// An inode in memory. There is never more than one for a number.
 #[derive(Debug)]
 pub(crate) struct Inode {
@@ -60,7 +63,7 @@ pub(crate) struct InodeState {
     pub(crate) changed: Lsn,
     /// Open files.
     pub(crate) handles: u32,
-    /// References from above, see [`crate::FileSystem::remember`].
+    /// References from above, see [`crate::FileSystem::remember`]. From [`UNCOUNTED`] on it is not known how many there are.
     pub(crate) lookups: u64,
     /// It has no name and is not needed any more: it is being removed, or is removed already.
     pub(crate) gone: bool,
@@ -217,6 +220,21 @@ impl InodeState {
         self.disk = disk;
         self.changed = changed;
         self.atime_waits = false;
+    }
+
+    /// Takes `count` references back.
+    ///
+    /// Of those that were not counted the kernel gives back all at once, together with those that came since; but one of these
+    /// may still be on its way to the kernel. A file that has lost its name is not looked up any more, so there none is, if as many
+    /// come back as were given out.
+    pub(crate) fn forget(&mut self, count: u64) {
+        self.lookups = match self.lookups.checked_sub(UNCOUNTED) {
+            None => self.lookups.saturating_sub(count),
+            Some(0) => 0,
+            Some(_) if self.disk.nlink > 0 => UNCOUNTED,
+            Some(since) if count < since => self.lookups - count,
+            Some(_) => 0,
+        };
     }
 
     /// Whether only a reference from above keeps it alive: memory is the only place that knows.

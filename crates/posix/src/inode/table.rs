@@ -20,7 +20,7 @@ use holdfast_format::Key;
 use holdfast_store::Branch;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
-use super::Inode;
+use super::{Inode, UNCOUNTED};
 use crate::error::damaged_item;
 use crate::{FsError, Result};
 
@@ -46,6 +46,8 @@ struct Shard {
     /// Numbers in the order in which the hand reaches them. May hold numbers that are not known any more.
     clock: VecDeque<u64>,
     known_max: usize,
+    /// Inodes with lower numbers may be known above from another process, nobody knows how often.
+    known_below: InodeNo,
     /// Inodes that left so far.
     left: u64,
     /// References from above to inodes that have a name and are not in memory.
@@ -78,10 +80,12 @@ impl Hasher for NumberHasher {
 }
 
 impl InodeTable {
-    /// A table that keeps about `idle_max` inodes that are not in use.
-    pub(crate) fn new(idle_max: usize) -> InodeTable {
+    /// A table that keeps about `idle_max` inodes that are not in use. Those below `known_below` may be known above from another
+    /// process.
+    pub(crate) fn new(idle_max: usize, known_below: InodeNo) -> InodeTable {
         let count = if idle_max < SHARDED_CACHE_MIN { 1 } else { SHARDS };
-        let shard = || Mutex::new(Shard { known_max: idle_max / count, ..Shard::default() });
+        let known_max = idle_max / count;
+        let shard = || Mutex::new(Shard { known_max, known_below, ..Shard::default() });
         InodeTable { shards: (0..count).map(|_| shard()).collect(), loads: RwLock::default() }
     }
 
@@ -230,7 +234,7 @@ impl LockedTable<'_> {
     pub(crate) fn remove(&mut self, no: InodeNo, references: u64) {
         let shard = self.shard(no);
         shard.known.remove(&no.0);
-        if references > 0 {
+        if (1..UNCOUNTED).contains(&references) {
             shard.remembered.insert(no.0, references);
         }
     }
@@ -252,6 +256,8 @@ impl Shard {
         let no = inode.no.0;
         if let Some(references) = self.remembered.remove(&no) {
             inode.state.write().lookups = references;
+        } else if inode.no < self.known_below {
+            inode.state.write().lookups = UNCOUNTED;
         }
         let used = AtomicBool::new(false);
         let before = self.known.insert(no, Entry { inode, used });
@@ -280,7 +286,8 @@ impl Shard {
                 continue;
             }
             let references = entry.inode.state.read().lookups;
-            if references > 0 {
+            // What is not counted is found so again.
+            if (1..UNCOUNTED).contains(&references) {
                 self.remembered.insert(no, references);
             }
             known.remove();

@@ -33,7 +33,7 @@ fn regular(no: u64, size: u64) -> Inode {
 
 #[test]
 fn what_was_read_before_others_changed_and_dropped_it_is_read_again() {
-    let table = InodeTable::new(0);
+    let table = InodeTable::new(0, InodeNo(0));
     let no = InodeNo(20);
     let mut reads = 0;
     let inode = table.get_or_read(no, || {
@@ -55,7 +55,7 @@ fn what_was_read_before_others_changed_and_dropped_it_is_read_again() {
 
 #[test]
 fn two_loaders_get_one_inode() {
-    let table = InodeTable::new(0);
+    let table = InodeTable::new(0, InodeNo(0));
     let mut first = None;
     let second = table.get_or_read(InodeNo(20), || {
         first = Some(table.get_or_read(InodeNo(20), || Ok(regular(20, 1))).unwrap());
@@ -66,7 +66,7 @@ fn two_loaders_get_one_inode() {
 
 #[test]
 fn the_hand_spares_what_is_used_or_needed() {
-    let table = InodeTable::new(32);
+    let table = InodeTable::new(32, InodeNo(0));
     let open = Arc::new(regular(20, 0));
     open.state.write().handles = 1;
     table.insert(open);
@@ -90,7 +90,7 @@ fn the_hand_spares_what_is_used_or_needed() {
 
 #[test]
 fn references_survive_when_the_inode_does_not() {
-    let table = InodeTable::new(0);
+    let table = InodeTable::new(0, InodeNo(0));
     let no = InodeNo(20);
     let load = || table.get_or_read(no, || Ok(regular(20, 0))).unwrap();
     let push_out = || {
@@ -113,7 +113,7 @@ fn references_survive_when_the_inode_does_not() {
 
 #[test]
 fn removed_inodes_leave_the_clock_while_there_is_room() {
-    let table = InodeTable::new(100);
+    let table = InodeTable::new(100, InodeNo(0));
     for no in 1..20_000 {
         table.insert(Arc::new(regular(no, 0)));
         table.remove(InodeNo(no));

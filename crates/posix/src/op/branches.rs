@@ -473,6 +473,11 @@ impl FileSystem {
         Ok(self.core.store.store().tree(number)?)
     }
 
+    /// The number of this branch, or of this snapshot.
+    pub fn tree_number(&self) -> u64 {
+        self.core.store.number()
+    }
+
     /// The number of this branch, or of the branch of this snapshot.
     pub fn branch_number(&self) -> Result<u64> {
         let store = &self.core.store;

@@ -263,7 +263,7 @@ fn make(
     let mut child = inode.state.write();
     child.handles = wanted.handles;
     core.inodes.insert(inode.clone());
-    match core.store.apply(transaction, &mut reservation) {
+    match core.apply_asked_for(transaction, &mut reservation) {
         Ok(lsn) => {
             child.changed = lsn;
             state.took(dir_item, lsn);

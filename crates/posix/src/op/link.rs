@@ -63,7 +63,7 @@ impl FileSystem {
             transaction.delete(Key::orphan(inode));
         }
         locked.put_all(&mut transaction);
-        let lsn = core.store.apply(transaction, &mut reservation)?;
+        let lsn = core.apply_asked_for(transaction, &mut reservation)?;
         locked.took_all(lsn);
         core.directory_log.changed(&core.store, parent, offset, lsn);
         let state = &mut locked.get(inode).state;

@@ -56,7 +56,7 @@ impl FileSystem {
             Err(inode) => inode,
         };
         let mut state = inode.state.write();
-        state.lookups = state.lookups.saturating_sub(count);
+        state.forget(count);
         let is_last = state.lookups == 0;
         if state.is_unreachable() && !state.gone {
             state.gone = true;

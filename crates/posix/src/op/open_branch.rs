@@ -71,11 +71,13 @@ impl FileSystem {
     pub(crate) fn first(volume: Volume, options: MountOptions) -> Result<FileSystem> {
         let volume = Arc::new(volume);
         let (branch, snapshot) = (options.branch.clone(), options.snapshot.clone());
+        let number = options.number;
         let core = open(&volume, options, || {
             let store = volume.store.clone();
-            Ok(match branch {
-                Some(name) => Branch::open(store, &name, snapshot.as_deref())?,
-                None => Branch::open_first(store, snapshot.as_deref())?,
+            Ok(match (number, branch) {
+                (Some(number), _) => Branch::open_number(store, number)?,
+                (None, Some(name)) => Branch::open(store, &name, snapshot.as_deref())?,
+                (None, None) => Branch::open_first(store, snapshot.as_deref())?,
             })
         })?;
         let committer = match (volume.options.read_only, volume.options.commit_secs) {
@@ -96,6 +98,13 @@ fn open_beside(
     let core = open(volume, options, || Ok(Branch::open_number(volume.store.clone(), find()?)?))?;
     start(core, of.clone())
 }
+
+/// Numbers that inodes may have had which died with the process that made them. The kernel may know them by another request
+/// than the one that made them, and must not meet other inodes by them. There is at most one for each request under way that made one;
+/// and where nothing of the process became durable, the next one begins at the same number, so it leaves out more.
+const LOST_INODES: u64 = 1 << 16;
+/// Of 44 bits, which numbers in snapshots have.
+const LOST_INODES_MAX: u64 = 1 << 28;
 
 /// Loads a branch, carries out what is left of holes, and collects orphans.
 fn open(
@@ -120,12 +129,17 @@ pub(super) fn load(
 ) -> Result<Arc<Core>> {
     options.read_only |= volume.options.read_only || store.is_snapshot();
     let usual = usual_log_data(&store.superblock().geometry);
+    let resumed = options.resumed > 0 && !options.read_only;
+    let known_below = if resumed { store.inode_counter() } else { InodeNo(0) };
+    if resumed {
+        store.skip_inodes(LOST_INODES.saturating_mul(options.resumed).min(LOST_INODES_MAX));
+    }
     let core = Arc::new(Core {
         gate: Default::default(),
         deletions: volume.deletions.clone(),
         log_data_bytes: options.log_data_bytes.unwrap_or(usual),
         hash_seed: store.superblock().hash_seed,
-        inodes: InodeTable::new(options.inode_cache),
+        inodes: InodeTable::new(options.inode_cache, known_below),
         data: crate::delayed::Shared::new(&store, &options),
         renames: Mutex::new(()),
         last_move: Default::default(),
@@ -153,8 +167,10 @@ pub(super) fn load(
         check_next_inode(&core)?;
     }
     crate::data::punch::recover(&core)?;
-    if !core.options.read_only {
-        orphan::collect_all(&core)?;
+    match (core.options.read_only, core.options.resumed > 0) {
+        (true, _) => {}
+        (false, true) => orphan::keep_all(&core)?,
+        (false, false) => orphan::collect_all(&core)?,
     }
     Ok(core)
 }

@@ -346,7 +346,7 @@ impl Move<'_> {
         names::put(&mut transaction, to, to_offset, self.to_name, source.no, file_type);
         self.leave(core, locked, seen, now, &mut transaction);
         locked.put_all(&mut transaction);
-        let lsn = core.store.apply(transaction, reservation)?;
+        let lsn = core.apply_asked_for(transaction, reservation)?;
         locked.took_all(lsn);
         core.directory_log.changed(&core.store, self.from.no, from_entry.offset, lsn);
         core.directory_log.changed(&core.store, self.to.no, to_offset, lsn);

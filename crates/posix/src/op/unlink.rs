@@ -84,7 +84,7 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
         held.removed = fate == Fate::Removed;
         names::delete(&mut transaction, parent, entry.offset);
         locked.put_all(&mut transaction);
-        let lsn = core.store.apply(transaction, &mut reservation)?;
+        let lsn = core.apply_asked_for(transaction, &mut reservation)?;
         locked.took_all(lsn);
         core.directory_log.changed(&core.store, parent, entry.offset, lsn);
         if last {

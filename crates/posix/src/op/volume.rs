@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{InodeNo, Timestamp, prng};
+use holdfast_base::{InodeNo, Lsn, Timestamp, prng};
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
 use holdfast_format::{Geometry, Key};
@@ -64,6 +64,10 @@ impl FileSystem {
             discard_delay: options.discard_delay,
         };
         let store = Arc::new(Store::open(device, &open, counters.clone())?);
+        // From here on changes are made, with numbers of those that were lost.
+        if let Some(recovered) = &options.recovered {
+            recovered.tell(store.recovered());
+        }
         let volume = Volume::new(store, counters, options.clone());
         FileSystem::first(volume, options)
     }
@@ -199,6 +203,12 @@ impl FileSystem {
     /// The same, with the moment.
     pub fn stopped(&self) -> Option<(Timestamp, String)> {
         self.core.store.stopped_since().zip(self.core.store.stop_reason())
+    }
+
+    /// The last change that was there when the volume was opened: of those that a crash may have taken, all up to this one are
+    /// there, and none behind it (P3).
+    pub fn recovered(&self) -> Lsn {
+        self.core.store.recovered()
     }
 
     /// How it was mounted.

@@ -238,7 +238,7 @@ fn change(
             changes = transaction.changes();
             continue;
         }
-        let lsn = core.store.apply(transaction, &mut reservation)?;
+        let lsn = core.apply_asked_for(transaction, &mut reservation)?;
         state.took(item, lsn);
         return Ok(());
     }

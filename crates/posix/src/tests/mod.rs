@@ -11,6 +11,7 @@ mod path;
 mod promotions;
 mod readdir;
 mod rename;
+mod resumed;
 mod rollbacks;
 mod shifts;
 mod threads;
