@@ -12,6 +12,7 @@
 //! mount point: the kernel would ask the very threads that wait for it.
 
 mod caller;
+pub mod carried_out;
 pub mod connection;
 mod flags;
 mod fsyncs;
@@ -35,9 +36,11 @@ mod troubles;
 pub mod transport;
 mod watch;
 
+pub use carried_out::CarriedOut;
 pub use holdfast_base::switch::{Opens, SnapDir, Squash, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};
 pub use holdfast_wire::connection::cloned;
+pub use holdfast_wire::init::Agreed;
 pub use interface::{Controlled, NewHead, Told};
 pub use mount::{Handed, Mounted, mount, remount};
 pub use options::{Control, FuseOptions, Report, SLOW_FSYNC, SharedThreads};

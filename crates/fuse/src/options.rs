@@ -7,6 +7,7 @@ use std::time::Duration;
 use holdfast_base::parallel::processors;
 use holdfast_base::switch::{Opens, SnapDir, Squash, Transport};
 
+use crate::carried_out::CarriedOut;
 use crate::connection::Watchdog;
 use crate::interface::Controlled;
 use crate::notices::Tellers;
@@ -57,6 +58,9 @@ pub struct FuseOptions {
     pub dirsync: bool,
     /// The host has every change before it is answered: a kill of this process takes none.
     pub handover: bool,
+    /// Where is noted which requests were carried out, if another process is to go on with the mount should this one die. Then the
+    /// kernel opens files, and requests come through /dev/fuse.
+    pub carried_out: Option<Arc<CarriedOut>>,
     /// Security labels for the kernel, each `context=...` or one of its kin, quoted as mount(8) does. For root only.
     pub labels: Vec<String>,
     /// Threads that read requests at the same time; `None`: as many as CPUs, at least 2 and at most 16.
@@ -173,6 +177,7 @@ impl Default for FuseOptions {
             sync: false,
             dirsync: false,
             handover: false,
+            carried_out: None,
             labels: Vec::new(),
             threads: None,
             spin: default_spin(processors()),

@@ -13,20 +13,22 @@
 //! others ([`Session`]).
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_base::switch::{Opens, Transport};
 use holdfast_posix::FileSystem;
+use holdfast_wire::init::Agreed;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::interface::{NewHead, Told};
-use crate::mount::{self, Mounted};
+use crate::mount::{self, Handed, Mounted};
 use crate::options::FuseOptions;
 use crate::server::{Changed, Server};
 use crate::siblings::Sibling;
@@ -94,6 +96,7 @@ pub struct Session {
     readers: Arc<Readers>,
     fuse: Arc<OwnedFd>,
     mounted: Mounted,
+    agreed: Agreed,
     end: Arc<End>,
 }
 
@@ -144,11 +147,38 @@ impl Session {
         Session::start_on(usual_ways(options), fs, mounted, options)
     }
 
+    /// As [`Session::start`], of a connection that a process which has died had [agreed](Session::agreed) on with the kernel. Requests
+    /// that it has not answered come again.
+    ///
+    /// # Errors
+    /// As of [`Session::start`].
+    pub fn resume(
+        fs: Arc<FileSystem>,
+        mounted: (OwnedFd, Mounted),
+        options: &FuseOptions,
+        agreed: Agreed,
+    ) -> io::Result<Session> {
+        Session::begin(fs, mounted, options, |fuse, work, readers, ending| {
+            transport::resume(fuse, work, readers, agreed, ending)
+        })
+    }
+
     fn start_on(
         ways: Ways,
         fs: Arc<FileSystem>,
+        mounted: (OwnedFd, Mounted),
+        options: &FuseOptions,
+    ) -> io::Result<Session> {
+        Session::begin(fs, mounted, options, |fuse, work, readers, ending| {
+            transport::connect(fuse, work, readers, ways, ending)
+        })
+    }
+
+    fn begin(
+        fs: Arc<FileSystem>,
         (fuse, mounted): (OwnedFd, Mounted),
         options: &FuseOptions,
+        connect: impl FnOnce(&Arc<OwnedFd>, &Arc<Work>, &Arc<Readers>, Ending) -> io::Result<Agreed>,
     ) -> io::Result<Session> {
         expect_checked(options)?;
         let waiting = fs.options().dirty_bytes / BYTES_OF_A_WAITING_THREAD;
@@ -165,19 +195,32 @@ impl Session {
             move |outcome| end.set(outcome)
         });
         let work = Work::new(Arc::clone(&server));
-        let connected = transport::connect(&fuse, &work, &readers, ways, ending);
-        let session = Session { server, readers, fuse, mounted, end };
-        match connected {
-            Ok(()) => {
-                session.mounted.raise_read_ahead();
-                Ok(session)
+        match connect(&fuse, &work, &readers, ending) {
+            Ok(agreed) => {
+                mounted.raise_read_ahead();
+                Ok(Session { server, readers, fuse, mounted, agreed, end })
             }
             Err(error) => {
                 // Whatever has happened, the filesystem is dropped.
-                session.let_go();
+                let_go(&server, &readers);
                 Err(error)
             }
         }
+    }
+
+    /// The connection to the kernel.
+    pub fn connection(&self) -> BorrowedFd<'_> {
+        self.fuse.as_fd()
+    }
+
+    /// What was agreed on with the kernel.
+    pub fn agreed(&self) -> Agreed {
+        self.agreed
+    }
+
+    /// What another process needs to adopt the mount, and what ends it, if this user may end it.
+    pub fn to_hand(&self) -> (Handed, Option<OwnedFd>) {
+        self.mounted.to_hand()
     }
 
     /// `tell` is called once when the session has ended by itself: on a thread of the session, which it must not wait for, or
@@ -249,7 +292,7 @@ impl Session {
     /// # Errors
     /// The connection to the kernel broke.
     pub fn finish(self) -> io::Result<()> {
-        self.let_go();
+        let_go(&self.server, &self.readers);
         let mut state = self.end.state.lock();
         match state.has_ended {
             true => state.outcome.take().unwrap_or(Ok(())),
@@ -259,11 +302,11 @@ impl Session {
             }
         }
     }
+}
 
-    fn let_go(&self) {
-        self.server.close();
-        self.readers.drain(FAREWELL);
-    }
+fn let_go(server: &Server, readers: &Readers) {
+    server.close();
+    readers.drain(FAREWELL);
 }
 
 /// A mount, as other mounts of the volume reach it. It keeps nothing alive.
@@ -308,7 +351,12 @@ fn expect_checked(options: &FuseOptions) -> io::Result<()> {
 
 fn usual_ways(options: &FuseOptions) -> Ways {
     let ring_bytes = transport::MAX_WRITE as usize;
-    Ways { transport: options.transport, opens: options.opens, ring_bytes }
+    // A ring belongs to the process that has made it, and so do handles of files.
+    let (transport, opens) = match options.carried_out {
+        Some(_) => (Transport::Device, Opens::Kernel),
+        None => (options.transport, options.opens),
+    };
+    Ways { transport, opens, ring_bytes }
 }
 
 fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
@@ -324,6 +372,9 @@ fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
     let server = Arc::new(server);
     server.set_synchronous(options.sync, options.dirsync);
     server.set_handover(options.handover);
+    if let Some(carried_out) = &options.carried_out {
+        server.set_carried_out(Arc::clone(carried_out));
+    }
     server.set_tellers(Arc::clone(&options.shared.tellers));
     server.set_siblings(Arc::clone(&options.shared.siblings));
     if let Some(user) = options.owner {
@@ -416,7 +467,6 @@ pub fn end_all(sessions: &mut [&mut Session]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_base::switch::{Opens, Transport};
 
     use crate::server::fresh;
 

@@ -237,6 +237,10 @@ pub const NOTIFY_INVAL_INODE: i32 = 2;
 pub const NOTIFY_INVAL_ENTRY: i32 = 3;
 /// The code, in place of an error, of [`NotifyStore`] and the bytes behind it.
 pub const NOTIFY_STORE: i32 = 4;
+/// The code, in place of an error, of a message without a body: requests that were read and not answered come again.
+pub const NOTIFY_RESEND: i32 = 7;
+/// In the number of a request: it comes again.
+pub const UNIQUE_RESEND: u64 = 1 << 63;
 /// The code, in place of an error, of a message without a body: all names are void.
 pub const NOTIFY_INC_EPOCH: i32 = 8;
 

@@ -23,6 +23,7 @@ pub mod flag {
     pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub const HAS_RESEND: u64 = 1 << 39;
     pub const ALLOW_IDMAP: u64 = 1 << 40;
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
@@ -48,10 +49,35 @@ pub struct Dialect {
     pub long_setxattr: bool,
 }
 
-impl Dialect {
-    /// What follows from our answer.
-    pub fn of(answer: &InitOut) -> Dialect {
-        Dialect { long_setxattr: u64::from(answer.flags) & flag::SETXATTR_EXT != 0 }
+/// A handshake that is over, for another process that goes on with the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// Everything that the kernel offered.
+    pub offered: u64,
+    /// What was taken of it.
+    pub taken: u64,
+}
+
+impl Agreed {
+    /// What became of an answer.
+    pub fn on(init: &InitIn, answer: &InitOut) -> Agreed {
+        let taken = u64::from(answer.flags) | u64::from(answer.flags2) << 32;
+        Agreed { offered: offered(init), taken }
+    }
+
+    /// Whether the kernel offered all of these.
+    pub fn offers(&self, flags: u64) -> bool {
+        self.offered & flags == flags
+    }
+
+    /// Whether all of these were taken.
+    pub fn takes(&self, flags: u64) -> bool {
+        self.taken & flags == flags
+    }
+
+    /// The form of requests.
+    pub fn dialect(&self) -> Dialect {
+        Dialect { long_setxattr: self.takes(flag::SETXATTR_EXT) }
     }
 }
 

@@ -3,8 +3,8 @@
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::abi::{
-    NOTIFY_INC_EPOCH, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_STORE, NotifyInvalEntry,
-    NotifyInvalInode, NotifyStore, OutHeader,
+    NOTIFY_INC_EPOCH, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_RESEND, NOTIFY_STORE,
+    NotifyInvalEntry, NotifyInvalInode, NotifyStore, OutHeader,
 };
 
 /// Bytes of the header that every answer on /dev/fuse begins with.
@@ -49,6 +49,11 @@ pub fn stored(inode: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
     notice(NOTIFY_STORE, &[body.as_bytes(), bytes].concat())
 }
 
+/// A message that requests which were read and not answered shall come again. Kernels before 6.9 do not know it.
+pub fn send_again() -> Vec<u8> {
+    notice(NOTIFY_RESEND, &[])
+}
+
 /// A message that no name leads any more to where it led, in any directory. Kernels before 6.16 do not know it.
 pub fn all_names_changed() -> Vec<u8> {
     notice(NOTIFY_INC_EPOCH, &[])
@@ -82,6 +87,7 @@ mod tests {
         assert_eq!((attributes_changed(5).len(), content_changed(5).len()), (40, 40));
         assert_eq!((bytes_changed(5, 4096, 8192).len(), stored(5, 4096, b"x").len()), (40, 41));
         assert_eq!((all_names_changed().len(), name_changed(1, b"name").len()), (16, 37));
+        assert_eq!(send_again()[..8], [16, 0, 0, 0, 7, 0, 0, 0]);
         let mut out = [0xff; 32];
         assert_eq!(put(&mut out, &header), 16);
         assert_eq!((&out[..4], out[16]), (&16u32.to_ne_bytes()[..], 0xff));

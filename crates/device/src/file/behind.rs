@@ -59,7 +59,7 @@ struct LoopStatus {
 #[derive(Debug)]
 pub(super) struct Behind {
     /// Kept open for their locks.
-    _held: Vec<File>,
+    pub(super) held: Vec<File>,
     pub(super) reach: Reach,
 }
 
@@ -68,7 +68,24 @@ pub(super) struct Behind {
 /// # Errors
 /// [`DeviceError::InUse`] when another program has it. What is merely out of reach is no error.
 pub(super) fn take(file: &File, path: &Path, mode: OpenMode) -> Result<Behind, DeviceError> {
-    let mut walk = Walk { host: Host::this(), mode, path, held: Vec::new(), reach: Reach::Alone };
+    walk(file, path, mode, Locks::Take)
+}
+
+/// The same of what another process has locked for this one.
+pub(super) fn look(file: &File, path: &Path, mode: OpenMode) -> Result<Behind, DeviceError> {
+    walk(file, path, mode, Locks::AreTaken)
+}
+
+/// Whether what is behind a device is still to be locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Locks {
+    Take,
+    AreTaken,
+}
+
+fn walk(file: &File, path: &Path, mode: OpenMode, locks: Locks) -> Result<Behind, DeviceError> {
+    let (held, reach) = (Vec::new(), Reach::Alone);
+    let mut walk = Walk { host: Host::this(), mode, path, locks, held, reach };
     match file.metadata() {
         Ok(found) if found.file_type().is_block_device() => {
             let share = match mode {
@@ -79,7 +96,7 @@ pub(super) fn take(file: &File, path: &Path, mode: OpenMode) -> Result<Behind, D
         }
         _ => walk.on_filesystem(file),
     }
-    Ok(Behind { _held: walk.held, reach: walk.reach })
+    Ok(Behind { held: walk.held, reach: walk.reach })
 }
 
 /// Where a host tells of its devices; a test makes one of its own.
@@ -102,6 +119,7 @@ struct Walk<'p> {
     mode: OpenMode,
     /// What was opened.
     path: &'p Path,
+    locks: Locks,
     held: Vec<File>,
     reach: Reach,
 }
@@ -187,7 +205,11 @@ impl Walk<'_> {
         };
         let part = part.within(status.offset, status.size_limit);
         let named = format!("{}, which is behind {},", behind.display(), self.path.display());
-        let Some(file) = lock::take_part(file, &behind, &named, part, share)? else {
+        let locked = match self.locks {
+            Locks::Take => lock::take_part(file, &behind, &named, part, share)?,
+            Locks::AreTaken => Some(file),
+        };
+        let Some(file) = locked else {
             self.out_of_reach(&format!("{} cannot be locked in parts", behind.display()));
             return Ok(());
         };

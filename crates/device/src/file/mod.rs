@@ -20,6 +20,7 @@ mod transfer;
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,6 +96,27 @@ impl FileDevice {
         FileDevice::open_existing(path.as_ref(), mode, false)
     }
 
+    /// Descriptors that hold locks on what is behind the device, beside its own ([`AsFd`]).
+    pub fn locks_behind(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.behind.held.iter().map(AsFd::as_fd)
+    }
+
+    /// What another process has opened and locked: `file` is a duplicate of its descriptor ([`AsFd`]), and `behind` those of
+    /// [`FileDevice::locks_behind`]. A lock ends with the last duplicate. Of all that use it at a time only one may write.
+    ///
+    /// # Errors
+    /// As of [`FileDevice::open`], but for the lock.
+    pub fn inherited(
+        (file, behind): (OwnedFd, Vec<OwnedFd>),
+        path: impl AsRef<Path>,
+        mode: OpenMode,
+    ) -> Result<FileDevice, DeviceError> {
+        let (file, path) = (File::from(file), path.as_ref());
+        let held = behind.into_iter().map(File::from).collect();
+        let behind = Behind { held, ..behind::look(&file, path, mode)? };
+        FileDevice::start((file, behind), path, mode, true)
+    }
+
     /// Makes a sparse regular file of `bytes` bytes (rounded down to whole sectors when used),
     /// readable by its owner alone, and opens it for writing. An existing file is made larger, its
     /// content stays.
@@ -119,7 +141,8 @@ impl FileDevice {
         // A process that was faster than this lock uses the file now, even if it was new: leave it alone.
         let file = lock::take(file, path, OpenMode::ReadWrite)?;
         let device = grow(&file, path, bytes)
-            .and_then(|()| FileDevice::start(file, path, OpenMode::ReadWrite, true));
+            .and_then(|()| behind::take(&file, path, OpenMode::ReadWrite))
+            .and_then(|behind| FileDevice::start((file, behind), path, OpenMode::ReadWrite, true));
         if device.is_err() && new {
             // Ours, empty, and of no use; the first error matters more than this one.
             let _ = std::fs::remove_file(path);
@@ -133,17 +156,17 @@ impl FileDevice {
     fn open_existing(path: &Path, mode: OpenMode, direct: bool) -> Result<FileDevice, DeviceError> {
         let file = open_host(path, mode)?;
         let file = lock::take(file, path, mode)?;
-        FileDevice::start(file, path, mode, direct)
+        let behind = behind::take(&file, path, mode)?;
+        FileDevice::start((file, behind), path, mode, direct)
     }
 
     /// Measures an open, locked file.
     fn start(
-        file: File,
+        (file, behind): (File, Behind),
         path: &Path,
         mode: OpenMode,
         direct: bool,
     ) -> Result<FileDevice, DeviceError> {
-        let behind = behind::take(&file, path, mode)?;
         let found = probe::probe(&file, direct).map_err(|error| refused(path, reason(&error)))?;
         if found.len < SMALLEST {
             return Err(refused(path, too_small(found.len)));
@@ -238,6 +261,12 @@ impl FileDevice {
                 done => Ok(done?),
             };
         }
+    }
+}
+
+impl AsFd for FileDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

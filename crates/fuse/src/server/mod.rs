@@ -49,6 +49,7 @@ use holdfast_posix::{Attr, Caller, FileSystem, OpenFile, Whereabouts};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
 use crate::caller::{Capability, caller, is_capable, is_owner};
+use crate::carried_out::CarriedOut;
 use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
@@ -97,6 +98,7 @@ pub struct Server {
     watchdog: OnceLock<(Watchdog, Arc<Connection>)>,
     report: OnceLock<Report>,
     control: OnceLock<Control>,
+    carried_out: OnceLock<Arc<CarriedOut>>,
     permits: permits::Permits,
     synchronous: remount::Synchronous,
     rolled_back: Arc<rolled_back::RolledBack>,
@@ -151,6 +153,7 @@ impl Server {
             watchdog: OnceLock::new(),
             report: OnceLock::new(),
             control: OnceLock::new(),
+            carried_out: OnceLock::new(),
             permits: Default::default(),
             synchronous: Default::default(),
             rolled_back: Arc::default(),
@@ -268,6 +271,16 @@ impl Server {
     /// Sets what carries out commands for this mount. The first one stays.
     pub fn set_control(&self, control: Control) {
         let _ = self.control.set(control);
+    }
+
+    /// Sets where is noted which requests were carried out. The first one stays.
+    pub(crate) fn set_carried_out(&self, carried_out: Arc<CarriedOut>) {
+        let _ = self.carried_out.set(carried_out);
+    }
+
+    /// Where is noted which requests were carried out, if another process may go on with the mount.
+    pub(crate) fn carried_out(&self) -> Option<&CarriedOut> {
+        self.carried_out.get().map(|it| &**it)
     }
 
     /// The kernel cannot do without handles of directories.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_base::switch::{Opens, Squash, Transport};
-use holdfast_wire::init::{self, Dialect, Wanted, flag};
+use holdfast_wire::init::{self, Agreed, Dialect, Wanted, flag};
 use holdfast_wire::{Op, Request, abi, reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
@@ -62,10 +62,11 @@ pub(crate) fn connect(
     readers: &Arc<Readers>,
     ways: Ways,
     ending: Ending,
-) -> io::Result<()> {
+) -> io::Result<Agreed> {
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(fuse, true)?;
-    let (rings, dialect) = shake_hands(fuse, work, readers, ways)?;
+    let (rings, agreed) = shake_hands(fuse, work, readers, ways)?;
+    settle(work.server(), &agreed)?;
     work.server().set_kernel(Arc::new(ToKernel(Arc::clone(fuse))))?;
     if let Some(rings) = rings
         && let Err(error) = rings.start(&ending)
@@ -75,10 +76,63 @@ pub(crate) fn connect(
         }
         tracing::warn!("the kernel refuses rings ({error}); requests come through /dev/fuse");
     }
+    start(fuse, work, readers, agreed, ending)
+}
+
+/// As [`connect`], with a kernel that has shaken hands with a process which has died. It sends once more what that has not
+/// answered.
+pub(crate) fn resume(
+    fuse: &Arc<OwnedFd>,
+    work: &Arc<Work>,
+    readers: &Arc<Readers>,
+    agreed: Agreed,
+    ending: Ending,
+) -> io::Result<Agreed> {
+    rustix::io::ioctl_fionbio(fuse, true)?;
+    settle(work.server(), &agreed)?;
+    work.server().set_kernel(Arc::new(ToKernel(Arc::clone(fuse))))?;
+    // Before anything is read here, which would come twice.
+    rustix::io::write(fuse, &reply::send_again())?;
+    start(fuse, work, readers, agreed, ending)
+}
+
+/// Starts what reads requests.
+fn start(
+    fuse: &Arc<OwnedFd>,
+    work: &Arc<Work>,
+    readers: &Arc<Readers>,
+    agreed: Agreed,
+    ending: Ending,
+) -> io::Result<Agreed> {
     let (fuse, work) = (Arc::clone(fuse), Arc::clone(work));
-    let body = move |reader: &Reader| read_requests(&fuse, &work, reader, dialect);
+    let body = move |reader: &Reader| read_requests(&fuse, &work, reader, agreed.dialect());
     // Before the mount is announced as usable: the system may give no thread.
-    readers.start(ending, body)
+    readers.start(ending, body).map(|()| agreed)
+}
+
+/// The server is told what the handshake means for it.
+fn settle(server: &Server, agreed: &Agreed) -> io::Result<()> {
+    if agreed.takes(flag::NO_OPEN_SUPPORT) {
+        server.set_kernel_opens();
+    }
+    if !agreed.offers(flag::NO_OPENDIR_SUPPORT) {
+        server.set_kernel_needs_opendir();
+    }
+    if server.carried_out().is_none() {
+        return Ok(());
+    }
+    // What is open must need nothing of this process.
+    if !agreed.takes(flag::HAS_RESEND | flag::NO_OPENDIR_SUPPORT) {
+        return Err(io::Error::other(
+            "the kernel sends no request again, which takes Linux 6.9: leave out supervised",
+        ));
+    }
+    match server.kernel_opens() {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "supervised needs a kernel that checks permissions and opens files: leave out nodefault_permissions and squash=",
+        )),
+    }
 }
 
 /// The handshake: what the kernel begins with is answered with what is wanted of it, or the mount fails.
@@ -87,7 +141,7 @@ fn shake_hands(
     work: &Arc<Work>,
     readers: &Readers,
     ways: Ways,
-) -> io::Result<(Option<Rings>, Dialect)> {
+) -> io::Result<(Option<Rings>, Agreed)> {
     let (unique, init) = read_init(fuse)?;
     let outcome = prepare_rings(fuse, work, readers, ways, &init).and_then(|rings| {
         let flags = wanted_flags(work.server(), ways, &init, rings.is_some());
@@ -101,7 +155,7 @@ fn shake_hands(
     match outcome {
         Ok((rings, answer)) => {
             send(fuse, unique, Ok(answer.as_bytes()));
-            Ok((rings, Dialect::of(&answer)))
+            Ok((rings, Agreed::on(&init, &answer)))
         }
         Err(error) => {
             send(fuse, unique, Err(Errno(libc::EPROTO)));
@@ -158,7 +212,7 @@ fn prepare_rings(
     }
 }
 
-/// What is wanted of the kernel. The server is told what that means for it.
+/// What is wanted of the kernel.
 fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool) -> u64 {
     let offered = init::offered(init);
     let mut flags = flag::ASYNC_READ
@@ -200,11 +254,10 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
         flags |= flag::ATOMIC_O_TRUNC;
     } else {
         // O_TRUNC comes as a change of the size, then.
-        server.set_kernel_opens();
         flags |= flag::NO_OPEN_SUPPORT;
     }
-    if offered & flag::NO_OPENDIR_SUPPORT == 0 {
-        server.set_kernel_needs_opendir();
+    if server.carried_out().is_some() {
+        flags |= flag::HAS_RESEND;
     }
     if has_rings {
         flags |= flag::OVER_IO_URING;
@@ -218,7 +271,14 @@ fn read_requests(
     reader: &Reader,
     dialect: Dialect,
 ) -> io::Result<()> {
-    let new_buffer = || vec![0; HEADERS + MAX_WRITE as usize];
+    let new_buffer = || {
+        let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
+        if work.server().carried_out().is_some() {
+            // A kill while a request comes into pages that are not there would end the request with EIO.
+            buffer.fill(1);
+        }
+        buffer
+    };
     let mut buffer = new_buffer();
     // Pages of the buffers are in memory.
     let mut is_warm = false;
@@ -324,16 +384,19 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
         if out.len() < most {
             out.resize(most.min(MAX_WRITE as usize), 0);
         }
-        let answer = if dispatch::fills(header.opcode) {
-            dispatch::fill(server, header, &request.op, out)
+        let (answer, noted) = if dispatch::fills(header.opcode) {
+            (dispatch::fill(server, header, &request.op, out), None)
         } else {
-            match dispatch::call(server, header, &request.op) {
-                Some(answer) => answer.and_then(|answer| answer::encode(&answer, out)),
+            match dispatch::call_noting(server, header, &request.op) {
+                Some((answer, noted)) => {
+                    (answer.and_then(|answer| answer::encode(&answer, out)), noted)
+                }
                 None => return pending.forget(),
             }
         };
         reader.lone().will_answer();
         pending.send(answer.map(|len| &out[..len]));
+        drop(noted);
     });
 }
 

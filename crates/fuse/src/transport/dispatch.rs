@@ -13,7 +13,8 @@ use holdfast_wire::dirents::Dirents;
 use super::act::{act, file, told};
 use super::answer::Out;
 use super::convert::{self, Names};
-use super::{stale, synchronous, within};
+use super::{again, stale, synchronous, within};
+use crate::carried_out::Noted;
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
 use crate::troubles;
@@ -63,6 +64,15 @@ pub(super) fn fill(
 
 /// Does what is asked. `None`: the request gets no answer.
 pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Option<Answer<Out>> {
+    call_noting(server, header, op).map(|(answer, _)| answer)
+}
+
+/// As [`call`]; what comes with the answer is to be kept until that is sent.
+pub(super) fn call_noting(
+    server: &Server,
+    header: &abi::InHeader,
+    op: &Op<'_>,
+) -> Option<(Answer<Out>, Option<Noted>)> {
     match op {
         Op::Forget(forget) => {
             if !within::forget(server, header.nodeid, forget.nlookup) {
@@ -78,11 +88,15 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
         Op::Interrupt(which) => server.interrupts().interrupt(which.unique),
         op => {
             troubles::begin();
-            let answer = within::answer(server, header, op).unwrap_or_else(|| {
-                let answer = stale::judged(op, answer(server, header, op));
-                told(server, header, op, answer)
-            });
-            return Some(answer.map(|out| out.shown(server.owners())));
+            let (answer, noted) = match within::answer(server, header, op) {
+                Some(answer) => (answer, None),
+                None => {
+                    let act = || stale::judged(op, answer(server, header, op));
+                    let (answer, noted) = again::once(server, header, op, act);
+                    (told(server, header, op, answer), noted)
+                }
+            };
+            return Some((answer.map(|out| out.shown(server.owners())), noted));
         }
     }
     None

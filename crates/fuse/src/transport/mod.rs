@@ -12,6 +12,7 @@
 //! allowed it (`enable_uring` of the module `fuse`).
 
 mod act;
+mod again;
 mod answer;
 mod convert;
 mod device;
@@ -30,7 +31,7 @@ pub(crate) mod work;
 
 use holdfast_base::switch::{Opens, Transport};
 
-pub(crate) use device::{MAX_WRITE, connect};
+pub(crate) use device::{MAX_WRITE, connect, resume};
 
 /// What is wanted of the kernel, where there is a choice.
 #[derive(Clone, Copy, Debug)]

@@ -19,4 +19,5 @@ mod reserved;
 mod rollback;
 mod session;
 mod snapdir;
+mod supervised;
 mod transports;

@@ -95,7 +95,8 @@ impl Fake {
     fn walk(&self, number: u64) -> Result<Walk<'_>, DeviceError> {
         let host = Host { sys: &self.sys, dev: &self.dev, ask: ask_fake };
         let (mode, path) = (OpenMode::ReadWrite, self.root.path());
-        let mut walk = Walk { host, mode, path, held: Vec::new(), reach: Reach::Alone };
+        let mut walk =
+            Walk { host, mode, path, locks: Locks::Take, held: Vec::new(), reach: Reach::Alone };
         walk.device(number, None, Part::WHOLE, Share::Alone, 0)?;
         Ok(walk)
     }

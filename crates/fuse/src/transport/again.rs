@@ -1,0 +1,71 @@
+//! Requests that come again, because the process that had them has died ([`CarriedOut`]).
+//!
+//! Most are carried out once more and give what they gave before: the same bytes at the same place, the same permissions.
+//! Others can be carried out only once, and are noted ([`is_once`]). One of those that was carried out gets the
+//! [answer](done) that the first process owed.
+//!
+//! [`CarriedOut`]: crate::carried_out::CarriedOut
+
+use holdfast_base::InodeNo;
+use holdfast_wire::Op;
+use holdfast_wire::abi::{self, UNIQUE_RESEND};
+
+use super::answer::Out;
+use super::convert;
+use crate::carried_out::Noted;
+use crate::interface::{Answer, Entry, Errno};
+use crate::server::Server;
+
+/// Whether `op` is to be carried out once, however often it comes. (The kernel lets no fallocate(2) through that moves data.) Files are made by MKNOD where a process may die; a file without a
+/// name that is made twice is one that goes when the volume is left.
+fn is_once(op: &Op<'_>) -> bool {
+    matches!(
+        op,
+        Op::Symlink { .. }
+            | Op::Mknod { .. }
+            | Op::Mkdir { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+            | Op::Link { .. }
+            | Op::Setxattr { .. }
+            | Op::Removexattr { .. }
+    )
+}
+
+/// Answers a request by `act`, unless a process that has died carried it out. What comes with the answer is to be kept
+/// until that is sent.
+pub(super) fn once(
+    server: &Server,
+    header: &abi::InHeader,
+    op: &Op<'_>,
+    act: impl FnOnce() -> Answer<Out>,
+) -> (Answer<Out>, Option<Noted>) {
+    let Some(carried_out) = server.carried_out().filter(|_| is_once(op)) else {
+        return (act(), None);
+    };
+    let unique = header.unique & !UNIQUE_RESEND;
+    if unique != header.unique && carried_out.was(unique) {
+        return (done(server, header, op), None);
+    }
+    let (answer, noted) = carried_out.noting(unique, act);
+    (answer, Some(noted))
+}
+
+/// The answer to a request that was carried out: what it has made, as it is now.
+fn done(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
+    let parent = InodeNo(header.nodeid);
+    match op {
+        Op::Symlink { name, .. }
+        | Op::Mknod { name, .. }
+        | Op::Mkdir { name, .. }
+        | Op::Link { name, .. } => made(server, header, parent, name).map(Out::Entry),
+        _ => Ok(Out::Nothing),
+    }
+}
+
+fn made(server: &Server, header: &abi::InHeader, parent: InodeNo, name: &[u8]) -> Answer<Entry> {
+    let entry = server.lookup(&convert::request(header), parent, name)?;
+    // Another request has removed it meanwhile, before this one was answered.
+    if entry.attr.is_none() { Err(Errno(libc::ENOENT)) } else { Ok(entry) }
+}
