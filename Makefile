@@ -55,7 +55,7 @@ test:
 prove: build dev
 	bash scripts/need.sh sqlite3=sqlite3 git=git cc=build-essential bc=bc python3=python3 xz=xz-utils
 	[ -r /usr/src/linux-source-6.1.tar.xz ] || apt-get install -y --no-install-recommends linux-source-6.1
-	for proof in tree branches deletion forks agents pjdfstest git build sqlite killed million full accidents callgrind frozen recovery fio memory elastic latency metrics bindings packages; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
+	for proof in tree branches deletion forks agents pjdfstest git build sqlite killed supervised million full accidents callgrind frozen recovery fio memory elastic latency metrics bindings packages; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
 	[ "$$(id -u)" -ne 0 ] || HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/killed.sh --limits --minutes 10
 	$(abspath $(TARGET_DIR))/release/holdfast-dev bench mechanisms --mount
 	[ "$$(id -u)" -ne 0 ] || bash scripts/need.sh losetup=mount mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs fuse2fs=fuse2fs fuse-overlayfs=fuse-overlayfs bindfs=bindfs

@@ -6,7 +6,8 @@ The numbers P1 to P5 are those of the promises in the design.
 
 usage: killed.py new DIR HOST       makes what the programs need in an empty directory; forgets what HOST says
        killed.py load DIR HOST      runs all programs until the server is gone; makes HOST/ready when all have begun.
-                                    A program that fails while HOST/killed does not exist is an error.
+                                    A program that fails while HOST/killed does not exist is an error. When HOST/enough is there, all end
+                             and say how long their longest step took.
        killed.py check DIR HOST     compares; prints how much was acknowledged so far
        killed.py total HOST...      sums what `check` left in several directories
 """
@@ -406,7 +407,13 @@ def run(program, host, told):
     try:
         program.begin()
         os.write(told, b"+")
-        while True: program.step()
+        longest, steps = 0, 0
+        while not os.path.exists(f"{host}/enough"):
+            begun = time.monotonic()
+            program.step()
+            longest, steps = max(longest, time.monotonic() - begun), steps + 1
+        print(f"{program.name}: {steps} steps, the longest {longest:.2f} s", flush=True)
+        return 0
     except (OSError, sqlite3.Error) as error:
         # The file is made just before the kill.
         if os.path.exists(f"{host}/killed"): return 0

@@ -1,5 +1,6 @@
 //! Mounts whose daemon was killed and cannot end.
 
+use std::fs;
 use std::io;
 use std::time::Duration;
 
@@ -11,11 +12,25 @@ use crate::mounts::{Mount, is_there};
 /// How long a mount may take to answer before it counts as one that does not.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The process that holds the volume of a mount, as far as that can be believed: the source that a stranger's mount names
+/// The process that serves the volume of a mount, as far as that can be believed: the source that a stranger's mount names
 /// may be any file in use, or one whose very name is never found.
 pub(crate) fn daemon_of(mount: &Mount) -> Option<u32> {
     let believed = [0, rustix::process::geteuid().as_raw()].contains(&mount.owner);
-    if believed { holdfast_device::holding_process(&mount.source) } else { None }
+    let holder = if believed { holdfast_device::holding_process(&mount.source) } else { None };
+    holder.map(|holder| daemon_below(holder).unwrap_or(holder))
+}
+
+/// The daemon of a supervisor, which is what holds the volume then. A daemon that is dying has no arguments any more, but its
+/// supervisor has.
+fn daemon_below(holder: u32) -> Option<u32> {
+    let arguments = fs::read(format!("/proc/{holder}/cmdline")).ok()?;
+    let mut words = arguments.split(|byte| *byte == 0);
+    let has_option = |list: &[u8]| list.split(|byte| *byte == b',').any(|it| it == b"supervised");
+    if !words.any(has_option) {
+        return None;
+    }
+    let children = fs::read_to_string(format!("/proc/{holder}/task/{holder}/children")).ok()?;
+    children.split_whitespace().next_back()?.parse().ok()
 }
 
 /// Aborts the connection of a mount whose daemon was killed and cannot end, because the kernel waits for the daemon's

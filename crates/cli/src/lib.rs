@@ -33,6 +33,7 @@ mod rings;
 pub mod size;
 mod span;
 mod stopped;
+mod supervisor;
 pub mod target;
 mod txn;
 mod udev;

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -136,6 +137,17 @@ pub(crate) fn open_file(path: &Path, read_only: bool) -> Result<Arc<FileDevice>,
             Err(error) => return Err(Failure::plain(error.to_string())),
         }
     }
+}
+
+/// What a supervisor has opened and locked for this process.
+pub(crate) fn inherited(
+    locked: (OwnedFd, Vec<OwnedFd>),
+    path: &Path,
+    read_only: bool,
+) -> Result<Arc<FileDevice>, Failure> {
+    let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+    let opened = FileDevice::inherited(locked, path, mode);
+    opened.map(Arc::new).map_err(|error| Failure::plain(error.to_string()))
 }
 
 /// Whether the volume is held by a daemon without a mount: umount(8) has returned, and the daemon still writes what it

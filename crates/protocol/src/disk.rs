@@ -30,7 +30,7 @@ pub struct Rings {
 
 /// One of the places at which a batch or a commit may stand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
+pub enum RingPlace {
     /// There always is this one.
     First,
     /// Where rings stand twice.
@@ -39,10 +39,10 @@ pub enum Place {
 
 impl Rings {
     /// The places of each batch and each commit.
-    pub fn places(self) -> &'static [Place] {
+    pub fn places(self) -> &'static [RingPlace] {
         match self.twice {
-            true => &[Place::First, Place::Second],
-            false => &[Place::First],
+            true => &[RingPlace::First, RingPlace::Second],
+            false => &[RingPlace::First],
         }
     }
 }
@@ -199,9 +199,9 @@ pub enum Location {
     /// A slot.
     Superblock(u8),
     /// Of the log's ring.
-    Log(Place, u8),
+    Log(RingPlace, u8),
     /// Of the journal's ring.
-    Journal(Place, u8),
+    Journal(RingPlace, u8),
     /// Of the pool.
     Pool(Block),
 }
@@ -210,11 +210,11 @@ impl Location {
     fn index(self) -> usize {
         match self {
             Location::Superblock(slot) => slot as usize % 2,
-            Location::Log(Place::First, at) => 2 + at as usize,
-            Location::Journal(Place::First, at) => 2 + RING_MAX + at as usize,
+            Location::Log(RingPlace::First, at) => 2 + at as usize,
+            Location::Journal(RingPlace::First, at) => 2 + RING_MAX + at as usize,
             Location::Pool(block) => 2 + 2 * RING_MAX + block as usize,
-            Location::Log(Place::Second, at) => ONCE + at as usize,
-            Location::Journal(Place::Second, at) => ONCE + RING_MAX + at as usize,
+            Location::Log(RingPlace::Second, at) => ONCE + at as usize,
+            Location::Journal(RingPlace::Second, at) => ONCE + RING_MAX + at as usize,
         }
     }
 

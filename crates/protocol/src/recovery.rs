@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::disk::{
     Base, Batch, Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location,
-    LogMark, Place, Rings, Superblock, Tree, Version, sum,
+    LogMark, RingPlace, Rings, Superblock, Tree, Version, sum,
 };
 use crate::memory::{Generation, LogPosition, Memory};
 use crate::mutant::Mutant;
@@ -59,21 +59,21 @@ fn newest(device: &Device) -> Result<Superblock, Violation> {
 }
 
 /// The places that a recovery looks into.
-fn places_to_read(rings: Rings, broken: Option<Mutant>) -> &'static [Place] {
+fn places_to_read(rings: Rings, broken: Option<Mutant>) -> &'static [RingPlace] {
     match broken {
-        Some(Mutant::SecondPlaceNotRead) => &[Place::First],
+        Some(Mutant::SecondPlaceNotRead) => &[RingPlace::First],
         _ => rings.places(),
     }
 }
 
-fn commit_at(device: &Device, place: Place, slot: u8) -> Option<&Arc<Commit>> {
+fn commit_at(device: &Device, place: RingPlace, slot: u8) -> Option<&Arc<Commit>> {
     match device.read(Location::Journal(place, slot)) {
         Held::Commit(commit) => Some(commit),
         _ => None,
     }
 }
 
-fn batch_at(device: &Device, place: Place, next: u8) -> Option<&Arc<Batch>> {
+fn batch_at(device: &Device, place: RingPlace, next: u8) -> Option<&Arc<Batch>> {
     match device.read(Location::Log(place, next)) {
         Held::Batch(batch) => Some(batch),
         _ => None,
@@ -310,13 +310,13 @@ fn is_holed(device: &Device, rings: Rings, end: JournalMark) -> bool {
 /// The batch behind `mark`, and which of `places` is the first that has it.
 fn next_batch<'a>(
     device: &'a Device,
-    places: &[Place],
+    places: &[RingPlace],
     mark: LogMark,
     broken: Option<Mutant>,
 ) -> Option<(usize, &'a Arc<Batch>)> {
-    let follows = |place: Place, batch: &Batch| {
+    let follows = |place: RingPlace, batch: &Batch| {
         let is_chained = batch.prior == mark.sum
-            || broken == Some(Mutant::SecondPlaceNotChained) && place == Place::Second;
+            || broken == Some(Mutant::SecondPlaceNotChained) && place == RingPlace::Second;
         batch.number == mark.batch + 1 && is_chained
     };
     places.iter().enumerate().find_map(|(at, &place)| {

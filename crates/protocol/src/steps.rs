@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::disk::{
     Base, Batch, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location, LogMark,
-    Place, Tree, sum,
+    RingPlace, Tree, sum,
 };
 use crate::memory::{Checkpointer, Committer, Generation, Leader, LogPosition, Memory, Sealed};
 use crate::model::Thread;
@@ -87,7 +87,7 @@ impl Memory {
     }
 
     /// Writes what `held` is to its places in a ring, all before the one flush (R11).
-    fn write_places(&self, device: &mut Device, at: impl Fn(Place) -> Location, held: Held) {
+    fn write_places(&self, device: &mut Device, at: impl Fn(RingPlace) -> Location, held: Held) {
         let late = match held {
             Held::Batch(_) => Mutant::BatchPlaceWrittenLate,
             _ => Mutant::CommitPlaceWrittenLate,
@@ -105,8 +105,8 @@ impl Memory {
         }
         for place in Location::of_rings(self.rings) {
             let second = match place {
-                Location::Log(Place::First, at) => Location::Log(Place::Second, at),
-                Location::Journal(Place::First, at) => Location::Journal(Place::Second, at),
+                Location::Log(RingPlace::First, at) => Location::Log(RingPlace::Second, at),
+                Location::Journal(RingPlace::First, at) => Location::Journal(RingPlace::Second, at),
                 _ => continue,
             };
             let held = device.read(place).clone();

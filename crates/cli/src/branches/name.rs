@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::outcome::{Failure, printable};
 
 /// A name, or a path. In JSON it is a string, or a list of bytes if it is not UTF-8.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Name(pub(crate) Vec<u8>);
 
 impl Name {

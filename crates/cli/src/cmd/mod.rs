@@ -32,6 +32,7 @@ mod receive;
 mod prune;
 mod remount;
 mod resize;
+mod restart;
 mod rm;
 mod run;
 mod salvage;
@@ -89,6 +90,7 @@ pub(crate) enum Command {
     Image(image::Args),
     Info(info::Args),
     List(list::Args),
+    Restart(restart::Args),
     Ls(ls::Args),
     Cat(cat::Args),
     Cp(cp::Args),
@@ -149,6 +151,7 @@ impl Command {
             Command::Image(args) => image::run(&args),
             Command::Info(args) => info::run(&args),
             Command::List(args) => list::run(&args),
+            Command::Restart(args) => restart::run(&args),
             Command::Ls(args) => ls::run(&args),
             Command::Cat(args) => cat::run(&args),
             Command::Cp(args) => cp::run(&args),

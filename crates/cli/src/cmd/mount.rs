@@ -11,8 +11,8 @@ use holdfast_base::clock::Stopwatch;
 
 use crate::branches::Place;
 use crate::cmd::remount;
-use crate::daemon;
 use crate::daemon::join::{Joined, is_there, join};
+use crate::daemon::{self, Stands};
 use crate::dying;
 use crate::mount_options::MountOptions;
 use crate::mounts::{self, real_path};
@@ -61,6 +61,9 @@ Safety and speed:
   handover            the host has every change before its call returns: a daemon that is killed
                       loses none, a power cut may take them as without. One write for each change
   nohandover          end that (default)
+  supervised          a second process keeps the mounts of the volume when their filesystem process
+                      dies, and starts another one: programs see a pause. It means handover
+  nosupervised        end that (default)
 
 What is mounted, for fstab; the same as behind the volume:
   branch=NAME         this branch (default main)
@@ -145,6 +148,9 @@ pub(crate) struct Args {
     /// This process is the daemon and its stdout leads to the one that waits.
     #[arg(long, hide = true)]
     detached: bool,
+    /// The standard input of the daemon leads to its supervisor.
+    #[arg(long, hide = true)]
+    supervised: bool,
     /// The branch, for the daemon.
     #[arg(long, hide = true)]
     branch: Option<String>,
@@ -168,7 +174,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         options.branch = args.branch.clone();
         options.snapshot = args.snapshot.clone();
         options.read_only |= options.snapshot.is_some();
-        return daemon::detached(&args.target, &args.dir, &options, args.linger);
+        let stands = match (args.supervised, options.supervised) {
+            (true, _) => Stands::Below,
+            (false, true) => Stands::Above,
+            (false, false) => Stands::Alone,
+        };
+        return daemon::detached(&args.target, &args.dir, &options, args.linger, stands);
     }
     let place = Place::parse(args.target.as_os_str());
     let how = How { foreground: args.foreground, linger: args.linger };
@@ -220,6 +231,10 @@ pub(crate) fn mount(
         return Err(Failure::new(FAILED, sentence));
     }
     let dir = real_path(dir);
+    if how.foreground && options.supervised {
+        let why = "a supervisor stands in the background: leave out --foreground, or supervised";
+        return Err(Failure::new(USAGE, why));
+    }
     if how.foreground {
         return daemon::foreground(&volume, &dir, &options, how.linger);
     }

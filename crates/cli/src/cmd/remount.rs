@@ -73,17 +73,7 @@ fn present(mount: &Mount, report: &control::Report) -> Result<MountOptions, Fail
         MountOptions::parse([list], true).map_err(|why| Failure::new(MOUNT_FAILED, why))?;
     let words = mounts::words(mount).context("/proc/self/mountinfo")?;
     let is = |word: &str| words.iter().any(|it| it == word);
-    now.read_only = is("ro");
-    now.atime = Some(match (is("noatime"), is("relatime")) {
-        (true, _) => Atime::Never,
-        (_, true) => Atime::Relative,
-        _ => Atime::Always,
-    });
-    now.nodiratime = is("nodiratime");
-    // The kernel changes everything here but `dirsync`.
-    now.sync = is("sync");
-    (now.nodev, now.nosuid, now.noexec) = (is("nodev"), is("nosuid"), is("noexec"));
-    now.nosymfollow = is("nosymfollow");
+    now.take_shown(is);
     now.allow_other = Some(is("allow_other"));
     now.default_permissions = is("default_permissions");
     Ok(now)

@@ -28,7 +28,7 @@ pub(crate) const QUESTION_MAX: usize = 64 << 10;
 /// Bytes of an answer: a list of ten thousand mounts has less.
 pub(crate) const ANSWER_MAX: usize = 32 << 20;
 /// Descriptors of a message: what more comes is closed by the kernel.
-const DESCRIPTORS: usize = 2;
+const DESCRIPTORS: usize = 3;
 
 /// What is asked of a daemon.
 #[derive(Debug, Deserialize, Serialize)]
@@ -48,6 +48,8 @@ pub(crate) enum Question {
     Closed { dir: Name, device: String },
     /// To end when nothing is mounted any more.
     End,
+    /// To die, and have the supervisor start another process in its place.
+    Restart,
 }
 
 /// A mount that is to be served.
@@ -81,6 +83,8 @@ pub(crate) enum Answer {
         #[serde(default)]
         failed: Option<String>,
     },
+    /// It dies, and another one goes on.
+    Restarts,
     /// The daemon is about to end: the volume is free soon.
     Ending,
     /// It is not done, and why.

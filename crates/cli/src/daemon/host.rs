@@ -20,22 +20,27 @@ use holdfast_base::user_namespace::{knows_group, knows_user};
 use holdfast_device::HostFile;
 use holdfast_fuse::connection::Watchdog;
 use holdfast_fuse::{
-    FuseOptions, Handed, Mounted, Owners, Report, Requests, Session, SharedThreads, Transport,
+    CarriedOut, FuseOptions, Handed, Mounted, Owners, Report, Requests, Session, SharedThreads,
+    Transport,
 };
+use rustix::process::{Signal, getpid, kill_process};
 use uuid::Uuid;
 
 use self::work::Works;
 use super::bounds::{MOUNTS_OF_ONE, bound};
 use super::callers::{Callers, Then, is_trusted};
-use super::table::{Event, New, Table, Taken};
+use super::supervised::{Keeping, Left};
+use super::table::{Event, Mounting, New, Table, Taken};
 use super::{commands, control, fuse_options, served, start_watchdog};
 use crate::control_socket::ControlSocket;
 use crate::control_socket::message::{
     self, Answer, Join, PROTOCOL, QUESTION_MAX, Question, Served,
 };
 use crate::mount_options::MountOptions;
+use crate::mounts;
 use crate::outcome::{plain_words, printable};
 use crate::stopped::Stopped;
+use crate::supervisor::message::Kept;
 
 /// How long a caller gets to say what it wants, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -98,6 +103,7 @@ pub(super) fn mount_options(
 ) -> FuseOptions {
     let requests = Arc::new(Requests::default());
     let (ends, counts) = (Arc::downgrade(engine), host.device.clone());
+    let is_supervised = host.table.supervisor().is_some();
     let answers = control::Answers::new(&host.path, options, ends, counts, Arc::clone(&requests));
     FuseOptions {
         owners: known_owners(options, engine, user),
@@ -107,8 +113,35 @@ pub(super) fn mount_options(
         report: Some(Report::new(move || answers.report())),
         control: Some(commands::control(&host.table, !options.read_only)),
         watchdog: Some(Watchdog::new(start_watchdog)),
+        handover: options.handover || is_supervised,
         ..fuse_options(&host.path, options)
     }
+}
+
+/// Where is noted which requests of a new mount were carried out, if there is who keeps it.
+pub(super) fn carried_out(host: &Host) -> io::Result<Option<Arc<CarriedOut>>> {
+    host.table.supervisor().map(|_| CarriedOut::new().map(Arc::new)).transpose()
+}
+
+/// Has the supervisor keep a mount, if there is one.
+pub(super) fn keep(
+    host: &Host,
+    session: &Session,
+    options: &FuseOptions,
+    (tree, is_branch): (u64, bool),
+    mounting: &Mounting,
+) -> Option<Keeping> {
+    let Mounting { device, options: text, read_only, user, .. } = mounting;
+    let kept = Kept {
+        device: device.clone(),
+        options: text.clone(),
+        tree,
+        is_branch,
+        read_only: *read_only,
+        user: *user,
+        ..Kept::default()
+    };
+    Some(host.table.supervisor()?.keep(session, options.carried_out.as_deref()?, kept))
 }
 
 /// In a user namespace that has no number for the volume's owner nobody could write, so everything is shown as the user's who
@@ -190,10 +223,35 @@ impl Host {
                 Ok(served::closed(&self.table, user, &dir, &device))
             }
             Question::End => self.end(user),
+            Question::Restart => Err(self.restart(stream, user)),
         };
         // Who is gone needs no answer.
         let _ = message::send(stream, &answer.unwrap_or_else(Answer::from), &[], PATIENCE);
         None
+    }
+
+    /// Dies, if another process goes on with the mounts. Returns why not.
+    fn restart(&self, stream: &UnixStream, user: u32) -> No {
+        if !is_trusted(user) {
+            return No::Refused("only root and the user of the daemon may restart it".into());
+        }
+        let Some(supervisor) = self.table.supervisor() else {
+            let why = "it has no supervisor, which would keep its mounts: mount with -o supervised";
+            return No::Refused(why.into());
+        };
+        if self.table.lock().mounts.is_empty() {
+            return No::Refused("nothing of it is mounted: end it, and mount it".into());
+        }
+        match supervisor.restarting() {
+            Err(why) => No::Refused(why.into()),
+            Ok(_nothing_begins) => {
+                tracing::info!("this process ends, to be started anew");
+                let _ = message::send(stream, &Answer::Restarts, &[], PATIENCE);
+                // As any other death: what is not answered yet comes to the next process.
+                let _ = kill_process(getpid(), Signal::KILL);
+                No::Ending
+            }
+        }
     }
 
     fn join(
@@ -235,7 +293,7 @@ impl Host {
             kept.open(number, &engine_options).map_err(|error| words(&error))?
         };
         let session = self.serve(stream, user, &mut options, &volume);
-        let (session, device) = match session {
+        let (session, device, fuse_options) = match session {
             Ok(session) => session,
             Err(no) => {
                 close(volume);
@@ -243,12 +301,13 @@ impl Host {
             }
         };
         if join.linger {
-            self.table.lock().lingers = true;
+            self.linger();
         }
-        let read_only = options.read_only;
-        let text = options.text.clone();
-        let new = New { session, volume, dir, device, options: text, read_only, user };
-        if let Err(back) = place.fill(new) {
+        let (read_only, options) = (options.read_only, options.text);
+        let mounting = Mounting { dir, device, options, read_only, user };
+        let keeping = keep(self, &session, &fuse_options, (number, branch.is_some()), &mounting);
+        if let Err(back) = place.fill(New { session, volume, mounting, keeping, is_resumed: false })
+        {
             let New { mut session, volume, .. } = *back;
             session.tear_away();
             let _ = session.finish();
@@ -261,6 +320,70 @@ impl Host {
             printable(&join.dir.text())
         );
         Ok(Answer::Done)
+    }
+
+    /// The daemon goes on when nothing is mounted any more.
+    fn linger(&self) {
+        self.table.lock().lingers = true;
+        if let Some(supervisor) = self.table.supervisor() {
+            supervisor.lingers(true);
+        }
+    }
+
+    /// Goes on with a mount of a daemon that has died, some of whose requests were carried out; `opened`: its branch or snapshot,
+    /// if that is open.
+    ///
+    /// # Errors
+    /// It cannot go on; then it ends.
+    pub(super) fn resume(
+        self: &Arc<Self>,
+        left: Left,
+        carried_out: io::Result<CarriedOut>,
+        opened: Option<Volume>,
+    ) -> io::Result<()> {
+        let dir = left.dir();
+        let (kept, mounted) = left.into_parts();
+        let options = MountOptions::parse([kept.options.as_str()], true);
+        let mut options = options.map_err(io::Error::other)?;
+        if let Some(words) = shown(&dir, kept.device.as_deref()) {
+            options.take_shown(|word| words.iter().any(|it| it == word));
+        }
+        options.read_only = kept.read_only;
+        options.allow_other =
+            Some(options.default_permissions && options.allow_other == Some(true));
+        if !is_trusted(kept.user) {
+            bound(&mut options, &self.options, self.dirty_bytes).map_err(io::Error::other)?;
+        }
+        let branch = kept.is_branch.then_some(kept.tree);
+        let place = self.table.place(branch, None, Duration::ZERO);
+        let mut place = place.map_err(|why| io::Error::other(format!("{why:?}")))?;
+        let deaths = self.table.supervisor().map_or(1, |it| it.deaths());
+        let volume = match opened {
+            Some(volume) => volume,
+            None => {
+                let all = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+                let all = all.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+                all.open(kept.tree, &options.volume().resumed(deaths))?
+            }
+        };
+        let engine = volume.engine()?;
+        engine.set_atime(options.atime.unwrap_or(holdfast::Atime::Relative), !options.nodiratime);
+        let fuse_options = FuseOptions {
+            carried_out: Some(Arc::new(carried_out?)),
+            ..mount_options(self, &options, &engine, kept.user)
+        };
+        let session = Session::resume(engine, mounted, &fuse_options, kept.agreed())?;
+        let keeping = self.table.supervisor().map(|it| it.keeps(kept.number));
+        let Kept { device, options, read_only, user, .. } = kept;
+        let mounting = Mounting { dir, device, options, read_only, user };
+        if let Err(back) = place.fill(New { session, volume, mounting, keeping, is_resumed: true })
+        {
+            let New { mut session, volume, .. } = *back;
+            session.tear_away();
+            let _ = session.finish();
+            close(volume);
+        }
+        Ok(())
     }
 
     /// What a mount that joins asks for.
@@ -328,7 +451,7 @@ impl Host {
         user: u32,
         options: &mut MountOptions,
         volume: &Volume,
-    ) -> Result<(Session, Option<String>), No> {
+    ) -> Result<(Session, Option<String>, FuseOptions), No> {
         let engine = volume.engine().map_err(|error| words(&error))?;
         engine.set_atime(options.atime.unwrap_or(holdfast::Atime::Relative), !options.nodiratime);
         message::send(stream, &Answer::Mount, &[], PATIENCE).map_err(|error| words(&error))?;
@@ -344,9 +467,12 @@ impl Host {
         let mounted = Mounted::adopt(&handed, descriptors.next(), user);
         // What a stranger says of a mount that is not to be seen may be true of another one.
         let device = device.filter(|it| is_trusted(user) || mounted.device() == Some(it));
-        let fuse_options = mount_options(self, options, &engine, user);
+        let fuse_options = FuseOptions {
+            carried_out: carried_out(self).map_err(|error| words(&error))?,
+            ..mount_options(self, options, &engine, user)
+        };
         let session = Session::start(engine, (fuse, mounted), &fuse_options);
-        Ok((session.map_err(|error| words(&error))?, device))
+        Ok((session.map_err(|error| words(&error))?, device, fuse_options))
     }
 
     fn served(&self, user: u32) -> Served {
@@ -376,6 +502,9 @@ impl Host {
         if !is_trusted(user) {
             return Err(No::Refused("only root and the user of the daemon may end it".into()));
         }
+        if let Some(supervisor) = self.table.supervisor() {
+            supervisor.lingers(false);
+        }
         let mut state = self.table.lock();
         state.lingers = false;
         let keeps = served::keeps_it(&state);
@@ -383,6 +512,13 @@ impl Host {
         self.table.tell(Event::Look);
         keeps.map_or(Ok(Answer::Done), |why| Err(No::Refused(why)))
     }
+}
+
+/// The words that the kernel shows of a mount, if it is to be seen from here.
+fn shown(dir: &Path, device: Option<&str>) -> Option<Vec<String>> {
+    let mounts = mounts::list().ok()?;
+    let is_it = |it: &&mounts::Mount| it.dir == dir && Some(it.device.as_str()) == device;
+    mounts::words(mounts.iter().rfind(is_it)?).ok()
 }
 
 /// A mount that did not come to be.

@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
 use holdfast_device::HostFile;
 use rustix::fs::OFlags;
 
@@ -22,6 +23,8 @@ use crate::outcome::{Failure, MOUNT_FAILED, plain_words, printable};
 /// How long a daemon gets to open its volume, or to close a branch that is mounted next.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Between two looks for a daemon.
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long one of many daemons gets to answer.
 const SOON: Duration = Duration::from_secs(2);
 
@@ -170,17 +173,46 @@ pub(crate) fn parted(mount: &Mount, patience: Duration, meanwhile: &mut dyn FnMu
     }
 }
 
+/// Has the process that serves the volume at `path` started anew, and returns when the next one serves, with its number.
+///
+/// # Errors
+/// None serves it, it has no supervisor, or the next one does not come.
+pub(crate) fn restart(path: &Path) -> Result<i32, Failure> {
+    let users = users_of(path);
+    let find = || daemon_of_users(path, &users, HELLO);
+    let daemon = find().ok_or_else(|| failed(path, "no process serves it"))?;
+    match daemon.ask(&Question::Restart, &[], HELLO) {
+        Ok(Answer::Restarts) => {}
+        Ok(Answer::Refused { why }) => return Err(failed(path, &why)),
+        Ok(_) => return Err(failed(path, "its daemon answers nonsense")),
+        Err(error) => return Err(failed(path, &plain_words(&error))),
+    }
+    let until = Deadline::after(PATIENCE);
+    loop {
+        match find() {
+            Some(next) if next.pid != daemon.pid => return Ok(next.pid),
+            _ if until.is_over() => {
+                return Err(failed(path, "no other process serves it yet; its log says why"));
+            }
+            _ => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// Root asks also a daemon of another user: of the one whose image it is, or who has it open.
+fn users_of(path: &Path) -> Vec<u32> {
+    let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
+    let holder = holdfast_device::holding_process(path);
+    let holder = holder.and_then(|pid| owner(Path::new(&format!("/proc/{pid}"))));
+    [owner(path), holder].into_iter().flatten().collect()
+}
+
 /// Has the daemon of the volume at `path` end when nothing is mounted. False if there is none.
 ///
 /// # Errors
 /// It refuses, or something is mounted still.
 pub(crate) fn end(path: &Path) -> Result<bool, Failure> {
-    // Root ends also that of another user: of the image, or the one that has it open.
-    let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
-    let holder = holdfast_device::holding_process(path);
-    let holder = holder.and_then(|pid| owner(Path::new(&format!("/proc/{pid}"))));
-    let users: Vec<u32> = [owner(path), holder].into_iter().flatten().collect();
-    let Some(daemon) = daemon_of_users(path, &users, HELLO) else { return Ok(false) };
+    let Some(daemon) = daemon_of_users(path, &users_of(path), HELLO) else { return Ok(false) };
     match daemon.ask(&Question::End, &[], HELLO) {
         Ok(Answer::Refused { why }) => Err(failed(path, &why)),
         _ => Ok(true),

@@ -29,6 +29,7 @@ mod release;
 mod serve;
 mod served;
 mod settle;
+mod supervised;
 mod surroundings;
 mod table;
 
@@ -46,10 +47,12 @@ use holdfast::Atime;
 use holdfast_fuse::{FuseOptions, Transport};
 
 use self::serve::serve;
+use self::supervised::Supervisor;
 use crate::mount_options::MountOptions;
 use crate::outcome::MOUNT_FAILED;
 use crate::outcome::{Context, Failure, Outcome, complain, printable};
 use crate::rings;
+use crate::supervisor;
 
 /// The word by which a daemon says that its mount can be used.
 const READY: &str = "ready";
@@ -118,15 +121,37 @@ pub(crate) fn start(
     Err(Failure::new(4, sentence))
 }
 
-/// The daemon's life in the background.
-pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions, linger: bool) -> Outcome {
+/// How a daemon in the background stands to a supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// There is none.
+    Alone,
+    /// It is one, and starts the daemon by the arguments of this process.
+    Above,
+    /// Its standard input leads to one.
+    Below,
+}
+
+/// The daemon's life in the background, or its supervisor's.
+pub(crate) fn detached(
+    volume: &Path,
+    dir: &Path,
+    options: &MountOptions,
+    linger: bool,
+    stands: Stands,
+) -> Outcome {
     // Opened before the working directory changes under a relative path.
     let outcome = log::to_file_or_system(options.log.as_deref()).and_then(|()| {
         // A session of its own: no terminal, no hangup with the caller's. It fails only if there is one already.
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/").context("/")?;
         surroundings::leave();
-        serve(volume, dir, options, linger, |recovered| {
+        let begun = match stands {
+            Stands::Alone => None,
+            Stands::Above => return supervise(volume, options, linger),
+            Stands::Below => Some(Supervisor::from_stdin().context("the supervisor")?),
+        };
+        serve(volume, dir, options, linger, begun, |recovered| {
             if let Some(sentence) = recovered {
                 say(&format!("{NOTE} {sentence}"));
             }
@@ -146,6 +171,15 @@ pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions, linger
     }
 }
 
+/// The life of a supervisor.
+fn supervise(volume: &Path, options: &MountOptions, linger: bool) -> Outcome {
+    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    // `mount` comes first.
+    arguments.insert(1, "--supervised".into());
+    let orders = supervisor::Orders { volume, arguments, read_only: options.read_only, linger };
+    supervisor::run(orders, leave_stdout)
+}
+
 /// The daemon's life in the caller's process.
 pub(crate) fn foreground(
     volume: &Path,
@@ -154,9 +188,9 @@ pub(crate) fn foreground(
     linger: bool,
 ) -> Outcome {
     log::to_stderr(options.log.as_deref())?;
-    let served = serve(volume, dir, options, linger, |_| {
+    let served = serve(volume, dir, options, linger, None, |_| {
         tracing::info!("{} is mounted at {}", volume.display(), dir.display());
-        tell_supervisor();
+        tell_systemd();
     });
     served.map_err(|failure| match failure.code {
         crate::target::IN_USE => failure.with_code(MOUNT_FAILED),
@@ -165,7 +199,7 @@ pub(crate) fn foreground(
 }
 
 /// Tells systemd that the mount can be used, if a unit of Type=notify started us.
-fn tell_supervisor() {
+fn tell_systemd() {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };
@@ -177,7 +211,7 @@ fn tell_supervisor() {
         socket.send(b"READY=1")
     });
     if let Err(error) = sent {
-        tracing::warn!("the supervisor was not told: {error}");
+        tracing::warn!("systemd was not told: {error}");
     }
 }
 
@@ -208,7 +242,9 @@ fn tell_transport(options: &MountOptions) {
 
 /// How rings are allowed, for those who did not say that they want none.
 fn hint(options: &MountOptions) -> Option<String> {
-    (options.transport == Transport::Auto).then(rings::hint).flatten()
+    // Where a supervisor keeps the mount there are none.
+    let may_have = options.transport == Transport::Auto && !options.supervised;
+    may_have.then(rings::hint).flatten()
 }
 
 /// Starts the process that ends `connection` if this one is killed and cannot end.

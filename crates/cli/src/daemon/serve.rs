@@ -2,6 +2,7 @@
 //!
 //! One thread owns the mounts and waits for what becomes of them; those that serve requests and answer callers only tell it.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, PoisonError};
@@ -14,8 +15,9 @@ use holdfast_fuse::{FuseOptions, Session};
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-use super::host::{Host, mount_options};
-use super::table::{Event, New, Table};
+use super::host::{Host, carried_out, keep, mount_options};
+use super::supervised::{Begun, Left, TakenOver};
+use super::table::{Event, Mounting, New, Table};
 use super::tell_transport;
 use crate::control_socket::ControlSocket;
 use crate::mount_options::MountOptions;
@@ -36,25 +38,32 @@ pub(super) fn serve(
     dir: &Path,
     options: &MountOptions,
     linger: bool,
+    begun: Option<Begun>,
     ready: impl FnOnce(Option<&str>) + Send,
 ) -> Outcome {
     // As many arenas as threads that work: the others wait. Set before there are any, since arenas stay.
     let readers = FuseOptions { threads: options.threads, ..FuseOptions::default() }.readers();
     holdfast_device::heap::bound_arenas(readers);
-    let device = target::open_file(path, options.read_only).map_err(|failure| {
-        let code = if failure.code == target::IN_USE { target::IN_USE } else { MOUNT_FAILED };
-        failure.with_code(code)
-    })?;
+    let deaths = begun.as_ref().map_or(0, |it| it.deaths);
+    let (supervisor, inherited, left, linger) = match begun {
+        None => (None, None, Vec::new(), linger),
+        Some(it) => (Some(it.supervisor), Some(it.device), it.mounts, it.linger),
+    };
+    let device = device_of(path, inherited, options.read_only)?;
     // Before the volume is opened: who comes meanwhile waits. Closed before the device is, on each way out.
     let socket = listen_for(&device, options.read_only);
     let shared: Arc<dyn Device> = device.clone();
-    let volume = options
-        .volume()
-        .at_rest(holdfast_device::heap::give_back)
+    let mut how = options.volume().at_rest(holdfast_device::heap::give_back);
+    let taken_over = TakenOver::default();
+    if let Some(first) = left.first() {
+        let recovered = taken_over.when_recovered(&left).context("descriptors").map_err(failed)?;
+        how = how.number(first.kept.tree).resumed(deaths).recovered(recovered);
+    }
+    let volume = how
         .open_device(shared.clone())
         .map_err(|error| failed(target::not_opened(path, &*device, &error)))?;
     let (events, told) = channel();
-    let table = Table::new(events);
+    let table = Table::new(events, supervisor);
     table.lock().lingers = linger;
     stop_on_signals(&table)?;
     let id = device.id().context(path.display()).map_err(failed)?;
@@ -77,7 +86,11 @@ pub(super) fn serve(
             false
         }
     });
-    let served = first(&host, volume, dir, options, ready).map(|()| live(&table, &told));
+    let mounted = match left.is_empty() {
+        true => first(&host, volume, dir, options, ready),
+        false => go_on(&host, volume, left, &taken_over),
+    };
+    let served = mounted.map(|()| live(&table, &told));
     // Nothing is mounted any more.
     host.works.end();
     let ended = match served {
@@ -95,6 +108,22 @@ pub(super) fn serve(
     closed.context(format_args!("{} could not be closed", path.display())).map_err(failed)?;
     tracing::info!("{} is closed, everything is written", path.display());
     Ok(0)
+}
+
+/// The file or block device at `path`; that which a supervisor has locked, if there is one.
+fn device_of(
+    path: &Path,
+    inherited: Option<(OwnedFd, Vec<OwnedFd>)>,
+    read_only: bool,
+) -> Result<Arc<FileDevice>, Failure> {
+    let device = match inherited {
+        Some(locked) => target::inherited(locked, path, read_only),
+        None => target::open_file(path, read_only),
+    };
+    device.map_err(|failure| {
+        let code = if failure.code == target::IN_USE { target::IN_USE } else { MOUNT_FAILED };
+        failure.with_code(code)
+    })
 }
 
 /// The control socket of a volume; without one nobody can join.
@@ -131,7 +160,12 @@ fn first(
         _ => None,
     };
     let user = geteuid().as_raw();
-    let fuse_options = mount_options(host, options, &engine, user);
+    let carried_out = carried_out(host).context("the volume").map_err(failed)?;
+    let fuse_options = FuseOptions { carried_out, ..mount_options(host, options, &engine, user) };
+    let tree = match &branch {
+        Some(branch) => (*branch, true),
+        None => (engine.tree_number(), false),
+    };
     // Before it is mounted: requests come as soon as it is, and one that gives the branch another head must not find that it
     // is not mounted.
     let place = host.table.place(branch, None, Duration::ZERO);
@@ -154,20 +188,54 @@ fn first(
             return Err(failure);
         }
     };
-    let new = New {
+    let mounting = Mounting {
         device: session.device().map(Into::into),
         dir: dir.into(),
-        session,
-        volume,
         options: options.text.clone(),
         read_only: options.read_only,
         user,
     };
-    place.fill(new).map_err(|_| was_ended())?;
+    let keeping = keep(host, &session, &fuse_options, tree, &mounting);
+    place
+        .fill(New { session, volume, mounting, keeping, is_resumed: false })
+        .map_err(|_| was_ended())?;
     tell_transport(options);
+    serves(host);
     ready(recovered.as_deref());
-    host.table.serve();
     Ok(())
+}
+
+/// Goes on with what was mounted when another daemon died. Mounts that cannot go on end.
+fn go_on(
+    host: &Arc<Host>,
+    volume: Volume,
+    left: Vec<Left>,
+    taken_over: &TakenOver,
+) -> Result<(), Failure> {
+    // The first of them was opened with the volume.
+    let mut opened = Some(volume);
+    for left in left {
+        let (dir, number) = (left.dir(), left.kept.number);
+        if let Err(error) = host.resume(left, taken_over.next(), opened.take()) {
+            let dir = printable(&dir.to_string_lossy()).into_owned();
+            tracing::error!("{dir} cannot go on: {}", plain_words(&error));
+            if let Some(supervisor) = host.table.supervisor() {
+                drop(supervisor.keeps(number));
+            }
+        }
+    }
+    serves(host);
+    // Where none could go on, it is time to end.
+    host.table.tell(Event::Look);
+    Ok(())
+}
+
+/// Others may join.
+fn serves(host: &Host) {
+    host.table.serve();
+    if let Some(supervisor) = host.table.supervisor() {
+        supervisor.ready();
+    }
 }
 
 /// Waits for what becomes of the mounts, until none is left.

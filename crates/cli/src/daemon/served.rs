@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_written_is_told_once_to_those_who_may_hear_it() {
-        let table = Table::new(channel().0);
+        let table = Table::new(channel().0, None);
         let failed = |number, dir: &str, user| Failed {
             number,
             dir: dir.into(),

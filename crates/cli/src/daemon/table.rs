@@ -17,6 +17,8 @@ use holdfast_base::clock::Deadline;
 use holdfast_base::wait;
 use holdfast_fuse::{NewHead, Remote, Session, Told, end_all};
 
+use super::supervised::{Changing, Keeping, Supervisor};
+
 /// What the thread that owns the mounts is told.
 #[derive(Debug)]
 pub(super) enum Event {
@@ -43,6 +45,9 @@ pub(super) struct Entry {
     remote: Remote,
     /// The branch, if it is one and no snapshot.
     pub(super) branch: Option<u64>,
+    /// The supervisor has it as well, if there is one.
+    _keeping: Option<Keeping>,
+    is_resumed: bool,
 }
 
 impl Entry {
@@ -69,8 +74,18 @@ const FAILED_MAX: usize = 64;
 pub(super) struct New {
     pub(super) session: Session,
     pub(super) volume: Volume,
+    pub(super) mounting: Mounting,
+    pub(super) keeping: Option<Keeping>,
+    /// A daemon that has died served it before.
+    pub(super) is_resumed: bool,
+}
+
+/// What is said of a mount.
+pub(super) struct Mounting {
     pub(super) dir: PathBuf,
+    /// `major:minor`, as the one who has mounted says.
     pub(super) device: Option<String>,
+    /// The options, as they came.
     pub(super) options: String,
     pub(super) read_only: bool,
     pub(super) user: u32,
@@ -94,6 +109,8 @@ pub(super) struct State {
     pub(super) is_closed: Option<Result<(), String>>,
     /// Those who wait for a mount to be closed.
     hearing: usize,
+    /// Branches were given other heads: no other process goes on with the mounts.
+    turned: Vec<Changing>,
 }
 
 impl State {
@@ -115,6 +132,7 @@ pub(super) struct Table {
     state: Mutex<State>,
     changed: Condvar,
     events: Mutex<Sender<Event>>,
+    supervisor: Option<Arc<Supervisor>>,
 }
 
 /// Why a mount cannot come to be.
@@ -138,12 +156,24 @@ pub(super) struct Place {
 }
 
 impl Table {
-    pub(super) fn new(events: Sender<Event>) -> Arc<Table> {
+    pub(super) fn new(events: Sender<Event>, supervisor: Option<Arc<Supervisor>>) -> Arc<Table> {
         Arc::new(Table {
             state: Mutex::default(),
             changed: Condvar::new(),
             events: Mutex::new(events),
+            supervisor,
         })
+    }
+
+    /// What keeps the mounts if this process dies.
+    pub(super) fn supervisor(&self) -> Option<&Arc<Supervisor>> {
+        self.supervisor.as_ref()
+    }
+
+    /// Until what is returned is dropped, a kernel is to hear of something that has changed beside it: if this process dies
+    /// meanwhile, no other one can go on with its mounts.
+    pub(super) fn changing(&self) -> Option<Changing> {
+        self.supervisor.as_ref().map(Supervisor::changing)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -249,7 +279,11 @@ impl Table {
                 state = self.wait_while(BETWEEN, is_between);
             }
             let mut mounts = state.mounts.values();
-            let found = mounts.find(|it| it.branch == Some(branch)).map(|it| it.remote.clone());
+            let found = mounts.find(|it| it.branch == Some(branch));
+            if found.is_some_and(|it| it.is_resumed) {
+                return Err(OUTLIVED.into());
+            }
+            let found = found.map(|it| it.remote.clone());
             if found.is_none() && !state.taken.insert(branch) {
                 return Err(
                     "the branch is just being mounted, unmounted or given another head; try again"
@@ -259,7 +293,13 @@ impl Table {
             found
         };
         if let Some(remote) = remote {
+            let changing = self.changing();
             let done = remote.give_head(head);
+            if matches!(done, Some(Ok(_))) {
+                // What is known here of files that have changed under the kernel (appends that go to another place, capabilities
+                // that it has not seen) the next process would not know.
+                self.lock().turned.extend(changing);
+            }
             let gone = || Err("the branch is just being unmounted; try again".into());
             return done.map_or_else(gone, |done| done.map_err(|error| error.to_string()));
         }
@@ -373,6 +413,10 @@ impl Table {
     }
 }
 
+/// Why a branch whose mount has outlived a daemon gets no other head.
+const OUTLIVED: &str = "the process that served this mount has died, and with it what the kernel was told: what the kernel remembers cannot be \
+     made to go. Unmount it first; then it is done, and can be mounted again";
+
 /// How long a command waits for a branch that is just being mounted or unmounted.
 const BETWEEN: Duration = Duration::from_secs(2);
 
@@ -408,7 +452,8 @@ impl Place {
         if state.is_ending {
             return Err(Box::new(new));
         }
-        let New { session, volume, dir, device, options, read_only, user } = new;
+        let New { session, volume, mounting, keeping: _keeping, is_resumed } = new;
+        let Mounting { dir, device, options, read_only, user } = mounting;
         let (remote, branch) = (session.remote(), self.branch);
         session.when_ended({
             let table = Arc::downgrade(&table);
@@ -419,8 +464,19 @@ impl Place {
             }
         });
         let (session, volume) = (Some(session), Some(volume));
-        let entry =
-            Entry { session, volume, dir, device, options, read_only, user, remote, branch };
+        let entry = Entry {
+            session,
+            volume,
+            dir,
+            device,
+            options,
+            read_only,
+            user,
+            remote,
+            branch,
+            _keeping,
+            is_resumed,
+        };
         state.mounts.insert(number, entry);
         state.joining.remove(&number);
         self.is_used = true;
@@ -454,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_head_for_a_branch_that_is_just_being_mounted_waits_for_that() {
-        let table = Table::new(channel().0);
+        let table = Table::new(channel().0, None);
         let (place, shared) = (table.place(Some(7), None, Duration::ZERO).unwrap(), &table);
         std::thread::scope(|scope| {
             let head = NewHead::Snapshot { to: b"monday", keep: None };

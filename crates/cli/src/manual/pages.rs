@@ -171,6 +171,7 @@ pages! {
         "Mount one of its branches beside it": "holdfast mount volume.img:work /mnt/work",
         "Look at a snapshot": "holdfast mount -o ro,snapshot=monday volume.img /mnt/monday",
         "Show everything as this user's, whoever the volume says it belongs to": "holdfast mount -o uid=1000,gid=1000 volume.img /mnt",
+        "Go on after the death of the process that serves it": "holdfast mount -o supervised volume.img /mnt",
         "Let other users see it, and write everything every second": "holdfast mount -o allow_other,commit=1 volume.img /mnt",
     }
     "umount", Mount, [("holdfast-mount", "1"), ("umount.holdfast", "8"), ("fuser", "1")] {
@@ -193,6 +194,9 @@ pages! {
     "info", Plain, [("holdfast-list", "1"), ("holdfast-stats", "1")] {
         "What a volume is, whether it is mounted or not": "holdfast info volume.img",
         "The same for programs": "holdfast info --json /mnt",
+    }
+    "restart", Plain, [("holdfast-mount", "1"), ("holdfast-list", "1")] {
+        "A new version of the program for a mount in use": "holdfast restart /mnt",
     }
     "list", Plain, [("holdfast-info", "1"), ("holdfast-metrics", "1")] {
         "Which volumes are in use, and where": "holdfast list",

@@ -64,6 +64,8 @@ pub(crate) struct MountOptions {
     pub(crate) dirsync: bool,
     /// The host has every change before it is answered.
     pub(crate) handover: bool,
+    /// A supervisor keeps the mounts of the volume if their daemon dies.
+    pub(crate) supervised: bool,
     pub(crate) nosymfollow: bool,
     /// `context=` and its kin, for SELinux.
     pub(crate) labels: Vec<String>,
@@ -114,6 +116,7 @@ impl Default for MountOptions {
             sync: false,
             dirsync: false,
             handover: false,
+            supervised: false,
             nosymfollow: false,
             labels: Vec::new(),
             remount: false,
@@ -151,6 +154,11 @@ impl MountOptions {
             );
         }
         options.expect_checked_owners()?;
+        if options.supervised && options.transport == Transport::Rings {
+            return Err(
+                "options supervised and transport=rings exclude each other: rings end with the process that has made them".into(),
+            );
+        }
         Ok(options)
     }
 
@@ -194,6 +202,21 @@ impl MountOptions {
         }
     }
 
+    /// Takes over what a remount may have changed, as the kernel shows it: `is` says whether a word is among those of the mount.
+    pub(crate) fn take_shown(&mut self, is: impl Fn(&str) -> bool) {
+        self.read_only = is("ro");
+        self.atime = Some(match (is("noatime"), is("relatime")) {
+            (true, _) => Atime::Never,
+            (_, true) => Atime::Relative,
+            _ => Atime::Always,
+        });
+        self.nodiratime = is("nodiratime");
+        // The kernel changes everything here but `dirsync`.
+        self.sync = is("sync");
+        (self.nodev, self.nosuid, self.noexec) = (is("nodev"), is("nosuid"), is("noexec"));
+        self.nosymfollow = is("nosymfollow");
+    }
+
     /// What holds for the whole volume, whichever of its branches is mounted.
     fn of_volume(&self) -> MountOptions {
         MountOptions {
@@ -205,6 +228,7 @@ impl MountOptions {
             batching: self.batching,
             log: self.log.clone(),
             discard: self.discard,
+            supervised: self.supervised,
             ..MountOptions::default()
         }
     }

@@ -49,6 +49,8 @@ impl MountOptions {
             "dirsync" => self.dirsync = true,
             "handover" => self.handover = true,
             "nohandover" => self.handover = false,
+            "supervised" => self.supervised = true,
+            "nosupervised" => self.supervised = false,
             "remount" => self.remount = true,
             "exec" => self.noexec = false,
             "noexec" => self.noexec = true,

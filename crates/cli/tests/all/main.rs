@@ -32,5 +32,6 @@ mod stopped;
 mod strangers;
 mod streams;
 mod superblock;
+mod supervised;
 mod waiting;
 mod work_live;

@@ -16,7 +16,7 @@ use std::fmt::Debug;
 use stateright::{Model, Property};
 
 use crate::disk::{
-    Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, Place, Rings, Superblock,
+    Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, RingPlace, Rings, Superblock,
     Tree, Version,
 };
 use crate::memory::Memory;
@@ -131,7 +131,7 @@ pub enum Action {
     /// Power fails, and leaves this of the locations with unflushed writes.
     PowerCut(Vec<Left>),
     /// While nothing is open one place of both rings is lost. Where rings stand twice, once.
-    PlaceRots(Place),
+    PlaceRots(RingPlace),
     /// The same of one batch or commit, in one of its places.
     Rots(Location),
 }

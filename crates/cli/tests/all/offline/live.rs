@@ -245,7 +245,8 @@ fn a_copy_that_is_ended_leaves_whole_files_only() {
             let mut child = start(from, &name);
             wait_for("nothing is copied", || names_in(&dir) > 2);
             signal(child.id(), "STOP");
-            if child.try_wait().unwrap().is_none() && names_in(&dir) < MANY {
+            // What is on its way to the daemon still comes.
+            if child.try_wait().unwrap().is_none() && names_in(&dir) < MANY / 2 {
                 return (child, dir);
             }
             signal(child.id(), "CONT");

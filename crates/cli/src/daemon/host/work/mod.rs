@@ -225,6 +225,7 @@ impl Host {
         });
         let done = {
             let _stop = job.work.changes().then(|| StopOnPanic(&door));
+            let _changing = job.work.changes().then(|| self.table.changing()).flatten();
             let branches = Served { host: self, door: &door, name: &job.volume };
             carry_out(job, &door, &branches, &**conduit)
         };

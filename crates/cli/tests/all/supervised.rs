@@ -1,0 +1,325 @@
+//! `-o supervised`: the process that serves a volume dies, and its mounts go on. What a request under way comes to is tested in the crate
+//! `fuse`, and many deaths under many programs are `scripts/prove/supervised.sh`.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::common::{self, TestMount, can_mount, signal, wait_for, wait_until_ended};
+
+fn supervised() -> TestMount {
+    let place = TestMount::with_volume();
+    let log = format!("supervised,log={}", place.path("log"));
+    place.run(&["mount", "-o", &log, place.image(), place.dir()]).fine();
+    place
+}
+
+fn log(place: &TestMount) -> String {
+    fs::read_to_string(place.path("log")).unwrap()
+}
+
+/// Kills the process that serves, and returns the number of the next one.
+fn die(place: &TestMount) -> u32 {
+    let daemon = place.daemon();
+    signal(daemon, "KILL");
+    wait_until_ended(daemon);
+    let next = place.daemon();
+    assert_ne!(daemon, next);
+    next
+}
+
+/// The process that has started `pid`.
+fn parent(pid: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn open_files_names_and_orphans_go_on_over_deaths() {
+    if !can_mount() {
+        return;
+    }
+    let place = supervised();
+    let supervisor = parent(place.daemon());
+    let file = File::options().append(true).create(true).open(place.dir.join("file")).unwrap();
+    let gone = File::options().read(true).write(true).create_new(true).open(place.dir.join("gone"));
+    let gone = gone.unwrap();
+    gone.write_all_at(b"still here", 0).unwrap();
+    fs::remove_file(place.dir.join("gone")).unwrap();
+    for death in 0..5 {
+        (&file).write_all(&[death; 5000]).unwrap();
+        fs::create_dir(place.dir.join(format!("dir{death}"))).unwrap();
+        let next = die(&place);
+        assert_eq!(parent(next), supervisor);
+        let mut bytes = [0; 10];
+        gone.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!((&bytes, gone.metadata().unwrap().nlink()), (b"still here", 0));
+    }
+    let wanted: Vec<u8> = (0..5).flat_map(|death| [death; 5000]).collect();
+    assert!(fs::read(place.dir.join("file")).unwrap() == wanted);
+    assert_eq!(fs::read_dir(&place.dir).unwrap().count(), 6);
+    let said = log(&place);
+    assert_eq!(said.matches("another one goes on").count(), 5, "{said}");
+    assert_eq!(said.matches(" again after ").count(), 5, "{said}");
+    drop((file, gone));
+    place.umount();
+    wait_until_ended(supervisor);
+    // Nothing without a name is left, and nothing is wrong.
+    let info = place.run(&["fsck", "-n", "-d", place.image()]).fine();
+    assert!(info.contains("1 file"), "{info}");
+}
+
+#[test]
+fn all_mounts_of_the_volume_go_on() {
+    if !can_mount() {
+        return;
+    }
+    let place = supervised();
+    fs::write(place.dir.join("f"), "main").unwrap();
+    place.run(&["snapshot", "create", place.dir(), "monday"]).fine();
+    place.run(&["fork", place.dir(), "work"]).fine();
+    let (work, monday) = (place.path("work"), place.path("monday"));
+    for dir in [&work, &monday] {
+        fs::create_dir(dir).unwrap();
+    }
+    let named = |name: &str| format!("{}{name}", place.image());
+    place.run(&["mount", &named(":work"), &work]).fine();
+    place.run(&["mount", &named("@monday"), &monday]).fine();
+    fs::write(Path::new(&work).join("f"), "work").unwrap();
+    for _ in 0..2 {
+        die(&place);
+        let read = |dir: &str| fs::read_to_string(Path::new(dir).join("f")).unwrap();
+        assert_eq!([place.dir(), &work, &monday].map(read), ["main", "work", "main"]);
+        fs::write(Path::new(&work).join("g"), "new").unwrap();
+        assert!(fs::write(Path::new(&monday).join("g"), "new").is_err());
+    }
+    // The first goes, and the others go on.
+    place.umount();
+    let pid = || {
+        let list = place.run(&["list", "--json"]).fine();
+        let ours = list.split("\"pid\":").find(|part| part.contains(place.image()));
+        ours.unwrap_or_else(|| panic!("{list}")).split(',').next().unwrap().to_owned()
+    };
+    let before = pid();
+    place.run(&["restart", place.image()]).fine();
+    assert_ne!(before, pid());
+    assert_eq!(fs::read_to_string(Path::new(&work).join("f")).unwrap(), "work");
+    place.run(&["umount", &work]).fine();
+    place.run(&["umount", &monday]).fine();
+    place.fsck();
+}
+
+#[test]
+fn a_process_is_started_anew_by_command() {
+    if !can_mount() {
+        return;
+    }
+    let place = supervised();
+    let before = place.daemon();
+    let said = place.run(&["restart", place.dir()]).fine();
+    let next: u32 = said.trim().parse().unwrap();
+    assert_eq!((place.daemon(), next == before), (next, false));
+    let said = place.run(&["restart", "--json", place.image()]).fine();
+    assert_eq!(said.trim(), format!("{{\"pid\":{}}}", place.daemon()));
+    place.umount();
+    place.run(&["restart", place.image()]).fails(32, "no process serves it");
+    // And who has none behind it is told.
+    place.mount();
+    place.run(&["restart", place.dir()]).fails(32, "-o supervised");
+    place.umount();
+}
+
+#[test]
+fn what_ends_in_good_order_is_not_started_again() {
+    if !can_mount() {
+        return;
+    }
+    let place = supervised();
+    fs::write(place.dir.join("f"), "1").unwrap();
+    let supervisor = parent(place.daemon());
+    signal(supervisor, "TERM");
+    wait_until_ended(supervisor);
+    assert!(!place.is_mounted());
+    place.fsck();
+    // As any other mount, if it fails.
+    let why = place.run(&["mount", "-o", "supervised,squash=all", place.image(), place.dir()]);
+    why.fails(32, "leave out nodefault_permissions and squash=");
+    let why = place.run(&["mount", "-o", "supervised,branch=none", place.image(), place.dir()]);
+    why.fails(32, "none");
+    let foreground = ["mount", "--foreground", "-o", "supervised", place.image(), place.dir()];
+    place.run(&foreground).fails(1, "--foreground");
+    let file = place.path("no-volume");
+    fs::write(&file, vec![0; 1 << 20]).unwrap();
+    place
+        .run(&["mount", "-o", "supervised", &file, place.dir()])
+        .fails(32, "not a Holdfast volume");
+    assert!(!place.is_mounted());
+}
+
+/// A volume on which every process dies at once: its mount ends, and does not take the machine with it.
+#[test]
+fn what_dies_again_and_again_is_given_up() {
+    if !can_mount() {
+        return;
+    }
+    let place = supervised();
+    let supervisor = parent(place.daemon());
+    let children = format!("/proc/{supervisor}/task/{supervisor}/children");
+    let is_over = || log(&place).contains("its mounts are given up");
+    wait_for("it is never given up", || {
+        let daemons = fs::read_to_string(&children).unwrap_or_default();
+        for pid in daemons.split_whitespace() {
+            let _ = std::process::Command::new("kill")
+                .args(["-KILL", pid])
+                .stderr(std::process::Stdio::null())
+                .status();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        is_over()
+    });
+    wait_until_ended(supervisor);
+    let said = log(&place);
+    let deaths = said.matches("another one goes on").count();
+    assert!(deaths >= 10, "{said}");
+    // ENOTCONN.
+    assert_eq!(File::create(place.dir.join("n")).unwrap_err().raw_os_error(), Some(107));
+    place.umount();
+    place.fsck();
+}
+
+/// What a remount has changed is so with the next process as well.
+#[test]
+fn a_remount_goes_on() {
+    if !can_mount() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        holdfast_base::skip::skipped("root");
+        return;
+    }
+    let place = supervised();
+    place.run(&["mount", "-o", "remount,sync", place.image(), place.dir()]).fine();
+    die(&place);
+    let flushes =
+        || common::number(&place.run(&["stats", "--json", place.dir()]).fine(), "flushes");
+    let before = flushes();
+    fs::create_dir(place.dir.join("d")).unwrap();
+    assert!(flushes() > before, "it is not durable when it is answered");
+    place.umount();
+}
+
+/// Neither a file that is no program nor one that ends at once costs the mounts.
+#[test]
+fn a_program_that_does_not_come_to_serve_is_left_alone() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    let program = place.path("holdfast");
+    fs::copy(common::PROGRAM, &program).unwrap();
+    let log_to = format!("supervised,log={}", place.path("log"));
+    let mounted = std::process::Command::new(&program)
+        .args(["mount", "-o", &log_to, place.image(), place.dir()])
+        .status();
+    assert!(mounted.unwrap().success());
+    fs::write(place.dir.join("f"), "1").unwrap();
+    for (text, said) in
+        [("no program", "cannot be started"), ("#!/bin/false\n", "did not come to serve")]
+    {
+        // As an installer does it: the program that runs is not written to.
+        let new = place.path("new");
+        fs::write(&new, text).unwrap();
+        fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fs::rename(&new, &program).unwrap();
+        place.run(&["restart", place.dir()]).fine();
+        assert_eq!(fs::read_to_string(place.dir.join("f")).unwrap(), "1");
+        assert!(log(&place).contains(said), "{}", log(&place));
+    }
+    for _ in 0..15 {
+        place.run(&["restart", place.dir()]).fine();
+    }
+    assert!(!log(&place).contains("given up"), "{}", log(&place));
+    place.umount();
+    place.fsck();
+}
+
+#[test]
+fn who_has_lost_the_supervisor_is_not_restarted() {
+    if !can_mount() {
+        return;
+    }
+    let place = supervised();
+    let (daemon, supervisor) = (place.daemon(), parent(place.daemon()));
+    signal(supervisor, "KILL");
+    wait_until_ended(supervisor);
+    place.run(&["restart", place.dir()]).fails(32, "its supervisor is gone");
+    fs::write(place.dir.join("f"), "1").unwrap();
+    // The daemon holds the lock as well.
+    place.run(&["fsck", place.image()]).fails(8, "in use");
+    assert_eq!(place.daemon(), daemon);
+    place.umount();
+    wait_until_ended(daemon);
+    place.fsck();
+}
+
+/// Locks of what is behind a device outlive the process that took them, too.
+#[test]
+fn the_file_behind_a_loop_device_stays_locked_without_the_supervisor() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    let made = std::process::Command::new("losetup").args(["-f", "--show", place.image()]).output();
+    let Some(device) = made.ok().filter(|made| made.status.success()) else {
+        holdfast_base::skip::skipped("a loop device");
+        return;
+    };
+    let device = String::from_utf8(device.stdout).unwrap().trim().to_owned();
+    struct Detach(String);
+    impl Drop for Detach {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("losetup").args(["-d", &self.0]).status();
+        }
+    }
+    let _detach = Detach(device.clone());
+    place.run(&["mount", "-o", "supervised", &device, place.dir()]).fine();
+    die(&place);
+    let supervisor = parent(place.daemon());
+    place.run(&["fsck", place.image()]).fails(8, "in use");
+    signal(supervisor, "KILL");
+    wait_until_ended(supervisor);
+    place.run(&["fsck", place.image()]).fails(8, "in use");
+    place.umount();
+}
+
+/// What only the process knew that has died is not made up.
+#[test]
+fn a_branch_gets_another_head_only_by_who_knows_its_kernel() {
+    if !can_mount() {
+        return;
+    }
+    let place = supervised();
+    fs::write(place.dir.join("f"), "old").unwrap();
+    place.run(&["snapshot", "create", place.dir(), "monday"]).fine();
+    fs::write(place.dir.join("f"), "newer").unwrap();
+    let rollback = ["snapshot", "rollback", place.dir(), "monday"];
+    die(&place);
+    place.run(&rollback).fails(1, "Unmount it first");
+    assert_eq!(fs::read_to_string(place.dir.join("f")).unwrap(), "newer");
+    place.umount();
+    let log_to = format!("supervised,log={}", place.path("log"));
+    place.run(&["mount", "-o", &log_to, place.image(), place.dir()]).fine();
+    place.run(&rollback).fine();
+    assert_eq!(fs::read_to_string(place.dir.join("f")).unwrap(), "old");
+    place.run(&["restart", place.dir()]).fails(32, "unmount it and mount it again");
+    let supervisor = parent(place.daemon());
+    signal(place.daemon(), "KILL");
+    wait_until_ended(supervisor);
+    assert!(log(&place).contains("are given up"), "{}", log(&place));
+    // ENOTCONN.
+    assert_eq!(File::create(place.dir.join("n")).unwrap_err().raw_os_error(), Some(107));
+    place.umount();
+    place.fsck();
+}
