@@ -11,3 +11,21 @@ pub fn skipped(why: impl Display) {
     // Straight to the descriptor, and in one piece beside other threads.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
+
+/// For tests: whether the kernel is of this version or a later one.
+pub fn kernel_is(major: u32, minor: u32) -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(major), Some(minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kernel_is;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        assert!(kernel_is(2, 6) && !kernel_is(1000, 0) && !kernel_is(999, 10));
+    }
+}

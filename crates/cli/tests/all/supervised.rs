@@ -9,6 +9,15 @@ use std::time::Duration;
 
 use crate::common::{self, TestMount, can_mount, signal, wait_for, wait_until_ended};
 
+/// Whether the kernel sends requests again, and mounting can work.
+fn can_go_on() -> bool {
+    if !holdfast_base::skip::kernel_is(6, 9) {
+        holdfast_base::skip::skipped("Linux 6.9, which sends requests again");
+        return false;
+    }
+    can_mount()
+}
+
 fn supervised() -> TestMount {
     let place = TestMount::with_volume();
     let log = format!("supervised,log={}", place.path("log"));
@@ -38,7 +47,7 @@ fn parent(pid: u32) -> u32 {
 
 #[test]
 fn open_files_names_and_orphans_go_on_over_deaths() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     let place = supervised();
@@ -73,7 +82,7 @@ fn open_files_names_and_orphans_go_on_over_deaths() {
 
 #[test]
 fn all_mounts_of_the_volume_go_on() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     let place = supervised();
@@ -113,7 +122,7 @@ fn all_mounts_of_the_volume_go_on() {
 
 #[test]
 fn a_process_is_started_anew_by_command() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     let place = supervised();
@@ -133,7 +142,7 @@ fn a_process_is_started_anew_by_command() {
 
 #[test]
 fn what_ends_in_good_order_is_not_started_again() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     let place = supervised();
@@ -161,7 +170,7 @@ fn what_ends_in_good_order_is_not_started_again() {
 /// A volume on which every process dies at once: its mount ends, and does not take the machine with it.
 #[test]
 fn what_dies_again_and_again_is_given_up() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     let place = supervised();
@@ -192,7 +201,7 @@ fn what_dies_again_and_again_is_given_up() {
 /// What a remount has changed is so with the next process as well.
 #[test]
 fn a_remount_goes_on() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
@@ -213,7 +222,7 @@ fn a_remount_goes_on() {
 /// Neither a file that is no program nor one that ends at once costs the mounts.
 #[test]
 fn a_program_that_does_not_come_to_serve_is_left_alone() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     let place = TestMount::with_volume();
@@ -247,7 +256,7 @@ fn a_program_that_does_not_come_to_serve_is_left_alone() {
 
 #[test]
 fn who_has_lost_the_supervisor_is_not_restarted() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     let place = supervised();
@@ -267,7 +276,7 @@ fn who_has_lost_the_supervisor_is_not_restarted() {
 /// Locks of what is behind a device outlive the process that took them, too.
 #[test]
 fn the_file_behind_a_loop_device_stays_locked_without_the_supervisor() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     let place = TestMount::with_volume();
@@ -297,7 +306,7 @@ fn the_file_behind_a_loop_device_stays_locked_without_the_supervisor() {
 /// What only the process knew that has died is not made up.
 #[test]
 fn a_branch_gets_another_head_only_by_who_knows_its_kernel() {
-    if !can_mount() {
+    if !can_go_on() {
         return;
     }
     let place = supervised();
