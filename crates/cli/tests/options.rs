@@ -181,6 +181,7 @@ fn a_remount_to_read_only_and_back() {
     if !can_mount() || !is_root() {
         return;
     }
+    let _alone = alone_with_namespaces();
     let place = TestMount::with_volume();
     mount(&place, "strictatime,nosuid,commit=3600,cache=64M");
     fs::write(place.dir.join("file"), "content").unwrap();

@@ -90,7 +90,7 @@ fn every_start_of_a_thread_is_refused() {
             let places = PLACES.take();
             if places.is_empty() {
                 runs_without += 1;
-                if runs_without == 3 {
+                if runs_without == 6 {
                     break;
                 }
             }

@@ -42,8 +42,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use holdfast::Atime;
+use holdfast_base::clock::Deadline;
 use holdfast_fuse::{FuseOptions, Transport};
 
 use self::serve::serve;
@@ -58,6 +60,9 @@ use crate::supervisor;
 const READY: &str = "ready";
 /// Before that, what its caller should know: this word and a sentence, any number of times.
 const NOTE: &str = "note";
+
+/// How long a supervisor may take to see that its daemon has died.
+const GIVES_UP: Duration = Duration::from_secs(2);
 
 /// Starts the daemon and returns when the mount can be used, or with the daemon's reason why not.
 pub(crate) fn start(
@@ -115,10 +120,26 @@ pub(crate) fn start(
             None => break,
         }
     }
+    // A daemon with a supervisor may have died before it could say that it is ready, and another one goes on.
+    if options.supervised && !ends_soon(&mut child) {
+        return Ok(0);
+    }
     let ended = child.wait();
     let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
     let sentence = format!("the daemon ended before the mount was ready ({how})");
     Err(Failure::new(4, sentence))
+}
+
+/// Whether a supervisor ends, which it does at once if nothing was mounted when its daemon died.
+fn ends_soon(supervisor: &mut Child) -> bool {
+    let until = Deadline::after(GIVES_UP);
+    while matches!(supervisor.try_wait(), Ok(None)) {
+        if until.is_over() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
 }
 
 /// How a daemon in the background stands to a supervisor.

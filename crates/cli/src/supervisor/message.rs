@@ -57,7 +57,7 @@ impl Kept {
 pub(crate) enum Told {
     /// Requests are answered.
     Ready,
-    /// A mount is there, or has other options now.
+    /// A mount is there.
     Keep(Kept),
     /// A mount has ended.
     Drop { number: u64 },

@@ -345,10 +345,7 @@ impl Supervisor<'_> {
                     tracing::info!("process {pid} serves {} again after {millis} ms", self.name());
                 }
             }
-            Told::Keep(kept) => match self.mounts.get_mut(&kept.number) {
-                Some((known, _)) if descriptors.is_empty() => *known = kept,
-                _ => drop(self.mounts.insert(kept.number, (kept, descriptors))),
-            },
+            Told::Keep(kept) => drop(self.mounts.insert(kept.number, (kept, descriptors))),
             Told::Drop { number } => drop(self.mounts.remove(&number)),
             Told::Linger { linger } => self.linger = linger,
             Told::Restarting => {
