@@ -1,10 +1,9 @@
 //! A thread hears of the number that the change gets which its request asks for, before that can become durable.
 //!
-//! Whoever has to know after the death of this process whether a request was carried out writes the number of its change
-//! down where the next process finds it. That is of use only if no change can reach the device before its number is
-//! written down; but which number a change gets is known only far below. So it is said there, under the lock in which
-//! numbers are given. And which of its changes a request asks for is known only in the middle: it may write data
-//! before, and free blocks behind it.
+//! A server of requests notes the number of each change where the server after it finds that. Only so does that one know which
+//! requests were carried out. The note must be there before the change can reach the device. The number is known to the
+//! store alone, which tells it under the lock in which it gives numbers. Which change of a request is the one that it asks for is
+//! known to the call of the filesystem alone: data may be written before it, and blocks freed behind it.
 
 use std::cell::{Cell, RefCell};
 

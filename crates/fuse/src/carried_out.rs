@@ -96,12 +96,12 @@ impl CarriedOut {
         file.write_all_at(&bytes, other)?;
         let copies = before.len() as u64;
         let first = other + copies * SLOT;
-        // Slots that no request has had are zeros.
-        fallocate(&file, FallocateFlags::empty(), first, UNDER_WAY * SLOT)?;
-        file.write_all_at(&(copies << 1 | (1 - which)).to_le_bytes(), 0)?;
-        CarriedOut::over(file, first, before)
+        let taken = CarriedOut::over(file, first, before)?;
+        taken.slots.file.write_all_at(&(copies << 1 | (1 - which)).to_le_bytes(), 0)?;
+        Ok(taken)
     }
 
+    /// Slots that no request has had yet are zeros, and have their memory.
     fn over(file: File, first: u64, before: HashMap<u64, u64>) -> io::Result<CarriedOut> {
         fallocate(&file, FallocateFlags::empty(), first, UNDER_WAY * SLOT)?;
         let free = Mutex::new((0..UNDER_WAY).rev().collect());

@@ -63,7 +63,7 @@ pub(crate) enum Told {
     Drop { number: u64 },
     /// The daemon goes on when nothing is mounted.
     Linger { linger: bool },
-    /// The daemon is about to die, as somebody has asked for.
+    /// The daemon is about to die, because `holdfast restart` asks for it.
     Restarting,
     /// Something changes, or has changed, of which the kernel is still to hear: it would go on with what was.
     Changing { is_so: bool },

@@ -61,7 +61,6 @@ struct Supervisor<'a> {
     /// What is there does not come to serve: daemons are this very program.
     falls_back: bool,
     deaths: u64,
-    linger: bool,
     mounts: BTreeMap<u64, Mount>,
     /// The kernel is still to hear of something.
     is_changing: bool,
@@ -128,14 +127,12 @@ pub(crate) fn run(orders: Orders<'_>, started: impl FnOnce()) -> Outcome {
     let device = target::open_file(orders.volume, orders.read_only)?;
     let program = std::env::current_exe().context("this program's own path")?;
     let signals = Signals::new().context("signal handlers")?;
-    let linger = orders.linger;
     let mut supervisor = Supervisor {
         orders,
         device,
         program,
         falls_back: false,
         deaths: 0,
-        linger,
         mounts: BTreeMap::new(),
         is_changing: false,
         shall_end: false,
@@ -265,7 +262,7 @@ impl Supervisor<'_> {
         let locks: Vec<_> = self.device.locks_behind().collect();
         let begin = Begin {
             protocol: PROTOCOL,
-            linger: self.linger,
+            linger: self.orders.linger,
             deaths: self.deaths,
             locks: locks.len(),
             mounts: self.mounts.len(),
@@ -347,7 +344,7 @@ impl Supervisor<'_> {
             }
             Told::Keep(kept) => drop(self.mounts.insert(kept.number, (kept, descriptors))),
             Told::Drop { number } => drop(self.mounts.remove(&number)),
-            Told::Linger { linger } => self.linger = linger,
+            Told::Linger { linger } => self.orders.linger = linger,
             Told::Restarting => {
                 daemon.restarts = true;
                 // Another one may be there by now.

@@ -66,8 +66,7 @@ pub(crate) fn connect(
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(fuse, true)?;
     let (rings, agreed) = shake_hands(fuse, work, readers, ways)?;
-    settle(work.server(), &agreed)?;
-    work.server().set_kernel(Arc::new(ToKernel(Arc::clone(fuse))))?;
+    settle(fuse, work.server(), &agreed)?;
     if let Some(rings) = rings
         && let Err(error) = rings.start(&ending)
     {
@@ -89,8 +88,7 @@ pub(crate) fn resume(
     ending: Ending,
 ) -> io::Result<Agreed> {
     rustix::io::ioctl_fionbio(fuse, true)?;
-    settle(work.server(), &agreed)?;
-    work.server().set_kernel(Arc::new(ToKernel(Arc::clone(fuse))))?;
+    settle(fuse, work.server(), &agreed)?;
     // Before anything is read here, which would come twice.
     rustix::io::write(fuse, &reply::send_again())?;
     start(fuse, work, readers, agreed, ending)
@@ -110,18 +108,22 @@ fn start(
     readers.start(ending, body).map(|()| agreed)
 }
 
-/// The server is told what the handshake means for it.
-fn settle(server: &Server, agreed: &Agreed) -> io::Result<()> {
+/// The server is told what the handshake means for it, and which kernel it serves.
+fn settle(fuse: &Arc<OwnedFd>, server: &Server, agreed: &Agreed) -> io::Result<()> {
     if agreed.takes(flag::NO_OPEN_SUPPORT) {
         server.set_kernel_opens();
     }
     if !agreed.offers(flag::NO_OPENDIR_SUPPORT) {
         server.set_kernel_needs_opendir();
     }
-    if server.carried_out().is_none() {
-        return Ok(());
+    if server.carried_out().is_some() {
+        expect_to_outlive(server, agreed)?;
     }
-    // What is open must need nothing of this process.
+    server.set_kernel(Arc::new(ToKernel(Arc::clone(fuse))))
+}
+
+/// Refuses a kernel for which what is open needs something of this process.
+fn expect_to_outlive(server: &Server, agreed: &Agreed) -> io::Result<()> {
     if !agreed.takes(flag::HAS_RESEND | flag::NO_OPENDIR_SUPPORT) {
         return Err(io::Error::other(
             "the kernel sends no request again, which takes Linux 6.9: leave out supervised",
