@@ -22,7 +22,11 @@ rings=/sys/module/fuse/parameters/enable_uring
 offered=$(cat "$rings" 2>/dev/null || true)
 # Tests that mount as an ordinary user need what udev gives everybody.
 fuse_mode=$(stat -c %a /dev/fuse 2>/dev/null || true)
+# Where the owner of a mount may end its connection. Systemd mounts it; elsewhere it is mounted for the tests.
+connections=/sys/fs/fuse/connections
+has_mounted_connections=
 clean_up() {
+    [ -z "$has_mounted_connections" ] || umount -l "$connections" || true
     if [ -n "$fuse_mode" ] && [ "$(id -u)" -eq 0 ]; then chmod "$fuse_mode" /dev/fuse || true; fi
     if [ -w "$rings" ]; then echo "$offered" >"$rings"; fi
     # Deepest first. The dead mount of a killed daemon is no directory any more for rm.
@@ -32,6 +36,9 @@ clean_up() {
 }
 trap clean_up EXIT
 if [ -n "$fuse_mode" ] && [ "$(id -u)" -eq 0 ]; then chmod 666 /dev/fuse; fi
+if [ -d "$connections" ] && [ "$(id -u)" -eq 0 ] && ! mountpoint -q "$connections"; then
+    if mount -t fusectl fusectl "$connections"; then has_mounted_connections=1; fi
+fi
 # Whatever it is, most tests go through /dev/fuse.
 if [ -w "$rings" ]; then echo N >"$rings"; fi
 
@@ -41,32 +48,32 @@ if [ -w "$rings" ]; then echo N >"$rings"; fi
 step() { printf '\n== %s\n' "$*"; "$@" 9<&-; }
 
 step cargo fmt --all --check
-# With the feature of the mutants, so that their test is looked at as well; it changes one file of base, which the next line sees as it is.
+# With the feature of the mutants, as the tests below; it changes one file of base, which the next line sees as it is.
 step cargo clippy --locked --workspace --all-targets --features holdfast-sim/mutants --quiet -- -D warnings
 # What is shipped has no feature that another crate of the workspace asks for.
 step cargo clippy --locked -p holdfast-cli --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --locked --workspace --no-deps --quiet
 status=0
-step cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$work/tests.log" || status=$?
-# Once more what goes through the kernel, by the program that is shipped, without what only holdfast-dev has: with files
-# that it opens itself, and on the other way of requests, where root may allow it. Tests inside the crates ask for neither; one
-# of them wants a kernel that offers rings.
-through_the_kernel() {
-    step cargo test --locked --no-fail-fast -p holdfast-fuse -p holdfast-cli "$@" --test mount --test scripts_on_the_mount 2>&1 |
-        tee -a "$work/tests.log" || status=$?
-}
-HOLDFAST_OPEN=kernel through_the_kernel --lib
+tested() { step cargo test --locked --no-fail-fast "$@" 2>&1 | tee -a "$work/tests.log" || status=$?; }
+# All but what goes through the kernel, with the mutants that the simulator must find: none is chosen elsewhere.
+tested --workspace --exclude holdfast-fuse --exclude holdfast-cli --features holdfast-sim/mutants
+# These by the program that is shipped, without mutants and without what only holdfast-dev has. Not in one call with the others,
+# whose features they would have.
+through_the_kernel() { tested -p holdfast-fuse -p holdfast-cli "$@"; }
+through_the_kernel
+# Once more with files that the kernel opens itself, and on the other way of requests, where root may allow it. Of the tests inside the crates
+# one wants a kernel that offers rings.
+mounted=(--test mount --test scripts_on_the_mount)
+HOLDFAST_OPEN=kernel through_the_kernel "${mounted[@]}"
 if [ -w "$rings" ]; then
     echo Y >"$rings"
     # What was skipped above for want of rings is tested now.
     sed -i '/SKIPPED .* offers\( no\)\? rings/d' "$work/tests.log"
-    HOLDFAST_TRANSPORT=rings through_the_kernel --lib
-    HOLDFAST_TRANSPORT=rings HOLDFAST_OPEN=kernel through_the_kernel
-    # The threads of rings are among those that are refused. Named like above, so that nothing is built for other features.
-    step cargo test --locked -p holdfast-fuse -p holdfast-cli --test refused_threads 2>&1 | tee -a "$work/tests.log" || status=$?
+    HOLDFAST_TRANSPORT=rings through_the_kernel --lib "${mounted[@]}"
+    HOLDFAST_TRANSPORT=rings HOLDFAST_OPEN=kernel through_the_kernel "${mounted[@]}"
+    # The threads of rings are among those that are refused.
+    through_the_kernel --test refused_threads
 fi
-# Mutants made on purpose: a feature that no other program may have, so a build of its own.
-step cargo test --locked -p holdfast-sim --features mutants --test mutants 2>&1 | tee -a "$work/tests.log" || status=$?
 # What was not done, and for want of what: such a test counts as passed. Root with /dev/fuse, and CI, should have done it.
 grep -o 'SKIPPED [^ ]*: .*' "$work/tests.log" | sort -u >"$work/skipped" || true
 if [ -s "$work/skipped" ]; then

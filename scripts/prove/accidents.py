@@ -10,14 +10,14 @@ usage: accidents.py make SYSTEM DIR            makes DIR/SYSTEM.img; what it hol
        accidents.py rows                       the names of the rows, with how many of 100 accidents each gets
        accidents.py look DIR                   what a directory holds, as JSON (for `run`)
 """
-import collections, hashlib, json, os, random, shutil, signal, subprocess, sys, time
+import collections, hashlib, json, os, random, resource, shutil, signal, subprocess, sys, time
 
 HOLDFAST = os.environ["HOLDFAST"]
 BLOCK, MIB = 4096, 1 << 20
 SIZE = 320 * MIB
 FILES, DIRS = 2500, 60
-# Seconds for one program: a peer that goes round in a damaged volume counts as one that has lost it.
-LIMIT = 180
+# Seconds of processor time for one program, so that a busy machine stops none; and of waiting, for one that hangs.
+LIMIT, PATIENCE = 180, 1800
 
 SYSTEMS = {
     "holdfast": "Holdfast, `fsck -y --accept-loss`", "holdfast-salvage": "Holdfast, `salvage`",
@@ -29,19 +29,23 @@ ROWS = {
     "the first MiB": 3, "the last MiB": 3, "every second MiB": 3,
 }
 
-def run(*words, limit=LIMIT, **more):
+# The programs that had to be stopped in the present accident.
+stopped = []
+
+def run(*words, **more):
     """The exit code of a program and what it said; None if it had to be stopped."""
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, **more) as child:
+    def limits(): resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 1))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits, **more) as child:
         try:
-            said = child.communicate(timeout=limit)[0]
-            return child.returncode, said.decode(errors="replace")
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            return None, "it took too long"
+            said = child.communicate(timeout=PATIENCE)[0]
+            if child.returncode != -signal.SIGXCPU: return child.returncode, said.decode(errors="replace")
+        except subprocess.TimeoutExpired: os.killpg(child.pid, signal.SIGKILL)
+        stopped.append(os.path.basename(words[0]))
+        return None, "it took too long"
 
 def must(*words, **more):
     code, said = run(*words, **more)
-    if code: raise SystemExit(f"{' '.join(words)}: exit code {code}: {said}")
+    if code != 0: raise SystemExit(f"{' '.join(words)}: exit code {code}: {said}")
     return said
 
 # The tree.
@@ -230,7 +234,8 @@ def repaired(system, image, at, seed):
         options = "ro,loop,errors=continue"
     if system == "xfs":
         if run("xfs_repair", "-f", image)[0] == 2: run("xfs_repair", "-f", "-L", image)
-        options = "ro,loop,norecovery"
+        # A copy of a volume that may be mounted beside it.
+        options = "ro,loop,norecovery,nouuid"
     if system == "btrfs":
         run("btrfs", "rescue", "super-recover", "-y", image)
         run("btrfs", "check", "--repair", "--force", image)
@@ -283,8 +288,10 @@ def accidents(system, base, row, first, number):
         must("cp", "--sparse=always", f"{base}/{volume}.img", image)
         damage(image, row, seed)
         begun = time.monotonic()
+        stopped.clear()
         trees = repaired(system, image, at, seed)
         line = {"system": system, "row": row, "seed": seed, "seconds": round(time.monotonic() - begun, 2)}
+        if stopped: line["stopped"] = stopped.copy()
         line["trees"] = {name: {"all": len(was[name]), **count(was[name], now)} for name, now in trees.items()}
         with open(f"{base}/results", "a") as file: file.write(json.dumps(line) + "\n")
     os.unlink(image)
@@ -294,7 +301,7 @@ def table(base):
     with open(f"{base}/results") as file: lines = [json.loads(line) for line in file]
     for line in lines:
         for name, tree in line["trees"].items():
-            sums[line["row"], line["system"], name == "main"].update({"accidents": 1, **tree})
+            sums[line["row"], line["system"], name == "main"].update({"accidents": 1, "stopped": int("stopped" in line), **tree})
     systems = [system for system in SYSTEMS if any(line["system"] == system for line in lines)]
     rows = [row for row in ROWS if any(line["row"] == row for line in lines)]
     print(f"| damage | accidents | {' | '.join(SYSTEMS[system] for system in systems)} |")
@@ -306,6 +313,7 @@ def table(base):
         if of["older"]: text += f", {of['older']:,} older"
         if of["wrong"]: text += f", **{of['wrong']:,} wrong**"
         if of["lost"]: text += f", {of['lost']} lost"
+        if of["stopped"]: text += f", {of['stopped']} with a program that did not end"
         return text
     for row in rows:
         most = max(sums[row, system, True]["accidents"] for system in systems)

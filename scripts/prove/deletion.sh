@@ -12,7 +12,7 @@ if [ "$(id -u)" -eq 0 ]; then
     loop "$IMAGE"
     IMAGE=$LOOP
 fi
-"$HOLDFAST" mkfs -q -f "$IMAGE"
+"$HOLDFAST" mkfs -q -f --copies metadata=1 "$IMAGE"
 attach
 python3 "$(dirname "$0")/deletion.py" "$DIR" "$HOLDFAST" "$ROUNDS" "$BLOCKS"
 detach

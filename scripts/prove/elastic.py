@@ -10,7 +10,7 @@ archive = None if tree_given.isdigit() else tree_given
 image, root = f"{work}/volume.img", f"{work}/mnt"
 MIB = 1 << 20
 data = os.urandom(MIB)
-version = subprocess.run([holdfast, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+version = subprocess.run([holdfast, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
 began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 def run(*arguments): return subprocess.run([holdfast, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout

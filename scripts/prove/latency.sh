@@ -32,8 +32,8 @@ if [ "$(id -u)" -eq 0 ]; then
     loop "$IMAGE"
     IMAGE=$LOOP
 fi
-"$HOLDFAST" mkfs -q -f "$OTHER"
-"$HOLDFAST" mkfs -q -f "$IMAGE"
+"$HOLDFAST" mkfs -q -f --copies metadata=1 "$OTHER"
+"$HOLDFAST" mkfs -q -f --copies metadata=1 "$IMAGE"
 "$HOLDFAST" mount -o commit=1,recover=0.001 "$OTHER" "$OTHER_DIR"
 attach -o commit=1,recover=0.001
 say "on a mount over $IMAGE, large files of $((LARGE >> 20)) MiB, renamed ones of $((RENAMED >> 20)) MiB"

@@ -18,7 +18,7 @@ attach
 mkdir "$WORK/mounts" "$WORK/other"
 for n in $(seq "$MOUNTS"); do
     mkdir "$WORK/mounts/$n"
-    "$HOLDFAST" fork "$DIR" "fork-$n"
+    "$HOLDFAST" fork "$DIR" "fork-$n" >/dev/null
     "$HOLDFAST" mount "$IMAGE:fork-$n" "$WORK/mounts/$n"
 done
 "$HOLDFAST" mkfs -q --size 64M "$WORK/other.img"

@@ -75,7 +75,7 @@ class Holdfast(System):
     def __init__(self, folder, gib, program):
         self.program = program
         super().__init__(folder, gib)
-        run(program, "mkfs", "-q", "--force", self.device)
+        run(program, "mkfs", "-q", "--force", "--copies", "metadata=1", self.device)
         self.remount()
         self.tree = os.path.join(self.mount, "tree")
 

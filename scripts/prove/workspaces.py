@@ -136,7 +136,7 @@ class Holdfast(System):
     def __init__(self, folder, gib, program):
         super().__init__(folder, gib)
         self.program = program
-        run(program, "mkfs", "-q", "--force", self.device)
+        run(program, "mkfs", "-q", "--force", "--copies", "metadata=1", self.device)
         run(program, "mount", self.device, self.mount)
         self.work = os.path.join(folder, "work")
         os.mkdir(self.work)

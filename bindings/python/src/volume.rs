@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast::{
@@ -14,7 +14,7 @@ use holdfast::{
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::{InCall, Own, call};
+use crate::error::{EBADF, InCall, Own, call};
 use crate::file::Handle;
 
 /// Attributes in the order of `os.stat_result`, with times in nanoseconds, and the creation and the blocks behind them.
@@ -54,16 +54,27 @@ pub(crate) fn moment(nanoseconds: i128) -> io::Result<SystemTime> {
     whole.and_then(|time| time.checked_add(rest)).ok_or_else(wrong)
 }
 
-/// An open volume. Calls on paths need only its root; calls about the volume as a whole, the rest.
+/// An open volume. Calls on paths need only its root; calls about the volume as a whole, the rest. Once it is closed there is neither: a root that
+/// is kept keeps a mount busy. The lock of the root is held for a moment only, and as of [`Handle`] the process is asked before it is taken.
 #[pyclass(frozen, module = "holdfast._native")]
 pub struct Volume {
-    root: Own<Dir>,
+    root: Own<Mutex<Option<Arc<Dir>>>>,
     volume: RwLock<Own<holdfast::Volume>>,
 }
 
 impl Volume {
     fn new(volume: holdfast::Volume) -> Volume {
-        Volume { root: Own::new((*volume).clone()), volume: RwLock::new(Own::new(volume)) }
+        let root = Mutex::new(Some(Arc::new((*volume).clone())));
+        Volume { root: Own::new(root), volume: RwLock::new(Own::new(volume)) }
+    }
+
+    /// Its root; `None` once it is closed. A call that is under way keeps it.
+    fn root_or_none(&self) -> io::Result<Option<Arc<Dir>>> {
+        Ok(self.root.get()?.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn root(&self) -> io::Result<Arc<Dir>> {
+        self.root_or_none()?.ok_or_else(|| io::Error::from_raw_os_error(EBADF))
     }
 
     /// A call about `path`.
@@ -74,9 +85,9 @@ impl Volume {
         body: impl FnOnce(&Dir) -> io::Result<T> + Send,
     ) -> PyResult<T> {
         call(py, Some(path), || {
-            let root = self.root.get()?;
-            let _in_call = InCall(root);
-            body(root)
+            let root = self.root()?;
+            let _in_call = InCall(&root);
+            body(&root)
         })
     }
 
@@ -88,7 +99,8 @@ impl Volume {
     ) -> PyResult<T> {
         call(py, None, || {
             // First of all: in a child the lock may be held for ever.
-            let _in_call = InCall(self.root.get()?);
+            let root = self.root()?;
+            let _in_call = InCall(&root);
             body(self.volume.read().unwrap_or_else(PoisonError::into_inner).get()?)
         })
     }
@@ -143,8 +155,9 @@ impl Volume {
         branch: Option<&str>,
         snapshot: Option<&str>,
         read_only: bool,
+        through_mount: bool,
     ) -> PyResult<Volume> {
-        let mut options = VolumeOptions::new().read_only(read_only);
+        let mut options = VolumeOptions::new().read_only(read_only).through_mount(through_mount);
         if let Some(branch) = branch {
             options = options.branch(branch);
         }
@@ -157,14 +170,22 @@ impl Volume {
     /// Makes everything durable and closes the volume; once more does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         call(py, None, || {
-            let _in_call = InCall(self.root.get()?);
+            let Some(root) = self.root_or_none()? else { return Ok(()) };
+            let _in_call = InCall(&root);
             let mut volume = self.volume.write().unwrap_or_else(PoisonError::into_inner);
-            volume.take()?.map_or(Ok(()), holdfast::Volume::close)
+            let closed = volume.take()?.map_or(Ok(()), holdfast::Volume::close);
+            self.root.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();
+            closed
         })
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.whole(py, holdfast::Volume::sync)
+    }
+
+    /// Where it is mounted, if it is reached through that.
+    fn mounted_at(&self, py: Python<'_>) -> PyResult<Option<PathBuf>> {
+        self.whole(py, |volume| Ok(volume.mounted_at().map(PathBuf::from)))
     }
 
     /// Bytes of a block; blocks in all, free, and free for data.
@@ -257,9 +278,9 @@ impl Volume {
     ) -> PyResult<u64> {
         let other = other.get();
         self.at(py, &from, |root| {
-            let other = other.root.get()?;
-            let _in_call = InCall(other);
-            root.copy_to(&from, other, &to)
+            let other = other.root()?;
+            let _in_call = InCall(&other);
+            root.copy_to(&from, &other, &to)
         })
     }
 

@@ -137,6 +137,8 @@ counters! {
         throttled,
         /// Nanoseconds that they waited, in all.
         throttled_ns,
+        /// Writes that found not room for all of it at once, and were accepted in steps.
+        writes_in_steps,
         /// Operations refused because the volume was full.
         no_space,
     }
@@ -287,7 +289,7 @@ counters! {
         scrubbed_bytes,
         /// Times a scrub went down from the root of a tree anew: what it was about to read had become free.
         scrub_restarts,
-        /// Nodes, and blocks of data, that scrubs have found damaged; expected to be 0.
+        /// Nodes, blocks of data, and parts of journal and log, that scrubs have found damaged; expected to be 0.
         scrub_damages: alarm,
     }
     "recovery" {

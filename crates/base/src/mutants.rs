@@ -6,7 +6,7 @@
 //!
 //! Always true: without the feature `mutants` the answer is the constant `false`,
 //! so a normal build holds no trace of any of this; with it, and nothing
-//! chosen, everything works as usual.
+//! chosen, everything works as usual. Most tests are built with it.
 
 #[cfg(feature = "mutants")]
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,6 +3,7 @@
 //! For sentences that every floor may have to say. Units of bytes are powers
 //! of 1024, and names that a program reads get numbers as they are instead.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -58,6 +59,22 @@ pub fn is_unseen(c: char) -> bool {
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(c, '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Text from outside, as a terminal may see it: characters that it would obey, or that only change how others look
+/// (controls, marks of direction, line separators), are written as in Rust and JSON. Quotes and backslashes stay.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unseen) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_unseen(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// A name for people: characters that are not seen, backslashes and bytes that are not UTF-8 escaped.
@@ -124,5 +141,14 @@ mod tests {
         assert_eq!(nanos(59_960_000_000), "1 min 0 s");
         assert_eq!(nanos(185_000_000_000), "3 min 5 s");
         assert_eq!(nanos(7_500_000_000_000), "2 h 5 min");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        assert_eq!(printable("/srv/größe \\ 'a\" é 日本"), "/srv/größe \\ 'a\" é 日本");
+        assert!(matches!(printable("plain"), Cow::Borrowed(_)));
+        assert_eq!(printable("a\x1b[2J\n\u{9b}b\x7f"), "a\\u{1b}[2J\\n\\u{9b}b\\u{7f}");
+        assert_eq!(printable("gpj\u{202e}exe"), "gpj\\u{202e}exe");
+        assert_eq!(printable("e\u{301}"), "e\u{301}");
     }
 }

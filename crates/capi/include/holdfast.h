@@ -9,7 +9,7 @@
  *   A call that fails returns -1, or NULL where it returns a pointer, and sets errno. holdfast_error() has a sentence
  *   about the last failure in this thread. Beside what POSIX gives each call:
  *   EINVAL   NULL where something must be, or a flag that is unknown.
- *   EBUSY    The volume, or the branch, is in use: the sentence says by which process, and where it is mounted.
+ *   EBUSY    The volume, or the branch, is in use: the sentence says by which process. What is mounted is reached through its mount.
  *   EUCLEAN  What is opened is no volume, or damaged.
  *   EROFS    The volume was opened to be read, or is a snapshot.
  *   EBADF    The volume of this file or directory is closed.
@@ -58,6 +58,11 @@
  * For holdfast_open: nothing is written, whatever is called.
  */
 #define HOLDFAST_READ_ONLY 1
+
+/**
+ * For holdfast_open: a volume that is in use is refused (EBUSY), not reached through its mount.
+ */
+#define HOLDFAST_NOT_THROUGH_MOUNT 2
 
 /**
  * A directory that is being read.
@@ -204,7 +209,8 @@ const char *holdfast_version(void);
 
 /**
  * Opens another branch, or with `snapshot` a snapshot of it, beside what is open: both share the host file. EBUSY if
- * the branch is open.
+ * the branch is open. Of a volume that is reached through a mount it is one more handle of the mount that shows it, and
+ * EOPNOTSUPP if none does.
  */
 struct holdfast_volume *holdfast_open_branch(const struct holdfast_volume *volume,
                                              const char *branch,
@@ -453,8 +459,11 @@ struct holdfast_volume *holdfast_create(const char *host_path, uint64_t size);
 
 /**
  * Opens the volume in a file or block device. `branch`: NULL for `main`; `snapshot`: one of that branch, which is only
- * read, or NULL for the branch itself. `flags`: 0 or HOLDFAST_READ_ONLY. After a crash this recovers the volume first:
- * everything that was acknowledged is there (P1 to P5, P9).
+ * read, or NULL for the branch itself. `flags`: 0, or HOLDFAST_READ_ONLY and HOLDFAST_NOT_THROUGH_MOUNT, joined by `|`. After a crash this
+ * recovers the volume first: everything that was acknowledged is there (P1 to P5, P9). A volume that is mounted is reached through its mount, unless a
+ * flag says otherwise: files, directories and locks, with the rights of the process; branches and snapshots for root and the user who has mounted (EACCES for others);
+ * EOPNOTSUPP of holdfast_open_branch for what no mount shows. Where no mount shows `branch` or
+ * `snapshot` this call says EBUSY. Calls about branches and snapshots wait for the daemon without an end, also for one that is stopped.
  */
 struct holdfast_volume *holdfast_open(const char *host_path,
                                       const char *branch,
@@ -480,7 +489,8 @@ int holdfast_statfs(const struct holdfast_volume *volume, struct holdfast_statfs
 
 /**
  * Whether the volume has stopped after a write or flush that the device refused (P7): 1 or 0. Nothing becomes durable any more
- * then, and what is there can be read. It stays so until it is opened again.
+ * then, and what is there can be read. It stays so until it is opened again. Through a
+ * mount it is not known, and 0.
  */
 int holdfast_has_stopped(const struct holdfast_volume *volume);
 

@@ -36,7 +36,8 @@ fn tell(
 }
 
 /// Opens another branch, or with `snapshot` a snapshot of it, beside what is open: both share the host file. EBUSY if
-/// the branch is open.
+/// the branch is open. Of a volume that is reached through a mount it is one more handle of the mount that shows it, and
+/// EOPNOTSUPP if none does.
 ///
 /// # Safety
 /// `volume` is NULL or a handle of this library; each text is NULL, or ends with a 0.

@@ -8,6 +8,8 @@ use crate::border::{Handle, call, done, handle, invalid, made, name_or_none, pat
 
 /// For holdfast_open: nothing is written, whatever is called.
 pub const HOLDFAST_READ_ONLY: c_uint = 1;
+/// For holdfast_open: a volume that is in use is refused (EBUSY), not reached through its mount.
+pub const HOLDFAST_NOT_THROUGH_MOUNT: c_uint = 2;
 
 /// An open volume, at one of its branches or snapshots.
 #[expect(non_camel_case_types, reason = "this is its name in C")]
@@ -44,8 +46,11 @@ pub unsafe extern "C" fn holdfast_create(
 }
 
 /// Opens the volume in a file or block device. `branch`: NULL for `main`; `snapshot`: one of that branch, which is only
-/// read, or NULL for the branch itself. `flags`: 0 or HOLDFAST_READ_ONLY. After a crash this recovers the volume first:
-/// everything that was acknowledged is there (P1 to P5, P9).
+/// read, or NULL for the branch itself. `flags`: 0, or HOLDFAST_READ_ONLY and HOLDFAST_NOT_THROUGH_MOUNT, joined by `|`. After a crash this
+/// recovers the volume first: everything that was acknowledged is there (P1 to P5, P9). A volume that is mounted is reached through its mount, unless a
+/// flag says otherwise: files, directories and locks, with the rights of the process; branches and snapshots for root and the user who has mounted (EACCES for others);
+/// EOPNOTSUPP of holdfast_open_branch for what no mount shows. Where no mount shows `branch` or
+/// `snapshot` this call says EBUSY. Calls about branches and snapshots wait for the daemon without an end, also for one that is stopped.
 ///
 /// # Safety
 /// Each text is NULL, or ends with a 0.
@@ -57,11 +62,13 @@ pub unsafe extern "C" fn holdfast_open(
     flags: c_uint,
 ) -> *mut holdfast_volume {
     made(|| {
-        if flags & !HOLDFAST_READ_ONLY != 0 {
+        if flags & !(HOLDFAST_READ_ONLY | HOLDFAST_NOT_THROUGH_MOUNT) != 0 {
             return Err(invalid("a flag that is unknown"));
         }
-        let read_only = flags & HOLDFAST_READ_ONLY != 0;
-        let mut options = VolumeOptions::new().read_only(read_only);
+        let has = |flag| flags & flag != 0;
+        let mut options = VolumeOptions::new()
+            .read_only(has(HOLDFAST_READ_ONLY))
+            .through_mount(!has(HOLDFAST_NOT_THROUGH_MOUNT));
         // SAFETY: as the caller says.
         let (host_path, branch, snapshot) =
             unsafe { (path(host_path)?, name_or_none(branch)?, name_or_none(snapshot)?) };
@@ -137,7 +144,8 @@ pub unsafe extern "C" fn holdfast_statfs(
 }
 
 /// Whether the volume has stopped after a write or flush that the device refused (P7): 1 or 0. Nothing becomes durable any more
-/// then, and what is there can be read. It stays so until it is opened again.
+/// then, and what is there can be read. It stays so until it is opened again. Through a
+/// mount it is not known, and 0.
 ///
 /// # Safety
 /// `volume` is NULL or a handle of this library.

@@ -274,7 +274,8 @@ int main(int argc, char **argv) {
     FAILS(holdfast_fsync(f), EBADF);
     CHECK(holdfast_file_close(f) == 0 && holdfast_closedir(d) == 0);
 
-    v = holdfast_open(argv[1], NULL, NULL, HOLDFAST_READ_ONLY);
+    FAILS_NULL(holdfast_open(argv[1], NULL, NULL, HOLDFAST_NOT_THROUGH_MOUNT << 1), EINVAL);
+    v = holdfast_open(argv[1], NULL, NULL, HOLDFAST_READ_ONLY | HOLDFAST_NOT_THROUGH_MOUNT);
     CHECK(v && holds(v, "/thread-3-49", "3 of 49"));
     FAILS(holdfast_mkdir(v, "/new", 0755), EROFS);
     CHECK(holdfast_close(v) == 0);

@@ -24,10 +24,13 @@ mod metrics;
 mod mode;
 mod mount_options;
 mod mounts;
+mod orphan;
 pub mod outcome;
+mod own_file;
 mod owner;
 pub mod peek;
 mod private_mount;
+mod processes;
 mod recovery;
 mod rings;
 pub mod size;
@@ -44,7 +47,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::cmd::{Command, Link};
 use crate::outcome::{Failure, Outcome};
@@ -98,6 +101,7 @@ fn run(args: Vec<OsString>) -> Outcome {
         None => args.get(1).is_some_and(|command| command == "fsck"),
     };
     let args = if is_fsck { cmd::fsck::with_one_c(args) } else { args };
+    let args = if link.is_none() { with_help_behind(args) } else { args };
     let parsed = match link {
         Some(link) => link.parse(&args),
         None => cmd::Cli::try_parse_from(&args).map(|cli| cli.command),
@@ -106,6 +110,15 @@ fn run(args: Vec<OsString>) -> Outcome {
         |error| shown(&error).unwrap_or_else(|| Err(wrong(&error, link, &args))),
         Command::run,
     )
+}
+
+/// `help COMMAND` as `COMMAND --help`.
+fn with_help_behind(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|word| word == "help") {
+        args.remove(1);
+        args.push("--help".into());
+    }
+    args
 }
 
 /// Help and version, which clap takes for errors.
@@ -127,11 +140,27 @@ fn wrong(error: &clap::Error, link: Option<&Link>, args: &[OsString]) -> Failure
         (None, "mkfs" | "mount" | "umount") => (1, format!("{NAME} {command}")),
         (None, "txn" | "run") => (private_mount::FAILED, format!("{NAME} {command}")),
         (None, "fsck") => (16, format!("{NAME} {command}")),
-        (None, "") => (2, NAME.into()),
-        (None, other) if other.starts_with('-') => (2, NAME.into()),
+        (None, other) if other.is_empty() || other.starts_with('-') => (2, NAME.into()),
+        (None, other) if is_unknown(error, other) => (2, NAME.into()),
         (None, other) => (2, format!("{NAME} {other}")),
     };
     bad_usage(error, &asked, code)
+}
+
+/// Whether this is no command.
+fn is_unknown(error: &clap::Error, word: &str) -> bool {
+    let unknown = error.get(ContextKind::InvalidSubcommand);
+    unknown.is_some_and(|it| matches!(it, ContextValue::String(it) if it == word))
+}
+
+/// What may be meant by a word that is unknown.
+fn meant(error: &clap::Error) -> Option<String> {
+    let near = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg];
+    match near.into_iter().find_map(|kind| error.get(kind))? {
+        ContextValue::String(word) => Some(word.clone()),
+        ContextValue::Strings(words) if !words.is_empty() => Some(words.join(" or ")),
+        _ => None,
+    }
 }
 
 /// One sentence from clap's paragraphs.
@@ -141,5 +170,6 @@ fn bad_usage(error: &clap::Error, asked: &str, code: u8) -> Failure {
     let sentence: Vec<&str> = paragraph.split_whitespace().collect();
     let sentence = sentence.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
-    Failure::new(code, format!("{sentence}; see `{asked} --help`"))
+    let meant = meant(error).map(|word| format!(" (did you mean {word}?)")).unwrap_or_default();
+    Failure::new(code, format!("{sentence}{meant}; see `{asked} --help`"))
 }

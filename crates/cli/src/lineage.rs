@@ -4,13 +4,13 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast::VolumeOptions;
+use holdfast::{FIRST_BRANCH, VolumeOptions};
+use holdfast_control::{Branch, Failed, Snapshot, in_parts};
 use holdfast_fuse::{NewHead, Told};
 
 use crate::branches::carry_out::{Open, carry_out};
-use crate::branches::message::{Branch, Failed, Snapshot};
 use crate::branches::{Ask, Name, Place, Reply};
-use crate::daemon::ask::command;
+use crate::daemon::ask::{NotOpened, command};
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, plain_words, printable};
 use crate::target;
@@ -20,11 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it gets to change something: before a snapshot it writes what is in memory.
 const PATIENCE_FOR_CHANGES: Duration = Duration::from_secs(600);
 
-/// Entries of a list that are believed.
-const MOST: usize = 1_000_000;
-
 /// Has it carried out, where the volume is.
 fn ask(place: &Place, ask: &Ask) -> Result<Reply, Failure> {
+    let ask = &about(place, ask);
     let mount = mount_for(place, ask)?;
     let reply = match mount {
         Some(mount) => live(&mount, ask)?,
@@ -35,7 +33,7 @@ fn ask(place: &Place, ask: &Ask) -> Result<Reply, Failure> {
         None => at_rest(&place.path, ask)?,
     };
     match reply {
-        Reply::Refused { why } => Err(Failure::plain(why)),
+        Reply::Refused { why, .. } => Err(Failure::plain(why)),
         reply => Ok(reply),
     }
 }
@@ -51,8 +49,7 @@ pub(crate) enum Promoted {
 
 /// Has the branch that is mounted become what a fork is, if it has not changed since the fork was made.
 pub(crate) fn promoted(place: &Place, fork: &Name) -> Result<Promoted, Failure> {
-    let fork = fork.clone();
-    let question = Ask::Promote { branch: None, fork, keep: None, unchanged: true };
+    let question = Ask::Promote { branch: None, fork: fork.into(), keep: None, unchanged: true };
     match ask(place, &question)? {
         Reply::RolledBack { forgotten, .. } => Ok(Promoted::Done { forgotten }),
         Reply::Diverged { .. } => Ok(Promoted::Diverged),
@@ -60,17 +57,19 @@ pub(crate) fn promoted(place: &Place, fork: &Name) -> Result<Promoted, Failure> 
     }
 }
 
-/// The mount that is asked. Of several of one volume any will do that may be written if something is to be changed; but only
-/// one has the branch that is meant by no name.
+/// A directory means the branch that is mounted there. A volume means its first branch, whichever branches are mounted: what a script
+/// does must not depend on the mounts of others.
+fn about(place: &Place, ask: &Ask) -> Ask {
+    match place.path.is_dir() {
+        true => ask.clone(),
+        false => ask.clone().or_of(FIRST_BRANCH),
+    }
+}
+
+/// The mount that is asked. Of several of one volume any will do that may be written if something is to be changed.
 fn mount_for(place: &Place, ask: &Ask) -> Result<Option<Mount>, Failure> {
     let mounts = mounts::or_none(mounts::find_all(&place.path));
     let mut mounts = mounts.context("/proc/self/mountinfo")?;
-    if mounts.len() > 1 && ask.means_what_is_mounted() {
-        let path = place.path.display();
-        return Err(Failure::plain(format!(
-            "{path} is mounted more than once; say which branch: {path}:BRANCH, or name the directory"
-        )));
-    }
     if mounts.len() > 1 && !ask.only_looks() {
         let is_writable = |mount: &Mount| {
             mounts::words(mount).is_ok_and(|words| words.iter().all(|it| it != "ro"))
@@ -100,6 +99,7 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
             format!("{dir}: {words}; only root and the user who has mounted may do this")
         }
         Some(Errno::ROFS) => format!("{dir} is mounted read-only here"),
+        _ if error.get_ref().is_some_and(|why| why.is::<NotOpened>()) => format!("{dir}: {words}"),
         Some(Errno::NOTTY | Errno::OPNOTSUPP) => {
             format!("{dir} is served by a program without branches; unmount it and mount it again")
         }
@@ -119,10 +119,8 @@ fn at_rest(path: &Path, ask: &Ask) -> Result<Reply, Failure> {
     let volume = target::open_volume(path, &options, ask.only_looks())?;
     let reply = {
         let fs = volume.engine().context(path.display())?;
-        let give_head = |branch: u64, head: NewHead<'_>| {
-            let done = head.give(&fs, branch);
-            done.map(|()| Told::All).map_err(|error| error.to_string())
-        };
+        let give_head =
+            |branch: u64, head: NewHead<'_>| Ok(head.give(&fs, branch).map(|()| Told::All)?);
         carry_out(&Open { fs: &fs, is_mounted: false, give_head: &give_head }, ask)
     };
     volume.close().context(path.display())?;
@@ -156,43 +154,15 @@ pub(crate) fn branches(place: &Place) -> Result<(Vec<Branch>, Vec<Failed>), Fail
         }
         other => Err(nonsense(&other)),
     };
-    let all = in_parts(part, |branch| branch.number)?;
+    let all = in_parts(part)?;
     Ok((all, all_failed))
-}
-
-/// A list that comes in parts, each behind the last number of the one before. A daemon that is a stranger's may answer
-/// anything: numbers that do not rise would be asked for without an end, and no volume has more than `MOST`.
-fn in_parts<T>(
-    mut part: impl FnMut(u64) -> Result<(Vec<T>, bool), Failure>,
-    number: impl Fn(&T) -> u64,
-) -> Result<Vec<T>, Failure> {
-    let mut all: Vec<T> = Vec::new();
-    let mut after = 0;
-    loop {
-        let (list, more) = part(after)?;
-        for of in &list {
-            if number(of) <= after {
-                let words = "the answer makes no sense: its numbers do not rise";
-                return Err(Failure::plain(words));
-            }
-            after = number(of);
-        }
-        let is_end = !more || list.is_empty();
-        all.extend(list);
-        if is_end {
-            return Ok(all);
-        }
-        if all.len() > MOST {
-            return Err(Failure::plain("the answer makes no sense: the list does not end"));
-        }
-    }
 }
 
 /// The name of the branch, all its snapshots, and deletions of such that have failed.
 pub(crate) fn snapshots(place: &Place) -> Result<(Name, Vec<Snapshot>, Vec<Failed>), Failure> {
     let (mut name, mut all_failed) = (None, Vec::new());
     let part = |after| {
-        let question = Ask::Snapshots { branch: place.branch.clone(), after };
+        let question = Ask::Snapshots { branch: place.which(), after };
         match ask(place, &question)? {
             Reply::Snapshots { branch, list, more, mut failed } => {
                 name = Some(branch);
@@ -202,14 +172,14 @@ pub(crate) fn snapshots(place: &Place) -> Result<(Name, Vec<Snapshot>, Vec<Faile
             other => Err(nonsense(&other)),
         }
     };
-    let all = in_parts(part, |snapshot| snapshot.number)?;
+    let all = in_parts(part)?;
     // There was a part, or an error.
     name.map(|name| (name, all, all_failed)).ok_or_else(|| Failure::plain("there was no answer"))
 }
 
 /// The name of the branch, and one of its snapshots.
 pub(crate) fn snapshot(place: &Place, name: &Name) -> Result<(Name, Snapshot), Failure> {
-    let question = Ask::Snapshot { branch: place.branch.clone(), name: name.clone() };
+    let question = Ask::Snapshot { branch: place.which(), name: name.into() };
     match ask(place, &question)? {
         Reply::Snapshots { branch, mut list, .. } if list.len() == 1 => {
             Ok((branch, list.swap_remove(0)))
@@ -221,38 +191,4 @@ pub(crate) fn snapshot(place: &Place, name: &Name) -> Result<(Name, Snapshot), F
 fn nonsense(reply: &Reply) -> Failure {
     let said = format!("{reply:?}");
     Failure::plain(format!("the answer makes no sense: {}", printable(&said)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_comes_in_parts_up_to_its_end() {
-        let parts = |after| {
-            Ok(match after {
-                0 => (vec![3, 4], true),
-                4 => (vec![9], true),
-                _ => (vec![], true),
-            })
-        };
-        assert_eq!(in_parts(parts, |number| *number).ok(), Some(vec![3, 4, 9]));
-    }
-
-    #[test]
-    fn a_daemon_that_says_the_same_for_ever_is_asked_no_more() {
-        for lie in [vec![1, 2, 3], vec![7], vec![5, 4], vec![0]] {
-            let mut asked = 0;
-            let part = |_| {
-                asked += 1;
-                Ok((lie.clone(), true))
-            };
-            assert!(in_parts(part, |number| *number).is_err());
-            assert!(asked <= 2, "{lie:?}");
-        }
-        let rising = |after: u64| Ok(((after + 1..=after + 100_000).collect(), true));
-        assert!(in_parts(rising, |number| *number).is_err(), "it does not end");
-        let last = |_| Ok((vec![u64::MAX], true));
-        assert!(in_parts(last, |number| *number).is_err());
-    }
 }

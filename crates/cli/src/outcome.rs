@@ -1,11 +1,12 @@
 //! How a command ends: an exit code, and one sentence if it failed.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
 use holdfast_base::show::is_unseen;
+pub use holdfast_base::show::printable;
+use holdfast_control::{Nonsense, NotText};
 use serde_json::{Value, json};
 
 use crate::mounts;
@@ -62,6 +63,18 @@ impl Failure {
     }
 }
 
+impl From<NotText> for Failure {
+    fn from(error: NotText) -> Failure {
+        Failure::plain(error.to_string())
+    }
+}
+
+impl From<Nonsense> for Failure {
+    fn from(error: Nonsense) -> Failure {
+        Failure::plain(error.to_string())
+    }
+}
+
 /// Puts what was being done in front of an error.
 pub trait Context<T> {
     /// `what: error`, with code 1.
@@ -98,28 +111,39 @@ pub fn plain_words(error: &io::Error) -> String {
     without_number(&error.to_string())
 }
 
-/// The same for a sentence that ends in such an error.
+/// The same for a sentence that has such errors in it.
 pub(crate) fn without_number(words: &str) -> String {
-    match words.find(" (os error ") {
-        Some(at) => words[..at].to_string(),
-        None => words.to_string(),
+    let (mut said, mut rest) = (String::with_capacity(words.len()), words);
+    while let Some((before, behind)) = rest.split_once(" (os error ") {
+        said.push_str(before);
+        rest = match behind.split_once(')') {
+            Some((number, behind)) if number.bytes().all(|byte| byte.is_ascii_digit()) => behind,
+            _ => {
+                said.push_str(" (os error ");
+                behind
+            }
+        };
     }
+    said + rest
 }
 
-/// Text from outside, as a terminal may see it: characters that it would obey, or that only change how others look
-/// (controls, marks of direction, line separators), are written as in Rust and JSON. Quotes and backslashes stay.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unseen) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
+/// A path, as a terminal may see it.
+pub fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
+
+/// JSON that says the same without what a terminal would obey. serde_json escapes what ASCII has of that, which else is in strings alone.
+pub fn printable_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match is_unseen(c) {
-            true => out.extend(c.escape_default()),
+            true => {
+                out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")))
+            }
             false => out.push(c),
         }
     }
-    Cow::Owned(out)
+    out
 }
 
 /// Says `sentence` to the person, on stderr.
@@ -158,11 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_written_out() {
-        assert_eq!(printable("/srv/größe \\ 'a\" é 日本"), "/srv/größe \\ 'a\" é 日本");
-        assert!(matches!(printable("plain"), Cow::Borrowed(_)));
-        assert_eq!(printable("a\x1b[2J\n\u{9b}b\x7f"), "a\\u{1b}[2J\\n\\u{9b}b\\u{7f}");
-        assert_eq!(printable("gpj\u{202e}exe"), "gpj\\u{202e}exe");
-        assert_eq!(printable("e\u{301}"), "e\u{301}");
+    fn json_says_the_same_without_what_a_terminal_would_obey() {
+        let value = json!({ "a": "\x1b[2J\u{9b}31m\u{202e}\n é 日本 \u{e0001}" });
+        let text = printable_json(&value.to_string());
+        assert!(!text.contains(is_unseen) && text.contains("é 日本"), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

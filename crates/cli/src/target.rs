@@ -19,6 +19,8 @@ use crate::branches::place::holds_bytes;
 use crate::control_socket;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure};
+use crate::peek::Peek;
+use crate::processes::command_of;
 
 /// How long to wait for a daemon that is closing the volume.
 const CLOSING_MAX: Duration = Duration::from_secs(120);
@@ -73,6 +75,32 @@ impl Target {
         Target::Host(text.into())
     }
 
+    /// As [`Target::parse`], for commands that take paths of the host as well: `IMAGE:name`, where IMAGE is or shows a volume and no file has
+    /// the whole name, is an error. It would read or make a file of the host that hardly anybody means; `./` or `//` in front says
+    /// that it is meant.
+    pub fn on_either_side(text: impl AsRef<OsStr>) -> Result<Target, Failure> {
+        let target = Target::parse(&text);
+        let Target::Host(host) = &target else { return Ok(target) };
+        let bytes = host.as_os_str().as_bytes();
+        let is_meant = bytes.starts_with(b"./") || bytes.starts_with(b"//");
+        if is_meant || host.symlink_metadata().is_ok() {
+            return Ok(target);
+        }
+        // The last one first: what stands between is a branch.
+        for at in (0..bytes.len()).rev().filter(|at| bytes[*at] == b':') {
+            let [head, name] = [&bytes[..at], &bytes[at + 1..]].map(OsStr::from_bytes);
+            if has_volume(&Place::parse(head).path) {
+                let as_host = if host.is_absolute() { "/" } else { "./" };
+                let [head, name, text] = [head, name, host.as_os_str()].map(OsStr::display);
+                return Err(Failure::plain(format!(
+                    "{text} is no path in a volume: write {head}:/{name}; for a file of the host with this name, {as_host}{text}"
+                )));
+            }
+        }
+        expect_image(host)?;
+        Ok(target)
+    }
+
     /// The place and the path in it. Like [`Target::parse`], and a place alone means its root.
     pub fn inside(text: impl AsRef<OsStr>) -> Result<(Place, PathBuf), Failure> {
         let text = text.as_ref();
@@ -95,6 +123,34 @@ impl Target {
             }
         }
     }
+}
+
+/// Fails if a path of the host that is not there, nor could be made, looks like one in a volume: says what of that is missing.
+fn expect_image(host: &Path) -> Result<(), Failure> {
+    let bytes = host.as_os_str().as_bytes();
+    let Some(at) = bytes.windows(2).position(|two| two == b":/") else { return Ok(()) };
+    let [image, first] = [&bytes[..at], &bytes[..=at]].map(OsStr::from_bytes).map(Path::new);
+    // A directory of the host may have such a name.
+    if image.as_os_str().is_empty() || first.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let [shown, text] = [image, host].map(Path::display);
+    match std::fs::metadata(image) {
+        Ok(found) if found.is_dir() => {
+            Err(Failure::plain(format!("{text}: {shown} is not a mounted Holdfast volume")))
+        }
+        Ok(_) => Err(Failure::plain(format!("{text}: {shown} is not a volume"))),
+        Err(error) => {
+            let why = crate::outcome::plain_words(&error);
+            Err(Failure::plain(format!("{text}: the image {shown} is missing: {why}")))
+        }
+    }
+}
+
+/// Whether there is a volume in a file or block device, or mounted at a directory.
+fn has_volume(path: &Path) -> bool {
+    Peek::open(path).is_ok_and(|device| holdfast_check::newest_superblock(&device).is_some())
+        || is_mounted(path)
 }
 
 /// Whether a volume is mounted at a directory.
@@ -154,11 +210,7 @@ pub(crate) fn inherited(
 /// holds, or it has not mounted yet. Both end soon, and then the answer is another one.
 fn is_being_closed(path: &Path) -> bool {
     let Some(pid) = holdfast_device::holding_process(path) else { return false };
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let mut words = command.split(|byte| *byte == 0);
-    let is_program = |path: &[u8]| path.ends_with(b"holdfast") || path.ends_with(b"holdfast-dev");
-    let is_ours = words.next().is_some_and(is_program);
-    if !is_ours || words.next() != Some(b"mount") {
+    if command_of(&pid.to_string()).as_deref() != Some(b"mount") {
         return false;
     }
     // In the namespace of the daemon, or here if this user may not look there.
@@ -166,9 +218,33 @@ fn is_being_closed(path: &Path) -> bool {
         .or_else(|_| std::fs::read("/proc/self/mountinfo"))
         .unwrap_or_default();
     let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-    // A volume that cannot be seen may be this one.
-    let may_be_this = |mount: &Mount| id(&mount.source).is_none_or(|other| Some(other) == id(path));
+    // A volume that cannot be seen may be this one, unless the kernel says whose mount it is. That alone is not enough: another mount
+    // may have the number of one that is gone.
+    let connections = connections(pid);
+    let may_be_this = |mount: &Mount| {
+        let is_of_daemon = connections.as_ref().is_none_or(|all| all.contains(&mount.device));
+        is_of_daemon && id(&mount.source).is_none_or(|other| Some(other) == id(path))
+    };
     !mounts::parse(&text).iter().any(may_be_this) && !control_socket::lingers(path)
+}
+
+/// The devices of the mounts that a process serves, as a list of mounts names them. `None`: the kernel says nothing of that, as older ones do,
+/// or not to this user.
+fn connections(pid: u32) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten() {
+        let is_fuse = std::fs::read_link(entry.path()).is_ok_and(|to| to == Path::new("/dev/fuse"));
+        if !is_fuse {
+            continue;
+        }
+        let number = entry.file_name();
+        let info = format!("/proc/{pid}/fdinfo/{}", number.to_str()?);
+        let info = std::fs::read_to_string(info).ok()?;
+        let said = info.lines().find_map(|line| line.strip_prefix("fuse_connection:"))?;
+        let connection: u32 = said.trim().parse().ok()?;
+        found.push(format!("0:{connection}"));
+    }
+    Some(found)
 }
 
 /// Opens the volume in a file or block device.
@@ -223,10 +299,13 @@ pub(crate) fn foreign(device: &dyn Device) -> Option<&'static str> {
 /// The sentence for what is no volume, or one without a valid superblock.
 pub(crate) fn not_ours(path: &Path, foreign: Option<&str>) -> Failure {
     let path = path.display();
-    Failure::plain(match foreign {
-        Some(kind) => format!("{path}: not a Holdfast volume, but {kind}"),
-        None => format!("{path}: not a Holdfast volume, or both superblocks are damaged"),
-    })
+    match foreign {
+        Some(kind) => Failure::plain(format!("{path}: not a Holdfast volume, but {kind}")),
+        None => {
+            let why = format!("{path}: not a Holdfast volume, or both superblocks are damaged");
+            Failure::plain(why).with_hint(format!("holdfast salvage --list {path}"))
+        }
+    }
 }
 
 #[cfg(test)]

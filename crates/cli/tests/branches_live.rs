@@ -239,7 +239,9 @@ fn every_command_works_on_a_mount_and_the_mounted_branch_stays() {
     place.run(&["branch", "delete", dir, "play"]).fails(1, "is open");
     place.run(&["branch", "rename", dir, "play", "stage"]).fine();
     assert!(place.run(&["stats", dir]).fine().contains("stage; the volume has"));
-    assert_eq!(place.run(&["snapshot", "create", image, "x"]).fine(), "stage@x\n");
+    assert_eq!(place.run(&["snapshot", "create", dir, "x"]).fine(), "stage@x\n");
+    // Whatever is mounted, the volume means its first branch.
+    assert_eq!(place.run(&["snapshot", "create", image, "x"]).fine(), "main@x\n");
     place.umount();
     place.fsck();
 }

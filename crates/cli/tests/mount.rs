@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 
+use common::loop_device::LoopDevice;
 use common::{Nobody, PROGRAM, TestMount, can_mount, number, signal, wait_until_ended};
 
 #[test]
@@ -80,43 +81,27 @@ fn a_second_mount_is_refused_and_the_holder_named() {
     place.fsck();
 }
 
-/// A loop device that is detached however the test ends.
-struct Loop(String);
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let detached = Command::new("losetup").args(["--detach", &self.0]).status();
-        println!("detached {}: {detached:?}", self.0);
-    }
-}
-
 #[test]
 fn a_second_mount_through_a_loop_device_is_refused_and_the_holder_named() {
     if !can_mount() {
         return;
     }
     let place = TestMount::with_volume();
-    let attach = || {
-        let ran =
-            Command::new("losetup").args(["--find", "--show", place.image()]).output().ok()?;
-        ran.status.success().then(|| Loop(String::from_utf8(ran.stdout).unwrap().trim().into()))
-    };
-    let (Some(one), Some(two)) = (attach(), attach()) else {
-        return holdfast_base::skip::skipped("no loop devices");
-    };
+    let attach = || LoopDevice::over(place.image());
+    let (Some(one), Some(two)) = (attach(), attach()) else { return };
     let other = place.path("other");
     fs::create_dir(&other).unwrap();
     place.mount();
     let holder = format!("process {} (holdfast)", place.daemon());
-    place.run(&["mount", &one.0, &other]).fails(32, &holder);
-    place.run(&["fsck", &two.0]).fails(8, &holder);
-    place.run(&["mkfs", "--force", &one.0]).fails(1, &holder);
+    place.run(&["mount", &one.path, &other]).fails(32, &holder);
+    place.run(&["fsck", &two.path]).fails(8, &holder);
+    place.run(&["mkfs", "--force", &one.path]).fails(1, &holder);
     fs::write(place.dir.join("file"), "content").unwrap();
     place.umount();
-    place.run(&["mount", &one.0, place.dir()]).fine();
+    place.run(&["mount", &one.path, place.dir()]).fine();
     let holder = format!("process {} (holdfast)", place.daemon());
     place.run(&["mount", place.image(), &other]).fails(32, &holder);
-    place.run(&["mount", &two.0, &other]).fails(32, &holder);
+    place.run(&["mount", &two.path, &other]).fails(32, &holder);
     assert_eq!(fs::read_to_string(place.dir.join("file")).unwrap(), "content");
     place.umount();
     place.fsck();

@@ -6,7 +6,7 @@
 
 mod common;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -76,6 +76,101 @@ fn what_mount_8_passes_on_is_taken() {
     fs::write(place.dir.join("file"), "content").unwrap();
     place.umount();
     place.fsck();
+}
+
+/// Lists of options, the words that the kernel shows of each, and words that it does not.
+const SHOWN: [(&str, &str, &str); 20] = [
+    (
+        "defaults",
+        "rw relatime allow_other",
+        "ro nosuid nodev noexec noatime nodiratime sync dirsync nosymfollow",
+    ),
+    ("ro", "ro", "rw"),
+    ("ro,rw", "rw", "ro"),
+    ("nosuid,nodev,noexec", "nosuid nodev noexec", ""),
+    ("nosuid,nodev,noexec,suid,dev,exec", "", "nosuid nodev noexec"),
+    ("noatime", "noatime", "relatime"),
+    ("noatime,atime", "relatime", "noatime"),
+    ("strictatime", "", "relatime noatime"),
+    ("strictatime,nostrictatime,norelatime", "relatime", "noatime"),
+    ("noatime,relatime", "relatime", "noatime"),
+    ("nodiratime", "nodiratime", ""),
+    ("nodiratime,diratime", "", "nodiratime"),
+    ("sync", "sync", ""),
+    ("sync,async", "", "sync"),
+    ("dirsync,async", "dirsync", "sync"),
+    ("nosymfollow", "nosymfollow", ""),
+    ("nosymfollow,symfollow", "", "nosymfollow"),
+    ("user,noauto", "nosuid nodev noexec", ""),
+    ("users,exec", "nosuid nodev", "noexec"),
+    ("owner,x-systemd.automount,noallow_other", "nosuid nodev", "noexec allow_other"),
+];
+
+#[test]
+fn the_kernel_shows_what_was_asked_for() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let look = |place: &TestMount, options: &str, shown: &str, not_shown: &str| {
+        let words = words(place);
+        let is = |word: &str| words.iter().any(|it| it == word);
+        for word in shown.split_whitespace() {
+            assert!(is(word), "{options}: {word} is missing: {words:?}");
+        }
+        for word in not_shown.split_whitespace() {
+            assert!(!is(word), "{options}: {word} is there: {words:?}");
+        }
+    };
+    let place = TestMount::with_volume();
+    for (options, shown, not_shown) in SHOWN {
+        mount(&place, options);
+        look(&place, options, shown, not_shown);
+        place.umount();
+    }
+    // Through the helper of fuse3, for which nosuid and nodev always hold, and who mounts is alone.
+    let place = TestMount::new();
+    let Some(nobody) = common::Nobody::at(&place) else { return };
+    if !nobody.mounts(&place) {
+        return;
+    }
+    place.umount();
+    for (options, shown, not_shown) in SHOWN {
+        let mounted = nobody.run(&["mount", "-o", options, place.image(), place.dir()]);
+        if options == "nosymfollow" && mounted.code != 0 {
+            mounted.fails(32, "unknown option 'nosymfollow': leave it out");
+            continue;
+        }
+        assert_eq!((mounted.code, &*mounted.err), (0, ""), "{options}");
+        // The server does these, and the helper does not pass them on.
+        let others = ["nosuid", "nodev", "allow_other", "nodiratime", "relatime"];
+        let passed_on = |words: &str| {
+            let words = words.split(' ').filter(|word| !others.contains(word));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        look(&place, &format!("{options}, by nobody"), &passed_on(shown), &passed_on(not_shown));
+        place.umount();
+    }
+    place.fsck();
+}
+
+#[test]
+fn what_another_call_does_is_refused_with_its_name() {
+    let place = TestMount::with_volume();
+    for (option, words) in [
+        ("bind", "`mount --bind`"),
+        ("rprivate", "`mount --make-...`"),
+        ("offset=4096", "`losetup`"),
+        ("mand", "leave it out"),
+        ("allow_root", "allow_other"),
+        ("usrquota", "`holdfast branch limit`"),
+    ] {
+        let refused = place.run(&["mount", "-o", option, place.image(), place.dir()]);
+        refused.fails(1, words);
+        let fake = ["-o", option, "-f", place.image(), place.dir()];
+        place.run_as("mount.holdfast", &fake).fails(1, words);
+        let sloppy = ["-s", "-o", option, "-f", place.image(), place.dir()];
+        place.run_as("mount.holdfast", &sloppy).fine();
+    }
 }
 
 #[test]
@@ -289,6 +384,15 @@ fn who_comes_right_after_umount_8_waits_for_the_daemon() {
     if !can_mount() || !is_root() {
         return;
     }
+    // Another volume is mounted whose file has another name by now: its mount may be of any volume, as far as an older kernel says.
+    let other = TestMount::with_volume();
+    other.mount();
+    let is_told = says_connection(other.daemon());
+    if is_told {
+        fs::rename(&other.image, other.path("renamed.img")).unwrap();
+    } else {
+        other.umount();
+    }
     let place = TestMount::with_volume();
     for command in [&["mount"][..], &["fsck"], &["ls"]] {
         place.mount();
@@ -314,6 +418,52 @@ fn who_comes_right_after_umount_8_waits_for_the_daemon() {
         }
         wait_until_ended(daemon);
     }
+    place.fsck();
+    if is_told {
+        other.umount();
+        fs::rename(other.path("renamed.img"), &other.image).unwrap();
+    }
+    other.fsck();
+}
+
+/// Whether the kernel tells which connection of FUSE a descriptor has.
+fn says_connection(daemon: u32) -> bool {
+    let infos = fs::read_dir(format!("/proc/{daemon}/fdinfo")).unwrap();
+    let infos = infos.filter_map(|info| fs::read_to_string(info.ok()?.path()).ok());
+    infos.into_iter().any(|info| info.contains("fuse_connection"))
+}
+
+/// A sandbox has ended and nobody can reach its mounts: the name of the volume does.
+#[test]
+fn a_daemon_that_is_alone_in_its_namespace_is_ended_by_the_name_of_its_volume() {
+    let _alone = alone_with_namespaces();
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    let within = |more: &str| {
+        let mut shell = Command::new("unshare");
+        let (program, image, dir) = (env!("CARGO_BIN_EXE_holdfast"), place.image(), place.dir());
+        let mount = format!("'{program}' mount '{image}' '{dir}' && echo in >'{dir}/file'");
+        shell.args(["-m", "--propagation", "private", "sh", "-c"]);
+        shell.arg(format!("{mount} && echo mounted; {more}")).stdout(Stdio::piped());
+        shell
+    };
+    let mounted = within("").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&mounted.stdout), "mounted\n");
+    assert!(place.run(&["list"]).fine().contains(place.image()));
+    place.run(&["umount", place.image()]).fine();
+    place.fsck();
+    assert_eq!(place.run(&["cat", &place.inside("/file")]).fine(), "in\n");
+    // A process in the namespace may still use the mount: then the daemon stays.
+    let mut there = within("exec sleep 600").spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(there.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let refused = place.run(&["umount", place.image()]);
+    there.kill().unwrap();
+    there.wait().unwrap();
+    refused.fails(32, "still mounted");
+    place.run(&["umount", place.image()]).fine();
     place.fsck();
 }
 

@@ -144,7 +144,7 @@ pub trait Controlled {
     fn give_head(&self, head: NewHead<'_>) -> holdfast_posix::Result<Told>;
     /// Takes the branch back to one of its snapshots. See [`Controlled::give_head`].
     fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told> {
-        self.give_head(NewHead::Snapshot { to, keep })
+        self.give_head(NewHead::Snapshot { to: to.into(), keep })
     }
 }
 
@@ -154,7 +154,7 @@ pub enum NewHead<'a> {
     /// That of one of its snapshots: a rollback.
     Snapshot {
         /// The snapshot.
-        to: &'a [u8],
+        to: Which<'a>,
         /// The name for what the branch was.
         keep: Option<&'a [u8]>,
     },

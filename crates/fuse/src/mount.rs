@@ -173,7 +173,7 @@ fn helper_options(options: &FuseOptions) -> OsString {
         (options.read_only, "ro"),
         (options.noexec, "noexec"),
         (options.noatime, "noatime"),
-        (options.nodiratime, "nodiratime"),
+        // Without nodiratime, which helpers of some years do not know: the server obeys it.
         (options.nosymfollow, "nosymfollow"),
         (options.sync, "sync"),
         (options.dirsync, "dirsync"),
@@ -207,10 +207,16 @@ fn mount_by_helper(dir: &Path, options: &FuseOptions) -> io::Result<OwnedFd> {
     let output = child.wait_with_output()?;
     match fd? {
         Some(fd) => Ok(fd),
-        None => Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        )),
+        None => Err(io::Error::new(io::ErrorKind::PermissionDenied, refusal(&output.stderr))),
+    }
+}
+
+/// What the helper says, and what helps if that is too old for an option that the kernel must have.
+fn refusal(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said).trim().to_owned();
+    match said.contains("unknown option") {
+        true => format!("{said}: leave it out, have a newer fuse3, or let root mount"),
+        false => said,
     }
 }
 
@@ -394,6 +400,26 @@ impl Drop for Mounted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_helper_is_asked_for_nothing_that_the_server_does() {
+        let options = FuseOptions {
+            nodiratime: true,
+            strictatime: true,
+            noatime: true,
+            handover: true,
+            ..FuseOptions::default()
+        };
+        assert_eq!(
+            helper_options(&options),
+            "fsname=holdfast,subtype=holdfast,nosuid,nodev,noatime,default_permissions"
+        );
+        let unknown = refusal(b"fusermount3: unknown option 'nosymfollow'\n");
+        assert!(
+            unknown.ends_with("'nosymfollow': leave it out, have a newer fuse3, or let root mount")
+        );
+        assert_eq!(refusal(b"fusermount3: no\n"), "fusermount3: no");
+    }
 
     #[test]
     fn the_helper_gets_names_with_commas_whole() {

@@ -81,6 +81,8 @@ pub struct FuseOptions {
     pub opens: Opens,
     /// Whether the root has a directory `.snapshots`.
     pub snapdir: SnapDir,
+    /// What holds the volume, which the library asks for: whether it is a block device, the device, and the inode or 0.
+    pub host_file: Option<(bool, u64, u64)>,
     /// The user of the mount; `None`: that of this process.
     pub owner: Option<u32>,
     /// The threads that the mounts of this process share.
@@ -187,6 +189,7 @@ impl Default for FuseOptions {
             transport: Transport::default(),
             opens: Opens::default(),
             snapdir: SnapDir::default(),
+            host_file: None,
             owner: None,
             shared: SharedThreads::default(),
             requests: Arc::default(),

@@ -369,6 +369,7 @@ fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
     );
     server.set_snapdir(options.snapdir);
     server.set_owners(options.owners);
+    server.set_host_file(options.host_file);
     let server = Arc::new(server);
     server.set_synchronous(options.sync, options.dirsync);
     server.set_handover(options.handover);

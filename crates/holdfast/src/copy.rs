@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::dir::Dir;
 use crate::error::Errno;
@@ -38,8 +37,7 @@ impl Dir {
         // Emptied only when it is known that it is another file.
         let options = OpenOptions::new().write(true).create(true).mode(permissions.mode());
         let to = to_dir.open_with(to, &options)?;
-        let one_volume = Arc::ptr_eq(&from.handle.shared, &to.handle.shared);
-        if one_volume && from.handle.open.inode() == to.handle.open.inode() {
+        if from.handle.is_same_file(&to.handle)? {
             return Err(Errno(libc::EINVAL).into());
         }
         to.set_len(0)?;

@@ -25,6 +25,7 @@ impl Diff {
         new: Moment<'_>,
         ranges: bool,
     ) -> io::Result<Diff> {
+        shared.takes_the_volume("a difference", "`holdfast diff` shows it")?;
         let changes = Some(shared.with_volume(|fs| fs.changes(old, new, ranges))?);
         Ok(Diff { shared, changes })
     }
@@ -45,6 +46,9 @@ impl Volume {
     /// As [`Volume::diff`], from what is open as `older` to what is open here, both of one volume.
     pub fn diff_from(&self, older: &Volume, ranges: bool) -> io::Result<Diff> {
         let shared = self.shared().clone();
+        for side in [&shared, older.shared()] {
+            side.takes_the_volume("a difference", "`holdfast diff` shows it")?;
+        }
         let changes = older
             .shared()
             .with_volume(|old| Ok(shared.with_volume(|fs| fs.changes_from(old, ranges))))??;

@@ -34,7 +34,8 @@ pub(crate) fn volume_error(error: FsError) -> io::Error {
     let kind = match &error {
         FsError::Store(
             holdfast_posix::StoreError::Device(device)
-            | holdfast_posix::StoreError::NoPlace { source: device, .. },
+            | holdfast_posix::StoreError::NoPlace { source: device, .. }
+            | holdfast_posix::StoreError::NoAnswer { source: device },
         ) => device_kind(device),
         FsError::Store(holdfast_posix::StoreError::NoSpace) => io::ErrorKind::StorageFull,
         FsError::Store(holdfast_posix::StoreError::Limit) => io::ErrorKind::QuotaExceeded,

@@ -8,20 +8,22 @@
 //! A [`Handle`] is what the kernel calls an open file description: clones of a
 //! file share it, and with it the position and the lock.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use holdfast_base::Receipt;
+use holdfast_base::{InodeNo, Receipt};
 use holdfast_posix::{FallocateFlags, OpenFile, OpenFlags, SetAttr, WriteHow, XattrFlags};
 use parking_lot::Mutex;
 
-use crate::error::Errno;
+use crate::error::{Errno, Result};
 use crate::held::Shared;
 use crate::metadata::{Attributes, FileTimes, Metadata, Permissions};
+use crate::mounted;
+use crate::path::Call;
 
 /// Most bytes that one call of [`Write::write_vectored`] takes: they are put together, so that they are written in one step.
 const VECTORED_MAX: usize = 1 << 20;
@@ -38,14 +40,62 @@ pub struct File {
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) open: Arc<OpenFile>,
+    pub(crate) open: Opened,
     position: Mutex<u64>,
     /// Whether it may have a lock, so that other files never ask when they are closed.
     pub(crate) locked: AtomicBool,
 }
 
+/// What holds a file open.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Engine(Arc<OpenFile>),
+    Mounted(mounted::OpenFile),
+}
+
+impl Handle {
+    pub(crate) fn inode(&self) -> InodeNo {
+        match &self.open {
+            Opened::Engine(open) => open.inode(),
+            Opened::Mounted(open) => open.inode(),
+        }
+    }
+
+    /// Whether another handle is of the same file: also where both have come to it by mounts that were opened one by one.
+    pub(crate) fn is_same_file(&self, other: &Handle) -> io::Result<bool> {
+        Ok(match (&self.open, &other.open) {
+            (Opened::Engine(_), Opened::Engine(_)) => {
+                Arc::ptr_eq(&self.shared, &other.shared) && self.inode() == other.inode()
+            }
+            (Opened::Mounted(one), Opened::Mounted(other)) => {
+                one.identity()? == other.identity()?
+            }
+            _ => false,
+        })
+    }
+
+    fn appends(&self) -> bool {
+        match &self.open {
+            Opened::Engine(open) => open.flags().contains(OpenFlags::APPEND),
+            Opened::Mounted(open) => open.appends(),
+        }
+    }
+
+    /// Carries out a call by the engine, or by the mount. EBADF when the volume is closed.
+    fn reach<T>(
+        &self,
+        engine: impl FnOnce(Call<'_>, &Arc<OpenFile>) -> Result<T>,
+        mounted: impl FnOnce(&mounted::OpenFile) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match &self.open {
+            Opened::Engine(open) => self.shared.with(|call| engine(call, open)),
+            Opened::Mounted(open) => self.shared.mount().and_then(|_| mounted(open)),
+        }
+    }
+}
+
 impl File {
-    pub(crate) fn new(shared: Arc<Shared>, open: Arc<OpenFile>) -> File {
+    pub(crate) fn new(shared: Arc<Shared>, open: Opened) -> File {
         let (position, locked) = (Mutex::new(0), AtomicBool::new(false));
         File { handle: Arc::new(Handle { shared, open, position, locked }) }
     }
@@ -58,7 +108,14 @@ impl File {
     /// Reads at `offset`; fewer bytes than asked only at the end. Bytes that fail their checksum are never
     /// returned (P6): EIO.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.handle.shared.with(|call| Ok(call.fs.read(&self.handle.open, offset, into)?))
+        match &self.handle.open {
+            Opened::Engine(open) => {
+                self.handle.shared.with(|call| Ok(call.fs.read(open, offset, into)?))
+            }
+            Opened::Mounted(open) => {
+                self.handle.shared.mount().and_then(|_| open.read_at(into, offset))
+            }
+        }
     }
 
     /// Fills `into` from `offset`, or fails with `UnexpectedEof`.
@@ -72,10 +129,11 @@ impl File {
     /// Writes at `offset`, or at the end if the file was opened to append. Whether there is space is
     /// decided now (P8); durable after a sync, or at once if it was opened with `sync` or `dsync`.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.handle.shared.with(|call| {
-            let how = WriteHow::default();
-            Ok(call.fs.write(call.caller, &self.handle.open, offset, bytes, how)?)
-        })
+        let how = WriteHow::default();
+        self.handle.reach(
+            |call, open| Ok(call.fs.write(call.caller, open, offset, bytes, how)?),
+            |open| open.write_at(bytes, offset),
+        )
     }
 
     /// Writes all of `bytes` at `offset`.
@@ -95,46 +153,50 @@ impl File {
     /// fsync: data, size, attributes and every name of the file survive any crash once this returns (P1).
     /// Costs nothing if nothing is undurable. A failed write of this file is reported here (P7).
     pub fn sync_all(&self) -> io::Result<()> {
-        self.sync(false).map(drop)
-    }
-
-    /// As [`File::sync_all`], and says what it cost, and why.
-    pub fn sync_all_with_receipt(&self) -> io::Result<Receipt> {
         self.sync(false)
     }
 
+    /// As [`File::sync_all`], and says what it cost, and why. `Unsupported` through a mount, where `holdfast explain` says it.
+    pub fn sync_all_with_receipt(&self) -> io::Result<Receipt> {
+        self.handle.shared.has_receipts()?;
+        self.handle.reach(
+            |call, open| Ok(call.fs.fsync(open, false)?),
+            |_| Err(Errno(libc::EOPNOTSUPP).into()),
+        )
+    }
+
     /// What the last sync of this file cost, by any caller; `None` if there was none since the file came
-    /// into memory. A receipt prints as sentences.
+    /// into memory. A receipt prints as sentences. `Unsupported` through a mount, as [`File::sync_all_with_receipt`].
     pub fn last_receipt(&self) -> io::Result<Option<Receipt>> {
-        self.handle.shared.with(|call| Ok(call.fs.last_receipt(self.handle.open.inode())?))
+        self.handle.shared.has_receipts()?;
+        self.handle.shared.with(|call| Ok(call.fs.last_receipt(self.handle.inode())?))
     }
 
     /// fdatasync: data and size survive any crash once this returns (P1).
     pub fn sync_data(&self) -> io::Result<()> {
-        self.sync(true).map(drop)
+        self.sync(true)
     }
 
-    fn sync(&self, data_only: bool) -> io::Result<Receipt> {
-        self.handle.shared.with(|call| Ok(call.fs.fsync(&self.handle.open, data_only)?))
+    fn sync(&self, data_only: bool) -> io::Result<()> {
+        self.handle.reach(
+            |call, open| Ok(call.fs.fsync(open, data_only).map(drop)?),
+            |open| open.sync(data_only),
+        )
     }
 
     /// The attributes.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        let attr =
-            self.handle.shared.with(|call| Ok(call.fs.getattr(self.handle.open.inode())?))?;
-        Ok(Metadata(attr))
+        self.handle
+            .reach(|call, open| Ok(call.fs.getattr(open.inode())?), mounted::OpenFile::attr)
+            .map(Metadata)
     }
 
     fn set(&self, change: SetAttr) -> io::Result<()> {
-        self.handle.shared.with(|call| {
-            call.fs.setattr(
-                call.caller,
-                self.handle.open.inode(),
-                Some(&self.handle.open),
-                change,
-            )?;
+        let by_engine = |call: Call<'_>, open: &Arc<OpenFile>| {
+            call.fs.setattr(call.caller, open.inode(), Some(open), change)?;
             Ok(())
-        })
+        };
+        self.handle.reach(by_engine, |open| open.change(change))
     }
 
     /// Cuts or extends the file; what is added reads as zeros (P5). Cutting works on a full volume (P8).
@@ -158,9 +220,10 @@ impl File {
     }
 
     fn fallocate(&self, flags: FallocateFlags, offset: u64, len: u64) -> io::Result<()> {
-        self.handle
-            .shared
-            .with(|call| Ok(call.fs.fallocate(&self.handle.open, flags, offset, len)?))
+        self.handle.reach(
+            |call, open| Ok(call.fs.fallocate(open, flags, offset, len)?),
+            |open| open.fallocate(flags, offset, len),
+        )
     }
 
     /// Takes space for `len` bytes at `offset` and extends the file to their end, so that writing there
@@ -214,25 +277,37 @@ impl File {
     }
 
     fn seek_to(&self, offset: u64, whence: holdfast_posix::Seek) -> io::Result<u64> {
-        self.handle.shared.with(|call| Ok(call.fs.seek(&self.handle.open, offset, whence)?))
+        self.handle.reach(
+            |call, open| Ok(call.fs.seek(open, offset, whence)?),
+            |open| open.seek(offset, whence),
+        )
     }
 
     /// The value of an extended attribute; ENODATA if there is none.
     pub fn xattr(&self, name: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
-        self.handle.shared.with(|call| {
-            let name = name.as_ref().as_bytes();
-            Ok(call.fs.getxattr(call.caller, self.handle.open.inode(), name)?)
-        })
+        let name = name.as_ref().as_bytes();
+        self.handle.reach(
+            |call, open| Ok(call.fs.getxattr(call.caller, open.inode(), name)?),
+            |open| open.xattr(name),
+        )
+    }
+
+    /// The names of all extended attributes.
+    pub fn xattrs(&self) -> io::Result<Vec<OsString>> {
+        let names = self.handle.reach(
+            |call, open| Ok(call.fs.listxattr(call.caller, open.inode())?),
+            |open| open.xattrs(),
+        )?;
+        Ok(names.into_iter().map(OsString::from_vec).collect())
     }
 
     /// Sets an extended attribute, new or not.
     pub fn set_xattr(&self, name: impl AsRef<OsStr>, value: &[u8]) -> io::Result<()> {
-        self.handle.shared.with(|call| {
-            let flags = XattrFlags::empty();
-            let inode = self.handle.open.inode();
-            let name = name.as_ref().as_bytes();
-            Ok(call.fs.setxattr(call.caller, inode, name, value, flags)?)
-        })
+        let (name, flags) = (name.as_ref().as_bytes(), XattrFlags::empty());
+        self.handle.reach(
+            |call, open| Ok(call.fs.setxattr(call.caller, open.inode(), name, value, flags)?),
+            |open| open.set_xattr(name, value),
+        )
     }
 }
 
@@ -267,11 +342,8 @@ impl Write for &File {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut position = self.handle.position.lock();
         let len = self.write_at(bytes, *position)?;
-        *position = if self.handle.open.flags().contains(OpenFlags::APPEND) {
-            self.metadata()?.len()
-        } else {
-            *position + len as u64
-        };
+        *position =
+            if self.handle.appends() { self.metadata()?.len() } else { *position + len as u64 };
         Ok(len)
     }
 

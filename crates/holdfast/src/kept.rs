@@ -32,6 +32,7 @@ pub struct KeptVolume(holdfast_posix::Keeper);
 impl Volume {
     /// Keeps the volume open until [`KeptVolume::close`].
     pub fn keep(&self) -> io::Result<KeptVolume> {
+        self.shared().takes_the_volume("to keep it open", "its daemon does")?;
         self.shared().with_volume(|fs| Ok(KeptVolume(fs.keep())))
     }
 }

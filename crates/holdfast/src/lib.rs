@@ -54,6 +54,25 @@
 //! call would have said. Making, opening and closing a volume fail with a sentence for people and a kind
 //! for programs (see [`Volume::open`]).
 //!
+//! # Mounted volumes
+//!
+//! [`Volume::open`] of a volume that `holdfast mount` serves in this mount namespace goes through that mount ([`Volume::mounted_at`]). So
+//! mounted volumes are opened like all others, and by several programs at once. Paths mean the same. No path leads out of the volume, nor
+//! into a filesystem that is mounted over one of its directories (EXDEV). P1 to P11 hold as in the mount. What differs:
+//!
+//! - The kernel judges rights, as those of this process; [`VolumeOptions::caller`] of another user is refused.
+//! - Locks are flock(2): between all programs of this machine.
+//! - Several attributes that are set in one call are set one after the other. Times of creation cannot be set (EOPNOTSUPP), nor can permission
+//!   bits of a symbolic link; before Linux 6.6 they are shown as 1970. `collapse_range` and `insert_range` are EOPNOTSUPP, which the kernel does not pass on.
+//! - `/.snapshots` has the snapshots of the branch: [`Dir::create_dir`] takes one there, [`Dir::remove_dir`] deletes it. [`VolumeOptions::snapshot`] opens one.
+//! - For branches and snapshots the daemon is asked, which obeys root and the user who has mounted. Those that a mount shows are opened.
+//! - Rollbacks, promotions, views, differences, receipts, statistics, trims, scrubs, sizes and the engine are [`Unsupported`](std::io::ErrorKind::Unsupported),
+//!   with the command that does it.
+//! - Options of the engine are those of who has mounted.
+//! - It takes Linux 5.6. A mount that goes away leaves the kernel's error, mostly ENOTCONN; so does a daemon that dies without `-o supervised`.
+//!
+//! [`VolumeOptions::through_mount`]`(false)` keeps to the volume itself, and refuses one that is in use.
+//!
 //! # Threads
 //!
 //! All types are `Send` and `Sync`. The library needs no async runtime; an open volume has a few threads of
@@ -74,6 +93,7 @@ mod lock;
 mod locks;
 mod make;
 mod metadata;
+mod mounted;
 mod options;
 mod path;
 mod read_dir;
@@ -88,6 +108,8 @@ pub use error::errno;
 pub use file::File;
 pub use hold::Hold;
 pub use holdfast_base::{Escape, Receipt};
+/// The number of the branch that a volume has from the start, `main` unless it was renamed.
+pub use holdfast_format::item::lineage::MAIN as FIRST_BRANCH;
 pub use holdfast_posix::{
     BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, Moment, NewSize, Parts,
     RenameFlags, Scrub, ScrubFinding, ScrubKind, ScrubListener, Shrinking, SnapshotInfo, StatFs,

@@ -1,6 +1,7 @@
-//! Locks of whole files, as flock(2) has them: advisory, and between the handles of this program.
+//! Locks of whole files, as flock(2) has them: advisory, and between the handles of this program; through a mount it is flock(2), and
+//! between all programs of this machine.
 //!
-//! A lock belongs to what clones of a [`File`] share, and goes with the last of them. It is in memory alone: a volume has
+//! A lock belongs to what clones of a [`File`] share, and goes with the last of them. It is in memory alone: a volume that is no mount has
 //! one program at a time, so no other one needs to hear of it.
 
 use std::fs::TryLockError;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 
-use crate::file::{File, Handle};
+use crate::file::{File, Handle, Opened};
 use crate::locks::{Kind, Locks};
 
 impl Handle {
@@ -23,18 +24,18 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.locked.load(Ordering::Relaxed) {
-            self.shared.locks.take(self.open.inode(), self.number());
+            self.shared.locks.take(self.inode(), self.number());
         }
     }
 }
 
 impl File {
     /// Waits until this handle alone has a lock of the file. As [`std::fs::File::lock`], but among the handles of this program,
-    /// which has the volume for itself: nothing else is kept from the file. A shared lock that it has becomes an exclusive one; while it waits
+    /// which has the volume for itself: nothing else is kept from the file. (Through a mount it is among all programs of this machine.) A shared lock that it has becomes an exclusive one; while it waits
     /// for that it has none. The lock is there until [`File::unlock`], or until the last clone of the handle is dropped.
     ///
     /// # Errors
-    /// EBADF when the volume is closed, also for who waits.
+    /// EBADF when the volume is closed, also for who waits, but for who waits through a mount.
     pub fn lock(&self) -> io::Result<()> {
         self.lock_until(Kind::Exclusive, None).map(drop)
     }
@@ -60,7 +61,8 @@ impl File {
         self.lock_within(Kind::Shared, time)
     }
 
-    /// As [`File::lock`], without waiting. A lock that the handle had before it keeps.
+    /// As [`File::lock`], without waiting. A lock that the handle had before it keeps; through a mount a shared one is lost when the exclusive one is
+    /// refused, as flock(2) has it.
     ///
     /// # Errors
     /// [`TryLockError::WouldBlock`] if another handle has a lock.
@@ -79,12 +81,15 @@ impl File {
     /// Gives the lock of the handle back. Without one nothing happens.
     pub fn unlock(&self) -> io::Result<()> {
         self.is_open()?;
-        self.handle.shared.locks.take(self.handle.open.inode(), self.handle.number());
+        if let Opened::Mounted(open) = &self.handle.open {
+            return open.unlock();
+        }
+        self.handle.shared.locks.take(self.handle.inode(), self.handle.number());
         Ok(())
     }
 
     fn is_open(&self) -> io::Result<()> {
-        self.handle.shared.with(|_| Ok(()))
+        self.handle.shared.mount().map(drop)
     }
 
     fn lock_within(&self, kind: Kind, time: Duration) -> Result<(), TryLockError> {
@@ -98,7 +103,11 @@ impl File {
     /// Whether it has the lock: without a deadline it does.
     fn lock_until(&self, kind: Kind, until: Option<Deadline>) -> io::Result<bool> {
         let handle: &Arc<Handle> = &self.handle;
-        let (inode, locks) = (handle.open.inode(), &handle.shared.locks);
+        if let Opened::Mounted(open) = &handle.open {
+            self.is_open()?;
+            return open.lock_until(kind == Kind::Exclusive, until);
+        }
+        let (inode, locks) = (handle.inode(), &handle.shared.locks);
         let mut holders = locks.holders.lock();
         self.is_open()?;
         if !Locks::give(&mut holders, inode, handle.number(), kind) {
@@ -126,9 +135,16 @@ impl File {
 
     fn try_lock_as(&self, kind: Kind) -> Result<(), TryLockError> {
         let (handle, locks) = (&self.handle, &self.handle.shared.locks);
+        if let Opened::Mounted(open) = &handle.open {
+            let locked = self.is_open().and_then(|()| open.try_lock(kind == Kind::Exclusive));
+            return match locked.map_err(TryLockError::Error)? {
+                true => Ok(()),
+                false => Err(TryLockError::WouldBlock),
+            };
+        }
         let mut holders = locks.holders.lock();
         self.is_open().map_err(TryLockError::Error)?;
-        if !Locks::give(&mut holders, handle.open.inode(), handle.number(), kind) {
+        if !Locks::give(&mut holders, handle.inode(), handle.number(), kind) {
             return Err(TryLockError::WouldBlock);
         }
         handle.locked.store(true, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use holdfast_posix::FileSystem;
 
 use crate::error::{device_error, refusal, volume_error};
 use crate::in_use::with_mount;
+use crate::mounted::{Mount, Wanted};
 use crate::options::{CreateOptions, VolumeOptions};
 use crate::volume::Volume;
 
@@ -21,11 +22,12 @@ impl Volume {
     }
 
     /// Opens a volume with the default [`VolumeOptions`]. After a crash this recovers it first: all
-    /// promises hold again when it returns (P1 to P5, P9), in time bounded by the rings.
+    /// promises hold again when it returns (P1 to P5, P9), in time bounded by the rings. One that is mounted here is reached through its mount, with
+    /// the same promises ([`VolumeOptions::through_mount`]).
     ///
     /// # Errors
-    /// `NotFound`; `ResourceBusy` if it is in use, with the holder's name, and where it is mounted; `InvalidData` if it is no volume
-    /// or damaged (P10).
+    /// `NotFound`; `ResourceBusy` if it is in use and no mount of the branch can be reached, with the holder's name, and why; `InvalidData` if it
+    /// is no volume or damaged (P10).
     pub fn open(path: impl AsRef<Path>) -> io::Result<Volume> {
         VolumeOptions::new().open(path)
     }
@@ -85,9 +87,27 @@ impl CreateOptions {
 }
 
 impl VolumeOptions {
-    /// Opens the volume in a file or block device. See [`Volume::open`] for the errors.
+    /// Opens the volume in a file or block device, or through its mount. See [`Volume::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> io::Result<Volume> {
-        self.open_device(open_device(path.as_ref(), self.mount.read_only)?)
+        let path = path.as_ref();
+        // Looked for first: a device that is in use is waited for a while.
+        let why = match self.mount_of(path) {
+            Ok(mount) => return Volume::through(mount, self.caller.clone()),
+            Err(why) => why,
+        };
+        match open_device(path, self.mount.read_only) {
+            Ok(device) => self.open_device(device),
+            Err(error) => Err(with_mount(path, error, why.as_deref())),
+        }
+    }
+
+    /// The mount through which the volume is reached, or why there is none, if one was looked for.
+    fn mount_of(&self, path: &Path) -> Result<Mount, Option<String>> {
+        if !self.through_mount {
+            return Err(None);
+        }
+        let wanted = Wanted::new(&self.mount, &self.caller);
+        Mount::of(path, &wanted, self.mount.read_only).map_err(Some)
     }
 
     /// Opens the volume on a device of any kind.
@@ -112,7 +132,7 @@ fn open_device(path: &Path, read_only: bool) -> io::Result<Arc<dyn Device>> {
         false => OpenMode::ReadWrite,
     };
     let device = FileDevice::open(path, mode).map_err(|error| {
-        let error = with_mount(path, device_error(error));
+        let error = device_error(error);
         // The refusal of the host is a sentence by now. Its number is wanted as well: permission denied, too many open files.
         let again = || match found.file_type() {
             of if of.is_dir() => Some(libc::EISDIR),

@@ -101,6 +101,7 @@ impl CreateOptions {
 pub struct VolumeOptions {
     pub(crate) mount: MountOptions,
     pub(crate) caller: Caller,
+    pub(crate) through_mount: bool,
 }
 
 impl Default for VolumeOptions {
@@ -114,7 +115,16 @@ impl VolumeOptions {
     pub fn new() -> VolumeOptions {
         let (uid, gid) = maker();
         let caller = Caller { uid, gid, groups: Vec::new(), trusted: true };
-        VolumeOptions { mount: MountOptions::default(), caller }
+        VolumeOptions { mount: MountOptions::default(), caller, through_mount: true }
+    }
+
+    /// Whether [`VolumeOptions::open`] of a volume that is in use goes through its mount, if there is one of what is wanted in this mount
+    /// namespace, by root, this user or the owner of the file. Files, directories and locks are those of the mount then, calls are made as this
+    /// process, and options of the engine are those of the mount; what takes the volume itself is `Unsupported`.
+    /// [`Volume::mounted_at`](crate::Volume::mounted_at) tells. Default true; with false such a volume is refused with `ResourceBusy`.
+    pub fn through_mount(mut self, yes: bool) -> VolumeOptions {
+        self.through_mount = yes;
+        self
     }
 
     /// The branch or snapshot of this number ([`Branch::number`](crate::BranchInfo::number)), whatever the names are. Default: by name.

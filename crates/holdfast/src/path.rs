@@ -49,34 +49,35 @@ pub(crate) enum Follow {
     No,
 }
 
-/// A path on its way: the directory reached and what is left.
-struct Walk<'p> {
-    at: InodeNo,
+/// A path on its way: the directory reached and what is left. Directories are known by `D`.
+pub(crate) struct Walk<'p, D = InodeNo> {
+    root: D,
+    pub(crate) at: D,
     rest: Cow<'p, [u8]>,
     from: usize,
     links: u32,
 }
 
 /// The next name of a walk.
-struct Step<'p> {
-    name: Cow<'p, [u8]>,
-    last: bool,
-    slash: bool,
+pub(crate) struct Step<'p> {
+    pub(crate) name: Cow<'p, [u8]>,
+    pub(crate) last: bool,
+    pub(crate) slash: bool,
 }
 
-impl<'p> Walk<'p> {
-    fn new(base: InodeNo, path: &'p [u8]) -> Result<Walk<'p>> {
+impl<'p, D: Clone> Walk<'p, D> {
+    pub(crate) fn new(root: D, base: D, path: &'p [u8]) -> Result<Walk<'p, D>> {
         if path.is_empty() {
             return Err(Errno(libc::ENOENT));
         }
         if path.contains(&0) {
             return Err(Errno(libc::EINVAL));
         }
-        let at = if path[0] == b'/' { InodeNo::ROOT } else { base };
-        Ok(Walk { at, rest: Cow::Borrowed(path), from: 0, links: 0 })
+        let at = if path[0] == b'/' { root.clone() } else { base };
+        Ok(Walk { root, at, rest: Cow::Borrowed(path), from: 0, links: 0 })
     }
 
-    fn next(&mut self) -> Option<Step<'p>> {
+    pub(crate) fn next(&mut self) -> Option<Step<'p>> {
         let rest = &self.rest[self.from..];
         let start = rest.iter().position(|&b| b != b'/')?;
         let name = &rest[start..];
@@ -94,7 +95,7 @@ impl<'p> Walk<'p> {
     }
 
     /// Puts the target of a link in front of what is left.
-    fn enter_link(&mut self, mut target: Vec<u8>) -> Result<()> {
+    pub(crate) fn enter_link(&mut self, mut target: Vec<u8>) -> Result<()> {
         self.links += 1;
         if self.links > LINKS_MAX {
             return Err(Errno(libc::ELOOP));
@@ -103,7 +104,7 @@ impl<'p> Walk<'p> {
             return Err(Errno(libc::ENOENT));
         }
         if target[0] == b'/' {
-            self.at = InodeNo::ROOT;
+            self.at = self.root.clone();
         }
         target.extend_from_slice(&self.rest[self.from..]);
         self.rest = Cow::Owned(target);
@@ -132,7 +133,7 @@ impl Call<'_> {
 
     /// The inode at the end of `path`, or the place where it would be.
     pub(crate) fn end<'p>(&self, base: InodeNo, path: &'p [u8], follow: Follow) -> Result<End<'p>> {
-        let mut walk = Walk::new(base, path)?;
+        let mut walk = Walk::new(InodeNo::ROOT, base, path)?;
         while let Some(step) = walk.next() {
             let attr = match self.fs.lookup(self.caller, walk.at, &step.name) {
                 Err(FsError::NotFound) if step.last => {
@@ -163,7 +164,7 @@ impl Call<'_> {
 
     /// Where `path` leads, from the root on, without links, `.` and `..`.
     pub(crate) fn real_path(&self, base: InodeNo, path: &[u8]) -> Result<Vec<u8>> {
-        let mut walk = Walk::new(base, path)?;
+        let mut walk = Walk::new(InodeNo::ROOT, base, path)?;
         let mut names = self.names_of(walk.at)?;
         while let Some(step) = walk.next() {
             let attr = self.fs.lookup(self.caller, walk.at, &step.name)?;
@@ -218,7 +219,7 @@ impl Call<'_> {
         path: &'p [u8],
         special: i32,
     ) -> Result<ParentAndName<'p>> {
-        let mut walk = Walk::new(base, path)?;
+        let mut walk = Walk::new(InodeNo::ROOT, base, path)?;
         while let Some(step) = walk.next() {
             if step.last {
                 if *step.name == *b"." || *step.name == *b".." {
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
 
     fn steps(path: &[u8]) -> Vec<(String, bool, bool)> {
-        let mut walk = Walk::new(InodeNo(7), path).expect("a path");
+        let mut walk = Walk::new(InodeNo::ROOT, InodeNo(7), path).expect("a path");
         std::iter::from_fn(|| walk.next())
             .map(|s| (String::from_utf8(s.name.into_owned()).unwrap(), s.last, s.slash))
             .collect()
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_link_is_put_before_the_rest_and_the_forty_first_is_a_loop() {
-        let mut walk = Walk::new(InodeNo(7), b"link/x").unwrap();
+        let mut walk = Walk::new(InodeNo::ROOT, InodeNo(7), b"link/x").unwrap();
         walk.next().unwrap();
         walk.enter_link(b"/t/u".to_vec()).unwrap();
         assert_eq!(walk.at, InodeNo::ROOT);
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn empty_paths_and_zero_bytes_are_refused() {
-        assert!(Walk::new(InodeNo(1), b"").is_err());
-        assert!(Walk::new(InodeNo(1), b"a\0b").is_err());
+        assert!(Walk::new(InodeNo::ROOT, InodeNo(1), b"").is_err());
+        assert!(Walk::new(InodeNo::ROOT, InodeNo(1), b"a\0b").is_err());
     }
 }

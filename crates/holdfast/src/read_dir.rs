@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
+use parking_lot::Mutex;
 
 use crate::held::Held;
 use crate::metadata::{FileType, Metadata};
+use crate::mounted::Directory;
 
 /// Entries fetched at once: enough to make the call's cost vanish, little enough to keep memory flat.
 const BATCH: usize = 256;
@@ -27,11 +29,23 @@ pub struct ReadDir {
     batch: VecDeque<(OsString, InodeNo, FileType)>,
     cookie: u64,
     done: bool,
+    /// Of a directory of a mount: where its listing is.
+    listing: Mutex<Option<Listing>>,
+}
+
+/// Only to be moved: the lock makes of it what may be shared.
+struct Listing(rustix::fs::Dir);
+
+impl std::fmt::Debug for Listing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listing")
+    }
 }
 
 impl ReadDir {
     pub(crate) fn new(held: Arc<Held>, path: &Path) -> ReadDir {
-        ReadDir { held, path: path.to_path_buf(), batch: VecDeque::new(), cookie: 0, done: false }
+        let (path, batch) = (path.to_path_buf(), VecDeque::new());
+        ReadDir { held, path, batch, cookie: 0, done: false, listing: Mutex::default() }
     }
 
     /// With an entry that leads to `above`, the directory above this one: what only a damaged volume has.
@@ -42,6 +56,12 @@ impl ReadDir {
     }
 
     fn fill(&mut self) -> io::Result<()> {
+        let held = Arc::clone(&self.held);
+        if let Some(there) = &held.there {
+            // EBADF when the volume is closed.
+            held.shared.mount()?;
+            return self.fill_from_mount(there);
+        }
         let (batch, cookie) = (&mut self.batch, &mut self.cookie);
         let mut full = false;
         self.held.shared.with(|call| {
@@ -56,6 +76,31 @@ impl ReadDir {
             })?)
         })?;
         self.done = !full;
+        Ok(())
+    }
+
+    fn fill_from_mount(&mut self, there: &Directory) -> io::Result<()> {
+        let listing = match self.listing.get_mut() {
+            Some(listing) => listing,
+            none => none.insert(Listing(there.list()?)),
+        };
+        while self.batch.len() < BATCH {
+            let Some(entry) = listing.0.next() else {
+                self.done = true;
+                break;
+            };
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let file_type = match FileType::from_mode(entry.file_type().as_raw_mode()) {
+                Some(file_type) => file_type,
+                None => there.file_type_of(name)?,
+            };
+            let inode = InodeNo(entry.ino());
+            self.batch.push_back((OsString::from_vec(name.to_vec()), inode, file_type));
+        }
         Ok(())
     }
 }
@@ -118,10 +163,14 @@ impl DirEntry {
         self.inode.0
     }
 
-    /// Its attributes, symbolic links not followed. ENOENT if it is gone.
+    /// Its attributes, symbolic links not followed. ENOENT if it is gone; through a mount also if it has no longer this name.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        let attr = self.parent.shared.with(|call| Ok(call.fs.getattr(self.inode)?))?;
-        Ok(Metadata(attr))
+        self.parent
+            .reach(
+                |call| Ok(call.fs.getattr(self.inode)?),
+                |there| there.attr_of(self.name.as_bytes(), self.inode),
+            )
+            .map(Metadata)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use holdfast_base::InodeNo;
@@ -11,6 +11,8 @@ use holdfast_base::InodeNo;
 use crate::dir::Dir;
 use crate::error::Errno;
 use crate::held::Held;
+use crate::mounted::Directory;
+use crate::path::Call;
 use crate::read_dir::{ReadDir, bytes};
 
 impl Dir {
@@ -21,17 +23,29 @@ impl Dir {
     /// ENOTDIR for anything but a directory, also for a link to one; EBUSY for `/`, `.` and `..`, and ENOTEMPTY if others keep adding names.
     /// ELOOP if a directory leads to one above it, which only damage can do (P10).
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let (parent, name, inode) = self.with(|call| {
-            let place = call.place(self.base(), bytes(path.as_ref()), libc::EBUSY)?;
-            let attr = call.fs.lookup(call.caller, place.parent, &place.name)?;
-            let name = OsStr::from_bytes(&place.name).to_os_string();
-            Ok((place.parent, name, attr.inode))
-        })?;
-        // Held, so that a link which is swapped in later on the way here changes nothing.
-        let parent = Dir::new(Held::new(self.held().shared.clone(), parent)?);
+        let (parent, name, inode) = self.holder_of(bytes(path.as_ref()))?;
         let mut emptying = Emptying::new(parent.enter(&name, inode)?);
         while emptying.step()? {}
         gone(parent.remove_dir(name))
+    }
+
+    /// The directory that the last name of `path` is in, held, so that a link which is swapped in later on the way there changes nothing; that
+    /// name, and what it leads to.
+    fn holder_of(&self, path: &[u8]) -> io::Result<(Dir, OsString, InodeNo)> {
+        let shared = self.held().shared.clone();
+        let by_engine = |call: Call<'_>| {
+            let place = call.place(self.base(), path, libc::EBUSY)?;
+            let attr = call.fs.lookup(call.caller, place.parent, &place.name)?;
+            Ok((place.parent, OsStr::from_bytes(&place.name).to_os_string(), attr.inode))
+        };
+        if self.held().there.is_some() {
+            let by_mount = |there: &Directory| there.parent_of(path, libc::EBUSY);
+            let found = self.held().reach(|_| Err(Errno(libc::EBADF)), by_mount)?;
+            let (parent, name, inode) = found;
+            return Ok((Dir::new(Held::in_mount(shared, parent)), OsString::from_vec(name), inode));
+        }
+        let (parent, name, inode) = self.with(by_engine)?;
+        Ok((Dir::new(Held::new(shared, parent)?), name, inode))
     }
 }
 

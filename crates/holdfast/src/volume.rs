@@ -8,6 +8,7 @@
 
 use std::io;
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
@@ -20,13 +21,16 @@ use holdfast_posix::{Caller, FileSystem, NewSize, ScrubListener, Trimmed};
 use crate::dir::Dir;
 use crate::error::volume_error;
 use crate::held::{Held, Shared};
+use crate::mounted::{Directory, Mount, Shown};
+use crate::path::Call;
 
 /// An open volume: the root directory, and the engine behind it. `Send` and `Sync`; every call may be made
 /// from many threads at once.
 ///
 /// A volume is opened at one of its branches, mostly `main`, or at a snapshot ([`VolumeOptions::branch`]); others are opened
 /// beside it by [`Branch::open`][crate::Branch::open] and [`Snapshot::open`]. No other opening is possible meanwhile: the device is locked, and the
-/// error names the process that holds it.
+/// error names the process that holds it. But a volume that a daemon has mounted is opened through its mount, by any number of programs
+/// ([`VolumeOptions::through_mount`](crate::VolumeOptions::through_mount)).
 ///
 /// [`VolumeOptions::branch`]: crate::VolumeOptions::branch
 /// [`Snapshot::open`]: crate::Snapshot::open
@@ -57,14 +61,28 @@ impl Volume {
         Ok(Volume { root: Dir::new(Held::new(shared, InodeNo::ROOT)?) })
     }
 
+    /// What is mounted, by its root.
+    pub(crate) fn through(mount: Mount, caller: Caller) -> io::Result<Volume> {
+        let mount = Arc::new(mount);
+        let root = Directory::root(&mount)?;
+        let shared = Arc::new(Shared::mounted(mount, caller));
+        Ok(Volume { root: Dir::new(Held::in_mount(shared, root)) })
+    }
+
+    /// Where the volume is mounted, if it is reached through a mount; `None` if it is open in this process.
+    pub fn mounted_at(&self) -> Option<&Path> {
+        self.root.held().there.as_ref().map(|there| there.mount().dir())
+    }
+
     /// Everything that any caller did before this call is durable when it returns (P1 to P3).
     pub fn sync(&self) -> io::Result<()> {
-        self.shared().with(|call| Ok(call.fs.sync().map(drop)?))
+        self.sync_volume()
     }
 
     /// As [`Volume::sync`], by a commit, which the background makes anyway, after six times `commit_secs` at the
     /// latest: it leaves the fsync log empty, and makes space usable that was freed.
     pub fn commit(&self) -> io::Result<()> {
+        self.shared().takes_the_volume("a commit", "`holdfast sync` makes everything durable")?;
         self.shared().with(|call| Ok(call.fs.commit()?))
     }
 
@@ -75,6 +93,7 @@ impl Volume {
     /// # Errors
     /// `Unsupported`: the device takes no discards. The volume is what it was, whatever failed.
     pub fn trim(&self, least: u64, progress: impl FnMut(&Trimmed) -> bool) -> io::Result<Trimmed> {
+        self.shared().takes_the_volume("a trim", "`holdfast trim` does it there")?;
         self.shared().with(|call| Ok(call.fs.trim(least, progress)?))
     }
 
@@ -84,19 +103,22 @@ impl Volume {
     /// Returns whether it came to its end. It keeps 32 KiB in memory for each GiB in use.
     ///
     /// # Errors
-    /// A scrub of the volume is under way, or the device fails as a whole.
+    /// A scrub of the volume is under way, or the device does not answer.
     pub fn scrub(&self, from: Option<&[u8]>, listener: &mut dyn ScrubListener) -> io::Result<bool> {
+        self.shared().takes_the_volume("a scrub", "`holdfast scrub` does it there")?;
         self.shared().with_volume(|fs| fs.scrub(from, listener))
     }
 
     /// How full the volume is.
     pub fn statfs(&self) -> io::Result<holdfast_posix::StatFs> {
-        self.shared().with(|call| Ok(call.fs.statfs()))
+        self.root.held().reach(|call| Ok(call.fs.statfs()), |there| there.mount().statfs())
     }
 
-    /// What the volume is: id, label, sizes.
+    /// What the volume is: id, label, sizes; through a mount as it was when this was opened.
     pub fn info(&self) -> io::Result<VolumeInfo> {
-        self.shared().with(|call| Ok(VolumeInfo::of(call.fs.superblock())))
+        let held = self.root.held();
+        let by_engine = |call: Call<'_>| Ok(VolumeInfo::of(call.fs.superblock()));
+        held.reach(by_engine, |there| Ok(VolumeInfo::shown(there.mount().shown())))
     }
 
     /// Makes the volume larger while it is used, and what holds it before, where that is too short: an image file, which takes no more
@@ -119,22 +141,27 @@ impl Volume {
     /// A sentence, and the volume as it was: the size is less than now, or more than the format allows or than what holds the volume can
     /// have; or the host has no room for the part that is kept. Those of a volume that is read-only or has stopped (P7).
     pub fn resize(&self, to: NewSize) -> io::Result<u64> {
+        self.shared().takes_the_volume("another size", "`holdfast resize` gives it that there")?;
         self.shared().with_volume(|fs| fs.resize(to))
     }
 
     /// Gives the volume another id or label, at most 64 bytes, in both superblocks. After a crash meanwhile it has the old ones or the
     /// new ones.
     pub fn set_identity(&self, uuid: Option<[u8; 16]>, label: Option<&str>) -> io::Result<()> {
+        self.shared()
+            .takes_the_volume("another id or label", "`holdfast tune` gives it that there")?;
         self.shared().with_volume(|fs| fs.set_identity(uuid, label))
     }
 
     /// Every statistic since the volume was opened. Those of the group `recovery` tell whether opening it
     /// needed a recovery, what that took, and what the next would take.
     pub fn counters(&self) -> io::Result<Vec<Reading>> {
+        self.shared().takes_the_volume("a statistic", "`holdfast stats` shows them")?;
         self.shared().with(|call| Ok(call.fs.counters().list()))
     }
 
     /// Why the volume turned read-only, if a write or flush failed (P7). It stays so until it is opened again.
+    /// `None` through a mount, where `holdfast info` says it and each write answers EROFS or EIO.
     pub fn stop_reason(&self) -> Option<String> {
         self.shared().with(|call| Ok(call.fs.stop_reason())).ok().flatten()
     }
@@ -142,10 +169,13 @@ impl Volume {
     /// The engine, for other users of the same volume: a FUSE server speaks inodes, not paths.
     /// It must be dropped before [`Volume::close`] can finish.
     pub fn engine(&self) -> io::Result<Arc<FileSystem>> {
+        self.shared().takes_the_volume("the engine", "it is in the daemon")?;
         self.shared().engine()
     }
 
-    /// Makes everything durable, ends the engine's threads and releases the device.
+    /// Makes everything durable, ends the engine's threads and releases the device. Of a volume that is reached through a mount only this
+    /// handle is closed: what was not synced is as durable as the daemon makes it (P11). Files and directories of it that are still held answer
+    /// EBADF, and keep the mount in use until they are dropped.
     ///
     /// # Errors
     /// What could not be made durable is lost if this fails; what was fsynced before is not (P1).
@@ -156,7 +186,7 @@ impl Volume {
     }
 
     /// Forgets the volume as a power cut would: nothing more is written, and what was not durable is lost
-    /// (P3 says what remains). For tests of programs that must survive a crash.
+    /// (P3 says what remains). For tests of programs that must survive a crash. Through a mount this is [`Volume::close`].
     pub fn abandon(self) {
         self.shared().abandon();
     }
@@ -187,6 +217,11 @@ pub struct VolumeInfo {
 }
 
 impl VolumeInfo {
+    fn shown(shown: &Shown) -> VolumeInfo {
+        let Shown { uuid, label, size, node_size, .. } = shown.clone();
+        VolumeInfo { uuid, label, size, node_size }
+    }
+
     pub(crate) fn of(superblock: Superblock) -> VolumeInfo {
         VolumeInfo {
             uuid: *superblock.uuid.as_bytes(),

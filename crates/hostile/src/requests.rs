@@ -17,7 +17,9 @@ use holdfast_fuse::interface::{
     Answer, CopyRange, DirSink, Entry, FileId, Mode, Opened, Request, Write,
 };
 use holdfast_fuse::server::Server;
-use holdfast_fuse::{FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
+use holdfast_fuse::{
+    FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, SHOWN_XATTR, STATS_XATTR, SYNC_XATTR,
+};
 use holdfast_posix::{Attr, DirEntry, FileSystem, MountOptions, SetAttr, SetTime};
 
 use crate::golden::{COUNT, golden, pinned};
@@ -193,6 +195,7 @@ impl Client<'_> {
             SYNC_XATTR,
             STATS_XATTR,
             FSYNC_XATTR,
+            SHOWN_XATTR,
             REPORT_XATTR,
             REMOUNT_XATTR,
         ];

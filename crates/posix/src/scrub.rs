@@ -11,7 +11,9 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, InodeNo, show};
 use holdfast_format::item::{Dentry, TreeKind};
 use holdfast_format::{ItemKind, Key};
-use holdfast_store::{Damaged, Listener, Pin, Scrubbed, Store, StoreError, TreeInfo};
+use holdfast_store::{
+    BadRing, Damaged, Listener, Pin, RingName, Scrubbed, Store, StoreError, TreeInfo,
+};
 
 use crate::path::{Whereabouts, find_by};
 use crate::*;
@@ -36,7 +38,7 @@ pub struct ScrubFinding {
     pub path: Option<String>,
     /// The inode of the file.
     pub inode: Option<InodeNo>,
-    /// Which of its bytes.
+    /// Which of its bytes; of a ring: of the device.
     pub bytes: Option<Range<u64>>,
     /// Where it lies on the device.
     pub block: Option<BlockNo>,
@@ -59,6 +61,10 @@ pub enum ScrubKind {
     File,
     /// A superblock.
     Superblock,
+    /// Commits in the journal, which a recovery would need.
+    Journal,
+    /// What fsyncs have made durable in the log, and a recovery would need.
+    Log,
 }
 
 impl ScrubFinding {
@@ -77,7 +83,12 @@ impl ScrubFinding {
 
     /// What is damaged, as messages name it: `main@monday:/a/b, bytes 0 to 4095`.
     pub fn what(&self) -> String {
-        let tree = self.tree.as_deref().unwrap_or("the volume");
+        let of_none = match self.kind {
+            ScrubKind::Journal => "the journal",
+            ScrubKind::Log => "the log",
+            _ => "the volume",
+        };
+        let tree = self.tree.as_deref().unwrap_or(of_none);
         let file = match (&self.path, self.inode) {
             (Some(path), _) => format!("{tree}:{path}"),
             (None, Some(inode)) => format!("{tree}: inode {inode}"),
@@ -98,28 +109,39 @@ pub trait ScrubListener {
     fn has_read(&mut self, scrub: &Scrub, bytes: u64, took: Duration) -> bool;
     /// Something is damaged.
     fn found(&mut self, finding: ScrubFinding);
+    /// It ends with an error, and can go on from here: the device does not answer, for one. What was not read is not judged.
+    fn is_cut_short(&mut self, _scrub: &Scrub) {}
 }
 
 impl FileSystem {
-    /// Reads everything of the volume that was in use when the scrub began from the device, and judges it: superblocks, nodes and data,
-    /// of all branches and snapshots, each once; what is being deleted is left out. Calls go on beside it. `from` is [`Scrub::to_bytes`] of one that was interrupted. Superblocks
+    /// Reads everything of the volume that was in use when the scrub began from the device, and judges it: superblocks, what a recovery
+    /// would need of the journal and the log, and nodes and data of all branches and snapshots, each once; what is being deleted is left out. Calls go on beside it. `from` is [`Scrub::to_bytes`] of one that was interrupted. Superblocks
     /// that are damaged are written anew. Returns whether it came to its end.
     ///
     /// # Errors
-    /// One is under way already, or the device fails as a whole.
+    /// One is under way already, or the device fails as a whole: [`StoreError::NoAnswer`] if it reads nothing any more.
     pub fn scrub(&self, from: Option<&[u8]>, listener: &mut dyn ScrubListener) -> Result<bool> {
         let store = self.core.store.store();
-        let mut scrub = store.begin_scrub(from)?;
-        self.scrub_superblocks(listener)?;
         let mut hears = Hears { store, pin: None, tree: None, nodes: Vec::new(), listener };
-        if store.scrub_space_tree(&mut scrub, &mut hears)? == Scrubbed::Stopped {
+        let Some(mut scrub) = store.begin_scrub(from, &mut hears)? else { return Ok(false) };
+        let done = self.scrub_all(&mut scrub, &mut hears);
+        if done.is_err() {
+            listener.is_cut_short(&scrub);
+        }
+        done
+    }
+
+    fn scrub_all(&self, scrub: &mut Scrub, hears: &mut Hears<'_>) -> Result<bool> {
+        let store = self.core.store.store();
+        self.scrub_superblocks(hears.listener)?;
+        if store.scrub_space_tree(scrub, hears)? == Scrubbed::Stopped {
             return Ok(false);
         }
         hears.nodes.clear();
         let mut scrubbed = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
             let changes = store.lineage_changes();
-            if !self.scrub_trees(&mut scrub, &mut hears, &mut scrubbed)? {
+            if !self.scrub_trees(scrub, hears, &mut scrubbed)? {
                 return Ok(false);
             }
             // Another round is for those that were not there: damage of the others was told.
@@ -131,18 +153,17 @@ impl FileSystem {
     }
 
     fn scrub_superblocks(&self, listener: &mut dyn ScrubListener) -> Result<()> {
-        // A reader stands behind the journal, at a superblock that nobody has written; and of a volume that has stopped, one
-        // may be on the device of which memory does not know.
-        if self.volume.volume.stands_still() {
-            return Ok(());
-        }
         let store = self.core.store.store();
         let Some(why) = store.scrub_superblocks()? else { return Ok(()) };
         let mut finding = ScrubFinding::new(ScrubKind::Superblock, None, why);
-        store.change_identity(&Default::default())?;
-        finding.is_mended = store.scrub_superblocks()?.is_none();
+        let mut mended = Ok(());
+        if !self.volume.volume.stands_still() {
+            mended = store.mend_superblocks();
+            finding.is_mended = mended.is_ok() && matches!(store.scrub_superblocks(), Ok(None));
+        }
+        // Before the error of the mend: no later scrub may tell of it.
         listener.found(finding);
-        Ok(())
+        Ok(mended?)
     }
 
     /// Scrubs those that are not `scrubbed`. Returns whether it came to its end.
@@ -165,6 +186,7 @@ impl FileSystem {
                 // It was deleted a moment ago.
                 Ok(None) => continue,
                 Err(error) => {
+                    let error = store.answers_behind(error)?;
                     hears.unreadable(&called(of, &names), &error);
                     continue;
                 }
@@ -225,7 +247,7 @@ impl Hears<'_> {
 
     /// A tree whose root cannot be found.
     fn unreadable(&mut self, tree: &str, error: &StoreError) {
-        self.found(ScrubFinding::new(ScrubKind::Node, Some(tree), error.to_string()));
+        self.found(ScrubFinding::new(ScrubKind::Node, Some(tree), error.in_words()));
     }
 
     fn of_file(&self, kind: ScrubKind, inode: InodeNo, why: impl Into<String>) -> ScrubFinding {
@@ -281,6 +303,23 @@ impl Listener for Hears<'_> {
         let finding = ScrubFinding::new(ScrubKind::Node, self.tree.as_deref(), why);
         let finding = ScrubFinding { block: Some(block), is_mended, ..finding };
         tracing::warn!("{}: {}", finding.what(), finding.why);
+        self.listener.found(finding);
+    }
+
+    fn has_bad_ring(&mut self, bad: BadRing) {
+        let kind = match bad.ring {
+            RingName::Journal => ScrubKind::Journal,
+            RingName::Log => ScrubKind::Log,
+        };
+        let block = Some(BlockNo(bad.bytes.start / BLOCK_BYTES));
+        let finding = ScrubFinding::new(kind, None, bad.why);
+        let finding =
+            ScrubFinding { block, bytes: Some(bad.bytes), is_mended: bad.is_mended, ..finding };
+        match bad.is_lost {
+            true => tracing::error!("{}: {}", finding.what(), finding.why),
+            false => tracing::warn!("{}: {}", finding.what(), finding.why),
+        }
+        // No superblock says so: either nothing is lost, or none is written.
         self.listener.found(finding);
     }
 

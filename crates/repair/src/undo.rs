@@ -53,6 +53,16 @@ pub enum UndoError {
         "nothing is written: block {0} has neither what the repair wrote nor what was there before: it is another volume, or was changed since"
     )]
     Changed(u64),
+    /// The device has another length than when it was repaired.
+    #[error(
+        "nothing is written: it had {then} bytes when it was repaired and has {now}: it is another volume, or can be undone when it has its length again"
+    )]
+    Length {
+        /// Bytes that the undo file knows.
+        then: u64,
+        /// Bytes now.
+        now: u64,
+    },
     /// Journal or log are others than the repair left.
     #[error(
         "nothing is written: journal or log have changed since the repair: the volume has been opened for writing"
@@ -265,7 +275,7 @@ impl<F: Read + Seek> Undo<F> {
     /// Fails if the volume is not as the repair left it, or as a repair or an undo that was cut has. Writes nothing.
     pub fn expect_of(&mut self, device: &dyn Device) -> Result<(), UndoError> {
         if device.len() != self.len {
-            return Err(UndoError::Changed(self.len / BLOCK_BYTES));
+            return Err(UndoError::Length { then: self.len, now: device.len() });
         }
         for at in 0..self.entries.len() {
             let Entry { block, step, new, .. } = self.entries[at];

@@ -45,6 +45,11 @@ pub trait Destination {
     fn node(&mut self, name: &[u8], rdev: u64, attributes: &Attributes) -> io::Result<()>;
     /// Gives a file one more name. `old` are the names from the first directory to it.
     fn link(&mut self, name: &[u8], old: &[Vec<u8>]) -> io::Result<()>;
+    /// Takes which attributes the host did not take of what was made, ended or left last: `owner`, `mode`, `times`, names of extended
+    /// attributes. The content is as it was without them.
+    fn take_not_set(&mut self) -> Vec<String> {
+        Vec::new()
+    }
     /// Hears what became of a file.
     fn report(&mut self, found: &Found) -> io::Result<()>;
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, BlockNo, TreeId};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, TreeId};
 use holdfast_check::reading::{NodePlace, Rings, VolumeReading};
 use holdfast_device::Device;
 use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS, far_copy};
@@ -45,7 +45,7 @@ pub enum HowMuch {
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imaged {
-    /// Bytes that the copy is long: as long as the volume.
+    /// Bytes that the copy is long: as long as the volume, or the device that ends before it.
     pub len: u64,
     /// Nodes that were copied.
     pub nodes: u64,
@@ -77,7 +77,8 @@ pub fn image(
         HowMuch::Shape => Some(gather(device, &superblocks, progress)?),
         HowMuch::Content | HowMuch::Names => None,
     };
-    let imaged = Imaged { len: newest.geometry.volume_blocks * BLOCK_BYTES, ..Imaged::default() };
+    let len = newest.geometry.volume_blocks.saturating_mul(BLOCK_BYTES).min(device.len());
+    let imaged = Imaged { len, ..Imaged::default() };
     let content = kept == HowMuch::Content;
     let mut imaging = Imaging { device, content, names, write, imaged };
     imaging.superblocks(newest, device.len() / BLOCK_BYTES)?;
@@ -246,14 +247,28 @@ impl Imaging<'_, '_, '_> {
             }
             return Ok(());
         };
+        // What stands in the other place is not what is here: it is as bad in the copy.
+        let (good, bad): (Vec<BlockRange>, Vec<BlockRange>) =
+            geometry.places_of_node(BlockNo(block)).partition(|place| self.holds(*place, bytes));
         if !self.content {
             scrub(bytes, self.names.as_ref());
         }
         self.imaged.nodes += 1;
-        for place in geometry.places_of_node(BlockNo(block)) {
+        for place in good {
             (self.write)(place.start.0, bytes)?;
         }
+        for place in bad {
+            if self.content {
+                self.raw(place.start.0, place.count)?;
+            }
+        }
         Ok(())
+    }
+
+    fn holds(&self, place: BlockRange, bytes: &[u8]) -> bool {
+        let mut found = vec![0; bytes.len()];
+        self.device.fill(place.start.0.saturating_mul(BLOCK_BYTES), &mut found);
+        found == bytes
     }
 }
 

@@ -64,6 +64,12 @@ impl Index {
         (0..self.nodes.len()).filter(move |at| is_leaf(&self.nodes[*at]))
     }
 
+    /// The newest epoch of a node of a tree that is not younger than `limit`; 0 if there is none.
+    pub(crate) fn newest_of(&self, tree: TreeId, limit: u64) -> u64 {
+        let is_of = |node: &&FoundNode| node.tree == tree as u8 && node.epoch <= limit;
+        self.nodes.iter().filter(is_of).map(|node| node.epoch).max().unwrap_or(0)
+    }
+
     /// The newest epoch of a node; 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
         self.nodes.iter().map(|node| node.epoch).max().unwrap_or(0)

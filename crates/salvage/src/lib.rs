@@ -26,6 +26,7 @@ mod known;
 mod list;
 mod point;
 mod progress;
+mod proof;
 mod report;
 mod roots;
 mod salvaged;

@@ -180,6 +180,9 @@ pub struct Found {
     pub is_name_lost: bool,
     /// What else is missing.
     pub missing: Vec<Missing>,
+    /// Attributes that are known, and that the host did not take: `owner`, `mode`, `times`, names of extended attributes. A file may be
+    /// whole without them.
+    pub not_set: Vec<String>,
 }
 
 impl Found {
@@ -192,7 +195,7 @@ impl Found {
             && self.missing.is_empty()
     }
 
-    /// What is not as it was, in a few words each; nothing if it is whole.
+    /// What is not as it was, in a few words each; of a whole one only which attributes were not set.
     pub fn words(&self) -> Vec<String> {
         let mut words: Vec<String> = self.missing.iter().map(ToString::to_string).collect();
         if !self.holes.is_empty() {
@@ -204,6 +207,9 @@ impl Found {
         words.extend(self.version.map(|version| version.to_string()));
         if self.is_name_lost {
             words.push("name lost".into());
+        }
+        if !self.not_set.is_empty() {
+            words.push(format!("not set: {}", self.not_set.join(", ")));
         }
         words
     }
@@ -224,6 +230,8 @@ pub struct Counts {
     pub nameless: u64,
     /// Of which nothing but the name is left; not among those found.
     pub lost: u64,
+    /// That do not have all their attributes, as the host did not take them. They may be whole.
+    pub without_attributes: u64,
     /// Bytes of files that were written.
     pub bytes: u64,
     /// Bytes of files that are missing.
@@ -241,6 +249,7 @@ impl Counts {
         self.with_holes += u64::from(!found.holes.is_empty());
         self.older += u64::from(found.version.is_some());
         self.nameless += u64::from(found.is_name_lost);
+        self.without_attributes += u64::from(!found.not_set.is_empty());
         self.missing_bytes = self.missing_bytes.saturating_add(found.holes.bytes);
     }
 
@@ -252,6 +261,7 @@ impl Counts {
         self.older += other.older;
         self.nameless += other.nameless;
         self.lost += other.lost;
+        self.without_attributes += other.without_attributes;
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.missing_bytes = self.missing_bytes.saturating_add(other.missing_bytes);
     }

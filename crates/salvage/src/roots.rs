@@ -1,5 +1,7 @@
 //! Nodes that look like roots: of the first key on, and no other node leads to them.
 
+use std::collections::BTreeMap;
+
 use holdfast_base::TreeId;
 use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_format::{ItemKind, Key, NodePointer};
@@ -32,8 +34,29 @@ pub(crate) fn roots(
     let nodes = index.nodes.iter().zip(&is_reached).filter(|(_, is_reached)| !**is_reached);
     let mut roots: Vec<FoundNode> =
         nodes.map(|(node, _)| *node).filter(|node| is_of(node) && begins_a_tree(node)).collect();
+    if tree == TreeId::Space {
+        let first = first_epochs(index);
+        roots.retain(|root| !was_higher(&first, root));
+    }
     roots.sort_by_key(|node| std::cmp::Reverse((node.epoch, node.level, node.count)));
     roots
+}
+
+/// Of each level of the space tree the oldest epoch of its nodes.
+fn first_epochs(index: &Index) -> BTreeMap<u8, u64> {
+    let mut first = BTreeMap::new();
+    for node in index.nodes.iter().filter(|node| node.tree == TreeId::Space as u8) {
+        let oldest = first.entry(node.level).or_insert(node.epoch);
+        *oldest = node.epoch.min(*oldest);
+    }
+    first
+}
+
+/// Whether the space tree had more levels when this node was written: a volume has one space tree, which grows. What looks like its root
+/// is then a part of a tree whose root is lost, and nobody would miss the branches and snapshots that this part does not have.
+fn was_higher(first: &BTreeMap<u8, u64>, root: &FoundNode) -> bool {
+    let mut above = first.iter().filter(|(level, _)| **level > root.level);
+    above.any(|(_, epoch)| *epoch <= root.epoch)
 }
 
 /// Whether a node may be a root by its keys. A leaf that is one has the root directory, or is of the space tree.

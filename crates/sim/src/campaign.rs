@@ -32,6 +32,8 @@ pub struct Campaign {
     pub sector: u32,
     /// Bytes of a physical sector, 512 or 4096: what a torn write takes along. At least those of a sector.
     pub physical_sector: u32,
+    /// How often nodes and what is in the rings are stored, 1 or 2 times; drawn for each script if `None`.
+    pub copies: Option<u8>,
     /// Where scripts come from.
     pub sources: Vec<Source>,
     /// Ends after this time.

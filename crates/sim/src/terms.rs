@@ -22,6 +22,8 @@ pub struct Terms {
     pub physical_sector: u32,
     /// Bytes of a tree node.
     pub node_size: usize,
+    /// How often nodes and what is in the rings are stored: 1 or 2 times.
+    pub metadata: u8,
     /// Inodes kept in memory although no handle holds them.
     pub inode_cache: usize,
     /// Bytes for tree nodes.
@@ -83,6 +85,7 @@ impl Terms {
             sector: policy.sector,
             physical_sector: policy.physical_sector.max(policy.sector),
             node_size: setup.mkfs.node_size,
+            metadata: setup.mkfs.metadata_copies,
             inode_cache: mount.inode_cache,
             cache_bytes: mount.cache_bytes,
             dirty_bytes: mount.dirty_bytes,
@@ -116,7 +119,11 @@ impl Terms {
             let wrong = self.physical_sector;
             return Err(format!("physical sectors have 512 or 4096 bytes, not {wrong}"));
         }
+        if ![1, 2].contains(&self.metadata) {
+            return Err(format!("metadata is stored 1 or 2 times, not {}", self.metadata));
+        }
         let mut setup = Setup::new(self.node_size, self.inode_cache);
+        setup.mkfs.metadata_copies = self.metadata;
         setup.checkpoints = checkpoints(&self.checkpoints)?;
         if self.discard {
             setup = setup.discarding();
@@ -192,6 +199,8 @@ mod tests {
         ]) {
             let setup = Setup { checkpoints, ..Setup::new(16384, 3) };
             let setup = if physical_sector == 512 { setup.discarding() } else { setup };
+            let mut setup = setup;
+            setup.mkfs.metadata_copies = if physical_sector == 512 { 1 } else { 2 };
             let policy = Policy { setup, physical_sector, unmount: false, ..Policy::default() };
             let terms = Terms::of(&policy);
             let text = toml::to_string(&terms).unwrap();
@@ -200,6 +209,9 @@ mod tests {
         }
         let wrong = Terms { checkpoints: "commit 0".into(), ..Terms::default() };
         assert!(wrong.policy().is_err());
+        assert!(Terms { metadata: 3, ..Terms::default() }.policy().is_err());
+        let silent: Terms = toml::from_str("volume = 8388608").unwrap();
+        assert_eq!(silent.metadata, 1, "a case that was kept before there were copies");
         assert!(toml::from_str::<Terms>("sektor = 512").is_err());
     }
 }

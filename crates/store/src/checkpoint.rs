@@ -252,7 +252,9 @@ impl Inner {
         for (location, (_, bytes)) in order.iter_mut().zip(&newer) {
             location.1 = bytes;
         }
-        let runs = nodes::write(&*self.device, &self.stop, &superblock.geometry, &order)?;
+        let has_threads = self.throttle.has_threads();
+        let runs =
+            nodes::write(&*self.device, &self.stop, &superblock.geometry, &order, has_threads)?;
         let count = order.len() as u64;
         // Their bytes are not read here any more: a change of such a node need not copy it from now on.
         let blocks = nodes.into_iter().map(|node| node.block).collect();

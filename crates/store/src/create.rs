@@ -143,6 +143,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         counters,
         stop,
         read_only: false,
+        opened_from: None,
         shape: Shape::new(geometry),
         accounting: how.accounting,
         forest: RwLock::new(Forest::new(

@@ -10,6 +10,12 @@ pub enum StoreError {
     /// The device refused.
     #[error(transparent)]
     Device(DeviceError),
+    /// The device reads nothing any more, wherever it is asked.
+    #[error("the device does not answer, and what it did not read is not judged: {source}")]
+    NoAnswer {
+        /// What it said last.
+        source: DeviceError,
+    },
     /// The device refuses the place of data that an fsync made durable in the log. The log keeps it.
     #[error("block {block} cannot be written, and only the log holds its data: {source}")]
     NoPlace {
@@ -65,6 +71,22 @@ pub enum StoreError {
     /// An earlier write or flush failed; nothing is written any more.
     #[error("the volume stopped after an error: {0}")]
     Stopped(String),
+}
+
+impl StoreError {
+    /// What it says of a place that was read, without the number that Rust appends to errors of the system, which people cannot use.
+    pub fn in_words(&self) -> String {
+        let mut words = match self {
+            StoreError::Device(DeviceError::Io { source, .. }) => {
+                format!("it does not read: {source}")
+            }
+            other => other.to_string(),
+        };
+        if let Some(at) = words.find(" (os error ") {
+            words.truncate(at);
+        }
+        words
+    }
 }
 
 impl From<DeviceError> for StoreError {

@@ -51,6 +51,7 @@ mod read;
 mod sealed;
 mod load;
 mod mend;
+mod ring_parts;
 mod verified;
 mod tree;
 mod cache;
@@ -72,7 +73,8 @@ pub use need::Need;
 pub use options::{CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
 pub use pin::Pin;
 pub use resize::NewSize;
-pub use scrub::{Damaged, Listener, Scrub, Scrubbed};
+pub use ring_parts::RingName;
+pub use scrub::{BadRing, Damaged, Listener, Scrub, Scrubbed};
 pub use shrink::{Shrinking, shrink};
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
@@ -145,6 +147,8 @@ pub(crate) struct Inner {
     lineage_changes: AtomicU64,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
+    /// Of a volume that is read only: the superblock from which it was opened. That may rot on the device.
+    opened_from: Option<Superblock>,
     /// What was found damaged, for the next superblock.
     fault: Mutex<Option<FoundDamage>>,
     one_checkpoint: Mutex<()>,

@@ -21,19 +21,21 @@ const ALONE_BYTES: usize = 4 << 20;
 /// A node and its location.
 pub(crate) type NodeWrite<'a> = (BlockNo, &'a [u8]);
 
-/// Writes nodes, which come in the order of their blocks, and their copies, seals each, and leaves the flush to the caller.
-/// Returns the number of locations written. A thread that panics here stops the volume by `stop`, before the caller hears of it.
+/// Writes nodes, which come in the order of their blocks, and their copies, seals each, and leaves the flush to the caller. Only a volume
+/// that `has_threads` of its own has several at it. Returns the number of locations written. A thread that panics here stops the volume
+/// by `stop`, before the caller hears of it.
 pub(crate) fn write(
     device: &dyn Device,
     stop: &Stop,
     geometry: &Geometry,
     nodes: &[NodeWrite<'_>],
+    has_threads: bool,
 ) -> Result<u64> {
     let with_copies = with_copies(geometry, nodes);
     let nodes = with_copies.as_deref().unwrap_or(nodes);
     let bytes: usize = nodes.iter().map(|(_, bytes)| bytes.len()).sum();
     let most = parallel::node_threads(parallel::processors());
-    let threads = if bytes < ALONE_BYTES { 1 } else { most };
+    let threads = if bytes < ALONE_BYTES || !has_threads { 1 } else { most };
     let runs = runs(nodes);
     side_by_side(&runs, threads, |run| {
         let step = Step::begin(stop, "writing nodes");
@@ -92,10 +94,10 @@ mod tests {
             .collect();
         let nodes: Vec<NodeWrite<'_>> = content.iter().map(|(at, node)| (*at, &node[..])).collect();
         let geometry = Geometry::for_device(64 << 20, 16384).unwrap();
-        write(&device, &Stop::default(), &geometry, &nodes).unwrap();
+        write(&device, &Stop::default(), &geometry, &nodes, true).unwrap();
         assert_eq!(device.stats().writes, 200);
         let geometry = geometry.with_copies().unwrap();
-        write(&device, &Stop::default(), &geometry, &nodes).unwrap();
+        write(&device, &Stop::default(), &geometry, &nodes, true).unwrap();
         // Neighbours are written together, be they nodes or copies.
         let mut places: Vec<u64> =
             nodes.iter().flat_map(|(at, _)| [at.0, geometry.copy_of(*at).unwrap().0]).collect();

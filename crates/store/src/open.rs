@@ -126,13 +126,15 @@ fn open_alone(
     }
     check_counters(&inner, &replayed.superblock, &logged, options)?;
     let is_recovered = replayed.commits > 0 || !logged.batches.is_empty();
-    if !options.read_only {
+    if options.read_only {
+        inner.opened_from = Some(superblock.clone());
+    } else {
         let is_new = superblock.epoch == MADE && !is_recovered && logged.walked == 0;
         inner.take_rings_from_host(is_new)?;
         // Nothing refuses the volume any more.
         inner.begin_mends();
-        let time = Stopwatch::start();
-        recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay)?;
+        let (time, threads) = (Stopwatch::start(), options.threads);
+        recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay, threads)?;
         inner.overlay = BTreeMap::new();
         inner.finish_log(logged)?;
         if let Some(other) = of_other_size {
@@ -261,6 +263,7 @@ fn at(
         overlay: nodes,
         regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),
+        opened_from: None,
         fault: Mutex::new(superblock.fault.clone()),
         lineage: Mutex::default(),
         pins: Mutex::default(),

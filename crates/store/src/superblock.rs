@@ -184,10 +184,15 @@ pub(crate) fn restore(device: &dyn Device, far: &Superblock) -> Result<()> {
             ));
         }
     }
-    let slot = far.slot();
-    device.write(slot.byte_offset().expect("the slots lie at the start"), &far.encode(slot)[..])?;
+    write_to(device, far, far.slot())?;
     let _durable = device.flush()?;
     Ok(())
+}
+
+/// Writes a superblock to one of its places, a slot or the far copy. The flush is the caller's.
+pub(crate) fn write_to(device: &dyn Device, superblock: &Superblock, place: BlockNo) -> Result<()> {
+    let at = place.byte_offset().expect("the superblock was judged");
+    Ok(device.write(at, &superblock.encode(place)[..])?)
 }
 
 /// Writes a superblock into its slot, and the far copy, and flushes. `present` is that of the superblock that counts until then: its slot
@@ -215,22 +220,17 @@ pub(crate) fn publish_slot_first(
     reached: Flushed,
 ) -> Result<Flushed> {
     let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];
-    let at = slot.byte_offset().expect("the slots lie at the start of the volume");
-    device.write(at, &superblock.encode(slot)[..])?;
+    write_to(device, superblock, slot)?;
     let _durable = device.flush()?;
     publish(device, superblock, present, reached)
 }
 
 pub(crate) fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
     let index = if mutants::is(Mutant::SuperblockSlot) { 0 } else { superblock.epoch.0 % 2 };
-    let slot = SUPERBLOCK_SLOTS[index as usize];
-    let at = slot.byte_offset().expect("the slots lie at the start of the volume");
-    device.write(at, &superblock.encode(slot)[..])?;
+    write_to(device, superblock, SUPERBLOCK_SLOTS[index as usize])?;
     // The same flush makes both durable, so the far copy is never older than the slot that counts when anything is used
     // again that only an older one reaches (R2).
-    let far = superblock.geometry.far_copy();
-    let at = far.byte_offset().expect("the superblock was judged");
-    device.write(at, &superblock.encode(far)[..])?;
+    write_to(device, superblock, superblock.geometry.far_copy())?;
     Ok(flush_unless(device, Mutant::SuperblockFlush)?)
 }
 

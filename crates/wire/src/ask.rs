@@ -15,6 +15,15 @@ pub const VALUE_MAX: u32 = 65_536;
 /// The number of the ioctl.
 pub const ASK: Opcode = opcode::read_write::<Piece>(b'h', 0xf5);
 
+/// What a program asks by ioctl(2), as it asks for an attribute, is a command if it begins so.
+pub const CONTROL: &[u8] = b"system.holdfast.control ";
+/// Writing it announces a command that changes something: its value is a permit of the caller's choice, of [`PERMIT`] bytes, that
+/// stands in front of the command with a space behind it. The kernel refuses it where the mount is read-only, be it
+/// only in one place (a bind mount); of an ioctl it asks nothing.
+pub const CHANGE_XATTR: &[u8] = b"system.holdfast.change";
+/// Bytes of a permit: hexadecimal digits.
+pub const PERMIT: usize = 32;
+
 /// A question for an attribute, and the answer in its place.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -50,7 +50,10 @@ class Change(NamedTuple):
 class Volume:
     """An open volume, at one of its branches or at a snapshot. A context manager: it closes the volume.
 
-    One process has a volume at a time; OSError with EBUSY says which has it, and where it is mounted.
+    One process has a volume at a time; OSError with EBUSY says which has it. A volume that is mounted is reached through its mount, as long as this
+    process may use that: files, directories and locks, and branches and snapshots for root and the user who has mounted. Rollbacks, promotions,
+    differences, and Branch.open and Snapshot.open of what no mount shows fail with EOPNOTSUPP there, and a sentence; Volume.open of it with EBUSY. Calls
+    about branches and snapshots wait for the daemon without an end, also for one that is stopped.
     """
 
     def __init__(self, native: _native.Volume):
@@ -69,9 +72,10 @@ class Volume:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, branch: str | None = None, snapshot: str | None = None,
-             read_only: bool = False) -> Volume:
-        """Opens the volume in a file or block device of the host. After a crash this recovers it first."""
-        return cls(_native.Volume.open(path, branch, snapshot, read_only))
+             read_only: bool = False, through_mount: bool = True) -> Volume:
+        """Opens the volume in a file or block device of the host. After a crash this recovers it first. With
+        `through_mount=False` one that is mounted is not reached through its mount, and refused with EBUSY as all that is in use."""
+        return cls(_native.Volume.open(path, branch, snapshot, read_only, through_mount))
 
     @classmethod
     def in_memory(cls, size: int) -> Volume:
@@ -110,6 +114,12 @@ class Volume:
                 # Another thread may have closed it meanwhile.
                 wrong = wrong or (None if file.closed else error)
         return wrong
+
+    @property
+    def mounted_at(self) -> str | None:
+        """Where the volume is mounted, if it is reached through that; None if it is open in this process."""
+        there = self._native.mounted_at()
+        return None if there is None else os.fspath(there)
 
     @property
     def closed(self) -> bool:

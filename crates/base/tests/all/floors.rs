@@ -106,6 +106,29 @@ fn crates_use_only_what_they_stand_on() {
     assert!(circle(&found).is_empty(), "these crates use each other: {:?}", circle(&found));
 }
 
+/// A dev-dependency that names a version must be published before, which another way round makes impossible: it names a path alone.
+#[test]
+fn public_crates_can_be_published_one_after_the_other() {
+    let packages = cargo::packages();
+    let public = packages.iter().filter(|package| package["publish"].is_null());
+    let public: BTreeSet<_> = public.filter_map(|package| package["name"].as_str()).collect();
+    assert!(public.len() >= 10, "cargo sees too few public crates: {public:?}");
+    let wants = |package: &serde_json::Value| {
+        let dependencies = package["dependencies"].as_array().expect("a package has a list");
+        let with_version = dependencies.iter().filter(|dependency| dependency["req"] != "*");
+        let names = with_version.filter_map(|dependency| dependency["name"].as_str());
+        names.filter(|name| public.contains(name)).map(String::from).collect()
+    };
+    let edges: Edges = packages
+        .iter()
+        .filter_map(|package| Some((package["name"].as_str()?, package)))
+        .filter(|(name, _)| public.contains(name))
+        .map(|(name, package)| (name.to_string(), wants(package)))
+        .collect();
+    let circle = circle(&edges);
+    assert!(circle.is_empty(), "each of these waits for another to be published: {circle:?}");
+}
+
 #[test]
 fn the_alarm_rings() {
     let edges = |text: &str| parse(&format!("x\n```floors\n{text}```\n"));

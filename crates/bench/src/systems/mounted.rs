@@ -67,7 +67,8 @@ impl<'a> Mounted<'a> {
             }
             None if system.is_ours() => {
                 let mut command = Command::new(&ours.program);
-                command.args(["mkfs", "-q", "--force"]);
+                // Metadata once, as most of the others store it, and as in an image.
+                command.args(["mkfs", "-q", "--force", "--copies", "metadata=1"]);
                 command
             }
             None => return Err(io::Error::other("the bare device cannot be mounted")),

@@ -8,13 +8,10 @@
 
 pub(crate) mod arguments;
 pub(crate) mod carry_out;
-pub(crate) mod message;
 pub(crate) mod new_head;
-pub(crate) mod name;
 pub(crate) mod place;
 pub(crate) mod show;
 pub(crate) mod temporary;
 
-pub(crate) use message::{Ask, Reply};
-pub(crate) use name::Name;
+pub(crate) use holdfast_control::{Ask, Name, Reply, Which};
 pub(crate) use place::Place;

@@ -8,14 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::Name;
+use super::{Name, Which};
 
 /// A mounted directory, or a file or block device, and what is meant in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The directory, file or block device.
     pub path: PathBuf,
-    /// The branch; `None`: the one that is mounted, or the first.
+    /// The branch; `None`: the one that is mounted in the directory, or the first of the volume.
     pub branch: Option<Name>,
     /// A snapshot of that branch.
     pub snapshot: Option<Name>,
@@ -53,6 +53,11 @@ impl Place {
         { found }.next().unwrap_or(whole)
     }
 
+    /// The branch, as a question has it.
+    pub(crate) fn which(&self) -> Option<Which> {
+        self.branch.as_ref().map(Which::from)
+    }
+
     /// Reads an argument for clap.
     pub(crate) fn of(text: OsString) -> Place {
         Place::parse(&text)
@@ -82,7 +87,7 @@ fn names(text: &[u8]) -> Option<(Option<Name>, Option<Name>)> {
 /// What a fork begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// The branch; `None`: the one that is mounted, or the first.
+    /// The branch; `None`: the one that is mounted in the directory, or the first of the volume.
     pub(crate) branch: Option<Name>,
     /// A snapshot of it; `None`: the branch as it is.
     pub(crate) snapshot: Option<Name>,

@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use comfy_table::{CellAlignment, Table};
+use holdfast_control::{Branch, Failed, Origin, Snapshot};
 use serde_json::{Map, Value};
 
 use super::Name;
-use super::message::{Branch, Failed, Origin, Snapshot};
-use crate::outcome::{Outcome, printable, printed};
+use crate::outcome::{Outcome, printable, printable_json, printed};
 
 /// A name by the present moment. It has no colon, which no name may have.
 pub(crate) fn name_by_time(prefix: &str) -> Name {
@@ -98,7 +98,8 @@ pub(crate) fn failed_json(of: &[Failed]) -> Value {
 
 /// Prints one JSON object.
 pub(crate) fn json(object: Map<String, Value>) -> Outcome {
-    printed(writeln!(std::io::stdout().lock(), "{}", Value::Object(object))).map(|()| 0)
+    let line = printable_json(&Value::Object(object).to_string());
+    printed(writeln!(std::io::stdout().lock(), "{line}")).map(|()| 0)
 }
 
 /// What was made: a snapshot of a branch, or a branch.

@@ -1,6 +1,6 @@
 //! `holdfast fork`: a new branch out of a snapshot, or of a branch as it is.
 
-use crate::branches::{Ask, Name, Place, arguments, place, show};
+use crate::branches::{Ask, Name, Place, Which, arguments, place, show};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome};
 
@@ -14,7 +14,7 @@ costs the same for an empty volume and for one of ten million files.
   holdfast fork volume.img --from main@before-upgrade old
   holdfast mount volume.img:try mnt")]
 pub(crate) struct Args {
-    /// What it begins with (default: what is mounted, or `main`, as it is now).
+    /// What it begins with (default: what is mounted in the directory, or the volume's first branch).
     #[arg(long, value_name = "BRANCH[@SNAPSHOT]", value_parser = place::origin)]
     from: Option<place::Origin>,
     /// Print one JSON object, for programs.
@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             return Err(Failure::new(2, "say what the fork begins with once, with --from"));
         }
     };
+    let (branch, snapshot) = (branch.map(Which::from), snapshot.map(Which::from));
     let question = Ask::Fork { branch, snapshot, name: args.name.clone() };
     let (name, number) = lineage::done(&args.place, &question)?;
     show::made(args.json, &name, None, number)

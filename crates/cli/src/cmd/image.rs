@@ -8,7 +8,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_salvage::{Choice, HowMuch, Scan, Tolerant, image};
 
 use super::salvage::{Bar, device};
-use crate::outcome::{Context, Failure, Outcome, printed};
+use crate::outcome::{Context, Failure, Outcome, printed, shown};
 
 /// Copy the metadata of a volume, without the content of its files.
 #[derive(Debug, clap::Args)]
@@ -65,6 +65,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
     file.set_len(imaged.len).and_then(|()| file.sync_all()).context(args.out.display())?;
     let mut out = io::stdout().lock();
     let (nodes, damaged) = (imaged.nodes, imaged.damaged);
-    printed(writeln!(out, "{}: {nodes} nodes, {damaged} damaged", args.out.display()))?;
+    printed(writeln!(out, "{}: {nodes} nodes, {damaged} damaged", shown(&args.out)))?;
     Ok(0)
 }

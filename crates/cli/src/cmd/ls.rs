@@ -11,7 +11,12 @@ use crate::work::{Work, list};
 
 /// List files of a volume.
 #[derive(Debug, clap::Args)]
-#[command(after_help = PATHS)]
+#[command(after_help = format!("\
+{PATHS}
+
+Elsewhere than on a terminal names are printed byte for byte.
+
+  holdfast ls -0 data.holdfast:/etc | xargs -0 -n 1 echo"))]
 pub(crate) struct Args {
     /// Show type, permissions, links, owner, size and time.
     #[arg(long, short)]
@@ -23,6 +28,9 @@ pub(crate) struct Args {
     /// its odd bytes replaced in `path` and all of them in hexadecimal in `path_bytes`.
     #[arg(long)]
     json: bool,
+    /// End each name with a zero byte in place of a line feed, for programs: a name may hold a line feed.
+    #[arg(short = '0', long = "null", conflicts_with = "json")]
+    null: bool,
     /// IMAGE:/path, or an image for its root; :BRANCH and @SNAPSHOT may stand behind the image.
     target: OsString,
 }
@@ -35,6 +43,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         recursive: args.recursive,
         json: args.json,
         is_terminal: io::stdout().is_terminal(),
+        null: args.null,
     };
     let work = Work::List { tree: located.tree(&place), path: Name::of(path.into()), how };
     located.run(work, Pipes::out())

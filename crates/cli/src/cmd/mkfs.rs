@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use holdfast::CreateOptions;
@@ -13,7 +13,7 @@ use holdfast::device::{Device, DeviceStats};
 use holdfast_base::user_namespace::maker;
 use uuid::Uuid;
 
-use crate::outcome::{Context, Failure, Outcome};
+use crate::outcome::{Context, Failure, Outcome, printable, shown};
 use crate::owner::{self, Owner};
 use crate::peek::Peek;
 use crate::waiting::Waiting;
@@ -41,9 +41,10 @@ pub(crate) struct Args {
     /// How often names, attributes and the places of data are stored: `metadata=1` or `metadata=2`. With 2, each piece of them is
     /// written twice, far apart; one that is damaged on the device is read from the other, and written again from it. So is what an
     /// fsync writes, with one flush as ever. It costs as much space again as they and the log take. Data of files is stored once in
-    /// any case, but for what lies in the log. It cannot be changed later.
-    #[arg(long, value_name = "WHAT=N", default_value = "metadata=1", value_parser = copies)]
-    copies: u8,
+    /// any case, but for what lies in the log. It cannot be changed later. Default: 2 on a block device that has room for it,
+    /// 1 in a file, whose host may keep it twice already.
+    #[arg(long, value_name = "WHAT=N", value_parser = copies)]
+    copies: Option<u8>,
     /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made
     /// larger. Default: a file takes up room as it is filled, and gives it back.
     #[arg(long)]
@@ -72,6 +73,14 @@ pub(crate) struct Args {
     quiet: bool,
     /// A file, which is made if it does not exist, or a block device.
     target: PathBuf,
+}
+
+/// What mkfs decides when it has seen the target.
+#[derive(Clone, Copy)]
+struct Shape {
+    bytes: u64,
+    /// How often metadata is stored.
+    copies: u8,
 }
 
 /// What was made, and what it cost.
@@ -113,17 +122,30 @@ pub(crate) fn run(args: &Args) -> Outcome {
         })?,
         Some(found) => size_of_existing(args, found)?,
     };
+    let is_block_device = existing.as_ref().is_some_and(|it| it.file_type().is_block_device());
+    let shape = Shape {
+        bytes,
+        copies: args.copies.unwrap_or(copies_by_default(is_block_device, args, bytes)),
+    };
     // Before anything is made longer or shorter: what is refused stays as it was.
-    options(args, args.uuid.unwrap_or_default())
-        .check_size(bytes)
-        .map_err(|error| Failure::plain(error.to_string()))?;
+    check_size(args, shape).map_err(|error| Failure::plain(error.to_string()))?;
     if args.dry_run {
-        report(args, "would make", bytes, None);
+        report(args, "would make", shape, None);
         return Ok(0);
     }
-    let made = if existing.is_none() { make_new(args, bytes) } else { make_in_place(args, bytes) }?;
-    report(args, "made", bytes, Some(made));
+    let made = if existing.is_none() { make_new(args, shape) } else { make_in_place(args, shape) }?;
+    report(args, "made", shape, Some(made));
     Ok(0)
+}
+
+/// A device may be all that holds the volume; below an image lies a filesystem, which may have its own redundancy.
+fn copies_by_default(is_block_device: bool, args: &Args, bytes: u64) -> u8 {
+    let twice = Shape { bytes, copies: 2 };
+    if is_block_device && check_size(args, twice).is_ok() { 2 } else { 1 }
+}
+
+fn check_size(args: &Args, shape: Shape) -> io::Result<()> {
+    options(args, shape, args.uuid.unwrap_or_default()).check_size(shape.bytes)
 }
 
 /// The size that the volume will have, if what is there may be overwritten.
@@ -198,14 +220,14 @@ fn copies(word: &str) -> Result<u8, String> {
     }
 }
 
-fn options(args: &Args, uuid: Uuid) -> CreateOptions {
+fn options(args: &Args, shape: Shape, uuid: Uuid) -> CreateOptions {
     let own = maker();
     let asked = args.owner.unwrap_or(Owner { user: None, group: None });
     let owner = (asked.user.unwrap_or(own.0), asked.group.unwrap_or(own.1));
     let mut options = CreateOptions::new()
         .node_size(args.node_size as usize)
         .label(args.label.clone())
-        .metadata_copies(args.copies)
+        .metadata_copies(shape.copies)
         .uuid(*uuid.as_bytes())
         .owner(owner.0, owner.1)
         .root_mode(args.mode)
@@ -219,12 +241,13 @@ fn options(args: &Args, uuid: Uuid) -> CreateOptions {
     options
 }
 
-fn make_new(args: &Args, bytes: u64) -> Result<Made, Failure> {
+fn make_new(args: &Args, shape: Shape) -> Result<Made, Failure> {
     let target = &args.target;
     // Every user that may read this file can read every file in it.
     let options = File::options().write(true).create_new(true).mode(0o600).clone();
     let file = options.open(target).context(target.display())?;
-    let made = file.set_len(bytes).context(target.display()).and_then(|()| format(args));
+    let made =
+        file.set_len(shape.bytes).context(target.display()).and_then(|()| format(args, shape));
     if made.is_err() {
         // It was ours from the first moment.
         let _ = std::fs::remove_file(target);
@@ -240,7 +263,7 @@ fn keep_name(target: &Path) {
     let _ = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
 }
 
-fn make_in_place(args: &Args, bytes: u64) -> Result<Made, Failure> {
+fn make_in_place(args: &Args, shape: Shape) -> Result<Made, Failure> {
     let target = &args.target;
     let found = std::fs::metadata(target).context(target.display())?;
     if args.size.is_some() && found.is_file() {
@@ -249,18 +272,18 @@ fn make_in_place(args: &Args, bytes: u64) -> Result<Made, Failure> {
             drop(target::open_device(target, false)?);
         }
         let file = File::options().write(true).open(target).context(target.display())?;
-        file.set_len(bytes).context(target.display())?;
+        file.set_len(shape.bytes).context(target.display())?;
     }
-    format(args)
+    format(args, shape)
 }
 
-fn format(args: &Args) -> Result<Made, Failure> {
+fn format(args: &Args, shape: Shape) -> Result<Made, Failure> {
     let device = target::open_device(&args.target, false)?;
     let uuid = args.uuid.unwrap_or_else(Uuid::new_v4);
     if args.allocate {
         take_room(&*device, args.quiet);
     }
-    options(args, uuid).format(&device).context(args.target.display())?;
+    options(args, shape, uuid).format(&device).context(args.target.display())?;
     Ok(Made { uuid, cost: device.stats() })
 }
 
@@ -280,18 +303,18 @@ fn take_room(device: &dyn Device, quiet: bool) {
     }
 }
 
-fn report(args: &Args, verb: &str, bytes: u64, made: Option<Made>) {
+fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) {
     if args.quiet {
         return;
     }
-    println!("{verb} a Holdfast volume of {} in {}", size::show(bytes), args.target.display());
+    println!("{verb} a Holdfast volume of {} in {}", size::show(shape.bytes), shown(&args.target));
     println!("  node size  {}", size::show(args.node_size));
-    println!("  copies     metadata={}", args.copies);
+    println!("  copies     metadata={}", shape.copies);
     if let Some(uuid) = made.as_ref().map(|made| made.uuid).or(args.uuid) {
         println!("  uuid       {uuid}");
     }
     if !args.label.is_empty() {
-        println!("  label      {}", args.label);
+        println!("  label      {}", printable(&args.label));
     }
     if let Some(Made { cost, .. }) = made {
         let written = size::show(cost.written_bytes);

@@ -128,9 +128,11 @@ Mounting:
   nofail              a missing volume is no error
   log=FILE            the messages of the filesystem process go here instead of the system log; only
                       the owner reads a file that is new, as lines name files
-context= and its kin go to SELinux, if there is one. auto, noauto, user, users, owner, group,
-defaults, _netdev, fsname=, subtype= and x-* are accepted and mean nothing here; so do lazytime,
-nostrictatime, norelatime, silent, acl, user_xattr and iversion, since it is so anyway.
+context= and its kin go to SELinux, if there is one. user and users mean noexec,nosuid,nodev,
+owner and group nosuid,nodev, unless later options say otherwise. auto, noauto, defaults, _netdev,
+loop, fsname=, subtype= and x-* are accepted and mean nothing here; so do lazytime, norelatime,
+silent, acl, user_xattr and iversion, since it is so anyway. bind, move, shared and their kin,
+offset=, quotas and mand are refused: the error says what does that.
 
 A line for /etc/fstab, with mount.holdfast linked to this program in /sbin:
   /srv/data.holdfast  /mnt/data  holdfast  rw,noatime,nofail  0 0")]
@@ -149,13 +151,13 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     detached: bool,
     /// The standard input of the daemon leads to its supervisor.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, requires = "detached")]
     supervised: bool,
     /// The branch, for the daemon.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, requires = "detached")]
     branch: Option<String>,
     /// The snapshot, for the daemon.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, requires = "detached")]
     snapshot: Option<String>,
     /// The volume: a file or a block device; :BRANCH and @SNAPSHOT may stand behind it.
     target: PathBuf,

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use holdfast_base::Timestamp;
+use holdfast_control::Snapshot;
 use serde_json::{Value, json};
 
-use crate::branches::message::Snapshot;
 use crate::branches::{Ask, Name, Place, arguments, show, temporary};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome, complain, printed};
@@ -195,7 +195,7 @@ fn is_meant(of: &Snapshot, prefix: &str) -> bool {
 
 /// Deletes the snapshot that was judged: another one may have its name by now.
 fn delete(args: &Args, of: &Snapshot) -> Result<(), Failure> {
-    let (branch, name) = (args.place.branch.clone(), of.name.clone());
+    let (branch, name) = (args.place.which(), (&of.name).into());
     let ask = Ask::DeleteSnapshot { branch, name, number: Some(of.number) };
     lineage::done(&args.place, &ask).map(drop)
 }

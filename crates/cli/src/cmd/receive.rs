@@ -22,7 +22,8 @@ All is made in a fork, `.receiving-...`, and nothing else changes before the str
 then its snapshot becomes one of the branch, in one step. Of a stream that was cut the fork is left;
 go on with --resume-token, send it anew, or delete the fork with `holdfast branch delete`. Where the
 branch is mounted, programs see it change as by `holdfast snapshot rollback`; if the volume is
-unmounted meanwhile, that is as if the stream was cut.
+unmounted meanwhile, that is as if the stream was cut. The volume is opened when the first bytes
+have come.
 
   holdfast send volume.img@monday | holdfast receive backup.img
   ssh host holdfast send volume.img@tuesday -i @monday | holdfast receive backup.img
@@ -59,6 +60,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
         None => Input::standard()?,
     };
+    // What is missing is said at once.
+    std::fs::metadata(located.image()).context(located.name())?;
+    // Who sends may ask this volume for a token first, so it is taken when something comes.
+    let input = input.begun().context("the stream")?;
+    if input.is_empty() {
+        return Err(Failure::plain("the stream is empty: who was to send it has sent nothing"));
+    }
+    let located = Located::of(&args.place)?;
     let pipes = Pipes { inputs: vec![input], shows_progress: true, ..Pipes::out() };
     located.run(Work::Receive { branch }, pipes)
 }

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
-use crate::outcome::{Context, Outcome, complain, plain_words, printed};
+use crate::outcome::{Context, Outcome, complain, plain_words, printed, shown};
 use crate::peek::Peek;
 use crate::work::Work;
 use crate::work::resize::To;
@@ -92,7 +92,7 @@ fn shrink(path: &Path, bytes: u64, before: u64) -> Outcome {
         complain(&format!("{} keeps its length: {}", path.display(), plain_words(&error)));
     }
     drop((device, file));
-    let (path, has) = (path.display(), size::show(now));
+    let (path, has) = (shown(path), size::show(now));
     printed(writeln!(io::stdout(), "{path} has {has}, before {}", size::show(before)))?;
     Ok(0)
 }

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mount = mounts::find(&args.at).context("/proc/self/mountinfo")?;
     let volume = mount.map_or_else(|| mounts::real_path(&args.at), |mount| mount.source);
-    let pid = join::restart(&volume)?;
+    let pid = join::restart(&volume).map_err(|failure| failure.with_code(1))?;
     if args.json {
         return show::json(Map::from_iter([("pid".to_owned(), pid.into())]));
     }

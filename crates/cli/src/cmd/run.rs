@@ -8,7 +8,7 @@ use holdfast_base::prng;
 use rustix::fs::{Mode, mkdir};
 
 use crate::branches::temporary::Purpose;
-use crate::branches::{Ask, Name, Place, arguments, place};
+use crate::branches::{Ask, Name, Place, Which, arguments, place};
 use crate::lineage;
 use crate::mounts::{self, real_path};
 use crate::outcome::{Context, Failure, Outcome, complain};
@@ -130,6 +130,7 @@ fn fork(args: &Args) -> Result<(Base, Fork), Failure> {
     let place = Place { path, branch: None, snapshot: None };
     sweep::before_run(&place, &base);
     let name = Purpose::Run.new_name().0;
+    let (branch, snapshot) = (branch.map(Which::from), snapshot.map(Which::from));
     let question = Ask::Fork { branch, snapshot, name: name.clone() };
     let in_use = File::open(&base.mount.dir).context(base.mount.dir.display())?;
     lineage::done(&place, &question)?;
@@ -152,7 +153,7 @@ impl Fork {
     /// # Errors
     /// There is a branch of this name.
     fn keep(&mut self, name: &Name) -> Result<(), Failure> {
-        let rename = Ask::RenameBranch { name: self.name.clone(), new_name: name.clone() };
+        let rename = Ask::RenameBranch { name: (&self.name).into(), new_name: name.clone() };
         lineage::done(&self.place, &rename)?;
         self.kept = Some(name.clone());
         Ok(())
@@ -161,7 +162,7 @@ impl Fork {
     /// It goes after all: no command has begun in it.
     fn keep_not(&mut self) {
         let Some(kept) = self.kept.take() else { return };
-        let rename = Ask::RenameBranch { name: kept.clone(), new_name: self.name.clone() };
+        let rename = Ask::RenameBranch { name: (&kept).into(), new_name: self.name.clone() };
         if let Err(failure) = lineage::done(&self.place, &rename) {
             let why = failure.sentence;
             complain(&format!("the fork {kept}, in which nothing ran, is left: {why}"));
@@ -175,7 +176,7 @@ impl Drop for Fork {
         if self.kept.is_some() {
             return;
         }
-        let delete = Ask::DeleteBranch { name: self.name.clone() };
+        let delete = Ask::DeleteBranch { name: (&self.name).into(), number: None };
         let gone = lineage::done(&self.place, &Ask::Release { name: self.name.clone() })
             .and_then(|_| lineage::done(&self.place, &delete));
         if let Err(failure) = gone {

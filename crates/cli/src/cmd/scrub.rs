@@ -22,14 +22,19 @@ const OPERATIONAL: u8 = 8;
 #[command(after_help = "\
 VOLUME is a file or a block device, mounted or not, or a directory in which it is mounted. Nodes and
 data of all branches and snapshots are read, each once, past all caches, and held against their
-checksums; programs go on beside it. What is damaged is printed by path:
+checksums, and so is what a recovery would need of journal and log. Of a mounted volume its daemon
+reads, and programs go on beside it. One at rest is first recovered, as by a mount, so nothing of
+journal and log is needed any more, and it cannot be mounted meanwhile; with -n it is recovered in
+memory alone, and journal and log are judged as they lie. What is damaged is printed by path:
 
   volume.img: main@monday:/a/b, bytes 4096 to 8191: it fails its checksum (block 1234)
 
 Reading such a file fails there; the rest is whole. Bring the file back from a snapshot that is not
 printed, or from a backup. Of a damaged node the files that are in it follow. Superblocks are
-written anew, and so is a node that is stored twice and bad in one place: then nothing is lost.
-`info` and the next mount say that something was found, until `fsck -y` has.
+written anew, and so is a node that is stored twice and bad in one place: then nothing is lost. What
+is bad in journal or log of a mounted volume is in memory as well, and is written where it belongs;
+with -n it stays: what one of two places holds is still recovered, what none holds is lost. Of the
+rest `info` and the next mount say that something was found, until `fsck -y -d` has.
 
 Without --rate it takes half of the device's time, and a ninth while programs call fsync. What is
 written after it has begun is left to the next one. It needs 32 KiB of memory for each GiB in use.
@@ -41,7 +46,9 @@ a mounted volume its daemon), for root in /var/lib/holdfast. With systemd,
 `holdfast-scrub@data.timer` scrubs the mount of `holdfast@data` each month.
 
 Exit codes are those of fsck(8): 0 nothing is damaged, 1 all that was is mended, 4 some of it is
-left, 8 it could not be done, 16 usage, 32 it was stopped (36: and something was damaged).
+left, 8 it could not be done (12: and something was damaged), 16 usage, 32 it was stopped (36: and
+something was damaged). A device that reads nothing any more is no damage, but 8: what was verified
+is kept, and the same command goes on there.
 
   holdfast scrub /mnt/data
   holdfast scrub --rate 50M --json volume.img")]

@@ -7,7 +7,7 @@ use holdfast_stream::{StreamError, Token};
 use crate::branches::place::Origin;
 use crate::branches::{Place, arguments, place};
 use crate::dispatch::{Located, Pipes};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, without_number};
 use crate::work::Work;
 use crate::work::send::What;
 
@@ -66,6 +66,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
     };
     // A reader that has gone is told as well: what it has is not whole.
-    let not_written = |error| Failure::plain(StreamError::Io(error).to_string());
+    let not_written = |error| Failure::plain(without_number(&StreamError::Io(error).to_string()));
     located.run(Work::Send(what), Pipes { shows_progress: true, not_written, ..Pipes::out() })
 }

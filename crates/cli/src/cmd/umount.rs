@@ -20,6 +20,7 @@ use crate::daemon::join::{self, Parted};
 use crate::dying;
 use crate::elsewhere;
 use crate::mounts::{self, Mount};
+use crate::orphan;
 use crate::outcome::{Context, Failure, Outcome, complain};
 use crate::waiting::{self, Waiting};
 
@@ -89,7 +90,12 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
     if done.is_ok() && is_for_good && is_volume {
         // A daemon that lingers has nothing to do any more.
         let volume = mounts::real_path(dir);
-        if join::end(&volume)? {
+        let ended = match join::end(&volume) {
+            // Where nobody could unmount it.
+            Err(_) if none && orphan::end(&volume) => true,
+            ended => ended?,
+        };
+        if ended {
             return match holdfast_device::wait_until_free(&volume, limit) {
                 true => Ok(0),
                 false => Err(still_held(&volume, limit)),
@@ -314,7 +320,7 @@ fn unmount(mount: &Mount, flags: UnmountFlags) -> Result<(), Failure> {
 
 /// Tries a busy mount again for a moment: a program that is just being started holds a copy of its parent's open files
 /// until it runs its own code, and that cannot be foreseen.
-fn patiently(attempt: impl Fn() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+fn patiently(mut attempt: impl FnMut() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
     for _ in 0..PATIENCE_MS / PAUSE_MS {
         match attempt() {
             Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(PAUSE_MS)),
@@ -329,15 +335,32 @@ fn refused(mount: &Mount, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ResourceBusy => {
             format!(
-                "{dir} is busy: a program has files open there or stands in it; find it with `fuser -vm {dir}`"
+                "{dir} is busy: a program has files open there or stands in it; find it with `fuser -vm {dir}`, or leave it to them with -l"
             )
         }
         _ => format!("{dir}: {}", crate::outcome::plain_words(error)),
     }
 }
 
-/// Users without privilege go through the setuid helper of the fuse3 package.
+/// Users without privilege go through the setuid helper of the fuse3 package, which does not say by a number that a mount is busy.
 fn unmount_as_user(mount: &Mount, lazy: bool) -> Result<(), Failure> {
+    let mut said = Ok(None);
+    let done = patiently(|| {
+        said = by_helper(mount, lazy);
+        match &said {
+            Ok(Some(why)) if why.contains("busy") => Err(Errno::BUSY),
+            _ => Ok(()),
+        }
+    });
+    match (done, said?) {
+        (Err(busy), _) => Err(Failure::new(FAILED, refused(mount, &busy.into()))),
+        (Ok(()), Some(why)) => Err(Failure::new(FAILED, why)),
+        (Ok(()), None) => Ok(()),
+    }
+}
+
+/// What the helper says that is wrong.
+fn by_helper(mount: &Mount, lazy: bool) -> Result<Option<String>, Failure> {
     let mut command = Command::new("fusermount3");
     command.arg("-u");
     if lazy {
@@ -350,9 +373,6 @@ fn unmount_as_user(mount: &Mount, lazy: bool) -> Result<(), Failure> {
         .output()
         .context("fusermount3 (package fuse3)")
         .map_err(|failure| failure.with_code(FAILED))?;
-    if output.status.success() {
-        return Ok(());
-    }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(FAILED, said.trim().replace('\n', "; ")))
+    Ok((!output.status.success()).then(|| said.trim().replace('\n', "; ")))
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_base::user_namespace::maker;
 use holdfast_device::HostFile;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -45,20 +46,24 @@ fn name(volume: &HostFile) -> String {
     format!("{kind}-{:x}-{:x}.sock", volume.device, volume.inode)
 }
 
+/// Whether this is root, and not a user who is called so in a namespace of its own: whose daemons are where they are outside.
+fn is_root_everywhere() -> bool {
+    geteuid().is_root() && maker().0 == 0
+}
+
 /// Where sockets of this user's daemons may be, best first.
 fn own_directories() -> Vec<PathBuf> {
-    let user = geteuid();
-    if user.is_root() {
+    if is_root_everywhere() {
         return vec![OF_ROOT.into()];
     }
-    let user = user.as_raw();
+    let (user, outside) = (geteuid().as_raw(), maker().0);
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let session = session.filter(|dir| dir.is_absolute());
-    let runtime = [session, Some(format!("/run/user/{user}").into())].into_iter().flatten();
+    let runtime = [session, Some(format!("/run/user/{outside}").into())].into_iter().flatten();
     let mut all: Vec<PathBuf> =
         runtime.filter(|dir| is_safe(dir, user)).map(|dir| dir.join("holdfast")).collect();
-    all.push(std::env::temp_dir().join(format!("holdfast-{user}")));
-    all.push(format!("/tmp/holdfast-{user}").into());
+    all.push(std::env::temp_dir().join(format!("holdfast-{outside}")));
+    all.push(format!("/tmp/holdfast-{outside}").into());
     // Anybody can take the names before. Nobody else makes any here; but it may be a network's, where there are no sockets.
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.filter(|dir| dir.is_absolute() && is_safe(dir, user));
@@ -80,7 +85,7 @@ fn is_safe(dir: &Path, owner: u32) -> bool {
 
 /// The directory for a new socket of this user.
 fn own_directory() -> io::Result<PathBuf> {
-    let mode = Mode::from_raw_mode(if geteuid().is_root() { 0o755 } else { 0o700 });
+    let mode = Mode::from_raw_mode(if is_root_everywhere() { 0o755 } else { 0o700 });
     let mut why = io::Error::from(io::ErrorKind::NotFound);
     for dir in own_directories() {
         if let Err(error) = rustix::fs::mkdir(&dir, mode)

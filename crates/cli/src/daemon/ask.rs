@@ -17,10 +17,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
-use holdfast_base::prng;
-use holdfast_fuse::{CHANGE_XATTR, CONTROL, PERMIT, PIECE};
+use holdfast_control::COMMAND_MAX;
+use holdfast_fuse::CONTROL;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use crate::outcome::{Failure, Outcome};
@@ -71,10 +70,10 @@ pub(crate) fn command(
     changes: bool,
     patience: Duration,
 ) -> io::Result<Vec<u8>> {
-    let text = [CONTROL, command].concat();
-    if text.len() > PIECE - PERMIT - 1 {
+    if command.len() > COMMAND_MAX {
         return Err(Errno::TOOBIG.into());
     }
+    let text = [CONTROL, command].concat();
     let mut words = vec![OsStr::from_bytes(&text)];
     if pages {
         words.push(OsStr::new("--pages"));
@@ -168,6 +167,21 @@ fn read_in_time(
     Ok(said)
 }
 
+/// The directory by which a daemon is asked may not be opened: that is what the volume says, and not the daemon.
+#[derive(Debug)]
+pub(crate) struct NotOpened;
+
+impl std::fmt::Display for NotOpened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the root directory of the volume may not be read by this user, or the mount does not let this user in, and its daemon is asked through that")
+    }
+}
+
+impl std::error::Error for NotOpened {}
+
+/// Stands behind the number where a directory was not opened.
+const OPENING: &[u8] = b"opening";
+
 /// `NUMBER newline VALUE`, where the number is 0 or that of an error.
 fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
     let nonsense = || io::Error::from(io::ErrorKind::InvalidData);
@@ -175,7 +189,14 @@ fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
     let number = std::str::from_utf8(&said[..end]).ok().and_then(|text| text.parse().ok());
     match number.ok_or_else(nonsense)? {
         0 => Ok(said[end + 1..].to_vec()),
-        number => Err(io::Error::from_raw_os_error(number)),
+        number => {
+            let error = io::Error::from_raw_os_error(number);
+            let is_opening = &said[end + 1..] == OPENING;
+            match is_opening && error.kind() == io::ErrorKind::PermissionDenied {
+                true => Err(io::Error::new(io::ErrorKind::PermissionDenied, NotOpened)),
+                false => Err(error),
+            }
+        }
     }
 }
 
@@ -191,34 +212,24 @@ pub(crate) fn run(dir: &Path, name: &str, pages: bool, changes: bool) -> Outcome
     } else {
         Ok(())
     };
-    let value = || match name.as_bytes().strip_prefix(CONTROL) {
+    let mut at: &[u8] = b"";
+    let mut value = || match name.as_bytes().strip_prefix(CONTROL) {
         None if name == NOTHING => Ok(Vec::new()),
-        Some(command) => obeyed(dir, command, changes),
+        Some(command) => {
+            let opened = File::open(dir).inspect_err(|_| at = OPENING)?;
+            holdfast_control::command(opened, command, changes)
+        }
         None => read(dir, name),
     };
     let said = match written.and_then(|()| value()) {
         Ok(value) => [&b"0\n"[..], &value].concat(),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-            format!("{number}\n").into_bytes()
+            [format!("{number}\n").as_bytes(), at].concat()
         }
     };
     let told = std::io::stdout().write_all(&said);
     told.map(|()| 0).map_err(|_| Failure::plain(""))
-}
-
-/// The answer to a command. Before one that changes something its permit is written: the kernel lets that through only where
-/// the mount may be written, and lets through any ioctl.
-fn obeyed(dir: &Path, command: &[u8], changes: bool) -> io::Result<Vec<u8>> {
-    let mut text = CONTROL.to_vec();
-    if changes {
-        let permit = format!("{:016x}{:016x}", prng::entropy(), prng::entropy());
-        rustix::fs::setxattr(dir, CHANGE_XATTR, permit.as_bytes(), XattrFlags::empty())?;
-        text.extend_from_slice(permit.as_bytes());
-        text.push(b' ');
-    }
-    text.extend_from_slice(command);
-    holdfast_fuse::attribute(File::open(dir)?, &text)
 }
 
 /// The value of an attribute of a mount, asked for by this process.
@@ -296,6 +307,10 @@ mod tests {
         assert_eq!(answer(b"0\nline\nline\n").unwrap(), b"line\nline\n");
         assert_eq!(answer(b"0\n").unwrap(), b"");
         assert!(crate::mounts::is_dead(&answer(b"107\n").unwrap_err()));
+        let refused = answer(b"13\n").unwrap_err();
+        assert_eq!(Errno::from_io_error(&refused), Some(Errno::ACCESS));
+        let not_opened = answer(b"13\nopening").unwrap_err();
+        assert!(not_opened.get_ref().is_some_and(|why| why.is::<NotOpened>()));
         for nonsense in [&b""[..], b"x\n", b"0", b"\n"] {
             assert_eq!(answer(nonsense).unwrap_err().kind(), io::ErrorKind::InvalidData);
         }

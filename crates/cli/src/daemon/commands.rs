@@ -3,10 +3,11 @@
 use std::sync::{Arc, Weak};
 
 use holdfast_fuse::{Control, Controlled, NewHead, PIECE, Told};
+use rustix::io::Errno;
 
 use super::release::release;
 use super::table::Table;
-use crate::branches::carry_out::{Open, carry_out};
+use crate::branches::carry_out::{No, Open, carry_out};
 use crate::branches::{Ask, Reply};
 
 /// Carries out commands for one of the mounts of a table. `may_write`: the user who has mounted it may write the volume, whatever the
@@ -14,18 +15,26 @@ use crate::branches::{Ask, Reply};
 pub(super) fn control(table: &Arc<Table>, may_write: bool) -> Control {
     let table = Arc::downgrade(table);
     Control::new(move |mount, command| {
-        let reply = match serde_json::from_slice::<Ask>(command) {
+        let reply = match read(command) {
             Ok(ask) if !(ask.only_looks() || may_write && mount.may_change()) => {
-                refused("nothing says that the mount may be written here".into())
+                No::new(Errno::ROFS, "nothing says that the mount may be written here").reply()
             }
             Ok(ask) => answer(&table, mount, &ask),
-            Err(error) => refused(format!("the daemon does not understand the command: {error}")),
+            Err(no) => no.reply(),
         };
         let message = encode(&reply);
         match message.len() <= PIECE {
             true => message,
-            false => encode(&refused("the answer is too long".into())),
+            false => encode(&No::new(Errno::MSGSIZE, "the answer is too long").reply()),
         }
+    })
+}
+
+/// What a command asks. One that this program does not know may be of a newer one.
+fn read(command: &[u8]) -> Result<Ask, No> {
+    serde_json::from_slice(command).map_err(|error| {
+        let why = format!("the daemon does not understand the command: {error}");
+        No::new(Errno::OPNOTSUPP, why)
     })
 }
 
@@ -36,23 +45,20 @@ fn answer(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
         table.close_idle_snapshots();
     }
     let give_head = |branch: u64, head: NewHead<'_>| {
-        let table = table.upgrade().ok_or("the daemon ends")?;
-        table.give_head(branch, head, || {
-            let done = head.give(mount.fs(), branch);
-            done.map(|()| Told::All).map_err(|error| error.to_string())
-        })
+        let table = table.upgrade().ok_or_else(|| No::new(Errno::BUSY, "the daemon ends"))?;
+        table.give_head(branch, head, || Ok(head.give(mount.fs(), branch).map(|()| Told::All)?))
     };
     let open = Open { fs: mount.fs(), is_mounted: true, give_head: &give_head };
     let reply = match ask {
         Ask::Release { name } => match release(table, mount.fs(), name) {
             Ok(()) => Reply::Done { branch: name.clone(), number: None },
-            Err(why) => refused(why),
+            Err(no) => no.reply(),
         },
         ask => carry_out(&open, ask),
     };
     if !ask.only_looks() {
         match &reply {
-            Reply::Refused { why } | Reply::Diverged { why } => {
+            Reply::Refused { why, .. } | Reply::Diverged { why } => {
                 tracing::info!("refused: {ask:?}: {why}")
             }
             _ => tracing::info!("done: {ask:?}"),
@@ -61,10 +67,22 @@ fn answer(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
     reply
 }
 
-fn refused(why: String) -> Reply {
-    Reply::Refused { why }
-}
-
 fn encode(reply: &Reply) -> Vec<u8> {
     serde_json::to_vec(reply).expect("names, numbers and sentences")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_understood_has_a_number() {
+        assert!(matches!(read(br#"{"branches":{"after":0}}"#), Ok(Ask::Branches { after: 0 })));
+        for unknown in [&b"{}"[..], b"", b"\xff", br#"{"later":{}}"#] {
+            let Reply::Refused { why, errno } = read(unknown).unwrap_err().reply() else {
+                panic!()
+            };
+            assert_eq!(errno, Some(Errno::OPNOTSUPP.raw_os_error()), "{why}");
+        }
+    }
 }

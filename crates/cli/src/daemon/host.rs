@@ -1,5 +1,6 @@
 //! The side of the daemon of its control socket: who joins, and what is answered.
 
+mod asked;
 mod work;
 
 use std::ffi::OsString;
@@ -21,13 +22,12 @@ use holdfast_device::HostFile;
 use holdfast_fuse::connection::Watchdog;
 use holdfast_fuse::{
     CarriedOut, FuseOptions, Handed, Mounted, Owners, Report, Requests, Session, SharedThreads,
-    Transport,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use uuid::Uuid;
 
 use self::work::Works;
-use super::bounds::{MOUNTS_OF_ONE, bound};
+use super::bounds::bound;
 use super::callers::{Callers, Then, is_trusted};
 use super::supervised::{Keeping, Left};
 use super::table::{Event, Mounting, New, Table, Taken};
@@ -108,6 +108,7 @@ pub(super) fn mount_options(
     FuseOptions {
         owners: known_owners(options, engine, user),
         requests,
+        host_file: Some((host.id.is_block_device, host.id.device, host.id.inode)),
         owner: Some(user),
         shared: host.shared.clone(),
         report: Some(Report::new(move || answers.report())),
@@ -282,7 +283,7 @@ impl Host {
             Taken::Ending => No::Ending,
             Taken::Busy => No::Refused("the branch is still being closed; try again".into()),
             Taken::At(at) => No::Refused(format!(
-                "this branch is mounted at {} already; to see it at {} as well: mount --bind",
+                "this branch is mounted at {} already (or was unmounted lazily, and programs have files open there); to see it at {} as well: mount --bind",
                 at.display(),
                 dir.display()
             )),
@@ -382,64 +383,6 @@ impl Host {
             session.tear_away();
             let _ = session.finish();
             close(volume);
-        }
-        Ok(())
-    }
-
-    /// What a mount that joins asks for.
-    fn options_of(&self, join: &Join) -> Result<MountOptions, String> {
-        let lists = join.options.iter().map(String::as_str);
-        let mut options = MountOptions::parse(lists, false)?;
-        let differs = self.options.of_volume_differing(join.options.iter().map(String::as_str))?;
-        if !differs.is_empty() {
-            let differs = differs.join(",");
-            return Err(format!(
-                "{differs}: this holds for the whole volume, which is mounted otherwise already; leave it out, or unmount all first"
-            ));
-        }
-        options.branch = join.branch.clone();
-        options.snapshot = join.snapshot.clone();
-        options.read_only |= options.snapshot.is_some();
-        if options.transport == Transport::Auto {
-            // Rings take threads and memory for each processor.
-            options.transport = Transport::Device;
-        }
-        // That was decided when it was mounted, by the user who has mounted.
-        options.allow_other =
-            Some(options.default_permissions && options.allow_other == Some(true));
-        Ok(options)
-    }
-
-    /// A stranger takes no more of the daemon than the first mount does.
-    fn expect_modest(&self, join: &Join, options: &mut MountOptions, user: u32) -> Result<(), No> {
-        if is_trusted(user) {
-            return Ok(());
-        }
-        if join.linger {
-            let why = "--linger: only root and the user of the process that serves the volume can end it, so only they may keep it";
-            return Err(No::Refused(why.into()));
-        }
-        let mounts = self.table.lock().mounts.values().filter(|it| it.user == user).count();
-        if mounts >= MOUNTS_OF_ONE {
-            let why = format!(
-                "another user's process serves this volume, and has {mounts} mounts of yours already; unmount some"
-            );
-            return Err(No::Refused(why));
-        }
-        bound(options, &self.options, self.dirty_bytes).map_err(No::Refused)
-    }
-
-    fn expect_allowed(&self, options: &MountOptions, may_write: Option<bool>) -> Result<(), No> {
-        let may_write = may_write
-            .ok_or_else(|| No::Refused("nothing proves that you may open the volume".into()))?;
-        if !options.read_only && !may_write {
-            return Err(No::Refused("nothing proves that you may write the volume".into()));
-        }
-        if !options.read_only && self.options.read_only {
-            let pid = std::process::id();
-            return Err(No::Refused(format!(
-                "it is open read-only by process {pid}; mount it read-only (-o ro), or unmount that first"
-            )));
         }
         Ok(())
     }

@@ -180,7 +180,7 @@ pub(crate) fn parted(mount: &Mount, patience: Duration, meanwhile: &mut dyn FnMu
 pub(crate) fn restart(path: &Path) -> Result<i32, Failure> {
     let users = users_of(path);
     let find = || daemon_of_users(path, &users, HELLO);
-    let daemon = find().ok_or_else(|| failed(path, "no process serves it"))?;
+    let daemon = find().ok_or_else(|| failed(path, &no_process(path)))?;
     match daemon.ask(&Question::Restart, &[], HELLO) {
         Ok(Answer::Restarts) => {}
         Ok(Answer::Refused { why }) => return Err(failed(path, &why)),
@@ -196,6 +196,16 @@ pub(crate) fn restart(path: &Path) -> Result<i32, Failure> {
             }
             _ => std::thread::sleep(PAUSE),
         }
+    }
+}
+
+/// Why nobody answers for a volume.
+fn no_process(path: &Path) -> String {
+    match holdfast_device::holding_process(path) {
+        Some(pid) => {
+            format!("the process {pid} has it, and is asked by root and its own user alone")
+        }
+        None => "no process serves it".into(),
     }
 }
 

@@ -1,15 +1,12 @@
 //! Where the daemon's log lines go: stderr in the foreground, otherwise a file or the system log.
 
 use std::fmt::Write as _;
-use std::fs::{File, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdfast_base::Timestamp;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -20,6 +17,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry};
 
 use crate::outcome::{Context, Failure};
+use crate::own_file;
 
 /// Bytes of an error that are remembered.
 const LINE_MAX: usize = 400;
@@ -53,43 +51,9 @@ pub(crate) fn to_file_or_system(file: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn to_file(path: &Path) -> Result<(), Failure> {
-    let file = open(path).context(path.display())?;
+    let file = own_file::append(path).context(path.display())?;
     start(fmt::layer().with_writer(Mutex::new(file)).with_ansi(false).with_target(false));
     Ok(())
-}
-
-/// The file, which is made for this user alone: lines name what lies in a volume. The path may lead through a directory where everybody
-/// makes names, so what others have put there is not followed, not written and not waited for.
-fn open(path: &Path) -> io::Result<File> {
-    let me = rustix::process::geteuid().as_raw();
-    let is_ours = |found: &Metadata| [0, me].contains(&found.uid());
-    let refused = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, why);
-    let is_link = match std::fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() && !is_ours(&found) => {
-            return Err(refused("another user has put a symbolic link there"));
-        }
-        found => found.is_ok_and(|found| found.is_symlink()),
-    };
-    // A link of this user's is followed once, and not what takes its place.
-    let real = if is_link { path.canonicalize()? } else { path.into() };
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut how = File::options();
-    how.create(true).append(true).mode(0o600).custom_flags(flags.bits().cast_signed());
-    let file = how.open(real)?;
-    let found = file.metadata()?;
-    if found.file_type().is_char_device() {
-        return Ok(file);
-    }
-    if !found.is_file() {
-        return Err(refused("it is no file"));
-    }
-    if !is_ours(&found) {
-        return Err(refused("it belongs to another user, who could read what is logged"));
-    }
-    if found.nlink() > 1 {
-        return Err(refused("it has other names, which another user may have made"));
-    }
-    Ok(file)
 }
 
 /// Lines of this process go through `layer`, and its errors are remembered.

@@ -47,10 +47,12 @@ use std::time::Duration;
 use holdfast::Atime;
 use holdfast_base::clock::Deadline;
 use holdfast_fuse::{FuseOptions, Transport};
+use rustix::mount::UnmountFlags;
 
 use self::serve::serve;
 use self::supervised::Supervisor;
 use crate::mount_options::MountOptions;
+use crate::mounts;
 use crate::outcome::MOUNT_FAILED;
 use crate::outcome::{Context, Failure, Outcome, complain, printable};
 use crate::rings;
@@ -114,6 +116,7 @@ pub(crate) fn start(
             }
             Some((code, sentence)) => {
                 let _ = child.wait();
+                let_go_of_dead(volume, dir);
                 let code = code.parse().unwrap_or(MOUNT_FAILED);
                 return Err(Failure::new(code, sentence));
             }
@@ -125,9 +128,25 @@ pub(crate) fn start(
         return Ok(0);
     }
     let ended = child.wait();
+    let_go_of_dead(volume, dir);
     let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
     let sentence = format!("the daemon ended before the mount was ready ({how})");
     Err(Failure::new(4, sentence))
+}
+
+/// Takes away a mount of the volume that has lost its daemon: one that fails for want of processes gets none for the setuid helper either.
+fn let_go_of_dead(volume: &Path, dir: &Path) {
+    let is_dead = std::fs::metadata(dir).is_err_and(|error| mounts::is_dead(&error));
+    let is_ours = |mount: &mounts::Mount| mount.dir == dir && mount.source == volume;
+    if !is_dead || !mounts::list().is_ok_and(|all| all.last().is_some_and(is_ours)) {
+        return;
+    }
+    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    if rustix::mount::unmount(dir, flags).is_err() {
+        // What it says is what the caller says already.
+        let _ =
+            Command::new("fusermount3").args(["-uz", "--"]).arg(dir).stdin(Stdio::null()).output();
+    }
 }
 
 /// Whether a supervisor ends, which it does at once if nothing was mounted when its daemon died.

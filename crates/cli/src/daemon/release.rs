@@ -8,8 +8,10 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use holdfast::FileSystem;
+use rustix::io::Errno;
 
 use super::table::{Event, Table};
+use crate::branches::carry_out::No;
 use crate::branches::{Name, temporary};
 use crate::mounts;
 
@@ -20,20 +22,23 @@ const CLOSING: Duration = Duration::from_secs(110);
 ///
 /// # Errors
 /// It is no such fork, it is mounted where others see it or where this is asked, or it takes too long.
-pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Result<(), String> {
+pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Result<(), No> {
     if temporary::read(name).is_none() {
-        return Err(format!("`{}` is no fork of a command", name.text()));
+        let why = format!("`{}` is no fork of a command", name.text());
+        return Err(No::new(Errno::INVAL, why));
     }
-    let branch = fs.find_branch(&name.0).map_err(|error| error.to_string())?.number;
+    let branch = fs.find_branch(&name.0)?.number;
     // The request would wait for the end of the mount, and that for the end of the request.
     if fs.branch_number().is_ok_and(|asked| asked == branch) {
-        return Err(format!("`{name}` is mounted where this is asked; unmount it"));
+        let why = format!("`{name}` is mounted where this is asked; unmount it");
+        return Err(No::new(Errno::BUSY, why));
     }
-    let table = table.upgrade().ok_or("the daemon ends")?;
+    let table = table.upgrade().ok_or_else(|| No::new(Errno::BUSY, "the daemon ends"))?;
     if let Some((number, true)) = table.mount_of(branch) {
         if let Some(dir) = table.device_of(branch).and_then(|device| seen_at(&device)) {
             let dir = dir.display();
-            return Err(format!("`{name}` is mounted at {dir}, and not for a command; unmount it"));
+            let why = format!("`{name}` is mounted at {dir}, and not for a command; unmount it");
+            return Err(No::new(Errno::BUSY, why));
         }
         tracing::info!("{name} is still in use by what its command has left behind");
         // The thread that owns the mounts lets it go as one that has ended, and then the connection is torn away.
@@ -41,7 +46,7 @@ pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Resu
     }
     match table.is_closed(branch, CLOSING) {
         true => Ok(()),
-        false => Err(format!("`{}` is still being closed", name.text())),
+        false => Err(No::new(Errno::BUSY, format!("`{}` is still being closed", name.text()))),
     }
 }
 

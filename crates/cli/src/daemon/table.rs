@@ -4,6 +4,8 @@
 //! number of a branch is *taken* from before it is opened until it is closed, and while it is rolled back unmounted: so a
 //! rollback of a branch finds the mount whose kernel must hear of it, or none will come meanwhile.
 
+mod place;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -16,8 +18,12 @@ use holdfast::{Dir, Volume};
 use holdfast_base::clock::Deadline;
 use holdfast_base::wait;
 use holdfast_fuse::{NewHead, Remote, Session, Told, end_all};
+use rustix::io::Errno;
 
 use super::supervised::{Changing, Keeping, Supervisor};
+use crate::branches::carry_out::No;
+
+pub(super) use place::Place;
 
 /// What the thread that owns the mounts is told.
 #[derive(Debug)]
@@ -146,15 +152,6 @@ pub(super) enum Taken {
     Ending,
 }
 
-/// A place for a mount that is about to be. Given back when it is dropped.
-#[derive(Debug)]
-pub(super) struct Place {
-    table: Arc<Table>,
-    number: u64,
-    branch: Option<u64>,
-    is_used: bool,
-}
-
 impl Table {
     pub(super) fn new(events: Sender<Event>, supervisor: Option<Arc<Supervisor>>) -> Arc<Table> {
         Arc::new(Table {
@@ -263,8 +260,8 @@ impl Table {
         &self,
         branch: u64,
         head: NewHead<'_>,
-        unmounted: impl FnOnce() -> Result<Told, String>,
-    ) -> Result<Told, String> {
+        unmounted: impl FnOnce() -> Result<Told, No>,
+    ) -> Result<Told, No> {
         let remote = {
             // What is just being mounted or unmounted is there, or gone, in a moment.
             let is_between = |state: &mut State| {
@@ -281,14 +278,14 @@ impl Table {
             let mut mounts = state.mounts.values();
             let found = mounts.find(|it| it.branch == Some(branch));
             if found.is_some_and(|it| it.is_resumed) {
-                return Err(OUTLIVED.into());
+                return Err(No::new(Errno::BUSY, OUTLIVED));
             }
             let found = found.map(|it| it.remote.clone());
             if found.is_none() && !state.taken.insert(branch) {
-                return Err(
-                    "the branch is just being mounted, unmounted or given another head; try again"
-                        .into(),
-                );
+                return Err(No::new(
+                    Errno::BUSY,
+                    "the branch is just being mounted, unmounted or given another head; try again",
+                ));
             }
             found
         };
@@ -300,8 +297,9 @@ impl Table {
                 // that it has not seen) the next process would not know.
                 self.lock().turned.extend(changing);
             }
-            let gone = || Err("the branch is just being unmounted; try again".into());
-            return done.map_or_else(gone, |done| done.map_err(|error| error.to_string()));
+            let gone =
+                || Err(No::new(Errno::BUSY, "the branch is just being unmounted; try again"));
+            return done.map_or_else(gone, |done| done.map_err(No::from));
         }
         let _free = Free(self, branch);
         unmounted()
@@ -443,65 +441,6 @@ impl Drop for Free<'_> {
     }
 }
 
-impl Place {
-    /// The mount is there. If the daemon ends meanwhile, it comes back, to be closed before the place is dropped.
-    pub(super) fn fill(&mut self, new: New) -> Result<(), Box<New>> {
-        let table = Arc::clone(&self.table);
-        let number = self.number;
-        let mut state = table.lock();
-        if state.is_ending {
-            return Err(Box::new(new));
-        }
-        let New { session, volume, mounting, keeping: _keeping, is_resumed } = new;
-        let Mounting { dir, device, options, read_only, user } = mounting;
-        let (remote, branch) = (session.remote(), self.branch);
-        session.when_ended({
-            let table = Arc::downgrade(&table);
-            move || {
-                if let Some(table) = table.upgrade() {
-                    table.tell(Event::Ended(number));
-                }
-            }
-        });
-        let (session, volume) = (Some(session), Some(volume));
-        let entry = Entry {
-            session,
-            volume,
-            dir,
-            device,
-            options,
-            read_only,
-            user,
-            remote,
-            branch,
-            _keeping,
-            is_resumed,
-        };
-        state.mounts.insert(number, entry);
-        state.joining.remove(&number);
-        self.is_used = true;
-        drop(state);
-        table.changed.notify_all();
-        Ok(())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.is_used {
-            return;
-        }
-        let mut state = self.table.lock();
-        state.joining.remove(&self.number);
-        if let Some(branch) = self.branch {
-            state.taken.remove(&branch);
-        }
-        drop(state);
-        self.table.changed.notify_all();
-        self.table.tell(Event::Look);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
@@ -513,7 +452,7 @@ mod tests {
         let table = Table::new(channel().0, None);
         let (place, shared) = (table.place(Some(7), None, Duration::ZERO).unwrap(), &table);
         std::thread::scope(|scope| {
-            let head = NewHead::Snapshot { to: b"monday", keep: None };
+            let head = NewHead::Snapshot { to: b"monday".into(), keep: None };
             let given = scope.spawn(move || shared.give_head(7, head, || Ok(Told::All)));
             std::thread::sleep(Duration::from_millis(50));
             assert!(!given.is_finished());
@@ -522,10 +461,11 @@ mod tests {
         });
         // And nobody mounts it meanwhile.
         let place = || table.place(Some(7), None, Duration::ZERO).map(drop);
-        let given = table.give_head(7, NewHead::Snapshot { to: b"monday", keep: None }, || {
-            assert_eq!(place(), Err(Taken::Busy));
-            Ok(Told::All)
-        });
+        let given =
+            table.give_head(7, NewHead::Snapshot { to: b"monday".into(), keep: None }, || {
+                assert_eq!(place(), Err(Taken::Busy));
+                Ok(Told::All)
+            });
         assert_eq!((given, place()), (Ok(Told::All), Ok(())));
     }
 }

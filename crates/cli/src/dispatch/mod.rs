@@ -30,7 +30,7 @@ use crate::control_socket::{Daemon, HELLO};
 use crate::daemon::ask;
 use crate::interrupt::Interrupt;
 use crate::mounts::{self, Mount};
-use crate::outcome::{Context, Failure, Outcome, plain_words, printed};
+use crate::outcome::{Context, Failure, Outcome, plain_words, printed, shown};
 use crate::target;
 use crate::work::{At, AtRest, Job, Tree, Work, carry_out, files};
 
@@ -89,7 +89,7 @@ impl Located {
     /// It is a directory in which nothing of ours is mounted.
     pub(crate) fn of(place: &Place) -> Result<Located, Failure> {
         let path = &place.path;
-        let name = path.display().to_string();
+        let name = shown(path);
         let real = mounts::real_path(path);
         let mounts = mounts::or_none(mounts::list()).context("/proc/self/mountinfo")?;
         if let Some(mount) = mounts.into_iter().rev().find(|mount| mount.dir == real) {

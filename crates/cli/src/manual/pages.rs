@@ -28,6 +28,8 @@ pub(super) enum Status {
     NewHead,
     /// As of mount(8).
     Mount,
+    /// As of umount(8).
+    Umount,
     /// As of fsck(8).
     Fsck,
     /// As of mkfs(8).
@@ -52,6 +54,15 @@ const PLAIN: Codes = &[
     ("2", "The arguments make no sense."),
 ];
 
+const TRANSACTION: Codes = &[
+    ("0", "COMMAND has succeeded, and what it has done is done."),
+    ("that of COMMAND", "It has failed, and nothing has happened. 128+N if signal N has ended it."),
+    ("75", "The branch has changed meanwhile: the fork is kept."),
+    ("125", "Holdfast itself has failed."),
+    ("126", "COMMAND cannot be run."),
+    ("127", "There is no such COMMAND."),
+];
+
 impl Status {
     /// Codes and their meanings.
     pub(super) fn codes(self) -> Codes {
@@ -73,11 +84,16 @@ impl Status {
                 ("4", "The daemon has ended before the mount was ready."),
                 ("32", "It has failed."),
             ],
+            Status::Umount => &[
+                ("0", "It is unmounted, and everything is durable."),
+                ("1", "The arguments make no sense."),
+                ("32", "It has failed."),
+            ],
             Status::Scrub => &[
                 ("0", "Nothing is damaged."),
                 ("1", "All that was damaged is mended."),
                 ("4", "Some of it is left."),
-                ("8", "It could not be done."),
+                ("8", "It could not be done; 12: and something was damaged."),
                 ("16", "The arguments make no sense."),
                 ("32", "It was stopped before its end; 36: and something was damaged."),
             ],
@@ -87,7 +103,7 @@ impl Status {
                 ("4", "Errors are left. With 1 added, others are repaired."),
                 (
                     "8",
-                    "Nothing can be said: there is no such file, it is in use, or it cannot be read.",
+                    "Nothing can be said: there is no such file, it is in use, it cannot be read, or what was found cannot be printed.",
                 ),
                 ("16", "The arguments make no sense."),
             ],
@@ -120,17 +136,7 @@ impl Status {
                 ("2", "The arguments make no sense."),
                 ("8", "Nothing was found, or it could not be done."),
             ],
-            Status::Transaction => &[
-                ("0", "COMMAND has succeeded, and what it has done is done."),
-                (
-                    "that of COMMAND",
-                    "It has failed, and nothing has happened. 128+N if signal N has ended it.",
-                ),
-                ("75", "The branch has changed meanwhile: the fork is kept."),
-                ("125", "Holdfast itself has failed."),
-                ("126", "COMMAND cannot be run."),
-                ("127", "There is no such COMMAND."),
-            ],
+            Status::Transaction => TRANSACTION,
         }
     }
 }
@@ -163,7 +169,8 @@ pages! {
     }
     "mkfs", Mkfs, [("holdfast-mount", "1"), ("holdfast-resize", "1"), ("mkfs", "8")] {
         "A volume in a file that takes room only as it is filled": "holdfast mkfs --size 8G volume.img",
-        "One on a disk, whose names and attributes are stored twice": "holdfast mkfs --copies metadata=2 -L data /dev/sdb1",
+        "One on a disk, whose names and attributes are stored twice": "holdfast mkfs -L data /dev/sdb1",
+        "The same in a file": "holdfast mkfs --copies metadata=2 --size 8G volume.img",
         "What would be done": "holdfast mkfs --dry-run --size 1.5T volume.img",
     }
     "mount", Mount, [("holdfast-umount", "1"), ("holdfast-list", "1"), ("mount.holdfast", "8"), ("fstab", "5")] {
@@ -174,7 +181,7 @@ pages! {
         "Go on after the death of the process that serves it": "holdfast mount -o supervised volume.img /mnt",
         "Let other users see it, and write everything every second": "holdfast mount -o allow_other,commit=1 volume.img /mnt",
     }
-    "umount", Mount, [("holdfast-mount", "1"), ("umount.holdfast", "8"), ("fuser", "1")] {
+    "umount", Umount, [("holdfast-mount", "1"), ("umount.holdfast", "8"), ("fuser", "1")] {
         "Unmount, and wait until everything is durable": "holdfast umount /mnt",
         "All mounts of a volume": "holdfast umount volume.img",
     }
@@ -204,6 +211,7 @@ pages! {
     "ls", Plain, [("holdfast-cat", "1"), ("holdfast-cp", "1")] {
         "A directory of a volume": "holdfast ls -l volume.img:/etc",
         "The same as it was": "holdfast ls volume.img@monday:/etc",
+        "Names of any bytes, for a program": "holdfast ls -0 volume.img:/etc | xargs -0 -n 1 echo",
     }
     "cat", Plain, [("holdfast-ls", "1"), ("holdfast-cp", "1")] {
         "A file of a volume": "holdfast cat volume.img:/etc/hostname",
@@ -354,10 +362,10 @@ pages! {
     "mount.fuse.holdfast", Mount, [("mount.holdfast", "8"), ("holdfast-mount", "1"), ("mount", "8")] {
         "Other options for what is mounted": "mount -o remount,noatime /mnt",
     }
-    "umount.holdfast", Mount, [("holdfast-umount", "1"), ("umount", "8")] {
+    "umount.holdfast", Umount, [("holdfast-umount", "1"), ("umount", "8")] {
         "By umount(8)": "umount /mnt",
     }
-    "umount.fuse.holdfast", Mount, [("umount.holdfast", "8"), ("holdfast-umount", "1")] {
+    "umount.fuse.holdfast", Umount, [("umount.holdfast", "8"), ("holdfast-umount", "1")] {
         "By umount(8)": "umount /mnt",
     }
 }

@@ -198,15 +198,24 @@ impl Families {
                 Unit::Nanoseconds => (labels, Number::Seconds(seconds(value))),
                 Unit::Bytes | Unit::Number => (labels, Number::Whole(value)),
             });
+            let meaning = match Unit::of(name) {
+                Unit::Nanoseconds => of_seconds(meaning),
+                Unit::Bytes | Unit::Number => meaning.to_owned(),
+            };
             match kind {
-                CounterKind::Gauge => out.numbers(&full, meaning, MetricType::Gauge, scaled)?,
+                CounterKind::Gauge => out.numbers(&full, &meaning, MetricType::Gauge, scaled)?,
                 CounterKind::Total | CounterKind::Alarm => {
-                    out.numbers(&full, meaning, MetricType::Counter, scaled)?;
+                    out.numbers(&full, &meaning, MetricType::Counter, scaled)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// What a statistic means whose value is told in seconds here.
+fn of_seconds(meaning: &str) -> String {
+    meaning.replace("Nanoseconds", "Seconds").replace("nanoseconds", "seconds")
 }
 
 /// Nanoseconds as seconds.

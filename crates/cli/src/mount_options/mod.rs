@@ -1,6 +1,7 @@
 //! The options of `mount -o`: what each does, and which are accepted and ignored.
 
 mod engine;
+mod generic;
 mod set;
 
 use std::path::PathBuf;
@@ -138,8 +139,9 @@ impl MountOptions {
         let lists: Vec<&str> = lists.into_iter().collect();
         options.text = lists.join(",");
         for option in lists.into_iter().flat_map(split) {
+            let name = option.split('=').next().unwrap_or(option);
             if let Err(why) = options.set(option)
-                && !(sloppy && why.starts_with("unknown"))
+                && !(sloppy && (why.starts_with("unknown") || generic::fate(name).is_some()))
             {
                 return Err(why);
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use holdfast::{Atime, Discard};
 
 use super::MountOptions;
+use super::generic::{Fate, fate};
 use crate::{owner, size};
 
 /// A batch of the log is much larger, whatever else it holds.
@@ -16,10 +17,14 @@ impl MountOptions {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
-        if self.set_flag(name) || is_for_others(name) {
+        if self.set_flag(name) {
             return Ok(());
         }
-        self.set_value(option, name, value)
+        match fate(name) {
+            Some(Fate::Ignored) => Ok(()),
+            Some(Fate::Refused(why)) => Err(format!("option {name} {why}")),
+            None => self.set_value(option, name, value),
+        }
     }
 
     /// Whether `name` is an option without a value; then it is set.
@@ -30,6 +35,10 @@ impl MountOptions {
             "noatime" => self.atime = Some(Atime::Never),
             "relatime" | "atime" => self.atime = Some(Atime::Relative),
             "strictatime" => self.atime = Some(Atime::Always),
+            "nostrictatime" if self.atime == Some(Atime::Always) => {
+                self.atime = Some(Atime::Relative);
+            }
+            "nostrictatime" => {}
             "xattr" => self.noxattr = false,
             "noxattr" => self.noxattr = true,
             "allow_other" => self.allow_other = Some(true),
@@ -57,6 +66,9 @@ impl MountOptions {
             "discard" => self.discard = Discard::On,
             "nodiscard" => self.discard = Discard::Off,
             "nofail" => self.nofail = true,
+            // As mount(8) says: unless later options say otherwise, for which it puts them behind.
+            "user" | "users" => (self.noexec, self.nosuid, self.nodev) = (true, true, true),
+            "owner" | "group" => (self.nosuid, self.nodev) = (true, true),
             _ => return false,
         }
         true
@@ -166,19 +178,4 @@ fn seconds(text: &str) -> Result<Duration, String> {
     number
         .filter(|time| !time.is_zero())
         .ok_or_else(|| format!("option recover={text} is not a number of seconds above 0"))
-}
-
-/// Whether an option means nothing here.
-fn is_for_others(name: &str) -> bool {
-    match name {
-        // What fstab says to other programs: mount(8), init, the network.
-        "" | "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nousers" | "owner"
-        | "noowner" | "group" | "nogroup" | "_netdev" | "loop" | "comment" | "subtype"
-        | "helper" | "uhelper" => true,
-        // What holds here anyway, or is about something that is not kept here: access times always wait in memory,
-        // attributes and lists are always there, nothing is logged aloud, and no version of an inode is counted.
-        "lazytime" | "nolazytime" | "nostrictatime" | "norelatime" | "silent" | "loud" | "acl"
-        | "user_xattr" | "iversion" | "noiversion" | "nomand" => true,
-        _ => name.starts_with("x-") || name.starts_with("X-"),
-    }
 }

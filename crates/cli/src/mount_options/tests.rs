@@ -131,6 +131,58 @@ fn what_mount_8_passes_on_has_its_meaning_or_none_that_is_missed() {
 }
 
 #[test]
+fn each_generic_word_is_ignored_or_refused_with_what_to_do_and_documented() {
+    let semantics = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SEMANTICS.md");
+    let semantics = std::fs::read_to_string(semantics).unwrap();
+    let usual = MountOptions::parse([""], false).unwrap();
+    let mut words = 0;
+    for (word, fate) in
+        generic::GENERIC.iter().flat_map(|(words, fate)| words.split(' ').map(move |it| (it, fate)))
+    {
+        words += 1;
+        assert!(semantics.contains(&format!("`{word}`")), "{word} is not in docs/SEMANTICS.md");
+        for option in [word.to_owned(), format!("{word}=1")] {
+            let parsed = |sloppy| {
+                let parsed = MountOptions::parse([option.as_str()], sloppy);
+                parsed.map(|options| MountOptions { text: String::new(), ..options })
+            };
+            match fate {
+                generic::Fate::Ignored => assert_eq!(parsed(false), Ok(usual.clone()), "{word}"),
+                generic::Fate::Refused(why) => {
+                    assert_eq!(parsed(false), Err(format!("option {word} {why}")));
+                    // mount -s.
+                    assert_eq!(parsed(true), Ok(usual.clone()), "{word}");
+                }
+            }
+        }
+    }
+    assert!(words > 40, "{words}");
+    for ignored in ["", "x-systemd.automount", "X-mount.mkdir=755", "x-gvfs-hide"] {
+        assert_eq!(generic::fate(ignored), Some(generic::Fate::Ignored), "{ignored}");
+    }
+    assert_eq!(generic::fate("binds"), None);
+}
+
+#[test]
+fn words_that_mean_others_are_put_behind_them_by_mount_8() {
+    let of = |list: &str| {
+        let options = MountOptions::parse([list], false).unwrap();
+        [options.noexec, options.nosuid, options.nodev]
+    };
+    assert_eq!(of("user"), [true; 3]);
+    assert_eq!(of("users"), [true; 3]);
+    assert_eq!(of("owner"), [false, true, true]);
+    assert_eq!(of("group"), [false, true, true]);
+    // What mount(8) 2.38 makes of `user,exec`, and of `user,suid,dev,exec`.
+    assert_eq!(of("rw,nosuid,nodev,user,exec"), [false, true, true]);
+    assert_eq!(of("rw,user,exec,suid,dev"), [false; 3]);
+    let atime = |list: &str| MountOptions::parse([list], false).unwrap().atime;
+    assert_eq!(atime("strictatime,nostrictatime"), Some(Atime::Relative));
+    assert_eq!(atime("nostrictatime,strictatime"), Some(Atime::Always));
+    assert_eq!(atime("noatime,nostrictatime"), Some(Atime::Never));
+}
+
+#[test]
 fn a_remount_changes_what_it_can_and_names_the_rest() {
     let options = MountOptions::parse(["commit=30,cache=64M,noatime"], false).unwrap();
     let refused = |list: &[&'static str]| options.not_to_be_changed(list).unwrap();

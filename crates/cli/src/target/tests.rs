@@ -24,6 +24,16 @@ fn an_image_is_recognised_by_being_there() {
     assert!(Target::inside("no/such:/path").is_err());
 }
 
+#[test]
+fn a_colon_in_the_name_of_a_host_file_is_a_colon() {
+    let dir = tempfile::tempdir().unwrap();
+    let notes = dir.path().join("notes");
+    std::fs::write(&notes, "no volume").unwrap();
+    for text in [format!("{}:today", notes.display()), "./any:thing".into(), "no/such:x".into()] {
+        assert_eq!(Target::on_either_side(&text).unwrap(), Target::Host(text.into()));
+    }
+}
+
 /// What stands behind an image, and is no colon with a path.
 type Names = (Option<String>, Option<String>);
 

@@ -40,7 +40,7 @@ impl Fork {
         let take = Ask::Take { branch: None, name: name.clone() };
         let (branch, _) = lineage::done(&place, &take)?;
         let mut fork = Fork { place, name, branch, is_settled: true, _owner: owner };
-        let (snapshot, name) = (Some(fork.name.clone()), fork.name.clone());
+        let (snapshot, name) = (Some((&fork.name).into()), fork.name.clone());
         match lineage::done(&fork.place, &Ask::Fork { branch: None, snapshot, name }) {
             Ok(_) => fork.is_settled = false,
             Err(failure) => {
@@ -129,7 +129,7 @@ impl Fork {
         // snapshot would never be.
         lineage::done(&self.place, &rename_branch(&name, &new_name))?;
         let rename =
-            Ask::RenameSnapshot { branch: None, name: name.clone(), new_name: new_name.clone() };
+            Ask::RenameSnapshot { branch: None, name: (&name).into(), new_name: new_name.clone() };
         if let Err(failure) = lineage::done(&self.place, &rename) {
             let _ = lineage::done(&self.place, &rename_branch(&new_name, &name));
             return Err(failure);
@@ -157,7 +157,7 @@ impl Fork {
     }
 
     fn delete(&self) -> Result<(), Failure> {
-        let delete = Ask::DeleteBranch { name: self.name.clone() };
+        let delete = Ask::DeleteBranch { name: (&self.name).into(), number: None };
         lineage::done(&self.place, &delete).map(drop).or_else(|_| {
             // A transaction in it was killed, and its fork has grown out of this one. None of them is on its way any more: the
             // mount by which it would end is gone.
@@ -168,7 +168,7 @@ impl Fork {
     }
 
     fn delete_snapshot(&self) {
-        let delete = Ask::DeleteSnapshot { branch: None, name: self.name.clone(), number: None };
+        let delete = Ask::DeleteSnapshot { branch: None, name: (&self.name).into(), number: None };
         if let Err(failure) = lineage::done(&self.place, &delete) {
             complain(&format!(
                 "the snapshot {}@{} could not be deleted yet: {}",
@@ -179,7 +179,7 @@ impl Fork {
 }
 
 fn rename_branch(name: &Name, new_name: &Name) -> Ask {
-    Ask::RenameBranch { name: name.clone(), new_name: new_name.clone() }
+    Ask::RenameBranch { name: name.into(), new_name: new_name.clone() }
 }
 
 impl Drop for Fork {

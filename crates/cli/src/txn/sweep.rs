@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use holdfast_base::Timestamp;
+use holdfast_control::{Branch, Snapshot};
 
 use super::base::Base;
 use super::owner::is_owned;
-use crate::branches::message::{Branch, Snapshot};
 use crate::branches::temporary::{self, Purpose};
 use crate::branches::{Ask, Name, Place};
 use crate::lineage;
@@ -75,11 +75,12 @@ pub(crate) fn of_runs(place: &Place, is_mounted: bool, remove: bool) -> Result<V
         is_run && !of.mounted && (!is_mounted || age_ns > YOUNG_NS)
     };
     let (branches, _) = lineage::branches(place)?;
-    let left = branches.into_iter().filter(is_left).map(|of| of.name);
-    let is_gone = |name: &Name| {
-        !remove || lineage::done(place, &Ask::DeleteBranch { name: name.clone() }).is_ok()
-    };
-    Ok(left.filter(is_gone).collect())
+    let left = branches.into_iter().filter(is_left);
+    // Of the number that was judged: another one may have its name by now.
+    let delete =
+        |of: &Branch| Ask::DeleteBranch { name: (&of.name).into(), number: Some(of.number) };
+    let is_gone = |of: &Branch| !remove || lineage::done(place, &delete(of)).is_ok();
+    Ok(left.filter(is_gone).map(|of| of.name).collect())
 }
 
 /// Removes what transactions of a branch have left; or, without `remove`, only looks. `mounted`: the directory at which the
@@ -126,14 +127,14 @@ fn sweep(
             let fork = Place { branch: Some(name.clone()), ..place.clone() };
             let _ = sweep(&fork, None, remove, depth - 1, &mut Vec::new());
         }
-        let delete = Ask::DeleteBranch { name: name.clone() };
+        let delete = Ask::DeleteBranch { name: (&name).into(), number: None };
         if forks.contains(&name) && lineage::done(place, &delete).is_err() {
             // Other branches have grown out of it, say. By its snapshot it is found again.
             continue;
         }
         let delete = Ask::DeleteSnapshot {
-            branch: Some(branch.clone()),
-            name: name.clone(),
+            branch: Some((&branch).into()),
+            name: (&name).into(),
             number: Some(of),
         };
         if lineage::done(place, &delete).is_ok() {

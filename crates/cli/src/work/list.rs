@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ends, Out, Tree};
 use crate::branches::Name;
-use crate::outcome::{Context, Failure, Outcome, printable, printed};
+use crate::outcome::{Context, Failure, Outcome, printable, printable_json, printed};
 
 /// Bytes of a file that are read at once.
 const PIECE: usize = 1 << 20;
@@ -22,6 +22,9 @@ pub(crate) struct How {
     pub(crate) recursive: bool,
     pub(crate) json: bool,
     pub(crate) is_terminal: bool,
+    /// A zero byte ends each line; names are as they are, also on a terminal. A command of an older version does not say so.
+    #[serde(default)]
+    pub(crate) null: bool,
 }
 
 /// What `--json` prints for each name. Of paths and targets that are not UTF-8 it has the bytes in hexadecimal too.
@@ -137,15 +140,13 @@ fn show(
         false => None,
     };
     let target_bytes = target.as_deref().and_then(hex_unless_text);
-    let target = target.map(|t| t.to_string_lossy().into_owned());
-    let name = shown.to_string_lossy();
     let since_1970 = match found.modified().duration_since(std::time::UNIX_EPOCH) {
         Ok(after) => after.as_secs_f64(),
         Err(before) => -before.duration().as_secs_f64(),
     };
     if how.json {
         let line = Line {
-            path: &name,
+            path: &shown.to_string_lossy(),
             path_bytes: hex_unless_text(shown),
             r#type: type_name(found.file_type()),
             mode: found.permissions().mode(),
@@ -155,32 +156,39 @@ fn show(
             size: found.len(),
             modified: since_1970,
             inode: found.ino(),
-            target,
+            target: target.map(|t| t.to_string_lossy().into_owned()),
             target_bytes,
         };
         let line = serde_json::to_string(&line).expect("plain numbers and strings");
-        return printed(writeln!(out, "{line}"));
+        return printed(writeln!(out, "{}", printable_json(&line)));
     }
-    // Programs that read names get them as they are.
-    let shown = |text| match how.is_terminal {
-        true => printable(text),
-        false => Cow::Borrowed(text),
-    };
-    let name = shown(&name);
-    if !how.long {
-        return printed(writeln!(out, "{name}"));
+    if how.long {
+        printed(write!(
+            out,
+            "{} {:>3} {:>5} {:>5} {:>12} {} ",
+            mode_text(found),
+            found.nlink(),
+            found.uid(),
+            found.gid(),
+            found.len(),
+            utc(since_1970.floor() as i64),
+        ))?;
     }
-    let arrow = target.as_deref().map(|t| format!(" -> {}", shown(t))).unwrap_or_default();
-    printed(writeln!(
-        out,
-        "{} {:>3} {:>5} {:>5} {:>12} {} {name}{arrow}",
-        mode_text(found),
-        found.nlink(),
-        found.uid(),
-        found.gid(),
-        found.len(),
-        utc(since_1970.floor() as i64),
-    ))
+    let target = target.as_deref().map(|target| how.name(target));
+    let arrow = if target.is_some() { &b" -> "[..] } else { b"" };
+    let end = if how.null { b"\0" } else { b"\n" };
+    let parts = [&how.name(shown), arrow, target.as_deref().unwrap_or_default(), end];
+    printed(parts.into_iter().try_for_each(|part| out.write_all(part)))
+}
+
+impl How {
+    /// Programs that read names get them as they are.
+    fn name(self, path: &Path) -> Cow<'_, [u8]> {
+        match self.is_terminal && !self.null {
+            true => printable(&path.to_string_lossy()).into_owned().into_bytes().into(),
+            false => path.as_os_str().as_bytes().into(),
+        }
+    }
 }
 
 /// The bytes of a path, two digits each, if it is no UTF-8 and so cannot be shown as text.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ends, Out, Tree};
 use crate::branches::show::name_by_time;
-use crate::outcome::{Context, Failure, Outcome};
+use crate::outcome::{Context, Failure, Outcome, without_number};
 
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 20;
@@ -70,7 +70,9 @@ fn send(door: &Volume, volume: &str, what: holdfast_stream::What, ends: &dyn End
 /// The sentence for a stream that failed. A reader that has gone is told as well: what it has is not whole.
 pub(super) fn failure(volume: &str, error: &StreamError) -> Failure {
     match error {
-        StreamError::Volume { .. } => Failure::plain(format!("{volume}: {error}")),
-        error => Failure::plain(error.to_string()),
+        StreamError::Volume { .. } => {
+            Failure::plain(format!("{volume}: {}", without_number(&error.to_string())))
+        }
+        error => Failure::plain(without_number(&error.to_string())),
     }
 }

@@ -3,10 +3,10 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod archives;
-mod attacks;
 mod branches_at_rest;
 #[path = "../common/mod.rs"]
 mod common;
+mod copies_of_streams;
 mod daemon;
 mod diff;
 #[path = "../document/mod.rs"]
@@ -33,5 +33,7 @@ mod strangers;
 mod streams;
 mod superblock;
 mod supervised;
+mod through_mount;
+mod through_mount_names;
 mod waiting;
 mod work_live;

@@ -94,6 +94,11 @@ fn what_programs_did_is_published_of_each_mount_once() {
     assert!(value(&all, "holdfast_internal_fsyncs_total", &[&volume]) >= 1.0);
     // The same of one mount alone.
     let one = place.run(&["stats", "--format", "prometheus", &beside]).fine();
+    // Its help has the unit of a value.
+    let helps = one.lines().filter(|line| line.starts_with("# HELP holdfast_internal_"));
+    let helps: Vec<&str> = helps.filter(|line| line.contains("_seconds")).collect();
+    assert!(helps.iter().any(|it| it.contains("_early_groups_seconds")), "{helps:?}");
+    assert!(helps.iter().all(|it| !it.to_lowercase().contains("nanoseconds")), "{helps:?}");
     let one = series(&one);
     assert_eq!(value(&one, "holdfast_up", &[&work]), 1.0);
     assert!(!one.keys().any(|it| it.contains(&main)), "{one:?}");

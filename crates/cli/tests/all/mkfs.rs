@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
 
 use crate::common;
 use crate::common::TestMount;
+use crate::common::loop_device::LoopDevice;
 
 #[test]
 fn a_missing_file_needs_a_size_and_is_made() {
@@ -170,22 +170,38 @@ fn the_root_directory_is_whose_it_is_said_to_be() {
     }
 }
 
+/// A device has them twice, unless it is too small for that or mkfs is told otherwise; an image once.
+#[test]
+fn a_block_device_gets_metadata_twice() {
+    for (size, args, copies) in [
+        (64 << 20, &[][..], 2),
+        (64 << 20, &["--copies", "metadata=1"], 1),
+        (8 << 20, &["--node-size", "64k"], 1),
+    ] {
+        let place = TestMount::new();
+        fs::File::create(place.image()).unwrap().set_len(size).unwrap();
+        let Some(device) = LoopDevice::over(place.image()) else { return };
+        let made = place.run(&[&["mkfs", "-f"], args, &[&device.path]].concat()).fine();
+        let info = place.run(&["info", "--json", &device.path]).fine();
+        let checked = place.run(&["fsck", "-n", &device.path]);
+        drop(device);
+        assert!(made.contains(&format!("metadata={copies}")), "{size} {args:?}: {made}");
+        assert!(info.contains(&format!("\"metadata_copies\":{copies}")), "{size} {args:?}: {info}");
+        checked.fine();
+    }
+}
+
 /// Whatever the loop device is used for, and with --force.
 #[test]
 fn a_file_behind_a_loop_device_is_not_overwritten() {
     let place = TestMount::with_volume();
-    let attached = Command::new("losetup").args(["--find", "--show", place.image()]).output();
-    let Some(attached) = attached.ok().filter(|it| it.status.success()) else {
-        holdfast_base::skip::skipped("needs root, and a free loop device");
-        return;
-    };
-    let device = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
+    let Some(device) = LoopDevice::over(place.image()) else { return };
     let before = fs::read(place.image()).unwrap();
     let said = place.run(&["mkfs", "--force", place.image()]);
     let same = fs::read(place.image()).unwrap() == before;
-    let ended = Command::new("losetup").args(["-d", &device]).status().unwrap();
-    said.fails(1, &format!("run: losetup -d {device}"));
-    assert!(same && ended.success());
+    said.fails(1, &format!("run: losetup -d {}", device.path));
+    assert!(same);
+    drop(device);
     // It may be let go a moment later, when nobody looks at it any more.
     common::wait_for("the loop device to be gone", || {
         place.run(&["mkfs", "-q", "--force", place.image()]).code == 0

@@ -138,7 +138,20 @@ fn cp_names_what_is_missing_as_the_user_wrote_it() {
     place.run(&["cp", "one", "volume.img:/no/dir"]).fails(1, ": volume.img:/no/dir: No such file");
     place.run(&["cp", "one", "no/dir"]).fails(1, "holdfast: no/dir: No such file");
     place.run(&["cp", "none", "volume.img:/x"]).fails(1, "holdfast: none: No such file");
-    place.run(&["cp", "one", "missing.img:/x"]).fails(1, "missing.img:/x: No such file");
+    let missing = "the image missing.img is missing: No such file";
+    for to in ["missing.img:/x", "missing.img:/", "missing.img:/x/"] {
+        place.run(&["cp", "one", to]).fails(1, missing);
+        place.run(&["cp", "--", "one", "one", to]).fails(1, missing);
+        place.run(&["cp", to, "two"]).fails(1, missing);
+        place.run(&["cp", to, "-"]).fails(1, missing);
+    }
+    place.run(&["cp", "one", "missing.img:work@s:/x"]).fails(1, "missing.img:work@s is missing");
+    fs::create_dir(place.path("folder")).unwrap();
+    place.run(&["cp", "one", "folder:/x"]).fails(1, "folder is not a mounted Holdfast volume");
+    // A directory of the host may be called so.
+    fs::create_dir(place.path("host:")).unwrap();
+    place.run(&["cp", "one", "host:/x"]).fine();
+    assert_eq!(fs::read(place.path("host:/x")).unwrap(), b"1");
 }
 
 #[test]
@@ -158,6 +171,20 @@ fn names_that_are_no_text_are_listed_byte_for_byte() {
     assert!(lines[0].contains("\"path\":\"caf\u{fffd}\",\"path_bytes\":\"636166e9\""), "{json}");
     assert!(lines[1].contains("\"target_bytes\":\"636166e9\""), "{json}");
     assert!(!lines[1].contains("path_bytes") && !lines[2].contains("_bytes"), "{json}");
+    // Programs get the bytes themselves.
+    let bytes = |args: &[&str]| place.command(args).output().unwrap().stdout;
+    let top = place.inside("/source");
+    assert_eq!(bytes(&["ls", &top]), b"caf\xe9\nlink\nplain\n");
+    assert_eq!(bytes(&["ls", "-0", &top]), b"caf\xe9\0link\0plain\0");
+    let long = bytes(&["ls", "-l", &top]);
+    assert!(long.windows(12).any(|it| it == b"link -> caf\xe9"), "{long:?}");
+    assert_eq!(place.run(&["ls", "-0", "--json", &top]).code, 2);
+    if can_mount() {
+        place.mount();
+        let live = format!("{}:/source", place.dir());
+        assert_eq!(bytes(&["ls", "-0", &live]), b"caf\xe9\0link\0plain\0");
+        place.umount();
+    }
 }
 
 #[test]
@@ -340,6 +367,27 @@ fn a_closed_pipe_is_no_error() {
     let output = cat.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn fsck_that_cannot_say_what_it_found_has_not_been_made() {
+    let place = TestMount::with_volume();
+    let into = |args: &[&str], out: Stdio| {
+        place.command(args).stdout(out).stderr(Stdio::piped()).output().unwrap()
+    };
+    for args in [&["-n"][..], &["-y"], &["-n", "-v"], &["-n", "--json"], &["-y", "--json"]] {
+        let args = [&["fsck"], args, &[place.image()]].concat();
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = into(&args, full.into());
+        assert_eq!(output.status.code(), Some(8), "{args:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{output:?}");
+        // Nor if nobody listens.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = into(&args, writer.into());
+        assert_eq!(output.status.code(), Some(8), "{args:?}: {output:?}");
+    }
+    place.fsck();
 }
 
 #[test]

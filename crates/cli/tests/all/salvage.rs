@@ -1,10 +1,12 @@
 //! `holdfast salvage` and `holdfast image` on real directories: attributes, links, reports, exit codes, and names that are to lead astray.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use crate::common::TestMount;
+use crate::common::loop_device::LoopDevice;
+use crate::common::users::{OTHER, USER, as_user, place_of_user};
 
 /// A tree of all kinds of files, in a volume that was closed.
 fn filled() -> TestMount {
@@ -32,6 +34,33 @@ fn filled() -> TestMount {
     rustix::fs::utimensat(rustix::fs::CWD, source.join("deep"), &times, flags).unwrap();
     place.run(&["cp", "-a", &place.path("source"), &place.inside("/")]).fine();
     place
+}
+
+/// What cannot be is said, with the code for it, and before the volume is read.
+#[test]
+fn a_salvage_that_cannot_be_says_so_in_a_list_and_for_all_trees() {
+    let place = filled();
+    let list = ["salvage", "--list", "--root", "3", place.image()];
+    place.run(&list).fails(8, "no root was found");
+    let said = place.run(&[&list[..], &["--json"]].concat());
+    assert!(said.code == 8 && said.err.contains("no root was found"), "{said:?}");
+    let out = place.root.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("mine"), "mine").unwrap();
+    for all in [&[][..], &["--all"]] {
+        let salvage = ["salvage", place.image(), out.to_str().unwrap()];
+        place.run(&[&salvage[..], all].concat()).fails(8, "not empty");
+    }
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+    fs::remove_file(out.join("mine")).unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(&out, Some(USER), Some(USER)).unwrap();
+        let salvage = ["salvage", "--all", place.image(), out.to_str().unwrap()];
+        place.run(&salvage).fails(8, "another user");
+        chown(&out, Some(0), Some(0)).unwrap();
+    }
+    place.run(&["salvage", "--all", place.image(), out.to_str().unwrap()]).fine();
+    compare(&place.root.path().join("source"), &out.join("main/source"));
 }
 
 /// Everything below two directories is the same.
@@ -118,6 +147,87 @@ fn what_is_whole_ends_with_0_and_nothing_with_8() {
         .run(&["salvage", "--list", &place.path("empty")])
         .fails(8, "nothing of a Holdfast volume");
     place.run(&["salvage", &place.path("missing"), &place.path("p")]).fails(8, "missing");
+}
+
+/// Whatever path leads to the image.
+#[test]
+fn a_report_is_never_written_over_what_is_salvaged() {
+    let place = filled();
+    let (image, before) = (place.image(), fs::read(place.image()).unwrap());
+    let names = [place.path("hard"), place.path("link"), place.path("deep/../volume.img")];
+    fs::create_dir(place.path("deep")).unwrap();
+    fs::hard_link(image, &names[0]).unwrap();
+    symlink(image, &names[1]).unwrap();
+    for report in names.iter().map(String::as_str).chain([image]) {
+        let said = place.run(&["salvage", "--report", report, image, &place.path("out")]);
+        said.fails(8, "is there already");
+        assert!(fs::read(image).unwrap() == before, "{report}");
+    }
+    fs::remove_file(&names[0]).unwrap();
+    assert!(!Path::new(&place.path("out")).exists(), "nothing was made");
+    let Some(device) = LoopDevice::over(image) else { return };
+    let device = device.path.as_str();
+    let args = ["salvage", "--report", image, device, &place.path("out")];
+    place.run(&args).fails(8, "is there already");
+    let args = ["salvage", "--report", device, image, &place.path("out")];
+    place.run(&args).fails(8, "is there already");
+    assert!(fs::read(image).unwrap() == before);
+}
+
+/// Nor over the report of an earlier salvage; and one that makes nothing leaves no report.
+#[test]
+fn a_salvage_that_is_refused_leaves_every_report_as_it_was() {
+    let place = filled();
+    let (report, out) = (place.path("report"), place.path("out"));
+    place.run(&["salvage", "--report", &report, place.image(), &out]).fine();
+    let before = fs::read(&report).unwrap();
+    let again = place.path("again");
+    place.run(&["salvage", "--report", &report, place.image(), &again]).fails(8, "already");
+    assert!(fs::read(&report).unwrap() == before && !Path::new(&again).exists());
+    let second = place.path("second");
+    place.run(&["salvage", "--report", &second, place.image(), &out]).fails(8, "not empty");
+    let args = ["salvage", "--branch", "none", "--report", &second, place.image(), &again];
+    place.run(&args).fails(8, "none");
+    assert!(!Path::new(&second).exists(), "a report of nothing");
+}
+
+/// A user who is not root cannot give files away, and a name of an attribute may be none that the host has.
+#[test]
+fn attributes_that_the_host_does_not_take_are_named() {
+    let Some(place) = place_of_user() else { return };
+    let source = place.path("source");
+    fs::create_dir(&source).unwrap();
+    for (name, owner) in [("own", USER), ("given", OTHER)] {
+        let path = format!("{source}/{name}");
+        fs::write(&path, "content").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+        chown(&path, Some(owner), Some(owner)).unwrap();
+    }
+    chown(&source, Some(USER), Some(USER)).unwrap();
+    place.run(&["mkfs", "-q", "--size", "64M", "--owner", "1:1", place.image()]).fine();
+    place.run(&["cp", "-a", &source, &place.inside("/")]).fine();
+    chown(place.image(), Some(USER), Some(USER)).unwrap();
+    let (report, out) = (place.path("u/report"), place.path("u/out"));
+    let args = ["salvage", "--report", &report, place.image(), &out];
+    let said = as_user(USER, &place.path("holdfast"), &args);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    assert!(said.out.contains(", 1 without some attributes"), "{said:?}");
+    let lines = fs::read_to_string(&report).unwrap();
+    assert!(lines.contains("/source/own: whole\n"), "{lines}");
+    assert!(lines.contains("/source/given: whole; not set: owner\n"), "{lines}");
+    let given = fs::metadata(format!("{out}/source/given")).unwrap();
+    assert_eq!((given.mode() & 0o777, given.uid()), (0o604, USER), "the rest is set");
+    fs::remove_dir_all(&out).unwrap();
+    fs::remove_file(&report).unwrap();
+    let args = ["salvage", "--json", "--report", &report, place.image(), &out];
+    let said = as_user(USER, &place.path("holdfast"), &args).fine();
+    let summary: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&summary["without_attributes"], &summary["whole"]), (&1.into(), &summary["found"]));
+    let lines = fs::read_to_string(&report).unwrap();
+    assert!(
+        lines.contains(r#""whole":true"#) && lines.contains(r#""not_set":["owner"]"#),
+        "{lines}"
+    );
 }
 
 #[test]

@@ -75,3 +75,46 @@ fn snapshots_go_through_pipes_and_cut_ones_go_on() {
     from.run(&["send", &at("monday"), "-i", "@monday"]).fails(1, "same snapshot");
     from_file(&to, &["receive", backup], backup).fails(1, "");
 }
+
+#[test]
+fn one_pipe_asks_for_the_token_and_goes_on_with_what_was_cut() {
+    let (from, to) = two();
+    let file = to.path("stream");
+    to_file(&from, &["send", &format!("{}@tuesday", from.image())], &file);
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 30_000]).unwrap();
+    from_file(&to, &["receive", to.image()], &file).fails(1, "before its end");
+    // The right side is there first, and must not have the volume by then.
+    let script =
+        "{ sleep 1; $H send $A --resume \"$($H receive --resume-token $B)\"; } | $H receive $B";
+    let mut sh = std::process::Command::new("sh");
+    sh.args(["-c", script]).env("H", common::PROGRAM);
+    sh.env("A", from.image()).env("B", to.image()).stdin(Stdio::null());
+    assert_eq!(said(sh.output().unwrap()).fine(), "main@tuesday\n");
+    if common::can_mount() {
+        to.mount();
+        let script = "$H send $A@monday | $H receive --branch other $B";
+        let mut sh = std::process::Command::new("sh");
+        sh.args(["-c", script]).env("H", common::PROGRAM);
+        sh.env("A", from.image()).env("B", to.dir()).stdin(Stdio::null());
+        assert_eq!(said(sh.output().unwrap()).fine(), "other@monday\n");
+        to.run(&["receive", to.dir()]).fails(1, "the stream is empty");
+        to.umount();
+    }
+    to.fsck();
+}
+
+#[test]
+fn an_empty_stream_and_one_that_cannot_be_written_are_told_in_a_sentence() {
+    let (from, to) = two();
+    to.run(&["receive", to.image()]).fails(1, "the stream is empty");
+    to.run(&["receive", to.image(), "/dev/null"]).fails(1, "the stream is empty");
+    to.run(&["receive", "missing.img"]).fails(1, "missing.img: No such file");
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let send = |place: &str| from.command(&["send", place]).stdout(full()).output().unwrap();
+    said(send(&format!("{}@tuesday", from.image()))).fails(1, "the stream: No space left");
+    if common::can_mount() {
+        from.mount();
+        said(send(&format!("{}@tuesday", from.dir()))).fails(1, "the stream: No space left");
+    }
+}

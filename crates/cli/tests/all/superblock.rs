@@ -29,6 +29,22 @@ fn image(dir: &Path) -> String {
     dir.join("volume.img").to_str().unwrap().to_owned()
 }
 
+/// A label may be a stranger's, and JSON be looked at in a terminal.
+#[test]
+fn a_label_gives_no_orders_to_a_terminal() {
+    const LABEL: &str = "a\u{1b}[2J\u{9b}b\u{202e}c\u{2028}d";
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path());
+    let made = ok(&["mkfs", "--size", "16M", "--label", LABEL, &image]);
+    let json = ok(&["info", "--json", &image]);
+    for said in [&made, &json, &ok(&["info", &image])] {
+        let orders = ['\u{1b}', '\u{9b}', '\u{202e}', '\u{2028}'];
+        assert!(!said.contains(orders), "{said:?}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["label"], LABEL);
+}
+
 #[test]
 fn an_empty_image_of_any_size_takes_less_than_a_mib() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,6 +144,10 @@ fn a_damaged_tree_is_repaired() {
         let (status, said) = code(&["fsck", word, &image]);
         assert!(status == Some(4) && said.contains("--accept-loss"), "{status:?} {said}");
     }
+    let (status, said) = code(&["fsck", "-n", "--json", &image]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let why = said["plan"]["refused"].as_str().unwrap_or_default();
+    assert!(status == Some(4) && why.contains("--accept-loss"), "{said}");
     let (status, said) = code(&["fsck", "-y", "--accept-loss", &image]);
     assert!(status == Some(1) && said.contains("may have stood"), "{status:?} {said}");
     assert!(ok(&["fsck", &image]).contains("clean"));
@@ -138,14 +158,50 @@ fn a_damaged_tree_is_repaired() {
     let (status, said) = code(&["fsck", "-p", "-f", &image]);
     assert!(status == Some(4) && said.contains("fsck -y"), "{status:?} {said}");
     assert!(fs::read(&image).unwrap() == before, "nothing was written");
+    let (status, planned) = code(&["fsck", "-n", "--json", &image]);
+    assert!(fs::read(&image).unwrap() == before, "nothing was written");
+    let planned: serde_json::Value = serde_json::from_str(&planned).unwrap();
+    assert!(status == Some(4) && planned["plan"]["loses"] == true, "{planned}");
+    assert!(planned["plan"]["bytes"].as_u64().unwrap() >= 3 * 4096, "{planned}");
     let (status, said) = code(&["fsck", "-y", "--json", &image]);
     // One document, with the findings, what is done, and what is found behind it.
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert!(status == Some(1) && !said["findings"].as_array().unwrap().is_empty(), "{said}");
     assert!(said["repairs"].as_array().unwrap().iter().any(|it| it["loses"] == true), "{said}");
     assert_eq!(said["after"]["findings"], serde_json::json!([]));
+    assert_eq!(planned["plan"]["repairs"], said["repairs"], "it is what is done");
+    assert_eq!(planned["findings"], said["findings"]);
     assert!(ok(&["fsck", &image]).contains("clean"));
     ok(&["ls", &image]);
+}
+
+/// The plan is what `-y` does also where nothing is lost and nothing is wrong, and where `-y` refuses.
+#[test]
+fn a_plan_is_told_to_programs_wherever_something_would_be_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image_with_a_file(dir.path());
+    let json = |args: &[&str]| {
+        let (status, said) = code(args);
+        (status, serde_json::from_str::<serde_json::Value>(&said).unwrap())
+    };
+    let (status, clean) = json(&["fsck", "-n", "--json", &image]);
+    assert!(status == Some(0) && clean["plan"].is_null(), "{clean}");
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    let bytes = fs::read(&image).unwrap();
+    let is_superblock = |at: &usize| bytes[*at..].starts_with(b"holdfast volume\n");
+    let far = (0..bytes.len()).step_by(4096).rfind(is_superblock).unwrap();
+    file.write_all_at(&[0x55; 64], far as u64 + 100).unwrap();
+    let (status, planned) = json(&["fsck", "-n", "--json", &image]);
+    assert!(status == Some(0) && planned["plan"]["loses"] == false, "{planned}");
+    let (status, done) = json(&["fsck", "-y", "--json", &image]);
+    assert_eq!((status, &planned["plan"]["repairs"]), (Some(1), &done["repairs"]));
+    // Another filesystem was made there since.
+    file.write_all_at(&[0x53, 0xef], 1024 + 56).unwrap();
+    file.write_all_at(&[0x55; 64], 64 << 10).unwrap();
+    let (_, planned) = json(&["fsck", "-n", "--json", &image]);
+    let (status, done) = code(&["fsck", "-y", &image]);
+    let why = planned["plan"]["refused"].as_str().unwrap_or_default();
+    assert!(status == Some(4) && why.contains("ext") && done.contains(why), "{planned} {done}");
 }
 
 /// What a repair overwrites is kept, and put back bit for bit; also twice, but not over what was written since, nor to another volume.
@@ -183,6 +239,15 @@ fn a_repair_is_undone() {
     let (status, said) = code(&["fsck", "--undo", &kept, &image]);
     assert!(status == Some(4) && said.contains("changed since"), "{status:?} {said}");
     assert!(fs::read(&image).unwrap() == now);
+    // One that is longer by now: that it was, and how long, is what is wrong.
+    fs::write(&image, &repaired).unwrap();
+    file.set_len(before.len() as u64 + (1 << 20)).unwrap();
+    let (status, said) = code(&["fsck", "--undo", &kept, &image]);
+    let then = format!("{} bytes when it was repaired", before.len());
+    assert!(status == Some(4) && said.contains(&then), "{status:?} {said}");
+    file.set_len(before.len() as u64).unwrap();
+    let (status, said) = code(&["fsck", "--undo", &kept, &image]);
+    assert!(status == Some(0) && said.contains("bit for bit"), "{status:?} {said}");
     // Another volume, and no such file.
     let other = dir.path().join("other").to_str().unwrap().to_string();
     ok(&["mkfs", "--size", &before.len().to_string(), &other]);
@@ -235,6 +300,31 @@ fn a_bad_place_of_a_ring_is_written_again() {
     assert!(status == Some(1) && said.contains("\"repairs\":[{\"id\":906"), "{status:?} {said}");
     let volume = holdfast::Volume::open(&image).unwrap();
     assert!((0..4).all(|number| volume.metadata(format!("/file-{number}")).is_ok()));
+}
+
+/// What cannot be mounted to be written is not passed over at boot.
+#[test]
+fn a_volume_whose_log_is_damaged_does_not_pass_at_boot() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, used) = (image(dir.path()), dir.path().join("used"));
+    ok(&["mkfs", "--size", "64M", used.to_str().unwrap()]);
+    let volume = holdfast::VolumeOptions::new().commit_secs(0).open(&used).unwrap();
+    for number in 0..4 {
+        volume.create(format!("/file-{number}")).unwrap().sync_all().unwrap();
+    }
+    // What a killed program leaves: sound, though its end is torn.
+    fs::copy(&used, &image).unwrap();
+    volume.close().unwrap();
+    assert_eq!(code(&["fsck", "-p", &image]).0, Some(0));
+    // The log begins at block 256.
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    file.write_all_at(&[0x55; 512], (1 << 20) + 4096).unwrap();
+    let (status, said) = code(&["fsck", "-n", &image]);
+    assert!(status == Some(4) && said.contains("901"), "{status:?} {said}");
+    let before = fs::read(&image).unwrap();
+    let (status, said) = code(&["fsck", "-p", &image]);
+    assert!(status == Some(4) && said.contains("--accept-loss"), "{status:?} {said}");
+    assert!(fs::read(&image).unwrap() == before);
 }
 
 /// The superblock tells of a fault, and its slots are lost beside that: the one is mended, the other stays until all data was read.

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::common::loop_device::LoopDevice;
 use crate::common::{self, TestMount, can_mount, signal, wait_for, wait_until_ended};
 
 /// Whether the kernel sends requests again, and mounting can work.
@@ -133,10 +134,10 @@ fn a_process_is_started_anew_by_command() {
     let said = place.run(&["restart", "--json", place.image()]).fine();
     assert_eq!(said.trim(), format!("{{\"pid\":{}}}", place.daemon()));
     place.umount();
-    place.run(&["restart", place.image()]).fails(32, "no process serves it");
+    place.run(&["restart", place.image()]).fails(1, "no process serves it");
     // And who has none behind it is told.
     place.mount();
-    place.run(&["restart", place.dir()]).fails(32, "-o supervised");
+    place.run(&["restart", place.dir()]).fails(1, "-o supervised");
     place.umount();
 }
 
@@ -263,7 +264,7 @@ fn who_has_lost_the_supervisor_is_not_restarted() {
     let (daemon, supervisor) = (place.daemon(), parent(place.daemon()));
     signal(supervisor, "KILL");
     wait_until_ended(supervisor);
-    place.run(&["restart", place.dir()]).fails(32, "its supervisor is gone");
+    place.run(&["restart", place.dir()]).fails(1, "its supervisor is gone");
     fs::write(place.dir.join("f"), "1").unwrap();
     // The daemon holds the lock as well.
     place.run(&["fsck", place.image()]).fails(8, "in use");
@@ -280,20 +281,8 @@ fn the_file_behind_a_loop_device_stays_locked_without_the_supervisor() {
         return;
     }
     let place = TestMount::with_volume();
-    let made = std::process::Command::new("losetup").args(["-f", "--show", place.image()]).output();
-    let Some(device) = made.ok().filter(|made| made.status.success()) else {
-        holdfast_base::skip::skipped("a loop device");
-        return;
-    };
-    let device = String::from_utf8(device.stdout).unwrap().trim().to_owned();
-    struct Detach(String);
-    impl Drop for Detach {
-        fn drop(&mut self) {
-            let _ = std::process::Command::new("losetup").args(["-d", &self.0]).status();
-        }
-    }
-    let _detach = Detach(device.clone());
-    place.run(&["mount", "-o", "supervised", &device, place.dir()]).fine();
+    let Some(device) = LoopDevice::over(place.image()) else { return };
+    place.run(&["mount", "-o", "supervised", &device.path, place.dir()]).fine();
     die(&place);
     let supervisor = parent(place.daemon());
     place.run(&["fsck", place.image()]).fails(8, "in use");
@@ -322,7 +311,7 @@ fn a_branch_gets_another_head_only_by_who_knows_its_kernel() {
     place.run(&["mount", "-o", &log_to, place.image(), place.dir()]).fine();
     place.run(&rollback).fine();
     assert_eq!(fs::read_to_string(place.dir.join("f")).unwrap(), "old");
-    place.run(&["restart", place.dir()]).fails(32, "unmount it and mount it again");
+    place.run(&["restart", place.dir()]).fails(1, "unmount it and mount it again");
     let supervisor = parent(place.daemon());
     signal(place.daemon(), "KILL");
     wait_until_ended(supervisor);

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+pub mod loop_device;
 pub mod many;
 pub mod users;
 

@@ -76,6 +76,9 @@ pub(crate) struct Args {
     /// Bytes of a physical sector, 512 or 4096: a torn write takes what else lies in it along.
     #[arg(long, default_value_t = 512, value_parser = sector)]
     physical_sector: u32,
+    /// How often nodes of trees and what is in the rings are stored. Default: drawn for each script.
+    #[arg(long, value_name = "WHAT=N", value_parser = copies)]
+    copies: Option<u8>,
     /// Threads that work; as many as there are processors by default.
     #[arg(long)]
     workers: Option<usize>,
@@ -94,6 +97,15 @@ fn sector(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(bytes @ (512 | 4096)) => Ok(bytes),
         _ => Err(format!("{text} is no sector size; 512 and 4096 are")),
+    }
+}
+
+/// `metadata=N`, as mkfs has it.
+fn copies(word: &str) -> Result<u8, String> {
+    match word {
+        "metadata=1" => Ok(1),
+        "metadata=2" => Ok(2),
+        _ => Err("it is metadata=1 or metadata=2".into()),
     }
 }
 
@@ -238,6 +250,7 @@ fn campaign(args: &Args) -> Campaign {
         workers: args.workers.unwrap_or_else(cores),
         sector: args.sector,
         physical_sector: args.physical_sector.max(args.sector),
+        copies: args.copies,
         sources,
         time: minutes
             .and_then(|minutes| Duration::try_from_secs_f64((minutes * 60.0).max(0.0)).ok()),
@@ -318,12 +331,13 @@ fn summary(args: &Args, rows: &[Progress], time: Duration) -> Result<(), Failure
     let mut sum = Row::new(&total(rows));
     (sum.seconds, sum.states_per_second) = (Some(seconds), Some(sum.states as f64 / seconds));
     let end = format!(
-        "{} states in {seconds:.1} s, {:.0} a second; seed {}, sectors of {} in physical ones of {}",
+        "{} states in {seconds:.1} s, {:.0} a second; seed {}, sectors of {} in physical ones of {}{}",
         HumanCount(sum.states),
         sum.states as f64 / seconds,
         args.seed,
         args.sector,
-        args.physical_sector.max(args.sector)
+        args.physical_sector.max(args.sector),
+        args.copies.map_or(String::new(), |copies| format!(", metadata={copies}"))
     );
     all.push(sum);
     if args.json {

@@ -62,10 +62,11 @@ impl FrameHeader {
     /// Reads the header from the first block of a frame. Judges what stands in it alone.
     pub fn decode(block: &[u8]) -> Result<FrameHeader, Malformed> {
         let fail = |why: String| Err(Malformed::new(FrameHeader::TITLE, why));
-        let header = FrameHeader::read(&mut Reader::new(FrameHeader::TITLE, block))?;
-        if header.magic != MAGIC {
+        // First: a search for frames asks this of each block of the ring.
+        if !block.starts_with(&MAGIC) {
             return fail("the magic is missing".into());
         }
+        let header = FrameHeader::read(&mut Reader::new(FrameHeader::TITLE, block))?;
         if header.len as usize > FRAME_BYTES_MAX - FrameHeader::SIZE {
             return fail(format!("{} bytes are too many", header.len));
         }

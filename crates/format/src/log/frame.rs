@@ -55,10 +55,11 @@ impl LogHeader {
     /// Reads the header from the first bytes of a batch. Judges what stands in it alone.
     pub fn decode(bytes: &[u8]) -> Result<LogHeader, Malformed> {
         let fail = |why: String| Err(Malformed::new(LogHeader::TITLE, why));
-        let header = LogHeader::read(&mut Reader::new(LogHeader::TITLE, bytes))?;
-        if header.magic != MAGIC {
+        // First: a search for batches asks this of each sector of the ring.
+        if !bytes.starts_with(&MAGIC) {
             return fail("the magic is missing".into());
         }
+        let header = LogHeader::read(&mut Reader::new(LogHeader::TITLE, bytes))?;
         let (bytes, len) = (header.bytes as usize, header.len as usize);
         let is_whole = bytes.is_multiple_of(UNIT as usize) && bytes <= BATCH_BYTES_MAX;
         if !is_whole || len.saturating_add(LogHeader::SIZE) > bytes {

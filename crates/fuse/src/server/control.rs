@@ -7,9 +7,6 @@ use super::new_head::{Mount, PATIENCE, StopOnPanic};
 use crate::interface::{Answer, Errno, Request};
 use crate::siblings::Sibling;
 
-/// What a program asks by ioctl(2), as it asks for an attribute, is a command if it begins so.
-pub const CONTROL: &[u8] = b"system.holdfast.control ";
-
 impl Server {
     /// Carries out a command, and returns what is answered.
     pub(super) fn control(&self, request: &Request, command: &[u8]) -> Answer<Vec<u8>> {

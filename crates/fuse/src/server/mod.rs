@@ -35,10 +35,11 @@ mod timing_tests;
 mod xattrs;
 
 pub use beside::Changed;
-pub use control::CONTROL;
-pub use permits::{CHANGE_XATTR, PERMIT};
+pub use holdfast_wire::ask::{CHANGE_XATTR, CONTROL, PERMIT};
 pub use remount::REMOUNT_XATTR;
-pub use xattrs::{FSYNC_XATTR, PENDING_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
+pub use xattrs::{
+    FSYNC_XATTR, PENDING_XATTR, REPORT_XATTR, SHOWN_XATTR, SNAPSHOT_XATTR, STATS_XATTR, SYNC_XATTR,
+};
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -84,6 +85,8 @@ pub struct Server {
     owner: AtomicU32,
     /// How owners are shown and made.
     owners: Owners,
+    /// What holds the volume: whether it is a block device, the device, and the inode or 0.
+    host_file: Option<(bool, u64, u64)>,
     ttl: Duration,
     requests: Arc<Requests>,
     page_writes: Arc<PageWrites>,
@@ -141,6 +144,7 @@ impl Server {
             trusted,
             owner: AtomicU32::new(rustix::process::getuid().as_raw()),
             owners: Owners::default(),
+            host_file: None,
             ttl,
             requests,
             page_writes: Arc::default(),
@@ -241,6 +245,11 @@ impl Server {
     /// From now on owners are shown and made so. To be called before the first request.
     pub fn set_owners(&mut self, owners: Owners) {
         self.owners = owners;
+    }
+
+    /// Says what holds the volume. To be called before the first request.
+    pub(crate) fn set_host_file(&mut self, file: Option<(bool, u64, u64)>) {
+        self.host_file = file;
     }
 
     /// How owners are shown and made.

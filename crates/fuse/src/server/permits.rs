@@ -2,16 +2,11 @@
 
 use std::collections::VecDeque;
 
+use holdfast_wire::ask::PERMIT;
 use parking_lot::Mutex;
 
 use crate::interface::{Answer, Errno};
 
-/// Writing it announces a command that changes something: its value is a permit of the caller's choice, of [`PERMIT`] bytes, that
-/// stands in front of the command with a space behind it. The kernel refuses it where the mount is read-only, be it
-/// only in one place (a bind mount); of an ioctl it asks nothing.
-pub const CHANGE_XATTR: &[u8] = b"system.holdfast.change";
-/// Bytes of a permit: hexadecimal digits.
-pub const PERMIT: usize = 32;
 /// Permits that wait for their commands; others push them out.
 const PERMITS: usize = 256;
 

@@ -1,11 +1,11 @@
-//! Extended attributes, and five of our own that answer questions about a mount. A sixth is in `remount`.
+//! Extended attributes, and seven of our own that answer questions about a mount. An eighth is in `remount`.
 //!
 //! `system.holdfast.sync`: reading it makes everything durable that was done before. The kernel does not forward
 //! sync(2) and syncfs(2), so this is how `holdfast sync` reaches us. As with those, every user may call it.
 //! `system.holdfast.report`: what the serving program says of itself, and `holdfast.stats`: the counters, one `name
 //! value` a line. Both are for root and the user of the mount. `holdfast.fsync`: what the last fsync of this file or
 //! directory cost, in such lines and in `says` lines for people; ENODATA if none is known. Every user with permission
-//! to read the file may read it. `system.holdfast.pending`: which requests for data are under way, for everybody. Of the last fsync the path of the file in the volume stands there for root and the user of the mount only. None of them is listed or stored.
+//! to read the file may read it. `system.holdfast.pending`: which requests for data are under way, for everybody. `system.holdfast.shown`: which volume this is and what is shown of it, for everybody. `system.holdfast.snapshot`: of which snapshot the file is, for everybody. Of the last fsync the path of the file in the volume stands there for root and the user of the mount only. None of them is listed or stored.
 //!
 //! The kernel checks no permission for names in `system.`, on purpose: that is left to the filesystem. For all others
 //! it wants permission to read the file. It lets only the user of the mount in, not even root, unless `allow_other`
@@ -15,6 +15,7 @@
 use std::fmt::Write as _;
 
 use holdfast_base::InodeNo;
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_posix::{Caller, FileSystem, Whereabouts, XattrFlags};
 use holdfast_wire::ask::{Piece, VALUE_MAX};
 use zerocopy::{FromBytes, IntoBytes};
@@ -40,8 +41,24 @@ pub const FSYNC_XATTR: &[u8] = b"holdfast.fsync";
 /// may have one in hand. The module `page_writes` has the argument.
 pub const PENDING_XATTR: &[u8] = b"system.holdfast.pending";
 
+/// The value of this attribute of anything inside the mount says which volume that is, and what is shown of it: fields that end with a 0, as
+/// `Server::shown` has them. So the library finds the mount of a branch (`holdfast/src/mounted/shown.rs`).
+pub const SHOWN_XATTR: &[u8] = b"system.holdfast.shown";
+
+/// The value of this attribute of anything that is of a snapshot is the number of that, in decimal digits: in a mount of it, and below
+/// `.snapshots` (`Server::asks_for_snapshot`). ENODATA of all else, so that a directory of the volume is not taken for a snapshot.
+pub const SNAPSHOT_XATTR: &[u8] = b"system.holdfast.snapshot";
+
 /// All of these that can be read.
-const OWN: [&[u8]; 5] = [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR, PENDING_XATTR];
+const OWN: [&[u8]; 7] = [
+    SYNC_XATTR,
+    REPORT_XATTR,
+    STATS_XATTR,
+    FSYNC_XATTR,
+    PENDING_XATTR,
+    SHOWN_XATTR,
+    SNAPSHOT_XATTR,
+];
 
 /// The last long value that was asked for in pieces.
 #[derive(Debug, Default)]
@@ -82,6 +99,11 @@ impl Server {
             }
             STATS_XATTR => self.stats(&fs).into_bytes(),
             PENDING_XATTR => self.page_writes.describe().into_bytes(),
+            SHOWN_XATTR => shown(&fs, self.host_file)?,
+            SNAPSHOT_XATTR => match fs.snapshot_name()? {
+                Some(_) => fs.tree_number().to_string().into_bytes(),
+                None => return Err(Errno(libc::ENODATA)),
+            },
             FSYNC_XATTR => {
                 // Who may read the file need not be allowed to see the directories above.
                 let place = self.is_owner(request).then(|| fs.whereabouts(inode));
@@ -176,6 +198,12 @@ impl Server {
         }
     }
 
+    /// Whether this, as it comes by ioctl(2), asks of which snapshot something is.
+    pub(crate) fn asks_for_snapshot(piece: &[u8]) -> bool {
+        let piece = Piece::read_from_bytes(piece);
+        piece.is_ok_and(|piece| piece.content() == Some(SNAPSHOT_XATTR))
+    }
+
     /// Reads one of our own attributes for a program that asks by ioctl(2), where there are no others.
     pub(crate) fn ask(&self, request: &Request, inode: InodeNo, piece: &[u8]) -> Answer<Vec<u8>> {
         let piece = Piece::read_from_bytes(piece).map_err(|_| Errno(libc::EINVAL))?;
@@ -217,6 +245,31 @@ impl Server {
         }
         text
     }
+}
+
+/// Id, bytes, bytes of a node, number and name of the branch, `@` and the name of the snapshot if it is one, label; and of what holds the
+/// volume, if that is known, `file` or `block`, device and inode; a 0 behind each. More may follow one day.
+fn shown(fs: &FileSystem, host_file: Option<(bool, u64, u64)>) -> Answer<Vec<u8>> {
+    let superblock = fs.superblock();
+    let geometry = &superblock.geometry;
+    let bytes = geometry.volume_blocks.saturating_mul(BLOCK_BYTES);
+    let (uuid, node_size) = (superblock.uuid.as_u128(), geometry.node_size);
+    let mut text =
+        format!("{uuid:032x}\0{bytes}\0{node_size}\0{}\0", fs.branch_number()?).into_bytes();
+    text.extend_from_slice(&fs.branch_name()?);
+    text.push(0);
+    if let Some(name) = fs.snapshot_name()? {
+        text.push(b'@');
+        text.extend_from_slice(&name);
+    }
+    text.push(0);
+    text.extend_from_slice(superblock.label.as_bytes());
+    text.push(0);
+    if let Some((is_block_device, device, inode)) = host_file {
+        let kind = if is_block_device { "block" } else { "file" };
+        text.extend_from_slice(format!("{kind}\0{device}\0{inode}\0").as_bytes());
+    }
+    Ok(text)
 }
 
 /// What the caller's buffer of `size` bytes gets.
@@ -271,6 +324,12 @@ mod tests {
         assert!(!fs.is_durable());
         assert_eq!(ask(stranger, SYNC_XATTR), Ok(XattrReply::Bytes(Vec::new())));
         assert!(fs.is_durable(), "as sync(2), for everybody");
+        let Ok(XattrReply::Bytes(shown)) = ask(stranger, SHOWN_XATTR) else {
+            panic!("every user may know what is mounted")
+        };
+        let fields: Vec<&[u8]> = shown.split(|byte| *byte == 0).collect();
+        assert_eq!((fields.len(), fields[4], fields[5]), (8, &b"main"[..], &b""[..]));
+        assert_eq!(ask(me, SNAPSHOT_XATTR), Err(Errno(libc::ENODATA)), "it is a branch");
         for name in OWN {
             let set = server.setxattr(&root, InodeNo::ROOT, name, b"", 0, false);
             assert_eq!(set, Err(Errno(libc::EPERM)));

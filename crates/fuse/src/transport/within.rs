@@ -8,6 +8,7 @@ use holdfast_base::switch::SnapDir;
 use holdfast_posix::{DirEntry, FileType};
 use holdfast_wire::Op;
 use holdfast_wire::abi;
+use holdfast_wire::ask::ASK;
 use holdfast_wire::dirents::Dirents;
 
 use super::act::{act, file, told};
@@ -15,7 +16,7 @@ use super::answer::Out;
 use super::convert::{self, Names};
 use super::stale;
 use crate::interface::{Answer, DirSink, Entry, Errno};
-use crate::server::{STATS_XATTR, Server};
+use crate::server::{SNAPSHOT_XATTR, STATS_XATTR, Server};
 use crate::snapdir::NAME;
 use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
 
@@ -189,7 +190,8 @@ fn directory(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out
             _ => Err(Errno(libc::EXDEV)),
         },
         Op::Link { old, .. } if number::node(old) != Node::Directory => Err(Errno(libc::EXDEV)),
-        Op::Getxattr { .. } => Err(Errno(libc::ENODATA)),
+        // By that it is asked only of which snapshot it is.
+        Op::Getxattr { .. } | Op::Ioctl { .. } => Err(Errno(libc::ENODATA)),
         Op::Listxattr { size: 0 } => Ok(Out::Length(0)),
         Op::Listxattr { .. } => Ok(Out::Bytes(Vec::new())),
         // As of all directories.
@@ -254,6 +256,9 @@ fn inside(
 /// Whether it asks the mount, wherever in it.
 fn is_of_mount(op: &Op<'_>) -> bool {
     match op {
+        // Of which snapshot something is says the server of that.
+        Op::Ioctl { how, bytes } if how.cmd == ASK => !Server::asks_for_snapshot(bytes),
+        Op::Getxattr { name, .. } if *name == SNAPSHOT_XATTR => false,
         Op::Statfs | Op::Ioctl { .. } => true,
         Op::Getxattr { name, .. } | Op::Setxattr { name, .. } => {
             name.starts_with(OF_MOUNT) || *name == STATS_XATTR

@@ -68,14 +68,14 @@ impl State {
     }
 }
 
-impl Default for InFlight {
-    fn default() -> InFlight {
-        let most = parallel::large_writes(parallel::processors());
+impl InFlight {
+    /// None is on its way. On a volume without threads one goes behind the other: what a device is sent, and in which order,
+    /// then depends on neither the machine nor the time.
+    pub(crate) fn new(has_threads: bool) -> InFlight {
+        let most = if has_threads { parallel::large_writes(parallel::processors()) } else { 1 };
         InFlight { most, state: Mutex::default(), changed: Condvar::new() }
     }
-}
 
-impl InFlight {
     /// How many large writes there may be at once.
     pub(crate) fn most(&self) -> usize {
         self.most
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn large_writes_wait_for_one_another_and_small_ones_do_not_wait() {
-        let in_flight = InFlight::default();
+        let in_flight = InFlight::new(true);
         let large = || in_flight.enter(LARGE, None);
         let mut sent: Vec<_> = (0..in_flight.most()).map(|_| large()).collect();
         assert!(in_flight.enter(SMALL_BYTES, None).is_none());
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn beside_an_fsync_a_device_without_gain_gets_the_data_that_it_waits_for_and_no_other() {
-        let in_flight = Arc::new(InFlight::default());
+        let in_flight = Arc::new(InFlight::new(true));
         let (one, other) = (InodeNo(20), InodeNo(21));
         let under_way = in_flight.fsync(one);
         drop(in_flight.enter(LARGE, Some(other)).expect("a device with a gain takes it"));
@@ -300,7 +300,7 @@ mod tests {
     /// Both waited for the first fsync. The second one began before either was sent.
     #[test]
     fn of_two_writes_that_gave_way_to_an_fsync_the_next_one_finds_one_before_it() {
-        let in_flight = Arc::new(InFlight::default());
+        let in_flight = Arc::new(InFlight::new(true));
         in_flight.found_no_gain();
         let first = in_flight.fsync(InodeNo(20));
         let (tell, told) = channel();
@@ -333,7 +333,7 @@ mod tests {
     /// What has its turn holds files.
     #[test]
     fn a_writeback_of_several_files_takes_none_while_another_one_writes_or_an_fsync_waits() {
-        let in_flight = Arc::new(InFlight::default());
+        let in_flight = Arc::new(InFlight::new(true));
         in_flight.found_no_gain();
         let turn = in_flight.turn(LARGE);
         let (tell, told) = channel();
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_write_gives_way_no_longer_than_it_takes_itself() {
-        let in_flight = Arc::new(InFlight::default());
+        let in_flight = Arc::new(InFlight::new(true));
         in_flight.state.lock().gain = Gain::none(1000);
         let _never_over = in_flight.fsync(InodeNo(20));
         assert!(in_flight.enter(LARGE, None).is_some());

@@ -66,7 +66,7 @@ impl Shared {
         Shared {
             #[cfg(feature = "before")]
             completions: Completions::default(),
-            in_flight: Arc::default(),
+            in_flight: Arc::new(InFlight::new(options.threads)),
             punches: Punches::default(),
             recent: Recent::new(options.recent_bytes),
             losses: Losses::default(),

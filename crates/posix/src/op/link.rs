@@ -10,7 +10,8 @@ use crate::inode::Locked;
 use crate::*;
 
 impl FileSystem {
-    /// Gives `inode` one more name. Directories may not have two. An O_TMPFILE inode gets its first.
+    /// Gives `inode` one more name. Directories may not have two. An O_TMPFILE inode gets its first, and after a crash has its data under
+    /// it (P4): what is seen under a name for the first time is whole.
     pub fn link(
         &self,
         caller: &Caller,
@@ -24,6 +25,13 @@ impl FileSystem {
         let dir = core.inode(parent)?;
         dir.expect_directory()?;
         let child = core.inode(inode)?;
+        if child.state.read().disk.nlink == 0 {
+            crate::data::writeback::write_back_for_log(core, &child)?;
+            match child.errors.unseen() {
+                Some(error) => return Err(error),
+                None => crate::op::sync::expect_nothing_lost(core, &child)?,
+            }
+        }
         let reserved = core.reserve(Need::Grow { changes: 4, blocks: 0 });
         let mut again = core.directory_log.prepare(&core.store, &[parent]);
 

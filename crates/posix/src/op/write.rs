@@ -89,6 +89,7 @@ fn write_steps(
     let now = Timestamp::now();
     let mut done = 0;
     let mut step_max = STEP_BYTES_MAX;
+    let mut found_no_room = false;
     while done < bytes.len() {
         let at = start + done as u64;
         // Steps end at block borders, so that no block is taken twice.
@@ -100,10 +101,14 @@ fn write_steps(
                 if len > BLOCK_BYTES as usize =>
             {
                 step_max = (len / 2).max(BLOCK_BYTES as usize);
+                found_no_room = true;
             }
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
         }
+    }
+    if found_no_room {
+        core.counters.writes_in_steps.increment();
     }
     Ok(done)
 }

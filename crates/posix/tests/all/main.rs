@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+mod alone;
 mod branches;
 mod branches_alive;
 mod common;

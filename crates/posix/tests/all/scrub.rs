@@ -212,6 +212,8 @@ fn it_goes_on_where_it_was_stopped_and_reads_each_thing_once() {
         put(&fs, &format!("f{name}"), &pattern(name, 256));
     }
     fs.snapshot(b"monday").expect("snapshot");
+    // Nothing is in the rings, which would be read once.
+    fs.checkpoint().expect("checkpoint");
     let whole = scrub(&fs).bytes;
     assert!(whole > 24 * MIB);
     let (mut state, mut bytes, mut rounds) = (None, 0, 0);
@@ -281,11 +283,76 @@ fn a_superblock_that_rots_is_written_anew() {
     assert_eq!(scrub(&fs).found, []);
 }
 
-/// A device that cannot read one block.
+/// A device that refuses writes to one block.
+#[derive(Debug)]
+struct Unwritable {
+    inner: MemoryDevice,
+    block: AtomicU64,
+}
+
+impl Device for Unwritable {
+    forward!(inner: read, flush, discard, room, take_room, len, sector_size, reach, stats);
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let (bad, len) = (self.block.load(Ordering::Relaxed) * 4096, bytes.len() as u64);
+        if bad < at + len && at < bad + 4096 && bad > 0 {
+            let source = std::io::Error::other("the test wants it so");
+            return Err(DeviceError::Io { call: "write", at, len, source });
+        }
+        self.inner.write(at, bytes)
+    }
+}
+
+/// What is found is told before the error of a mend; and a mend writes over nothing that is whole, which may be all that is left.
+#[test]
+fn a_superblock_that_cannot_be_mended_is_told_and_stays_what_it_is() {
+    let inner = new_volume(16 * MIB, 16384).snapshot();
+    let device = Arc::new(Unwritable { inner, block: AtomicU64::new(0) });
+    let fs = mount(&device, &quiet());
+    put(&fs, "a", b"a");
+    assert_eq!(scrub(&fs).found, []);
+    let slot = fs.superblock().slot().0;
+    flip(&device.inner, slot * 4096);
+    device.block.store(slot, Ordering::Relaxed);
+    for _ in 0..2 {
+        let mut heard = Heard::default();
+        let error = fs.scrub(None, &mut heard).expect_err("it cannot be written");
+        assert!(error.to_string().contains("the test wants it so"), "{error}");
+        assert_eq!(told(&heard), [(ScrubKind::Superblock, "the volume".to_owned())]);
+        assert!(!heard.found[0].is_mended);
+        assert_eq!(fs.stop_reason(), None);
+    }
+    let far = fs.superblock().geometry.far_copy().0 * 4096;
+    let place = |at: u64| {
+        let mut block = [0; 4096];
+        device.inner.read(at, &mut block).expect("read");
+        block
+    };
+    let older = (16 + 48 - slot) * 4096;
+    let others = [place(far), place(older)];
+    device.block.store(0, Ordering::Relaxed);
+    let epoch = fs.superblock().epoch;
+    let heard = scrub(&fs);
+    assert!(heard.found[0].is_mended);
+    assert_eq!(fs.superblock().epoch, epoch, "it is the same one");
+    assert!([place(far), place(older)] == others, "nothing that was whole is written");
+    assert_eq!(scrub(&fs).found, []);
+}
+
+/// A device that cannot read some blocks, or nothing any more.
 #[derive(Debug)]
 struct Unreadable {
     inner: MemoryDevice,
     block: AtomicU64,
+    count: AtomicU64,
+    is_gone: AtomicBool,
+}
+
+impl Unreadable {
+    fn of(inner: MemoryDevice) -> Arc<Unreadable> {
+        let (block, count, is_gone) = Default::default();
+        Arc::new(Unreadable { inner, block, count, is_gone })
+    }
 }
 
 impl Device for Unreadable {
@@ -293,8 +360,9 @@ impl Device for Unreadable {
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let bad = self.block.load(Ordering::Relaxed) * 4096;
+        let end = bad + self.count.load(Ordering::Relaxed) * 4096;
         let len = into.len() as u64;
-        if bad < at + len && at < bad + 4096 {
+        if bad < at + len && at < end || self.is_gone.load(Ordering::Relaxed) {
             let source = std::io::Error::other("the test wants it so");
             return Err(DeviceError::Io { call: "read", at, len, source });
         }
@@ -305,8 +373,7 @@ impl Device for Unreadable {
 #[test]
 fn a_block_that_cannot_be_read_is_told_and_its_neighbours_are_judged() {
     let volume = new_volume(64 * MIB, 16384);
-    let device =
-        Arc::new(Unreadable { inner: volume.snapshot(), block: AtomicU64::new(u64::MAX >> 13) });
+    let device = Unreadable::of(volume.snapshot());
     let fs = mount(&device, &quiet());
     let bytes = pattern(3, 64);
     put(&fs, "f", &bytes);
@@ -317,6 +384,7 @@ fn a_block_that_cannot_be_read_is_told_and_its_neighbours_are_judged() {
         image.chunks_exact(4096).position(|it| it == of).expect("it is there") as u64
     };
     device.block.store(place(20), Ordering::Relaxed);
+    device.count.store(1, Ordering::Relaxed);
     flip(&device.inner, place(22) * 4096);
     let heard = scrub(&fs);
     let data = |what: &str| (ScrubKind::Data, what.to_owned());
@@ -324,6 +392,114 @@ fn a_block_that_cannot_be_read_is_told_and_its_neighbours_are_judged() {
         told(&heard),
         [data("main:/f, bytes 81920 to 86015"), data("main:/f, bytes 90112 to 94207")]
     );
+}
+
+/// More in a row than a device needs to be taken for gone, if nothing else of it were read either.
+#[test]
+fn many_blocks_in_a_row_that_cannot_be_read_are_told() {
+    let device = Unreadable::of(new_volume(64 * MIB, 16384).snapshot());
+    let fs = mount(&device, &quiet());
+    let bytes = pattern(3, 100);
+    put(&fs, "f", &bytes);
+    fs.checkpoint().expect("checkpoint");
+    let image = device.inner.to_image();
+    let first = image.chunks_exact(4096).position(|it| it == &bytes[10 * 4096..11 * 4096]);
+    device.block.store(first.expect("it is there") as u64, Ordering::Relaxed);
+    device.count.store(40, Ordering::Relaxed);
+    let heard = scrub(&fs);
+    let what = format!("main:/f, bytes {} to {}", 10 * 4096, 50 * 4096 - 1);
+    assert_eq!(told(&heard), [(ScrubKind::Data, what)]);
+}
+
+/// A device that goes amid a scrub: nothing is told as damage, and what was verified is verified.
+#[test]
+fn a_device_that_has_gone_is_no_damage_and_the_scrub_goes_on_when_it_is_back() {
+    struct Goes<'a> {
+        device: &'a Unreadable,
+        heard: Heard,
+        left: u64,
+    }
+    impl ScrubListener for Goes<'_> {
+        fn has_read(&mut self, scrub: &Scrub, bytes: u64, took: Duration) -> bool {
+            self.left = self.left.saturating_sub(bytes);
+            self.device.is_gone.fetch_or(self.left == 0, Ordering::Relaxed);
+            self.heard.has_read(scrub, bytes, took)
+        }
+
+        fn found(&mut self, finding: ScrubFinding) {
+            self.heard.found(finding);
+        }
+
+        fn is_cut_short(&mut self, scrub: &Scrub) {
+            self.heard.state = scrub.to_bytes();
+        }
+    }
+    let device = Unreadable::of(new_volume(64 * MIB, 16384).snapshot());
+    let fs = mount(&device, &quiet());
+    for name in 0..12 {
+        put(&fs, &format!("f{name}"), &pattern(name, 256));
+    }
+    fs.snapshot(b"monday").expect("snapshot");
+    let whole = scrub(&fs).bytes;
+    for left in [1, MIB, 7 * MIB] {
+        let mut goes = Goes { device: &device, heard: Heard::default(), left };
+        let done = fs.scrub(None, &mut goes);
+        let is_it = matches!(&done, Err(FsError::Store(StoreError::NoAnswer { .. })));
+        assert!(is_it, "{left}: {done:?}");
+        assert_eq!(goes.heard.found, [], "{left}");
+        assert!(!goes.heard.state.is_empty(), "{left}: it can go on");
+        device.is_gone.store(false, Ordering::Relaxed);
+        let mut heard = Heard::default();
+        assert!(fs.scrub(Some(&goes.heard.state), &mut heard).expect("scrub"));
+        assert_eq!(heard.found, []);
+        let sum = heard.bytes + goes.heard.bytes;
+        assert!(heard.bytes + left < whole + MIB && sum < whole + 2 * MIB, "{left}: {sum}");
+    }
+    assert_eq!(fs.superblock().fault, None, "nothing was found");
+    put(&fs, "later", b"it goes on");
+}
+
+/// What is in the rings when a scrub begins.
+#[test]
+fn what_rots_in_journal_and_log_is_told_and_needed_no_more() {
+    let device = new_volume(64 * MIB, 16384);
+    let fs = mount(&device, &quiet());
+    let ring = fs.superblock().geometry.log();
+    put(&fs, "committed", b"small");
+    fs.commit().expect("commit");
+    put(&fs, "logged", b"small");
+    put(&fs, "logged too", b"small");
+    for (magic, kind, name) in
+        [(b"hfJf", ScrubKind::Journal, "the journal"), (b"hfLb", ScrubKind::Log, "the log")]
+    {
+        let image = device.to_image();
+        put(&fs, name, b"small");
+        if kind == ScrubKind::Journal {
+            fs.commit().expect("commit");
+        }
+        let now = device.to_image();
+        let start = ring.start.0 * 4096;
+        let sectors = (start..).step_by(512).zip(now[start as usize..].chunks_exact(512));
+        let is_new = |at: u64, it: &[u8]| it != &image[at as usize..][..512];
+        let new = sectors.filter(|(at, it)| it.starts_with(magic) && is_new(*at, it));
+        let at = new.map(|(at, _)| at).next().expect("it was written");
+        flip(&device, at);
+        let heard = scrub(&fs);
+        let [finding] = &heard.found[..] else { panic!("{name}: {:?}", heard.found) };
+        assert_eq!((finding.kind, finding.is_mended), (kind, true), "{finding:?}");
+        assert_eq!(finding.block.map(|block| block.0), Some(at / 4096), "{finding:?}");
+        assert_eq!(finding.bytes.as_ref().map(|bytes| bytes.start), Some(at), "{finding:?}");
+        let what = finding.what();
+        assert!(what.starts_with(&format!("{name}, bytes {at} to ")), "{what}");
+        assert_eq!(scrub(&fs).found, [], "{name}");
+    }
+    assert_eq!(fs.superblock().fault, None, "nothing is lost");
+    let left = Arc::new(device.snapshot());
+    drop(fs);
+    let fs = mount(&left, &quiet());
+    for name in ["committed", "logged", "logged too", "the journal", "the log"] {
+        fs.lookup(&Caller::root(), InodeNo::ROOT, name.as_bytes()).expect(name);
+    }
 }
 
 /// Between any two reads of the scrub the volume changes: files go, others get their blocks, nodes move, and what is free is

@@ -4,11 +4,21 @@ use std::io::Cursor;
 
 use holdfast_check::{Finding, Issue, Severity};
 use holdfast_device::sim::images::Policy;
+use holdfast_device::sim::{Action, Call, Event, Faults, When};
 use holdfast_device::{MemoryDevice, SimDevice};
 use holdfast_repair::{Undo, is_repaired};
 
 use crate::common::broken::provoke;
 use crate::every_finding::{LOSS, found, planned};
+
+/// The numbers of what is wrong. A slot that is being written may be torn: that is a note; or where the far copy counts, another word
+/// for the same.
+fn errors(findings: &[Finding]) -> Vec<u16> {
+    let lost = Issue::NewestSuperblockLost.number();
+    let word = |id| if id == Issue::NoSuperblock.number() { lost } else { id };
+    let errors = findings.iter().filter(|it| it.severity > Severity::Note);
+    errors.map(|it| word(it.id)).collect()
+}
 
 #[test]
 fn a_cut_leaves_the_old_or_the_new() {
@@ -41,14 +51,6 @@ fn a_cut_leaves_the_old_or_the_new() {
                     new += 1;
                     continue;
                 }
-                // A slot that is being written may be torn. That is a note; or where the far copy counts, another
-                // word for the same.
-                let lost = Issue::NewestSuperblockLost.number();
-                let word = |id| if id == Issue::NoSuperblock.number() { lost } else { id };
-                let errors = |list: &[Finding]| {
-                    let errors = list.iter().filter(|it| it.severity > Severity::Note);
-                    errors.map(|it| word(it.id)).collect::<Vec<_>>()
-                };
                 assert_eq!(errors(&now.findings), errors(&was), "{}", when());
                 old += 1;
                 let again =
@@ -61,6 +63,44 @@ fn a_cut_leaves_the_old_or_the_new() {
             }
         }
         assert!(new > 0 && (old > 0 || issue == Issue::SuperblockInvalid), "{}", issue.slug());
+    }
+}
+
+/// A flush that fails ends a repair with its error: nothing is written behind it, and a power cut then leaves the old volume or the new one.
+#[test]
+fn a_flush_that_fails_ends_a_repair() {
+    for issue in [Issue::NodeDamaged, Issue::LogDamaged, Issue::NodeCopyBad] {
+        let image = provoke(issue).0;
+        let plan = planned(&*image.device, &LOSS).expect("it can be repaired");
+        let was = found(&*image.device).findings;
+        let mut flushes = 0;
+        loop {
+            let device = SimDevice::new(&image.device);
+            let nth = When::Nth(flushes + 1);
+            device.set_faults(Faults::none().with(Call::Flush, nth, Action::Fail));
+            let Err(error) = plan.write(&device) else { break };
+            flushes += 1;
+            let when = format!("{}, flush {flushes}", issue.slug());
+            assert!(error.to_string().starts_with("flush "), "{when}: {error}");
+            let recording = device.recording();
+            let events = &recording.events;
+            let failed = events.iter().position(|it| matches!(it, Event::FlushFailed { .. }));
+            let behind = &events[failed.expect("it failed") + 1..];
+            let goes_on = |it: &Event| matches!(it, Event::Write { .. } | Event::Flush { .. });
+            assert!(!behind.iter().any(goes_on), "{when}: it goes on behind it");
+            let mut cut = recording.start();
+            recording.events.iter().for_each(|event| cut.advance(event));
+            for left in cut.images(&Policy::default()) {
+                let now = found(&left.device());
+                assert!(
+                    is_repaired(&now) || errors(&now.findings) == errors(&was),
+                    "{when}: {}: {:?}",
+                    left.describe(),
+                    now.findings
+                );
+            }
+        }
+        assert!(flushes > 0, "{}: a repair flushes", issue.slug());
     }
 }
 

@@ -65,6 +65,9 @@ pub(crate) struct Gathering {
 /// Notes are sorted when so many have come since the last time, or as many as there were then.
 const SORT_FROM: usize = 1 << 16;
 
+/// Seeds that are tried.
+const SEEDS: u32 = 6;
+
 impl Gathering {
     pub(crate) fn new(superblock: &Superblock) -> Gathering {
         Gathering { seed: superblock.hash_seed, secret: entropy(), met: Vec::new(), sorted: 0 }
@@ -150,11 +153,20 @@ impl Gathering {
         self.sorted = self.met.len();
     }
 
-    /// Finds a name for each.
+    /// Finds a name for each. Whether there are enough short ones in the order that is wanted is a matter of the seed: others are tried.
     pub(crate) fn solve(mut self) -> Result<Scrambled, SalvageError> {
         self.sort();
+        for _ in 1..SEEDS {
+            match self.with_seed(entropy()) {
+                Err(SalvageError::NamesStay(_)) => {}
+                done => return done,
+            }
+        }
+        self.with_seed(entropy())
+    }
+
+    fn with_seed(&self, seed: u64) -> Result<Scrambled, SalvageError> {
         let prng = || Prng::seeded(entropy());
-        let seed = entropy();
         let mut slots = Solver::new(Hashing::Slots(seed), prng());
         let mut sums = Solver::new(Hashing::Sums, prng());
         let mut replaced = Vec::with_capacity(self.met.len());

@@ -223,6 +223,7 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
             }
             made => say(made, &mut found)?,
         };
+        found.not_set = self.out.take_not_set();
         if known.inode.is_some_and(|inode| inode.nlink > 1) {
             let directory = self.stack.last().map_or(0, |level| level.made);
             self.links.insert(number, (directory, named.name.to_vec()));
@@ -306,6 +307,7 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
             found.missing.push(Missing::Names);
         }
         say(left, &mut found)?;
+        found.not_set = self.out.take_not_set();
         self.report(&found)
     }
 

@@ -9,11 +9,11 @@ use holdfast_salvage::{Choice, CopyOptions, Counts, Found, SalvageError, Scan, T
 use crate::common::{Files, Made, Memory, World};
 
 /// What was salvaged of one tree.
-struct Outcome {
-    memory: Memory,
-    counts: Counts,
-    by: String,
-    notes: Vec<String>,
+pub(crate) struct Outcome {
+    pub(crate) memory: Memory,
+    pub(crate) counts: Counts,
+    pub(crate) by: String,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Outcome {
@@ -23,7 +23,11 @@ impl Outcome {
     }
 }
 
-fn salvage(device: &dyn Device, tree: &str, choice: &Choice) -> Result<Outcome, SalvageError> {
+pub(crate) fn salvage(
+    device: &dyn Device,
+    tree: &str,
+    choice: &Choice,
+) -> Result<Outcome, SalvageError> {
     let tolerant = Tolerant::new(device);
     let scan = Scan::read(&tolerant, &|_| ());
     let salvaged = scan.open(&tolerant, choice)?;
@@ -33,19 +37,19 @@ fn salvage(device: &dyn Device, tree: &str, choice: &Choice) -> Result<Outcome, 
     Ok(Outcome { memory, counts, by, notes })
 }
 
-fn read(device: &MemoryDevice, block: u64) -> Vec<u8> {
+pub(crate) fn read(device: &MemoryDevice, block: u64) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_SIZE];
     device.read(block * BLOCK_BYTES, &mut bytes).unwrap();
     bytes
 }
 
-fn zero(device: &MemoryDevice, start: u64, end: u64) {
+pub(crate) fn zero(device: &MemoryDevice, start: u64, end: u64) {
     let len = end.min(device.len()) - start;
     device.write(start, &vec![0; len as usize]).unwrap();
 }
 
 /// First blocks of nodes of a tree, at and above a level.
-fn nodes(device: &MemoryDevice, tree: u8, level: u8) -> Vec<u64> {
+pub(crate) fn nodes(device: &MemoryDevice, tree: u8, level: u8) -> Vec<u64> {
     let is_node = |block: &u64| {
         let bytes = read(device, *block);
         bytes.starts_with(b"hfNd") && bytes[5] == tree && bytes[4] >= level
@@ -53,7 +57,7 @@ fn nodes(device: &MemoryDevice, tree: u8, level: u8) -> Vec<u64> {
     (256..device.len() / BLOCK_BYTES).filter(is_node).collect()
 }
 
-fn lose_superblocks(device: &MemoryDevice) {
+pub(crate) fn lose_superblocks(device: &MemoryDevice) {
     for block in [16, 48, device.len() / BLOCK_BYTES - 16] {
         zero(device, block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
     }
@@ -559,79 +563,4 @@ fn what_an_older_leaf_does_not_have_is_not_taken_for_nothing() {
         lost += usize::from(!outcome.counts.is_whole());
     }
     assert!(whole > 0 && lost > 3, "{whole} files are whole, {lost} nodes were needed");
-}
-
-/// Puts a leaf of the files tree that has the root directory on a free block, as if a later checkpoint had written it.
-fn forge(device: &MemoryDevice, epoch: u64) {
-    let is_root = |block: &u64| read(device, *block)[4..6] == [0, 1];
-    let leaf = nodes(device, 1, 0).into_iter().find(is_root).unwrap();
-    let is_free = |block: &u64| read(device, *block).iter().all(|byte| *byte == 0);
-    let to = (256..device.len() / BLOCK_BYTES - 16).rev().find(is_free).unwrap();
-    let mut bytes = read(device, leaf);
-    bytes[16..24].copy_from_slice(&to.to_le_bytes());
-    bytes[24..32].copy_from_slice(&epoch.to_le_bytes());
-    holdfast_format::node::seal(&mut bytes);
-    device.write(to * BLOCK_BYTES, &bytes).unwrap();
-}
-
-#[test]
-fn a_node_of_a_forged_epoch_does_not_hide_the_state_of_a_superblock() {
-    for is_closed in [true, false] {
-        let world = World::new(61, is_closed);
-        let epochs = {
-            let tolerant = Tolerant::new(&world.image);
-            let scan = Scan::read(&tolerant, &|_| ());
-            scan.open(&tolerant, &Choice::default()).unwrap().epochs()
-        };
-        for epoch in [epochs[0].epoch + 5, 1 << 61] {
-            let device = world.image.snapshot();
-            forge(&device, epoch);
-            let outcome = salvage(&device, "main", &Choice::default()).unwrap();
-            assert_eq!(outcome.by, world.by);
-            assert!(outcome.counts.is_whole(), "{:?}", outcome.counts);
-            let told = |note: &String| note.contains(&format!("nodes up to epoch {epoch}"));
-            assert!(outcome.notes.iter().any(told), "{:?}", outcome.notes);
-            for (path, content) in &world.trees["main"] {
-                if let Some(content) = content {
-                    let made = &outcome.memory.made[path];
-                    assert!(matches!(made, Made::File(found) if found == content), "{path}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn a_younger_state_that_is_proven_is_taken_before_that_of_an_old_superblock() {
-    let device = std::sync::Arc::new(MemoryDevice::new(16 << 20));
-    let target: std::sync::Arc<dyn Device> = device.clone();
-    holdfast::CreateOptions::new().node_size(4096).format(&target).unwrap();
-    let open = || holdfast::VolumeOptions::new().open_device(device.clone()).unwrap();
-    let volume = open();
-    volume.write("/old", b"old").unwrap();
-    volume.close().unwrap();
-    let blocks = [16, 48, device.len() / BLOCK_BYTES - 16];
-    let old = blocks.map(|block| read(&device, block));
-    for round in 0..3 {
-        let volume = open();
-        volume.write("/new", format!("new {round}").as_bytes()).unwrap();
-        volume.close().unwrap();
-    }
-    for (block, bytes) in blocks.iter().zip(&old) {
-        device.write(block * BLOCK_BYTES, bytes).unwrap();
-    }
-    for is_forged in [false, true] {
-        let device = device.snapshot();
-        let choice = Choice::default();
-        if is_forged {
-            // Of the epoch of the last checkpoint: not proven, and not in the way.
-            let tolerant = Tolerant::new(&device);
-            let epochs = Scan::read(&tolerant, &|_| ()).open(&tolerant, &choice).unwrap().epochs();
-            forge(&device, epochs[0].epoch - 1);
-        }
-        let outcome = salvage(&device, "main", &choice).unwrap();
-        assert!(outcome.by.contains("the root at"), "{}", outcome.by);
-        let new = outcome.memory.made.get("/new");
-        assert!(matches!(new, Some(Made::File(found)) if found == b"new 2"), "{new:?}");
-    }
 }

@@ -1,12 +1,14 @@
 //! A copy of metadata: fsck finds in it what it finds in the volume, and nothing of the content of files is in it.
 
-use holdfast_base::BLOCK_SIZE;
 use holdfast_base::prng::Prng;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_check::{Options, check};
 use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::Superblock;
 use holdfast_salvage::{Choice, HowMuch, Scan, Tolerant, image};
 
+use crate::accidents::read;
 use crate::common::World;
 
 fn copy(device: &MemoryDevice, content: bool) -> MemoryDevice {
@@ -32,11 +34,14 @@ fn findings(device: &MemoryDevice) -> Vec<(u16, String)> {
 fn fsck_finds_the_same_in_it() {
     let world = World::new(70, true);
     assert_eq!(findings(&copy(&world.image, false)), []);
+    let blocks = 256..world.image.len() / BLOCK_BYTES;
+    let nodes: Vec<u64> =
+        blocks.filter(|block| read(&world.image, *block).starts_with(b"hfNd")).collect();
     for seed in 0..20 {
         let mut prng = Prng::seeded(seed);
         let device = world.image.snapshot();
         for _ in 0..1 + prng.below(10) {
-            let block = 256 + prng.below(device.len() / BLOCK_BYTES - 300);
+            let block = *prng.pick(&nodes);
             let mut bytes = vec![0; BLOCK_SIZE];
             device.read(block * BLOCK_BYTES, &mut bytes).unwrap();
             bytes[1000] ^= 1;
@@ -53,6 +58,39 @@ fn fsck_finds_the_same_in_it() {
     assert_eq!(findings(&crashed.image), findings(&copy(&crashed.image, true)));
     let report = check(&copy(&crashed.image, false), &Options::default()).unwrap();
     assert!(report.is_clean(), "it is in the state of its superblock: {:?}", report.findings);
+}
+
+#[test]
+fn a_place_that_is_bad_is_bad_in_the_copy_and_a_device_that_was_cut_is_as_short() {
+    let device = std::sync::Arc::new(MemoryDevice::new(16 << 20));
+    let target: std::sync::Arc<dyn Device> = device.clone();
+    let options = holdfast::CreateOptions::new().node_size(4096).metadata_copies(2);
+    options.format(&target).unwrap();
+    let volume = holdfast::VolumeOptions::new().open_device(target).unwrap();
+    for file in 0..200 {
+        volume.write(format!("/{file}"), b"content").unwrap();
+    }
+    volume.close().unwrap();
+    let ids = |device: &MemoryDevice| -> Vec<u16> {
+        findings(device).into_iter().map(|(id, _)| id).collect()
+    };
+    let slots = [16, 48].map(|slot| {
+        Superblock::decode(read(&device, slot)[..].try_into().unwrap(), BlockNo(slot)).unwrap()
+    });
+    let root = slots.iter().max_by_key(|slot| slot.epoch).unwrap();
+    for place in root.geometry.places_of_node(root.files.block) {
+        let device = device.snapshot();
+        let mut bytes = read(&device, place.start.0);
+        bytes[1000] ^= 1;
+        device.write(place.start.0 * BLOCK_BYTES, &bytes).unwrap();
+        assert_eq!(ids(&device), [211], "{place:?}");
+        assert_eq!(ids(&copy(&device, false)), [211], "{place:?}");
+        assert_eq!(findings(&copy(&device, true)), findings(&device), "{place:?}");
+    }
+    let short = MemoryDevice::new(device.len() / 2);
+    short.write(0, &device.to_image()[..short.len() as usize]).unwrap();
+    assert_eq!(ids(&copy(&short, true)), ids(&short));
+    assert!(!ids(&short).is_empty());
 }
 
 #[test]

@@ -5,4 +5,5 @@
 mod accidents;
 mod common;
 mod image;
+mod proof;
 mod scramble;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use holdfast_base::prng::Prng;
 use holdfast_base::switch::{Batching, FsyncWait, RenameLog};
 use holdfast_device::sim;
 use holdfast_script::{Family, Profile, Script, full, generate};
@@ -121,7 +122,8 @@ pub(super) struct Queue {
 }
 
 struct Running {
-    grounds: Vec<Arc<Ground>>,
+    /// For each kind of volume those with metadata once and twice, or the one that the campaign wants.
+    grounds: Vec<Vec<Arc<Ground>>>,
     next: u64,
     kind: Kind,
 }
@@ -173,7 +175,15 @@ impl Running {
             Source::BranchSequences(_) => before_branches(),
             _ => Script::default(),
         };
-        let grounds = policies.iter().map(|policy| Ground::new(&start, policy).map(Arc::new));
+        let copies = campaign.copies.map_or(vec![1, 2], |copies| vec![copies]);
+        let grounds = policies.iter().map(|policy| {
+            let with = |&copies: &u8| {
+                let mut policy = policy.clone();
+                policy.setup.mkfs.metadata_copies = copies;
+                Ground::new(&start, &policy).map(Arc::new)
+            };
+            copies.iter().map(with).collect()
+        });
         let for_ever = |count: Option<u64>| count.unwrap_or(u64::MAX);
         let kind = match source {
             Source::Exhaustive(length) => Kind::All(Box::new(Exhaustive::new(*length)), None),
@@ -197,8 +207,12 @@ impl Running {
         let index = self.next;
         self.next += 1;
         let grounds = self.grounds.len() as u64;
-        let ground = Arc::clone(&self.grounds[(index % grounds) as usize]);
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(index);
+        // Beside what the seed decides: a script stays what it was before there were copies.
+        // Second places double what is written, and the cuts with it: one script in three has them.
+        let choices = &self.grounds[(index % grounds) as usize];
+        let (once, twice) = (&choices[0], &choices[choices.len() - 1]);
+        let ground = Arc::clone(if Prng::seeded(seed).one_in(3) { twice } else { once });
         let found = match &mut self.kind {
             Kind::All(space, current) => {
                 // Each on every volume.
@@ -236,7 +250,8 @@ impl Running {
             self.kind = Kind::Ended;
         }
         let (name, work) = found?;
-        Some((ground, name, work))
+        let copies = ground.policy().setup.mkfs.metadata_copies;
+        Some((ground, format!("{name}, metadata={copies}"), work))
     }
 }
 

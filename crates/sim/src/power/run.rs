@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::sim::{Faults, Recording};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_script::{Answer, Data, Errno, FileRef, Op, Outcome, Script, Target};
@@ -77,6 +78,9 @@ pub(super) fn record(
     Ok((recording, in_place()))
 }
 
+/// With more room than this beyond what it writes no write has reason to be accepted in steps.
+const ROOMY_BYTES: u64 = 2 << 20;
+
 /// Runs one operation on the engine and adds it to the history; an answer that the model does not
 /// give comes back with the reason. A write that ran out of space in its middle goes in as the part
 /// that was written.
@@ -95,6 +99,10 @@ pub(crate) fn apply(
         _ => None,
     };
     let before = size(engine);
+    let in_steps =
+        |engine: &Engine| engine.filesystem().map_or(0, |fs| fs.counters().writes_in_steps.get());
+    let steps = in_steps(engine);
+    let room = engine.filesystem().map_or(0, |fs| fs.statfs().blocks_available * BLOCK_BYTES);
     let flushes = engine.device().stats().flushes;
     let answer = engine.apply(op);
     // Or another thread made durable what an fsync should, and no more than that.
@@ -106,6 +114,20 @@ pub(crate) fn apply(
         }
         Ok(())
     };
+    if matches!(answer, Outcome::Ok(_)) && in_steps(engine) > steps && place.is_some() {
+        // Room came between the steps: all is written, and a crash may leave the first of them. The engine alone knows of it, and is
+        // believed only where room was short.
+        let asked = match op {
+            Op::Write { data, .. } | Op::Append { data, .. } => data.len(),
+            _ => 0,
+        };
+        if room > ROOMY_BYTES + 2 * asked {
+            return Err((answer, format!("accepted in steps, with {room} bytes of room")));
+        }
+        add(op, answer)?;
+        history.was_accepted_in_steps();
+        return Ok(());
+    }
     let (Outcome::Err(Errno::ENOSPC), Some(place), Some(before)) = (&answer, &place, before) else {
         return add(op, answer);
     };

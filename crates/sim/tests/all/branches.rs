@@ -143,6 +143,7 @@ fn survives(source: Source) {
             workers: 2,
             sector: 512,
             physical_sector: 512,
+            copies: None,
             sources: vec![source.clone()],
             time: None,
             states: None,

@@ -13,8 +13,20 @@ use crate::seeds::seeds;
 fn campaign(seed: u64, sources: Vec<Source>) -> Campaign {
     let (workers, sector, failures) = (2, 512, 1);
     let physical_sector = sector;
+    let copies = None;
     let (time, states, cases) = (None, None, None);
-    Campaign { seed, workers, sector, physical_sector, sources, time, states, failures, cases }
+    Campaign {
+        seed,
+        workers,
+        sector,
+        physical_sector,
+        copies,
+        sources,
+        time,
+        states,
+        failures,
+        cases,
+    }
 }
 
 /// No promise is broken.
@@ -96,6 +108,18 @@ fn the_same_seed_judges_the_same_states() {
         stats.collect::<Vec<_>>()
     };
     assert_eq!(states(1), states(2));
+}
+
+/// Some scripts of a campaign run with second places of nodes and rings, others without (R10, R11).
+#[test]
+fn how_often_metadata_is_stored_is_drawn() {
+    let events = |copies| {
+        let sources = vec![Source::Random(Some(12))];
+        let rows = survives(&Campaign { copies, ..campaign(3, sources) });
+        rows[0].stats.events
+    };
+    let (once, drawn, twice) = (events(Some(1)), events(None), events(Some(2)));
+    assert!(once < drawn && drawn < twice, "each place is a write: {once} {drawn} {twice}");
 }
 
 /// A device whose second flush of a script does nothing breaks a promise; what is saved of that is small,

@@ -10,7 +10,7 @@
 //! [`SEEDS_MAX`]; `HOLDFAST_MUTANTS=LogFlush,NotPinned` does that for these. `HOLDFAST_HUNTS="crash generations"`
 //! tries only the hunts with these names, and `HOLDFAST_SEEDS=500` so many seeds.
 //!
-//! A program of its own: mutants are a feature that no other program may have.
+//! A program of its own: it starts itself for each mutant.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

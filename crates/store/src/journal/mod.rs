@@ -6,6 +6,8 @@
 //!
 //! Knows nothing of what a commit says.
 
+mod frames;
+pub(crate) mod parts;
 pub(crate) mod replay;
 pub(crate) mod recover;
 

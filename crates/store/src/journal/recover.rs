@@ -92,6 +92,7 @@ pub(crate) fn write(
     before: &Superblock,
     replayed: &Replayed,
     nodes: &BTreeMap<BlockNo, Vec<u8>>,
+    has_threads: bool,
 ) -> Result<()> {
     if replayed.ended {
         // Commits follow from now on. Should the device lose the first one, nothing may say that none did.
@@ -114,7 +115,7 @@ pub(crate) fn write(
     }
     let homed: Vec<NodeWrite<'_>> =
         nodes.iter().map(|(block, bytes)| (*block, &bytes[..])).collect();
-    nodes::write(device, stop, &before.geometry, &homed)?;
+    nodes::write(device, stop, &before.geometry, &homed, has_threads)?;
     let reached = flush_unless(device, Mutant::RecoveryFlush)?;
     let _published = superblock::publish(device, &replayed.superblock, before.epoch, reached)?;
     Ok(())

@@ -16,6 +16,7 @@ pub(crate) mod generation;
 mod judge;
 mod judge_blocks;
 mod judge_lineage;
+pub(crate) mod parts;
 pub(crate) mod pending;
 mod queue;
 mod rest;

@@ -149,23 +149,23 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
 
 /// A batch that calls another durable.
 #[derive(Clone, Copy, Debug)]
-struct Proof {
+pub(super) struct Proof {
     /// Byte of the ring at which it begins.
-    at: u64,
-    durable: u64,
+    pub(super) at: u64,
+    pub(super) durable: u64,
 }
 
-struct Reader<'a> {
-    device: &'a dyn Device,
-    superblock: &'a Superblock,
-    ring: Ring,
+pub(super) struct Reader<'a> {
+    pub(super) device: &'a dyn Device,
+    pub(super) superblock: &'a Superblock,
+    pub(super) ring: Ring,
     /// Of each place.
-    ahead: [RefCell<Ahead>; 2],
+    pub(super) ahead: [RefCell<Ahead>; 2],
 }
 
 /// A part of the ring that was read before it was wanted.
 #[derive(Debug, Default)]
-struct Ahead {
+pub(super) struct Ahead {
     start: u64,
     bytes: Vec<u8>,
     /// The device refused to read so far: nothing more is read that is not wanted.
@@ -248,7 +248,7 @@ impl Reader<'_> {
     }
 
     /// The batch at byte `at` of the ring in this place, if there is one that is whole.
-    fn batch(&self, place: Place, at: u64) -> Result<Option<LoggedBatch>, DeviceError> {
+    pub(super) fn batch(&self, place: Place, at: u64) -> Result<Option<LoggedBatch>, DeviceError> {
         let first = self.read_ahead(place, at, UNIT as usize)?;
         let Ok(header) = LogHeader::decode(&first) else {
             return Ok(None);
@@ -347,7 +347,7 @@ impl Reader<'_> {
 
     /// The batch behind `end` that calls the latest one durable, if that is later than `proven`. One that
     /// was written when the batch behind `end` was durable shows that the log has a hole: no other is wanted.
-    fn search(&self, end: LogMark, proven: u64) -> Option<Proof> {
+    pub(super) fn search(&self, end: LogMark, proven: u64) -> Option<Proof> {
         let missing = end.batch.next().0;
         let mut best = Proof { at: 0, durable: proven };
         let (mut at, mut left) = (end.next, self.ring.len.min(SEARCH_BYTES_MAX));

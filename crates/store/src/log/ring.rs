@@ -100,7 +100,7 @@ impl Ring {
     }
 
     /// Where byte `at` lies on the device. What saturates lies behind the end of every one.
-    fn on_device(&self, place: Place, at: u64) -> u64 {
+    pub(super) fn on_device(&self, place: Place, at: u64) -> u64 {
         let distance = match place {
             Place::First => 0,
             Place::Second => self.distance,

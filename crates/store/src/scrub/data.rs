@@ -29,9 +29,12 @@ struct Block {
 /// What became of a block that was not as its sum says.
 enum Again {
     Fine,
+    /// Only the log has it.
+    InLog,
     /// It is of something else by now.
     Moved,
-    Damaged(String),
+    /// It fails its checksum, or is not read.
+    Damaged(Option<StoreError>),
 }
 
 impl Walk<'_> {
@@ -141,12 +144,19 @@ impl Walk<'_> {
                 match self.read_again(leaf, block)? {
                     Again::Fine => {}
                     Again::Moved => return Ok(Some(leaf.raw_key(block.index))),
-                    Again::Damaged(why) => {
-                        damaged.push((*block, why));
+                    Again::InLog => continue,
+                    Again::Damaged(error) => {
+                        let said = error.as_ref().map(StoreError::in_words);
+                        damaged.push((*block, said.unwrap_or("it fails its checksum".into())));
+                        match error {
+                            Some(error) => self.has_failed(error, None)?,
+                            None => self.has_answered(),
+                        }
                         continue;
                     }
                 }
             }
+            self.has_answered();
             self.scrub.marks.set(BlockRange::new(block.at, 1), true);
         }
         Ok(None)
@@ -159,7 +169,7 @@ impl Walk<'_> {
             _ if is_gone(self.inner, self.tree) => Ok(false),
             Ok(now) => Ok(now.as_deref() == Some(value)),
             // The leaf is damaged by now, or a node above it: no other item has the block.
-            Err(StoreError::Node { .. }) => Ok(true),
+            Err(error) if is_of_place(&error) => Ok(true),
             Err(error) => Err(error),
         };
         if !is_item()? {
@@ -167,17 +177,17 @@ impl Walk<'_> {
         }
         let range = BlockRange::new(block.at, 1);
         if !self.inner.log_resident.collect(range).is_empty() {
-            return Ok(Again::Fine);
+            return Ok(Again::InLog);
         }
         let mut bytes = [0; BLOCK_SIZE];
         let at = block.at.byte_offset().expect("the blocks lie inside the volume");
-        let why = match self.inner.device.read(at, &mut bytes).map_err(StoreError::from) {
+        let error = match self.inner.device.read(at, &mut bytes).map_err(StoreError::from) {
             Ok(()) if block_sum(&bytes) == block.sum => return Ok(Again::Fine),
-            Ok(()) => "it fails its checksum".to_owned(),
-            Err(error) if is_of_place(&error) => error.to_string(),
+            Ok(()) => None,
+            Err(error) if is_of_place(&error) => Some(error),
             Err(error) => return Err(error),
         };
-        Ok(if is_item()? { Again::Damaged(why) } else { Again::Moved })
+        Ok(if is_item()? { Again::Damaged(error) } else { Again::Moved })
     }
 
     /// Tells of blocks that are damaged: those that follow each other, in the file and on the device, together.

@@ -1,7 +1,7 @@
 //! A scrub: everything in use is read from the device and judged, while the volume is used.
 //!
 //! ```text
-//!  superblocks -> space tree -> each branch and snapshot, down from its root:
+//!  rings -> checkpoint -> superblocks -> space tree -> each branch and snapshot, down from its root:
 //!     node that is changed in memory    -> not on the device yet: entered, not judged
 //!     node or block that was verified   -> passed, with all below it
 //!     other node                        -> read, judged, entered; marked when all below it is verified
@@ -21,12 +21,18 @@
 //! may so be freed and written again meanwhile. It is damage only if the tree leads there still, and the device holds it already, at a
 //! look before the last read and at one behind it. Otherwise the walk goes on from the root of the tree as it is now.
 //!
+//! What a recovery would need of the rings is read before the checkpoint that makes it unneeded ([`rings`]). A device that reads nothing
+//! at all any more ends the scrub, and is not told as damage of all that it does not read ([`answers`]).
+//!
 //! Never what a path is: who hears of damage ([`Listener`]) knows.
 
+mod answers;
 mod data;
+mod rings;
 mod superblocks;
 mod walk;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +43,7 @@ use holdfast_sync::atomic::{AtomicBool, Ordering};
 
 use crate::marks::Marks;
 use crate::pin::Pin;
+use crate::ring_parts::RingName;
 use crate::tree::TreeNo;
 use crate::{Result, Store, StoreError};
 
@@ -93,6 +100,21 @@ pub enum Damaged {
     },
 }
 
+/// Parts of a ring, one behind the other, that one of its places does not hold, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRing {
+    /// Which ring.
+    pub ring: RingName,
+    /// Where the bad place lies, as bytes of the device. Where no place holds it: what would say how long it is.
+    pub bytes: Range<u64>,
+    /// No place holds it, and it was needed: it cannot be recovered.
+    pub is_lost: bool,
+    /// It was in memory as well, and a checkpoint has made it unneeded: nothing is lost.
+    pub is_mended: bool,
+    /// What is wrong: a sentence.
+    pub why: String,
+}
+
 /// Who hears of a scrub. Called without a lock.
 pub trait Listener {
     /// So many bytes were read, which took so long. Returns whether to go on; it may wait before it does.
@@ -102,6 +124,8 @@ pub trait Listener {
     /// A place of a node, which begins at `block`, did not hold it, and the other one did; by now it does, if it `is_mended`. Nothing is lost
     /// of the tree. `why` is a sentence.
     fn has_bad_place(&mut self, block: BlockNo, is_mended: bool, why: String);
+    /// A place of a ring does not hold what a recovery would need, or would have needed before the scrub began.
+    fn has_bad_ring(&mut self, bad: BadRing);
 }
 
 /// How the walk through a tree has ended.
@@ -159,32 +183,56 @@ fn read(bytes: &[u8], blocks: u64) -> Option<(Epoch, Marks)> {
 
 impl Store {
     /// Begins a scrub, or goes on with one of this volume that is left as bytes. Those that make no sense, or are of a later
-    /// moment than the volume stands at, are not gone on with.
+    /// moment than the volume stands at, are not gone on with. What a recovery would need of the rings is judged, and by a checkpoint
+    /// made unneeded. `None`: the listener did not want to go on. What was found in the rings until then, or until an error, was told.
     ///
     /// # Errors
-    /// [`StoreError::Refused`]: one is under way.
-    pub fn begin_scrub(&self, from: Option<&[u8]>) -> Result<Scrub> {
+    /// [`StoreError::Refused`]: one is under way. [`StoreError::NoAnswer`]: the device reads nothing.
+    pub fn begin_scrub(
+        &self,
+        from: Option<&[u8]>,
+        listener: &mut dyn Listener,
+    ) -> Result<Option<Scrub>> {
         let inner = &self.inner;
         if inner.scrubbing.swap(true, Ordering::AcqRel) {
             return Err(StoreError::Refused("a scrub of the volume is under way already".into()));
         }
         let one = One(inner.scrubbing.clone());
         let stands_still = inner.read_only || inner.stop.is_stopped();
-        if !stands_still {
-            // What is durable in the journal or the log alone would be passed unseen.
-            inner.checkpoint()?;
-        }
-        let now = inner.superblock.lock().epoch.next();
+        let now = || inner.superblock.lock().epoch.next();
         let before = from.and_then(|bytes| read(bytes, inner.geometry().volume_blocks));
-        let (since, marks) =
-            before.filter(|(since, _)| *since <= now).unwrap_or((now, Marks::default()));
-        Ok(Scrub { since, marks, stands_still, _one: one })
+        let before = before.filter(|(since, _)| *since <= now());
+        // One that was stopped in the rings has verified nothing: it would only pass what has come since.
+        let before = before.filter(|(_, marks)| marks.count() > 0);
+        let is_new = before.is_none();
+        let (since, marks) = before.unwrap_or_else(|| (now(), Marks::default()));
+        let mut scrub = Scrub { since, marks, stands_still, _one: one };
+        let (found, read) = inner.scrub_rings(&scrub, listener);
+        let goes_on = matches!(read, Ok(true));
+        let is_stopped_sound = !goes_on && found.is_empty();
+        if stands_still || read.is_err() || is_stopped_sound {
+            found.tell(inner, false, listener);
+            return Ok(read?.then_some(scrub));
+        }
+        // What is durable in the journal or the log alone would be passed unseen. What is bad is made unneeded even if the listener does
+        // not want to go on: a crash before the next checkpoint would lose it.
+        let done = inner.checkpoint_behind(&found);
+        found.tell(inner, done.is_ok(), listener);
+        done?;
+        if !goes_on {
+            return Ok(None);
+        }
+        if is_new {
+            scrub.since = now();
+        }
+        Ok(Some(scrub))
     }
 
     /// Scrubs the tree of a branch or snapshot.
     ///
     /// # Errors
-    /// The device has failed in a way that says nothing of a place. Damage is told to the listener.
+    /// [`StoreError::NoAnswer`], or the device has failed in another way that says nothing of a place. Damage is told to the listener. What
+    /// was verified before is marked.
     pub fn scrub_tree(
         &self,
         scrub: &mut Scrub,
@@ -206,10 +254,26 @@ impl Store {
         Walk::new(&self.inner, TreeNo::SPACE, None, scrub, listener).run()
     }
 
-    /// Judges the superblock that counts, and the far copy of it. What is wrong with them, if anything is: [`Store::change_identity`]
-    /// writes both anew.
+    /// Asks whether the device answers at all, behind a call of this store that has failed with `error`, which comes back if it does.
+    ///
+    /// # Errors
+    /// [`StoreError::NoAnswer`]: it does not.
+    pub fn answers_behind(&self, error: StoreError) -> Result<StoreError> {
+        answers::probe(&self.inner, error)
+    }
+
+    /// Judges the superblock that counts, and the far copy of it; of a volume that is read only the one that it was opened from; of one that
+    /// has stopped whether one of them is there. What is wrong, if anything is.
     pub fn scrub_superblocks(&self) -> Result<Option<String>> {
         self.inner.scrub_superblocks()
+    }
+
+    /// Writes the superblock that counts once more where it is damaged.
+    ///
+    /// # Errors
+    /// The device refuses it: it stays as it is. A flush that fails stops the volume.
+    pub fn mend_superblocks(&self) -> Result<()> {
+        self.inner.mend_superblocks()
     }
 
     /// Visits the items of a branch or snapshot that can be read, upwards, by the device: nodes that are damaged are passed, and

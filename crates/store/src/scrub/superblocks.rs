@@ -1,34 +1,102 @@
 //! The superblock that counts, and its far copy.
 
-use holdfast_base::BLOCK_SIZE;
+use holdfast_base::{BLOCK_SIZE, BlockNo};
+use holdfast_device::DeviceError;
 use holdfast_format::Superblock;
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 
-use crate::{Inner, Result};
+use super::answers;
+use crate::{Inner, Result, step, superblock};
 
 impl Inner {
     /// What is wrong with the superblock that counts, or the far copy. The other slot may be torn after a power cut, and is
     /// written next.
     pub(super) fn scrub_superblocks(&self) -> Result<Option<String>> {
+        if let Some(opened_from) = &self.opened_from {
+            return self.scrub_superblock_of_reader(opened_from);
+        }
         // Both are written under this lock only.
         let _one = self.one_checkpoint.lock();
         let now = self.superblock.lock().clone();
+        if self.stop.is_stopped() {
+            return self.scrub_superblocks_of_stopped(&now);
+        }
         for (place, name) in
             [(now.slot(), "the superblock"), (now.geometry.far_copy(), "its far copy")]
         {
-            let mut block = [0; BLOCK_SIZE];
-            let at = place.byte_offset().expect("the superblock was judged");
-            let judged = match self.device.read(at, &mut block) {
-                Ok(()) => Superblock::decode(&block, place).map_err(|why| why.to_string()),
-                Err(error @ holdfast_device::DeviceError::Io { .. }) => Err(error.to_string()),
-                Err(error) => return Err(error.into()),
-            };
-            let wrong = match judged {
-                Ok(found) if found.epoch == now.epoch => continue,
-                Ok(found) => format!("it is of epoch {}, not {}", found.epoch, now.epoch),
-                Err(why) => why,
-            };
-            return Ok(Some(format!("{name} at byte {at} is damaged: {wrong}")));
+            if let Some(why) = self.wrong_with(place, &now)? {
+                return Ok(Some(format!("{name} {why}")));
+            }
         }
         Ok(None)
+    }
+
+    /// Writes the superblock that counts once more where it is damaged: the same bytes at the same place, the slot durable before the far
+    /// copy is touched. So a power cut in between leaves what was whole before.
+    ///
+    /// # Errors
+    /// The device refuses it. By a write nothing is lost, and nothing stops.
+    pub(super) fn mend_superblocks(&self) -> Result<()> {
+        let _one = self.one_checkpoint.lock();
+        let now = self.superblock.lock().clone();
+        for place in [now.slot(), now.geometry.far_copy()] {
+            if self.wrong_with(place, &now)?.is_some() {
+                superblock::write_to(&*self.device, &now, place)?;
+                // What it did not make durable may be anybody's.
+                let stop = |error: &DeviceError| step::stop(&self.stop, error.to_string());
+                let _durable = self.device.flush().inspect_err(stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the next opening finds the superblock that memory knows, or a later one: the device may have taken one whose flush failed.
+    fn scrub_superblocks_of_stopped(&self, known: &Superblock) -> Result<Option<String>> {
+        for place in SUPERBLOCK_SLOTS.into_iter().chain([known.geometry.far_copy()]) {
+            let mut block = [0; BLOCK_SIZE];
+            let at = place.byte_offset().expect("the superblock was judged");
+            let is_there = self.device.read(at, &mut block).is_ok()
+                && Superblock::decode(&block, place)
+                    .is_ok_and(|found| found.tags() == known.tags() && found.epoch >= known.epoch);
+            if is_there {
+                return Ok(None);
+            }
+        }
+        let epoch = known.epoch;
+        Ok(Some(format!(
+            "the superblock of epoch {epoch} is damaged in its slot and in its far copy"
+        )))
+    }
+
+    /// Of a reader only the one that it was opened from: a crash may have left the far copy older, or torn.
+    fn scrub_superblock_of_reader(&self, opened_from: &Superblock) -> Result<Option<String>> {
+        let Some(why) = self.wrong_with(opened_from.slot(), opened_from)? else { return Ok(None) };
+        let what_to_do = match self.wrong_with(opened_from.geometry.far_copy(), opened_from)? {
+            None => "its far copy is whole: unmount, and `holdfast fsck -y` writes it back",
+            Some(_) => {
+                "nor does its far copy hold it: copy files out before you unmount, as this mount has it in memory; \
+                 `holdfast fsck -n` says what can be done behind that"
+            }
+        };
+        Ok(Some(format!("the superblock {why}; {what_to_do}")))
+    }
+
+    /// Why a place does not hold a superblock.
+    fn wrong_with(&self, place: BlockNo, superblock: &Superblock) -> Result<Option<String>> {
+        let mut block = [0; BLOCK_SIZE];
+        let at = place.byte_offset().expect("the superblock was judged");
+        let judged = match self.device.read(at, &mut block) {
+            Ok(()) => Superblock::decode(&block, place).map_err(|why| why.to_string()),
+            Err(error @ DeviceError::Io { .. }) => {
+                Err(answers::probe(self, error.into())?.in_words())
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let wrong = match judged {
+            Ok(found) if found.epoch == superblock.epoch => return Ok(None),
+            Ok(found) => format!("it is of epoch {}, not {}", found.epoch, superblock.epoch),
+            Err(why) => why,
+        };
+        Ok(Some(format!("at byte {at} is damaged: {wrong}")))
     }
 }

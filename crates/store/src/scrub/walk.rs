@@ -12,6 +12,7 @@ use holdfast_format::key::RawKey;
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
+use super::answers::Row;
 use super::{Damaged, Listener, Scrub, Scrubbed};
 use crate::mend::Led;
 use crate::tree::{Forest, TreeNo, lies_between};
@@ -87,6 +88,7 @@ pub(super) struct Walk<'a> {
     number: Option<u64>,
     pub(super) scrub: &'a mut Scrub,
     pub(super) listener: &'a mut dyn Listener,
+    row: Row,
 }
 
 impl<'a> Walk<'a> {
@@ -97,10 +99,17 @@ impl<'a> Walk<'a> {
         scrub: &'a mut Scrub,
         listener: &'a mut dyn Listener,
     ) -> Walk<'a> {
-        Walk { inner, tree, number, scrub, listener }
+        Walk { inner, tree, number, scrub, listener, row: Row::default() }
     }
 
     pub(super) fn run(mut self) -> Result<Scrubbed> {
+        let done = self.walk()?;
+        let held = self.row.ask(self.inner)?;
+        self.tell_held(held);
+        Ok(done)
+    }
+
+    fn walk(&mut self) -> Result<Scrubbed> {
         let mut from = Key::MIN.raw();
         loop {
             match self.pass(from)? {
@@ -170,10 +179,13 @@ impl<'a> Walk<'a> {
             return Ok(Err(Step::Over(Scrubbed::Deleted)));
         }
         let time = Stopwatch::start();
-        let mut reads = 0;
+        let mut reads = Reads::default();
         let found = find(self.inner, self.tree, stand, &mut reads)?;
-        let bytes = (self.inner.geometry().node_size as u64).saturating_mul(reads);
+        let bytes = (self.inner.geometry().node_size as u64).saturating_mul(reads.count);
         let goes_on = self.has_read(bytes, time);
+        if reads.has_answer {
+            self.has_answered();
+        }
         let bytes = match found {
             Found::Here(bytes, None) => bytes,
             Found::Here(bytes, Some(half)) if self.mend(stand, &half)? => bytes,
@@ -181,7 +193,13 @@ impl<'a> Walk<'a> {
             Found::Damaged(error) => {
                 let (low, end) = (key(&stand.low), stand.end.map(|end| key(&end)));
                 let what = Damaged::Node { block: stand.pointer.block, from: low, end };
-                self.is_damaged(what, error.to_string());
+                let why = match &error {
+                    StoreError::Device(_) => {
+                        format!("node at block {}: {}", stand.pointer.block, error.in_words())
+                    }
+                    error => error.to_string(),
+                };
+                self.has_failed(error, Some((what, why)))?;
                 return Ok(Err(Step::Done(false)));
             }
         };
@@ -209,7 +227,8 @@ impl<'a> Walk<'a> {
         let Some(done) = done else { return Ok(false) };
         inner.counters.scrub_damages.increment();
         let block = bad.place.start;
-        let mut why = format!("block {block}: {}; block {} holds the node", bad.why, sound.start);
+        let what = bad.why.in_words();
+        let mut why = format!("block {block}: {what}; block {} holds the node", sound.start);
         if let Err(reason) = &done {
             why = format!("{why}; not written again: {reason}");
         }
@@ -223,9 +242,44 @@ impl<'a> Walk<'a> {
         self.listener.has_read(self.scrub, bytes, took)
     }
 
+    /// Tells of damage, or holds it back while it is not known whether the device answers.
     pub(super) fn is_damaged(&mut self, what: Damaged, why: String) {
-        self.inner.counters.scrub_damages.increment();
-        self.listener.is_damaged(what, why);
+        let told = self.row.hold(what, why);
+        self.tell_held(told);
+    }
+
+    /// The device has read something.
+    pub(super) fn has_answered(&mut self) {
+        let held = self.row.end();
+        self.tell_held(held);
+    }
+
+    /// Something was not read, or not what it should be; what that damages, if it is known already.
+    pub(super) fn has_failed(
+        &mut self,
+        error: StoreError,
+        damaged: Option<(Damaged, String)>,
+    ) -> Result<()> {
+        let is_read = !matches!(error, StoreError::Device(_));
+        let asks = !is_read && self.row.has_failed(error);
+        if is_read {
+            self.has_answered();
+        }
+        if let Some((what, why)) = damaged {
+            self.is_damaged(what, why);
+        }
+        if asks {
+            let held = self.row.ask(self.inner)?;
+            self.tell_held(held);
+        }
+        Ok(())
+    }
+
+    fn tell_held(&mut self, held: impl IntoIterator<Item = (Damaged, String)>) {
+        for (what, why) in held {
+            self.inner.counters.scrub_damages.increment();
+            self.listener.is_damaged(what, why);
+        }
     }
 }
 
@@ -241,11 +295,21 @@ fn is_led_to(inner: &Inner, tree: TreeNo, stand: &Stand) -> Result<Led> {
     }
 }
 
+/// What was asked of the device.
+#[derive(Default)]
+struct Reads {
+    count: u64,
+    /// It has read a node.
+    has_answer: bool,
+}
+
 /// A node by its place on the device; by memory, if it is on its way there. Adds what was read to `reads`.
-fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut u64) -> Result<Found> {
+fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut Reads) -> Result<Found> {
     let mut verify = || {
-        *reads = reads.saturating_add(inner.geometry().node_copies());
-        verify(inner, tree, stand)
+        reads.count = reads.count.saturating_add(inner.geometry().node_copies());
+        let found = verify(inner, tree, stand)?;
+        reads.has_answer |= !matches!(found, Err(StoreError::Device(_)));
+        Ok::<_, StoreError>(found)
     };
     let not_written = || {
         let found = inner.forest.read().cache.not_written(stand.pointer);
@@ -328,7 +392,7 @@ pub(super) fn visit(
             if stand.end.is_some_and(|end| end <= from) {
                 continue;
             }
-            let bytes = match find(inner, tree, &stand, &mut 0)? {
+            let bytes = match find(inner, tree, &stand, &mut Reads::default())? {
                 Found::Here(bytes, _) => bytes,
                 Found::Damaged(_) => continue,
                 Found::Moved => {

@@ -15,7 +15,8 @@ use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::node::{ADDRESS_AT, MAGIC};
 use holdfast_format::{Geometry, ItemKind, Key, NodePointer, NodeView, Superblock, node};
 use holdfast_store::{
-    Branch, Damaged, Listener, Need, OpenOptions, Scrub, Scrubbed, Store, StoreError, Transaction,
+    BadRing, Branch, Damaged, Listener, Need, OpenOptions, Scrub, Scrubbed, Store, StoreError,
+    Transaction,
 };
 
 use crate::small;
@@ -483,6 +484,10 @@ impl Listener for Heard {
     fn has_bad_place(&mut self, block: BlockNo, is_mended: bool, why: String) {
         self.places.push((block, is_mended, why));
     }
+
+    fn has_bad_ring(&mut self, bad: BadRing) {
+        panic!("{bad:?}");
+    }
 }
 
 fn first_child(image: &MemoryDevice, parent: BlockNo) -> NodePointer {
@@ -536,8 +541,8 @@ fn a_scrub_mends_no_place_that_may_be_of_another() {
         write(&lies, bad, &[7; 4096]);
         let options = OpenOptions { threads: false, ..OpenOptions::default() };
         let store = Store::open(lies.clone(), &options, Arc::new(Counters::default())).unwrap();
-        let mut scrub = store.begin_scrub(None).unwrap();
         let mut heard = Heard::default();
+        let mut scrub = store.begin_scrub(None, &mut heard).unwrap().unwrap();
         let pin = store.pin(b"main", None).unwrap();
         let done = store.scrub_tree(&mut scrub, &pin, &mut heard).unwrap();
         assert_eq!(done, Scrubbed::Whole, "it does not end");

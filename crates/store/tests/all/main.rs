@@ -36,6 +36,8 @@ mod power_cut_log;
 mod recovery_time;
 mod refused_deletions;
 mod ring_places;
+mod scrub_of_a_gone_device;
+mod scrub_rings;
 #[path = "../small/mod.rs"]
 mod small;
 mod space;

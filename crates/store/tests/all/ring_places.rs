@@ -13,20 +13,20 @@ use holdfast_format::Geometry;
 use holdfast_format::journal::FrameHeader;
 use holdfast_format::log::LogHeader;
 use holdfast_sim::agree_on_log;
-use holdfast_store::{OpenOptions, Store};
+use holdfast_store::{Branch, OpenOptions, Store};
 
 use crate::small;
 
-const COMMITTED: u64 = 40;
-const LOGGED: u64 = 24;
+pub(crate) const COMMITTED: u64 = 40;
+pub(crate) const LOGGED: u64 = 24;
 
-fn geometry() -> Geometry {
+pub(crate) fn geometry() -> Geometry {
     let plain = Geometry { journal_blocks: 256, ..small::geometry() };
     plain.with_copies().unwrap()
 }
 
-/// A volume that lost power: some commits in the journal, a batch for each of the last operations in the log, all acknowledged.
-fn crashed_as(geometry: Geometry) -> MemoryDevice {
+/// A volume in use: some commits in the journal, a batch for each of the last operations in the log, all acknowledged.
+pub(crate) fn in_use_as(geometry: Geometry) -> (Arc<MemoryDevice>, Branch) {
     let device = small::formatted_as(geometry);
     let store = small::open(&device);
     for number in 0..COMMITTED {
@@ -40,6 +40,12 @@ fn crashed_as(geometry: Geometry) -> MemoryDevice {
         small::sync(&store);
     }
     assert_eq!(store.counters().checkpoints.get(), 0, "the journal is behind a superblock");
+    (device, store)
+}
+
+/// The same when it has lost power.
+pub(crate) fn crashed_as(geometry: Geometry) -> MemoryDevice {
+    let (device, store) = in_use_as(geometry);
     let left = device.snapshot();
     drop(store);
     left
@@ -71,7 +77,7 @@ fn is_whole(device: &MemoryDevice, what: &str) {
 }
 
 /// Where batches of the log and frames of the journal begin in their first places, and their bytes, in the order of their numbers.
-fn batches_and_frames(image: &MemoryDevice) -> [Vec<(u64, u64)>; 2] {
+pub(crate) fn batches_and_frames(image: &MemoryDevice) -> [Vec<(u64, u64)>; 2] {
     let mut found = [Vec::new(), Vec::new()];
     let read = |zone: BlockRange| {
         let mut bytes = vec![0; zone.bytes().unwrap() as usize];
@@ -96,11 +102,11 @@ fn batches_and_frames(image: &MemoryDevice) -> [Vec<(u64, u64)>; 2] {
     found
 }
 
-fn distance() -> u64 {
+pub(crate) fn distance() -> u64 {
     geometry().ring_distance * BLOCK_BYTES
 }
 
-fn fill(image: &MemoryDevice, at: u64, len: u64, with: u8) {
+pub(crate) fn fill(image: &MemoryDevice, at: u64, len: u64, with: u8) {
     image.write(at, &vec![with; len as usize]).unwrap();
 }
 

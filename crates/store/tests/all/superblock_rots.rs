@@ -16,7 +16,7 @@ use crate::small::{
     sectors, sync, try_open, write_sectors,
 };
 
-fn rot_newest(image: &MemoryDevice) {
+pub(crate) fn rot_newest(image: &MemoryDevice) {
     let slots = SUPERBLOCK_SLOTS.into_iter().filter_map(|slot| {
         let at = slot.byte_offset().unwrap();
         let mut block = [0; 4096];

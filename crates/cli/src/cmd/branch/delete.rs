@@ -20,7 +20,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     for name in &args.names {
-        lineage::done(&args.place, &Ask::DeleteBranch { name: name.clone() })?;
+        lineage::done(&args.place, &Ask::DeleteBranch { name: name.into(), number: None })?;
     }
     Ok(0)
 }

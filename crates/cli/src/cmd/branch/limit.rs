@@ -25,7 +25,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let question = Ask::LimitBranch { name: args.name.clone(), blocks: args.limit.0 };
+    let question = Ask::LimitBranch { name: (&args.name).into(), blocks: args.limit.0 };
     lineage::done(&args.place, &question)?;
     Ok(0)
 }

@@ -1,6 +1,7 @@
 //! `holdfast branch list`.
 
-use crate::branches::message::Branch;
+use holdfast_control::Branch;
+
 use crate::branches::{Place, arguments, show};
 use crate::lineage;
 use crate::outcome::Outcome;

@@ -38,7 +38,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let keep = args.keep.name("before-promote-");
-    let (branch, fork) = (args.place.branch.clone(), args.fork.clone());
+    let (branch, fork) = (args.place.which(), (&args.fork).into());
     let question = Ask::Promote { branch, fork, keep: keep.clone(), unchanged: !args.force };
     let (branch, forgotten) = lineage::rolled_back(&args.place, &question)?;
     show::promoted(args.json, &branch, &args.fork, keep.as_ref(), forgotten)?;

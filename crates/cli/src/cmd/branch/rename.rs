@@ -19,7 +19,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let (name, new_name) = (args.name.clone(), args.new_name.clone());
+    let (name, new_name) = ((&args.name).into(), args.new_name.clone());
     lineage::done(&args.place, &Ask::RenameBranch { name, new_name })?;
     Ok(0)
 }

@@ -12,9 +12,9 @@ use holdfast_base::user_namespace::maker;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::host;
-use super::side::{At, Failed, Side};
+use super::side::{At, Failed, Reading, Side, Writing};
 use crate::outcome::sentence;
-use crate::work::files::message::{Attributes, DATA_MAX, Found};
+use crate::work::files::message::{Attributes, Found};
 
 /// What the arguments ask for.
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +147,12 @@ impl Copier {
                 let attributes = Attributes { mode: None, ..self.attributes_of(from, &found)? };
                 to.symlink(&target, attributes).at(to)?;
             }
+            // As with cp(1): named alone, it stands for what it gives.
+            _ if first && !self.how.recursive => {
+                self.refuse_itself(from, to, &found)?;
+                let input = from.stream(file_type)?;
+                self.take(input, from, to)?;
+            }
             _ => to.node(&found, self.attributes_of(from, &found)?).at(to)?,
         }
         // Only what is there gets more names.
@@ -184,35 +190,53 @@ impl Copier {
     }
 
     fn file(&mut self, from: &Side, to: &Side, found: &Found, first: bool) -> Result<(), Failed> {
+        self.refuse_itself(from, to, found)?;
+        let source = from.open().at(from)?;
+        // Nothing in a tree is written through links that are there.
+        let mut copy = to.begin(first).at(to)?;
+        let mut at = 0;
+        while let Some((start, stop)) = source.data_after(at, found.len).at(from)? {
+            at = self.bytes((&source, from), (&mut copy, to), start, stop)?;
+            if at < stop {
+                break;
+            }
+        }
+        if found.len == 0 {
+            at = self.bytes((&source, from), (&mut copy, to), at, from.end(found))?;
+        }
+        let attributes = self.attributes_of(from, found)?;
+        copy.end(found.len.max(at), attributes, self.how.sync).at(to)
+    }
+
+    /// Copies bytes from `at` on. Returns where they end: at `stop`, or where the source has no more.
+    fn bytes(
+        &mut self,
+        (source, from): (&Reading, &Side),
+        (copy, to): (&mut Writing, &Side),
+        mut at: u64,
+        stop: u64,
+    ) -> Result<u64, Failed> {
+        while at < stop {
+            source.read_at(&mut self.buffer, at, stop - at).at(from)?;
+            if self.buffer.is_empty() {
+                break;
+            }
+            copy.write_all_at(&self.buffer, at).at(to)?;
+            let len = self.buffer.len() as u64;
+            // No file ends behind that.
+            at = at.saturating_add(len);
+            self.copied(len);
+        }
+        Ok(at)
+    }
+
+    fn refuse_itself(&self, from: &Side, to: &Side, found: &Found) -> Result<(), Failed> {
         if let Ok(there) = to.found(true)
             && to.id(&there).at(to)? == from.id(found).at(from)?
         {
             return Err(io::Error::other("is the same file as the destination")).at(from);
         }
-        let source = from.open().at(from)?;
-        // Nothing in a tree is written through links that are there.
-        let copy = to.begin(first).at(to)?;
-        let mut at = 0;
-        while let Some((start, stop)) = source.data_after(at, found.len).at(from)? {
-            at = start;
-            while at < stop {
-                let want = (stop - at).min(DATA_MAX as u64);
-                source.read_at(&mut self.buffer, at, want).at(from)?;
-                if self.buffer.is_empty() {
-                    break;
-                }
-                copy.write_all_at(&self.buffer, at).at(to)?;
-                let len = self.buffer.len() as u64;
-                // No file ends behind that.
-                at = at.saturating_add(len);
-                self.copied(len);
-            }
-            if at < stop {
-                break;
-            }
-        }
-        let attributes = self.attributes_of(from, found)?;
-        copy.end(found.len.max(at), attributes, self.how.sync).at(to)
+        Ok(())
     }
 
     /// What a copy of this file gets.

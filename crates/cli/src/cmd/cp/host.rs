@@ -1,7 +1,7 @@
 //! Files of the host, as copying needs them.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ use crate::work::files::message::{Attributes, Found, Time};
 
 /// How often a name is drawn that nobody has.
 const TRIES: usize = 16;
+/// Zeros that are written at once.
+const ZEROS: usize = 1 << 16;
 /// Bits with which a program runs as the owner or group of its file: not as another one, who has got the copy.
 const SET_ID: u32 = 0o6000;
 
@@ -193,6 +195,8 @@ pub(super) struct Writing {
     /// Where it comes to.
     to: PathBuf,
     place: Place,
+    /// How far what is written as it is has come: a pipe and a terminal take bytes one behind the other.
+    written: u64,
 }
 
 /// What a file is called that is written.
@@ -218,7 +222,7 @@ impl Writing {
             if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() || kind.is_socket()
             {
                 let file = File::options().write(true).open(path)?;
-                return Ok(Writing { file, to: path.into(), place: Place::Own });
+                return Ok(Writing { file, to: path.into(), place: Place::Own, written: 0 });
             }
         }
         // Through a link the file changes that it leads to.
@@ -230,24 +234,41 @@ impl Writing {
         };
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         match rustix::fs::open(dir, flags, Mode::from_raw_mode(0o600)) {
-            Ok(file) => Ok(Writing { file: file.into(), to, place: Place::Nothing }),
+            Ok(file) => Ok(Writing { file: file.into(), to, place: Place::Nothing, written: 0 }),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let temporary = dir.join(format!(".holdfast-new-{:016x}", prng::entropy()));
                 let file =
                     File::options().write(true).create_new(true).mode(0o600).open(&temporary)?;
-                Ok(Writing { file, to, place: Place::Temporary(temporary) })
+                Ok(Writing { file, to, place: Place::Temporary(temporary), written: 0 })
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    pub(super) fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, at)
+    pub(super) fn write_all_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        if !matches!(self.place, Place::Own) {
+            return self.file.write_all_at(bytes, at);
+        }
+        self.write_zeros_to(at)?;
+        self.file.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// What is written as it is has no holes: what a device held there before is not in the file.
+    fn write_zeros_to(&mut self, at: u64) -> io::Result<()> {
+        let zeros = [0; ZEROS];
+        while self.written < at {
+            let some = (at - self.written).min(ZEROS as u64);
+            self.file.write_all(&zeros[..some as usize])?;
+            self.written += some;
+        }
+        Ok(())
     }
 
     pub(super) fn end(mut self, len: u64, attributes: &Attributes, sync: bool) -> io::Result<()> {
         if matches!(self.place, Place::Own) {
-            return Ok(());
+            return self.write_zeros_to(len);
         }
         if self.file.metadata()?.len() != len {
             self.file.set_len(len)?;
@@ -346,7 +367,7 @@ mod tests {
         std::fs::write(&at, "old").unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink("file", &link).unwrap();
-        let writing = Writing::begin(&link, true).unwrap();
+        let mut writing = Writing::begin(&link, true).unwrap();
         writing.write_all_at(b"new", 4).unwrap();
         assert_eq!((std::fs::read(&at).unwrap(), names()), (b"old".to_vec(), 2));
         let attributes = Attributes { mode: Some(0o640), ..Attributes::default() };

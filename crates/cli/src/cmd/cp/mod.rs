@@ -25,7 +25,8 @@ The volume may be in use: its daemon does then what is asked of the volume, and 
 reads and writes files of the host. A branch is read as it is at one moment. Programs that have it
 mounted see each file when it is whole, under its name, in place of what was there; so a copy that
 is ended in the middle leaves whole files only. Holes stay holes. Who may write the image may write
-any file in it, as at rest. Without -p copies belong to the user of this command.
+any file in it, as at rest. Without -p copies belong to the user of this command. A pipe or device
+of the host that is named is read to its end; with -r it is copied as what it is.
 
   holdfast cp -r src data.holdfast:/backup
   holdfast cp data.holdfast@before-upgrade:/etc/fstab .
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if standard::is_meant(to) {
         return print(args, from, volumes);
     }
-    let to = Target::parse(to);
+    let to = Target::on_either_side(to)?;
     // The one that is written first: the same image as a source then needs no second opening.
     let to = volumes.side(&to, false)?;
     let into_directory = to.is_dir();
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             copier.take_in(&to);
             continue;
         }
-        let from = volumes.side(&Target::parse(text), true)?;
+        let from = volumes.side(&Target::on_either_side(text)?, true)?;
         let to = match into_directory.then(|| from.name()).flatten() {
             Some(name) => to.join(&name),
             None => to.clone(),
@@ -104,7 +105,7 @@ fn print(args: &Args, from: &[OsString], mut volumes: Volumes) -> Outcome {
         if standard::is_meant(text) {
             return Err(Failure::plain("standard input to standard output is no copy"));
         }
-        let from = volumes.side(&Target::parse(text), true)?;
+        let from = volumes.side(&Target::on_either_side(text)?, true)?;
         copier.put_out(&from)?;
     }
     let failures = copier.finish();

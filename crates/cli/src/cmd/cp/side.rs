@@ -225,6 +225,33 @@ impl Side {
         }
     }
 
+    /// How far its bytes go at most. Files of /proc have some, and say that they have none.
+    pub(super) fn end(&self, found: &Found) -> u64 {
+        match self {
+            Side::Host(_) if found.len == 0 => u64::MAX,
+            Side::Host(_) | Side::Volume(..) => found.len,
+        }
+    }
+
+    /// What comes out of a pipe or a device of the host, to its end.
+    ///
+    /// # Errors
+    /// It is a socket, or lies in a volume, where nothing is behind it.
+    pub(super) fn stream(&self, file_type: FileType) -> Result<std::fs::File, Failed> {
+        let (what, is_readable) = match file_type {
+            FileType::Fifo => ("a pipe", true),
+            FileType::CharDevice | FileType::BlockDevice => ("a device", true),
+            _ => ("a socket", false),
+        };
+        match self {
+            Side::Host(path) if is_readable => std::fs::File::open(path).at(self),
+            Side::Host(_) | Side::Volume(..) => {
+                let why = format!("is {what} that gives no bytes; -r copies it as what it is");
+                Err(io::Error::other(why)).at(self)
+            }
+        }
+    }
+
     /// Begins a file that comes to this path when it is whole; on the host through a link that is there, if `follow`.
     pub(super) fn begin(&self, follow: bool) -> io::Result<Writing> {
         match self {
@@ -360,7 +387,7 @@ pub(super) enum Writing {
 }
 
 impl Writing {
-    pub(super) fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    pub(super) fn write_all_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         match self {
             Writing::Host(file) => file.write_all_at(bytes, at),
             Writing::Volume(image, _) => image.say(Request::Write { at }, bytes),

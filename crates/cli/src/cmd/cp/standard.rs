@@ -1,8 +1,11 @@
-//! Standard input and output as one side of a copy.
+//! Standard input and output as one side of a copy, and pipes and devices that are named as a source: they have no length, and are read
+//! to their end.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read, Write};
 
+use holdfast::FileType;
 use rustix::fs::Mode;
 use rustix::process::umask;
 
@@ -29,7 +32,8 @@ pub(super) fn no_name(directory: &Side) -> Failure {
 impl Copier {
     /// Makes a file of all that comes through standard input.
     pub(super) fn take_in(&mut self, to: &Side) {
-        let done = self.input(to);
+        let input = Side::Host("standard input".into());
+        let done = self.take(io::stdin().lock(), &input, to);
         self.tell(done);
     }
 
@@ -47,17 +51,22 @@ impl Copier {
         }
     }
 
-    fn input(&mut self, to: &Side) -> Result<(), Failed> {
-        let input = Side::Host("standard input".into());
-        let copy = to.begin(true).at(to)?;
-        let (mut stdin, mut at) = (io::stdin().lock(), 0);
+    /// Makes a file of all that comes; `from` is what errors call it.
+    pub(super) fn take(
+        &mut self,
+        mut input: impl Read,
+        from: &Side,
+        to: &Side,
+    ) -> Result<(), Failed> {
+        let mut copy = to.begin(true).at(to)?;
+        let mut at = 0;
         let mut buffer = vec![0; DATA_MAX];
         loop {
-            let len = match stdin.read(&mut buffer) {
+            let len = match input.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(len) => len,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error).at(&input),
+                Err(error) => return Err(error).at(from),
             };
             copy.write_all_at(&buffer[..len], at).at(to)?;
             at += len as u64;
@@ -74,14 +83,19 @@ impl Copier {
     /// The inner result is that of standard output.
     fn output(&mut self, from: &Side) -> Result<io::Result<()>, Failed> {
         let found = from.found(true).at(from)?;
-        if from.is_dir() {
+        let file_type = found.file_type().at(from)?;
+        if file_type == FileType::Directory {
             return Err(io::Error::from(io::ErrorKind::IsADirectory)).at(from);
+        }
+        if file_type != FileType::Regular {
+            return self.pass(from.stream(file_type)?, from);
         }
         let source = from.open().at(from)?;
         let (mut stdout, mut at) = (io::stdout().lock(), 0);
         let mut buffer = Vec::new();
-        while at < found.len {
-            source.read_at(&mut buffer, at, found.len - at).at(from)?;
+        let end = from.end(&found);
+        while at < end {
+            source.read_at(&mut buffer, at, end - at).at(from)?;
             if buffer.is_empty() {
                 break;
             }
@@ -92,5 +106,23 @@ impl Copier {
             self.copied(buffer.len() as u64);
         }
         Ok(stdout.flush())
+    }
+
+    /// All that comes goes to standard output; results as those of [`Self::output`].
+    fn pass(&mut self, mut input: File, from: &Side) -> Result<io::Result<()>, Failed> {
+        let mut stdout = io::stdout().lock();
+        let mut buffer = vec![0; DATA_MAX];
+        loop {
+            let len = match input.read(&mut buffer) {
+                Ok(0) => return Ok(stdout.flush()),
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).at(from),
+            };
+            if let Err(error) = stdout.write_all(&buffer[..len]) {
+                return Ok(Err(error));
+            }
+            self.copied(len as u64);
+        }
     }
 }

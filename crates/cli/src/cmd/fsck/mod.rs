@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast::device::Device;
+use holdfast_check::reading::VolumeReading;
 use holdfast_check::{Issue, Options, Progress, Report, Severity};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::outcome::{Context, Failure, Outcome, complain, printed};
+use crate::outcome::{self, Context, Failure, Outcome, complain, printable_json, shown};
 use crate::peek::Peek;
 use crate::{mounts, size, target};
 
@@ -152,16 +153,16 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return repaired(args, device, &report, done, holdfast::clear_fault);
     }
     let wrong = !holdfast_repair::is_repaired(&report);
-    if (wrong && (args.yes || args.preen))
-        || (args.yes && (is_noted || is_only_fault || has_ring_places))
-    {
+    let would_repair = wrong || is_noted || is_only_fault || has_ring_places;
+    if (wrong && args.preen) || (would_repair && args.yes) {
         return repair::run(args, device);
     }
-    if args.json {
-        print(args, &report)?;
-    } else if wrong && args.no_changes && has_superblock && !is_mounted(&args.target) {
-        // Of a mounted volume what only looks wrong is nothing to plan for.
+    // Of a mounted volume what only looks wrong is nothing to plan for; and people need not be told what becomes of a note.
+    let is_worth_it = if args.json { would_repair } else { wrong };
+    if is_worth_it && args.no_changes && has_superblock && !is_mounted(&args.target) {
         repair::preview(args, &*device, &report)?;
+    } else if args.json {
+        print(args, &report)?;
     }
     Ok(report.exit_code())
 }
@@ -215,8 +216,13 @@ fn repaired(
         return Ok(CORRECTED);
     }
     let mut out = io::stdout().lock();
-    printed(writeln!(out, "{}: {done}", args.target.display()))?;
+    printed(writeln!(out, "{}: {done}", shown(&args.target)))?;
     Ok(CORRECTED)
+}
+
+/// Who cannot be told, or does not listen to the end, must not take the code for that of a clean or a repaired volume.
+fn printed(result: io::Result<()>) -> Result<(), Failure> {
+    outcome::printed(result).map_err(|failure| failure.with_code(OPERATIONAL))
 }
 
 /// The volume: locked, unless `-n` says that a look is enough.
@@ -246,17 +252,21 @@ fn is_mounted(target: &Path) -> bool {
     mounts::find(target).is_ok_and(|mount| mount.is_some())
 }
 
-/// What a mount does first, read-only: the superblock, the groups, the root directory.
+/// What a mount does first, read-only: the superblock, journal and log, the groups, the root directory.
 fn preen(args: &Args, device: &Arc<dyn Device>) -> Outcome {
     if holdfast_check::probe(&**device).is_none() {
         return Err(target::no_volume(&args.target, &**device).with_code(OPERATIONAL));
     }
     let opened = holdfast::VolumeOptions::new().read_only(true).open_device(device.clone());
-    opened.and_then(|volume| volume.metadata("/").map(drop)).map_err(|error| {
-        let why = format!("{} cannot be mounted: {error}", args.target.display());
+    let cannot = |why: &dyn std::fmt::Display| {
+        let why = format!("{} cannot be mounted: {why}", args.target.display());
         Failure::new(ERRORS_LEFT, why)
-    })?;
-    Ok(0)
+    };
+    opened.and_then(|volume| volume.metadata("/").map(drop)).map_err(|error| cannot(&error))?;
+    // What is only looked at opens as far as they are whole, a volume that is to be written does not.
+    let reading = VolumeReading::open(&**device, false);
+    let missing = reading.map_or_else(|_| Vec::new(), |reading| reading.missing_of_rings());
+    missing.first().map_or(Ok(0), |why| Err(cannot(why)))
 }
 
 fn progress_bar(args: &Args) -> Option<ProgressBar> {
@@ -273,7 +283,7 @@ fn print(args: &Args, report: &Report) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
         let line = serde_json::to_string(report).expect("a report is plain numbers and strings");
-        printed(writeln!(out, "{line}"))?;
+        printed(writeln!(out, "{}", printable_json(&line)))?;
         return printed(out.flush());
     }
     for finding in &report.findings {
@@ -304,7 +314,7 @@ fn print(args: &Args, report: &Report) -> Result<(), Failure> {
     printed(writeln!(
         out,
         "{}: {verdict}, {} files, {} directories",
-        args.target.display(),
+        shown(&args.target),
         facts.files,
         facts.directories
     ))?;

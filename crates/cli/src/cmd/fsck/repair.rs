@@ -9,8 +9,10 @@ use holdfast::device::Device;
 use holdfast_check::Report;
 use holdfast_repair::{Planned, RepairError, RepairOptions, Unmended, plan};
 
-use super::{Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, refuse_another, undo};
-use crate::outcome::{Context, Failure, Outcome, complain, printed};
+use super::{
+    Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, printed, refuse_another, undo,
+};
+use crate::outcome::{Context, Failure, Outcome, complain, printable_json, shown};
 use crate::target;
 use uuid::Uuid;
 
@@ -59,7 +61,8 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
             Some(file) => format!("; --undo {} puts back what was there", file.display()),
             None => String::new(),
         };
-        Failure::new(OPERATIONAL, format!("{target}: {error}{undo}"))
+        let state = "the volume is as it was or as it is repaired, and `holdfast fsck` says which";
+        Failure::new(OPERATIONAL, format!("{target}: {error}; {state}{undo}"))
     })?;
     for Unmended { block, why } in &unmended {
         let target = args.target.display();
@@ -79,7 +82,7 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     } else {
         let mut out = io::stdout().lock();
         let bytes = holdfast_base::show::bytes(planned.bytes());
-        printed(writeln!(out, "{}: repaired, {bytes} were written", args.target.display()))?;
+        printed(writeln!(out, "{}: repaired, {bytes} were written", shown(&args.target)))?;
         drop(out);
         print(args, &after)?;
     }
@@ -87,15 +90,31 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     Ok(CORRECTED | left)
 }
 
-/// Says what a repair would do, or why it would do nothing.
+/// Says what a repair would do, or why it would do nothing; as JSON in one object with the report.
 pub(super) fn preview(args: &Args, device: &dyn Device, report: &Report) -> Result<(), Failure> {
     let options = RepairOptions { data: args.data, accept_loss: args.accept_loss };
-    match plan(device, report, &options) {
+    let planned = match refuse_another(args, device) {
+        Ok(()) => plan(device, report, &options).map_err(|error| error.to_string()),
+        Err(failure) => Err(failure.sentence),
+    };
+    if args.json {
+        let mut object = object(report);
+        object["plan"] = match planned {
+            Ok(planned) => serde_json::json!({
+                "repairs": planned.repairs,
+                "bytes": planned.bytes(),
+                "loses": planned.loses(),
+            }),
+            Err(why) => serde_json::json!({ "refused": why }),
+        };
+        return printed(writeln!(io::stdout().lock(), "{}", printable_json(&object.to_string())));
+    }
+    match planned {
         Ok(planned) => {
             printed(writeln!(io::stdout().lock(), "with -y:"))?;
             show(&planned)
         }
-        Err(error) => printed(writeln!(io::stdout().lock(), "with -y: {error}")),
+        Err(why) => printed(writeln!(io::stdout().lock(), "with -y: {why}")),
     }
 }
 
@@ -145,14 +164,14 @@ fn document(
     object["after"] = serde_json::json!(after);
     let unmended: Vec<u64> = unmended.iter().map(|one| one.block.0).collect();
     object["unmended"] = serde_json::json!(unmended);
-    printed(writeln!(io::stdout().lock(), "{object}"))
+    printed(writeln!(io::stdout().lock(), "{}", printable_json(&object.to_string())))
 }
 
 /// Prints one object: the report, and why nothing is done.
 fn refused(report: &Report, failure: &Failure) -> Result<(), Failure> {
     let mut object = object(report);
     object["refused"] = failure.sentence.clone().into();
-    printed(writeln!(io::stdout().lock(), "{object}"))
+    printed(writeln!(io::stdout().lock(), "{}", printable_json(&object.to_string())))
 }
 
 fn object(report: &Report) -> serde_json::Value {

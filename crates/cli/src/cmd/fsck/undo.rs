@@ -9,8 +9,8 @@ use holdfast::Hold;
 use holdfast::device::Device;
 use holdfast_repair::{Planned, Undo, UndoError};
 
-use super::{Args, ERRORS_LEFT, OPERATIONAL};
-use crate::outcome::{Context, Failure, Outcome, printed};
+use super::{Args, ERRORS_LEFT, OPERATIONAL, printed};
+use crate::outcome::{Context, Failure, Outcome, shown};
 use crate::target;
 
 /// Writes what a repair will overwrite to a new file. When this returns, the file and its name are durable.
@@ -27,14 +27,19 @@ pub(super) fn keep(path: &Path, planned: &Planned, device: &dyn Device) -> Resul
         }
         _ => failed(&error),
     })?;
+    fill(file, path, planned, device).map_err(|error| {
+        // It undoes nothing, and would be in the way of the next try.
+        let _ = std::fs::remove_file(path);
+        failed(&error)
+    })
+}
+
+fn fill(file: File, path: &Path, planned: &Planned, device: &dyn Device) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    planned.keep(device, &mut out).map_err(|error| failed(&error))?;
-    let durable = out.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| {
-        file.sync_all()?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-    });
-    durable.map_err(|error| failed(&error))
+    planned.keep(device, &mut out).map_err(io::Error::other)?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Puts back what a file keeps.
@@ -44,7 +49,9 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
         let (code, at) = match &error {
             UndoError::File(_) | UndoError::Malformed(_) => (OPERATIONAL, path),
             UndoError::Device(_) => (OPERATIONAL, &*args.target),
-            UndoError::Changed(_) | UndoError::Opened => (ERRORS_LEFT, &*args.target),
+            UndoError::Changed(_) | UndoError::Length { .. } | UndoError::Opened => {
+                (ERRORS_LEFT, &*args.target)
+            }
         };
         Failure::new(code, format!("{}: {error}", at.display()))
     };
@@ -79,7 +86,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
     printed(writeln!(
         out,
         "{}: {bytes} were put back, and it is what it was before the repair, {rest}",
-        args.target.display()
+        shown(&args.target)
     ))?;
     Ok(0)
 }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use holdfast_base::Timestamp;
+use holdfast_base::{Timestamp, show};
 use holdfast_salvage::{Attributes, Destination, Found};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
@@ -33,7 +33,44 @@ pub(super) struct HostTree<'r> {
     root: OwnedFd,
     levels: Vec<Level>,
     file: Option<File>,
+    /// Attributes of what was made, ended or left last that the host did not take.
+    not_set: Vec<String>,
     report: &'r mut dyn FnMut(&Found) -> io::Result<()>,
+}
+
+/// Fails unless `path` can be made, or is an empty directory of this user.
+pub(super) fn expect_place(path: &Path) -> io::Result<()> {
+    let inside = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        inside => inside?.next(),
+    };
+    if inside.is_some() {
+        return Err(io::ErrorKind::DirectoryNotEmpty.into());
+    }
+    expect_own(&rustix::fs::openat(CWD, path, directory(), Mode::empty())?)
+}
+
+/// Makes a directory that nobody else enters, or has an empty one become that.
+pub(super) fn make_own(path: &Path) -> io::Result<OwnedFd> {
+    let closed = Mode::from_raw_mode(0o700);
+    match rustix::fs::mkdir(path, closed) {
+        Err(Errno::EXIST) => expect_place(path)?,
+        made => made?,
+    }
+    let dir = rustix::fs::openat(CWD, path, directory(), Mode::empty())?;
+    expect_own(&dir)?;
+    rustix::fs::fchmod(&dir, closed)?;
+    Ok(dir)
+}
+
+/// Its owner could put other things in the place of what is made.
+fn expect_own(dir: &OwnedFd) -> io::Result<()> {
+    match rustix::fs::fstat(dir)?.st_uid == rustix::process::geteuid().as_raw() {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "it belongs to another user: name a directory that does not exist",
+        )),
+    }
 }
 
 impl<'r> HostTree<'r> {
@@ -42,24 +79,8 @@ impl<'r> HostTree<'r> {
         path: &Path,
         report: &'r mut dyn FnMut(&Found) -> io::Result<()>,
     ) -> io::Result<HostTree<'r>> {
-        let closed = Mode::from_raw_mode(0o700);
-        match rustix::fs::mkdir(path, closed) {
-            Err(Errno::EXIST) => {
-                if std::fs::read_dir(path)?.next().is_some() {
-                    return Err(io::ErrorKind::DirectoryNotEmpty.into());
-                }
-            }
-            made => made?,
-        }
-        let root = rustix::fs::openat(CWD, path, directory(), Mode::empty())?;
-        // Its owner could put other things in the place of what is made.
-        if rustix::fs::fstat(&root)?.st_uid != rustix::process::geteuid().as_raw() {
-            return Err(io::Error::other(
-                "it belongs to another user: name a directory that does not exist",
-            ));
-        }
-        rustix::fs::fchmod(&root, closed)?;
-        Ok(HostTree { root, levels: Vec::new(), file: None, report })
+        let root = make_own(path)?;
+        Ok(HostTree { root, levels: Vec::new(), file: None, not_set: Vec::new(), report })
     }
 
     /// The directory that was entered last.
@@ -92,22 +113,36 @@ impl<'r> HostTree<'r> {
         is_link: bool,
     ) -> io::Result<()> {
         let dir = self.here()?;
-        if let Some((uid, gid)) = attributes.owner {
-            let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-            unless_left_out(rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))?;
-        }
         let path = [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), name].concat();
-        let left_out = set_xattrs(attributes, |xattr, value| {
-            rustix::fs::lsetxattr(&path[..], xattr, value, XattrFlags::empty())
-        })?;
-        if let Some(mode) = attributes.mode.filter(|_| !is_link) {
+        let own = AtFlags::SYMLINK_NOFOLLOW;
+        let (not_set, done) = set(attributes, &mut |one| match one {
+            One::Owner(uid, gid) => rustix::fs::chownat(dir, name, Some(uid), Some(gid), own),
+            One::Xattr(xattr, value) => {
+                rustix::fs::lsetxattr(&path[..], xattr, value, XattrFlags::empty())
+            }
+            // A link has none.
+            One::Mode(_) if is_link => Ok(()),
             // It was made here under a free name and is no link; nobody else can reach it.
-            rustix::fs::chmodat(dir, name, permissions(mode), AtFlags::empty())?;
-        }
-        if let Some(times) = &attributes.times {
-            rustix::fs::utimensat(dir, name, &timestamps(times), AtFlags::SYMLINK_NOFOLLOW)?;
-        }
-        expect_all_set(attributes, left_out)
+            One::Mode(mode) => rustix::fs::chmodat(dir, name, mode, AtFlags::empty()),
+            One::Times(times) => rustix::fs::utimensat(dir, name, times, own),
+        });
+        self.not_set = not_set;
+        done?;
+        expect_all_set(attributes)
+    }
+
+    fn set(&mut self, file: BorrowedFd<'_>, attributes: &Attributes) -> io::Result<()> {
+        let (not_set, done) = set(attributes, &mut |one| match one {
+            One::Owner(uid, gid) => rustix::fs::fchown(file, Some(uid), Some(gid)),
+            One::Xattr(name, value) => {
+                rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())
+            }
+            One::Mode(mode) => rustix::fs::fchmod(file, mode),
+            One::Times(times) => rustix::fs::futimens(file, times),
+        });
+        self.not_set = not_set;
+        done?;
+        expect_all_set(attributes)
     }
 }
 
@@ -122,8 +157,8 @@ impl Destination for HostTree<'_> {
     }
 
     fn leave(&mut self, attributes: &Attributes) -> io::Result<()> {
-        let dir = self.here()?;
-        let set = set(dir, attributes);
+        let dir = self.here()?.try_clone_to_owned()?;
+        let set = self.set(dir.as_fd(), attributes);
         self.levels.pop();
         set
     }
@@ -143,9 +178,10 @@ impl Destination for HostTree<'_> {
 
     fn end(&mut self, len: u64, attributes: &Attributes) -> io::Result<()> {
         let file = self.file.take().expect("a file is begun before it ends");
+        // What is missing of it is worse than what it may not do.
         let longer = file.set_len(len);
-        set(file.as_fd(), attributes)?;
-        longer
+        let set = self.set(file.as_fd(), attributes);
+        longer.and(set)
     }
 
     fn symlink(&mut self, name: &[u8], target: &[u8], attributes: &Attributes) -> io::Result<()> {
@@ -176,6 +212,10 @@ impl Destination for HostTree<'_> {
         Ok(rustix::fs::linkat(from, &last[..], here, name, AtFlags::empty())?)
     }
 
+    fn take_not_set(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.not_set)
+    }
+
     fn report(&mut self, found: &Found) -> io::Result<()> {
         (self.report)(found)
     }
@@ -185,28 +225,67 @@ fn directory() -> OFlags {
     OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC
 }
 
-/// Owner before mode, because a change of owner clears set-id bits; times last.
-fn set(file: BorrowedFd<'_>, attributes: &Attributes) -> io::Result<()> {
+/// An attribute that is to be set.
+enum One<'a> {
+    Owner(Uid, Gid),
+    Xattr(&'a [u8], &'a [u8]),
+    Mode(Mode),
+    Times(&'a Timestamps),
+}
+
+/// Owner before mode, because a change of owner clears set-id bits; times last. Each of them is tried: a user without the right to give
+/// files away keeps them, as with cp(1), and a filesystem that has no room for an attribute is not full. Returns those that the host
+/// does not take, and the first error that is of the host itself. Of what gives rights nothing is set.
+fn set(
+    attributes: &Attributes,
+    set: &mut dyn FnMut(One<'_>) -> rustix::io::Result<()>,
+) -> (Vec<String>, rustix::io::Result<()>) {
+    let (mut not_set, mut done) = (Vec::new(), Ok(()));
+    let mut one = |what: &dyn Fn() -> String, one: One<'_>| {
+        let is_xattr = matches!(one, One::Xattr(..));
+        match set(one) {
+            Ok(()) => {}
+            Err(error) if is_not_taken(error, is_xattr) => not_set.push(what()),
+            Err(error) => done = done.and(Err(error)),
+        }
+    };
     if let Some((uid, gid)) = attributes.owner {
-        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-        unless_left_out(rustix::fs::fchown(file, uid, gid))?;
+        one(&|| "owner".into(), One::Owner(Uid::from_raw(uid), Gid::from_raw(gid)));
     }
-    let left_out = set_xattrs(attributes, |name, value| {
-        rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())
-    })?;
+    for (name, value) in attributes.xattrs.iter().filter(|(name, _)| !gives_rights(name)) {
+        one(&|| show::name(name), One::Xattr(name, value));
+    }
     if let Some(mode) = attributes.mode {
-        rustix::fs::fchmod(file, permissions(mode))?;
+        one(&|| "mode".into(), One::Mode(permissions(mode)));
     }
     if let Some(times) = &attributes.times {
-        rustix::fs::futimens(file, &timestamps(times))?;
+        one(&|| "times".into(), One::Times(&timestamps(times)));
     }
-    expect_all_set(attributes, left_out)
+    (not_set, done)
+}
+
+/// Whether an error says that this file cannot have the attribute here, and nothing of the host's state.
+fn is_not_taken(error: Errno, is_xattr: bool) -> bool {
+    let of_the_attribute = matches!(
+        error,
+        Errno::PERM
+            | Errno::ACCESS
+            | Errno::OPNOTSUPP
+            | Errno::INVAL
+            | Errno::RANGE
+            | Errno::TOOBIG
+    );
+    of_the_attribute || is_xattr && error == Errno::NOSPC
+}
+
+fn gives_rights(xattr: &[u8]) -> bool {
+    xattr.starts_with(b"security.") || xattr.starts_with(b"trusted.")
 }
 
 /// Fails if something was left out that the host would believe: the volume may be a stranger's, or its bytes be anybody's.
-fn expect_all_set(attributes: &Attributes, left_out: Option<String>) -> io::Result<()> {
-    if let Some(name) = left_out {
-        return Err(io::Error::other(format!("the attribute {name} is not set")));
+fn expect_all_set(attributes: &Attributes) -> io::Result<()> {
+    if let Some((name, _)) = attributes.xattrs.iter().find(|(name, _)| gives_rights(name)) {
+        return Err(io::Error::other(format!("the attribute {} is not set", show::name(name))));
     }
     match attributes.mode {
         Some(mode) if mode & SET_ID != 0 => Err(io::Error::other("its set-id bits are not set")),
@@ -214,36 +293,8 @@ fn expect_all_set(attributes: &Attributes, left_out: Option<String>) -> io::Resu
     }
 }
 
-/// Sets attributes but those that give rights, of which the first is returned.
-fn set_xattrs(
-    attributes: &Attributes,
-    set: impl Fn(&[u8], &[u8]) -> rustix::io::Result<()>,
-) -> io::Result<Option<String>> {
-    let mut left_out = None;
-    for (name, value) in &attributes.xattrs {
-        if name.starts_with(b"security.") || name.starts_with(b"trusted.") {
-            left_out = left_out.or_else(|| Some(holdfast_base::show::name(name)));
-            continue;
-        }
-        // A filesystem that has no room for so many is not full.
-        unless_left_out(set(name, value)).map_err(|error| {
-            let name = holdfast_base::show::name(name);
-            io::Error::other(format!("attribute {name}: {}", crate::outcome::plain_words(&error)))
-        })?;
-    }
-    Ok(left_out)
-}
-
 fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o7777 & !SET_ID)
-}
-
-/// A user without the right to give files away keeps them, and what the filesystem does not have is left out, as with cp(1).
-fn unless_left_out(set: rustix::io::Result<()>) -> io::Result<()> {
-    match set {
-        Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => Ok(()),
-        other => Ok(other?),
-    }
 }
 
 fn timestamps((accessed, modified): &(Timestamp, Timestamp)) -> Timestamps {

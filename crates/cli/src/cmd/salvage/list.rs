@@ -48,7 +48,7 @@ pub(super) fn show(
         let state = opened.as_ref().ok().map(state);
         let line = serde_json::to_string(&List { volumes, state })
             .expect("a list is plain numbers and strings");
-        printed(writeln!(out, "{line}"))?;
+        printed(writeln!(out, "{}", crate::outcome::printable_json(&line)))?;
         return printed(out.flush());
     }
     printed(text(&mut out, volumes, opened))

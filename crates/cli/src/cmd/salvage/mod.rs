@@ -18,7 +18,7 @@ use holdfast_salvage::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::outcome::{Context, Failure, Outcome, printed};
+use crate::outcome::{Context, Failure, Outcome, printed, shown};
 use crate::peek::Peek;
 use crate::target;
 use host::HostTree;
@@ -41,9 +41,9 @@ nodes fill in, and files from there are said to be perhaps not of the last versi
 leads to comes to lost+found, called by its number. Data that does not match its checksum is never
 written, unless --unproved asks for it.
 
-The state is that of the newest superblock, with journal and log; without one, that of the newest
-root that is found; without a root, what leaves alone tell. Where no superblock says which root it
-is, no file is called whole.
+The state is that of the newest superblock, with journal and log; without one, the newest that
+roots prove by what they reach; without a root, what leaves alone tell. Where no superblock says
+which root it is, no file is called whole.
 
 OUT is made, or is an empty directory of this user. Device nodes are not made, and set-id bits and
 attributes of security are not set, as the volume may be a stranger's; it is said of each.
@@ -117,6 +117,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn salvage(args: &Args) -> Outcome {
     let device = device(&args.image)?;
+    // Before all of the device is read for nothing.
+    if let Some(out) = args.out.as_deref().filter(|_| !args.list) {
+        host::expect_place(out).context(out.display())?;
+    }
     let tolerant = Tolerant::new(&*device);
     let bar = Bar::new(args.quiet);
     let scan = Scan::read(&tolerant, &|progress| bar.show(progress));
@@ -128,13 +132,16 @@ fn salvage(args: &Args) -> Outcome {
         if let (Err(error), true) = (&opened, volumes.is_empty()) {
             return Err(failure(args, error));
         }
-        return list::show(&volumes, &opened, args.json).map(|()| 0);
+        list::show(&volumes, &opened, args.json)?;
+        return opened.map_or_else(|error| Err(failure(args, &error)), |_| Ok(0));
     }
     let salvaged = opened.map_err(|error| failure(args, &error))?;
     let out = args.out.as_deref().expect("clap asks for it");
     let mut report = Report::new(args.report.as_deref(), args.json)?;
-    let counts = copy(args, &salvaged, out, &mut report, &bar)?;
+    let counts = copy(args, &salvaged, out, &mut report, &bar);
     bar.clear();
+    // A file that says nothing would only be in the way of the next try.
+    let counts = counts.inspect_err(|_| report.forget_if_empty())?;
     report.end().context("the report")?;
     summary(args, &salvaged, tolerant.unreadable(), counts)?;
     match (counts.found, counts.is_whole() && salvaged.notes.is_empty()) {
@@ -180,10 +187,7 @@ fn copy(
         return one(named.map_err(|error| failure(args, &error))?, out, report);
     }
     let mut counts = Counts::default();
-    match std::fs::create_dir(out) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        made => made.context(out.display())?,
-    }
+    host::make_own(out).context(out.display())?;
     for tree in salvaged.trees() {
         report.tree = Some(tree.name.clone());
         counts.join(&one(tree, &out.join(directory(tree)), report)?);
@@ -216,7 +220,7 @@ fn summary(
             counts,
         };
         let line = serde_json::to_string(&summary).expect("it is plain numbers and strings");
-        return printed(writeln!(out, "{line}"));
+        return printed(writeln!(out, "{}", crate::outcome::printable_json(&line)));
     }
     for note in &salvaged.notes {
         printed(writeln!(out, "note: {}", crate::outcome::printable(note)))?;
@@ -225,7 +229,7 @@ fn summary(
         let blocks = holdfast_base::show::count(unreadable, "block");
         printed(writeln!(out, "note: {blocks} of the device did not read"))?;
     }
-    let image = args.image.display();
+    let image = shown(&args.image);
     printed(writeln!(out, "{image}: {}; state: {}", report::sentence(&counts), salvaged.by))
 }
 

@@ -1,14 +1,15 @@
 //! What a salvage says of each file, for people and programs.
 
-use std::fs::File;
+use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use holdfast_base::show;
 use holdfast_salvage::{Counts, Found, Holes, Missing, Version};
 use serde::Serialize;
 
-use crate::outcome::{Context, Failure};
+use crate::outcome::{Failure, plain_words, printable_json, sentence as sentence_of, shown};
+use crate::own_file;
 
 /// Where lines about files go.
 pub(super) struct Report {
@@ -16,6 +17,8 @@ pub(super) struct Report {
     /// Each file, not only those that are not whole.
     all: bool,
     json: bool,
+    /// The file that was made for it.
+    made: Option<PathBuf>,
     /// What stands in front of paths, where there are several trees.
     pub(super) tree: Option<String>,
 }
@@ -40,16 +43,39 @@ struct Line<'a> {
     name_lost: bool,
     #[serde(skip_serializing_if = "<[Missing]>::is_empty")]
     missing: &'a [Missing],
+    /// Attributes that the host did not take.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    not_set: &'a [String],
 }
 
 impl Report {
     /// Into a file, of all; or to standard output, of what is not whole.
     pub(super) fn new(file: Option<&Path>, json: bool) -> Result<Report, Failure> {
-        let out: Box<dyn Write> = match file {
-            Some(path) => Box::new(BufWriter::new(File::create(path).context(path.display())?)),
-            None => Box::new(BufWriter::new(io::stdout())),
-        };
-        Ok(Report { out, all: file.is_some(), json, tree: None })
+        let (mut is_made, mut out): (_, Box<dyn Write>) = (None, Box::new(io::stdout()));
+        if let Some(path) = file {
+            let made = own_file::create(path).map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => Failure::plain(format!(
+                    "{}: something of this name is there already: name a new file for the report",
+                    shown(path)
+                )),
+                _ => Failure::plain(sentence_of(shown(path), &error)),
+            })?;
+            if made.metadata().is_ok_and(|found| found.is_file()) {
+                is_made = Some(path.to_owned());
+            }
+            out = Box::new(made);
+        }
+        let out = Box::new(BufWriter::new(out));
+        Ok(Report { out, all: file.is_some(), json, made: is_made, tree: None })
+    }
+
+    /// Removes the file that was made for it, if it has no line.
+    pub(super) fn forget_if_empty(&mut self) {
+        let is_empty = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.len() == 0);
+        if let Some(path) = self.made.take().filter(is_empty) {
+            // What is left of it harms nobody.
+            let _ = fs::remove_file(path);
+        }
     }
 
     /// Says what became of a file. Files are copied on when the reader of the lines has gone.
@@ -61,6 +87,10 @@ impl Report {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.out = Box::new(io::sink());
                 Ok(())
+            }
+            Err(error) => {
+                let words = format!("the report: {}", plain_words(&error));
+                Err(io::Error::new(error.kind(), words))
             }
             said => said,
         }
@@ -80,15 +110,14 @@ impl Report {
                 older: found.version,
                 name_lost: found.is_name_lost,
                 missing: &found.missing,
+                not_set: &found.not_set,
             };
             let line = serde_json::to_string(&line).map_err(io::Error::other)?;
-            return writeln!(self.out, "{line}");
+            return writeln!(self.out, "{}", printable_json(&line));
         }
         let tree = self.tree.as_ref().map_or(String::new(), |tree| format!("{tree}:"));
-        let words = match found.is_whole() {
-            true => "whole".into(),
-            false => found.words().join("; "),
-        };
+        let whole = found.is_whole().then(|| "whole".to_owned());
+        let words = whole.into_iter().chain(found.words()).collect::<Vec<_>>().join("; ");
         writeln!(self.out, "{tree}{path}: {}", crate::outcome::printable(&words))
     }
 
@@ -113,6 +142,10 @@ pub(super) fn sentence(counts: &Counts) -> String {
     add(counts.older, "perhaps not of the last version");
     add(counts.nameless, "without a name");
     add(counts.lost, "lost but for the name");
+    add(
+        counts.without_attributes,
+        "without some attributes, which the host does not take (--report names them)",
+    );
     if counts.missing_bytes > 0 {
         words.push(format!("{} missing", crate::size::show(counts.missing_bytes)));
     }

@@ -26,7 +26,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let name = args.name.clone().unwrap_or_else(|| show::name_by_time(""));
-    let question = Ask::Take { branch: args.place.branch.clone(), name: name.clone() };
+    let question = Ask::Take { branch: args.place.which(), name: name.clone() };
     let (branch, number) = lineage::done(&args.place, &question)?;
     show::made(args.json, &branch, Some(&name), number)
 }

@@ -20,8 +20,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     for name in &args.names {
-        let branch = args.place.branch.clone();
-        let name = name.clone();
+        let (branch, name) = (args.place.which(), name.into());
         lineage::done(&args.place, &Ask::DeleteSnapshot { branch, name, number: None })?;
     }
     Ok(0)

@@ -16,7 +16,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, held: bool) -> Outcome {
-    let branch = args.place.branch.clone();
-    lineage::done(&args.place, &Ask::Hold { branch, name: args.name.clone(), held })?;
+    let branch = args.place.which();
+    lineage::done(&args.place, &Ask::Hold { branch, name: (&args.name).into(), held })?;
     Ok(0)
 }

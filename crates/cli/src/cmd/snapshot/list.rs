@@ -1,6 +1,7 @@
 //! `holdfast snapshot list`.
 
-use crate::branches::message::Snapshot;
+use holdfast_control::Snapshot;
+
 use crate::branches::{Place, arguments, show};
 use crate::lineage;
 use crate::outcome::Outcome;

@@ -19,8 +19,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let (name, new_name) = (args.name.clone(), args.new_name.clone());
-    let branch = args.place.branch.clone();
+    let (name, new_name) = ((&args.name).into(), args.new_name.clone());
+    let branch = args.place.which();
     lineage::done(&args.place, &Ask::RenameSnapshot { branch, name, new_name })?;
     Ok(0)
 }

@@ -34,8 +34,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let keep = args.keep.name("before-rollback-");
-    let branch = args.place.branch.clone();
-    let question = Ask::RollBack { branch, to: args.name.clone(), keep: keep.clone() };
+    let branch = args.place.which();
+    let question = Ask::RollBack { branch, to: (&args.name).into(), keep: keep.clone() };
     let (branch, forgotten) = lineage::rolled_back(&args.place, &question)?;
     show::rolled_back(args.json, &branch, &args.name, keep.as_ref(), forgotten)?;
     match forgotten {

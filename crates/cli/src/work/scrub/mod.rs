@@ -50,7 +50,7 @@ struct Line<'a> {
     tree: Option<&'a str>,
     path: Option<&'a str>,
     inode: Option<u64>,
-    /// The first byte of the file, and the one behind the last.
+    /// The first byte of the file, and the one behind the last; of journal and log: of the device.
     bytes: Option<[u64; 2]>,
     block: Option<u64>,
     why: &'a str,
@@ -59,9 +59,12 @@ struct Line<'a> {
 
 /// What `--json` prints last.
 #[derive(Serialize)]
-struct End {
+struct End<'a> {
     kind: &'static str,
     complete: bool,
+    /// Why it was cut short, unless by the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
     resumed: bool,
     read_bytes: u64,
     seconds: f64,
@@ -97,8 +100,12 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
         time: Stopwatch::start(),
     };
     let from = before.as_ref().map(|before| &before.scrub[..]);
-    let is_whole = door.scrub(from, &mut hears).context(volume).map_err(operational)?;
+    let done = door.scrub(from, &mut hears).context(volume).map_err(operational);
     let resumed = from.is_some() && hears.before.is_some_and(|bytes| bytes > 0);
+    let is_whole = match done {
+        Ok(is_whole) => is_whole,
+        Err(failure) => return Err(hears.fail(failure, resumed)),
+    };
     if is_whole && let Some(place) = &place {
         place.forget();
     }
@@ -123,7 +130,7 @@ struct Hears<'a> {
     began: u64,
     place: Option<&'a Place>,
     keep: Deadline,
-    /// Whether the state was kept when it was written last.
+    /// Whether the state was kept when there was one last.
     kept: Option<bool>,
     not_printed: Option<Failure>,
     time: Stopwatch,
@@ -137,9 +144,40 @@ impl Hears<'_> {
     }
 
     fn keep(&mut self, scrub: &Scrub) {
-        let state = State { began: self.began, scrub: scrub.to_bytes() };
-        self.kept = self.place.map(|place| place.keep(&self.what.of, &state));
         self.keep = Deadline::after(KEEP);
+        // One that is still in the rings begins anew: they are judged as they are then.
+        if scrub.verified_bytes() == 0 {
+            return;
+        }
+        let state = State { began: self.began, scrub: scrub.to_bytes() };
+        self.kept = Some(self.place.is_some_and(|place| place.keep(&self.what.of, &state)));
+    }
+
+    /// What it says last, for programs.
+    fn print_end(&mut self, complete: bool, resumed: bool, error: Option<&str>) {
+        let end = End {
+            kind: "end",
+            complete,
+            error,
+            resumed,
+            read_bytes: self.read,
+            seconds: self.time.elapsed().as_secs_f64(),
+            damages: self.damages,
+            mended: self.mended,
+        };
+        self.print(&serde_json::to_string(&end).expect("plain numbers and strings"));
+    }
+
+    /// What it could not go on for, with the exit code. What was found until then is printed.
+    fn fail(mut self, mut failure: Failure, resumed: bool) -> Failure {
+        if self.kept == Some(true) {
+            failure.sentence += "; the same command goes on from here";
+        }
+        if self.what.json {
+            self.print_end(false, resumed, Some(&failure.sentence));
+        }
+        let code = failure.code | if self.damages > self.mended { LEFT } else { 0 };
+        failure.with_code(code)
     }
 
     /// The last words, and the exit code.
@@ -147,16 +185,7 @@ impl Hears<'_> {
         let seconds = self.time.elapsed().as_secs_f64();
         let (damages, mended) = (self.damages, self.mended);
         if self.what.json {
-            let end = End {
-                kind: "end",
-                complete: is_whole,
-                resumed,
-                read_bytes: self.read,
-                seconds,
-                damages,
-                mended,
-            };
-            self.print(&serde_json::to_string(&end).expect("plain numbers and strings"));
+            self.print_end(is_whole, resumed, None);
         } else {
             let rate = self.read as f64 / seconds.max(1e-3);
             let mut line = format!(
@@ -172,7 +201,8 @@ impl Hears<'_> {
             if !is_whole {
                 line += match self.kept {
                     Some(true) => "; it was stopped: the same command goes on from here",
-                    _ => {
+                    None => "; it was stopped, with nothing verified: the same command begins anew",
+                    Some(false) => {
                         "; it was stopped, and could not note how far it has come: the same command begins anew"
                     }
                 };
@@ -208,6 +238,10 @@ impl ScrubListener for Hears<'_> {
             self.keep(scrub);
         }
         true
+    }
+
+    fn is_cut_short(&mut self, scrub: &Scrub) {
+        self.keep(scrub);
     }
 
     fn found(&mut self, finding: ScrubFinding) {
@@ -247,5 +281,7 @@ fn word(kind: ScrubKind) -> &'static str {
         ScrubKind::Item => "item",
         ScrubKind::File => "file",
         ScrubKind::Superblock => "superblock",
+        ScrubKind::Journal => "journal",
+        ScrubKind::Log => "log",
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{picture, tree};
@@ -93,6 +93,24 @@ fn a_tree_is_copied_into_a_volume_in_use_and_out_again() {
         assert!(said.err.contains("cannot be copied into itself"), "{said:?}");
     }
     place.run(&["cp", &place.inside("/old"), &place.inside("/old")]).fails(1, "same file");
+    // Without a slash it would be a file of the host, which nobody meant.
+    let [astray, new] = [format!("{}:old", place.image()), place.path("new")];
+    for words in [["cp", &new, &astray], ["cp", "-", &astray], ["cp", &astray, &new]] {
+        place.run(&words).fails(1, &format!("write {}:/old", place.image()));
+    }
+    assert!(!Path::new(&astray).exists());
+    for (head, name) in [
+        (format!("{}:main", place.image()), "old"),
+        (format!("{}@s", place.image()), "old"),
+        (place.dir().to_owned(), "x"),
+    ] {
+        let text = format!("{head}:{name}");
+        place.run(&["cp", &new, &text]).fails(1, &format!("write {head}:/{name}; for a file"));
+        assert!(!Path::new(&text).exists(), "{text}");
+    }
+    // Who means it says so.
+    place.run(&["cp", &new, &format!("/{astray}")]).fine();
+    fs::remove_file(&astray).unwrap();
     place
         .run(&["cp", "-r", &place.path("source"), &format!("{}@s:/x", place.image())])
         .fails(1, "never changes");
@@ -254,35 +272,44 @@ fn a_copy_that_is_ended_leaves_whole_files_only() {
         }
         panic!("each copy came to its end");
     };
-    for (round, ended) in ["INT", "KILL", "unmounted"].iter().enumerate() {
-        let (child, to) = begun(&place.path("source"), &|at| {
+    // Where the machine is busy, a signal may come late, and the copy to its end before it.
+    let midst = |end: &dyn Fn(usize) -> PathBuf, what: &str| {
+        let ended = (0..TRIES).map(end).find(|dir| names_in(dir) < MANY);
+        expect_whole(&ended.expect("each copy came to its end"), what);
+    };
+    let by_signal = |(child, dir): (Child, PathBuf), signal_name: &str| {
+        signal(child.id(), signal_name);
+        signal(child.id(), "CONT");
+        said(child.wait_with_output().unwrap());
+        dir
+    };
+    let into = |round: &str| {
+        begun(&place.path("source"), &|at| {
             let name = format!("in-{round}-{at}");
             (place.inside(&format!("/{name}")), place.dir.join(name))
-        });
-        if *ended == "unmounted" {
-            signal(child.id(), "CONT");
-            place.umount();
-            let said = said(child.wait_with_output().unwrap());
-            assert!(said.code == 1 && said.err.contains("unmounted"), "{said:?}");
-            place.fsck();
-            place.mount();
-        } else {
-            signal(child.id(), ended);
-            signal(child.id(), "CONT");
-            said(child.wait_with_output().unwrap());
-        }
-        expect_whole(&to, ended);
+        })
+    };
+    for ended in ["INT", "KILL"] {
+        midst(&|again| by_signal(into(&format!("{ended}-{again}")), ended), ended);
     }
+    let (child, to) = into("unmounted");
+    signal(child.id(), "CONT");
+    place.umount();
+    let gone = said(child.wait_with_output().unwrap());
+    assert!(gone.code == 1 && gone.err.contains("unmounted"), "{gone:?}");
+    place.fsck();
+    place.mount();
+    expect_whole(&to, "unmounted");
     // Out of it.
     place.run(&["cp", "-r", &place.path("source"), &place.inside("/all")]).fine();
-    let (child, out) = begun(&place.inside("/all"), &|at| {
-        let out = place.path(&format!("out-{at}"));
-        (out.clone(), PathBuf::from(out))
-    });
-    signal(child.id(), "INT");
-    signal(child.id(), "CONT");
-    said(child.wait_with_output().unwrap());
-    expect_whole(&out, "out");
+    let out_of = |again| {
+        let begun = begun(&place.inside("/all"), &|at| {
+            let out = place.path(&format!("out-{again}-{at}"));
+            (out.clone(), PathBuf::from(out))
+        });
+        by_signal(begun, "INT")
+    };
+    midst(&out_of, "out");
     place.umount();
     place.fsck();
 }

@@ -1,5 +1,7 @@
 //! `scrub` of a volume that is mounted, by its daemon, and of one at rest: what it prints, how it stops and goes on.
 
+mod rings;
+
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};

@@ -185,7 +185,7 @@ impl World {
 }
 
 /// What came to a path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Made {
     Directory,
     File(Vec<u8>),

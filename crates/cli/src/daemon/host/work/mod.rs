@@ -22,6 +22,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use holdfast::{FileSystem, FsError, Volume, VolumeOptions};
+use holdfast_control::NotText;
 use holdfast_fuse::{NewHead, Told};
 
 use self::conduit::{Conduit, ENDED};
@@ -166,7 +167,7 @@ impl Host {
 
     /// The numbers of a tree.
     fn numbers(&self, tree: &Tree) -> Result<Numbers, No> {
-        let refused = |failure: Failure| No::Refused(failure.sentence);
+        let refused = |error: NotText| No::Refused(error.to_string());
         let mut options = VolumeOptions::new();
         if let Some(branch) = &tree.branch {
             options = options.branch(branch.utf8().map_err(refused)?);
@@ -281,8 +282,6 @@ impl Branches for Served<'_> {
 fn promote(table: &Table, fs: &FileSystem, branch: u64, head: NewHead<'_>) -> Result<Told, String> {
     // One that is just being mounted or unmounted is not for long.
     table.wait_until_settled(branch, CLOSING);
-    table.give_head(branch, head, || {
-        let done = head.give(fs, branch);
-        done.map(|()| Told::All).map_err(|error| error.to_string())
-    })
+    let unmounted = || Ok(head.give(fs, branch).map(|()| Told::All)?);
+    table.give_head(branch, head, unmounted).map_err(|no| no.why())
 }

@@ -1,0 +1,5 @@
+//! What the linker must know.
+
+fn main() {
+    napi_build::setup();
+}

@@ -1,0 +1,78 @@
+//! What a caller asks for with a mount, and whether it may have that.
+
+use holdfast_fuse::Transport;
+
+use super::{Host, No};
+use crate::control_socket::message::Join;
+use crate::daemon::bounds::{MOUNTS_OF_ONE, bound};
+use crate::daemon::callers::is_trusted;
+use crate::mount_options::MountOptions;
+
+impl Host {
+    /// What a mount that joins asks for.
+    pub(super) fn options_of(&self, join: &Join) -> Result<MountOptions, String> {
+        let lists = join.options.iter().map(String::as_str);
+        let mut options = MountOptions::parse(lists, false)?;
+        let differs = self.options.of_volume_differing(join.options.iter().map(String::as_str))?;
+        if !differs.is_empty() {
+            let differs = differs.join(",");
+            return Err(format!(
+                "{differs}: this holds for the whole volume, which is mounted otherwise already; leave it out, or unmount all first"
+            ));
+        }
+        options.branch = join.branch.clone();
+        options.snapshot = join.snapshot.clone();
+        options.read_only |= options.snapshot.is_some();
+        if options.transport == Transport::Auto {
+            // Rings take threads and memory for each processor.
+            options.transport = Transport::Device;
+        }
+        // That was decided when it was mounted, by the user who has mounted.
+        options.allow_other =
+            Some(options.default_permissions && options.allow_other == Some(true));
+        Ok(options)
+    }
+
+    /// A stranger takes no more of the daemon than the first mount does.
+    pub(super) fn expect_modest(
+        &self,
+        join: &Join,
+        options: &mut MountOptions,
+        user: u32,
+    ) -> Result<(), No> {
+        if is_trusted(user) {
+            return Ok(());
+        }
+        if join.linger {
+            let why = "--linger: only root and the user of the process that serves the volume can end it, so only they may keep it";
+            return Err(No::Refused(why.into()));
+        }
+        let mounts = self.table.lock().mounts.values().filter(|it| it.user == user).count();
+        if mounts >= MOUNTS_OF_ONE {
+            let why = format!(
+                "another user's process serves this volume, and has {mounts} mounts of yours already; unmount some"
+            );
+            return Err(No::Refused(why));
+        }
+        bound(options, &self.options, self.dirty_bytes).map_err(No::Refused)
+    }
+
+    pub(super) fn expect_allowed(
+        &self,
+        options: &MountOptions,
+        may_write: Option<bool>,
+    ) -> Result<(), No> {
+        let may_write = may_write
+            .ok_or_else(|| No::Refused("nothing proves that you may open the volume".into()))?;
+        if !options.read_only && !may_write {
+            return Err(No::Refused("nothing proves that you may write the volume".into()));
+        }
+        if !options.read_only && self.options.read_only {
+            let pid = std::process::id();
+            return Err(No::Refused(format!(
+                "it is open read-only by process {pid}; mount it read-only (-o ro), or unmount that first"
+            )));
+        }
+        Ok(())
+    }
+}

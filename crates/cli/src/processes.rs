@@ -1,0 +1,18 @@
+//! Processes of this program, as /proc shows them.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// The command that a process of this program was started with: the first word behind its name. `None`: it is another program.
+pub(crate) fn command_of(process: &str) -> Option<Vec<u8>> {
+    let words = fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let mut words = words.split(|byte| *byte == 0);
+    let path = words.next()?;
+    let is_ours = path.ends_with(b"holdfast") || path.ends_with(b"holdfast-dev");
+    words.next().filter(|_| is_ours).map(<[u8]>::to_vec)
+}
+
+/// The mount namespace of a process, if this user may know it.
+pub(crate) fn mount_namespace(process: &str) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{process}/ns/mnt")).ok()
+}

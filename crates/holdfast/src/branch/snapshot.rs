@@ -1,0 +1,175 @@
+//! One snapshot: its files, its forks, its name.
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use holdfast_posix::{FileSystem, FsError, Moment, MountOptions, SnapshotInfo};
+
+use super::Branch;
+use crate::diff::Diff;
+use crate::mounted::{Meant, Mount};
+use crate::volume::Volume;
+
+/// The files of a branch at one moment. They never change.
+///
+/// It goes on meaning the same snapshot, as a [`Branch`] does.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub(super) branch: Branch,
+    pub(super) info: SnapshotInfo,
+    pub(super) name: String,
+}
+
+impl Snapshot {
+    fn with<T>(
+        &self,
+        call: impl FnOnce(&FileSystem, u64, u64) -> std::result::Result<T, FsError>,
+    ) -> io::Result<T> {
+        self.branch.with(|fs, branch| call(fs, branch, self.number()))
+    }
+
+    /// As [`Branch::reach`].
+    fn reach<T>(
+        &self,
+        engine: impl FnOnce(&FileSystem, u64, u64) -> std::result::Result<T, FsError>,
+        mounted: impl FnOnce(&Arc<Mount>, u64, u64) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.branch.reach(
+            |fs, branch| engine(fs, branch, self.number()),
+            |mount, branch| mounted(mount, branch, self.number()),
+        )
+    }
+
+    /// Its name, without that of its branch, as it was when this was made or has renamed it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The branch that it was taken of.
+    pub fn branch(&self) -> &Branch {
+        &self.branch
+    }
+
+    /// Its number, which nothing else of the volume ever has.
+    pub fn number(&self) -> u64 {
+        self.info.number
+    }
+
+    /// The snapshot, to be compared with others ([`Volume::diff`]).
+    pub fn moment(&self) -> Moment<'_> {
+        Moment { branch: self.branch.name.as_bytes(), snapshot: Some(self.name.as_bytes()) }
+    }
+
+    /// What became of each file from here to another snapshot, of this branch or of any. The cost is that of what changed.
+    ///
+    /// ```
+    /// # use holdfast::{ChangeKind, Volume};
+    /// # fn main() -> std::io::Result<()> {
+    /// let volume = Volume::in_memory(64 << 20)?;
+    /// volume.write("/notes", b"as they were")?;
+    /// let main = volume.branch("main")?;
+    /// let before = main.snapshot("before")?;
+    /// volume.rename("/notes", "/old-notes")?;
+    /// let after = main.snapshot("after")?;
+    /// let changes = before.diff(&after)?.collect::<std::io::Result<Vec<_>>>()?;
+    /// assert_eq!(changes.len(), 1);
+    /// assert_eq!(changes[0].kind, ChangeKind::Renamed);
+    /// assert_eq!(changes[0].new_path.as_deref(), Some(&b"old-notes"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn diff(&self, newer: &Snapshot) -> io::Result<Diff> {
+        Diff::start(self.branch.shared.clone(), self.moment(), newer.moment(), false)
+    }
+
+    /// As [`Snapshot::diff`], to what a branch is now.
+    pub fn diff_to_branch(&self, branch: &Branch) -> io::Result<Diff> {
+        Diff::start(self.branch.shared.clone(), self.moment(), branch.moment(), false)
+    }
+
+    /// When it was taken.
+    pub fn created(&self) -> SystemTime {
+        self.info.created.into()
+    }
+
+    /// The last operation before it was taken, as its place in the volume's history.
+    pub fn lsn(&self) -> u64 {
+        self.info.lsn.0
+    }
+
+    /// Files, directories and everything else in it.
+    pub fn inodes(&self) -> u64 {
+        self.info.inodes
+    }
+
+    /// Makes a branch out of it.
+    pub fn fork(&self, name: &str) -> io::Result<Branch> {
+        let number = self.reach(
+            |fs, branch, from| fs.fork_of(name.as_bytes(), branch, Some(from.into())),
+            |mount, branch, of| mount.fork(Some(Meant::snapshot(branch, of)), name),
+        )?;
+        Branch::find(&self.branch.shared, number.into())
+    }
+
+    /// Opens it. It is only read: what changes anything answers EROFS. Opened through `.snapshots` of a mount, it may be deleted all the same,
+    /// and answers ESTALE from then on.
+    ///
+    /// # Errors
+    /// `Unsupported` where the volume is mounted and no mount shows it.
+    pub fn open(&self) -> io::Result<Volume> {
+        if let Some(mount) = self.branch.shared.mount()? {
+            let caller = self.branch.shared.caller();
+            let what = Meant::snapshot(self.branch.number, self.number());
+            let there = mount.beside(what, &MountOptions::default(), caller)?;
+            return Volume::through(there, caller.clone());
+        }
+        let fs = self.with(|fs, branch, of| fs.open_snapshot(branch, of, fs.options().clone()))?;
+        Volume::over(fs, self.branch.shared.caller().clone())
+    }
+
+    /// As [`Snapshot::open`], and it may be deleted meanwhile: its space comes back behind that.
+    pub fn view(&self) -> io::Result<Volume> {
+        self.branch.takes_the_volume("a view", "the snapshot can be opened there")?;
+        let fs = self.with(|fs, branch, of| fs.view(branch, Some(of.into())))?;
+        Volume::over(fs, self.branch.shared.caller().clone())
+    }
+
+    /// Deletes it. Its space comes back in the background.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if it is held, or open in this process. Of a volume that is reached through a mount: if it is held, mounted, or any program
+    /// has a file of it open; one that is open through `.snapshots` is deleted, and answers ESTALE.
+    pub fn delete(self) -> io::Result<()> {
+        self.reach(
+            |fs, branch, of| fs.delete_snapshot(branch, of),
+            |mount, branch, of| mount.delete(Meant::snapshot(branch, of)),
+        )
+    }
+
+    /// Holds it: it is not deleted until as many [`Snapshot::unhold`] have followed, by whomever.
+    pub fn hold(&self) -> io::Result<()> {
+        self.reach(
+            |fs, branch, of| fs.hold(branch, of),
+            |mount, branch, of| mount.hold(branch, of, true),
+        )
+    }
+
+    /// Ends one hold.
+    pub fn unhold(&self) -> io::Result<()> {
+        self.reach(
+            |fs, branch, of| fs.unhold(branch, of),
+            |mount, branch, of| mount.hold(branch, of, false),
+        )
+    }
+
+    /// Gives it another name.
+    pub fn rename(&mut self, name: &str) -> io::Result<()> {
+        self.reach(
+            |fs, branch, from| fs.rename_snapshot(branch, from, name.as_bytes()),
+            |mount, branch, of| mount.rename_to(Meant::snapshot(branch, of), name),
+        )?;
+        self.name = name.into();
+        Ok(())
+    }
+}
