@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bash scripts/need.sh ps=procps python3=python3 fusermount3=fuse3 setfattr=attr sqlite3=sqlite3 git=git cc=build-essential mkfs.ext4=e2fsprogs mkfs.vfat=dosfstools fuse2fs=fuse2fs fuse-overlayfs=fuse-overlayfs bindfs=bindfs bsdtar=libarchive-tools valgrind=valgrind
+bash scripts/need.sh ps=procps python3=python3 fusermount3=fuse3 setfattr=attr setfacl=acl sqlite3=sqlite3 git=git cc=build-essential mkfs.ext4=e2fsprogs mkfs.vfat=dosfstools fuse2fs=fuse2fs fuse-overlayfs=fuse-overlayfs bindfs=bindfs bsdtar=libarchive-tools valgrind=valgrind
 
 # Two runs at once would change the same settings of the machine under each other. Whoever may not open the device
 # changes none. Nothing that is started here keeps the lock.

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, TreeId};
+use holdfast_device::Device;
 use holdfast_format::codec::Reader;
 use holdfast_format::limits::{COUNTER_MAX, GROUP_BLOCKS, NODE_SIZES, TREE_LEVELS_MAX};
 use holdfast_format::node::{self, Expected, NodeHeader, OfVolume};
@@ -18,8 +19,9 @@ pub const STEP: usize = 4 << 20;
 const OVERLAP: usize = NODE_SIZES[2] - BLOCK_SIZE;
 
 /// Reads a range of blocks in large parts, and shows each block with what lies behind it, as far as a node reaches. `read` fills a buffer from a
-/// byte of the device on; what cannot be read is zeros, which are no node.
+/// byte of the device on; what cannot be read is zeros, which are no node. Holes that the device knows are neither read nor shown.
 pub fn sweep(
+    device: &dyn Device,
     blocks: Range<u64>,
     buffer: &mut Vec<u8>,
     read: &mut dyn FnMut(u64, &mut [u8]),
@@ -27,7 +29,12 @@ pub fn sweep(
 ) {
     let end = blocks.end.saturating_mul(BLOCK_BYTES);
     let mut at = blocks.start.saturating_mul(BLOCK_BYTES);
-    while at < end {
+    loop {
+        // Never back, whatever the device says.
+        at = device.data_from(at).max(at) / BLOCK_BYTES * BLOCK_BYTES;
+        if at >= end {
+            break;
+        }
         let len = (end - at).min((STEP + OVERLAP) as u64) as usize;
         buffer.resize(len.max(buffer.len()), 0);
         let part = &mut buffer[..len];

@@ -34,6 +34,17 @@ impl Recovered {
         Recovered { journal, log, journal_error, log_error }
     }
 
+    /// What is missing of both although it was durable, or cannot be: a sentence for each. Without any, the state is the last one.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let Recovered { journal, log, journal_error, log_error } = self;
+        let mut missing = Vec::new();
+        missing.extend(journal_error.iter().chain(log_error).map(ToString::to_string));
+        missing.extend(journal.faults.iter().chain(&log.faults).map(|fault| fault.what.clone()));
+        missing.extend(journal.damage.iter().map(|it| format!("commit {} is gone", it.commit)));
+        missing.extend(log.damage.iter().map(|it| format!("batch {} is gone", it.batch)));
+        missing
+    }
+
     /// The volume as both leave it.
     pub(crate) fn volume<'a>(&'a self, device: &'a dyn Device) -> Volume<'a> {
         Volume::new(device, &self.journal, &self.log.superblock, self.log.changes())

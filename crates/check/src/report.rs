@@ -196,6 +196,8 @@ pub struct Summary {
     /// Estimated time of a recovery, in seconds in JSON.
     #[serde(serialize_with = "seconds")]
     pub recovery_estimate: Duration,
+    /// What is missing of journal and log although it was durable: with any, the volume opens for reading alone until it is repaired.
+    pub recovery_missing: Vec<String>,
 }
 
 fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -233,6 +235,7 @@ impl Summary {
             log_batches: log.batches,
             log_used_bytes: log.bytes,
             recovery_estimate: log.work(journal).estimate(),
+            recovery_missing: recovered.missing(),
         }
     }
 }
@@ -246,6 +249,8 @@ pub struct Facts {
     pub branches: u64,
     /// Snapshots, those without a name included.
     pub snapshots: u64,
+    /// Of those, snapshots without a name, which no list shows: what forks keep of deleted ones, and what is being deleted.
+    pub nameless_snapshots: u64,
     /// Whether all trees could be read completely. If not, counts are of the readable part.
     pub complete: bool,
     /// Nodes of the files trees, each once.

@@ -69,7 +69,15 @@ pub(crate) fn now(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
     })
 }
 
-/// What the next mount has to recover of a volume that is not open.
+/// What the next mount meets of a volume that nobody has open.
+pub(crate) fn of_unopened(summary: &Summary) -> String {
+    match summary.recovery_missing.first() {
+        Some(what) => format!("refused, but for reading: {what}; `holdfast fsck` says what is lost"),
+        None => needed(summary),
+    }
+}
+
+/// What there is to recover of a volume.
 pub(crate) fn needed(summary: &Summary) -> String {
     let mut parts = Vec::new();
     if summary.journal_commits > 0 {
@@ -175,6 +183,7 @@ mod tests {
             log_batches: 0,
             log_used_bytes: 0,
             recovery_estimate: Duration::from_millis(35),
+            recovery_missing: Vec::new(),
         };
         assert_eq!(needed(&summary), "about 35.0 ms: 12 commits, 1 node, 8.0 KiB of journal");
         summary.log_batches = 3;
@@ -186,6 +195,9 @@ mod tests {
         summary.journal_commits = 0;
         assert_eq!(needed(&summary), "about 35.0 ms: 3 batches, 1.5 KiB of log");
         summary.log_batches = 0;
-        assert_eq!(needed(&summary), "none needed");
+        assert_eq!(of_unopened(&summary), "none needed");
+        summary.recovery_missing.push("batch 2 is gone".into());
+        let said = of_unopened(&summary);
+        assert!(said.starts_with("refused, but for reading: batch 2 is gone; "), "{said}");
     }
 }

@@ -134,7 +134,16 @@ fn what_was_synced_survives_a_killed_daemon() {
     place.run(&["sync", inside]).fails(1, &help);
     place.run(&["mount", place.image(), place.dir()]).fails(32, &help);
     place.run(&["cp", inside, &place.path("copy")]).fails(1, &help);
+    // A list says so too, whoever has no process any more that could be asked.
+    let list = place.run(&["list"]).fine();
+    let mut lines = list.lines().filter(|line| line.contains(place.dir()));
+    assert!(lines.next().unwrap().contains("dead"), "{list}");
+    let json: serde_json::Value =
+        serde_json::from_str(&place.run(&["list", "--json"]).fine()).unwrap();
+    let lost = json["lost_mounts"].as_array().unwrap();
+    assert!(lost.iter().any(|it| it["directory"] == place.dir() && it["state"] == "dead"));
     place.umount();
+    assert!(!place.run(&["list"]).fine().contains(place.dir()));
     place.mount();
     assert!(fs::read(&synced).unwrap() == content);
     assert_eq!(fs::read_to_string(place.dir.join("a/b")).unwrap(), "two");

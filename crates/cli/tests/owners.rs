@@ -39,7 +39,8 @@ fn a_volume_can_be_written_by_its_maker_on_both_sides_of_a_sandbox() {
     if can.code != 0 {
         return holdfast_base::skip::skipped(&can.err);
     }
-    fs::copy(std::env::current_exe().unwrap(), place.path("test")).unwrap();
+    let itself = std::env::current_exe().unwrap();
+    common::copy_program(itself.to_str().unwrap(), &place.path("test"));
     let (program, image, dir) = (place.path("holdfast"), place.image(), place.dir());
     let library = format!(
         "{BY_LIBRARY}={image} {} -q --exact makes_a_volume_by_the_library_if_asked_to >&2",

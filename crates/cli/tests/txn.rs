@@ -608,7 +608,7 @@ fn an_ordinary_user_has_transactions() {
     }
     let place = TestMount::new();
     let program = place.path("holdfast");
-    fs::copy(PROGRAM, &program).unwrap();
+    common::copy_program(PROGRAM, &program);
     fs::set_permissions(place.root.path(), fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::chown(place.root.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     std::os::unix::fs::chown(&place.dir, Some(NOBODY), Some(NOBODY)).unwrap();

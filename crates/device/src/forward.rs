@@ -14,6 +14,10 @@ macro_rules! forward {
         fn read(&self, at: u64, into: &mut [u8]) -> ::std::result::Result<(), $crate::DeviceError> {
             self.$under.read(at, into)
         }
+
+        fn data_from(&self, at: u64) -> u64 {
+            self.$under.data_from(at)
+        }
     };
     (@write $under:ident) => {
         fn write(&self, at: u64, bytes: &[u8]) -> ::std::result::Result<(), $crate::DeviceError> {

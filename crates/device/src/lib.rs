@@ -123,6 +123,13 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Reading beyond the end is an error.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError>;
 
+    /// The first byte from `at` on that may be something else than zero, or the end of the device if none may: a host
+    /// knows the holes of an image without reading them. `at` where nothing is known. A hint of this moment, for those who look through
+    /// a whole device; whoever writes meanwhile makes it untrue.
+    fn data_from(&self, at: u64) -> u64 {
+        at
+    }
+
     /// Writes `bytes` at byte `at`. `at` and the length are multiples of the sector size.
     /// When it returns, reads see the bytes; they are durable only after a flush.
     /// After an error any part of the range may hold old or new bytes.

@@ -17,6 +17,9 @@ pub enum SalvageError {
     /// There is no node of a files tree at the block that was asked for.
     #[error("no root was found at this block; --list shows those that were")]
     NoSuchRoot,
+    /// There is no state as old as the one that was asked for.
+    #[error("no file is known of epoch {0} or before: the oldest that is left is of epoch {1}")]
+    NoSuchEpoch(u64, u64),
     /// There is no branch or snapshot of the name that was asked for.
     #[error("no branch or snapshot {0:?} was found; --list shows those that were")]
     NoSuchTree(String),

@@ -70,6 +70,11 @@ impl Index {
         self.nodes.iter().filter(is_of).map(|node| node.epoch).max().unwrap_or(0)
     }
 
+    /// The oldest epoch of a node of a tree, if there is one.
+    pub(crate) fn oldest_of(&self, tree: TreeId) -> Option<u64> {
+        self.nodes.iter().filter(|node| node.tree == tree as u8).map(|node| node.epoch).min()
+    }
+
     /// The newest epoch of a node; 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
         self.nodes.iter().map(|node| node.epoch).max().unwrap_or(0)

@@ -109,7 +109,7 @@ pub(crate) fn scan(device: &Tolerant<'_>, progress: &dyn Fn(Progress)) -> Scan {
         device.fill(at, part);
     };
     let mut look = |block, bytes: &[u8]| scan.look(block, bytes);
-    sweep(0..total / BLOCK_BYTES, &mut Vec::new(), &mut read, &mut look);
+    sweep(device, 0..total / BLOCK_BYTES, &mut Vec::new(), &mut read, &mut look);
     scan.end()
 }
 

@@ -79,6 +79,10 @@ impl Device for Tolerant<'_> {
         Ok(())
     }
 
+    fn data_from(&self, at: u64) -> u64 {
+        self.under.data_from(at)
+    }
+
     fn write(&self, _at: u64, _bytes: &[u8]) -> Result<(), DeviceError> {
         Err(DeviceError::unsupported("write"))
     }

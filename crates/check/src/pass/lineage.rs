@@ -29,7 +29,9 @@ pub(super) fn run(context: &mut Context<'_>) {
     let is_kind = |kind| move |item: &&TreeItem| item.kind == kind;
     let branches = trees.values().filter(is_kind(TreeKind::Branch)).count() as u64;
     context.facts.branches = branches + u64::from(!trees.contains_key(&MAIN));
-    context.facts.snapshots = trees.values().filter(is_kind(TreeKind::Snapshot)).count() as u64;
+    let snapshots = || trees.values().filter(is_kind(TreeKind::Snapshot));
+    context.facts.snapshots = snapshots().count() as u64;
+    context.facts.nameless_snapshots = snapshots().filter(|it| it.name.is_empty()).count() as u64;
     let mut judge = Judge { context, lineage: &lineage, trees, children };
     judge.items();
     // What cannot be read would be reported as missing.

@@ -47,13 +47,7 @@ impl<'d> VolumeReading<'d> {
     /// What is missing of journal and log although it was durable, or cannot be: a sentence for each. Without any, the state
     /// is the last one.
     pub fn missing_of_rings(&self) -> Vec<String> {
-        let Recovered { journal, log, journal_error, log_error } = &self.recovered;
-        let mut missing = Vec::new();
-        missing.extend(journal_error.iter().chain(log_error).map(ToString::to_string));
-        missing.extend(journal.faults.iter().chain(&log.faults).map(|fault| fault.what.clone()));
-        missing.extend(journal.damage.iter().map(|it| format!("commit {} is gone", it.commit)));
-        missing.extend(log.damage.iter().map(|it| format!("batch {} is gone", it.batch)));
-        missing
+        self.recovered.missing()
     }
 }
 

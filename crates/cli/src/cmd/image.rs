@@ -1,8 +1,9 @@
 //! `holdfast image`: a copy of a volume's metadata as a sparse file, to be sent to people who look for a mistake.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_salvage::{Choice, HowMuch, Scan, Tolerant, image};
@@ -40,13 +41,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let device = device(&args.volume)?;
+    // A place that takes no file is told of before all of the device is read for nothing; and who is interrupted in that leaves none.
+    drop(new_file(&args.out)?);
+    std::fs::remove_file(&args.out).context(args.out.display())?;
     let tolerant = Tolerant::new(&*device);
     let bar = Bar::new(args.quiet);
     let show = |progress| bar.show(progress);
     let scan = Scan::read(&tolerant, &show);
-    // Names of files are in it: nobody else's business until its owner says so.
-    let file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&args.out);
-    let file = file.context(args.out.display())?;
+    let file = new_file(&args.out)?;
     let mut write = |block: u64, bytes: &[u8]| match block.checked_mul(BLOCK_BYTES) {
         Some(at) => file.write_all_at(bytes, at),
         None => Err(io::ErrorKind::InvalidInput.into()),
@@ -67,4 +69,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (nodes, damaged) = (imaged.nodes, imaged.damaged);
     printed(writeln!(out, "{}: {nodes} nodes, {damaged} damaged", shown(&args.out)))?;
     Ok(0)
+}
+
+/// Names of files are in it: nobody else's business until its owner says so.
+fn new_file(path: &Path) -> Result<File, Failure> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+    file.context(path.display())
 }

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         _ => args.target.clone(),
     };
     let device = Peek::open(&image)?;
-    let summary =
+    let mut summary =
         holdfast_check::probe(&device).ok_or_else(|| target::no_volume(&image, &device))?;
     let mounted_at = mount.as_ref().map(|mount| mount.dir.to_string_lossy().into_owned());
     let live = mount.as_ref().map(control::ask).transpose();
@@ -50,6 +50,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Ok(None) => at_rest(&image),
         Err(_) => None,
     };
+    // What others are just writing may look damaged.
+    if lineage.is_none() || mount.is_some() {
+        summary.recovery_missing.clear();
+    }
     let physical = PhysicalSector::of(device.file(), 512);
     let mut out = std::io::stdout().lock();
     use std::io::Write;
@@ -127,7 +131,7 @@ fn recovery_line(live: &io::Result<Option<Report>>, summary: &Summary) -> (&'sta
         Ok(Some(report)) => {
             ("recovery now", recovery::now(|name| report.value(name)).unwrap_or_default())
         }
-        Ok(None) => ("recovery", recovery::needed(summary)),
+        Ok(None) => ("recovery", recovery::of_unopened(summary)),
         Err(error) => {
             let (needed, why) = (recovery::needed(summary), crate::outcome::plain_words(error));
             ("recovery", format!("{needed}; the daemon does not answer: {why}"))

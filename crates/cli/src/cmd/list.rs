@@ -1,14 +1,24 @@
 //! `holdfast list`: which volumes are served, by which processes, and where they are mounted.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use holdfast_base::clock::Deadline;
+use rustix::process::geteuid;
+use serde_json::{Value, json};
 
 use crate::branches::{Name, show};
 use crate::control_socket::message::ServedMount;
+use crate::daemon::control;
 use crate::daemon::join::{self, Listed};
+use crate::mounts::{self, Mount};
 use crate::outcome::{Outcome, printable};
 use crate::size;
+
+/// How long all mounts together get of which no process tells.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// List the volumes that are served, and their mounts.
 #[derive(Debug, clap::Args)]
@@ -16,7 +26,8 @@ use crate::size;
 Root sees those of all users, others their own, also mounts of theirs that root's process serves. A
 line is a mount; a process that lingers without one has a line all the same. MEMORY is that of the
 process, which all mounts of a volume share. `stopped` in the place of `rw`: an error has ended all
-writing, and `holdfast info DIRECTORY` says which.")]
+writing, and `holdfast info DIRECTORY` says which. `dead`: the process of the mount has ended, and
+`holdfast umount DIRECTORY` takes it away. `silent`: it does not answer.")]
 pub(crate) struct Args {
     /// Print one JSON object, for programs: memory in bytes.
     #[arg(long)]
@@ -26,12 +37,73 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut daemons = join::list();
     daemons.sort_by(|a, b| (&a.served.volume.0, a.pid).cmp(&(&b.served.volume.0, b.pid)));
+    let lost = lost(&daemons);
     if args.json {
         let volumes: Vec<Value> = daemons.iter().map(object).collect();
-        return show::json(Map::from_iter([("volumes".to_owned(), volumes.into())]));
+        let lost: Vec<Value> = lost.iter().map(Lost::object).collect();
+        let all = [("volumes", volumes), ("lost_mounts", lost)];
+        return show::json(all.map(|(name, of)| (name.to_owned(), of.into())).into_iter().collect());
     }
     let head = ["VOLUME", "BRANCH", "DIRECTORY", "OPTIONS", "USER", "PROCESS", "MEMORY"];
-    show::table(&head, daemons.iter().flat_map(rows))
+    show::table(&head, daemons.iter().flat_map(rows).chain(lost.iter().map(Lost::row)))
+}
+
+/// A mount of which no process tells.
+struct Lost {
+    mount: Mount,
+    /// `dead` or `silent`.
+    state: &'static str,
+}
+
+/// The mounts here, of this user or for root of all, that are in no list of a process and do not answer.
+fn lost(daemons: &[Listed]) -> Vec<Lost> {
+    let told: Vec<&Name> =
+        daemons.iter().flat_map(|of| &of.served.mounts).map(|mount| &mount.dir).collect();
+    let user = geteuid();
+    let mut mounts = mounts::list().unwrap_or_default();
+    mounts.retain(|mount| {
+        let is_own = user.is_root() || mount.owner == user.as_raw();
+        is_own && !told.contains(&&name(mount.dir.as_os_str()))
+    });
+    let until = Deadline::after(PATIENCE);
+    // What comes too late to be asked is not known to be silent.
+    let asked = mounts.into_iter().take_while(|_| !until.is_over());
+    let judged = asked.filter_map(|mount| {
+        match control::ask_within(&mount, until.left()) {
+            Err(error) if mounts::is_dead(&error) => Some(Lost { mount, state: "dead" }),
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+                Some(Lost { mount, state: "silent" })
+            }
+            // Its process cannot be asked from here, or it is none of this user's.
+            Ok(_) | Err(_) => None,
+        }
+    });
+    judged.collect()
+}
+
+fn name(of: &OsStr) -> Name {
+    Name(of.as_bytes().into())
+}
+
+impl Lost {
+    fn row(&self) -> [String; 7] {
+        let [volume, dir] = [&self.mount.source, &self.mount.dir].map(|it| name(it.as_os_str()));
+        let (volume, dir, user) = (volume.to_string(), dir.to_string(), self.mount.owner);
+        let nothing = String::new;
+        [volume, nothing(), dir, self.state.into(), user.to_string(), nothing(), nothing()]
+    }
+
+    fn object(&self) -> Value {
+        let [volume, dir] = [&self.mount.source, &self.mount.dir].map(|it| name(it.as_os_str()));
+        json!({
+            "volume": volume.text(),
+            "volume_bytes": volume.hex_unless_text(),
+            "directory": dir.text(),
+            "directory_bytes": dir.hex_unless_text(),
+            "state": self.state,
+            "user": self.mount.owner,
+        })
+    }
 }
 
 /// The branch or snapshot, as it stands behind a volume.

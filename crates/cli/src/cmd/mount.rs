@@ -233,6 +233,10 @@ pub(crate) fn mount(
         return Err(Failure::new(FAILED, sentence));
     }
     let dir = real_path(dir);
+    if dir.parent().is_none() {
+        let why = "a mount over / hides all that is there, and no program would be found any more: name another directory";
+        return Err(Failure::new(FAILED, why));
+    }
     if how.foreground && options.supervised {
         let why = "a supervisor stands in the background: leave out --foreground, or supervised";
         return Err(Failure::new(USAGE, why));

@@ -1,4 +1,4 @@
-//! Answers scrapes over HTTP: `GET /metrics`, and nothing else.
+//! Answers scrapes over HTTP: `GET /metrics` and its `HEAD`, and nothing else.
 //!
 //! Who may connect may read: names of volumes, directories and branches of the user who serves. So nothing listens unless
 //! it is asked to, and where it is told to. And who may connect may send anything, slowly, or nothing: a connection has a few
@@ -120,20 +120,23 @@ impl Scrapes {
 /// One request and its answer.
 fn answer(mut client: &TcpStream, texts: &Texts) -> io::Result<()> {
     client.set_nonblocking(false)?;
-    let (code, kind, body) = match request(client)? {
-        Wanted::Text(form) => match texts.get(form) {
+    let wanted = request(client)?;
+    let (code, kind, body) = match wanted {
+        Wanted::Text(form) | Wanted::Head(form) => match texts.get(form) {
             Ok(text) => ("200 OK", name(form), text),
             Err(error) => ("500 Internal Server Error", PLAIN, format!("{error}\n").into()),
         },
         Wanted::Other => ("404 Not Found", PLAIN, "the statistics are at /metrics\n".into()),
-        Wanted::Change => ("405 Method Not Allowed", PLAIN, "ask by GET\n".into()),
+        Wanted::Change => ("405 Method Not Allowed", PLAIN, "ask by GET or HEAD\n".into()),
         Wanted::Nonsense => ("400 Bad Request", PLAIN, "this is no request\n".into()),
     };
+    let allow = if matches!(wanted, Wanted::Change) { "Allow: GET, HEAD\r\n" } else { "" };
     let head = format!(
-        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\n{allow}Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     let until = Deadline::after(PATIENCE);
+    let body = if matches!(wanted, Wanted::Head(_)) { "" } else { &*body };
     for mut part in [head.as_bytes(), body.as_bytes()] {
         while !part.is_empty() {
             client.set_write_timeout(Some(left(until)?))?;
@@ -157,6 +160,8 @@ fn left(until: Deadline) -> io::Result<Duration> {
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Text(Form),
+    /// How that would be answered, without it.
+    Head(Form),
     Other,
     Change,
     Nonsense,
@@ -208,13 +213,15 @@ fn wanted(head: &[u8]) -> Option<Wanted> {
     if path != Some("/metrics") {
         return Some(Wanted::Other);
     }
-    if request.method != Some("GET") {
-        return Some(Wanted::Change);
-    }
+    let answer: fn(Form) -> Wanted = match request.method {
+        Some("GET") => Wanted::Text,
+        Some("HEAD") => Wanted::Head,
+        _ => return Some(Wanted::Change),
+    };
     let mut accepted =
         request.headers.iter().filter(|line| line.name.eq_ignore_ascii_case("Accept"));
     let knows = accepted.any(|line| String::from_utf8_lossy(line.value).contains(OPEN_METRICS));
-    Some(Wanted::Text(if knows { Form::OpenMetrics } else { Form::Prometheus }))
+    Some(answer(if knows { Form::OpenMetrics } else { Form::Prometheus }))
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -244,6 +251,7 @@ mod tests {
         let knows =
             "GET /metrics?x=1 HTTP/1.0\r\naccept: a/b, application/openmetrics-text; version=1.0.0";
         assert_eq!(of(&format!("{knows}{end}")), Wanted::Text(Form::OpenMetrics));
+        assert_eq!(of(&format!("HEAD /metrics HTTP/1.1{end}")), Wanted::Head(Form::Prometheus));
         assert_eq!(of(&format!("GET / HTTP/1.1{end}")), Wanted::Other);
         // Whatever length it claims to have.
         let long = "POST /metrics HTTP/1.1\r\nContent-Length: 18446744073709551615";

@@ -138,8 +138,14 @@ impl MountOptions {
         let mut options = MountOptions::default();
         let lists: Vec<&str> = lists.into_iter().collect();
         options.text = lists.join(",");
+        let mut ends_handover = false;
         for option in lists.into_iter().flat_map(split) {
             let name = option.split('=').next().unwrap_or(option);
+            match name {
+                "nohandover" => ends_handover = true,
+                "handover" => ends_handover = false,
+                _ => {}
+            }
             if let Err(why) = options.set(option)
                 && !(sloppy && (why.starts_with("unknown") || generic::fate(name).is_some()))
             {
@@ -156,6 +162,13 @@ impl MountOptions {
             );
         }
         options.expect_checked_owners()?;
+        if options.supervised && ends_handover {
+            return Err(
+                "options supervised and nohandover exclude each other: the next process goes on with what the \
+                 host has of all changes"
+                    .into(),
+            );
+        }
         if options.supervised && options.transport == Transport::Rings {
             return Err(
                 "options supervised and transport=rings exclude each other: rings end with the process that has made them".into(),

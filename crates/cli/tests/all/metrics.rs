@@ -150,7 +150,10 @@ fn scrapers_are_answered_until_a_signal_comes_also_beside_a_mount_that_is_dead()
     assert!(answer.contains("application/openmetrics-text; version=1.0.0"), "{answer}");
     assert_eq!(value(&open_metrics(&body(&answer)), "holdfast_up", &[&main]), 1.0);
     assert!(ask(address, "GET /", "").starts_with("HTTP/1.1 404"));
-    assert!(ask(address, "POST /metrics", "").starts_with("HTTP/1.1 405"));
+    let refused = ask(address, "POST /metrics", "");
+    assert!(refused.starts_with("HTTP/1.1 405") && refused.contains("Allow: GET, HEAD"));
+    let head = ask(address, "HEAD /metrics", "");
+    assert!(head.starts_with("HTTP/1.1 200") && body(&head).is_empty(), "{head}");
     // Lengths that are claimed are not believed, and clients that say nothing hold up no others.
     let claimed = "Content-Length: 18446744073709551615\r\n";
     assert!(ask(address, "GET /metrics", claimed).starts_with("HTTP/1.1 200"));

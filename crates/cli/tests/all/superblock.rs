@@ -103,6 +103,13 @@ fn a_lost_first_mib_comes_back() {
     let (status, said) = code(&["fsck", "--repair-superblock", &image]);
     assert!(status == Some(1) && said.contains("written back"), "{status:?} {said}");
     file.write_all_at(&vec![0; 1 << 20], 0).unwrap();
+    let (status, said) = code(&["fsck", "--repair-superblock", "--json", &image]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let what = said["repairs"][0]["what"].as_str().unwrap_or_default();
+    assert!(status == Some(1) && what.contains("written back"), "{status:?} {said}");
+    let left = said["after"]["findings"].as_array().unwrap();
+    assert!(left.iter().all(|finding| finding["severity"] == "note"), "{said}");
+    file.write_all_at(&vec![0; 1 << 20], 0).unwrap();
     let (status, said) = code(&["fsck", "-y", &image]);
     assert!(status == Some(1) && said.contains("written back"), "{status:?} {said}");
     // The other slot is still lost: the next checkpoint would write it, and so does this.
@@ -315,7 +322,11 @@ fn a_volume_whose_log_is_damaged_does_not_pass_at_boot() {
     // What a killed program leaves: sound, though its end is torn.
     fs::copy(&used, &image).unwrap();
     volume.close().unwrap();
-    assert_eq!(code(&["fsck", "-p", &image]).0, Some(0));
+    assert_eq!(code(&["fsck", "-p", &image]), (Some(0), String::new()));
+    let (status, said) = code(&["fsck", "-p", "--json", &image]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert!(status == Some(0) && said["can_be_mounted"] == true, "{said}");
+    assert!(ok(&["info", "--json", &image]).contains("\"recovery_missing\":[]"));
     // The log begins at block 256.
     let file = fs::File::options().write(true).open(&image).unwrap();
     file.write_all_at(&[0x55; 512], (1 << 20) + 4096).unwrap();
@@ -325,6 +336,12 @@ fn a_volume_whose_log_is_damaged_does_not_pass_at_boot() {
     let (status, said) = code(&["fsck", "-p", &image]);
     assert!(status == Some(4) && said.contains("--accept-loss"), "{status:?} {said}");
     assert!(fs::read(&image).unwrap() == before);
+    // Whoever asks what a mount would take hears of it too.
+    let said = ok(&["info", &image]);
+    assert!(said.contains("refused, but for reading: "), "{said}");
+    let said: serde_json::Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+    assert!(said["recovery_missing"].as_array().is_some_and(|it| !it.is_empty()), "{said}");
+    assert!(holdfast::Volume::open(&image).is_err());
 }
 
 /// The superblock tells of a fault, and its slots are lost beside that: the one is mended, the other stays until all data was read.

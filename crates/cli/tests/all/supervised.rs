@@ -228,7 +228,7 @@ fn a_program_that_does_not_come_to_serve_is_left_alone() {
     }
     let place = TestMount::with_volume();
     let program = place.path("holdfast");
-    fs::copy(common::PROGRAM, &program).unwrap();
+    common::copy_program(common::PROGRAM, &program);
     let log_to = format!("supervised,log={}", place.path("log"));
     let mounted = std::process::Command::new(&program)
         .args(["mount", "-o", &log_to, place.image(), place.dir()])
@@ -239,8 +239,9 @@ fn a_program_that_does_not_come_to_serve_is_left_alone() {
         [("no program", "cannot be started"), ("#!/bin/false\n", "did not come to serve")]
     {
         // As an installer does it: the program that runs is not written to.
-        let new = place.path("new");
-        fs::write(&new, text).unwrap();
+        let (written, new) = (place.path("written"), place.path("new"));
+        fs::write(&written, text).unwrap();
+        common::copy_program(&written, &new);
         fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         fs::rename(&new, &program).unwrap();
         place.run(&["restart", place.dir()]).fine();

@@ -20,6 +20,13 @@ pub const PROGRAM: &str =
         (None, None) => panic!("this is a test of a crate with a program"),
     };
 
+/// Copies a program that is to be run. Another process writes it: what another test starts meanwhile inherits what this process has open
+/// for writing, and until that is closed, the copy is "text file busy".
+#[track_caller]
+pub fn copy_program(from: &str, to: &str) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success(), "cp {from} {to}");
+}
+
 pub struct TestMount {
     pub root: TempDir,
     pub image: PathBuf,
@@ -232,7 +239,7 @@ impl Nobody {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(place.root.path(), open).unwrap();
         let program = place.path("holdfast");
-        std::fs::copy(PROGRAM, &program).unwrap();
+        copy_program(PROGRAM, &program);
         let nobody = Nobody { program };
         if nobody.run(&["--version"]).code != 0 {
             holdfast_base::skip::skipped(format_args!("nobody cannot reach {}", nobody.program));

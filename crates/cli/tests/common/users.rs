@@ -29,7 +29,7 @@ pub fn place_of_user() -> Option<TestMount> {
     }
     let mut place = TestMount::new();
     fs::set_permissions(place.root.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(PROGRAM, place.path("holdfast")).unwrap();
+    super::copy_program(PROGRAM, &place.path("holdfast"));
     fs::create_dir(place.path("u")).unwrap();
     fs::rename(&place.dir, place.path("u/mnt")).unwrap();
     (place.image, place.dir) = (place.path("u/volume.img").into(), place.path("u/mnt").into());

@@ -283,6 +283,19 @@ impl Device for FileDevice {
         done.map_err(|source| failed("read", at, len, source))
     }
 
+    /// Filesystems of the host that know no holes name every byte, and a block device is not asked.
+    fn data_from(&self, at: u64) -> u64 {
+        let end = self.len();
+        if self.block_device || at >= end {
+            return at;
+        }
+        match seek(&self.file, SeekFrom::Data(at)) {
+            Ok(data) => data.min(end),
+            Err(Errno::NXIO) => end,
+            Err(_) => at,
+        }
+    }
+
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let len = bytes.len();
         self.tally.write(len);

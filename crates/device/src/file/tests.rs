@@ -347,3 +347,29 @@ fn a_refusal_never_waits_for_a_mount_that_does_not_answer() {
     let said = super::lock::in_use(&volume).to_string();
     assert!(said.contains(&format!("process {}", std::process::id())), "{said}");
 }
+
+/// What the host says of holes may be less than there are, and never that there are none where bytes are.
+#[test]
+fn holes_are_known_without_reading_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    let device = FileDevice::open(&path, OpenMode::ReadWrite).unwrap();
+    let (first, second) = (512 * MIB, device.len() - MIB);
+    for at in [first, second] {
+        device.write(at, &AlignedBuf::zeroed(MIB as usize)).unwrap();
+        device.write(at, &[1; 4096]).unwrap();
+    }
+    let mut at = 0;
+    for data in [first, second] {
+        while at < data {
+            let from = device.data_from(at);
+            assert!((at..=data).contains(&from), "{at}: {from}");
+            // A filesystem that knows no holes says so of each byte.
+            at = if from == at { data } else { from };
+        }
+        assert_eq!(device.data_from(data), data);
+        at = data + MIB;
+    }
+    assert_eq!(device.data_from(device.len()), device.len());
+}

@@ -87,7 +87,8 @@ impl Nodes {
         };
         let mut buffer = Vec::new();
         for (start, end) in gaps(reached, (geometry.first_data_block().0, geometry.far_copy().0)) {
-            sweep(start..end, &mut buffer, &mut |at, part| fill(device, at, part), &mut look);
+            let mut read = |at, part: &mut [u8]| fill(device, at, part);
+            sweep(device, start..end, &mut buffer, &mut read, &mut look);
         }
         all.append(&mut second);
         all.sort_unstable_by_key(|node| node.first);

@@ -115,6 +115,11 @@ impl<'d> State<'d> {
         }
         // The sizes of nodes are those of one volume.
         index.nodes.retain(|node| u64::from(node.blocks) == made.geometry.node_blocks());
+        if let (Some(wanted), None) = (choice.epoch, choice.root)
+            && let Some(oldest) = index.oldest_of(TreeId::Files).filter(|oldest| *oldest > wanted)
+        {
+            return Err(SalvageError::NoSuchEpoch(wanted, oldest));
+        }
         let state = by_roots(device, made, index, choice)?;
         Ok(State { superblocks: epochs, ..state })
     }

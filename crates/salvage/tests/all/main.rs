@@ -4,6 +4,7 @@
 
 mod accidents;
 mod common;
+mod holes;
 mod image;
 mod proof;
 mod scramble;

@@ -17,6 +17,8 @@ use holdfast_check::reading::VolumeReading;
 use holdfast_check::{Issue, Options, Progress, Report, Severity};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use holdfast_base::show::count;
+
 use crate::outcome::{self, Context, Failure, Outcome, complain, printable_json, shown};
 use crate::peek::Peek;
 use crate::{mounts, size, target};
@@ -106,8 +108,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let device = device(args).map_err(operational)?;
     if args.preen && !args.force {
-        let Err(failure) = preen(args, &device) else { return Ok(0) };
-        return repair::at_boot(args, device, failure);
+        return match preen(args, &device) {
+            Ok(()) => can_be_mounted(args),
+            Err(failure) => repair::at_boot(args, device, failure),
+        };
     }
     let report = check(args, &*device)?;
     if !args.json {
@@ -212,7 +216,8 @@ fn repaired(
     let device = target::open_device(&args.target, false).map_err(operational)?;
     change(device).context(args.target.display()).map_err(operational)?;
     if args.json {
-        print(args, report)?;
+        let after = check(args, &*self::device(args).map_err(operational)?)?;
+        repair::superblock_document(report, done, &after)?;
         return Ok(CORRECTED);
     }
     let mut out = io::stdout().lock();
@@ -253,7 +258,7 @@ fn is_mounted(target: &Path) -> bool {
 }
 
 /// What a mount does first, read-only: the superblock, journal and log, the groups, the root directory.
-fn preen(args: &Args, device: &Arc<dyn Device>) -> Outcome {
+fn preen(args: &Args, device: &Arc<dyn Device>) -> Result<(), Failure> {
     if holdfast_check::probe(&**device).is_none() {
         return Err(target::no_volume(&args.target, &**device).with_code(OPERATIONAL));
     }
@@ -266,7 +271,16 @@ fn preen(args: &Args, device: &Arc<dyn Device>) -> Outcome {
     // What is only looked at opens as far as they are whole, a volume that is to be written does not.
     let reading = VolumeReading::open(&**device, false);
     let missing = reading.map_or_else(|_| Vec::new(), |reading| reading.missing_of_rings());
-    missing.first().map_or(Ok(0), |why| Err(cannot(why)))
+    missing.first().map_or(Ok(()), |why| Err(cannot(why)))
+}
+
+/// At boot nobody is told of a volume that is as it should be, but for a program that asks.
+fn can_be_mounted(args: &Args) -> Outcome {
+    if args.json {
+        let object = serde_json::json!({ "can_be_mounted": true, "findings": [] });
+        printed(writeln!(io::stdout().lock(), "{object}"))?;
+    }
+    Ok(0)
 }
 
 fn progress_bar(args: &Args) -> Option<ProgressBar> {
@@ -304,8 +318,12 @@ fn print(args: &Args, report: &Report) -> Result<(), Failure> {
             size::show(facts.data_blocks * block),
             size::show(facts.node_blocks * block)
         ))?;
-        let (branches, snapshots) = (facts.branches, facts.snapshots);
-        printed(writeln!(out, "{branches} branches, {snapshots} snapshots"))?;
+        let listed = count(facts.snapshots - facts.nameless_snapshots, "snapshot");
+        let nameless = match facts.nameless_snapshots {
+            0 => String::new(),
+            some => format!(", and {some} without a name, of which forks or deletions are left"),
+        };
+        printed(writeln!(out, "{}, {listed}{nameless}", count(facts.branches, "branch")))?;
     }
     let verdict = match report.is_clean() {
         true => "clean".to_string(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast::Hold;
 use holdfast::device::Device;
-use holdfast_check::Report;
+use holdfast_check::{Issue, Report};
 use holdfast_repair::{Planned, RepairError, RepairOptions, Unmended, plan};
 
 use super::{
@@ -164,6 +164,22 @@ fn document(
     object["after"] = serde_json::json!(after);
     let unmended: Vec<u64> = unmended.iter().map(|one| one.block.0).collect();
     object["unmended"] = serde_json::json!(unmended);
+    printed(writeln!(io::stdout().lock(), "{}", printable_json(&object.to_string())))
+}
+
+/// Prints one object, as [`document`]: the report, that the superblock was written back, and what a check finds behind it.
+pub(super) fn superblock_document(
+    report: &Report,
+    done: &str,
+    after: &Report,
+) -> Result<(), Failure> {
+    let superblock = [Issue::NoSuperblock, Issue::NewestSuperblockLost].map(Issue::number);
+    let answered = report.findings.iter().map(|finding| finding.id);
+    let repair = |id| serde_json::json!({ "id": id, "tree": null, "path": null, "what": done, "loses": false });
+    let mut object = object(report);
+    object["repairs"] = answered.filter(|id| superblock.contains(id)).map(repair).collect();
+    object["after"] = serde_json::json!(after);
+    object["unmended"] = serde_json::json!([]);
     printed(writeln!(io::stdout().lock(), "{}", printable_json(&object.to_string())))
 }
 
