@@ -72,7 +72,9 @@ pub(crate) fn now(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
 /// What the next mount meets of a volume that nobody has open.
 pub(crate) fn of_unopened(summary: &Summary) -> String {
     match summary.recovery_missing.first() {
-        Some(what) => format!("refused, but for reading: {what}; `holdfast fsck` says what is lost"),
+        Some(what) => {
+            format!("refused, but for reading: {what}; `holdfast fsck` says what is lost")
+        }
         None => needed(summary),
     }
 }

@@ -80,15 +80,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("label", summary.label),
         ("made", seconds(summary.created_secs)),
         ("written by", summary.written_by),
-        (
-            "damage",
-            summary.fault.map_or("none known".into(), |(when, what)| {
-                format!(
-                    "{what} (found {}; `holdfast fsck -y -d` checks all, and forgets it)",
-                    seconds(when)
-                )
-            }),
-        ),
+        ("damage", damage(summary.fault)),
         ("size", shown_size(&image, &device, summary.volume_bytes)),
         ("node size", size::show(summary.node_size)),
         ("copies", format!("metadata={}", summary.metadata_copies)),
@@ -123,6 +115,13 @@ fn for_udev(target: &Path) -> Outcome {
         .ok_or_else(|| target::no_volume(target, &device))?;
     let properties = udev::properties(&superblock.uuid.to_string(), &superblock.label);
     printed(std::io::stdout().write_all(properties.as_bytes())).map(|()| 0)
+}
+
+/// What the superblock knows to be damaged.
+fn damage(fault: Option<(i64, String)>) -> String {
+    let Some((when, what)) = fault else { return "none known".into() };
+    let when = seconds(when);
+    format!("{what} (found {when}; `holdfast fsck -y -d` checks all, and forgets it)")
 }
 
 /// What a recovery of it would take.

@@ -42,7 +42,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let volumes: Vec<Value> = daemons.iter().map(object).collect();
         let lost: Vec<Value> = lost.iter().map(Lost::object).collect();
         let all = [("volumes", volumes), ("lost_mounts", lost)];
-        return show::json(all.map(|(name, of)| (name.to_owned(), of.into())).into_iter().collect());
+        return show::json(
+            all.map(|(name, of)| (name.to_owned(), of.into())).into_iter().collect(),
+        );
     }
     let head = ["VOLUME", "BRANCH", "DIRECTORY", "OPTIONS", "USER", "PROCESS", "MEMORY"];
     show::table(&head, daemons.iter().flat_map(rows).chain(lost.iter().map(Lost::row)))
