@@ -95,6 +95,10 @@ impl Device for Sticky {
         self.under.read(at, into)
     }
 
+    fn data_from(&self, at: u64) -> u64 {
+        self.under.data_from(at)
+    }
+
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         wait::will_wait();
         self.check_running()?;

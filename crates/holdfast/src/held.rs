@@ -114,6 +114,28 @@ impl Shared {
         }
     }
 
+    /// Fails unless `other` is a handle of the same volume: the numbers of its branches and snapshots say nothing here otherwise.
+    pub(crate) fn expect_volume_of(&self, other: &Shared) -> io::Result<()> {
+        let is_same = match (&*self.reach.read_recursive(), &*other.reach.read_recursive()) {
+            (None, _) | (_, None) => return Err(Errno(libc::EBADF).into()),
+            (Some(Reach::Engine(one)), Some(Reach::Engine(other))) => one.is_of_volume_of(other),
+            (Some(Reach::Mounted(one)), Some(Reach::Mounted(other))) => {
+                one.shown().is_volume_of(other.shown())
+            }
+            // A process that serves the volume may have it mounted, too.
+            (Some(Reach::Engine(fs)), Some(Reach::Mounted(mount)))
+            | (Some(Reach::Mounted(mount)), Some(Reach::Engine(fs))) => {
+                mount.shown().uuid == *fs.superblock().uuid.as_bytes()
+            }
+        };
+        match is_same {
+            true => Ok(()),
+            false => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "the other one is of another volume"))
+            }
+        }
+    }
+
     /// For a call that takes the engine: through a mount it is refused, with a sentence about `what` takes it and what does that there.
     pub(crate) fn takes_the_volume(&self, what: &str, command: &str) -> io::Result<()> {
         match self.mount()? {

@@ -79,6 +79,12 @@ impl<'d> Mended<'d> {
 impl Device for Mended<'_> {
     forward!(under: flush, discard, len, room, take_room, sector_size, reach, stats);
 
+    fn data_from(&self, at: u64) -> u64 {
+        let under = self.under.data_from(at);
+        let mended = self.mends.range(at / BLOCK_BYTES..).next().map(|(block, _)| block * BLOCK_BYTES);
+        mended.map_or(under, |mended| under.min(mended.max(at)))
+    }
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let end = at.saturating_add(into.len() as u64);
         let (first, last) = (at / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));

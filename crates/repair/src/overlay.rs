@@ -62,6 +62,12 @@ impl<'d> Overlay<'d> {
 impl Device for Overlay<'_> {
     forward!(under: flush, discard, len, room, take_room, sector_size, reach, stats);
 
+    fn data_from(&self, at: u64) -> u64 {
+        let under = self.under.data_from(at);
+        let kept = self.kept().range(at / BLOCK_BYTES..).next().map(|(block, _)| block * BLOCK_BYTES);
+        kept.map_or(under, |kept| under.min(kept.max(at)))
+    }
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let blocks = self.kept();
         let end = at.saturating_add(into.len() as u64);

@@ -26,6 +26,10 @@ impl<'d> Watched<'d> {
 impl Device for Watched<'_> {
     forward!(under: write, flush, discard, len, room, take_room, sector_size, reach, stats);
 
+    fn data_from(&self, at: u64) -> u64 {
+        self.under.data_from(at)
+    }
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.under.read(at, into).inspect_err(|error| {
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -313,7 +313,11 @@ impl Branch {
     ///
     /// Where it is open, files that are open go on with what the snapshot has of them; those that it does not have answer
     /// ESTALE.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `to` is a snapshot of another branch, or of another volume.
     pub fn rollback_to(&self, to: &Snapshot, keep: Option<&str>) -> io::Result<()> {
+        self.shared.expect_volume_of(&to.branch.shared)?;
         if to.branch.number != self.number {
             let why = format!("`{}` is no snapshot of `{}`", to.name, self.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -343,7 +347,8 @@ impl Branch {
     ///
     /// # Errors
     /// `WouldBlock` if it has changed since the fork was made: nothing has happened, and [`Branch::replace_by`] does it all
-    /// the same. `ResourceBusy` if the fork is open; `AlreadyExists` if both have a snapshot of one name.
+    /// the same. `ResourceBusy` if the fork is open; `AlreadyExists` if both have a snapshot of one name; `InvalidInput` if it is a branch of
+    /// another volume.
     pub fn promote(&self, fork: Branch, keep: Option<&str>) -> io::Result<()> {
         self.become_fork(&fork, keep, true)
     }
@@ -354,6 +359,7 @@ impl Branch {
     }
 
     fn become_fork(&self, fork: &Branch, keep: Option<&str>, unchanged: bool) -> io::Result<()> {
+        self.shared.expect_volume_of(&fork.shared)?;
         match self.shared.mount()? {
             Some(mount) => mount.promote(self.number, fork.number, keep, unchanged),
             None => {

@@ -39,6 +39,11 @@ impl Shown {
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its answer makes no sense"))
     }
 
+    /// Whether both are of one volume: of one id, and in one file or device, as copies of a volume have its id.
+    pub(crate) fn is_volume_of(&self, other: &Shown) -> bool {
+        self.uuid == other.uuid && self.file == other.file
+    }
+
     /// Whether it is a snapshot, and no branch.
     pub(super) fn is_snapshot(&self) -> bool {
         self.snapshot_name.is_some()

@@ -40,6 +40,37 @@ fn what_fails_says_why() {
     volume.close().unwrap();
 }
 
+/// Numbers of branches and snapshots are the same in many volumes.
+#[test]
+fn what_is_of_another_volume_takes_no_place_here() {
+    let make = |content: &str| {
+        let volume = Volume::in_memory(64 << 20).unwrap();
+        volume.write("/file", content.as_bytes()).unwrap();
+        let snapshot = volume.first_branch().unwrap().snapshot("s").unwrap();
+        let fork = volume.create_branch("fork").unwrap();
+        volume.write("/file", b"later").unwrap();
+        (volume, snapshot, fork)
+    };
+    let (here, snapshot, fork) = make("here");
+    let (_there, their_snapshot, their_fork) = make("there");
+    let main = here.first_branch().unwrap();
+    assert_eq!(kind(main.rollback_to(&their_snapshot, None)), ErrorKind::InvalidInput);
+    assert_eq!(kind(main.promote(their_fork.clone(), None)), ErrorKind::InvalidInput);
+    assert_eq!(kind(main.replace_by(their_fork, None)), ErrorKind::InvalidInput);
+    assert_eq!(here.read("/file").unwrap(), b"later");
+    // What another handle of this volume has found is of this volume.
+    let view = main.view().unwrap();
+    let same = view.branch("fork").unwrap();
+    assert_eq!(same.name(), fork.name());
+    main.replace_by(same, None).unwrap();
+    assert_eq!(here.read("/file").unwrap(), b"here");
+    here.write("/file", b"again").unwrap();
+    main.rollback_to(&snapshot, None).unwrap();
+    assert_eq!(here.read("/file").unwrap(), b"here");
+    view.close().unwrap();
+    here.close().unwrap();
+}
+
 #[test]
 fn branches_of_a_file_are_opened_one_by_one_and_together() {
     let dir = tempfile::tempdir().unwrap();

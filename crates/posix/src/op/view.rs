@@ -33,10 +33,15 @@ impl FileSystem {
         view(&self.volume, branch, find, self.options().clone())
     }
 
+    /// Whether both show branches or snapshots of one open volume, so that numbers mean the same.
+    pub fn is_of_volume_of(&self, other: &FileSystem) -> bool {
+        Arc::ptr_eq(&self.volume, &other.volume)
+    }
+
     /// As [`FileSystem::changes`], from what is open there to what is open here, both of this volume. Views stay as they are;
     /// a branch that may be written is compared as it is now.
     pub fn changes_from(&self, old: &FileSystem, ranges: bool) -> Result<Changes> {
-        if !Arc::ptr_eq(&self.volume, &old.volume) {
+        if !self.is_of_volume_of(old) {
             return Err(FsError::Invalid("the other one is of another volume"));
         }
         let old = old.pin_open()?;

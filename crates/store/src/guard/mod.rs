@@ -281,6 +281,10 @@ impl Device for Guarded {
         self.under.read(at, into)
     }
 
+    fn data_from(&self, at: u64) -> u64 {
+        self.under.data_from(at)
+    }
+
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.sure()?;
         self.under.write(at, bytes)
