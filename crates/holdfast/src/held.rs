@@ -130,9 +130,10 @@ impl Shared {
         };
         match is_same {
             true => Ok(()),
-            false => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "the other one is of another volume"))
-            }
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the other one is of another volume",
+            )),
         }
     }
 

@@ -81,7 +81,8 @@ impl Device for Mended<'_> {
 
     fn data_from(&self, at: u64) -> u64 {
         let under = self.under.data_from(at);
-        let mended = self.mends.range(at / BLOCK_BYTES..).next().map(|(block, _)| block * BLOCK_BYTES);
+        let mended =
+            self.mends.range(at / BLOCK_BYTES..).next().map(|(block, _)| block * BLOCK_BYTES);
         mended.map_or(under, |mended| under.min(mended.max(at)))
     }
 

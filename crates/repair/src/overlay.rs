@@ -64,7 +64,8 @@ impl Device for Overlay<'_> {
 
     fn data_from(&self, at: u64) -> u64 {
         let under = self.under.data_from(at);
-        let kept = self.kept().range(at / BLOCK_BYTES..).next().map(|(block, _)| block * BLOCK_BYTES);
+        let kept =
+            self.kept().range(at / BLOCK_BYTES..).next().map(|(block, _)| block * BLOCK_BYTES);
         kept.map_or(under, |kept| under.min(kept.max(at)))
     }
 

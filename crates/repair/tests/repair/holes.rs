@@ -25,7 +25,8 @@ fn a_repair_of_a_large_sparse_image_reads_no_holes() {
     let target: Arc<dyn Device> = device.clone();
     holdfast::CreateOptions::new().format(&target).expect("it is large enough");
     for content in ["old", "new"] {
-        let volume = holdfast::VolumeOptions::new().open_device(device.clone()).expect("it is whole");
+        let volume =
+            holdfast::VolumeOptions::new().open_device(device.clone()).expect("it is whole");
         volume.write("/file", content.as_bytes()).expect("there is room");
         volume.close().expect("the host takes it");
     }
