@@ -5,19 +5,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast_base::clock::Deadline;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 
 use crate::branches::{Name, show};
 use crate::control_socket::message::ServedMount;
-use crate::daemon::control;
+use crate::daemon::ask_all::ask_all;
 use crate::daemon::join::{self, Listed};
 use crate::mounts::{self, Mount};
 use crate::outcome::{Outcome, printable};
 use crate::size;
 
-/// How long all mounts together get of which no process tells.
+/// How long all mounts together get of which no process tells: most answer at once that theirs has ended.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// List the volumes that are served, and their mounts.
@@ -67,18 +66,15 @@ fn lost(daemons: &[Listed]) -> Vec<Lost> {
         let is_own = user.is_root() || mount.owner == user.as_raw();
         is_own && !told.contains(&&name(mount.dir.as_os_str()))
     });
-    let until = Deadline::after(PATIENCE);
-    // What comes too late to be asked is not known to be silent.
-    let asked = mounts.into_iter().take_while(|_| !until.is_over());
-    let judged = asked.filter_map(|mount| {
-        match control::ask_within(&mount, until.left()) {
-            Err(error) if mounts::is_dead(&error) => Some(Lost { mount, state: "dead" }),
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-                Some(Lost { mount, state: "silent" })
-            }
-            // Its process cannot be asked from here, or it is none of this user's.
-            Ok(_) | Err(_) => None,
+    // This user's first: those of others may take all the time there is.
+    mounts.sort_by_key(|mount| mount.owner != user.as_raw());
+    let judged = ask_all(mounts, PATIENCE).into_iter().filter_map(|(mount, answer)| match answer {
+        Err(error) if mounts::is_dead(&error) => Some(Lost { mount, state: "dead" }),
+        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+            Some(Lost { mount, state: "silent" })
         }
+        // Its process cannot be asked from here, or it is none of this user's.
+        Ok(_) | Err(_) => None,
     });
     judged.collect()
 }

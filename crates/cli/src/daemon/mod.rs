@@ -17,6 +17,7 @@
 
 pub(crate) mod activity;
 pub(crate) mod ask;
+pub(crate) mod ask_all;
 mod bounds;
 mod callers;
 mod commands;

@@ -1,24 +1,19 @@
-//! Asks mounts what they have counted: several at once, so that one that does not answer holds nobody up.
+//! Asks mounts what they have counted.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use holdfast_base::clock::Deadline;
-use parking_lot::Mutex;
 use rustix::process::geteuid;
 
+use crate::daemon::ask_all::ask_all;
 use crate::daemon::control::{self, Report};
 use crate::mounts::{self, Mount};
 use crate::outcome::printable;
 
-/// How long all of them get.
+/// How long all of them get: a scraper does not wait for ever.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Mounts that are asked at once. Each takes a process, which does nothing but wait.
-const AT_ONCE: usize = 16;
 
 /// What a mount said.
 #[derive(Debug)]
@@ -62,37 +57,12 @@ pub(crate) fn of(mount: &Mount) -> io::Result<Sample> {
 }
 
 fn ask(mounts: Vec<Mount>) -> Vec<Sample> {
-    let next = AtomicUsize::new(0);
-    let answers = Mutex::new(Vec::new());
-    // For all of them together: a scraper does not wait for ever.
-    let until = Deadline::after(PATIENCE);
-    let work = || {
-        while let Some((at, mount)) = take(&mounts, &next) {
-            let report = match control::ask_within(mount, until.left()) {
-                Ok(report) => Some(report),
-                // It is another user's, and none of ours to tell of.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
-                Err(_) => None,
-            };
-            answers.lock().push((at, Sample { mount: mount.clone(), report }));
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..AT_ONCE.min(mounts.len()) {
-            // Where no thread can be had there are fewer.
-            if thread::Builder::new().name("holdfast-ask".into()).spawn_scoped(scope, work).is_err()
-            {
-                break;
-            }
-        }
-        work();
+    let answers = ask_all(mounts, PATIENCE).into_iter();
+    let told = answers.filter_map(|(mount, answer)| match answer {
+        Ok(report) => Some(Sample { mount, report: Some(report) }),
+        // It is another user's, and none of ours to tell of.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+        Err(_) => Some(Sample { mount, report: None }),
     });
-    let mut answers = answers.into_inner();
-    answers.sort_by_key(|(at, _)| *at);
-    answers.into_iter().map(|(_, sample)| sample).collect()
-}
-
-fn take<'m>(mounts: &'m [Mount], next: &AtomicUsize) -> Option<(usize, &'m Mount)> {
-    let at = next.fetch_add(1, Ordering::Relaxed);
-    mounts.get(at).map(|mount| (at, mount))
+    told.collect()
 }
