@@ -224,9 +224,11 @@ pub fn process_nanos_of(pid: u32) -> io::Result<u64> {
 pub struct Deadline(std::time::Instant);
 
 impl Deadline {
-    /// The moment after `time` from now.
+    /// The moment after `time` from now; one that no clock shows is as far as a hundred years.
     pub fn after(time: Duration) -> Deadline {
-        Deadline(std::time::Instant::now() + time)
+        const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
+        let now = std::time::Instant::now();
+        Deadline(now.checked_add(time).unwrap_or(now + FAR))
     }
 
     /// Time until then; zero when it has passed.
@@ -243,6 +245,12 @@ impl Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deadline_may_be_as_far_as_one_likes() {
+        assert!(!Deadline::after(Duration::MAX).is_over());
+        assert!(Deadline::after(Duration::ZERO).is_over());
+    }
 
     #[test]
     fn a_pinned_clock_shows_the_same_moments_again() {

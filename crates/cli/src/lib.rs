@@ -45,9 +45,10 @@ mod work;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
 
 use crate::cmd::{Command, Link};
 use crate::outcome::{Failure, Outcome};
@@ -57,11 +58,13 @@ const NAME: &str = "holdfast";
 
 /// Does what `args` say, the first of which is the program's name or that of a link to it.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // A limit of the size of files is an answer of the write that meets it, and no death.
+    let _ = signal_hook::flag::register(rustix::process::Signal::XFSZ.as_raw(), Arc::default());
     let args: Vec<OsString> = args.into_iter().collect();
     let is_for_programs = asks_for_json(&args);
     match run(args) {
         Err(failure) if is_for_programs && !failure.sentence.is_empty() => {
-            eprintln!("{}", failure.object());
+            outcome::say_on_stderr(&failure.object().to_string());
             ExitCode::from(failure.code)
         }
         outcome => end(NAME, outcome),
@@ -79,7 +82,8 @@ pub fn end(name: &str, outcome: Outcome) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.sentence.is_empty() {
-                eprintln!("{name}: {}", outcome::printable(&failure.sentence));
+                let sentence = outcome::printable(&failure.sentence);
+                outcome::say_on_stderr(&format!("{name}: {sentence}"));
             }
             ExitCode::from(failure.code)
         }
@@ -158,9 +162,20 @@ fn meant(error: &clap::Error) -> Option<String> {
     let near = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg];
     match near.into_iter().find_map(|kind| error.get(kind))? {
         ContextValue::String(word) => Some(word.clone()),
-        ContextValue::Strings(words) if !words.is_empty() => Some(words.join(" or ")),
+        ContextValue::Strings(words) => {
+            // What only says that another program has it helps nobody.
+            let shown: Vec<&str> =
+                words.iter().map(String::as_str).filter(|word| !is_hidden(word)).collect();
+            (!shown.is_empty()).then(|| shown.join(" or "))
+        }
         _ => None,
     }
+}
+
+/// Whether it is a command that no help lists.
+fn is_hidden(word: &str) -> bool {
+    let all = cmd::Cli::command();
+    all.find_subcommand(word).is_some_and(clap::Command::is_hide_set)
 }
 
 /// One sentence from clap's paragraphs.

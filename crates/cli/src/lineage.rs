@@ -104,8 +104,8 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
             format!("{dir} is served by a program without branches; unmount it and mount it again")
         }
         _ if mounts::is_dead(error) => {
-            let umount = format!("holdfast umount {dir}");
-            return Failure::plain(format!("the daemon of {dir} has ended")).with_hint(umount);
+            let ended = Failure::plain(format!("the daemon of {dir} has ended"));
+            return ended.with_hint_about("holdfast umount", &mount.dir);
         }
         _ if error.kind() == io::ErrorKind::TimedOut => format!(
             "the daemon of {dir} does not answer; it may be waiting for its device, and may still do it"

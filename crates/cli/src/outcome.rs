@@ -50,6 +50,19 @@ impl Failure {
         self
     }
 
+    /// As [`Failure::with_hint`], with a command about a path, as a shell takes it. What has no text, or would give orders to a terminal, is
+    /// shown and no hint.
+    pub(crate) fn with_hint_about(self, command: &str, path: &Path) -> Failure {
+        let word = path.to_str().filter(|text| printable(text) == *text);
+        match word.and_then(|text| shlex::try_quote(text).ok()) {
+            Some(word) => self.with_hint(format!("{command} {word}")),
+            None => {
+                let sentence = format!("{}{HINT}{command} {}", self.sentence, path.display());
+                Failure { sentence, ..self }
+            }
+        }
+    }
+
     /// The same for programs.
     pub(crate) fn object(&self) -> Value {
         let (message, hint) = (printable(&self.sentence), self.hint.as_deref().map(printable));
@@ -98,9 +111,8 @@ fn failure(what: impl Display, error: &io::Error) -> Failure {
     let dead = if mounts::is_dead(error) { around() } else { None };
     match dead {
         Some(mount) => {
-            let dir = mount.dir.display();
             let sentence = format!("{what}: {words}, its daemon has ended");
-            Failure::plain(sentence).with_hint(format!("holdfast umount {dir}"))
+            Failure::plain(sentence).with_hint_about("holdfast umount", &mount.dir)
         }
         None => Failure::plain(format!("{what}: {words}")),
     }
@@ -148,7 +160,14 @@ pub fn printable_json(text: &str) -> String {
 
 /// Says `sentence` to the person, on stderr.
 pub fn complain(sentence: &str) {
-    eprintln!("holdfast: {}", printable(sentence));
+    say_on_stderr(&format!("holdfast: {}", printable(sentence)));
+}
+
+/// A line on stderr. Who cannot be told is not told: what is being done is done all the same, and the exit code is the same.
+pub(crate) fn say_on_stderr(line: &str) {
+    use std::io::Write;
+    // In one piece, as others may write there too.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Printing may fail because the reader has gone (`| head`): that is no failure of ours.
@@ -162,6 +181,18 @@ pub fn printed(result: io::Result<()>) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_helps_is_one_that_a_shell_can_be_given() {
+        let hint = |path: &str| {
+            let failure = Failure::plain("no").with_hint_about("holdfast umount", path.as_ref());
+            (failure.hint, failure.sentence)
+        };
+        assert_eq!(hint("/mnt").0.unwrap(), "holdfast umount /mnt");
+        assert_eq!(hint("/a b;c").0.unwrap(), "holdfast umount '/a b;c'");
+        let (none, sentence) = hint("/a\nb");
+        assert!(none.is_none() && sentence.ends_with("; run: holdfast umount /a\nb"));
+    }
 
     #[test]
     fn a_failure_for_programs_has_the_command_that_helps_and_nobody_elses() {

@@ -62,6 +62,14 @@ impl Device for Peek {
         })
     }
 
+    fn data_from(&self, at: u64) -> u64 {
+        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => data.min(self.len),
+            Err(rustix::io::Errno::NXIO) => self.len,
+            Err(_) => at,
+        }
+    }
+
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         Err(refused("write", at, bytes.len() as u64))
     }

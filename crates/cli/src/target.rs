@@ -298,12 +298,12 @@ pub(crate) fn foreign(device: &dyn Device) -> Option<&'static str> {
 
 /// The sentence for what is no volume, or one without a valid superblock.
 pub(crate) fn not_ours(path: &Path, foreign: Option<&str>) -> Failure {
-    let path = path.display();
+    let shown = path.display();
     match foreign {
-        Some(kind) => Failure::plain(format!("{path}: not a Holdfast volume, but {kind}")),
+        Some(kind) => Failure::plain(format!("{shown}: not a Holdfast volume, but {kind}")),
         None => {
-            let why = format!("{path}: not a Holdfast volume, or both superblocks are damaged");
-            Failure::plain(why).with_hint(format!("holdfast salvage --list {path}"))
+            let why = format!("{shown}: not a Holdfast volume, or both superblocks are damaged");
+            Failure::plain(why).with_hint_about("holdfast salvage --list", path)
         }
     }
 }

@@ -140,7 +140,7 @@ fn what_was_synced_survives_a_killed_daemon() {
     assert!(lines.next().unwrap().contains("dead"), "{list}");
     let json: serde_json::Value =
         serde_json::from_str(&place.run(&["list", "--json"]).fine()).unwrap();
-    let lost = json["lost_mounts"].as_array().unwrap();
+    let lost = json["other_mounts"].as_array().unwrap();
     assert!(lost.iter().any(|it| it["directory"] == place.dir() && it["state"] == "dead"));
     place.umount();
     assert!(!place.run(&["list"]).fine().contains(place.dir()));

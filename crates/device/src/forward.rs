@@ -46,6 +46,10 @@ macro_rules! forward {
         fn grow(&self, bytes: u64) -> ::std::result::Result<(), $crate::DeviceError> {
             self.$under.grow(bytes)
         }
+
+        fn room_to_grow(&self) -> ::std::option::Option<u64> {
+            self.$under.room_to_grow()
+        }
     };
     (@room $under:ident) => {
         fn room(&self) -> ::std::option::Option<u64> {

@@ -177,6 +177,11 @@ pub trait Device: Send + Sync + fmt::Debug {
         range::inside("growth", 0, bytes, self.len())
     }
 
+    /// Bytes that the host can give to the part by which an image would become longer; `None` where no host gives anything ahead of need.
+    fn room_to_grow(&self) -> Option<u64> {
+        None
+    }
+
     /// Bytes of the device. They become more by [`Device::grow`] only.
     fn len(&self) -> u64;
 

@@ -90,6 +90,10 @@ impl Device for Sticky {
         self.under.grow(bytes)
     }
 
+    fn room_to_grow(&self) -> Option<u64> {
+        self.under.room_to_grow()
+    }
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         wait::will_wait();
         self.under.read(at, into)

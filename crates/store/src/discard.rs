@@ -416,6 +416,9 @@ impl Inner {
         self.check_running()?;
         let rule = self.discard_rule(Some(least));
         let rule = rule.ok_or_else(|| DeviceError::unsupported("discard"))?;
+        if rule.to_host {
+            self.take_back_reserve(|space| space.reserve_lacks(&rule));
+        }
         let groups_all = self.space.lock().group_count();
         let mut trimmed = Trimmed { groups_all, ..Trimmed::default() };
         let mut failed = None;

@@ -60,7 +60,7 @@ pub enum StoreError {
     #[error("a snapshot has these blocks as well")]
     Shared,
     /// Not enough space for the operation.
-    #[error("no space left on the volume")]
+    #[error("no space left on the volume, or on the host of its image")]
     NoSpace,
     /// The branch would refer to more blocks than its limit allows.
     #[error("the branch has reached its limit")]

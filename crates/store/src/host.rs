@@ -20,7 +20,7 @@ use holdfast_sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::space::alloc::Space;
-use crate::space::hidden::Next;
+use crate::space::hidden::{Next, PIECE_BYTES};
 use crate::{Inner, Result, StoreError};
 
 /// Pieces that the host may refuse before nothing more is asked for this time: parts of it may be given already.
@@ -173,6 +173,20 @@ impl Inner {
     /// discarded. Says whether it is worth trying again. No lock is held.
     pub(crate) fn take_from_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {
         self.ask_host(lacking) || self.wait_for_discard()
+    }
+
+    /// What an opening finds given to the image is hidden, the reserve that an earlier mount was given among it: it is asked for again, as
+    /// far as the image has it, so that a trim does not take it for space that nobody needs. A volume that nobody has changed yet has none.
+    pub(crate) fn take_back_reserve(&self, lacks: impl Fn(&Space) -> u64) {
+        if self.rings_to_take() > 0 {
+            return;
+        }
+        let has_more = || {
+            let space = self.space.lock();
+            let idle = self.device.given().saturating_sub(space.known_bytes());
+            lacks(&space) > 0 && idle >= PIECE_BYTES
+        };
+        while has_more() && self.ask_host(&lacks) {}
     }
 
     fn ask_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {

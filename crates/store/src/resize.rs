@@ -46,6 +46,19 @@ struct Longer {
 #[derive(Debug)]
 struct Said(Longer);
 
+/// Bytes of what the host has to give at once, with the far copy.
+fn taken(parts: &[BlockRange]) -> u64 {
+    (parts.iter().map(|part| part.count).sum::<u64>() + 1) * BLOCK_BYTES
+}
+
+fn no_room(new: &Geometry, needed: u64) -> StoreError {
+    StoreError::Refused(format!(
+        "the host has no room for what a volume of {} keeps for removals and commits, {} more than now",
+        show::bytes(size(new)),
+        show::bytes(needed)
+    ))
+}
+
 impl Inner {
     /// See [`crate::Store::resize`].
     pub(crate) fn resize(&self, to: NewSize) -> Result<u64> {
@@ -89,6 +102,9 @@ impl Inner {
             return Ok(None);
         }
         let was = self.device.len();
+        if size(&geometry) > was {
+            self.expect_room(&old, &geometry)?;
+        }
         self.device.grow(size(&geometry)).map_err(|error| match error {
             error @ (DeviceError::BeyondEnd { .. } | DeviceError::Io { .. }) => {
                 StoreError::Refused(format!(
@@ -104,17 +120,21 @@ impl Inner {
         Ok(Some(Longer { geometry, given }))
     }
 
+    /// Before the device becomes longer, which stays: a host that has no room is known by then, unless others take it meanwhile.
+    fn expect_room(&self, old: &Geometry, new: &Geometry) -> Result<()> {
+        let needed = taken(&self.space.lock().reserve_for(old, new));
+        match self.device.room_to_grow() {
+            Some(room) if room < needed => Err(no_room(new, needed)),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes from the host what the volume must have as soon as it is larger: the block of the far copy, and the reserve that it keeps
     /// more of than before.
     fn take_reserve(&self, old: &Geometry, new: &Geometry) -> Result<Vec<BlockRange>> {
         let given = self.space.lock().reserve_for(old, new);
-        let count: u64 = given.iter().map(|part| part.count).sum();
         let no_room = |error: DeviceError| match error.is_no_space() {
-            true => StoreError::Refused(format!(
-                "the host has no room for what a volume of {} keeps for removals and commits, {} more than now",
-                show::bytes(size(new)),
-                show::bytes((count + 1) * BLOCK_BYTES)
-            )),
+            true => no_room(new, taken(&given)),
             false => error.into(),
         };
         let far_copy = BlockRange::new(new.far_copy(), 1);

@@ -6,10 +6,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_salvage::{Choice, HowMuch, Scan, Tolerant, image};
+use holdfast_salvage::{Choice, HowMuch, SalvageError, Scan, Tolerant, image};
 
 use super::salvage::{Bar, device};
-use crate::outcome::{Context, Failure, Outcome, printed, shown};
+use crate::outcome::{Context, Failure, Outcome, plain_words, printed, shown};
 
 /// Copy the metadata of a volume, without the content of its files.
 #[derive(Debug, clap::Args)]
@@ -62,9 +62,19 @@ pub(crate) fn run(args: &Args) -> Outcome {
     bar.clear();
     let imaged = imaged.map_err(|error| {
         let _ = std::fs::remove_file(&args.out);
-        Failure::plain(format!("{}: {error}", args.volume.display()))
+        match error {
+            SalvageError::Destination(error) => {
+                Failure::plain(format!("{}: {}", args.out.display(), plain_words(&error)))
+            }
+            error => Failure::plain(format!("{}: {error}", args.volume.display())),
+        }
     })?;
-    file.set_len(imaged.len).and_then(|()| file.sync_all()).context(args.out.display())?;
+    file.set_len(imaged.len)
+        .and_then(|()| file.sync_all())
+        .context(args.out.display())
+        .inspect_err(|_| {
+            let _ = std::fs::remove_file(&args.out);
+        })?;
     let mut out = io::stdout().lock();
     let (nodes, damaged) = (imaged.nodes, imaged.damaged);
     printed(writeln!(out, "{}: {nodes} nodes, {damaged} damaged", shown(&args.out)))?;

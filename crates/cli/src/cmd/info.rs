@@ -37,7 +37,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let mount = mounts::or_none(mounts::find(&args.target)).context("/proc/self/mountinfo")?;
     let image = match &mount {
-        Some(mount) if args.target.is_dir() => mount.source.clone(),
+        // Not by a look at it: the daemon of the mount may answer nothing.
+        Some(mount) if mount.dir == mounts::real_path(&args.target) => mount.source.clone(),
         _ => args.target.clone(),
     };
     let device = Peek::open(&image)?;

@@ -1,6 +1,5 @@
 //! `holdfast list`: which volumes are served, by which processes, and where they are mounted.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -11,12 +10,13 @@ use serde_json::{Value, json};
 use crate::branches::{Name, show};
 use crate::control_socket::message::ServedMount;
 use crate::daemon::ask_all::ask_all;
+use crate::daemon::control::Report;
 use crate::daemon::join::{self, Listed};
 use crate::mounts::{self, Mount};
 use crate::outcome::{Outcome, printable};
 use crate::size;
 
-/// How long all mounts together get of which no process tells: most answer at once that theirs has ended.
+/// How long all mounts together get of which no process tells.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// List the volumes that are served, and their mounts.
@@ -28,7 +28,7 @@ process, which all mounts of a volume share. `stopped` in the place of `rw`: an 
 writing, and `holdfast info DIRECTORY` says which. `dead`: the process of the mount has ended, and
 `holdfast umount DIRECTORY` takes it away. `silent`: it does not answer.")]
 pub(crate) struct Args {
-    /// Print one JSON object, for programs: memory in bytes.
+    /// Print one JSON object, for programs: memory in bytes, and mounts of which no process tells as `other_mounts`.
     #[arg(long)]
     json: bool,
 }
@@ -36,69 +36,84 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut daemons = join::list();
     daemons.sort_by(|a, b| (&a.served.volume.0, a.pid).cmp(&(&b.served.volume.0, b.pid)));
-    let lost = lost(&daemons);
+    let untold = untold(&daemons);
     if args.json {
         let volumes: Vec<Value> = daemons.iter().map(object).collect();
-        let lost: Vec<Value> = lost.iter().map(Lost::object).collect();
-        let all = [("volumes", volumes), ("lost_mounts", lost)];
+        let others: Vec<Value> = untold.iter().map(Untold::object).collect();
+        let all = [("volumes", volumes), ("other_mounts", others)];
         return show::json(
             all.map(|(name, of)| (name.to_owned(), of.into())).into_iter().collect(),
         );
     }
     let head = ["VOLUME", "BRANCH", "DIRECTORY", "OPTIONS", "USER", "PROCESS", "MEMORY"];
-    show::table(&head, daemons.iter().flat_map(rows).chain(lost.iter().map(Lost::row)))
+    show::table(&head, daemons.iter().flat_map(rows).chain(untold.iter().map(Untold::row)))
 }
 
-/// A mount of which no process tells.
-struct Lost {
+/// A mount that is in the list of no process that was found.
+struct Untold {
     mount: Mount,
-    /// `dead` or `silent`.
+    /// `rw` or `ro`; `dead` if its process has ended, `silent` if it does not answer.
     state: &'static str,
+    /// What its process says through the mount.
+    report: Option<Report>,
 }
 
-/// The mounts here, of this user or for root of all, that are in no list of a process and do not answer.
-fn lost(daemons: &[Listed]) -> Vec<Lost> {
-    let told: Vec<&Name> =
-        daemons.iter().flat_map(|of| &of.served.mounts).map(|mount| &mount.dir).collect();
+/// The mounts here, of this user or for root of all, of which no process tells that can be asked by its socket.
+fn untold(daemons: &[Listed]) -> Vec<Untold> {
+    let served = daemons.iter().map(|of| &of.served);
+    let told = served.flat_map(|of| of.mounts.iter().map(|mount| (&of.volume, &mount.dir)));
+    let told: Vec<(&Name, &Name)> = told.collect();
     let user = geteuid();
     let mut mounts = mounts::list().unwrap_or_default();
     mounts.retain(|mount| {
+        let [volume, dir] = mount_names(mount);
         let is_own = user.is_root() || mount.owner == user.as_raw();
-        is_own && !told.contains(&&name(mount.dir.as_os_str()))
+        is_own && !told.contains(&(&volume, &dir))
     });
     // This user's first: those of others may take all the time there is.
     mounts.sort_by_key(|mount| mount.owner != user.as_raw());
-    let judged = ask_all(mounts, PATIENCE).into_iter().filter_map(|(mount, answer)| match answer {
-        Err(error) if mounts::is_dead(&error) => Some(Lost { mount, state: "dead" }),
-        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            Some(Lost { mount, state: "silent" })
-        }
-        // Its process cannot be asked from here, or it is none of this user's.
-        Ok(_) | Err(_) => None,
+    let judged = ask_all(mounts, PATIENCE).into_iter().filter_map(|(mount, answer)| {
+        let (state, report) = match answer {
+            // Below another one: nobody reaches it, and nobody can ask it.
+            Ok(report) if report.volume != mount.source => return None,
+            Ok(report) if report.read_only => ("ro", Some(report)),
+            Ok(report) => ("rw", Some(report)),
+            Err(error) if mounts::is_dead(&error) => ("dead", None),
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => ("silent", None),
+            // It is none of this user's, or has gone.
+            Err(_) => return None,
+        };
+        Some(Untold { mount, state, report })
     });
     judged.collect()
 }
 
-fn name(of: &OsStr) -> Name {
-    Name(of.as_bytes().into())
+/// The volume and the directory.
+fn mount_names(mount: &Mount) -> [Name; 2] {
+    [&mount.source, &mount.dir].map(|it| Name(it.as_os_str().as_bytes().into()))
 }
 
-impl Lost {
+impl Untold {
     fn row(&self) -> [String; 7] {
-        let [volume, dir] = [&self.mount.source, &self.mount.dir].map(|it| name(it.as_os_str()));
-        let (volume, dir, user) = (volume.to_string(), dir.to_string(), self.mount.owner);
-        let nothing = String::new;
-        [volume, nothing(), dir, self.state.into(), user.to_string(), nothing(), nothing()]
+        let [volume, dir] = mount_names(&self.mount).map(|it| it.to_string());
+        let pid = self.report.as_ref().map(|report| report.pid);
+        let mounted = self.report.as_ref().and_then(|report| report.mounted.as_ref());
+        let branch = mounted.map(|it| printable(&it.name()).into_owned()).unwrap_or_default();
+        let process = pid.map(|pid| pid.to_string()).unwrap_or_default();
+        let memory = pid.and_then(|pid| memory(pid.cast_signed())).map(size::show);
+        let user = self.mount.owner.to_string();
+        [volume, branch, dir, self.state.into(), user, process, memory.unwrap_or_default()]
     }
 
     fn object(&self) -> Value {
-        let [volume, dir] = [&self.mount.source, &self.mount.dir].map(|it| name(it.as_os_str()));
+        let [volume, dir] = mount_names(&self.mount);
         json!({
             "volume": volume.text(),
             "volume_bytes": volume.hex_unless_text(),
             "directory": dir.text(),
             "directory_bytes": dir.hex_unless_text(),
             "state": self.state,
+            "pid": self.report.as_ref().map(|report| report.pid),
             "user": self.mount.owner,
         })
     }

@@ -1,7 +1,7 @@
 //! `holdfast metrics`: the statistics of all mounts for machines, printed once or served.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::interrupt::Interrupt;
 use crate::metrics::{self, Form, serve::Scrapes};
@@ -24,8 +24,14 @@ statistics of stats --all, which may change with any version.
   holdfast metrics >/var/lib/node_exporter/holdfast.prom")]
 pub(crate) struct Args {
     /// Answer scrapes at this address and port; port 0 takes a free one, which is said.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
+}
+
+/// An address, or a name that has one.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.ok_or_else(|| "it is an address and a port, like 127.0.0.1:9741 or localhost:9741".into())
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {

@@ -4,7 +4,7 @@
 //! `--force`. A mounted volume is refused in any case.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use holdfast::device::{Device, DeviceStats};
 use holdfast_base::user_namespace::maker;
 use uuid::Uuid;
 
-use crate::outcome::{Context, Failure, Outcome, printable, shown};
+use crate::outcome::{Context, Failure, Outcome, printable, printed, shown};
 use crate::owner::{self, Owner};
 use crate::peek::Peek;
 use crate::waiting::Waiting;
@@ -107,11 +107,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if existing.as_ref().is_some_and(std::fs::Metadata::is_file)
         && let Some(device) = loop_devices::over(&args.target)
     {
-        let (target, device) = (args.target.display(), device.display());
         let why = format!(
-            "{target} is behind {device}, which would see it change under whatever uses it"
+            "{} is behind {}, which would see it change under whatever uses it",
+            args.target.display(),
+            device.display()
         );
-        return Err(Failure::plain(why).with_hint(format!("losetup -d {device}")));
+        return Err(Failure::plain(why).with_hint_about("losetup -d", &device));
     }
     let bytes = match &existing {
         None => args.size.ok_or_else(|| {
@@ -130,11 +131,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     // Before anything is made longer or shorter: what is refused stays as it was.
     check_size(args, shape).map_err(|error| Failure::plain(error.to_string()))?;
     if args.dry_run {
-        report(args, "would make", shape, None);
+        printed(report(args, "would make", shape, None))?;
         return Ok(0);
     }
     let made = if existing.is_none() { make_new(args, shape) } else { make_in_place(args, shape) }?;
-    report(args, "made", shape, Some(made));
+    printed(report(args, "made", shape, Some(made)))?;
     Ok(0)
 }
 
@@ -303,21 +304,25 @@ fn take_room(device: &dyn Device, quiet: bool) {
     }
 }
 
-fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) {
+fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) -> io::Result<()> {
     if args.quiet {
-        return;
+        return Ok(());
     }
-    println!("{verb} a Holdfast volume of {} in {}", size::show(shape.bytes), shown(&args.target));
-    println!("  node size  {}", size::show(args.node_size));
-    println!("  copies     metadata={}", shape.copies);
+    let mut out = io::stdout().lock();
+    let bytes = size::show(shape.bytes);
+    writeln!(out, "{verb} a Holdfast volume of {bytes} in {}", shown(&args.target))?;
+    writeln!(out, "  node size  {}", size::show(args.node_size))?;
+    writeln!(out, "  copies     metadata={}", shape.copies)?;
     if let Some(uuid) = made.as_ref().map(|made| made.uuid).or(args.uuid) {
-        println!("  uuid       {uuid}");
+        writeln!(out, "  uuid       {uuid}")?;
     }
     if !args.label.is_empty() {
-        println!("  label      {}", printable(&args.label));
+        writeln!(out, "  label      {}", printable(&args.label))?;
     }
     if let Some(Made { cost, .. }) = made {
         let written = size::show(cost.written_bytes);
-        println!("  written    {written} in {} writes and {} flushes", cost.writes, cost.flushes);
+        let (writes, flushes) = (cost.writes, cost.flushes);
+        writeln!(out, "  written    {written} in {writes} writes and {flushes} flushes")?;
     }
+    Ok(())
 }

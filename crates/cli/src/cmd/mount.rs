@@ -237,6 +237,12 @@ pub(crate) fn mount(
         let why = "a mount over / hides all that is there, and no program would be found any more: name another directory";
         return Err(Failure::new(FAILED, why));
     }
+    if let Some(log) = &options.log
+        && is_same_file(log, &volume)
+    {
+        let why = format!("log={}: that is the volume itself; name another file", log.display());
+        return Err(Failure::new(USAGE, why));
+    }
     if how.foreground && options.supervised {
         let why = "a supervisor stands in the background: leave out --foreground, or supervised";
         return Err(Failure::new(USAGE, why));
@@ -264,4 +270,11 @@ pub(crate) fn mount(
             other => return other,
         }
     }
+}
+
+/// Whether both paths lead to one file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    id(one).is_some_and(|one| Some(one) == id(other))
 }

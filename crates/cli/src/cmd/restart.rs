@@ -1,5 +1,6 @@
 //! `holdfast restart`: another process serves the mounts of a volume, by the program that is installed now.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::Map;
@@ -7,7 +8,7 @@ use serde_json::Map;
 use crate::branches::show;
 use crate::daemon::join;
 use crate::mounts;
-use crate::outcome::{Context, Outcome};
+use crate::outcome::{Context, Outcome, printed};
 
 /// Start the process that serves a volume anew, beneath programs that use its mounts.
 #[derive(Debug, clap::Args)]
@@ -33,6 +34,5 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.json {
         return show::json(Map::from_iter([("pid".to_owned(), pid.into())]));
     }
-    println!("{pid}");
-    Ok(0)
+    printed(writeln!(io::stdout().lock(), "{pid}")).map(|()| 0)
 }

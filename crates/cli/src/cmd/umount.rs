@@ -27,6 +27,8 @@ use crate::waiting::{self, Waiting};
 const FAILED: u8 = 32;
 /// Seconds that a daemon gets to write what it holds.
 pub(crate) const TIMEOUT: u64 = 120;
+/// A daemon that has not answered for so long may not answer any more.
+const LONG: Duration = Duration::from_secs(1);
 /// How long a busy mount is tried again.
 const PATIENCE_MS: u64 = 500;
 /// How long another mount namespace is waited for before that is said.
@@ -103,6 +105,9 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
         }
     }
     if none && how != How::IfDead {
+        if let Err(error) = std::fs::symlink_metadata(dir) {
+            return Err(error).context(dir.display()).map_err(|failure| failure.with_code(FAILED));
+        }
         let sentence = format!("{} is not a mounted Holdfast volume", dir.display());
         return Err(Failure::new(FAILED, sentence));
     }
@@ -245,7 +250,8 @@ fn wait(
     let process = daemon.map_or(String::new(), |pid| format!(" (process {pid})"));
     let kill = daemon.map_or("kill that process".into(), |pid| format!("kill -9 {pid}"));
     let sentence = match synced {
-        Synced::Unanswered => format!(
+        // One that had a moment only may answer the next.
+        Synced::Unanswered if limit >= LONG => format!(
             "{dir} is unmounted, but its daemon{process} does not answer and holds {source}; it may be waiting for its device. If \
              that does not come back: {kill}; what no fsync has made durable is lost then"
         ),

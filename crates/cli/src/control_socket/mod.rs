@@ -9,6 +9,7 @@ pub(crate) mod connect;
 mod lock;
 pub(crate) mod message;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -278,6 +279,9 @@ pub(crate) fn each(patience: Duration, mut visit: impl FnMut(Daemon)) {
     } else {
         dirs.push((OF_ROOT.into(), 0));
     }
+    // Root of a user namespace finds its own among those of all users, too.
+    let mut seen = HashSet::new();
+    dirs.retain(|(dir, _)| seen.insert(dir.clone()));
     for (dir, owner) in dirs.into_iter().filter(|(dir, owner)| is_safe(dir, *owner)) {
         // A user can have sockets that nobody answers at, and many of them.
         let until = [me, 0].iter().all(|it| *it != owner).then(|| Deadline::after(OF_ONE_USER));

@@ -12,6 +12,7 @@ use std::time::Duration;
 use holdfast_base::clock::Deadline;
 use holdfast_device::HostFile;
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use crate::branches::Name;
 use crate::control_socket::message::{Answer, Join, Question, Served};
@@ -202,9 +203,12 @@ pub(crate) fn restart(path: &Path) -> Result<i32, Failure> {
 /// Why nobody answers for a volume.
 fn no_process(path: &Path) -> String {
     match holdfast_device::holding_process(path) {
-        Some(pid) => {
-            format!("the process {pid} has it, and is asked by root and its own user alone")
-        }
+        Some(pid) if geteuid().is_root() => format!(
+            "the process {pid} has it, and its daemon does not answer: a supervisor starts another one when that is killed"
+        ),
+        Some(pid) => format!(
+            "the process {pid} has it, and does not answer, or is another user's, which its user and root alone may ask"
+        ),
         None => "no process serves it".into(),
     }
 }

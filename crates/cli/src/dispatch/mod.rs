@@ -269,7 +269,7 @@ impl Located {
         let Some(mount) = &self.mount else { return Ok(()) };
         let dir = mount.dir.display();
         let why = format!("the daemon of {dir} is not to be reached through its control socket");
-        Err(Failure::plain(why).with_hint(format!("holdfast umount {dir}")))
+        Err(Failure::plain(why).with_hint_about("holdfast umount", &mount.dir))
     }
 
     /// Has it carried out by the daemon.

@@ -120,9 +120,9 @@ impl Scrapes {
 /// One request and its answer.
 fn answer(mut client: &TcpStream, texts: &Texts) -> io::Result<()> {
     client.set_nonblocking(false)?;
-    let wanted = request(client)?;
+    let Asked { wanted, is_head } = request(client)?;
     let (code, kind, body) = match wanted {
-        Wanted::Text(form) | Wanted::Head(form) => match texts.get(form) {
+        Wanted::Text(form) => match texts.get(form) {
             Ok(text) => ("200 OK", name(form), text),
             Err(error) => ("500 Internal Server Error", PLAIN, format!("{error}\n").into()),
         },
@@ -136,7 +136,7 @@ fn answer(mut client: &TcpStream, texts: &Texts) -> io::Result<()> {
         body.len()
     );
     let until = Deadline::after(PATIENCE);
-    let body = if matches!(wanted, Wanted::Head(_)) { "" } else { &*body };
+    let body = if is_head { "" } else { &*body };
     for mut part in [head.as_bytes(), body.as_bytes()] {
         while !part.is_empty() {
             client.set_write_timeout(Some(left(until)?))?;
@@ -157,31 +157,41 @@ fn left(until: Deadline) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
+/// What a client asks for, and whether it wants the head of the answer alone.
+struct Asked {
+    wanted: Wanted,
+    is_head: bool,
+}
+
+impl From<Wanted> for Asked {
+    fn from(wanted: Wanted) -> Asked {
+        Asked { wanted, is_head: false }
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Text(Form),
-    /// How that would be answered, without it.
-    Head(Form),
     Other,
     Change,
     Nonsense,
 }
 
 /// Reads the head of a request.
-fn request(mut client: impl Read + SetTimeout) -> io::Result<Wanted> {
+fn request(mut client: impl Read + SetTimeout) -> io::Result<Asked> {
     let until = Deadline::after(PATIENCE);
     let mut head = Vec::new();
     let mut part = [0; 1024];
     loop {
-        if let Some(wanted) = wanted(&head) {
-            return Ok(wanted);
+        if let Some(asked) = asked(&head) {
+            return Ok(asked);
         }
         if head.len() >= HEAD {
-            return Ok(Wanted::Nonsense);
+            return Ok(Wanted::Nonsense.into());
         }
         client.set_timeout(left(until)?)?;
         match client.read(&mut part) {
-            Ok(0) => return Ok(Wanted::Nonsense),
+            Ok(0) => return Ok(Wanted::Nonsense.into()),
             Ok(len) => head.extend_from_slice(&part[..len]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -201,27 +211,31 @@ impl SetTimeout for &TcpStream {
 }
 
 /// What a head asks for; `None`: it goes on.
-fn wanted(head: &[u8]) -> Option<Wanted> {
+fn asked(head: &[u8]) -> Option<Asked> {
     let mut lines = [httparse::EMPTY_HEADER; LINES];
     let mut request = httparse::Request::new(&mut lines);
     match request.parse(head) {
         Ok(httparse::Status::Partial) => return None,
         Ok(httparse::Status::Complete(_)) => {}
-        Err(_) => return Some(Wanted::Nonsense),
+        Err(_) => return Some(Wanted::Nonsense.into()),
     }
-    let path = request.path.unwrap_or_default().split('?').next();
-    if path != Some("/metrics") {
-        return Some(Wanted::Other);
+    let is_head = request.method == Some("HEAD");
+    let mut path = request.path.unwrap_or_default();
+    // As to a proxy, which every server has to understand.
+    if let Some(rest) = path.strip_prefix("http://") {
+        path = rest.find('/').map_or("/", |at| &rest[at..]);
     }
-    let answer: fn(Form) -> Wanted = match request.method {
-        Some("GET") => Wanted::Text,
-        Some("HEAD") => Wanted::Head,
-        _ => return Some(Wanted::Change),
-    };
+    if path.split('?').next() != Some("/metrics") {
+        return Some(Asked { wanted: Wanted::Other, is_head });
+    }
+    if !is_head && request.method != Some("GET") {
+        return Some(Wanted::Change.into());
+    }
     let mut accepted =
         request.headers.iter().filter(|line| line.name.eq_ignore_ascii_case("Accept"));
     let knows = accepted.any(|line| String::from_utf8_lossy(line.value).contains(OPEN_METRICS));
-    Some(answer(if knows { Form::OpenMetrics } else { Form::Prometheus }))
+    let form = if knows { Form::OpenMetrics } else { Form::Prometheus };
+    Some(Asked { wanted: Wanted::Text(form), is_head })
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -245,13 +259,18 @@ mod tests {
 
     #[test]
     fn a_head_asks_for_a_text_or_is_told_what_is_wrong() {
-        let of = |text: &str| request(text.as_bytes()).unwrap();
+        let asked = |text: &str| request(text.as_bytes()).unwrap();
+        let of = |text: &str| asked(text).wanted;
         let end = "\r\n\r\n";
         assert_eq!(of(&format!("GET /metrics HTTP/1.1{end}")), Wanted::Text(Form::Prometheus));
         let knows =
             "GET /metrics?x=1 HTTP/1.0\r\naccept: a/b, application/openmetrics-text; version=1.0.0";
         assert_eq!(of(&format!("{knows}{end}")), Wanted::Text(Form::OpenMetrics));
-        assert_eq!(of(&format!("HEAD /metrics HTTP/1.1{end}")), Wanted::Head(Form::Prometheus));
+        let head = asked(&format!("HEAD /metrics HTTP/1.1{end}"));
+        assert!(head.is_head && head.wanted == Wanted::Text(Form::Prometheus));
+        assert!(asked(&format!("HEAD / HTTP/1.1{end}")).is_head);
+        let whole = of(&format!("GET http://here:1/metrics HTTP/1.1{end}"));
+        assert_eq!(whole, Wanted::Text(Form::Prometheus));
         assert_eq!(of(&format!("GET / HTTP/1.1{end}")), Wanted::Other);
         // Whatever length it claims to have.
         let long = "POST /metrics HTTP/1.1\r\nContent-Length: 18446744073709551615";

@@ -81,8 +81,9 @@ impl MountOptions {
             "uid" => owners.uid = Some(owner::user(value)?),
             "gid" => owners.gid = Some(owner::group(value)?),
             "umask" => {
-                let why = |_| format!("option umask={value} is not octal, like umask=022");
-                owners.umask = owner::mode(value).map_err(why)? & 0o777;
+                let why = || format!("option umask={value} is not octal, like umask=022");
+                let umask = owner::mode(value).ok().filter(|umask| *umask <= 0o777);
+                owners.umask = umask.ok_or_else(why)?;
             }
             _ => owners.squash = value.parse()?,
         }

@@ -124,7 +124,13 @@ impl Daemon {
 /// Serves a volume by daemons, one after the other. `stdout` of the first is that of this process, which must not write there.
 /// `started` is called when that runs.
 pub(crate) fn run(orders: Orders<'_>, started: impl FnOnce()) -> Outcome {
-    let device = target::open_file(orders.volume, orders.read_only)?;
+    let device = target::open_file(orders.volume, orders.read_only).map_err(|failure| {
+        match failure.code {
+            // Whoever starts this joins the other one then.
+            target::IN_USE => failure,
+            _ => failure.with_code(MOUNT_FAILED),
+        }
+    })?;
     let program = std::env::current_exe().context("this program's own path")?;
     let signals = Signals::new().context("signal handlers")?;
     let mut supervisor = Supervisor {

@@ -140,3 +140,39 @@ fn an_umount_whose_daemon_does_not_answer_says_what_to_do() {
     place.fsck();
     assert_eq!(place.run(&["cat", &place.inside("/f")]).fine(), "accepted");
 }
+
+/// What tells of mounts does not hang with one of them, nor leaves out another one for it.
+#[test]
+fn mounts_whose_daemon_is_stopped_or_dead_are_told_of() {
+    if !can_mount() {
+        return;
+    }
+    let (stopped, dead) = (TestMount::with_volume(), TestMount::with_volume());
+    stopped.mount();
+    dead.mount();
+    let (pid, killed) = (stopped.daemon(), dead.daemon());
+    signal(killed, "KILL");
+    wait_until_ended(killed);
+    signal(pid, "STOP");
+    let ask = |args: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["60", crate::common::PROGRAM]).args(args).stdin(Stdio::null());
+        crate::common::said(command.output().unwrap())
+    };
+    let (info, list) = (ask(&["info", stopped.dir()]), ask(&["list"]));
+    // Nor does a limit that no clock shows end in anything but an umount.
+    let far = u64::MAX.to_string();
+    let umount = ask(&["umount", "--timeout", &far, dead.dir()]);
+    signal(pid, "CONT");
+    assert!(info.fine().contains("does not answer"));
+    let list = list.fine();
+    for (place, state) in [(&stopped, "silent"), (&dead, "dead")] {
+        let mut lines = list.lines().filter(|line| line.contains(place.dir()));
+        let line = lines.next().unwrap();
+        assert!(line.contains(state) && lines.next().is_none(), "{list}");
+    }
+    umount.fine();
+    assert!(!dead.is_mounted());
+    stopped.umount();
+    stopped.fsck();
+}

@@ -265,3 +265,52 @@ fn an_image_that_was_allocated_has_its_space_on_a_full_host() {
     place.umount();
     place.fsck();
 }
+
+/// What removals need on a full host stays with an image that is trimmed, be it mounted or at rest.
+#[test]
+fn files_are_removed_on_a_full_host_behind_a_trim() {
+    if !can_mount() {
+        return;
+    }
+    for at_rest in [false, true] {
+        let Some(host) = SmallHost::tmpfs(40) else { return };
+        let mut place = TestMount::new();
+        place.image = host.path("volume.img");
+        place.run(&["mkfs", "-q", "--size", "200M", place.image()]).fine();
+        place.mount();
+        for number in 0..20 {
+            fs::write(place.dir.join(format!("f{number}")), vec![7; 20_000]).unwrap();
+        }
+        if at_rest {
+            place.umount();
+        }
+        place.run(&["trim", if at_rest { place.image() } else { place.dir() }]).fine();
+        if !at_rest {
+            place.umount();
+        }
+        let _ballast = host.fill();
+        place.mount();
+        for number in 0..20 {
+            fs::remove_file(place.dir.join(format!("f{number}"))).unwrap();
+        }
+        place.umount();
+        place.fsck();
+    }
+}
+
+/// An image that nobody has written to takes nothing for a trim, and a size that its host has no room for leaves it as long as it was.
+#[test]
+fn what_a_host_has_no_room_for_changes_no_image() {
+    let Some(host) = SmallHost::tmpfs(20) else { return };
+    let mut place = TestMount::new();
+    place.image = host.path("volume.img");
+    place.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
+    let made = held(&place.image);
+    place.run(&["trim", place.image()]).fine();
+    assert!(held(&place.image) <= made, "{} of {made}", held(&place.image));
+    let _ballast = host.fill();
+    for size in ["256M", "8T"] {
+        place.run(&["resize", place.image(), size]).fails(1, "host");
+        assert_eq!(fs::metadata(&place.image).unwrap().len(), 64 << 20, "{size}");
+    }
+}

@@ -119,7 +119,9 @@ impl Drop for Served {
 
 fn ask(address: &str, request: &str, head: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{request} HTTP/1.1\r\nHost: here\r\n{head}Connection: close\r\n\r\n").unwrap();
+    // In one piece: what makes no sense is answered before it is whole.
+    let text = format!("{request} HTTP/1.1\r\nHost: here\r\n{head}Connection: close\r\n\r\n");
+    stream.write_all(text.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

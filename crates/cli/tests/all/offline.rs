@@ -369,6 +369,48 @@ fn a_closed_pipe_is_no_error() {
     assert!(output.stderr.is_empty());
 }
 
+/// A copy over a volume is hardly what anybody means who forgets a colon.
+#[test]
+fn a_copy_takes_the_place_of_no_volume() {
+    let place = TestMount::with_volume();
+    fs::write(place.path("file"), "content").unwrap();
+    let before = fs::read(place.image()).unwrap();
+    place.run(&["cp", &place.path("file"), place.image()]).fails(1, "is a volume");
+    assert!(fs::read(place.image()).unwrap() == before);
+    fs::create_dir(place.path("dir")).unwrap();
+    place.run(&["cp", place.image(), &place.path("dir")]).fine();
+    place.run(&["cp", place.image(), &place.path("copy")]).fine();
+    assert!(fs::read(place.path("copy")).unwrap() == before);
+}
+
+/// Who cannot be told why a command fails gets the exit code all the same, and what it made is made.
+#[test]
+fn exit_codes_need_nobody_who_reads() {
+    let place = TestMount::with_volume();
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
+    let code = |args: &[&str], out: Stdio, err: Stdio| {
+        place.command(args).stdout(out).stderr(err).status().unwrap().code().unwrap()
+    };
+    let null = Stdio::null;
+    for (args, expected) in [
+        (&["fsck", "/nowhere"][..], 8),
+        (&["ls", "--json", "/nowhere"], 1),
+        (&["umount", "/nowhere"], 32),
+        (&["nothing"], 2),
+    ] {
+        assert_eq!(code(args, null(), full()), expected, "{args:?}");
+    }
+    fs::write(place.path("file"), "content").unwrap();
+    place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();
+    let both = [&place.inside("/missing"), &place.inside("/file")];
+    assert_eq!(code(&["rm", both[0], both[1]], null(), full()), 1);
+    place.run(&["cat", both[1]]).fails(1, "file");
+    let new = place.path("new.img");
+    assert_eq!(code(&["mkfs", "--size", "16M", &new], full(), null()), 1);
+    place.run(&["fsck", &new]).fine();
+    assert_eq!(code(&["salvage", "--list", &new], full(), null()), 8);
+}
+
 #[test]
 fn fsck_that_cannot_say_what_it_found_has_not_been_made() {
     let place = TestMount::with_volume();

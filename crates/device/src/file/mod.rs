@@ -237,6 +237,12 @@ impl FileDevice {
         seek(&self.file, SeekFrom::Hole(at)).is_ok_and(|hole| hole >= at + len)
     }
 
+    /// Bytes that the filesystem below has for this user.
+    fn host_room(&self) -> Option<u64> {
+        let host = fstatvfs(&self.file).ok()?;
+        Some(host.f_bavail.saturating_mul(host.f_frsize))
+    }
+
     fn check_mode(&self, call: &'static str, at: u64, len: u64) -> Result<(), DeviceError> {
         match self.mode {
             OpenMode::ReadWrite => Ok(()),
@@ -361,8 +367,12 @@ impl Device for FileDevice {
         if self.given() >= self.len() || self.cannot_take_room.load(Ordering::Relaxed) {
             return None;
         }
-        let host = fstatvfs(&self.file).ok()?;
-        Some(host.f_bavail.saturating_mul(host.f_frsize))
+        self.host_room()
+    }
+
+    fn room_to_grow(&self) -> Option<u64> {
+        let is_given_ahead = !self.block_device && !self.cannot_take_room.load(Ordering::Relaxed);
+        is_given_ahead.then(|| self.host_room()).flatten()
     }
 
     fn given(&self) -> u64 {

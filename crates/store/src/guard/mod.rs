@@ -276,6 +276,10 @@ impl Device for Guarded {
         self.under.grow(bytes)
     }
 
+    fn room_to_grow(&self) -> Option<u64> {
+        self.under.room_to_grow()
+    }
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.sure()?;
         self.under.read(at, into)

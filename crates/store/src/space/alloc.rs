@@ -4,7 +4,6 @@
 //! Knows nothing of trees; commits carry dirty groups into theirs.
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
@@ -15,7 +14,7 @@ use super::discard::Discards;
 use super::freed::{Freed, Unflushed};
 use super::group::{Group, Run};
 use super::groups::{Groups, by_group};
-use super::hidden::{Hidden, by_piece};
+use super::hidden::{Hidden, PIECE_BLOCKS, PIECE_BYTES, by_piece};
 use super::promise::{Promises, Room, Wanted};
 
 /// A run of 1 MiB is as good as any.
@@ -493,8 +492,9 @@ impl Space {
         let available = match &self.hidden {
             None => self.data_available(),
             Some(hidden) => {
-                let given =
-                    room.map_or(hidden.blocks, |room| (room / BLOCK_BYTES).min(hidden.blocks));
+                // Whole pieces, as it is asked for: of a part that it gave and then refused the rest, nothing is known.
+                let whole = |room: u64| room / PIECE_BYTES * PIECE_BLOCKS;
+                let given = room.map_or(hidden.blocks, |room| whole(room).min(hidden.blocks));
                 (self.room().blocks + given).saturating_sub(self.promises.kept_blocks())
             }
         };

@@ -191,6 +191,18 @@ impl Space {
         (room.blocks.saturating_sub(wanted), slots.saturating_sub(spare_slots))
     }
 
+    /// Bytes that promises, reserves and what is spared beside them have too little of what is free and known to be given.
+    pub(crate) fn reserve_lacks(&self, rule: &DiscardRule) -> u64 {
+        let (room, floor) = (self.room(), self.promises.floors.grow);
+        let blocks =
+            self.promises.wanted_blocks(Wanted::default(), floor).saturating_add(rule.spare);
+        let node_blocks = self.geometry().node_blocks();
+        let slots =
+            self.promises.kept_for_all(floor, Wanted::default()) + rule.spare.div_ceil(node_blocks);
+        let of_slots = slots.saturating_sub(room.slots).saturating_mul(node_blocks);
+        blocks.saturating_sub(room.blocks).max(of_slots).saturating_mul(BLOCK_BYTES)
+    }
+
     /// What was due of a group, and was not all tried, waits for the next look.
     pub(crate) fn due_again(&mut self, index: u64, due: Due) {
         self.groups.change(index, |group| group.stale.again(due.stale));

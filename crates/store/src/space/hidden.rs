@@ -6,12 +6,15 @@
 //!
 //! Knows nothing of the device.
 
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
 
 /// Blocks that the host is asked for at once: 4 MiB.
 pub(super) const PIECE_BLOCKS: u64 = 1024;
+/// The same in bytes.
+pub(crate) const PIECE_BYTES: u64 = PIECE_BLOCKS * BLOCK_BYTES;
 /// Pieces of a group.
 pub(super) const PIECES_PER_GROUP: u64 = GROUP_BLOCKS / PIECE_BLOCKS;
 

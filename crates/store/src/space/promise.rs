@@ -139,7 +139,7 @@ impl Promises {
     }
 
     /// These, and above the floor of writebacks those that delayed data may need, `more` of it included.
-    fn kept_for_all(&self, floor: u64, more: Wanted) -> u64 {
+    pub(super) fn kept_for_all(&self, floor: u64, more: Wanted) -> u64 {
         let kept = self.kept_now(floor) + more.slots;
         if floor < self.floors.fill {
             return kept;

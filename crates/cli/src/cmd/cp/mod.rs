@@ -11,7 +11,9 @@ mod volumes;
 
 use std::ffi::OsString;
 
+use crate::branches::place::holds_bytes;
 use crate::outcome::{Failure, Outcome};
+use crate::peek::Peek;
 use crate::target::{PATHS, Target};
 use copy::Copier;
 use volumes::Volumes;
@@ -59,6 +61,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return print(args, from, volumes);
     }
     let to = Target::on_either_side(to)?;
+    expect_no_volume(&to)?;
     // The one that is written first: the same image as a source then needs no second opening.
     let to = volumes.side(&to, false)?;
     let into_directory = to.is_dir();
@@ -86,6 +89,20 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let failures = copier.finish();
     volumes.close()?;
     Ok(u8::from(failures > 0))
+}
+
+/// Fails where a copy would take the place of a volume, of which hardly anybody means that: a mount of it would go on as if it were there.
+fn expect_no_volume(to: &Target) -> Result<(), Failure> {
+    let Target::Host(path) = to else { return Ok(()) };
+    let is_volume = holds_bytes(path)
+        && Peek::open(path).is_ok_and(|it| holdfast_check::newest_superblock(&it).is_some());
+    if !is_volume {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(Failure::plain(format!(
+        "{path} is a volume, whose place the copy would take: write {path}:/ for a file in it, or remove it before"
+    )))
 }
 
 fn copier(args: &Args) -> Copier {

@@ -28,6 +28,7 @@ const CORRECTED: u8 = 1;
 /// fsck(8): errors were found and are still there.
 const ERRORS_LEFT: u8 = 4;
 const OPERATIONAL: u8 = 8;
+const USAGE: u8 = 16;
 
 /// Check a volume.
 #[derive(Debug, clap::Args)]
@@ -105,6 +106,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
     if let Some(file) = &args.undo {
         return undo::run(args, file);
+    }
+    if (args.undo_file.is_some() || args.accept_loss) && !args.yes && !args.preen {
+        let why = "-z and --accept-loss are about a repair: say -y or -p as well";
+        return Err(Failure::new(USAGE, why));
     }
     let device = device(args).map_err(operational)?;
     if args.preen && !args.force {
@@ -232,7 +237,8 @@ fn printed(result: io::Result<()>) -> Result<(), Failure> {
 
 /// The volume: locked, unless `-n` says that a look is enough.
 fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
-    match target::open_device(&args.target, true) {
+    let opened = target::open_file(&args.target, true);
+    match opened.map(|device| device as Arc<dyn Device>) {
         Err(_) if args.no_changes => {
             let peek = Peek::open(&args.target)?;
             if is_mounted(&args.target) {
@@ -243,11 +249,8 @@ fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
             }
             Ok(Arc::new(peek))
         }
-        // What cannot even be looked at is missing, or no volume; everything else is in use.
-        Err(failure) => {
-            Peek::open(&args.target)?;
-            let sentence = format!("{}; or look with -n", failure.sentence);
-            Err(Failure::plain(sentence))
+        Err(failure) if failure.code == target::IN_USE => {
+            Err(Failure::plain(format!("{}; or look with -n", failure.sentence)))
         }
         opened => opened,
     }
@@ -327,7 +330,7 @@ fn print(args: &Args, report: &Report) -> Result<(), Failure> {
     }
     let verdict = match report.is_clean() {
         true => "clean".to_string(),
-        false => format!("{} findings", report.findings.len() as u64 + report.omitted),
+        false => count(report.findings.len() as u64 + report.omitted, "finding"),
     };
     printed(writeln!(
         out,

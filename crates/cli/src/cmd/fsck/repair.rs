@@ -21,7 +21,12 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     drop(read_only);
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
     let device = target::open_device(&args.target, false).map_err(operational)?;
-    refuse_another(args, &*device)?;
+    if let Err(failure) = refuse_another(args, &*device) {
+        if args.json {
+            refused(&check(args, &*device)?, &failure)?;
+        }
+        return Err(failure);
+    }
     let hold = hold(args, device).map_err(operational)?;
     let device = hold.device();
     let report = check(args, &**device)?;
@@ -173,7 +178,14 @@ pub(super) fn superblock_document(
     done: &str,
     after: &Report,
 ) -> Result<(), Failure> {
-    let superblock = [Issue::NoSuperblock, Issue::NewestSuperblockLost].map(Issue::number);
+    let superblock = [
+        Issue::NoSuperblock,
+        Issue::SuperblockInvalid,
+        Issue::FarCopyInvalid,
+        Issue::NewestSuperblockLost,
+        Issue::Fault,
+    ]
+    .map(Issue::number);
     let answered = report.findings.iter().map(|finding| finding.id);
     let repair = |id| serde_json::json!({ "id": id, "tree": null, "path": null, "what": done, "loses": false });
     let mut object = object(report);

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use holdfast_salvage::{EpochFound, SalvageError, Salvaged, TreeFound, VolumeFound};
 use serde::Serialize;
 
+use holdfast_base::show::count;
+
 use crate::outcome::{Failure, printed};
 use crate::size;
 
@@ -33,7 +35,7 @@ struct State<'a> {
 struct Tree<'a> {
     name: &'a str,
     snapshot: bool,
-    inodes: u64,
+    inodes: Option<u64>,
     epoch: u64,
 }
 
@@ -58,7 +60,7 @@ fn state<'a>(salvaged: &'a Salvaged<'_>) -> State<'a> {
     let tree = |tree: &'a TreeFound| Tree {
         name: &tree.name,
         snapshot: tree.is_snapshot,
-        inodes: tree.inodes,
+        inodes: Some(tree.inodes).filter(|inodes| *inodes > 0),
         epoch: tree.epoch,
     };
     State {
@@ -109,11 +111,16 @@ fn text(
         }
         for tree in salvaged.trees() {
             let kind = if tree.is_snapshot { "snapshot" } else { "branch" };
-            writeln!(out, "{kind} {}: {} inodes, epoch {}", tree.name, tree.inodes, tree.epoch)?;
+            write!(out, "{kind} {}: ", tree.name)?;
+            // Without a superblock nobody has counted them; each tree has its root.
+            if tree.inodes > 0 {
+                write!(out, "{}, ", count(tree.inodes, "inode"))?;
+            }
+            writeln!(out, "epoch {}", tree.epoch)?;
         }
         let epochs = salvaged.epochs();
         for epoch in epochs.iter().take(EPOCHS_SHOWN) {
-            write!(out, "epoch {}: {} nodes", epoch.epoch, epoch.nodes)?;
+            write!(out, "epoch {}: {}", epoch.epoch, count(epoch.nodes, "node"))?;
             if let Some(changed) = epoch.changed {
                 write!(out, ", last change {}", date(changed))?;
             }

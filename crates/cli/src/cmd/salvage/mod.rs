@@ -108,11 +108,8 @@ fn read_tag(digits: &str) -> Result<Tag, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    // Without a sentence only the reader of the output has gone.
-    salvage(args).map_err(|failure| match failure.sentence.is_empty() {
-        true => failure,
-        false => failure.with_code(OPERATIONAL),
-    })
+    // Also where only the reader of the output has gone: 0 would say that all is whole.
+    salvage(args).map_err(|failure| failure.with_code(OPERATIONAL))
 }
 
 fn salvage(args: &Args) -> Outcome {

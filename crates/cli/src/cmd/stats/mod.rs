@@ -124,8 +124,8 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
             format!("the daemon of {dir} does not answer; it may be waiting for its device")
         }
         _ if mounts::is_dead(error) => {
-            let umount = format!("holdfast umount {dir}");
-            return Failure::plain(format!("the daemon of {dir} has ended")).with_hint(umount);
+            let ended = Failure::plain(format!("the daemon of {dir} has ended"));
+            return ended.with_hint_about("holdfast umount", &mount.dir);
         }
         _ => format!("the daemon of {dir} gives no answer that is understood: {words}"),
     })

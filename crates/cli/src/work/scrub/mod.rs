@@ -210,7 +210,8 @@ impl Hears<'_> {
             self.print(&line);
         }
         if let Some(failure) = self.not_printed {
-            return Err(failure);
+            // Also where only the reader has gone: 0 would say that nothing is damaged.
+            return Err(failure.with_code(OPERATIONAL));
         }
         Ok(match damages {
             _ if !is_whole => CANCELED | if damages > mended { LEFT } else { 0 },
