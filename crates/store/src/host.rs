@@ -184,7 +184,8 @@ impl Inner {
         let has_more = || {
             let space = self.space.lock();
             let idle = self.device.given().saturating_sub(space.known_bytes());
-            lacks(&space) > 0 && idle >= PIECE_BYTES
+            // Less is what the host counts for itself.
+            lacks(&space) > 0 && idle >= PIECE_BYTES / 4
         };
         while has_more() && self.ask_host(&lacks) {}
     }

@@ -272,11 +272,11 @@ fn files_are_removed_on_a_full_host_behind_a_trim() {
     if !can_mount() {
         return;
     }
-    for at_rest in [false, true] {
+    for (at_rest, size) in [(false, "200M"), (true, "200M"), (true, "64M")] {
         let Some(host) = SmallHost::tmpfs(40) else { return };
         let mut place = TestMount::new();
         place.image = host.path("volume.img");
-        place.run(&["mkfs", "-q", "--size", "200M", place.image()]).fine();
+        place.run(&["mkfs", "-q", "--size", size, place.image()]).fine();
         place.mount();
         for number in 0..20 {
             fs::write(place.dir.join(format!("f{number}")), vec![7; 20_000]).unwrap();
