@@ -37,7 +37,8 @@ kill_it() {
 
 begun=$(date +%s)
 kills=0
-make 2G
+# The programs fill some GiB on a machine that does nothing else.
+make 16G
 attach -o supervised,commit=1,recover=0.1,log="$WORK/daemon.log"
 python3 "$HERE/killed.py" new "$DIR" "$HOST"
 python3 "$HERE/killed.py" load "$DIR" "$HOST" >"$WORK/load.txt" 2>&1 &
