@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use holdfast::device::{Device, DeviceError, DeviceStats};
-use holdfast_device::file::PhysicalSector;
+use holdfast_device::file::{PhysicalSector, data_from};
 use holdfast_device::{Discards, Flushed};
 
 use crate::outcome::{Context, Failure};
@@ -63,11 +63,7 @@ impl Device for Peek {
     }
 
     fn data_from(&self, at: u64) -> u64 {
-        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(at)) {
-            Ok(data) => data.min(self.len),
-            Err(rustix::io::Errno::NXIO) => self.len,
-            Err(_) => at,
-        }
+        data_from(&self.file, at, self.len)
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {

@@ -149,8 +149,12 @@ fn expect_image(host: &Path) -> Result<(), Failure> {
 
 /// Whether there is a volume in a file or block device, or mounted at a directory.
 fn has_volume(path: &Path) -> bool {
+    holds_volume(path) || is_mounted(path)
+}
+
+/// Whether a file or block device is a volume.
+pub(crate) fn holds_volume(path: &Path) -> bool {
     Peek::open(path).is_ok_and(|device| holdfast_check::newest_superblock(&device).is_some())
-        || is_mounted(path)
 }
 
 /// Whether a volume is mounted at a directory.
@@ -217,15 +221,19 @@ fn is_being_closed(path: &Path) -> bool {
     let text = std::fs::read(format!("/proc/{pid}/mountinfo"))
         .or_else(|_| std::fs::read("/proc/self/mountinfo"))
         .unwrap_or_default();
-    let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     // A volume that cannot be seen may be this one, unless the kernel says whose mount it is. That alone is not enough: another mount
     // may have the number of one that is gone.
     let connections = connections(pid);
     let may_be_this = |mount: &Mount| {
         let is_of_daemon = connections.as_ref().is_none_or(|all| all.contains(&mount.device));
-        is_of_daemon && id(&mount.source).is_none_or(|other| Some(other) == id(path))
+        is_of_daemon && file_id(&mount.source).is_none_or(|other| Some(other) == file_id(path))
     };
     !mounts::parse(&text).iter().any(may_be_this) && !control_socket::lingers(path)
+}
+
+/// The device and the inode that a path leads to.
+pub(crate) fn file_id(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// The devices of the mounts that a process serves, as a list of mounts names them. `None`: the kernel says nothing of that, as older ones do,

@@ -134,7 +134,7 @@ fn what_was_synced_survives_a_killed_daemon() {
     place.run(&["sync", inside]).fails(1, &help);
     place.run(&["mount", place.image(), place.dir()]).fails(32, &help);
     place.run(&["cp", inside, &place.path("copy")]).fails(1, &help);
-    // A list says so too, whoever has no process any more that could be asked.
+    // `list` shows the mount as well, though no process of it can be asked.
     let list = place.run(&["list"]).fine();
     let mut lines = list.lines().filter(|line| line.contains(place.dir()));
     assert!(lines.next().unwrap().contains("dead"), "{list}");

@@ -124,8 +124,8 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError>;
 
     /// The first byte from `at` on that may be something else than zero, or the end of the device if none may: a host
-    /// knows the holes of an image without reading them. `at` where nothing is known. A hint of this moment, for those who look through
-    /// a whole device; whoever writes meanwhile makes it untrue.
+    /// knows the holes of an image without reading them. `at` where nothing is known. A hint for a search through a whole device: a
+    /// write that comes later makes it untrue.
     fn data_from(&self, at: u64) -> u64 {
         at
     }

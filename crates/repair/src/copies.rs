@@ -11,7 +11,7 @@ use holdfast_check::{Issue, Report};
 use holdfast_device::{Device, DeviceError, forward};
 
 use crate::error::RepairError;
-use crate::overlay::Overlay;
+use crate::overlay::{Overlay, data_from};
 
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
@@ -80,10 +80,7 @@ impl Device for Mended<'_> {
     forward!(under: flush, discard, len, room, take_room, sector_size, reach, stats);
 
     fn data_from(&self, at: u64) -> u64 {
-        let under = self.under.data_from(at);
-        let mended =
-            self.mends.range(at / BLOCK_BYTES..).next().map(|(block, _)| block * BLOCK_BYTES);
-        mended.map_or(under, |mended| under.min(mended.max(at)))
+        data_from(self.under, at, &self.mends)
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {

@@ -59,14 +59,18 @@ impl<'d> Overlay<'d> {
     }
 }
 
+/// [`Device::data_from`] of a device of which these blocks read as something else.
+pub(crate) fn data_from<T>(under: &dyn Device, at: u64, others: &BTreeMap<u64, T>) -> u64 {
+    let other = others.range(at / BLOCK_BYTES..).next().map(|(block, _)| block * BLOCK_BYTES);
+    let data = under.data_from(at);
+    other.map_or(data, |other| data.min(other.max(at)))
+}
+
 impl Device for Overlay<'_> {
     forward!(under: flush, discard, len, room, take_room, sector_size, reach, stats);
 
     fn data_from(&self, at: u64) -> u64 {
-        let under = self.under.data_from(at);
-        let kept =
-            self.kept().range(at / BLOCK_BYTES..).next().map(|(block, _)| block * BLOCK_BYTES);
-        kept.map_or(under, |kept| under.min(kept.max(at)))
+        data_from(self.under, at, &self.kept())
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {

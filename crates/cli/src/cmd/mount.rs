@@ -18,7 +18,7 @@ use crate::mount_options::MountOptions;
 use crate::mounts::{self, real_path};
 use crate::outcome::MOUNT_FAILED;
 use crate::outcome::{Context, Failure, Outcome, complain};
-use crate::target::IN_USE;
+use crate::target::{IN_USE, file_id};
 
 const FAILED: u8 = MOUNT_FAILED;
 const USAGE: u8 = 1;
@@ -238,7 +238,7 @@ pub(crate) fn mount(
         return Err(Failure::new(FAILED, why));
     }
     if let Some(log) = &options.log
-        && is_same_file(log, &volume)
+        && file_id(log).is_some_and(|id| Some(id) == file_id(&volume))
     {
         let why = format!("log={}: that is the volume itself; name another file", log.display());
         return Err(Failure::new(USAGE, why));
@@ -270,11 +270,4 @@ pub(crate) fn mount(
             other => return other,
         }
     }
-}
-
-/// Whether both paths lead to one file.
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-    id(one).is_some_and(|one| Some(one) == id(other))
 }

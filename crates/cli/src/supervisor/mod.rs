@@ -126,7 +126,7 @@ impl Daemon {
 pub(crate) fn run(orders: Orders<'_>, started: impl FnOnce()) -> Outcome {
     let device = target::open_file(orders.volume, orders.read_only).map_err(|failure| {
         match failure.code {
-            // Whoever starts this joins the other one then.
+            // The command that has started this supervisor joins the daemon that has the volume.
             target::IN_USE => failure,
             _ => failure.with_code(MOUNT_FAILED),
         }

@@ -336,7 +336,7 @@ fn a_volume_whose_log_is_damaged_does_not_pass_at_boot() {
     let (status, said) = code(&["fsck", "-p", &image]);
     assert!(status == Some(4) && said.contains("--accept-loss"), "{status:?} {said}");
     assert!(fs::read(&image).unwrap() == before);
-    // Whoever asks what a mount would take hears of it too.
+    // `info`, which tells what a mount would take, says it too.
     let said = ok(&["info", &image]);
     assert!(said.contains("refused, but for reading: "), "{said}");
     let said: serde_json::Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();

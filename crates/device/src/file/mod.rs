@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub use host_file::HostFile;
 use parking_lot::Mutex;
 pub use physical::{PhysicalSector, Source};
+pub use probe::data_from;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, fstatvfs, seek};
 use rustix::io::Errno;
 
@@ -292,14 +293,7 @@ impl Device for FileDevice {
     /// Filesystems of the host that know no holes name every byte, and a block device is not asked.
     fn data_from(&self, at: u64) -> u64 {
         let end = self.len();
-        if self.block_device || at >= end {
-            return at;
-        }
-        match seek(&self.file, SeekFrom::Data(at)) {
-            Ok(data) => data.min(end),
-            Err(Errno::NXIO) => end,
-            Err(_) => at,
-        }
+        if self.block_device || at >= end { at } else { data_from(&self.file, at, end) }
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {

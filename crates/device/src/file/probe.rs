@@ -7,11 +7,13 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 
 use rustix::fs::{
     AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, fstat, ioctl_blksszget, statx,
 };
+use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 
 use super::physical::attribute;
@@ -118,4 +120,13 @@ pub(super) fn block_discard(file: &File, at: u64, len: u64) -> io::Result<()> {
     // SAFETY: the opcode and the argument belong together, see above; other descriptors answer ENOTTY.
     let _: () = unsafe { ioctl(file, call)? };
     Ok(())
+}
+
+/// [`crate::Device::data_from`] of an open file that ends at `end`. Where its filesystem says nothing of holes, that is `at`.
+pub fn data_from(file: impl AsFd, at: u64, end: u64) -> u64 {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+        Ok(data) => data.min(end),
+        Err(Errno::NXIO) => end,
+        Err(_) => at,
+    }
 }

@@ -11,10 +11,8 @@ mod volumes;
 
 use std::ffi::OsString;
 
-use crate::branches::place::holds_bytes;
 use crate::outcome::{Failure, Outcome};
-use crate::peek::Peek;
-use crate::target::{PATHS, Target};
+use crate::target::{PATHS, Target, holds_volume};
 use copy::Copier;
 use volumes::Volumes;
 
@@ -94,9 +92,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// Fails where a copy would take the place of a volume, of which hardly anybody means that: a mount of it would go on as if it were there.
 fn expect_no_volume(to: &Target) -> Result<(), Failure> {
     let Target::Host(path) = to else { return Ok(()) };
-    let is_volume = holds_bytes(path)
-        && Peek::open(path).is_ok_and(|it| holdfast_check::newest_superblock(&it).is_some());
-    if !is_volume {
+    if !holds_volume(path) {
         return Ok(());
     }
     let path = path.display();
