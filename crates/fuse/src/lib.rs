@@ -28,7 +28,6 @@ mod page_writes;
 pub mod options;
 pub mod server;
 pub mod session;
-mod siblings;
 mod snapdir;
 pub mod statistics;
 mod threads;

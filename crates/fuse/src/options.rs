@@ -12,7 +12,6 @@ use crate::connection::Watchdog;
 use crate::interface::Controlled;
 use crate::notices::Tellers;
 use crate::owners::Owners;
-use crate::siblings::Siblings;
 use crate::statistics::Requests;
 use crate::watch::Watch;
 
@@ -97,13 +96,12 @@ pub struct FuseOptions {
     pub watchdog: Option<Watchdog>,
 }
 
-/// What many mounts of one volume in one process share: threads that watch over their requests and that tell their kernels of
-/// changes, and what they know of each other. Clones are the same; the threads end with the last.
+/// The threads that many mounts of one volume in one process share: those that watch over their requests and that tell their
+/// kernels of changes. Clones are the same; the threads end with the last.
 #[derive(Clone, Default)]
 pub struct SharedThreads {
     pub(crate) watch: Arc<Watch>,
     pub(crate) tellers: Arc<Tellers>,
-    pub(crate) siblings: Arc<Siblings>,
 }
 
 impl std::fmt::Debug for SharedThreads {

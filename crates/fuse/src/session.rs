@@ -31,7 +31,6 @@ use crate::interface::{NewHead, Told};
 use crate::mount::{self, Handed, Mounted};
 use crate::options::FuseOptions;
 use crate::server::{Changed, Server};
-use crate::siblings::Sibling;
 use crate::transport::ending::Ending;
 use crate::transport::readers::Readers;
 use crate::transport::work::Work;
@@ -314,13 +313,6 @@ fn let_go(server: &Server, readers: &Readers) {
 pub struct Remote(Weak<Server>);
 
 impl Remote {
-    /// Closes snapshots that programs have looked at in this mount, and of which no file is open.
-    pub fn close_idle_snapshots(&self) {
-        if let Some(server) = self.0.upgrade() {
-            server.close_idle_snapshots();
-        }
-    }
-
     /// Gives the branch that is mounted there another head, and says what the kernel knows of it. `None`: the mount is over.
     ///
     /// # Errors
@@ -361,7 +353,7 @@ fn usual_ways(options: &FuseOptions) -> Ways {
 
 fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
     let mut server = Server::new(
-        fs,
+        Arc::clone(&fs),
         options.is_checked_by_kernel(),
         options.ttl,
         Arc::clone(&options.requests),
@@ -377,7 +369,10 @@ fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
         server.set_carried_out(Arc::clone(carried_out));
     }
     server.set_tellers(Arc::clone(&options.shared.tellers));
-    server.set_siblings(Arc::clone(&options.shared.siblings));
+    if server.snapdir().is_some() {
+        let weak = Arc::downgrade(&server);
+        fs.close_before_deletions(weak);
+    }
     if let Some(user) = options.owner {
         server.set_owner(user);
     }

@@ -61,14 +61,17 @@ impl MultipartUpload for Upload {
         self.end += len;
         let (file, location, written) =
             (self.file.clone(), self.location.clone(), self.written.clone());
-        Box::pin(unblock(move || {
+        let write_part = move || {
             let file = file.ok_or_else(|| is_over(&location))?;
             write(&file, &payload, offset).map_err(|error| of_object(&location, error))?;
             // The file goes first: `complete` wants to have it alone.
             drop(file);
             written.fetch_add(len, Ordering::Release);
             Ok(())
-        }))
+        };
+        // `unblock` begins at once, a future when it is polled first: a part that is dropped
+        // before is never written, whichever thread is faster.
+        Box::pin(async { unblock(write_part).await })
     }
 
     async fn complete(&mut self) -> Result<PutResult> {

@@ -39,11 +39,6 @@ fn read(command: &[u8]) -> Result<Ask, No> {
 }
 
 fn answer(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
-    if !ask.only_looks()
-        && let Some(table) = table.upgrade()
-    {
-        table.close_idle_snapshots();
-    }
     let give_head = |branch: u64, head: NewHead<'_>| {
         let table = table.upgrade().ok_or_else(|| No::new(Errno::BUSY, "the daemon ends"))?;
         table.give_head(branch, head, || Ok(head.give(mount.fs(), branch).map(|()| Told::All)?))

@@ -241,12 +241,6 @@ impl Table {
         Ok(Place { table: Arc::clone(self), number, branch, is_used: false })
     }
 
-    /// Closes snapshots that programs only looked at, in any mount: they are not in use.
-    pub(super) fn close_idle_snapshots(&self) {
-        let remotes: Vec<_> = self.lock().mounts.values().map(|it| it.remote.clone()).collect();
-        remotes.iter().for_each(Remote::close_idle_snapshots);
-    }
-
     /// Waits while a branch is being mounted, closed or given another head, but no longer than `patience`.
     pub(super) fn wait_until_settled(&self, branch: u64, patience: Duration) {
         let is_served = |entry: &Entry| entry.branch == Some(branch) && entry.session.is_some();

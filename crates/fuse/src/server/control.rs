@@ -5,7 +5,6 @@ use holdfast_wire::ask::PIECE;
 use super::Server;
 use super::new_head::{Mount, PATIENCE, StopOnPanic};
 use crate::interface::{Answer, Errno, Request};
-use crate::siblings::Sibling;
 
 impl Server {
     /// Carries out a command, and returns what is answered.
@@ -16,8 +15,6 @@ impl Server {
         let control = self.control.get().ok_or(Errno(libc::EOPNOTSUPP))?;
         let fs = self.fs()?;
         let _stop = StopOnPanic(&fs);
-        // One that programs only looked at is not in use.
-        self.close_idle_snapshots();
         let (may_change, command) = self.permits.take(command);
         let mount = Mount { server: self, fs: &fs, may_change, patience: PATIENCE };
         let answer = control.carry_out(&mount, command);

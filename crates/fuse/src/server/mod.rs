@@ -42,7 +42,7 @@ pub use xattrs::{
 };
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
@@ -60,7 +60,6 @@ use crate::notices::{Notice, Notices, Tellers};
 use crate::options::{Control, Report};
 use crate::owners::Owners;
 use crate::page_writes::PageWrites;
-use crate::siblings::Siblings;
 use crate::statistics::Requests;
 use crate::statistics::{Operation, Timed};
 use crate::troubles::{self, Troubles};
@@ -109,8 +108,6 @@ pub struct Server {
     one_rollback: Mutex<()>,
     /// What lies in `.snapshots`.
     snapshots: snapshots::Snapshots,
-    /// The mounts of the volume, where there may be more than this one.
-    siblings: OnceLock<Arc<Siblings>>,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
     /// The kernel opens regular files without asking, and there are no handles.
@@ -163,7 +160,6 @@ impl Server {
             rolled_back: Arc::default(),
             one_rollback: Mutex::default(),
             snapshots: snapshots::Snapshots::off(),
-            siblings: OnceLock::new(),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: Arc::default(),
             no_xattrs: AtomicBool::new(false),
@@ -228,13 +224,6 @@ impl Server {
     /// Sets the threads that tell kernels. To be called before [`Server::set_kernel`], or it starts its own.
     pub(crate) fn set_tellers(&self, tellers: Arc<Tellers>) {
         let _ = self.tellers.set(tellers);
-    }
-
-    /// Sets the mounts of the volume, of which this is one.
-    pub(crate) fn set_siblings(self: &Arc<Self>, siblings: Arc<Siblings>) {
-        let this: Weak<Server> = Arc::downgrade(self);
-        siblings.add(this);
-        let _ = self.siblings.set(siblings);
     }
 
     /// Sets the user of the mount, where that is another one than the user of this process.

@@ -1,13 +1,13 @@
-//! Snapshots, forks, rollback and deletion of branches.
+//! Snapshots, forks and rollback of branches, and what lists say of them.
 //!
 //! Each is durable when its call returns, and happens as a whole or not at all (P12). What changes the tree of this branch
-//! closes its gate for that moment; nothing here waits for the space of what is deleted. A branch or snapshot is meant by its
+//! closes its gate for that moment. A branch or snapshot is meant by its
 //! name or its number, see [`Which`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{InodeNo, Lsn, Timestamp, show};
+use holdfast_base::{InodeNo, Lsn, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::{TreeItem, TreeKind};
 use holdfast_store::{Store, StoreError, TreeInfo};
@@ -58,17 +58,6 @@ pub struct SnapshotInfo {
     pub inodes: u64,
     /// It is open in this program.
     pub is_open: bool,
-}
-
-/// A deletion that has failed, or that the device keeps from going on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailedDeletion {
-    /// The number of the snapshot, which has no name any more.
-    pub number: u64,
-    /// The number of the branch that it was taken of, which may be gone, if that can be read.
-    pub branch: Option<u64>,
-    /// What happened, and that it waits.
-    pub why: String,
 }
 
 /// No change of the branch is under way, and none begins.
@@ -400,71 +389,9 @@ impl FileSystem {
         Ok(self.core.store.limit(self.branch_no(branch.into())?, blocks.unwrap_or(0))?)
     }
 
-    /// Deletes a snapshot that is not open. Its name is gone when this returns; its space comes back in the background, or
-    /// with the next calls of [`FileSystem::commit`].
-    pub fn delete_snapshot<'a, 'b>(
-        &self,
-        branch: impl Into<Which<'a>>,
-        snapshot: impl Into<Which<'b>>,
-    ) -> Result<()> {
-        self.expect_changeable()?;
-        let volume = &self.volume.volume;
-        let _still = volume.lock_opening();
-        let number = self.snapshot_no(branch.into(), snapshot.into())?;
-        self.expect_not_open(number, &self.tree(number)?.name)?;
-        volume.store.delete_snapshot(number)?;
-        volume.deletions.begin();
-        Ok(())
-    }
-
-    /// Deletes a branch with its snapshots, none of them open; space as with [`FileSystem::delete_snapshot`].
-    pub fn delete_branch<'a>(&self, branch: impl Into<Which<'a>>) -> Result<()> {
-        self.expect_changeable()?;
-        let volume = &self.volume.volume;
-        let _still = volume.lock_opening();
-        let number = self.branch_no(branch.into())?;
-        let name = name_of(self.tree(number)?);
-        self.expect_not_open(number, &name)?;
-        for of in self.snapshots_of_number(number)? {
-            self.expect_not_open(of.number, &[&name, &b"@"[..], &of.name].concat())?;
-        }
-        volume.store.delete_branch(number, Timestamp::now())?;
-        volume.deletions.begin();
-        Ok(())
-    }
-
-    /// Goes on with deletions until nothing is left that can be deleted now, and makes the space usable. Never required: the
-    /// background does it. Fails if one of them has failed, when the others are done.
-    pub fn finish_deletions(&self) -> Result<()> {
-        self.expect_changeable()?;
-        self.volume.volume.deletions.finish()?;
-        match self.core.store.failed_deletions().first() {
-            Some((_, why)) => Err(StoreError::Refused(why.clone()).into()),
-            None => Ok(()),
-        }
-    }
-
-    /// Deletions that have failed since the volume was opened, which others do not wait for: see
-    /// [`holdfast_store::Store::failed_deletions`].
-    pub fn failed_deletions(&self) -> Vec<FailedDeletion> {
-        let store = self.core.store.store();
-        let failed = store.failed_deletions().into_iter();
-        let branch_of = |number| store.tree(number).ok().map(|of| of.branch);
-        failed
-            .map(|(number, why)| FailedDeletion { number, branch: branch_of(number), why })
-            .collect()
-    }
-
     pub(super) fn expect_changeable(&self) -> Result<()> {
         match self.volume.volume.options.read_only {
             true => Err(StoreError::ReadOnly.into()),
-            false => Ok(()),
-        }
-    }
-
-    pub(super) fn expect_not_open(&self, number: u64, name: &[u8]) -> Result<()> {
-        match self.volume.volume.is_open(number) {
-            true => Err(FsError::InUse(show::name(name))),
             false => Ok(()),
         }
     }
@@ -492,7 +419,7 @@ impl FileSystem {
         Ok(self.core.store.store().tree_info(number)?)
     }
 
-    fn snapshots_of_number(&self, branch: u64) -> Result<Vec<SnapshotInfo>> {
+    pub(super) fn snapshots_of_number(&self, branch: u64) -> Result<Vec<SnapshotInfo>> {
         let trees = self.core.store.trees()?.into_iter();
         let is_of = |of: &TreeInfo| {
             of.item.kind == TreeKind::Snapshot && of.item.branch == branch && !of.is_deleted

@@ -2,6 +2,7 @@
 
 pub mod attr;
 pub mod create;
+pub mod delete;
 pub mod fallocate;
 pub mod link;
 pub mod lookup;

@@ -4,6 +4,7 @@ mod atime;
 mod attr;
 mod content;
 mod create;
+mod delete;
 mod holes;
 mod limits;
 mod orphans;

@@ -11,13 +11,13 @@ use std::time::Duration;
 use holdfast_base::switch::SnapDir;
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{
-    Attr, Caller, DirEntry, FileSystem, FileType, FsError, MountOptions, SnapshotInfo, Which,
+    Attr, Caller, CloseIdle, DirEntry, FileSystem, FileType, FsError, MountOptions, SnapshotInfo,
+    Which,
 };
 use parking_lot::Mutex;
 
 use super::Server;
 use crate::interface::{Answer, DirSink, Entry, Errno, Request};
-use crate::siblings::Sibling;
 use crate::snapdir::NAME;
 use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
 use crate::statistics::Operation;
@@ -169,10 +169,6 @@ impl Server {
         let _timed = self.timed(Operation::Remove);
         let fs = self.fs()?;
         self.expect_to_write_snapdir(&fs, request)?;
-        self.snapshots.opened.close_idle();
-        if let Some(siblings) = self.siblings.get() {
-            siblings.close_idle_snapshots();
-        }
         Ok(fs.delete_snapshot(fs.branch_number()?, name)?)
     }
 
@@ -303,8 +299,9 @@ impl Server {
     }
 }
 
-impl Sibling for Server {
-    fn close_idle_snapshots(&self) {
+impl CloseIdle for Server {
+    /// Snapshots that programs have looked at, and of which no file is open.
+    fn close_idle(&self) {
         self.snapshots.opened.close_idle();
     }
 }
