@@ -12,6 +12,11 @@ pub(crate) fn command_of(process: &str) -> Option<Vec<u8>> {
     words.next().filter(|_| is_ours).map(<[u8]>::to_vec)
 }
 
+/// Whether a process is there that runs nothing any more: its memory is gone, its descriptors go next.
+pub(crate) fn has_ended(process: u32) -> bool {
+    fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words.is_empty())
+}
+
 /// The mount namespace of a process, if this user may know it.
 pub(crate) fn mount_namespace(process: &str) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{process}/ns/mnt")).ok()

@@ -43,7 +43,8 @@ impl Waiting {
     /// So many bytes are left to do; they may become more while others write.
     pub(crate) fn left(&mut self, bytes: u64, what: &str) {
         self.most = self.most.max(bytes);
-        if !self.is_due() {
+        // Where nothing was left, nothing is shown: the answer alone takes its time.
+        if !self.is_due() || self.most == 0 {
             return;
         }
         let most = self.most;

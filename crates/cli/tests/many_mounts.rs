@@ -167,7 +167,10 @@ fn a_killed_daemon_of_many_mounts_loses_nothing_that_was_synced_and_mixes_nothin
             scope.spawn(move || writes(&dir, name, stop))
         };
         let writers: Vec<_> = dirs.iter().zip(&names).map(start).collect();
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        // The second file of each is there when the first was synced.
+        common::wait_for("a writer syncs nothing", || {
+            dirs.iter().zip(&names).all(|(dir, name)| dir.join(format!("{name}-1")).exists())
+        });
         signal(daemon, "KILL");
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });

@@ -623,7 +623,7 @@ fn an_ordinary_user_has_transactions() {
          cat file\n\
          $hf txn . -- sh -c 'echo three > file; exit 6' || echo code $?; cat file\n\
          $hf txn . -- sh -c \"echo four > file; $hf txn . -- sh -c 'cat file; echo five > deep'\"; cat file deep\n\
-         $hf txn . -- sh -c '(exec 3>>left; while echo x >&3; do sleep 0.01; done) 2>/dev/null >/dev/null & echo on >&2; sleep 0.1'\n\
+         $hf txn . -- sh -c '(exec 3>>left; while echo x >&3; do sleep 0.01; done) 2>/dev/null >/dev/null & echo on >&2; until test -s left; do sleep 0.01; done'\n\
          cat left | head -1\n\
          $hf run . -- cat deep\n\
          {{ $hf branch list .; $hf snapshot list .; }} | grep -F .txn- || echo nothing left; cd ..",

@@ -236,6 +236,10 @@ impl Host {
         if !is_trusted(user) {
             return No::Refused("only root and the user of the daemon may restart it".into());
         }
+        // One that has just come has all mounts a moment later, and only then its supervisor knows that it works.
+        if !self.table.is_serving(PATIENCE) {
+            return No::Ending;
+        }
         let Some(supervisor) = self.table.supervisor() else {
             let why = "it has no supervisor, which would keep its mounts: mount with -o supervised";
             return No::Refused(why.into());

@@ -181,14 +181,19 @@ pub(crate) fn parted(mount: &Mount, patience: Duration, meanwhile: &mut dyn FnMu
 pub(crate) fn restart(path: &Path) -> Result<i32, Failure> {
     let users = users_of(path);
     let find = || daemon_of_users(path, &users, HELLO);
-    let daemon = find().ok_or_else(|| failed(path, &no_process(path)))?;
-    match daemon.ask(&Question::Restart, &[], HELLO) {
-        Ok(Answer::Restarts) => {}
-        Ok(Answer::Refused { why }) => return Err(failed(path, &why)),
-        Ok(_) => return Err(failed(path, "its daemon answers nonsense")),
-        Err(error) => return Err(failed(path, &plain_words(&error))),
-    }
     let until = Deadline::after(PATIENCE);
+    let daemon = loop {
+        let daemon = find().ok_or_else(|| failed(path, &no_process(path)))?;
+        match daemon.ask(&Question::Restart, &[], PATIENCE) {
+            Ok(Answer::Restarts) => break daemon,
+            // It has just been started and does not serve yet, or ends.
+            Ok(Answer::Ending) if !until.is_over() => std::thread::sleep(PAUSE),
+            Ok(Answer::Ending) => return Err(failed(path, "its daemon ends")),
+            Ok(Answer::Refused { why }) => return Err(failed(path, &why)),
+            Ok(_) => return Err(failed(path, "its daemon answers nonsense")),
+            Err(error) => return Err(failed(path, &plain_words(&error))),
+        }
+    };
     loop {
         match find() {
             Some(next) if next.pid != daemon.pid => return Ok(next.pid),

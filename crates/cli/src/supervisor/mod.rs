@@ -176,7 +176,8 @@ impl Supervisor<'_> {
         restarts: &mut Restarts,
     ) -> Result<Option<Duration>, Failure> {
         let (pid, name) = (daemon.child.id(), self.orders.volume.display());
-        let never_served = self.deaths > 0 && daemon.ready.is_none();
+        // One that was asked to make room for the next has served, whatever it has said so far.
+        let never_served = self.deaths > 0 && daemon.ready.is_none() && !daemon.restarts;
         if status.signal().is_none() && (!never_served || self.falls_back) {
             return Ok(None);
         }

@@ -15,7 +15,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 use std::thread::sleep;
@@ -34,6 +34,8 @@ use crate::DeviceError;
 /// How long a lock is tried again. Device managers hold a block device for moments, and a child that this program is
 /// just starting holds a copy of every descriptor until it runs its own code.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How long it is tried again while nobody but such a child can have it: on a busy machine it may not run for long.
+const PATIENCE_WITH_CHILDREN: Duration = Duration::from_secs(5);
 /// Between two looks at a lock.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -76,7 +78,17 @@ pub(super) fn take(file: File, path: &Path, mode: OpenMode) -> Result<File, Devi
         OpenMode::ReadOnly => (FlockOperation::NonBlockingLockShared, Share::Beside),
         OpenMode::ReadWrite => (FlockOperation::NonBlockingLockExclusive, Share::Alone),
     };
-    match patiently(|| flock(&file, how).map_err(io::Error::from)) {
+    let since = Stopwatch::start();
+    let locked = loop {
+        match patiently(|| flock(&file, how).map_err(io::Error::from)) {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && since.elapsed() < PATIENCE_WITH_CHILDREN
+                    && is_left_to_children(&file, path) => {}
+            done => break done,
+        }
+    };
+    match locked {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             drop(file);
@@ -186,7 +198,8 @@ pub fn wait_until_free(path: impl AsRef<Path>, patience: Duration) -> bool {
 
 /// The process that holds a lock on the file or block device at `path`, as far as the kernel's list tells this user.
 pub fn holding_process(path: impl AsRef<Path>) -> Option<u32> {
-    locking_process(&Identity::of(path.as_ref())?)
+    let found = Identity::of(path.as_ref())?;
+    (0..LOOKS).find_map(|_| locking_process(&found))
 }
 
 /// The refusal, with the holder's name if it can be found.
@@ -294,18 +307,33 @@ fn mounted(path: &Path) -> Option<String> {
     })
 }
 
+/// Whether the process that took the lock runs and has closed what it had locked: then only children have copies of that.
+/// `file`: what this process has just opened of it.
+fn is_left_to_children(file: &File, path: &Path) -> bool {
+    let Some(found) = Identity::of(path) else { return false };
+    let Some(pid) = locking_process(&found) else { return false };
+    let own = (pid == std::process::id()).then(|| file.as_raw_fd());
+    descriptors_of(pid, &found).is_ok_and(|mut all| all.all(|fd| Some(fd) == own))
+}
+
+/// The descriptors of a process that lead to a file.
+///
+/// # Errors
+/// They cannot be looked at: it is gone, or another user's.
+fn descriptors_of(pid: u32, found: &Identity) -> io::Result<impl Iterator<Item = RawFd>> {
+    let mounts = proc::list(format!("/proc/{pid}/mountinfo"))?;
+    let files = fs::read_dir(format!("/proc/{pid}/fdinfo"))?.flatten();
+    Ok(files.filter_map(move |file| {
+        let (mount, inode) = parse_fdinfo(&fs::read_to_string(file.path()).ok()?)?;
+        let is_it =
+            inode == Some(found.inode) && mount_device(&mounts, mount) == Some(found.device);
+        file.file_name().to_str()?.parse().ok().filter(|_| is_it)
+    }))
+}
+
 /// A process that has the same file open: this one only if no other has. (What it opened to no avail is closed.)
 fn opening_process(found: &Identity) -> Option<u32> {
-    let has_it = |pid: &u32| {
-        let Ok(mounts) = proc::list(format!("/proc/{pid}/mountinfo")) else { return false };
-        let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
-        let mut infos = files.filter_map(|file| fs::read_to_string(file.path()).ok());
-        infos.any(|info| {
-            parse_fdinfo(&info).is_some_and(|(mount, inode)| {
-                inode == Some(found.inode) && mount_device(&mounts, mount) == Some(found.device)
-            })
-        })
-    };
+    let has_it = |pid: &u32| descriptors_of(*pid, found).is_ok_and(|mut all| all.next().is_some());
     let own = std::process::id();
     let running = fs::read_dir("/proc").ok()?.flatten();
     let pids = running.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -325,6 +353,25 @@ mod tests {
         assert_eq!(part(512, 1024).within(4096, 0), part(4608, 1024));
         assert_eq!(part(512, 1024).within(4096, 1000), part(4608, 488), "cut by a limit");
         assert_eq!(part(512, 0).within(4096, 1000), part(4608, 488));
+    }
+
+    /// A child that has not run its own code yet holds a copy of what was closed.
+    #[test]
+    fn what_is_left_to_children_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let open = || File::options().create(true).append(true).open(&path).unwrap();
+        let locked = take(open(), &path, OpenMode::ReadWrite).unwrap();
+        // Longer than a lock is tried again in any case.
+        let mut child = {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("1").stdin(locked.try_clone().unwrap()).spawn().unwrap()
+        };
+        assert!(matches!(take(open(), &path, OpenMode::ReadOnly), Err(DeviceError::InUse { .. })));
+        drop(locked);
+        let again = take(open(), &path, OpenMode::ReadWrite);
+        child.wait().unwrap();
+        assert!(again.is_ok(), "{again:?}");
     }
 
     #[test]

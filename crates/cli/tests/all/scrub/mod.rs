@@ -137,6 +137,12 @@ fn scrubbed(place: &TestMount) -> u64 {
     number(&run(place, &["stats", "--json", place.dir()]).fine(), "scrubbed_bytes")
 }
 
+/// Bytes that a process has read so far.
+fn has_read(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
 #[test]
 fn it_stops_with_a_word_and_goes_on_there_live_and_at_rest() {
     if !can_mount() {
@@ -165,7 +171,7 @@ fn it_stops_with_a_word_and_goes_on_there_live_and_at_rest() {
     assert_ne!(cut.code, 0, "{cut:?}");
     // At rest.
     let scrub = slow(&place, place.image());
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    wait_for("it does not read", || has_read(scrub.id()) > 3 << 20);
     signal(scrub.id(), "TERM");
     let stopped = said(scrub.wait_with_output().unwrap());
     assert_eq!(stopped.code, 32, "{stopped:?}");

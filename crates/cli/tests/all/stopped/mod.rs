@@ -36,8 +36,7 @@ fn a_volume_that_stops_says_why_and_can_be_read_until_it_is_mounted_again() {
     let daemon = place.daemon();
     limit(daemon, Some(0));
     let mut file = File::create(place.dir.join("b")).unwrap();
-    file.write_all(b"lost").unwrap();
-    file.sync_all().unwrap_err();
+    file.write_all(b"lost").and_then(|()| file.sync_all()).unwrap_err();
     limit(daemon, None);
     // It stays so, though the host would take writes again.
     File::create(place.dir.join("c")).and_then(|file| file.sync_all()).unwrap_err();

@@ -99,13 +99,20 @@ fn what_does_not_wait_needs_no_other_thread() {
 #[test]
 fn a_backlog_calls_others_but_no_more_than_read() {
     let (readers, queue, ends) = readers_of_a_queue(3, 8);
+    let most = Arc::new(AtomicUsize::new(0));
     for _ in 0..200 {
-        queue.send((0, Box::new(|| std::thread::sleep(Duration::from_micros(100))))).unwrap();
+        let (most, readers) = (Arc::clone(&most), Arc::clone(&readers));
+        let request = move || {
+            std::thread::sleep(Duration::from_micros(100));
+            most.fetch_max(readers.state.lock().reading, Ordering::Relaxed);
+        };
+        queue.send((0, Box::new(request))).unwrap();
     }
     drop(queue);
     assert!(is_all_over(&ends));
-    let started = readers.state.lock().started;
-    assert!((2..=3).contains(&started), "{started}");
+    // More may have been started: the watch takes a request for one that waits where a busy machine has let it lie.
+    let most = most.load(Ordering::Relaxed);
+    assert!((2..=3).contains(&most), "{most}");
 }
 
 #[test]
