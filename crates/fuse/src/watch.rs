@@ -63,6 +63,14 @@ impl Watch {
         Ok(())
     }
 
+    /// One that never looks, as if each request were short.
+    #[cfg(test)]
+    pub(crate) fn blind() -> Watch {
+        let watch = Watch::default();
+        watch.0.state.lock().is_started = true;
+        watch
+    }
+
     /// Looks at these readers from now on, until they serve nothing.
     pub(crate) fn over(&self, readers: Weak<dyn Watched>) {
         self.0.state.lock().awake.push((readers, u64::MAX));

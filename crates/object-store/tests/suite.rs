@@ -116,8 +116,9 @@ fn a_crash_takes_nothing_that_has_returned() {
 fn a_put_costs_one_flush() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     CreateOptions::new().format(&device).unwrap();
-    let volume = Arc::new(VolumeOptions::new().open_device(device.clone()).unwrap());
-    let store = HoldfastStore::new(volume);
+    // Nothing is committed beside it.
+    let volume = VolumeOptions::new().commit_secs(0).open_device(device.clone()).unwrap();
+    let store = HoldfastStore::new(Arc::new(volume));
     let flushes = |change: &mut dyn FnMut()| {
         let before = device.stats().flushes;
         change();

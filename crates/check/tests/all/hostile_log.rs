@@ -269,5 +269,5 @@ fn claims_of_a_log_cost_only_what_is_there() {
     let replay = log.replay();
     assert_eq!((replay.batches, replay.damage), (1, None));
     use_all(&made.device);
-    assert!(started.elapsed() < Duration::from_secs(30));
+    assert!(started.elapsed() < Duration::from_secs(300));
 }

@@ -153,7 +153,7 @@ fn a_writer_excludes_everybody_and_is_named() {
     assert!(!wait_until_free(&path, Duration::from_millis(30)));
     let waiter = std::thread::spawn({
         let path = path.clone();
-        move || wait_until_free(path, Duration::from_secs(10))
+        move || wait_until_free(path, Duration::from_secs(60))
     });
     drop(writer);
     assert!(waiter.join().unwrap());
@@ -178,7 +178,7 @@ fn another_process_is_named_with_its_command() {
         return holdfast_base::skip::skipped("no flock command");
     };
     let mut refusal = None;
-    for _ in 0..500 {
+    for _ in 0..6000 {
         match FileDevice::open(&path, OpenMode::ReadWrite) {
             Ok(device) => drop(device),
             Err(DeviceError::InUse { holder, .. }) if holder.ends_with("(sleep)") => {
@@ -333,7 +333,7 @@ fn a_refusal_never_waits_for_a_mount_that_does_not_answer() {
         let volume = volume.clone();
         move || tell.send(super::lock::in_use(&volume).to_string())
     });
-    let answer = told.recv_timeout(Duration::from_secs(10));
+    let answer = told.recv_timeout(Duration::from_secs(60));
     // A thread that waits is let go, so that the mount ends with the test.
     drop(server);
     let _ = asking.join();

@@ -27,7 +27,7 @@ impl Served {
             let (fs, stop, path) = (Arc::clone(&fs), stop.clone(), dir.to_owned());
             move || serve(fs, &path, &fuse, move || send.send(()).unwrap(), stop)
         });
-        if receive.recv_timeout(Duration::from_secs(20)).is_err() {
+        if receive.recv_timeout(Duration::from_secs(120)).is_err() {
             panic!("not mounted: {:?}", thread.join());
         }
         Served { thread: Some(thread), stop, fs: Some(fs) }

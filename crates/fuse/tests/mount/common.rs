@@ -10,9 +10,10 @@ mod beside;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
 use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
 use holdfast_fuse::{FuseOptions, Opens, RequestKind, Requests, Transport};
 use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
@@ -129,15 +130,15 @@ impl Mount {
     pub(crate) fn messages(&self, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
         let drain = || {
             // Releases and forgets come when the kernel likes.
-            let mut last = self.requests.list();
-            loop {
-                std::thread::sleep(Duration::from_millis(30));
+            let (mut last, mut quiet) = (self.requests.list(), 0);
+            while quiet < 3 {
+                std::thread::sleep(Duration::from_millis(15));
                 let now = self.requests.list();
-                if now == last {
-                    return now;
-                }
+                let is_quiet = now == last && self.waiting() == 0;
+                quiet = if is_quiet { quiet + 1 } else { 0 };
                 last = now;
             }
+            last
         };
         let before = drain();
         action();
@@ -147,6 +148,32 @@ impl Mount {
             .filter(|(after, before)| after.1 > before.1)
             .map(|(after, before)| (after.0.name(), after.1 - before.1))
             .collect()
+    }
+
+    /// Requests that the kernel has not got an answer to, as far as it can be asked; of forgets it wants none.
+    fn waiting(&self) -> u64 {
+        let line = Mount::line_of(self.dir.path());
+        let minor = line.as_deref().and_then(|line| line.split(' ').nth(2)?.split(':').nth(1));
+        let asked = minor.map(|minor| format!("/sys/fs/fuse/connections/{minor}/waiting"));
+        let waiting = asked.and_then(|path| std::fs::read_to_string(path).ok());
+        waiting.map_or(0, |count| count.trim().parse().unwrap())
+    }
+
+    /// The line of /proc/self/mountinfo.
+    fn line_of(dir: &Path) -> Option<String> {
+        let mounts = holdfast_base::proc::list("/proc/self/mountinfo").unwrap();
+        let at = format!(" {} ", dir.display());
+        mounts.lines().rfind(|line| line.contains(&at)).map(String::from)
+    }
+
+    /// Waits until something has come about that the kernel does when it likes.
+    #[track_caller]
+    pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+        let until = Deadline::after(Duration::from_secs(60));
+        while !done() {
+            assert!(!until.is_over(), "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The filesystem behind the mount. To be dropped before the mount ends.
@@ -195,18 +222,57 @@ impl Drop for Mount {
     }
 }
 
-/// A device whose flush takes its time.
+/// A device whose flushes are held back when that is wanted.
 #[derive(Debug)]
-pub(crate) struct SlowFlush {
-    pub(crate) inner: MemoryDevice,
-    pub(crate) time: Duration,
+pub(crate) struct HeldFlush {
+    inner: MemoryDevice,
+    held: Mutex<Held>,
+    changed: Condvar,
 }
 
-impl Device for SlowFlush {
+#[derive(Debug, Default)]
+struct Held {
+    is_held: bool,
+    /// Flushes since then.
+    flushes: u64,
+}
+
+impl HeldFlush {
+    pub(crate) fn new(len: u64) -> HeldFlush {
+        let inner = MemoryDevice::new(len);
+        HeldFlush { inner, held: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// From now on no flush returns.
+    pub(crate) fn hold(&self) {
+        *self.held.lock().unwrap() = Held { is_held: true, flushes: 0 };
+    }
+
+    /// Waits for a flush that is held.
+    pub(crate) fn wait(&self) {
+        let none = |held: &mut Held| held.flushes == 0;
+        drop(self.changed.wait_while(self.held.lock().unwrap(), none).unwrap());
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.held.lock().unwrap().is_held = false;
+        self.changed.notify_all();
+    }
+
+    /// Flushes since they were held.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.held.lock().unwrap().flushes
+    }
+}
+
+impl Device for HeldFlush {
     forward!(inner: read, write, discard, room, take_room, len, sector_size, reach, stats);
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
-        std::thread::sleep(self.time);
+        let mut held = self.held.lock().unwrap();
+        held.flushes += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(held, |held| held.is_held).unwrap());
         self.inner.flush()
     }
 }

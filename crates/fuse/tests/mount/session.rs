@@ -42,6 +42,15 @@ fn the_mount_table_shows_type_source_and_options() {
     assert_eq!(error.raw_os_error(), Some(libc::EROFS));
 }
 
+/// As another program does it. A child of another test that does not run its own code yet may keep it busy for a moment.
+fn umount(dir: &std::path::Path) {
+    let umount = || Command::new("umount").arg(dir).status().unwrap().success();
+    Mount::wait_for("it cannot be unmounted", umount);
+}
+
+/// A stop that takes so long waits for something.
+const WAITS: Duration = Duration::from_secs(60);
+
 #[test]
 fn somebody_else_may_unmount() {
     if !can_mount() {
@@ -49,7 +58,7 @@ fn somebody_else_may_unmount() {
     }
     let mut mount = Mount::fresh();
     fs::write(mount.path("f"), b"kept").unwrap();
-    assert!(Command::new("umount").arg(mount.dir.path()).status().unwrap().success());
+    umount(mount.dir.path());
     let fs = mount.wait();
     Arc::into_inner(fs).expect("let go").unmount().unwrap();
     assert!(mounts_line(&mount).is_none());
@@ -77,7 +86,7 @@ fn stopping_does_not_wait_for_open_files() {
     let start = Instant::now();
     let fs = mount.stop();
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < WAITS, "{took:?}");
     Arc::into_inner(fs).expect("let go").unmount().unwrap();
     assert!(mounts_line(&mount).is_none());
     // What is left in other hands says so instead of hanging.
@@ -100,7 +109,7 @@ fn a_mount_that_was_detached_serves_on_until_stopped() {
     let start = Instant::now();
     let fs = mount.stop();
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(took < WAITS, "{took:?}");
     Arc::into_inner(fs).expect("let go").unmount().unwrap();
     assert!(open.write_all(b"no more").is_err());
     drop(open);
@@ -138,7 +147,7 @@ fn stopping_amid_heavy_use_loses_nothing_that_was_promised() {
                 }
             });
         }
-        std::thread::sleep(Duration::from_millis(300));
+        Mount::wait_for("too little is promised", || promised.lock().unwrap().len() > 20);
         mount.stop()
     });
     drop(Arc::into_inner(fs).expect("let go"));
@@ -164,10 +173,10 @@ fn a_mount_over_another_leaves_that_one_alone() {
         let (fs, stop, dir) = (Arc::clone(&fs), stop.clone(), lower.dir.path().to_owned());
         move || serve(fs, &dir, &FuseOptions::default(), || send.send(()).unwrap(), stop)
     });
-    receive.recv_timeout(Duration::from_secs(20)).unwrap();
+    receive.recv_timeout(Duration::from_secs(120)).unwrap();
     assert!(!lower.path("lower").exists());
     // Unmounted from outside: the server must not unmount once more.
-    assert!(Command::new("umount").arg(lower.dir.path()).status().unwrap().success());
+    umount(lower.dir.path());
     thread.join().unwrap().unwrap();
     assert!(lower.path("lower").exists());
     drop(stop);
@@ -263,7 +272,11 @@ fn operations_cost_no_message_too_many() {
     });
     assert_eq!(count(&listed, "opendir") + count(&listed, "releasedir"), 0);
 
-    let removed = mount.messages(|| fs::remove_file(mount.path("c1")).unwrap());
+    let removed = mount.messages(|| {
+        let before = mount.count(RequestKind::Forget);
+        fs::remove_file(mount.path("c1")).unwrap();
+        Mount::wait_for("nothing is forgotten", || mount.count(RequestKind::Forget) > before);
+    });
     assert_eq!(count(&removed, "unlink"), 1);
     assert_eq!(count(&removed, "forget"), 1);
 
@@ -293,5 +306,8 @@ fn removed_files_give_their_space_back_while_mounted() {
         fs::remove_file(&path).unwrap();
         File::open(mount.dir.path()).unwrap().sync_all().unwrap();
     }
-    assert!(free(&mount) > 8000, "{}", free(&mount));
+    Mount::wait_for("space does not come back", || {
+        File::open(mount.dir.path()).unwrap().sync_all().unwrap();
+        free(&mount) > 8000
+    });
 }

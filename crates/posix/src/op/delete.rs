@@ -19,6 +19,8 @@ use crate::*;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Between two looks whether it is closed by now.
 const STEP: Duration = Duration::from_millis(1);
+/// Looks that there are in any case: while the whole machine stands still, time passes and nothing is closed.
+const LOOKS: u32 = 100;
 
 /// Keeps branches or snapshots open after they were used, because they may be wanted soon again.
 pub trait CloseIdle: Send + Sync {
@@ -121,10 +123,12 @@ impl FileSystem {
     fn when_closed(&self, this: impl Fn() -> Result<()>) -> Result<()> {
         let volume = &self.volume.volume;
         let until = Deadline::after(PATIENCE);
+        let mut looks = 0;
         loop {
             let closes_some = volume.close_idle();
+            looks += 1;
             match this() {
-                Err(FsError::InUse(_)) if closes_some && !until.is_over() => {
+                Err(FsError::InUse(_)) if closes_some && (looks < LOOKS || !until.is_over()) => {
                     wait::will_wait();
                     thread::sleep(STEP);
                 }

@@ -153,11 +153,11 @@ fn opposite_moves_of_directories_make_no_circle() {
     v.check();
 }
 
-/// What the background does comes within 30 seconds.
+/// What the background does comes within seconds, and on a busy machine within minutes.
 fn wait_until(what: &str, is_done: impl Fn() -> bool) {
     let watch = holdfast_base::clock::Stopwatch::start();
     while !is_done() {
-        assert!(watch.elapsed().as_secs() < 30, "not {what} after 30 seconds");
+        assert!(watch.elapsed().as_secs() < 300, "not {what} after 300 seconds");
         thread::sleep(std::time::Duration::from_millis(20));
     }
 }

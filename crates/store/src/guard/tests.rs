@@ -141,7 +141,8 @@ fn a_hold_keeps_others_out_until_it_is_left() {
     let memory = Arc::new(MemoryDevice::new(1 << 20));
     let device = || -> Arc<dyn Device> { Arc::new(SharedDevice::new(memory.clone(), Reach::Host)) };
     let how = |number| {
-        let (look, wait) = (Duration::from_millis(5), Duration::from_secs(2));
+        // Who waits for an answer gets one.
+        let (look, wait) = (Duration::from_millis(5), Duration::from_secs(3600));
         Guarding { host: Some(machine(number)), look, wait, rest: 1000 }
     };
     let first = Hold::take(device(), [0; 16], &how(1)).unwrap();

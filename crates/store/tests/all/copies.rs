@@ -360,7 +360,7 @@ struct State {
 impl Waits {
     fn until(&self, mut state: MutexGuard<'_, State>, is_so: impl Fn(&State) -> bool) {
         while !is_so(&state) {
-            let (next, time) = self.changed.wait_timeout(state, Duration::from_secs(10)).unwrap();
+            let (next, time) = self.changed.wait_timeout(state, Duration::from_secs(600)).unwrap();
             state = next;
             if time.timed_out() {
                 state.has_waited_in_vain = true;

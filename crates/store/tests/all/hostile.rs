@@ -127,7 +127,7 @@ fn use_it(what: &str, device: MemoryDevice, seed: u64) {
         }
         let _ = done.send(());
     });
-    match wait.recv_timeout(Duration::from_secs(20)) {
+    match wait.recv_timeout(Duration::from_secs(200)) {
         Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: it hangs"),
         _ => work.join().unwrap_or_else(|_| panic!("{what}: a thread panicked")),
     }
@@ -266,7 +266,7 @@ fn walking_back_through_a_shared_child_ends() {
         let _ = walk(&store);
         done.send(()).unwrap();
     });
-    wait.recv_timeout(Duration::from_secs(20)).expect("the walk does not end");
+    wait.recv_timeout(Duration::from_secs(200)).expect("the walk does not end");
 }
 
 #[test]
