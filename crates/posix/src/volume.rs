@@ -12,8 +12,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::Core;
 use crate::deletions::Deletions;
+use crate::idle::Idle;
 use crate::which::name_of;
-use crate::{CloseIdle, FsError, MountOptions, Result};
+use crate::{FsError, MountOptions, Result};
 
 /// A volume, as the threads of its branches know it.
 pub(crate) struct Volume {
@@ -27,8 +28,7 @@ pub(crate) struct Volume {
     visit: Mutex<()>,
     /// Held while what is open must stay as it is.
     opening: Mutex<()>,
-    /// What keeps branches or snapshots open that nobody uses.
-    idle: Mutex<Vec<Weak<dyn CloseIdle>>>,
+    pub(crate) idle: Idle,
     pub(crate) deletions: Arc<Deletions>,
 }
 
@@ -49,7 +49,7 @@ impl Volume {
             open: Mutex::default(),
             visit: Mutex::default(),
             opening: Mutex::default(),
-            idle: Mutex::default(),
+            idle: Idle::default(),
             deletions,
         }
     }
@@ -100,21 +100,6 @@ impl Volume {
     /// It is open no more.
     pub(crate) fn closed(&self, core: &Arc<Core>) {
         self.open.lock().retain(|of| !std::ptr::eq(of.core.as_ptr(), Arc::as_ptr(core)));
-    }
-
-    /// One more that is asked by [`Volume::close_idle`], as long as it lives.
-    pub(crate) fn close_before_deletions(&self, of: Weak<dyn CloseIdle>) {
-        let mut idle = self.idle.lock();
-        idle.retain(|of| of.strong_count() > 0);
-        idle.push(of);
-    }
-
-    /// Has all that nobody uses closed. Says whether there is anybody who may close something later.
-    pub(crate) fn close_idle(&self) -> bool {
-        // Closing takes other locks.
-        let idle: Vec<_> = self.idle.lock().iter().filter_map(Weak::upgrade).collect();
-        idle.iter().for_each(|of| of.close_idle());
-        !idle.is_empty()
     }
 
     /// Waits until the thread that commits has no branch in hand that was closed before.

@@ -35,7 +35,10 @@ pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Resu
     }
     let table = table.upgrade().ok_or_else(|| No::new(Errno::BUSY, "the daemon ends"))?;
     if let Some((number, true)) = table.mount_of(branch) {
-        if let Some(dir) = table.device_of(branch).and_then(|device| seen_at(&device)) {
+        let seen = table.device_of(branch).and_then(|device| seen_at(&device));
+        // If the mount has gone meanwhile, another one may have its device number.
+        let is_there = matches!(table.mount_of(branch), Some((_, true)));
+        if let Some(dir) = seen.filter(|_| is_there) {
             let dir = dir.display();
             let why = format!("`{name}` is mounted at {dir}, and not for a command; unmount it");
             return Err(No::new(Errno::BUSY, why));

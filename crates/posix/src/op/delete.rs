@@ -22,12 +22,6 @@ const STEP: Duration = Duration::from_millis(1);
 /// Looks that there are in any case: while the whole machine stands still, time passes and nothing is closed.
 const LOOKS: u32 = 100;
 
-/// Keeps branches or snapshots open after they were used, because they may be wanted soon again.
-pub trait CloseIdle: Send + Sync {
-    /// Closes those that nobody uses.
-    fn close_idle(&self);
-}
-
 /// A deletion that has failed, or that the device keeps from going on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedDeletion {
@@ -42,7 +36,7 @@ pub struct FailedDeletion {
 impl FileSystem {
     /// From now on this is asked to close what nobody uses before anything of the volume is deleted.
     pub fn close_before_deletions(&self, idle: Weak<dyn CloseIdle>) {
-        self.volume.volume.close_before_deletions(idle);
+        self.volume.volume.idle.add(idle);
     }
 
     /// Deletes a snapshot that is not open. Its name is gone when this returns; its space comes back in the background, or
@@ -125,7 +119,7 @@ impl FileSystem {
         let until = Deadline::after(PATIENCE);
         let mut looks = 0;
         loop {
-            let closes_some = volume.close_idle();
+            let closes_some = volume.idle.close();
             looks += 1;
             match this() {
                 Err(FsError::InUse(_)) if closes_some && (looks < LOOKS || !until.is_over()) => {

@@ -27,8 +27,7 @@ impl CloseIdle for Keeps {
 }
 
 fn idle(of: &Arc<Keeps>) -> std::sync::Weak<dyn CloseIdle> {
-    let weak = Arc::downgrade(of);
-    weak
+    Arc::<Keeps>::downgrade(of)
 }
 
 #[test]
