@@ -12,9 +12,15 @@ pub(crate) fn command_of(process: &str) -> Option<Vec<u8>> {
     words.next().filter(|_| is_ours).map(<[u8]>::to_vec)
 }
 
-/// Whether a process is there that runs nothing any more: its memory is gone, its descriptors go next.
-pub(crate) fn has_ended(process: u32) -> bool {
-    fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words.is_empty())
+/// Whether a process is just ending: its memory is gone, its descriptors go next. One that nobody has asked for its end has none any more.
+pub(crate) fn is_ending(process: u32) -> bool {
+    let file = |name: &str| fs::read(format!("/proc/{process}/{name}"));
+    let is_over = |stat: Vec<u8>| [&b") Z "[..], b") X "].iter().any(|it| contains(&stat, it));
+    file("cmdline").is_ok_and(|words| words.is_empty()) && !file("stat").is_ok_and(is_over)
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
 
 /// The mount namespace of a process, if this user may know it.

@@ -20,7 +20,7 @@ use crate::control_socket;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure};
 use crate::peek::Peek;
-use crate::processes::{command_of, has_ended};
+use crate::processes::{command_of, is_ending};
 
 /// How long to wait for a daemon that is closing the volume.
 const CLOSING_MAX: Duration = Duration::from_secs(120);
@@ -214,7 +214,7 @@ pub(crate) fn inherited(
 /// holds, or it has not mounted yet. Both end soon, and then the answer is another one.
 fn is_being_closed(path: &Path) -> bool {
     let Some(pid) = holdfast_device::holding_process(path) else { return false };
-    if has_ended(pid) {
+    if is_ending(pid) {
         return true;
     }
     if command_of(&pid.to_string()).as_deref() != Some(b"mount") {

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 /// Keeps branches or snapshots open after they were used, because they may be wanted soon again.
 pub trait CloseIdle: Send + Sync {
-    /// Closes those that nobody uses.
-    fn close_idle(&self);
+    /// Closes those that nobody uses; of all, or of this number alone.
+    fn close_idle(&self, only: Option<u64>);
 }
 
 /// All that do so with one volume. It keeps none alive.
@@ -22,11 +22,11 @@ impl Idle {
         all.push(of);
     }
 
-    /// Has all that nobody uses closed. Says whether there is anybody who may close something later.
-    pub(crate) fn close(&self) -> bool {
+    /// Has closed what nobody uses, see [`CloseIdle::close_idle`]. Says whether there is anybody who may close something later.
+    pub(crate) fn close(&self, only: Option<u64>) -> bool {
         // Closing takes other locks.
         let all: Vec<Arc<_>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        all.iter().for_each(|of| of.close_idle());
+        all.iter().for_each(|of| of.close_idle(only));
         !all.is_empty()
     }
 }

@@ -236,14 +236,14 @@ impl Host {
         if !is_trusted(user) {
             return No::Refused("only root and the user of the daemon may restart it".into());
         }
-        // One that has just come has all mounts a moment later, and only then its supervisor knows that it works.
-        if !self.table.is_serving(PATIENCE) {
-            return No::Ending;
-        }
         let Some(supervisor) = self.table.supervisor() else {
             let why = "it has no supervisor, which would keep its mounts: mount with -o supervised";
             return No::Refused(why.into());
         };
+        // One that has just come has all mounts a moment later, and only then its supervisor knows that it works.
+        if !self.table.is_serving(PATIENCE) {
+            return No::Ending;
+        }
         if self.table.lock().mounts.is_empty() {
             return No::Refused("nothing of it is mounted: end it, and mount it".into());
         }

@@ -174,7 +174,7 @@ pub(crate) fn parted(mount: &Mount, patience: Duration, meanwhile: &mut dyn FnMu
     }
 }
 
-/// Has the process that serves the volume at `path` started anew, and returns when the next one serves, with its number.
+/// Has the process that serves the volume at `path` started anew, and returns when the next one answers, with its number.
 ///
 /// # Errors
 /// None serves it, it has no supervisor, or the next one does not come.
@@ -194,6 +194,7 @@ pub(crate) fn restart(path: &Path) -> Result<i32, Failure> {
             Err(error) => return Err(failed(path, &plain_words(&error))),
         }
     };
+    let until = Deadline::after(PATIENCE);
     loop {
         match find() {
             Some(next) if next.pid != daemon.pid => return Ok(next.pid),

@@ -71,6 +71,33 @@ fn a_mount_that_is_only_read_shows_snapshots_and_changes_none() {
     place.fsck();
 }
 
+/// What programs have looked at is not mounted: lists do not say so, and prune does not keep them for that.
+#[test]
+fn what_was_looked_at_is_not_kept_by_a_prune() {
+    if !can_mount() {
+        return;
+    }
+    let place = volume();
+    place.mount();
+    let look = || {
+        for name in ["s", "t"] {
+            assert_eq!(text(place.dir.join(".snapshots").join(name).join("f")), name);
+        }
+    };
+    look();
+    common::wait_for("what was read is shown as mounted", || {
+        let list = place.run(&["snapshot", "list", "--json", place.dir()]).fine();
+        list.matches("\"mounted\":false").count() == 2
+    });
+    look();
+    common::wait_for("what was read is kept", || {
+        place.run(&["prune", "--keep", "1y:1y", place.dir()]).fine();
+        names(&place.dir.join(".snapshots")) == ["t"]
+    });
+    place.umount();
+    place.fsck();
+}
+
 /// A snapshot that was looked at in another mount is not in use, and one of which a file is open there is.
 #[test]
 fn what_another_mount_has_looked_at_can_be_deleted() {

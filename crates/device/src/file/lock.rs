@@ -307,33 +307,47 @@ fn mounted(path: &Path) -> Option<String> {
     })
 }
 
-/// Whether the process that took the lock runs and has closed what it had locked: then only children have copies of that.
-/// `file`: what this process has just opened of it.
+/// Whether the process that took the lock runs and has closed what it had locked: then only children have copies of that. Where the
+/// kernel does not say what a descriptor leads to, it may lead to that. `file`: what this process has just opened of it.
 fn is_left_to_children(file: &File, path: &Path) -> bool {
     let Some(found) = Identity::of(path) else { return false };
     let Some(pid) = locking_process(&found) else { return false };
     let own = (pid == std::process::id()).then(|| file.as_raw_fd());
-    descriptors_of(pid, &found).is_ok_and(|mut all| all.all(|fd| Some(fd) == own))
+    let may_be_it = |of: &Described| {
+        of.inode.is_none_or(|inode| inode == found.inode)
+            && of.device.is_none_or(|device| device == found.device)
+    };
+    descriptors_of(pid).is_ok_and(|mut all| all.all(|of| Some(of.fd) == own || !may_be_it(&of)))
 }
 
-/// The descriptors of a process that lead to a file.
-///
+/// A descriptor of a process, and what the kernel says of its file.
+struct Described {
+    fd: RawFd,
+    device: Option<(u32, u32)>,
+    inode: Option<u64>,
+}
+
 /// # Errors
-/// They cannot be looked at: it is gone, or another user's.
-fn descriptors_of(pid: u32, found: &Identity) -> io::Result<impl Iterator<Item = RawFd>> {
+/// The descriptors cannot be looked at: the process is gone, or another user's.
+fn descriptors_of(pid: u32) -> io::Result<impl Iterator<Item = Described>> {
     let mounts = proc::list(format!("/proc/{pid}/mountinfo"))?;
     let files = fs::read_dir(format!("/proc/{pid}/fdinfo"))?.flatten();
     Ok(files.filter_map(move |file| {
-        let (mount, inode) = parse_fdinfo(&fs::read_to_string(file.path()).ok()?)?;
-        let is_it =
-            inode == Some(found.inode) && mount_device(&mounts, mount) == Some(found.device);
-        file.file_name().to_str()?.parse().ok().filter(|_| is_it)
+        let fd = file.file_name().to_str()?.parse().ok()?;
+        let info = match fs::read_to_string(file.path()) {
+            // It was closed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            info => info.ok().and_then(|info| parse_fdinfo(&info)),
+        };
+        let device = info.and_then(|(mount, _)| mount_device(&mounts, mount));
+        Some(Described { fd, device, inode: info.and_then(|(_, inode)| inode) })
     }))
 }
 
 /// A process that has the same file open: this one only if no other has. (What it opened to no avail is closed.)
 fn opening_process(found: &Identity) -> Option<u32> {
-    let has_it = |pid: &u32| descriptors_of(*pid, found).is_ok_and(|mut all| all.next().is_some());
+    let is_it = |of: Described| of.inode == Some(found.inode) && of.device == Some(found.device);
+    let has_it = |pid: &u32| descriptors_of(*pid).is_ok_and(|mut all| all.any(is_it));
     let own = std::process::id();
     let running = fs::read_dir("/proc").ok()?.flatten();
     let pids = running.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

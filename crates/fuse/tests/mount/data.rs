@@ -369,7 +369,8 @@ fn an_fsync_that_waits_for_the_device_blocks_no_other_request() {
         scope.spawn(move || tell.send((absent.exists(), fs::read(other).unwrap())));
         let answer = told.recv_timeout(Duration::from_secs(60));
         let has_returned = syncs.iter().any(|sync| sync.is_finished());
-        while mount.count(RequestKind::Fsync) < 12 {
+        let until = Instant::now() + Duration::from_secs(60);
+        while mount.count(RequestKind::Fsync) < 12 && Instant::now() < until {
             std::thread::yield_now();
         }
         device.let_go();

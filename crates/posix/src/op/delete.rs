@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Between two looks whether it is closed by now.
 const STEP: Duration = Duration::from_millis(1);
 /// Looks that there are in any case: while the whole machine stands still, time passes and nothing is closed.
-const LOOKS: u32 = 100;
+const LOOKS: u32 = 10;
 
 /// A deletion that has failed, or that the device keeps from going on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +33,22 @@ pub struct FailedDeletion {
     pub why: String,
 }
 
+/// What is in use, so that it or its branch is not deleted.
+struct InUse {
+    number: u64,
+    name: Vec<u8>,
+}
+
 impl FileSystem {
     /// From now on this is asked to close what nobody uses before anything of the volume is deleted.
     pub fn close_before_deletions(&self, idle: Weak<dyn CloseIdle>) {
         self.volume.volume.idle.add(idle);
+    }
+
+    /// Has what nobody uses closed by those who [keep it open](FileSystem::close_before_deletions), so that lists do not show it as
+    /// open.
+    pub fn close_idle(&self) {
+        self.volume.volume.idle.close(None);
     }
 
     /// Deletes a snapshot that is not open. Its name is gone when this returns; its space comes back in the background, or
@@ -56,10 +68,12 @@ impl FileSystem {
             let volume = &self.volume.volume;
             let _still = volume.lock_opening();
             let number = self.snapshot_no(branch, snapshot)?;
-            self.expect_not_open(number, &self.tree(number)?.name)?;
+            if volume.is_open(number) {
+                return Ok(Some(InUse { number, name: self.tree(number)?.name }));
+            }
             volume.store.delete_snapshot(number)?;
             volume.deletions.begin();
-            Ok(())
+            Ok(None)
         })
     }
 
@@ -76,11 +90,14 @@ impl FileSystem {
             let name = name_of(self.tree(number)?);
             self.expect_not_open(number, &name)?;
             for of in self.snapshots_of_number(number)? {
-                self.expect_not_open(of.number, &[&name, &b"@"[..], &of.name].concat())?;
+                if volume.is_open(of.number) {
+                    let name = [&name, &b"@"[..], &of.name].concat();
+                    return Ok(Some(InUse { number: of.number, name }));
+                }
             }
             volume.store.delete_branch(number, Timestamp::now())?;
             volume.deletions.begin();
-            Ok(())
+            Ok(None)
         })
     }
 
@@ -113,21 +130,22 @@ impl FileSystem {
         }
     }
 
-    /// Does `this` when what is only kept open is closed; again and again for a moment while it finds something in use.
-    fn when_closed(&self, this: impl Fn() -> Result<()>) -> Result<()> {
+    /// Deletes when what is only kept open is closed, and tries again for a moment while `delete` finds something in use.
+    fn when_closed(&self, delete: impl Fn() -> Result<Option<InUse>>) -> Result<()> {
         let volume = &self.volume.volume;
         let until = Deadline::after(PATIENCE);
-        let mut looks = 0;
+        let (mut looks, mut only) = (0, None);
         loop {
-            let closes_some = volume.idle.close();
+            let closes_some = volume.idle.close(only);
             looks += 1;
-            match this() {
-                Err(FsError::InUse(_)) if closes_some && (looks < LOOKS || !until.is_over()) => {
-                    wait::will_wait();
-                    thread::sleep(STEP);
-                }
-                done => return done,
+            let Some(of) = delete()? else { return Ok(()) };
+            if !closes_some || looks >= LOOKS && until.is_over() {
+                return Err(FsError::InUse(show::name(&of.name)));
             }
+            // The others stay open for those who look at them.
+            only = Some(of.number);
+            wait::will_wait();
+            thread::sleep(STEP);
         }
     }
 }

@@ -18,7 +18,9 @@ impl Keeps {
 }
 
 impl CloseIdle for Keeps {
-    fn close_idle(&self) {
+    fn close_idle(&self, only: Option<u64>) {
+        let kept = self.opened.lock().as_ref().map(FileSystem::tree_number);
+        assert!(only.is_none() || kept.is_none() || only == kept, "another one is to be closed");
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             let opened = self.opened.lock().take().expect("it was open");
             opened.unmount().unwrap();

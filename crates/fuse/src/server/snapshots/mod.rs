@@ -301,8 +301,8 @@ impl Server {
 
 impl CloseIdle for Server {
     /// Snapshots that programs have looked at, and of which no file is open.
-    fn close_idle(&self) {
-        self.snapshots.opened.close_idle();
+    fn close_idle(&self, only: Option<u64>) {
+        self.snapshots.opened.close_idle(only);
     }
 }
 

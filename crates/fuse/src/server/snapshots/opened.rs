@@ -188,11 +188,12 @@ impl Opened {
         closed.iter().for_each(Server::close);
     }
 
-    /// Closes what nobody has need of: a command may want to delete it.
-    pub(crate) fn close_idle(&self) {
+    /// Closes what nobody has need of: a command may want to delete it. `only`: of all snapshots that of this number.
+    pub(crate) fn close_idle(&self, only: Option<u64>) {
         let mut closed = Vec::new();
         self.open.lock().retain(|of| {
-            let idle = of.take_idle();
+            let is_meant = only.is_none_or(|number| number == of.snapshot);
+            let idle = is_meant.then(|| of.take_idle()).flatten();
             let stays = idle.is_none();
             closed.extend(idle);
             stays
@@ -230,11 +231,11 @@ mod tests {
         assert_eq!(opened.slot(7).unwrap(), slots[6]);
         // One that a request is about stays, and so does the one that was wanted last.
         let held = opened.server(slots[99], |_| panic!("it was open")).unwrap();
-        opened.close_idle();
+        opened.close_idle(None);
         assert_eq!(opened.open.lock().len(), 1);
         opened.server(slots[99], |_| panic!("it is open")).unwrap();
         drop(held);
-        opened.close_idle();
+        opened.close_idle(None);
         assert_eq!(opened.open.lock().len(), 0);
         assert_eq!(Arc::strong_count(&fs), 1, "all are closed");
     }
