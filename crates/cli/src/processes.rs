@@ -15,12 +15,10 @@ pub(crate) fn command_of(process: &str) -> Option<Vec<u8>> {
 /// Whether a process is just ending: its memory is gone, its descriptors go next. One that nobody has asked for its end has none any more.
 pub(crate) fn is_ending(process: u32) -> bool {
     let file = |name: &str| fs::read(format!("/proc/{process}/{name}"));
-    let is_over = |stat: Vec<u8>| [&b") Z "[..], b") X "].iter().any(|it| contains(&stat, it));
-    file("cmdline").is_ok_and(|words| words.is_empty()) && !file("stat").is_ok_and(is_over)
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
+    let (Ok(words), Ok(stat)) = (file("cmdline"), file("stat")) else { return false };
+    // The state stands behind the name, which may have any bytes.
+    let state = stat.rsplit(|byte| *byte == b')').next().unwrap_or_default();
+    words.is_empty() && !state.starts_with(b" Z") && !state.starts_with(b" X")
 }
 
 /// The mount namespace of a process, if this user may know it.

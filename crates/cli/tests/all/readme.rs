@@ -15,11 +15,8 @@ fn commands(heading: &str) -> String {
     block.split_once("```").expect("the block ends").0.to_string()
 }
 
-#[test]
-fn the_first_steps_of_the_readme_work() {
-    if !can_mount() {
-        return;
-    }
+/// What the first steps print, in a directory of their own.
+fn first_steps() -> String {
     let place = TestMount::new();
     // The commands make it themselves.
     std::fs::remove_dir(&place.dir).unwrap();
@@ -30,10 +27,20 @@ fn the_first_steps_of_the_readme_work() {
     let mut shell = Command::new("bash");
     shell.args(["-e", "-c", &commands("Start")]).current_dir(place.root.path()).env("PATH", path);
     let out = said(shell.output().unwrap()).fine();
-    // No write where the machine was so busy that the volume had come to rest before.
-    let one = ["in 1 write and 1 flush", "in 0 writes and 1 flush"];
-    assert!(one.iter().any(|one| out.contains(one)), "an fsync is one write and one flush: {out}");
     assert!(out.contains("work.img: clean"), "{out}");
     assert_eq!(std::fs::read_to_string(place.path("out")).unwrap(), "held fast\n");
     assert!(!place.is_mounted());
+    out
+}
+
+#[test]
+fn the_first_steps_of_the_readme_work() {
+    if !can_mount() {
+        return;
+    }
+    // On a busy machine the volume may have come to rest before the fsync, which has nothing to write then.
+    let at_rest = |out: &String| out.contains("in 0 writes and 1 flush");
+    let out =
+        (0..5).map(|_| first_steps()).find(|out| !at_rest(out)).expect("an fsync that writes");
+    assert!(out.contains("in 1 write and 1 flush"), "an fsync is one write and one flush: {out}");
 }

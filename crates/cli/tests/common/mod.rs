@@ -135,14 +135,20 @@ impl TestMount {
     }
 
     pub fn umount(&self) {
-        let mut said = self.run(&["umount", self.dir()]);
         // A child of another test that has not run its own code yet holds copies of all descriptors of this process.
-        let until = Instant::now() + TOO_LONG;
-        while said.err.contains("busy") && Instant::now() < until {
-            said = self.run(&["umount", self.dir()]);
-        }
-        said.fine();
+        self.run_again_while(&["umount", self.dir()], |said| said.err.contains("busy")).fine();
         assert!(!self.is_mounted());
+    }
+
+    /// Runs a command, and again while what it says is only of a busy machine.
+    fn run_again_while(&self, args: &[&str], is_of_a_busy_machine: impl Fn(&Said) -> bool) -> Said {
+        let until = Instant::now() + TOO_LONG;
+        loop {
+            let said = self.run(args);
+            if !is_of_a_busy_machine(&said) || Instant::now() >= until {
+                return said;
+            }
+        }
     }
 
     pub fn fsck(&self) {
@@ -163,12 +169,8 @@ impl TestMount {
     /// The process that serves the mount.
     pub fn daemon(&self) -> u32 {
         // On a busy machine a daemon may not answer in time, or be another one by now.
-        let mut said = self.run(&["stats", "--json", self.dir()]);
-        let until = Instant::now() + TOO_LONG;
-        while said.code != 0 && Instant::now() < until {
-            said = self.run(&["stats", "--json", self.dir()]);
-        }
-        let stats = said.fine();
+        let asked = ["stats", "--json", self.dir()];
+        let stats = self.run_again_while(&asked, |said| said.code != 0).fine();
         let pid = stats.split("\"pid\":").nth(1).unwrap();
         let end = pid.find(|c: char| !c.is_ascii_digit()).unwrap();
         pid[..end].parse().unwrap()

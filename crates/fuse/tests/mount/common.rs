@@ -166,16 +166,6 @@ impl Mount {
         mounts.lines().rfind(|line| line.contains(&at)).map(String::from)
     }
 
-    /// Waits until something has come about that the kernel does when it likes.
-    #[track_caller]
-    pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-        let until = Deadline::after(Duration::from_secs(60));
-        while !done() {
-            assert!(!until.is_over(), "{what}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
     /// The filesystem behind the mount. To be dropped before the mount ends.
     pub(crate) fn fs(&self) -> Arc<FileSystem> {
         self.server.as_ref().expect("mounted").fs()
@@ -219,6 +209,16 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         drop(self.server.take());
+    }
+}
+
+/// Waits until something has come about that the kernel, or another process, does when it likes.
+#[track_caller]
+pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Deadline::after(Duration::from_secs(60));
+    while !done() {
+        assert!(!until.is_over(), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

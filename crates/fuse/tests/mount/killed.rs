@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
 use holdfast_fuse::Opens;
 use holdfast_fuse::connection::{self, Connection, Watchdog};
 
-use crate::common::{Mount, can_mount, mkfs, options};
+use crate::common::{Mount, can_mount, mkfs, options, wait_for};
 
 const TEST: &str = "killed::a_daemon_that_cannot_end_is_ended";
 /// What this process is: the daemon, or the PID that it watches over.
@@ -140,15 +140,6 @@ impl Drop for Daemon {
         let _ = Command::new("umount").args(["-f", "-l"]).arg(&self.dir).status();
         let _ = self.process.wait();
         let _ = fs::remove_dir(&self.dir);
-    }
-}
-
-#[track_caller]
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -13,7 +13,7 @@ use holdfast_device::{Device, MemoryDevice, SimDevice};
 
 use holdfast_fuse::Opens;
 
-use crate::common::{Mount, can_mount, mkfs, options};
+use crate::common::{Mount, can_mount, mkfs, options, wait_for};
 
 const OLD: usize = 1_000_000;
 const NEW: usize = 1_500_000;
@@ -58,7 +58,7 @@ fn after_a_lost_write_no_fsync_works_and_the_kernel_shows_what_is_there() {
     let is_old = |file: &File| {
         let mut bytes = vec![0; NEW];
         // On a busy machine the kernel hears of it a moment later than the program.
-        Mount::wait_for("it is not what it was before", || {
+        wait_for("it is not what it was before", || {
             file.metadata().unwrap().len() == OLD as u64
                 && file.read_at(&mut bytes, 0).unwrap() == OLD
                 && bytes[..OLD].iter().all(|byte| *byte == 1)

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use holdfast_fuse::{Opens, RequestKind};
 
-use crate::common::{Mount, can_mount, open_to_write, options, volume};
+use crate::common::{Mount, can_mount, open_to_write, options, volume, wait_for};
 
 fn mount() -> Option<Mount> {
     can_mount().then(|| Mount::opened_by(Opens::Kernel))
@@ -70,7 +70,7 @@ fn a_file_without_a_name_exists_until_it_is_closed() {
     assert!(free() + 2000 < before, "its blocks are in use");
     drop(one);
     // The kernel tells of it when it likes.
-    Mount::wait_for("its blocks do not become free", || {
+    wait_for("its blocks do not become free", || {
         mount.fs().commit().unwrap();
         free() + 100 > before
     });
@@ -151,5 +151,5 @@ fn a_kernel_that_does_not_check_permissions_has_to_ask() {
     fs::write(mount.path("f"), b"x").unwrap();
     fs::read(mount.path("f")).unwrap();
     assert_eq!((mount.count(RequestKind::Create), mount.count(RequestKind::Open)), (1, 1));
-    Mount::wait_for("the kernel closes nothing", || mount.count(RequestKind::Release) == 2);
+    wait_for("the kernel closes nothing", || mount.count(RequestKind::Release) == 2);
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::common::{Mount, can_mount, options, volume};
+use crate::common::{Mount, can_mount, options, volume, wait_for};
 use holdfast_fuse::{CONTROL, Control, Opens, Told};
 
 /// A mount of which snapshots are taken, and that goes back to them, as a command does it: by ioctl(2), but without
@@ -398,11 +398,7 @@ fn files_without_a_name_live_on_if_the_snapshot_has_them() {
     assert_eq!(fs::read(mount.path("named")).unwrap(), b"onemore");
     drop(before);
     // Of the two one has got a name; the kernel forgets the other when it likes.
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(100);
-    while used() >= before_it {
-        assert!(std::time::Instant::now() < until, "{} of {before_it}", used());
-        std::thread::yield_now();
-    }
+    wait_for("its space does not become free", || used() < before_it);
     mount.leave();
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::{Mount, can_mount, options, volume};
+use crate::common::{Mount, can_mount, options, volume, wait_for};
 use holdfast_fuse::{FuseOptions, Opens, RequestKind, Stopper, serve};
 use holdfast_posix::FileSystem;
 
@@ -45,7 +45,7 @@ fn the_mount_table_shows_type_source_and_options() {
 /// As another program does it. A child of another test that does not run its own code yet may keep it busy for a moment.
 fn umount(dir: &std::path::Path) {
     let umount = || Command::new("umount").arg(dir).status().unwrap().success();
-    Mount::wait_for("it cannot be unmounted", umount);
+    wait_for("it cannot be unmounted", umount);
 }
 
 /// A stop that takes so long waits for something.
@@ -147,7 +147,7 @@ fn stopping_amid_heavy_use_loses_nothing_that_was_promised() {
                 }
             });
         }
-        Mount::wait_for("too little is promised", || promised.lock().unwrap().len() > 20);
+        wait_for("too little is promised", || promised.lock().unwrap().len() > 20);
         mount.stop()
     });
     drop(Arc::into_inner(fs).expect("let go"));
@@ -275,7 +275,7 @@ fn operations_cost_no_message_too_many() {
     let removed = mount.messages(|| {
         let before = mount.count(RequestKind::Forget);
         fs::remove_file(mount.path("c1")).unwrap();
-        Mount::wait_for("nothing is forgotten", || mount.count(RequestKind::Forget) > before);
+        wait_for("nothing is forgotten", || mount.count(RequestKind::Forget) > before);
     });
     assert_eq!(count(&removed, "unlink"), 1);
     assert_eq!(count(&removed, "forget"), 1);
@@ -306,7 +306,7 @@ fn removed_files_give_their_space_back_while_mounted() {
         fs::remove_file(&path).unwrap();
         File::open(mount.dir.path()).unwrap().sync_all().unwrap();
     }
-    Mount::wait_for("space does not come back", || {
+    wait_for("space does not come back", || {
         File::open(mount.dir.path()).unwrap().sync_all().unwrap();
         free(&mount) > 8000
     });

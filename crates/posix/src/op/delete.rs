@@ -1,7 +1,7 @@
 //! Deletion of snapshots and branches, none of them open.
 //!
-//! Nothing here waits for the space of what is deleted. What somebody keeps open though nobody uses it is closed first
-//! ([`CloseIdle`]).
+//! Nothing here waits for the space of what is deleted. A mount keeps snapshots open that programs have looked at: before a
+//! deletion it closes those that no program uses ([`CloseIdle`]).
 
 use std::sync::Weak;
 use std::time::Duration;
