@@ -15,7 +15,7 @@ use parking_lot::{MutexGuard, RwLockWriteGuard};
 use crate::discard::Wanting;
 use crate::error::LineageError;
 use crate::given_up::{Counts, GivenUp};
-use crate::load::Failed;
+use crate::load::MissingSet;
 use crate::room::{Tries, keep_roots};
 use crate::space::alloc::Space;
 use crate::space::promise::Wanted;
@@ -59,13 +59,19 @@ impl NodeAllocator for Slots<'_> {
 /// Why work on both trees did not come to its end; until here it has changed nothing that counts.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    /// A node must be read first; then the work is tried again.
-    Missing(Missing),
+    /// Nodes must be read first; then the work is tried again.
+    Missing(MissingSet),
     Failed(StoreError),
 }
 
 impl From<Missing> for Halt {
     fn from(missing: Missing) -> Halt {
+        Halt::Missing(missing.into())
+    }
+}
+
+impl From<MissingSet> for Halt {
+    fn from(missing: MissingSet) -> Halt {
         Halt::Missing(missing)
     }
 }
@@ -83,7 +89,7 @@ impl Inner {
         &self,
         mut work: impl FnMut(&mut Forest, &mut Space) -> std::result::Result<R, Halt>,
     ) -> Result<R> {
-        let mut failed = Failed::default();
+        let mut loading = self.loading();
         loop {
             let done = {
                 let mut forest = self.forest.write();
@@ -95,7 +101,7 @@ impl Inner {
             };
             match done {
                 Ok(done) => return Ok(done),
-                Err(Halt::Missing(missing)) => self.load(missing, &mut failed)?,
+                Err(Halt::Missing(missing)) => loading.load(missing)?,
                 Err(Halt::Failed(error)) => return Err(error),
             }
         }
@@ -247,7 +253,7 @@ impl Inner {
             let len = value.map_or(0, <[u8]>::len);
             assert!(len <= longest, "{key:?}: {len} bytes");
         }
-        let mut failed = Failed::default();
+        let mut loading = self.loading();
         let mut tries = Tries::default();
         let mut loaded = false;
         loop {
@@ -255,7 +261,7 @@ impl Inner {
             if let Err(missing) = forest.prepare_all(tree, &transaction.changes) {
                 drop(forest);
                 loaded = true;
-                self.load(missing, &mut failed)?;
+                loading.load(missing)?;
                 continue;
             }
             let of = forest.trees.get(tree);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use holdfast_base::clock::Stopwatch;
+use holdfast_base::parallel;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, TreeId};
 use holdfast_device::buffer::BufferPool;
 use holdfast_format::node::Expected;
@@ -15,6 +16,7 @@ use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 use crate::cache::Body;
 use crate::mend::Mend;
 use crate::tree::{Forest, Missing};
+use crate::side_by_side::side_by_side;
 use crate::verified::{Verified, all_sound, first_sound};
 use crate::{Inner, Result, StoreError};
 
@@ -26,13 +28,105 @@ const REGION_NODES: u64 = 16;
 /// What is read of a region is no more than so many times the nodes that it brings.
 const READ_PER_NODE_MAX: u64 = 4;
 
-/// The last node that could not be read.
+/// Fewer missing places are read by the caller alone: threads would cost more than they save.
+const ALONE: usize = 4;
+
+/// Nodes that a call has missed at one try, each once, and no more than are worth reading before the next one.
+#[derive(Debug, Default)]
+pub(crate) struct MissingSet(Vec<Missing>);
+
+impl From<Missing> for MissingSet {
+    fn from(one: Missing) -> MissingSet {
+        MissingSet(vec![one])
+    }
+}
+
+impl MissingSet {
+    const MOST: usize = 1024;
+
+    /// One more. False if no more is taken.
+    pub(crate) fn add(&mut self, one: Missing) -> bool {
+        // Changes come in the order of their keys, mostly, and miss one leaf in a row.
+        let block = one.expected.pointer.block;
+        if self.0.last().is_none_or(|last| last.expected.pointer.block != block) {
+            self.0.push(one);
+        }
+        self.0.len() < MissingSet::MOST
+    }
+
+    /// Fails if there is one.
+    pub(crate) fn none(self) -> std::result::Result<(), MissingSet> {
+        if self.0.is_empty() { Ok(()) } else { Err(self) }
+    }
+
+    /// In the order of their places, each once.
+    fn into_sorted(mut self) -> Vec<Missing> {
+        self.0.sort_by_key(|one| one.expected.pointer.block);
+        self.0.dedup_by_key(|one| one.expected.pointer);
+        self.0
+    }
+}
+
+/// What one call has loaded and could not load, over all its tries.
+///
+/// What it has loaded stays in memory until the call is over: others that load and evict meanwhile would keep a call
+/// that needs many nodes from ever finding all of them. So a call has in memory what its changes touch, whatever the budget of the
+/// cache is: who makes large changes makes them in steps.
 ///
 /// Between the moment a node was missed and the moment it was read, the tree may have changed and
-/// its location may have been given to others. So it is an error only if the tree still wants it
+/// its location may have been given to others. So a failure is an error only if the tree still wants that node
 /// at the next try.
-#[derive(Debug, Default)]
-pub(crate) struct Failed(Option<(NodePointer, StoreError)>);
+#[derive(Debug)]
+pub(crate) struct Loading<'a> {
+    inner: &'a Inner,
+    failed: Vec<(NodePointer, StoreError)>,
+    pinned: Vec<BlockNo>,
+}
+
+impl Drop for Loading<'_> {
+    /// The caller holds no lock of the forest.
+    fn drop(&mut self) {
+        if !self.pinned.is_empty() {
+            let cache = &mut self.inner.forest.write().cache;
+            cache.unpin(&self.pinned);
+            cache.evict();
+        }
+    }
+}
+
+impl Loading<'_> {
+    /// Reads missing nodes and takes them into memory, several at a time, without holding the lock meanwhile.
+    ///
+    /// # Errors
+    /// What kept one of them from being read at the try before this one.
+    pub(crate) fn load(&mut self, missing: impl Into<MissingSet>) -> Result<()> {
+        let wanted = missing.into().into_sorted();
+        let is_wanted = |of: NodePointer| wanted.iter().any(|one| one.expected.pointer == of);
+        let failed = std::mem::take(&mut self.failed);
+        if let Some((_, error)) = failed.into_iter().find(|(of, _)| is_wanted(*of)) {
+            return Err(error);
+        }
+        let inner = self.inner;
+        // Those that one read may bring are one thread's.
+        let region = |one: &Missing| one.expected.pointer.block.0 / REGION_BLOCKS;
+        let regions: Vec<_> = wanted.chunk_by(|a, b| region(a) == region(b)).collect();
+        let most = parallel::node_threads(parallel::processors());
+        let threads = if regions.len() < ALONE { 1 } else { most };
+        let done = side_by_side(&regions, threads, |near| {
+            let load = |(at, one): (usize, &Missing)| {
+                (one.expected.pointer, inner.load_pinned(one, at == 0))
+            };
+            Ok(near.iter().enumerate().map(load).collect::<Vec<_>>())
+        })?;
+        for (pointer, done) in done.into_iter().flatten() {
+            match done {
+                Ok(block) => self.pinned.push(block),
+                Err(error) => self.failed.push((pointer, error)),
+            }
+        }
+        Ok(())
+    }
+}
 
 fn damage(expected: &Expected, source: Malformed) -> StoreError {
     StoreError::Node { block: expected.pointer.block, tree: expected.tree, source }
@@ -56,30 +150,28 @@ pub(crate) fn regions() -> BufferPool {
 }
 
 impl Inner {
-    /// Reads a missing node and takes it into memory, without holding the lock meanwhile.
-    pub(crate) fn load(&self, missing: Missing, failed: &mut Failed) -> Result<()> {
-        let pointer = missing.expected.pointer;
-        if let Some((wanted, error)) = failed.0.take()
-            && wanted == pointer
-        {
-            return Err(error);
-        }
-        let mut wanted = missing;
-        let done = loop {
-            match self.try_load(&wanted) {
-                // A node above it is missing as well, of a higher level: so this ends.
-                Ok(Some(parent)) => wanted = parent,
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        if let Err(error) = done {
-            failed.0 = Some((pointer, error));
-        }
-        Ok(())
+    /// What a call needs to load nodes.
+    pub(crate) fn loading(&self) -> Loading<'_> {
+        Loading { inner: self, failed: Vec::new(), pinned: Vec::new() }
     }
 
-    /// Reads the node and takes it in; or says which node above it is missing as well.
+    /// Takes a missing node into memory, or the first above it that is missing as well. Returns the block of it, where it stays until
+    /// that is unpinned. One that came meanwhile, beside another, is not read, unless it `must_be`: it may be missed because it is not
+    /// what its parent says.
+    fn load_pinned(&self, missing: &Missing, must_be: bool) -> Result<BlockNo> {
+        let pointer = missing.expected.pointer;
+        if !must_be && self.forest.write().cache.pin(pointer) {
+            return Ok(pointer.block);
+        }
+        let mut wanted = *missing;
+        // The node above is of a higher level: so this ends.
+        while let Some(parent) = self.try_load(&wanted)? {
+            wanted = parent;
+        }
+        Ok(wanted.expected.pointer.block)
+    }
+
+    /// Reads the node, takes it in and pins it; or says which node above it is missing as well.
     fn try_load(&self, missing: &Missing) -> Result<Option<Missing>> {
         let expected = &missing.expected;
         let block = expected.pointer.block;
@@ -101,8 +193,11 @@ impl Inner {
             let mut forest = self.forest.write();
             let step = self.step("a change of the nodes in memory");
             let parent = self.take_in(&mut forest, missing, body);
-            // Marked as used, or it may go before it is looked at.
+            // It is used from here on, or it would go as soon as it is let go.
             let _ = forest.cache.get(expected.pointer);
+            if matches!(parent, Ok(None)) {
+                forest.cache.pin(expected.pointer);
+            }
             step.end();
             parent
         };
@@ -254,5 +349,50 @@ impl Inner {
 
     pub(crate) fn node_range(&self, pointer: NodePointer) -> BlockRange {
         BlockRange::new(pointer.block, self.geometry().node_blocks())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::InodeNo;
+
+    use super::*;
+    use crate::lineage::lies_tests::{made, put};
+    use crate::transaction::Changes;
+    use crate::tree::TreeNo;
+
+    fn key(no: u64) -> Key {
+        Key::inode(InodeNo(20 + no * 64))
+    }
+
+    /// A change of many leaves, of which none is in memory, finds all of them after as many tries as the tree is high, although
+    /// others have each node evicted that may be, between any two tries. Behind it none is kept.
+    #[test]
+    fn a_large_change_comes_to_its_end_whatever_others_evict() {
+        let (_, store) = made();
+        let items: Vec<_> = (0..2000).map(|no| (key(no), vec![no as u8; 200])).collect();
+        items.chunks(100).for_each(|some| put(&store, TreeNo::MAIN, some));
+        store.checkpoint().unwrap();
+        let inner = &store.inner;
+        let mut changes = Changes::default();
+        (0..2000).step_by(20).for_each(|no| changes.delete(key(no)));
+        let levels = u64::from(inner.forest.read().root(TreeNo::MAIN).level) + 1;
+        let (mut tries, read_before) = (0, inner.counters.nodes_read.get());
+        inner
+            .stop_changers(|forest, _| {
+                tries += 1;
+                assert!(tries < 100, "each try misses what the one before has loaded");
+                forest.cache.evict_all();
+                forest.prepare_all(TreeNo::MAIN, &changes)?;
+                Ok(())
+            })
+            .unwrap();
+        // A delete may join its leaf with either neighbour, and looks for one after the other.
+        assert!(tries <= 3 * levels + 1, "{tries} tries in a tree of {levels} levels");
+        let nodes = inner.counters.nodes_read.get() - read_before;
+        assert!((50..2 * 125).contains(&nodes), "{nodes} of about 125 nodes were read");
+        let mut forest = inner.forest.write();
+        forest.cache.evict_all();
+        assert_eq!(forest.cache.bytes(), 0, "nothing is pinned any more");
     }
 }

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 
 use holdfast_format::Key;
 
-use crate::load::Failed;
 use crate::tree::{Bound, Forest, Missing, TreeNo};
 use crate::{Inner, Result};
 
@@ -15,21 +14,17 @@ impl Inner {
         &self,
         mut look: impl FnMut(&Forest) -> std::result::Result<R, Missing>,
     ) -> Result<R> {
-        let mut failed = Failed::default();
+        let mut loading = self.loading();
         let mut loaded = false;
         loop {
             let found = look(&self.forest.read());
             match found {
                 Ok(found) => {
-                    if loaded {
-                        self.counters.node_misses.increment();
-                        self.forest.write().cache.evict();
-                    } else {
-                        self.counters.node_hits.increment();
-                    }
+                    let counters = &self.counters;
+                    if loaded { &counters.node_misses } else { &counters.node_hits }.increment();
                     return Ok(found);
                 }
-                Err(missing) => self.load(missing, &mut failed)?,
+                Err(missing) => loading.load(missing)?,
             }
             loaded = true;
         }

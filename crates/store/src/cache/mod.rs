@@ -11,7 +11,7 @@
 //! A node is changed in place only in the epoch it was born in, and each commit
 //! logs what changed since the one before ([`freeze`]); after the seal of a checkpoint its bytes are shared with the
 //! writer. The next change gives the node a new location; it takes the bytes along if the writer is done with them, and
-//! copies them if not. Dirty and sealed nodes are never evicted.
+//! copies them if not. Dirty and sealed nodes are never evicted, nor those that a caller has pinned.
 //!
 //! Knows nothing of items, and of keys only what a search looks at first ([`key_prefixes`]).
 
@@ -21,6 +21,7 @@ mod freeze;
 pub(crate) mod key_prefixes;
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,6 +55,8 @@ pub(crate) struct Cache {
     frames: FxHashMap<BlockNo, Frame>,
     /// The order in which clean nodes are looked at for eviction.
     clock: VecDeque<BlockNo>,
+    /// Blocks whose nodes are not evicted, and how many callers want that.
+    pinned: FxHashMap<BlockNo, u32>,
     /// Nodes born since the last seal.
     dirty: Vec<BlockNo>,
     dirty_count: usize,
@@ -79,6 +82,7 @@ impl Cache {
         Cache {
             frames: FxHashMap::default(),
             clock: VecDeque::new(),
+            pinned: FxHashMap::default(),
             dirty: Vec::new(),
             dirty_count: 0,
             uncommitted: Vec::new(),
@@ -108,6 +112,35 @@ impl Cache {
     /// Whether the node at `pointer` is in memory. Asking does not count as a use.
     pub(crate) fn holds(&self, pointer: NodePointer) -> bool {
         self.frames.get(&pointer.block).is_some_and(|frame| frame.epoch == pointer.epoch)
+    }
+
+    /// Keeps the node at `pointer` in memory until [`Cache::unpin`], as long as it is part of its tree. False if it is not here.
+    pub(crate) fn pin(&mut self, pointer: NodePointer) -> bool {
+        let is_here = self.holds(pointer);
+        if is_here {
+            *self.pinned.entry(pointer.block).or_default() += 1;
+        }
+        is_here
+    }
+
+    /// Ends a [`Cache::pin`] of each of these.
+    pub(crate) fn unpin(&mut self, blocks: &[BlockNo]) {
+        for block in blocks {
+            if let Entry::Occupied(mut pins) = self.pinned.entry(*block) {
+                *pins.get_mut() -= 1;
+                if *pins.get() == 0 {
+                    pins.remove();
+                }
+            }
+        }
+    }
+
+    /// As much goes as may go, as if many others had read meanwhile.
+    #[cfg(test)]
+    pub(crate) fn evict_all(&mut self) {
+        let before = std::mem::replace(&mut self.frames_max, 0);
+        self.evict();
+        self.frames_max = before;
     }
 
     /// A copy of the node at `pointer`, if its location does not hold it yet.
@@ -306,7 +339,8 @@ impl Cache {
             let Some(frame) = self.frames.get(&block) else {
                 continue;
             };
-            if frame.state == State::Clean && !frame.referenced.swap(false, Ordering::Relaxed) {
+            let is_idle = || !frame.referenced.swap(false, Ordering::Relaxed);
+            if frame.state == State::Clean && !self.pinned.contains_key(&block) && is_idle() {
                 self.frames.remove(&block);
                 self.counters.nodes_evicted.increment();
             } else {

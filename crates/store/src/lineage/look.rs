@@ -12,7 +12,6 @@ use holdfast_format::{ItemKind, Key, Malformed};
 use super::plan::{Plan, PlanResult, Planned, first_branch, trees_span};
 use crate::apply::Halt;
 use crate::error::LineageError;
-use crate::load::Failed;
 use crate::tree::open::{Ancestry, OpenTree, Walked};
 use crate::tree::{Forest, OpenHandle, Root, TreeNo};
 use crate::{Inner, Result, StoreError};
@@ -40,7 +39,7 @@ impl Inner {
         &self,
         mut look: impl FnMut(&mut Plan<'_>) -> PlanResult<R>,
     ) -> Result<(R, Planned)> {
-        let mut failed = Failed::default();
+        let mut loading = self.loading();
         loop {
             let missing = {
                 let forest = self.forest.read();
@@ -53,7 +52,7 @@ impl Inner {
                     Err(Halt::Missing(missing)) => missing,
                 }
             };
-            self.load(missing, &mut failed)?;
+            loading.load(missing)?;
         }
     }
 

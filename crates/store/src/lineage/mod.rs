@@ -112,7 +112,7 @@ impl Inner {
 }
 
 #[cfg(test)]
-mod lies_tests;
+pub(crate) mod lies_tests;
 #[cfg(test)]
 mod open_tests;
 

@@ -5,14 +5,14 @@
 //! ```
 //!
 //! All of it is of one moment, in which no operation runs, and durable with the commit's flush. If a node is missing on the
-//! way, the freeze ends, the node is read, and all is planned once more: the items are put again, as they are then. No batch of
+//! way, the freeze ends, all that are missing are read, and all is planned once more: the items are put again, as they are then. No batch of
 //! the log holds what comes behind, before the commit is durable: a replay never has to seal.
 
 use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Lsn, Timestamp};
-use holdfast_format::item::lineage::LINEAGE;
+use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{RootItem, TreeKind};
 use holdfast_format::{ItemKind, Key};
 use parking_lot::MutexGuard;
@@ -22,6 +22,7 @@ use super::new_branch::NewTree;
 use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
 use super::walks::Walks;
 use crate::apply::{Halt, Slots};
+use crate::error::LineageError;
 use crate::room::{Tries, keep_roots};
 use crate::space::alloc::Space;
 use crate::step;
@@ -90,8 +91,15 @@ impl Inner {
 
     /// Deletes a branch and its snapshots.
     pub(crate) fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<Made> {
+        if branch == MAIN {
+            return Err(LineageError::First.into());
+        }
         let mut walks = self.lineage.lock();
         let snapshots = self.snapshots_of(&mut walks, branch)?;
+        // Nothing is forked while the lineage is locked, and commits need not wait for this look at all of them.
+        for snapshot in &snapshots {
+            self.look_at(|plan| plan.refuse_forks(branch, *snapshot))?;
+        }
         self.seal_locked(&mut walks, &mut |plan| plan.delete_branch(branch, &snapshots, now))
     }
 

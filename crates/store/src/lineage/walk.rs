@@ -26,7 +26,6 @@ use super::walk_down::find;
 use super::walks::Walks;
 use super::way::{Found, Walk};
 use crate::apply::{Halt, Slots};
-use crate::load::Failed;
 use crate::room::Tries;
 use crate::space::alloc::Space;
 use crate::transaction::Changes;
@@ -216,7 +215,7 @@ impl Inner {
 
     /// Returns whether more is to be done of this deletion.
     fn step_of(&self, walk: &Walk) -> Result<bool> {
-        let mut failed = Failed::default();
+        let mut loading = self.loading();
         let mut tries = Tries::default();
         loop {
             let done = {
@@ -240,7 +239,7 @@ impl Inner {
                 // Nothing has reserved room for a step.
                 Err(Halt::Failed(StoreError::NoSpace)) if self.make_room(&mut tries)? => {}
                 Err(Halt::Failed(error)) => return Err(error),
-                Err(Halt::Missing(missing)) => self.load(missing, &mut failed)?,
+                Err(Halt::Missing(missing)) => loading.load(missing)?,
             }
         }
     }

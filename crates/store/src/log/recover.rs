@@ -26,7 +26,6 @@ use super::replay::{Broken, Logged, LoggedBatch};
 use super::{Log, LogPosition, Ring};
 use crate::apply::Slots;
 use crate::given_up::owned;
-use crate::load::Failed;
 use crate::transaction::Changes;
 use crate::tree::TreeNo;
 use crate::{Inner, Result, StoreError};
@@ -230,7 +229,7 @@ impl Inner {
     }
 
     fn change(&self, tree: TreeNo, changes: &mut Changes, last_birth: Epoch) -> Result<()> {
-        let mut failed = Failed::default();
+        let mut loading = self.loading();
         let mut at = 0usize;
         if tree != TreeNo::SPACE {
             changes.be_born_by(last_birth);
@@ -241,7 +240,7 @@ impl Inner {
                 Ok(prepared) => prepared,
                 Err(missing) => {
                     drop(forest);
-                    self.load(missing, &mut failed)?;
+                    loading.load(missing)?;
                     continue;
                 }
             };

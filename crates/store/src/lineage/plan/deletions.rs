@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use holdfast_base::Timestamp;
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 
 use super::{Plan, PlanResult, Turn, TurnTo, refuse, shown};
@@ -29,19 +28,14 @@ impl Plan<'_> {
         self.begun.push(snapshot);
     }
 
-    /// Deletes a branch with its snapshots (S5), which `snapshots` are.
+    /// Deletes a branch with its snapshots (S5), which `snapshots` are. No other branch has grown out of one of them:
+    /// [`Plan::refuse_forks`].
     pub(in crate::lineage) fn delete_branch(
         &mut self,
         branch: u64,
         snapshots: &[u64],
         now: Timestamp,
     ) -> PlanResult<u64> {
-        if branch == MAIN {
-            return refuse(LineageError::First);
-        }
-        for snapshot in snapshots {
-            self.refuse_forks(branch, *snapshot)?;
-        }
         let of = self.branch(branch)?;
         let (left, _) = self.leave_behind(branch, b"", now)?;
         self.begin_walk(left);
@@ -59,7 +53,7 @@ impl Plan<'_> {
 
     /// Fails if another branch has grown out of a snapshot of this one, or out of what grew out of it and is being deleted:
     /// the answer is the same before such a deletion and behind it.
-    fn refuse_forks(&self, branch: u64, snapshot: u64) -> PlanResult<()> {
+    pub(in crate::lineage) fn refuse_forks(&self, branch: u64, snapshot: u64) -> PlanResult<()> {
         if self.is_deleted(snapshot)? {
             return Ok(());
         }

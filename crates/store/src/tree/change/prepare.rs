@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Prepared, THIN, is_thin};
 use crate::cache::Node;
+use crate::load::MissingSet;
 use crate::transaction::{Change, Changes};
 use crate::tree::leaf_hint::LeafHint;
 use crate::tree::{Forest, Missing, TreeNo, lies_between};
@@ -98,16 +99,24 @@ impl Forest {
         self.prepare(tree, &change.key, change.value.is_none())
     }
 
-    /// [`Forest::prepare_change`] for all of a transaction.
-    pub(crate) fn prepare_all(&mut self, tree: TreeNo, changes: &Changes) -> Result<(), Missing> {
+    /// [`Forest::prepare_change`] for all of a transaction. Says all that is missing, as far as it can be seen from here.
+    pub(crate) fn prepare_all(
+        &mut self,
+        tree: TreeNo,
+        changes: &Changes,
+    ) -> Result<(), MissingSet> {
         let mut prepared = std::mem::take(&mut self.prepared);
         prepared.clear();
-        let done = changes.iter().try_for_each(|change| {
-            prepared.push(self.prepare_change(tree, change)?);
-            Ok(())
-        });
+        let mut missing = MissingSet::default();
+        for change in changes.iter() {
+            match self.prepare_change(tree, change) {
+                Ok(one) => prepared.push(one),
+                Err(one) if missing.add(one) => {}
+                Err(_) => break,
+            }
+        }
         self.prepared = prepared;
-        done
+        missing.none()
     }
 
     /// An upper bound for the locations that prepared `changes` take: nodes to copy, neighbours to
