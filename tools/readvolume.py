@@ -2030,7 +2030,7 @@ def check_space(volume, extents):
     marked, groups = [], {}
     for (number, kind, offset), value in volume.space.items():
         if kind == GROUP_ITEM:
-            groups[number] = struct.unpack("<II8s", value) if len(value) == 16 and offset == 0 else (0, 0, b"?")
+            groups[offset] = struct.unpack("<II8s", value) if len(value) == 16 and number == 0 else (0, 0, b"?")
         elif kind == BITMAP_ITEM and len(value) == 512 and offset < 8:
             bits = f"{int.from_bytes(value, 'little'):0{BITS_PER_ITEM}b}"[::-1]
             base = number * GROUP + offset * BITS_PER_ITEM

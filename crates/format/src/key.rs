@@ -37,7 +37,7 @@ impl ItemKind {
     pub const Orphan: ItemKind = ItemKind(7);
     /// A range of a file that is being made a hole. The inode is 0, the offset the number of the file.
     pub const Punch: ItemKind = ItemKind(8);
-    /// A block group (space tree). The inode is the group, offset 0.
+    /// A block group (space tree). The inode is 0, the offset the group.
     pub const Group: ItemKind = ItemKind(16);
     /// A piece of a group's bitmap (space tree). The inode is the group, the offset the piece.
     pub const Bitmap: ItemKind = ItemKind(17);

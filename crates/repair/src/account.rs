@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_device::Device;
+use holdfast_format::item::group::bitmap_key;
 use holdfast_format::item::{Extent, GroupItem};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use holdfast_format::node::Expected;
@@ -215,11 +216,11 @@ fn accounts(
     for (group, (used, of_nodes)) in groups {
         let item =
             GroupItem { used_blocks: used as u32, node_blocks: of_nodes as u32, reserved: [0; 8] };
-        items.insert(Key::new(InodeNo(group), ItemKind::Group, 0), item.encode());
+        items.insert(GroupItem::key(group), item.encode());
     }
     for ((group, piece), bits) in bits {
         assert!(piece < BITMAPS_PER_GROUP, "a group has so many pieces");
-        items.insert(Key::new(InodeNo(group), ItemKind::Bitmap, piece), bits);
+        items.insert(bitmap_key(group, piece), bits);
     }
     items
 }

@@ -10,7 +10,8 @@
 use holdfast_base::InodeNo;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_format::{ItemKind, Key};
+use holdfast_format::item::GroupItem;
+use holdfast_format::item::group::bitmap_key;
 
 use crate::apply::Slots;
 use crate::space::alloc::Space;
@@ -61,8 +62,8 @@ impl Inner {
         index: u64,
     ) -> std::result::Result<(), Missing> {
         let tree = TreeNo::SPACE;
-        let group_key = group_key(index);
-        let piece_key = |piece| Key::new(InodeNo(index), ItemKind::Bitmap, piece);
+        let group_key = GroupItem::key(index);
+        let piece_key = |piece| bitmap_key(index, piece);
         let step = space.group(index).step(self.accounting);
         // First everything that can fail: from here on the record is as the tree holds it, or written.
         let of_record = match step {
@@ -111,7 +112,7 @@ impl Inner {
     ) -> std::result::Result<(), Missing> {
         use crate::space::record::Record;
         for index in space.groups_in_memory() {
-            let found = match forest.get(TreeNo::SPACE, &group_key(index))? {
+            let found = match forest.get(TreeNo::SPACE, &GroupItem::key(index))? {
                 None => Record::Absent,
                 Some(item) => Record::InTree(
                     holdfast_format::item::GroupItem::decode(item).expect("the program wrote it"),
@@ -124,6 +125,3 @@ impl Inner {
     }
 }
 
-fn group_key(index: u64) -> Key {
-    Key::new(InodeNo(index), ItemKind::Group, 0)
-}

@@ -18,7 +18,7 @@ use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_device::{Device, Sticky};
-use holdfast_format::item::group::{GroupItem, decode_bitmap};
+use holdfast_format::item::group::{GroupItem, decode_bitmap, group_of};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{ItemKind, Key, Malformed, Superblock};
@@ -292,9 +292,8 @@ fn load_groups(inner: &Inner) -> Result<()> {
         if key == Key::new(InodeNo(0), ItemKind::Setting, key.offset) || key.kind.asks().is_some() {
             return ControlFlow::Continue(());
         }
-        let mut space = inner.space.lock();
-        let loaded = space.load(key.inode.0, |group| load_item(group, &key, value));
-        match loaded {
+        let load = |group| inner.space.lock().load(group, |group| load_item(group, &key, value));
+        match group_of(&key).map_or_else(|| Err(format!("{key:?} does not belong there")), load) {
             Ok(()) => ControlFlow::Continue(()),
             Err(why) => {
                 wrong = Some(why);
@@ -332,18 +331,17 @@ fn load_groups(inner: &Inner) -> Result<()> {
 
 fn load_item(group: &mut Group, key: &Key, value: &[u8]) -> std::result::Result<(), String> {
     match key.kind {
-        ItemKind::Group if key.offset == 0 => {
+        ItemKind::Group => {
             let item = GroupItem::decode(value).map_err(|malformed| malformed.to_string())?;
             group.record = Record::InTree(item);
             group.node_blocks = item.node_blocks.into();
             Ok(())
         }
-        ItemKind::Bitmap if key.offset < holdfast_format::limits::BITMAPS_PER_GROUP => {
+        _ => {
             let bytes = decode_bitmap(value).map_err(|malformed| malformed.to_string())?;
             group
                 .load_piece(key.offset, bytes)
                 .map_err(|()| format!("{key:?} claims blocks outside the data zone"))
         }
-        _ => Err(format!("{key:?} does not belong there")),
     }
 }

@@ -8,7 +8,7 @@ use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::ItemKind;
 use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{GroupItem, group};
-use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
+use holdfast_format::limits::{BITMAP_BLOCKS, GROUP_BLOCKS};
 
 use super::{Context, Owner, Use};
 use crate::bounds::Bounds;
@@ -53,14 +53,14 @@ fn read(context: &mut Context<'_>) -> Said {
         if key.kind.tree() != TreeId::Space || key.kind.asks().is_some() {
             return ControlFlow::Continue(());
         }
-        let group = key.inode.0;
         let outside = match key.kind {
-            ItemKind::Group => group >= geometry.group_count() || key.offset != 0,
-            ItemKind::Bitmap => group >= geometry.group_count() || key.offset >= BITMAPS_PER_GROUP,
+            ItemKind::Group | ItemKind::Bitmap => {
+                group::group_of(&key).is_none_or(|group| group >= geometry.group_count())
+            }
             // A setting, of the whole volume.
-            ItemKind::Setting => group != 0,
+            ItemKind::Setting => key.inode.0 != 0,
             // Of branches and snapshots, which have a pass of their own.
-            _ => group < LINEAGE,
+            _ => key.inode.0 < LINEAGE,
         };
         if outside {
             let what = format!("{key:?} is of no group of the volume");
@@ -68,10 +68,12 @@ fn read(context: &mut Context<'_>) -> Said {
             return ControlFlow::Continue(());
         }
         let outcome = match key.kind {
-            ItemKind::Group => GroupItem::decode(value).map(|item| said.groups.push((group, item))),
+            ItemKind::Group => {
+                GroupItem::decode(value).map(|item| said.groups.push((key.offset, item)))
+            }
             ItemKind::Bitmap => group::decode_bitmap(value).map(|bits| {
                 // In range: the group exists, and the geometry fits 64 bits.
-                let start = group * GROUP_BLOCKS + key.offset * BITMAP_BLOCKS;
+                let start = key.inode.0 * GROUP_BLOCKS + key.offset * BITMAP_BLOCKS;
                 said.marked.push_bits(start, bits);
             }),
             kind if kind.is_lineage() => Ok(()),

@@ -126,7 +126,8 @@ impl<'d> VolumeReading<'d> {
     pub fn is_lineage_whole(&self) -> bool {
         let volume = self.volume();
         let lineage = Bounds { low: Key::inode(InodeNo(LINEAGE)), high: None };
-        let settings = Bounds { low: Key::MIN, high: Some(Key::inode(InodeNo(1))) };
+        let first = Key::new(InodeNo(0), ItemKind::Setting, 0);
+        let settings = Bounds { low: first, high: Some(Key::inode(InodeNo(1))) };
         [lineage, settings].into_iter().all(|range| {
             let read = volume.walk(TreeId::Space, range, &mut |step| match step {
                 Step::Node { .. } => ControlFlow::Continue(()),

@@ -112,7 +112,7 @@ fn set_child(made: &Made, index: usize, pointer: NodePointer) {
 }
 
 fn group_key() -> Key {
-    Key::new(InodeNo(0), ItemKind::Group, 0)
+    GroupItem::key(0)
 }
 
 fn bitmap_key() -> Key {

@@ -325,7 +325,7 @@ impl Maker {
             node_blocks: nodes.len() as u32 * self.geometry.node_copies() as u32,
             reserved: [0; 8],
         };
-        space.insert(Key::new(InodeNo(0), ItemKind::Group, 0), group.encode());
+        space.insert(GroupItem::key(0), group.encode());
         for (piece, bits) in bits.chunks(BITMAP_BYTES).enumerate() {
             if bits.iter().any(|&byte| byte != 0) {
                 let key = Key::new(InodeNo(0), ItemKind::Bitmap, piece as u64);

@@ -150,7 +150,7 @@ fn kinds_table() -> String {
             ItemKind::Extent => ("the inode", "byte in the file", "Extent"),
             ItemKind::Orphan => ("0", "number of the orphan", "nothing"),
             ItemKind::Punch => ("0", "number of the file", "Punch"),
-            ItemKind::Group => ("the group", "0", "Group"),
+            ItemKind::Group => ("0", "the group", "Group"),
             ItemKind::Bitmap => ("the group", "piece, 0 to 7", "Bitmap"),
             ItemKind::Setting => ("0", "number of the setting", "Setting"),
             ItemKind::Lineage => ("L", "0", "Lineage"),

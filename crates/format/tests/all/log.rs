@@ -3,7 +3,7 @@
 use holdfast_base::prng::Prng;
 use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, Timestamp};
 use holdfast_format::item::lineage::name_key;
-use holdfast_format::item::{Dentry, FileType, InodeItem, LineageItem};
+use holdfast_format::item::{Dentry, FileType, GroupItem, InodeItem, LineageItem};
 use holdfast_format::log::{
     BATCH_BYTES_MAX, Content, Decoder, Dropped, Encoder, LogHeader, Patch, Record, UNIT, frame,
 };
@@ -196,7 +196,7 @@ fn branches_that_cannot_be_are_refused() {
         change(&mut dropped);
         assert!(!read(&|encoder, out| encoder.drop_blocks(&dropped, out)), "{dropped:?}");
     }
-    let group = Key::new(InodeNo(0), ItemKind::Group, 0);
+    let group = GroupItem::key(0);
     assert!(!read(&|encoder, out| encoder.delete(&group, out)), "it is of no files tree");
 }
 

@@ -2,6 +2,7 @@
 
 use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
 use holdfast_format::item::GroupItem;
+use holdfast_format::item::group::bitmap_key;
 use holdfast_format::limits::{BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use holdfast_format::node::{
     self, COUNT_AT, Expected, HEAP_START_AT, NodePointer, SLOT_SIZE, SLOTS_AT,
@@ -77,13 +78,13 @@ fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> 
         let of_nodes = rewrite.node_blocks(group) + own * node_blocks;
         let item =
             GroupItem { used_blocks: used as u32, node_blocks: of_nodes as u32, reserved: [0; 8] };
-        items.push((Key::new(InodeNo(group), ItemKind::Group, 0), item.encode()));
+        items.push((GroupItem::key(group), item.encode()));
         let per_piece = words.len() / BITMAPS_PER_GROUP as usize;
         for (piece, words) in (0..).zip(words.chunks(per_piece)) {
             if words.iter().any(|word| *word != 0) {
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 debug_assert_eq!(bytes.len(), BITMAP_BYTES);
-                items.push((Key::new(InodeNo(group), ItemKind::Bitmap, piece), bytes));
+                items.push((bitmap_key(group, piece), bytes));
             }
         }
     }
