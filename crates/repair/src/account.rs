@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
+use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_device::Device;
 use holdfast_format::item::group::bitmap_key;

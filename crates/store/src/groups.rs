@@ -7,7 +7,6 @@
 //! Carrying a group takes and frees nodes, which makes groups dirty again; each
 //! node is copied once in an epoch, so it ends.
 
-use holdfast_base::InodeNo;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::item::GroupItem;
@@ -124,4 +123,3 @@ impl Inner {
         Ok(())
     }
 }
-

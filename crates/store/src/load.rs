@@ -15,8 +15,8 @@ use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
 use crate::cache::Body;
 use crate::mend::Mend;
-use crate::tree::{Forest, Missing};
 use crate::side_by_side::side_by_side;
+use crate::tree::{Forest, Missing};
 use crate::verified::{Verified, all_sound, first_sound};
 use crate::{Inner, Result, StoreError};
 

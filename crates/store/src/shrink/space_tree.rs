@@ -1,13 +1,13 @@
 //! A new space tree, from its leaves up: groups and bitmaps as they will be, and everything else as it was.
 
-use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
+use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_format::item::GroupItem;
 use holdfast_format::item::group::bitmap_key;
 use holdfast_format::limits::{BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use holdfast_format::node::{
     self, COUNT_AT, Expected, HEAP_START_AT, NodePointer, SLOT_SIZE, SLOTS_AT,
 };
-use holdfast_format::{Geometry, ItemKind, Key};
+use holdfast_format::{Geometry, Key};
 
 use super::rewrite::Rewrite;
 use crate::Result;

@@ -14,6 +14,7 @@ use super::discard::Discards;
 use super::freed::{Freed, Unflushed};
 use super::group::{Group, Run};
 use super::groups::{Groups, by_group};
+use super::having::Round;
 use super::hidden::{Hidden, PIECE_BLOCKS, PIECE_BYTES, by_piece};
 use super::promise::{Promises, Room, Wanted};
 
@@ -162,21 +163,18 @@ impl Space {
 
     /// The place for `want` blocks: the group of `goal` first, then the next ones around the volume.
     fn find_data(&mut self, want: u64, goal: BlockNo, broken_only: bool) -> Option<(u64, Run)> {
-        let count = self.groups.count();
-        let first = goal.0 / GROUP_BLOCKS;
+        let first = goal.0 / GROUP_BLOCKS % self.groups.count();
+        let mut round = Round::from(first);
         let mut best: Option<(u64, Run)> = None;
         let mut looked = 0;
-        for step in 0..=count {
-            let index = (first + step) % count;
-            if self.groups.free_in(index).blocks == 0 {
-                continue;
-            }
+        while let Some(index) = self.groups.next_with_blocks(&mut round) {
+            // The first group is looked at twice: from the goal on, and from its start at the end.
+            let is_goal = index == first && !round.has_wrapped;
+            let from = if is_goal { goal.0 % GROUP_BLOCKS } else { 0 };
             let run_max = self.groups.get(index).map_or(want, Group::run_max);
             if run_max <= best.map_or(0, |(_, best)| best.len) {
                 continue;
             }
-            // The first group is looked at twice: from the goal on, and from its start at the end.
-            let from = if step == 0 { goal.0 % GROUP_BLOCKS } else { 0 };
             let run = self.groups.get_mut(index).find_run(from, want, broken_only);
             if let Some(run) = run
                 && best.is_none_or(|(_, best)| run.len > best.len)
@@ -196,11 +194,7 @@ impl Space {
     /// Takes a slot for a node, used from now on. Slots for nodes are kept free; should a damaged
     /// volume have none, the node gets a location behind the end, and the volume stops.
     pub(crate) fn take_node(&mut self) -> BlockNo {
-        let count = self.groups.count();
-        let found = (0..count)
-            .map(|step| (self.node_group + step) % count)
-            .find(|&index| self.groups.free_in(index).slots > 0);
-        let Some(index) = found else {
+        let Some(index) = self.groups.with_slots(self.node_group) else {
             self.damage = Some("no room is left for nodes".into());
             self.beyond_the_end += 1;
             return BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.slot_blocks);

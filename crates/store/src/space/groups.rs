@@ -9,6 +9,7 @@ use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::group::Group;
+use super::having::{Having, Round};
 use super::promise::Room;
 use super::record::Record;
 
@@ -19,6 +20,10 @@ pub(crate) struct Groups {
     list: Vec<Option<Box<Group>>>,
     /// Sums over all groups.
     free: Room,
+    /// Groups with a free block.
+    with_blocks: Having,
+    /// Groups with a free slot.
+    with_slots: Having,
     /// Of each group whether what is free in it is hidden, if it is not in memory.
     is_hidden: Vec<bool>,
     /// Groups that may differ from the tree.
@@ -36,13 +41,40 @@ impl Groups {
             geometry,
             list: (0..count).map(|_| None).collect(),
             free: Room { blocks: geometry.data_blocks(), slots: 0 },
+            with_blocks: Having::none_of(count),
+            with_slots: Having::none_of(count),
             is_hidden: vec![false; count as usize],
             dirty: Vec::new(),
             stale: Vec::new(),
             stale_pieces: 0,
         };
         groups.free.slots = Groups::slots_of(&geometry);
+        groups.find_having();
         groups
+    }
+
+    /// Finds which groups have something free.
+    fn find_having(&mut self) {
+        let count = self.count();
+        (self.with_blocks, self.with_slots) = (Having::none_of(count), Having::none_of(count));
+        (0..count).for_each(|index| self.note_having(index));
+    }
+
+    /// What is free in a group is other than it was.
+    fn note_having(&mut self, index: u64) {
+        let free = self.free_in(index);
+        self.with_blocks.set(index, free.blocks > 0);
+        self.with_slots.set(index, free.slots > 0);
+    }
+
+    /// The next group with a free block on a way round all of them.
+    pub(super) fn next_with_blocks(&self, round: &mut Round) -> Option<u64> {
+        self.with_blocks.next_in(round)
+    }
+
+    /// A group with a free slot, the first from `from` on if there is one.
+    pub(super) fn with_slots(&self, from: u64) -> Option<u64> {
+        self.with_slots.next(from).or_else(|| self.with_slots.next(0))
     }
 
     /// Slots of a volume of this shape in which nothing is in use.
@@ -69,6 +101,7 @@ impl Groups {
             added.fold((0, 0), |sum, free| (sum.0 + free.blocks, sum.1 + free.slots));
         self.free.blocks = self.free.blocks + blocks - before.blocks;
         self.free.slots = self.free.slots + slots - before.slots;
+        self.find_having();
     }
 
     /// How many.
@@ -114,6 +147,9 @@ impl Groups {
         self.stale_pieces = self.stale_pieces + u64::from(stale) - u64::from(stale_before);
         if is_unlisted {
             self.stale.push(index);
+        }
+        if (before.blocks == 0) != (blocks == 0) || (before.slots == 0) != (slots == 0) {
+            self.note_having(index);
         }
         result
     }
@@ -165,6 +201,7 @@ impl Groups {
         self.list.iter_mut().flatten().for_each(|group| group.hide());
         self.free = Room { blocks: 0, slots: 0 };
         self.is_hidden.fill(true);
+        self.find_having();
     }
 
     /// Whether blocks of `range` are free but for the host.

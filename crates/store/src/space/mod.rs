@@ -12,6 +12,7 @@ pub(crate) mod freed;
 mod give_back;
 pub(crate) mod group;
 mod groups;
+mod having;
 pub(crate) mod hidden;
 pub(crate) mod promise;
 pub(crate) mod record;

@@ -405,10 +405,10 @@ impl OpenTrees {
 
     /// That commit is durable: no recovery finds what was before.
     pub(crate) fn thaw(&mut self) {
+        let waiting: FxHashSet<_> = self.orphaned.iter().map(|(tree, _)| *tree).collect();
         for (tree, parent) in std::mem::take(&mut self.orphaned_frozen) {
-            let is_waiting = self.orphaned.iter().any(|(other, _)| *other == tree);
             let of = self.get_mut(tree);
-            if !is_waiting {
+            if !waiting.contains(&tree) {
                 of.judged_from = parent;
             }
         }
