@@ -169,6 +169,8 @@ pub struct Summary {
     pub node_size: u64,
     /// How often each node is stored.
     pub metadata_copies: u64,
+    /// How often each batch of the log and each frame of the journal is stored.
+    pub ring_copies: u64,
     /// Bytes of the log ring.
     pub log_bytes: u64,
     /// Bytes of the journal ring.
@@ -222,6 +224,7 @@ impl Summary {
             volume_bytes: bytes(geometry.volume_blocks),
             node_size: geometry.node_size as u64,
             metadata_copies: geometry.node_copies(),
+            ring_copies: geometry.ring_places().count() as u64,
             log_bytes: bytes(geometry.log_blocks),
             journal_bytes: bytes(geometry.journal_blocks),
             data_blocks: geometry.data_blocks(),

@@ -172,6 +172,7 @@ mod tests {
             volume_bytes: 0,
             node_size: 16384,
             metadata_copies: 1,
+            ring_copies: 1,
             log_bytes: 0,
             journal_bytes: 1 << 20,
             data_blocks: 0,

@@ -147,7 +147,8 @@ impl Geometry {
         Ok(geometry)
     }
 
-    fn with_node_copies(self) -> Result<Geometry, Malformed> {
+    /// The same volume whose nodes have copies, and whose rings stand once: an fsync is one write.
+    pub fn with_node_copies(self) -> Result<Geometry, Malformed> {
         let mut distance = GROUP_BLOCKS / 2;
         while distance >= COPY_UNIT {
             let odd = if distance > COPY_ODD { COPY_ODD } else { 0 };

@@ -68,9 +68,16 @@ impl CreateOptions {
 
     /// How often names, attributes and the places of data are stored: 1 or 2 times. Default 1. With 2 a node of the trees that is
     /// damaged on the device is read from its copy, and written again from that. It costs the space of the nodes, and that checkpoints
-    /// write them twice.
+    /// write them twice; and what an fsync and a commit write, unless [`CreateOptions::ring_copies`] says 1.
     pub fn metadata_copies(mut self, copies: u8) -> CreateOptions {
         self.mkfs.metadata_copies = copies;
+        self
+    }
+
+    /// How often what fsyncs and commits write is stored: 1 or 2 times, not more often than the nodes. Default: as often as they are.
+    /// With 2 an fsync is two writes.
+    pub fn ring_copies(mut self, copies: u8) -> CreateOptions {
+        self.mkfs.ring_copies = Some(copies);
         self
     }
 

@@ -156,6 +156,8 @@ pub struct MkfsOptions {
     pub journal_bytes: Option<u64>,
     /// How often each node of the trees is stored, 1 or 2 times.
     pub metadata_copies: u8,
+    /// How often each batch of the log and each frame of the journal is stored, 1 or 2 times; as the nodes if `None`.
+    pub ring_copies: Option<u8>,
     /// All of an image is taken from its host at once, and the log is written: no change finds the host full later.
     pub allocate: bool,
 }
@@ -172,6 +174,7 @@ impl Default for MkfsOptions {
             log_bytes: None,
             journal_bytes: None,
             metadata_copies: 1,
+            ring_copies: None,
             allocate: false,
         }
     }
@@ -182,12 +185,15 @@ impl MkfsOptions {
     pub fn geometry(&self, bytes: u64) -> std::result::Result<Geometry, Malformed> {
         let plain =
             Geometry::with_rings(bytes, self.node_size, self.log_bytes, self.journal_bytes)?;
-        match self.metadata_copies {
-            1 => Ok(plain),
-            2 => plain.with_copies(),
-            other => Err(Malformed::new(
+        match (self.metadata_copies, self.ring_copies.unwrap_or(self.metadata_copies)) {
+            (1, 1) => Ok(plain),
+            (2, 1) => plain.with_node_copies(),
+            (2, 2) => plain.with_copies(),
+            (nodes, rings) => Err(Malformed::new(
                 "geometry",
-                format!("nodes are stored 1 or 2 times, not {other}"),
+                format!(
+                    "nodes are stored 1 or 2 times and rings not more often, not {nodes} and {rings}"
+                ),
             )),
         }
     }

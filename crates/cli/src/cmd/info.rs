@@ -84,7 +84,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("damage", damage(summary.fault)),
         ("size", shown_size(&image, &device, summary.volume_bytes)),
         ("node size", size::show(summary.node_size)),
-        ("copies", format!("metadata={}", summary.metadata_copies)),
+        (
+            "copies",
+            super::mkfs::Copies::of(summary.metadata_copies, summary.ring_copies).words().into(),
+        ),
         ("log ring", size::show(summary.log_bytes)),
         ("journal ring", size::show(summary.journal_bytes)),
         ("phys. sector", sector(&physical)),

@@ -38,13 +38,13 @@ pub(crate) struct Args {
     /// be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
-    /// How often names, attributes and the places of data are stored: `metadata=1` or `metadata=2`. With 2, each piece of them is
-    /// written twice, far apart; one that is damaged on the device is read from the other, and written again from it. So is what an
-    /// fsync writes, with one flush as ever. It costs as much space again as they and the log take. Data of files is stored once in
-    /// any case, but for what lies in the log. It cannot be changed later. Default: 2 on a block device that has room for it,
-    /// 1 in a file, whose host may keep it twice already.
-    #[arg(long, value_name = "WHAT=N", value_parser = copies)]
-    copies: Option<u8>,
+    /// How often names, attributes and the places of data are stored: `metadata=1`, `nodes=2` or `metadata=2`. With `nodes=2` each
+    /// node of the trees is written twice, far apart; one that is damaged on the device is read from the other place, and written again
+    /// from it. With `metadata=2` so is what fsyncs and commits write: an fsync is two writes and one flush then, instead of one
+    /// and one. Data of files is stored once in any case, but for what lies in the log. It cannot be changed later. Default: `nodes=2` on a
+    /// block device that has room for it, `metadata=1` in a file, whose host may keep it twice already.
+    #[arg(long, value_name = "WHAT=N", value_parser = Copies::parse)]
+    copies: Option<Copies>,
     /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made
     /// larger. Default: a file takes up room as it is filled, and gives it back.
     #[arg(long)]
@@ -79,8 +79,41 @@ pub(crate) struct Args {
 #[derive(Clone, Copy)]
 struct Shape {
     bytes: u64,
-    /// How often metadata is stored.
-    copies: u8,
+    copies: Copies,
+}
+
+/// What of the metadata is stored twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copies {
+    Nothing,
+    Nodes,
+    All,
+}
+
+impl Copies {
+    /// Nodes and rings, by how often each is stored.
+    pub(super) fn of(nodes: u64, rings: u64) -> Copies {
+        match (nodes, rings) {
+            (1, _) => Copies::Nothing,
+            (_, 1) => Copies::Nodes,
+            _ => Copies::All,
+        }
+    }
+
+    fn parse(word: &str) -> Result<Copies, String> {
+        let all = [Copies::Nothing, Copies::Nodes, Copies::All];
+        let found = all.into_iter().find(|copies| copies.words() == word);
+        found.ok_or_else(|| "it is metadata=1, nodes=2 or metadata=2".into())
+    }
+
+    /// As they are given to mkfs.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Copies::Nothing => "metadata=1",
+            Copies::Nodes => "nodes=2",
+            Copies::All => "metadata=2",
+        }
+    }
 }
 
 /// What was made, and what it cost.
@@ -140,9 +173,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// A device may be all that holds the volume; below an image lies a filesystem, which may have its own redundancy.
-fn copies_by_default(is_block_device: bool, args: &Args, bytes: u64) -> u8 {
-    let twice = Shape { bytes, copies: 2 };
-    if is_block_device && check_size(args, twice).is_ok() { 2 } else { 1 }
+fn copies_by_default(is_block_device: bool, args: &Args, bytes: u64) -> Copies {
+    let copies = Copies::Nodes;
+    let has_room = || check_size(args, Shape { bytes, copies }).is_ok();
+    if is_block_device && has_room() { copies } else { Copies::Nothing }
 }
 
 fn check_size(args: &Args, shape: Shape) -> io::Result<()> {
@@ -212,15 +246,6 @@ fn has_content(file: &File, len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// `metadata=N`.
-fn copies(word: &str) -> Result<u8, String> {
-    match word {
-        "metadata=1" => Ok(1),
-        "metadata=2" => Ok(2),
-        _ => Err("it is metadata=1 or metadata=2".into()),
-    }
-}
-
 fn options(args: &Args, shape: Shape, uuid: Uuid) -> CreateOptions {
     let own = maker();
     let asked = args.owner.unwrap_or(Owner { user: None, group: None });
@@ -228,7 +253,8 @@ fn options(args: &Args, shape: Shape, uuid: Uuid) -> CreateOptions {
     let mut options = CreateOptions::new()
         .node_size(args.node_size as usize)
         .label(args.label.clone())
-        .metadata_copies(shape.copies)
+        .metadata_copies(if shape.copies == Copies::Nothing { 1 } else { 2 })
+        .ring_copies(if shape.copies == Copies::All { 2 } else { 1 })
         .uuid(*uuid.as_bytes())
         .owner(owner.0, owner.1)
         .root_mode(args.mode)
@@ -312,7 +338,7 @@ fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) -> io::Resu
     let bytes = size::show(shape.bytes);
     writeln!(out, "{verb} a Holdfast volume of {bytes} in {}", shown(&args.target))?;
     writeln!(out, "  node size  {}", size::show(args.node_size))?;
-    writeln!(out, "  copies     metadata={}", shape.copies)?;
+    writeln!(out, "  copies     {}", shape.copies.words())?;
     if let Some(uuid) = made.as_ref().map(|made| made.uuid).or(args.uuid) {
         writeln!(out, "  uuid       {uuid}")?;
     }

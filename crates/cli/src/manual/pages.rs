@@ -169,8 +169,8 @@ pages! {
     }
     "mkfs", Mkfs, [("holdfast-mount", "1"), ("holdfast-resize", "1"), ("mkfs", "8")] {
         "A volume in a file that takes room only as it is filled": "holdfast mkfs --size 8G volume.img",
-        "One on a disk, whose names and attributes are stored twice": "holdfast mkfs -L data /dev/sdb1",
-        "The same in a file": "holdfast mkfs --copies metadata=2 --size 8G volume.img",
+        "One on a disk, whose trees are stored twice": "holdfast mkfs -L data /dev/sdb1",
+        "One in a file, in which also what fsyncs write is stored twice": "holdfast mkfs --copies metadata=2 --size 8G volume.img",
         "What would be done": "holdfast mkfs --dry-run --size 1.5T volume.img",
     }
     "mount", Mount, [("holdfast-umount", "1"), ("holdfast-list", "1"), ("mount.holdfast", "8"), ("fstab", "5")] {

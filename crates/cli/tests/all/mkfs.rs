@@ -127,17 +127,18 @@ fn node_sizes_and_uuid_are_what_was_asked() {
 #[test]
 fn metadata_is_stored_twice_if_it_is_asked_for() {
     let place = TestMount::new();
-    let asked: [(&[&str], u64); 3] = [
-        (&["--size", "64M"], 1),
-        (&["--size", "64M", "--copies", "metadata=2"], 2),
-        (&["--size", "1G", "--copies", "metadata=1"], 1),
+    let asked: [(&[&str], &str); 4] = [
+        (&["--size", "64M"], "metadata=1"),
+        (&["--size", "64M", "--copies", "metadata=2"], "metadata=2"),
+        (&["--size", "64M", "--copies", "nodes=2"], "nodes=2"),
+        (&["--size", "1G", "--copies", "metadata=1"], "metadata=1"),
     ];
     for (args, copies) in asked {
         place.run(&[&["mkfs", "-q", "-f"], args, &[place.image()]].concat()).fine();
         let info = place.run(&["info", "--json", place.image()]).fine();
-        assert!(info.contains(&format!("\"metadata_copies\":{copies}")), "{args:?}: {info}");
+        is_told(&info, copies);
         let info = place.run(&["info", place.image()]).fine();
-        assert!(info.contains(&format!("metadata={copies}")), "{args:?}: {info}");
+        assert!(info.contains(copies), "{args:?}: {info}");
         place.fsck();
     }
     for wrong in ["metadata=3", "data=2", "2"] {
@@ -170,13 +171,26 @@ fn the_root_directory_is_whose_it_is_said_to_be() {
     }
 }
 
-/// A device has them twice, unless it is too small for that or mkfs is told otherwise; an image once.
+/// Whether `info --json` says how often nodes and rings are stored.
+fn is_told(info: &str, copies: &str) {
+    let (nodes, rings) = match copies {
+        "metadata=1" => (1, 1),
+        "nodes=2" => (2, 1),
+        _ => (2, 2),
+    };
+    let told = format!("\"metadata_copies\":{nodes},\"ring_copies\":{rings},");
+    assert!(info.contains(&told), "{copies}: {info}");
+}
+
+/// A device has nodes twice, unless it is too small for that or mkfs is told otherwise, and rings once: an fsync is one write
+/// there as in an image.
 #[test]
-fn a_block_device_gets_metadata_twice() {
+fn a_block_device_gets_nodes_twice() {
     for (size, args, copies) in [
-        (64 << 20, &[][..], 2),
-        (64 << 20, &["--copies", "metadata=1"], 1),
-        (8 << 20, &["--node-size", "64k"], 1),
+        (64 << 20, &[][..], "nodes=2"),
+        (64 << 20, &["--copies", "metadata=1"], "metadata=1"),
+        (64 << 20, &["--copies", "metadata=2"], "metadata=2"),
+        (8 << 20, &["--node-size", "64k"], "metadata=1"),
     ] {
         let place = TestMount::new();
         fs::File::create(place.image()).unwrap().set_len(size).unwrap();
@@ -185,8 +199,8 @@ fn a_block_device_gets_metadata_twice() {
         let info = place.run(&["info", "--json", &device.path]).fine();
         let checked = place.run(&["fsck", "-n", &device.path]);
         drop(device);
-        assert!(made.contains(&format!("metadata={copies}")), "{size} {args:?}: {made}");
-        assert!(info.contains(&format!("\"metadata_copies\":{copies}")), "{size} {args:?}: {info}");
+        assert!(made.contains(copies), "{size} {args:?}: {made}");
+        is_told(&info, copies);
         checked.fine();
     }
 }

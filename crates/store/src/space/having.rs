@@ -65,9 +65,11 @@ impl Having {
             (level, at) = (level + 1, at / BITS + 1);
         };
         let below = self.levels[..level].iter().rev();
-        Some(below.fold(found, |at, words| {
-            at * BITS + u64::from(words[at as usize].trailing_zeros())
-        }))
+        Some(
+            below.fold(found, |at, words| {
+                at * BITS + u64::from(words[at as usize].trailing_zeros())
+            }),
+        )
     }
 
     /// The next number of a way round.
@@ -100,7 +102,11 @@ mod tests {
                 let number = prng.below(count);
                 let is_in = prng.below(3) == 0;
                 having.set(number, is_in);
-                if is_in { plain.insert(number) } else { plain.remove(&number) };
+                if is_in {
+                    plain.insert(number)
+                } else {
+                    plain.remove(&number)
+                };
                 let from = prng.below(count + 70);
                 assert_eq!(having.next(from), plain.range(from..).next().copied());
             }
