@@ -89,7 +89,7 @@ fn open_alone(
     if let Some(why) = &hole {
         refuse_to_write(why, options)?;
     }
-    let mut logged = match hole {
+    let mut logged = match &hole {
         // The log goes on behind commits that are gone: their blocks may serve others since.
         Some(_) => Logged::nothing(replayed.superblock.log),
         None => log::replay::read(&**device, &replayed.superblock, replayed.ended),
@@ -124,6 +124,7 @@ fn open_alone(
     if fault.is_some() {
         *inner.fault.lock() = fault;
     }
+    inner.missing = hole.or_else(|| logged.damage.clone());
     check_counters(&inner, &replayed.superblock, &logged, options)?;
     let is_recovered = replayed.commits > 0 || !logged.batches.is_empty();
     if options.read_only {
@@ -264,6 +265,7 @@ fn at(
         regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),
         opened_from: None,
+        missing: None,
         fault: Mutex::new(superblock.fault.clone()),
         lineage: Mutex::default(),
         pins: Mutex::default(),
