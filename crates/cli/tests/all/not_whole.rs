@@ -99,3 +99,35 @@ fn a_mount_for_reading_says_that_it_is_not_whole() {
     read(&place, place.dir());
     place.umount();
 }
+
+/// A reader needs no bitmaps, and the root of `main` stands in the superblock.
+#[test]
+fn a_volume_without_its_space_tree_is_read() {
+    let place = TestMount::with_volume();
+    fs::write(place.path("file"), "kept").unwrap();
+    place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();
+    let mut image = fs::read(&place.image).unwrap();
+    let epoch = |at: &usize| u64::from_le_bytes(image[at + 24..at + 32].try_into().unwrap());
+    let leaves = (0..image.len()).step_by(BLOCK);
+    let leaves = leaves.filter(|at| image[*at..].starts_with(b"hfNd\x00\x02"));
+    let newest = leaves.max_by_key(epoch).unwrap();
+    image[newest + 1000] ^= 1;
+    fs::write(&place.image, image).unwrap();
+    let is_said = |said: &Said| said.code == NOT_WHOLE && said.err.contains("bitmaps");
+    let listed = place.run(&["ls", &place.inside("/")]);
+    assert!(is_said(&listed) && listed.out == "file\n", "{listed:?}");
+    let copied = place.run(&["cp", &place.inside("/file"), "-"]);
+    assert!(is_said(&copied) && copied.out == "kept", "{copied:?}");
+    let branches = place.run(&["branch", "list", place.image()]);
+    assert!(branches.code == 0 && branches.err.contains("bitmaps"), "{branches:?}");
+    place.run(&["rm", &place.inside("/file")]).fails(1, "damaged");
+    if !can_mount() {
+        return;
+    }
+    place.run(&["mount", place.image(), place.dir()]).fails(32, "damaged");
+    let mounted = place.run(&["mount", "-o", "ro", place.image(), place.dir()]);
+    assert!(mounted.code == 0 && mounted.err.contains("bitmaps"), "{mounted:?}");
+    assert_eq!(fs::read_to_string(place.dir.join("file")).unwrap(), "kept");
+    assert!(place.run(&["info", place.dir()]).fine().contains("bitmaps"));
+    place.umount();
+}
