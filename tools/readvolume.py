@@ -860,8 +860,10 @@ class Journal:
                 before = pending.head
             if pending is not None and self.has_data(pending):
                 self.apply(pending)
+            elif pending is not None and self.was_durable(pending.number):
+                self.apply(pending)
             elif pending is not None:
-                self.commit -= 1
+                self.commit, self.closed = self.commit - 1, False
         except Damage as error:
             self.damaged = True
             self.findings.add(error)
@@ -870,19 +872,22 @@ class Journal:
 
     def find_durable(self):
         """Says if a commit behind the last one was durable once [801]."""
-        budget = 8 * self.superblock.journal_blocks * BLOCK
         missing = self.commit + 1
-        if self.closed or self.damaged:
-            return
+        if not (self.closed or self.damaged) and self.was_durable(missing):
+            self.damaged = True
+            self.findings.add(f"commit {missing} of the journal was durable and is not there [801]")
+
+    def was_durable(self, number):
+        """Whether any valid frame of the ring calls this commit durable, and is not older."""
+        budget = 8 * self.superblock.journal_blocks * BLOCK
         for distance, at, data in in_ring(self.image, self.geometry, self.geometry.journal, self.superblock.journal_blocks, BLOCK):
             head = FRAME.at(data)
-            if head.volume != self.superblock.ring_tag or min(head.commit, head.durable) < missing:
+            if head.volume != self.superblock.ring_tag or min(head.commit, head.durable) < number:
                 continue
             budget -= head.len
             if budget < 0 or self.frame(self.geometry.journal + at // BLOCK, distance):
-                self.damaged = True
-                self.findings.add(f"commit {missing} of the journal was durable and is not there [801]")
-                return
+                return True
+        return False
 
     def check_nodes(self):
         """Nodes that the journal made must be valid and of its time [804]."""

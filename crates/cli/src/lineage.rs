@@ -12,8 +12,8 @@ use crate::branches::carry_out::{Open, carry_out};
 use crate::branches::{Ask, Name, Place, Reply};
 use crate::daemon::ask::{NotOpened, command};
 use crate::mounts::{self, Mount};
-use crate::outcome::{Context, Failure, plain_words, printable};
-use crate::target;
+use crate::outcome::{Context, Failure, complain, plain_words, printable};
+use crate::{recovery, target};
 
 /// How long a daemon gets to list what there is.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -117,6 +117,9 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
 fn at_rest(path: &Path, ask: &Ask) -> Result<Reply, Failure> {
     let options = VolumeOptions::new().commit_secs(0);
     let volume = target::open_volume(path, &options, ask.only_looks())?;
+    if let Some(why) = volume.missing() {
+        complain(&format!("{}: {}", path.display(), recovery::not_whole(&why)));
+    }
     let reply = {
         let fs = volume.engine().context(path.display())?;
         let give_head =

@@ -14,6 +14,9 @@ use crate::mounts;
 /// mount(8)'s exit code for a mount that failed.
 pub(crate) const MOUNT_FAILED: u8 = 32;
 
+/// The exit code of what was read of a damaged volume whose last state is not whole.
+pub(crate) const NOT_WHOLE: u8 = 4;
+
 /// Behind it a sentence says which command helps.
 const HINT: &str = "; run: ";
 

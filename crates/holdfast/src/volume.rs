@@ -166,6 +166,12 @@ impl Volume {
         self.shared().with(|call| Ok(call.fs.stop_reason())).ok().flatten()
     }
 
+    /// What is missing of the last state, as a sentence: something that was durable is damaged or gone, and the volume was opened to be read.
+    /// `None` through a mount, where `holdfast info` says it.
+    pub fn missing(&self) -> Option<String> {
+        self.shared().with(|call| Ok(call.fs.missing().map(str::to_owned))).ok().flatten()
+    }
+
     /// The engine, for other users of the same volume: a FUSE server speaks inodes, not paths.
     /// It must be dropped before [`Volume::close`] can finish.
     pub fn engine(&self) -> io::Result<Arc<FileSystem>> {

@@ -144,6 +144,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         stop,
         read_only: false,
         opened_from: None,
+        missing: None,
         shape: Shape::new(geometry),
         accounting: how.accounting,
         forest: RwLock::new(Forest::new(

@@ -87,6 +87,12 @@ impl StoreError {
         }
         words
     }
+
+    /// The same within a sentence that says itself what is to be run.
+    pub(crate) fn as_reason(&self) -> String {
+        let words = self.in_words();
+        words.strip_suffix("; run fsck").unwrap_or(&words).to_owned()
+    }
 }
 
 impl From<DeviceError> for StoreError {

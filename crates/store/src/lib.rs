@@ -149,6 +149,8 @@ pub(crate) struct Inner {
     superblock: Mutex<Superblock>,
     /// Of a volume that is read only: the superblock from which it was opened. That may rot on the device.
     opened_from: Option<Superblock>,
+    /// What is missing of the last state, if it was opened to be read although something is.
+    missing: Option<String>,
     /// What was found damaged, for the next superblock.
     fault: Mutex<Option<FoundDamage>>,
     one_checkpoint: Mutex<()>,
@@ -451,6 +453,11 @@ impl Store {
     /// Why the store stopped writing, if a write or flush failed (P7).
     pub fn stop_reason(&self) -> Option<String> {
         self.inner.stop.reason().map(str::to_owned)
+    }
+
+    /// What is missing of the last state: of a damaged volume that was opened to be read.
+    pub fn missing(&self) -> Option<&str> {
+        self.inner.missing.as_deref()
     }
 
     /// When that was.

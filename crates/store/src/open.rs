@@ -86,10 +86,10 @@ fn open_alone(
     let time = Stopwatch::start();
     let mut replayed = recover::read(&**device, &superblock, &counters, options.read_only)?;
     let hole = recover::hole(&replayed);
-    if let Some(why) = &hole {
+    for why in hole.iter().chain(&replayed.lost) {
         refuse_to_write(why, options)?;
     }
-    let mut logged = match hole {
+    let mut logged = match &hole {
         // The log goes on behind commits that are gone: their blocks may serve others since.
         Some(_) => Logged::nothing(replayed.superblock.log),
         None => log::replay::read(&**device, &replayed.superblock, replayed.ended),
@@ -99,19 +99,20 @@ fn open_alone(
     // Until the whole log is in memory, the nodes of the journal stand in front of the device, and nothing is
     // written: an opening refused for its log leaves the volume as it was (P9).
     let mut nodes = std::mem::take(&mut replayed.nodes);
-    let mut inner = loop {
+    let (mut inner, read) = loop {
         if let Some(damage) = &logged.damage {
             refuse_to_write(damage, options)?;
         }
         let mut inner =
             at((device, &stop), options, &counters, &replayed.superblock, nodes, &places);
-        load_groups(&inner)?;
+        let unknown =
+            load_groups(&inner).map(|()| None).or_else(|error| without_bitmaps(&inner, error))?;
         inner.find_ancestry_of_main()?;
         let time = Stopwatch::start();
         let done = inner.replay_log(&replayed.superblock, &logged);
         took = took.saturating_add(time.nanos());
         match done {
-            Ok(()) => break inner,
+            Ok(left_out) => break (inner, unknown.into_iter().chain(left_out)),
             // A device that refuses may answer later.
             Err(Broken { error: error @ StoreError::Device(_), .. }) if !options.read_only => {
                 return Err(error);
@@ -124,6 +125,8 @@ fn open_alone(
     if fault.is_some() {
         *inner.fault.lock() = fault;
     }
+    let missing = hole.into_iter().chain(replayed.lost.take()).chain(logged.damage.clone());
+    inner.missing = missing.chain(read).reduce(|one, other| format!("{one}; {other}"));
     check_counters(&inner, &replayed.superblock, &logged, options)?;
     let is_recovered = replayed.commits > 0 || !logged.batches.is_empty();
     if options.read_only {
@@ -138,11 +141,7 @@ fn open_alone(
         inner.overlay = BTreeMap::new();
         inner.finish_log(logged)?;
         if let Some(other) = of_other_size {
-            // Both slots say the size before anything is used.
-            if inner.superblock.lock().epoch == superblock.epoch {
-                inner.first_checkpoint()?;
-            }
-            superblock::forget_far_copy(&*inner.device, &other, &superblock)?;
+            end_change_of_size(&inner, &other, &superblock)?;
         }
         took = took.saturating_add(time.nanos());
         inner.hide_from_host();
@@ -217,6 +216,28 @@ fn refuse_to_write(why: &str, options: &OpenOptions) -> Result<()> {
     Err(StoreError::Refused(format!("{why}; mount it read-only to copy what is left")))
 }
 
+/// A reader needs to know nothing of what is free, and the root of `main` is known. Returns what is missing then.
+fn without_bitmaps(inner: &Inner, error: StoreError) -> Result<Option<String>> {
+    if !inner.read_only {
+        return Err(error);
+    }
+    let why = error.as_reason();
+    let why = format!("bitmaps, and perhaps branches and snapshots, do not read: {why}");
+    tracing::error!("{why}");
+    let superblock = inner.superblock.lock();
+    let Superblock { geometry, used_blocks, inode_count, .. } = *superblock;
+    *inner.space.lock() = Space::unknown(geometry, used_blocks, inode_count);
+    Ok(Some(why))
+}
+
+/// Both slots say the size before anything is used.
+fn end_change_of_size(inner: &Inner, other: &Superblock, found: &Superblock) -> Result<()> {
+    if inner.superblock.lock().epoch == found.epoch {
+        inner.first_checkpoint()?;
+    }
+    superblock::forget_far_copy(&*inner.device, other, found)
+}
+
 /// A volume that stands at `superblock`, with `nodes` in front of the device, which `stop` keeps from being written.
 fn at(
     (device, stop): (&Arc<dyn Device>, &Arc<Stop>),
@@ -264,6 +285,7 @@ fn at(
         regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),
         opened_from: None,
+        missing: None,
         fault: Mutex::new(superblock.fault.clone()),
         lineage: Mutex::default(),
         pins: Mutex::default(),

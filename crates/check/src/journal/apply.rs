@@ -47,7 +47,11 @@ impl Replay {
         if is_last && let Some(extent) = arrived::missing(ring.device, &commit.extents) {
             let DataExtent { block, count, .. } = extent;
             let why = format!("{count} blocks of data from {block} on did not arrive");
-            return Ok(Err(whole.ends_before(whole.at(), Reason::DataMissing, why)));
+            let end = whole.ends_before(whole.at(), Reason::DataMissing, why);
+            // What was durable and does not match has rotted: that speaks against its file.
+            if ring.damage(&end)?.is_none() {
+                return Ok(Err(end));
+            }
         }
         let made = match self.make(ring, &commit)? {
             Ok(made) => made,

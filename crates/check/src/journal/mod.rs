@@ -72,7 +72,7 @@ pub enum Reason {
     Closed,
     /// Some frames of the next commit are there, but not all.
     Incomplete,
-    /// The data that became durable with the last commit did not arrive.
+    /// The data that was to become durable with the last commit did not arrive, and nothing says that it did.
     DataMissing,
     /// The next commit is whole but cannot be applied; [`Replay::faults`] says more.
     Broken,
@@ -189,7 +189,7 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replay, Ch
         found = next;
     }
     replay.seal(superblock);
-    if matches!(replay.end.reason, Reason::Nothing | Reason::Incomplete | Reason::DataMissing) {
+    if matches!(replay.end.reason, Reason::Nothing | Reason::Incomplete) {
         replay.damage = ring.damage(&replay.end)?;
     }
     Ok(replay)

@@ -18,11 +18,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    let mut code = 0;
     for text in &args.files {
         let (place, path) = Target::inside(text)?;
         let located = Located::of(&place)?;
         let tree = located.tree(&place);
-        located.run(Work::Print { tree, path: Name::of(path.into()) }, Pipes::out())?;
+        let work = Work::Print { tree, path: Name::of(path.into()) };
+        code = code.max(located.run(work, Pipes::out())?);
     }
-    Ok(0)
+    Ok(code)
 }

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("label", summary.label),
         ("made", seconds(summary.created_secs)),
         ("written by", summary.written_by),
-        ("damage", damage(summary.fault)),
+        ("damage", damage(summary.fault, lineage.as_ref())),
         ("size", shown_size(&image, &device, summary.volume_bytes)),
         ("node size", size::show(summary.node_size)),
         (
@@ -121,11 +121,15 @@ fn for_udev(target: &Path) -> Outcome {
     printed(std::io::stdout().write_all(properties.as_bytes())).map(|()| 0)
 }
 
-/// What the superblock knows to be damaged.
-fn damage(fault: Option<(i64, String)>) -> String {
-    let Some((when, what)) = fault else { return "none known".into() };
-    let when = seconds(when);
-    format!("{what} (found {when}; `holdfast fsck -y -d` checks all, and forgets it)")
+/// What the superblock, and the daemon of a mount, know to be damaged.
+fn damage(fault: Option<(i64, String)>, mounted: Option<&Mounted>) -> String {
+    let not_whole = mounted.and_then(|it| it.missing.as_deref()).map(recovery::not_whole);
+    let found = fault.map(|(when, what)| {
+        let when = seconds(when);
+        format!("{what} (found {when}; `holdfast fsck -y -d` checks all, and forgets it)")
+    });
+    let known: Vec<String> = not_whole.into_iter().chain(found).collect();
+    if known.is_empty() { "none known".into() } else { known.join("; ") }
 }
 
 /// What a recovery of it would take.
@@ -165,6 +169,7 @@ fn tell_lineage(object: &mut Value, lineage: Option<&Mounted>, is_mounted: bool)
     object["snapshots"] = count(|it| it.snapshots);
     object["stopped"] = serde_json::to_value(lineage.and_then(|it| it.stopped.as_ref()))
         .expect("a number and a sentence");
+    object["missing"] = lineage.and_then(|it| it.missing.clone()).into();
     object["failed_deletions"] = lineage.map(|it| it.failed_deletions.clone()).into();
     if let Some(mounted) = lineage.filter(|_| is_mounted) {
         object["mounted_branch"] = mounted.branch.clone().into();
@@ -192,7 +197,8 @@ fn at_rest(path: &Path) -> Option<Mounted> {
     let volume = target::open_volume(path, &VolumeOptions::new(), true).ok()?;
     let counts = volume.engine().ok().and_then(|fs| Mounted::of(&fs));
     volume.close().ok()?;
-    counts
+    // What is missing of its last state says the line of its recovery.
+    counts.map(|it| Mounted { missing: None, ..it })
 }
 
 /// A moment, as people write it.

@@ -66,11 +66,16 @@ pub(crate) struct Mounted {
     /// Why nothing is written any more (P7).
     #[serde(default)]
     pub(crate) stopped: Option<Stopped>,
+    /// Why its last state is not whole.
+    #[serde(default)]
+    pub(crate) missing: Option<String>,
 }
 
 /// Failed deletions that a report has, and letters of each.
 const FAILED: usize = 4;
 const FAILED_LETTERS: usize = 160;
+/// Letters of what is missing.
+const MISSING_LETTERS: usize = 400;
 
 impl Mounted {
     /// What is open as `fs`; `None` if it cannot be read.
@@ -80,6 +85,7 @@ impl Mounted {
         let failed = fs.failed_deletions().into_iter().take(FAILED);
         Some(Mounted {
             stopped: fs.stopped().map(Stopped::new),
+            missing: fs.missing().map(|why| why.chars().take(MISSING_LETTERS).collect()),
             failed_deletions: failed
                 .map(|of| of.why.chars().take(FAILED_LETTERS).collect())
                 .collect(),
@@ -146,6 +152,9 @@ impl Report {
             names.into_iter().flatten().for_each(|name| *name = printable(name).into_owned());
             if let Some(stopped) = &mut mounted.stopped {
                 stopped.reason = printable(&stopped.reason).into_owned();
+            }
+            if let Some(missing) = &mut mounted.missing {
+                *missing = printable(missing).into_owned();
             }
         }
         for counter in &mut report.counters {
@@ -362,6 +371,7 @@ mod tests {
                 branches: u64::MAX,
                 snapshots: u64::MAX,
                 failed_deletions: vec!["\u{1}".repeat(FAILED_LETTERS); FAILED],
+                missing: Some("\u{1}".repeat(MISSING_LETTERS)),
             }),
             activity: Some(Activity { operations, ..Activity::default() }),
             counters,

@@ -63,6 +63,8 @@ use crate::supervisor;
 const READY: &str = "ready";
 /// Before that, what its caller should know: this word and a sentence, any number of times.
 const NOTE: &str = "note";
+/// The same of what is wrong.
+const WARNING: &str = "warning";
 
 /// How long a supervisor may take to see that its daemon has died.
 const GIVES_UP: Duration = Duration::from_secs(2);
@@ -115,6 +117,7 @@ pub(crate) fn start(
             Some((NOTE, sentence)) => {
                 drop(writeln!(std::io::stdout(), "holdfast: {}", printable(sentence)));
             }
+            Some((WARNING, sentence)) => complain(sentence),
             Some((code, sentence)) => {
                 let _ = child.wait();
                 let_go_of_dead(volume, dir);
@@ -192,9 +195,11 @@ pub(crate) fn detached(
             Stands::Above => return supervise(volume, options, linger),
             Stands::Below => Some(Supervisor::from_stdin().context("the supervisor")?),
         };
-        serve(volume, dir, options, linger, begun, |recovered| {
-            if let Some(sentence) = recovered {
-                say(&format!("{NOTE} {sentence}"));
+        serve(volume, dir, options, linger, begun, |opened| {
+            for (word, sentence) in [(NOTE, opened.recovered), (WARNING, opened.missing)] {
+                if let Some(sentence) = sentence {
+                    say(&format!("{word} {}", sentence.replace('\n', " ")));
+                }
             }
             say(READY);
             leave_stdout();

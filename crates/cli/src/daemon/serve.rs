@@ -32,14 +32,14 @@ fn failed(failure: Failure) -> Failure {
 }
 
 /// Opens the volume, mounts it, and serves it until all of its mounts are unmounted; then everything is durable and it is
-/// released. `ready` learns what was recovered, if anything was.
+/// released. `ready` learns what opening it has met.
 pub(super) fn serve(
     path: &Path,
     dir: &Path,
     options: &MountOptions,
     linger: bool,
     begun: Option<Begun>,
-    ready: impl FnOnce(Option<&str>) + Send,
+    ready: impl FnOnce(Opened) + Send,
 ) -> Outcome {
     // As many arenas as threads that work: the others wait. Set before there are any, since arenas stay.
     let readers = FuseOptions { threads: options.threads, ..FuseOptions::default() }.readers();
@@ -110,6 +110,14 @@ pub(super) fn serve(
     Ok(0)
 }
 
+/// What opening a volume has met, as sentences.
+pub(super) struct Opened {
+    /// What was recovered.
+    pub(super) recovered: Option<String>,
+    /// What is missing of the last state.
+    pub(super) missing: Option<String>,
+}
+
 /// The file or block device at `path`; that which a supervisor has locked, if there is one.
 fn device_of(
     path: &Path,
@@ -144,7 +152,7 @@ fn first(
     volume: Volume,
     dir: &Path,
     options: &MountOptions,
-    ready: impl FnOnce(Option<&str>),
+    ready: impl FnOnce(Opened),
 ) -> Result<(), Failure> {
     let engine = volume.engine().context("the volume")?;
     let opened = engine.counters().list();
@@ -153,6 +161,8 @@ fn first(
     if let Some(sentence) = &recovered {
         tracing::info!("{}: {sentence}", host.path.display());
     }
+    let shown = host.path.display();
+    let missing = engine.missing().map(|why| format!("{shown}: {}", recovery::not_whole(why)));
     // Access times of directories are the only ones that the engine does not know of yet.
     engine.set_atime(options.atime.unwrap_or(Atime::Relative), !options.nodiratime);
     let branch = match engine.snapshot_name() {
@@ -201,7 +211,7 @@ fn first(
         .map_err(|_| was_ended())?;
     tell_transport(options);
     serves(host);
-    ready(recovered.as_deref());
+    ready(Opened { recovered, missing });
     Ok(())
 }
 

@@ -82,7 +82,7 @@ impl Conversation {
     /// Asks for no more, and waits until all is done.
     ///
     /// # Errors
-    /// It is not durable; or the daemon has ended before.
+    /// It is not durable; or the daemon has ended before. Without a sentence: its notes have said why the exit code is not 0.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         let stream = &self.daemon.stream;
         let said = (&*stream).write_all(&frames::frame(Kind::EndOfInput, &[]));
@@ -90,6 +90,7 @@ impl Conversation {
         let read = io::copy(&mut rest, &mut io::sink());
         let _ = stream.shutdown(Shutdown::Both);
         match self.came.ended.take() {
+            Some(Ok(code @ 1..)) => Err(Failure::new(code, "")),
             Some(outcome) => outcome.map(drop),
             None => {
                 let error = said.err().or(read.err());

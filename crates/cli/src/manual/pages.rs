@@ -24,6 +24,8 @@ impl Page {
 pub(super) enum Status {
     /// Of most commands.
     Plain,
+    /// Of those that read files.
+    Reads,
     /// Of those that change what a mounted branch is.
     NewHead,
     /// As of mount(8).
@@ -40,6 +42,8 @@ pub(super) enum Status {
     Scrub,
     /// Something may be missing.
     Partly,
+    /// Of a copy.
+    Copies,
     /// Of those that run a program.
     Runs,
     Salvage,
@@ -53,6 +57,21 @@ const PLAIN: Codes = &[
     ("1", "It has failed. One sentence on standard error says why, and what helps."),
     ("2", "The arguments make no sense."),
 ];
+
+const PARTLY: Codes = &[
+    ("0", "It is done."),
+    ("1", "Something could not be done, and is named on standard error. The rest is done."),
+    ("2", "The arguments make no sense."),
+];
+
+/// What is read of a damaged volume.
+const DAMAGED: (&str, &str) = (
+    "4",
+    "It is done, but the volume is damaged and its last state is not whole, as standard error says.",
+);
+
+const READS: Codes = &[PLAIN[0], PLAIN[1], PLAIN[2], DAMAGED];
+const COPIES: Codes = &[PARTLY[0], PARTLY[1], PARTLY[2], DAMAGED];
 
 const TRANSACTION: Codes = &[
     ("0", "COMMAND has succeeded, and what it has done is done."),
@@ -68,6 +87,7 @@ impl Status {
     pub(super) fn codes(self) -> Codes {
         match self {
             Status::Plain => PLAIN,
+            Status::Reads => READS,
             Status::NewHead => &[
                 ("0", "It is done."),
                 ("1", "It has failed, and the branch is what it was."),
@@ -115,15 +135,10 @@ impl Status {
                 ("0", "It is compared; with --exit-code, nothing differs."),
                 ("1", "With --exit-code or -q: something differs."),
                 ("2", "It cannot be compared, or the arguments make no sense."),
+                DAMAGED,
             ],
-            Status::Partly => &[
-                ("0", "It is done."),
-                (
-                    "1",
-                    "Something could not be done, and is named on standard error. The rest is done.",
-                ),
-                ("2", "The arguments make no sense."),
-            ],
+            Status::Partly => PARTLY,
+            Status::Copies => COPIES,
             Status::Runs => &[
                 ("that of COMMAND", "It has run. 128+N if signal N has ended it."),
                 ("125", "Holdfast itself has failed."),
@@ -208,15 +223,15 @@ pages! {
     "list", Plain, [("holdfast-info", "1"), ("holdfast-metrics", "1")] {
         "Which volumes are in use, and where": "holdfast list",
     }
-    "ls", Plain, [("holdfast-cat", "1"), ("holdfast-cp", "1")] {
+    "ls", Reads, [("holdfast-cat", "1"), ("holdfast-cp", "1")] {
         "A directory of a volume": "holdfast ls -l volume.img:/etc",
         "The same as it was": "holdfast ls volume.img@monday:/etc",
         "Names of any bytes, for a program": "holdfast ls -0 volume.img:/etc | xargs -0 -n 1 echo",
     }
-    "cat", Plain, [("holdfast-ls", "1"), ("holdfast-cp", "1")] {
+    "cat", Reads, [("holdfast-ls", "1"), ("holdfast-cp", "1")] {
         "A file of a volume": "holdfast cat volume.img:/etc/hostname",
     }
-    "cp", Partly, [("holdfast-rm", "1"), ("holdfast-import", "1")] {
+    "cp", Copies, [("holdfast-rm", "1"), ("holdfast-import", "1")] {
         "A tree into a volume, with owners and times": "holdfast cp -a src volume.img:/src",
         "A file out of it": "holdfast cp volume.img:/src/main.c .",
         "What another program prints, and back": "pg_dump app | holdfast cp - volume.img:/app.sql\nholdfast cp volume.img:/app.sql - | psql app",
@@ -323,7 +338,7 @@ pages! {
         "What has changed since Monday": "holdfast diff /mnt@monday /mnt",
         "Of text, how": "holdfast diff -p volume.img @monday @tuesday",
     }
-    "send", Plain, [("holdfast-receive", "1"), ("holdfast-export", "1")] {
+    "send", Reads, [("holdfast-receive", "1"), ("holdfast-export", "1")] {
         "A snapshot to another machine": "holdfast send /mnt@monday | ssh backup holdfast receive backup.img",
         "What has changed since then": "holdfast send /mnt@tuesday -i @monday > changes",
     }
@@ -331,7 +346,7 @@ pages! {
         "A stream of a file": "holdfast receive backup.img changes",
         "Where one that was cut goes on": "holdfast receive --resume-token backup.img",
     }
-    "export", Plain, [("holdfast-import", "1"), ("holdfast-send", "1"), ("tar", "1")] {
+    "export", Reads, [("holdfast-import", "1"), ("holdfast-send", "1"), ("tar", "1")] {
         "A branch as an archive": "holdfast export --tar /mnt > tree.tar",
         "An image of one layer for each snapshot": "holdfast export --oci-layout image.tar --layer base --layer app volume.img",
     }

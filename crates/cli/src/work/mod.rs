@@ -34,7 +34,8 @@ pub(crate) use self::ends::{Ends, In, Out};
 pub(crate) use self::in_place::{AtRest, Branches, InPlace};
 pub(crate) use self::tree::{At, Tree};
 use crate::branches::Name;
-use crate::outcome::Outcome;
+use crate::outcome::{NOT_WHOLE, Outcome};
+use crate::recovery;
 
 /// Work on one volume.
 #[derive(Debug, Deserialize, Serialize)]
@@ -149,13 +150,24 @@ impl Work {
     }
 }
 
-/// Carries it out on a volume of which something is open.
+/// Carries it out on a volume of which something is open. Where its last state is not whole, what is read says so, also by
+/// its exit code.
 pub(crate) fn carry_out(
     job: &Job,
     door: &Volume,
     branches: &dyn Branches,
     ends: &dyn Ends,
 ) -> Outcome {
+    // A scrub judges the rings itself.
+    let missing = door.missing().filter(|_| !matches!(job.work, Work::Scrub(_)));
+    if let Some(why) = &missing {
+        ends.note(&format!("{}: {}", job.volume, recovery::not_whole(why)));
+    }
+    let code = work(job, door, branches, ends)?;
+    Ok(if missing.is_some() { code.max(NOT_WHOLE) } else { code })
+}
+
+fn work(job: &Job, door: &Volume, branches: &dyn Branches, ends: &dyn Ends) -> Outcome {
     let volume = &job.volume;
     match &job.work {
         Work::Diff { old, new, how } => diff::run(door, volume, [old, new], how, ends),

@@ -19,6 +19,7 @@ mod limits;
 mod many_mounts_beside;
 mod metrics;
 mod mkfs;
+mod not_whole;
 mod offline;
 mod older_nodes;
 mod packaging;

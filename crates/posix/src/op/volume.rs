@@ -205,6 +205,11 @@ impl FileSystem {
         self.core.store.stopped_since().zip(self.core.store.stop_reason())
     }
 
+    /// What is missing of its last state, if it is damaged and was opened to be read.
+    pub fn missing(&self) -> Option<&str> {
+        self.core.store.missing()
+    }
+
     /// The last change that was there when the volume was opened: of those that a crash may have taken, all up to this one are
     /// there, and none behind it (P3).
     pub fn recovered(&self) -> Lsn {

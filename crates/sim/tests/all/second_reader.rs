@@ -21,6 +21,8 @@ use holdfast_device::sim::{self, SimDevice};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::checksum::{crc64, crc64_with_hole};
 use holdfast_format::item::InodeItem;
+use holdfast_format::journal::FrameHeader;
+use holdfast_format::journal::frame::{KIND_COMMIT, KIND_END};
 use holdfast_format::superblock::VERSION;
 use holdfast_format::{Geometry, Key};
 use holdfast_script::{Profile, Script, Target, generate};
@@ -601,6 +603,46 @@ fn history_that_was_durable_and_is_gone_is_said() {
         let Some((_, said)) = Image::new(&bytes).read_damaged(&["list"]) else { return };
         assert!(said.contains(finding), "{said}");
     }
+}
+
+/// Writes behind the last commit of an image that it was durable, as a volume at rest does.
+fn confirm(bytes: &mut [u8]) {
+    let headers = bytes.chunks(BLOCK_SIZE).map(FrameHeader::decode).enumerate();
+    let frames = headers.filter_map(|(at, header)| Some((at, header.ok()?)));
+    let frames = frames.filter(|(_, header)| header.kind == KIND_COMMIT);
+    let last = frames.max_by_key(|(_, header)| (header.commit, header.index));
+    let (at, last) = last.expect("there is a commit");
+    let address = at as u64 + last.blocks();
+    let (commit, durable, prior) = (last.commit + 1, last.commit, !last.sum);
+    let (kind, index, frames) = (KIND_END, 0, 1);
+    let header = FrameHeader { kind, address, commit, durable, prior, index, frames, ..last };
+    let mut frame = Vec::new();
+    header.encode(&[], &mut frame);
+    bytes[address as usize * BLOCK_SIZE..][..frame.len()].copy_from_slice(&frame);
+}
+
+#[test]
+fn data_that_rots_in_the_last_commit_is_a_crash_until_that_is_confirmed() {
+    let device = Arc::new(MemoryDevice::from_image(&closed()));
+    let volume = VolumeOptions::new().commit_secs(0).open_device(device.clone());
+    let volume = volume.expect("it is sound");
+    volume.write("/rots", [b'4'; 3 * BLOCK_SIZE]).expect("there is room");
+    volume.commit().expect("memory does not fail");
+    volume.abandon();
+    let mut bytes = device.to_image();
+    let last = bytes.chunks(BLOCK_SIZE).rposition(|block| block == [b'4'; BLOCK_SIZE]);
+    bytes[last.expect("it is there") * BLOCK_SIZE + 9] ^= 1;
+    assert!(compare("not confirmed", &bytes).is_none_or(|replayed| replayed.commits == 0));
+    assert!(!listed(&bytes).iter().any(|line| line.ends_with(" /rots")));
+    confirm(&mut bytes);
+    let there = open(&bytes);
+    assert_eq!(there.read_dir("/").expect("it reads").count(), 62);
+    assert!(there.read("/rots").is_err(), "its data is not what was written");
+    let Some((shown, said)) = Image::new(&bytes).read_damaged(&["list"]) else { return };
+    let shown = String::from_utf8(shown).expect("it is text");
+    assert_eq!((shown.lines().count(), said.lines().count()), (63, 1), "{said}");
+    let damaged: Vec<&str> = shown.lines().filter(|line| line.contains(" damaged ")).collect();
+    assert!(damaged.len() == 1 && damaged[0].ends_with(" /rots"), "{damaged:?}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl Replay<'_> {
         Ok(is_whole.then_some(Frame { header, bytes }))
     }
 
-    /// A frame that was written when the commit behind `end` was durable: then the journal has a hole.
+    /// A frame that was written when the commit behind `end` was durable. Where that commit is not there, the journal has a hole.
     ///
     /// Frames of the commit that is missing, or of later ones, lie behind the end, so the search is
     /// over when [`QUIET_BLOCKS`] have none. Fsck searches further.

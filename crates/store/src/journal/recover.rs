@@ -20,23 +20,26 @@ use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, flush_unless};
 use holdfast_format::Superblock;
 
-use super::replay::{Replayed, Stopped, beside, replay_some};
+use super::replay::{BadBase, Replayed, Stopped, beside, replay_some};
 use crate::nodes::NodeWrite;
 use crate::{Result, StoreError, nodes, superblock};
 
 /// What the journal makes of the volume, in memory. Writes nothing: whether the volume may be opened is
-/// not known before the log is read as well. A reader gets the commits before the first one that makes no
-/// sense; what the device refuses to read now it may give another time.
+/// not known before the log is read as well. A reader gets all but the nodes that build on damaged ones, and the commits before the
+/// first one that makes no sense; a frame that the device refuses to read now it may give another time.
 pub(crate) fn read(
     device: &dyn Device,
     before: &Superblock,
     counters: &Counters,
     is_reader: bool,
 ) -> Result<Replayed> {
-    let mut replayed = match replay_some(device, before, u64::MAX) {
-        Err(stopped) if is_reader && !matches!(stopped.error, StoreError::Device(_)) => {
-            as_far_as_it_goes(device, before, stopped)?
-        }
+    let mut replayed = match replay_some(device, before, u64::MAX, BadBase::Refuses) {
+        Err(_) if is_reader => match replay_some(device, before, u64::MAX, BadBase::IsLost) {
+            Err(stopped) if !matches!(stopped.error, StoreError::Device(_)) => {
+                as_far_as_it_goes(device, before, stopped)?
+            }
+            done => done.map_err(|stopped| stopped.error)?,
+        },
         done => done.map_err(|stopped| stopped.error)?,
     };
     if mutants::is(Mutant::GivenUpEpochKept) {
@@ -63,8 +66,9 @@ fn as_far_as_it_goes(
     before: &Superblock,
     stopped: Stopped,
 ) -> Result<Replayed> {
-    let mut replayed = match replay_some(device, before, stopped.commits) {
-        Err(_) => replay_some(device, before, 0).map_err(|stopped| stopped.error)?,
+    let some = |commits| replay_some(device, before, commits, BadBase::IsLost);
+    let mut replayed = match some(stopped.commits) {
+        Err(_) => some(0).map_err(|stopped| stopped.error)?,
         Ok(replayed) => replayed,
     };
     // What follows is not known, so nothing may be said of its end.

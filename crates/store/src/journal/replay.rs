@@ -49,7 +49,7 @@ pub struct Replayed {
     pub commits: u64,
     /// Bytes of their frames.
     pub bytes: u64,
-    /// Data that the last commit made durable with itself, as it was read.
+    /// Data that the last commit made durable with itself, as it was read. None, if a frame says that this is done.
     pub(crate) data: Data,
     /// Whether the journal says that no commit follows.
     pub(crate) ended: bool,
@@ -60,6 +60,8 @@ pub struct Replayed {
     pub damage: Option<(CommitNo, BlockNo)>,
     /// Why the commits that follow were left out: only for readers.
     pub(crate) left_out: Option<String>,
+    /// Why nodes are not there that commits built on a damaged one, of the first of them: only for readers.
+    pub(crate) lost: Option<String>,
 }
 
 impl Replayed {
@@ -76,8 +78,18 @@ impl Replayed {
             given_up: None,
             damage: None,
             left_out: None,
+            lost: None,
         }
     }
+}
+
+/// What becomes of a commit that copies a node which is damaged, or does not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadBase {
+    /// It cannot be replayed.
+    Refuses,
+    /// The copy is damaged as well, and nothing else: for readers.
+    IsLost,
 }
 
 /// A journal that cannot be replayed to its end.
@@ -91,7 +103,8 @@ pub(crate) struct Stopped {
 
 /// Reads the journal behind `superblock` and applies its commits.
 pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> {
-    replay_some(device, superblock, u64::MAX).map_err(|stopped| stopped.error)
+    let done = replay_some(device, superblock, u64::MAX, BadBase::Refuses);
+    done.map_err(|stopped| stopped.error)
 }
 
 /// As [`replay`], with at most `commits_max` commits.
@@ -99,9 +112,10 @@ pub(crate) fn replay_some(
     device: &dyn Device,
     superblock: &Superblock,
     commits_max: u64,
+    bad_base: BadBase,
 ) -> std::result::Result<Replayed, Stopped> {
     let mut commits = 0;
-    let done = try_replay(device, superblock, commits_max, &mut commits);
+    let done = try_replay(device, superblock, (commits_max, bad_base), &mut commits);
     done.map_err(|error| Stopped { commits, error })
 }
 
@@ -109,10 +123,10 @@ pub(crate) fn replay_some(
 fn try_replay(
     device: &dyn Device,
     superblock: &Superblock,
-    commits_max: u64,
+    (commits_max, bad_base): (u64, BadBase),
     safe: &mut u64,
 ) -> Result<Replayed> {
-    let mut replay = Replay::new(device, superblock)?;
+    let mut replay = Replay { bad_base, ..Replay::new(device, superblock)? };
     let mut done = Replayed::nothing(superblock);
     if commits_max == 0 {
         return Ok(done);
@@ -140,6 +154,8 @@ fn try_replay(
         if is_last && !mutants::is(Mutant::JournalUnverified) {
             match replay.read_data(&commit.extents) {
                 Some(data) => done.data = data,
+                // It was durable: what has rotted since speaks against its file, not against the commit.
+                None if replay.later_frame(done.superblock.journal)?.is_some() => {}
                 None => {
                     done.given_up = Some(payload.epoch);
                     break;
@@ -163,6 +179,7 @@ fn try_replay(
     // A node may be wrong since any of them.
     *safe = 0;
     done.nodes = replay.finish(last_epoch)?;
+    done.lost = replay.lost.first_key_value().map(|(_, why)| why.clone());
     if !done.ended && !mutants::is(Mutant::JournalHole) {
         done.damage = replay.later_frame(done.superblock.journal)?;
     }
@@ -217,6 +234,9 @@ pub(super) struct Replay<'a> {
     pub(super) ring_end: BlockNo,
     volume: OfVolume,
     nodes: BTreeMap<BlockNo, Vec<u8>>,
+    bad_base: BadBase,
+    /// Nodes that would be among those, were it not for a damaged one that they build on; and why.
+    lost: BTreeMap<BlockNo, String>,
     /// Blocks of the frames read so far.
     blocks: u64,
 }
@@ -229,8 +249,17 @@ impl<'a> Replay<'a> {
             let source = Malformed::new("journal", format!("the ring {ring:?} has no end"));
             return Err(StoreError::Item { what: "the superblock".into(), source });
         };
-        let (volume, nodes) = (superblock.nodes(), BTreeMap::new());
-        Ok(Replay { device, superblock, ring, ring_end, volume, nodes, blocks: 0 })
+        Ok(Replay {
+            device,
+            superblock,
+            ring,
+            ring_end,
+            volume: superblock.nodes(),
+            nodes: BTreeMap::new(),
+            bad_base: BadBase::Refuses,
+            lost: BTreeMap::new(),
+            blocks: 0,
+        })
     }
 }
 
@@ -321,7 +350,8 @@ impl Replay<'_> {
         let node_bytes = self.superblock.geometry.node_size as u64;
         let nodes_max = REPLAY_BYTES_MAX.checked_div(node_bytes).unwrap_or(0);
         let born: Vec<_> = commit.nodes.iter().filter(|node| node.base != Base::Changed).collect();
-        if self.nodes.len().saturating_add(born.len()) as u64 > nodes_max {
+        let before = self.nodes.len().saturating_add(self.lost.len());
+        if before.saturating_add(born.len()) as u64 > nodes_max {
             return Err(damage(Malformed::new("journal", "it changes too many nodes")));
         }
         // Few are read alone: threads would cost more than they save.
@@ -329,39 +359,62 @@ impl Replay<'_> {
         let threads = if born.len() < ALONE { 1 } else { most };
         let made = side_by_side(&born, threads, |change| {
             let mut node = self.base(change, &damage)?;
-            change.apply(&mut node);
+            if let Ok(node) = &mut node {
+                change.apply(node);
+            }
             Ok((change.block, node))
         })?;
-        for change in commit.nodes.iter().filter(|change| change.base == Base::Changed) {
+        let is_changed = |change: &&NodeChange<'_>| {
+            change.base == Base::Changed && !self.lost.contains_key(&change.block)
+        };
+        for change in commit.nodes.iter().filter(is_changed) {
             let node = self.nodes.get_mut(&change.block).ok_or_else(|| {
                 let why = format!("block {}: no commit before it made this node", change.block);
                 damage(Malformed::new("node record", why))
             })?;
             change.apply(node);
         }
-        self.nodes.extend(made);
-        for block in &commit.cancels {
-            self.nodes.remove(block);
+        for (block, node) in made {
+            self.forget(block);
+            match node {
+                Ok(node) => drop(self.nodes.insert(block, node)),
+                Err(why) => drop(self.lost.insert(block, why)),
+            }
         }
+        commit.cancels.iter().for_each(|block| self.forget(*block));
         Ok(())
     }
 
-    /// What a new or copied node begins as.
+    fn forget(&mut self, block: BlockNo) {
+        self.nodes.remove(&block);
+        self.lost.remove(&block);
+    }
+
+    /// What a new or copied node begins as. The inner error is why it is lost.
     fn base(
         &self,
         change: &NodeChange<'_>,
         damage: impl Fn(Malformed) -> StoreError,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<std::result::Result<Vec<u8>, String>> {
         let Base::Copied(pointer) = change.base else {
-            return Ok(vec![0; self.superblock.geometry.node_size]);
+            return Ok(Ok(vec![0; self.superblock.geometry.node_size]));
         };
+        if let Some(why) = self.lost.get(&pointer.block) {
+            return Ok(Err(why.clone()));
+        }
         match self.nodes.get(&pointer.block) {
-            Some(node) if header(node)?.epoch == pointer.epoch.0 => Ok(node.clone()),
+            Some(node) if header(node)?.epoch == pointer.epoch.0 => Ok(Ok(node.clone())),
             Some(_) => {
                 let why = format!("block {}: its base is another node", change.block);
                 Err(damage(Malformed::new("node record", why)))
             }
-            None => self.read_base(pointer),
+            None => match self.read_base(pointer) {
+                Err(error) if self.bad_base == BadBase::IsLost => {
+                    let (block, why) = (pointer.block, error.as_reason());
+                    Ok(Err(format!("a commit builds on the node at block {block}: {why}")))
+                }
+                read => read.map(Ok),
+            },
         }
     }
 
@@ -397,7 +450,8 @@ impl Replay<'_> {
         }
     }
 
-    /// The nodes, sealed and judged: born behind the superblock, and not after the last commit.
+    /// The nodes, sealed and judged: born behind the superblock, and not after the last commit. Those that are lost are among them,
+    /// as what no reader takes for a node.
     fn finish(&mut self, last: Epoch) -> Result<BTreeMap<BlockNo, Vec<u8>>> {
         let mut nodes = std::mem::take(&mut self.nodes);
         let epochs = self.superblock.epoch.next()..=last;
@@ -407,6 +461,8 @@ impl Replay<'_> {
             let born = if epochs.contains(&born) { born } else { last };
             self.judge(bytes, NodePointer { block: *block, epoch: born })?;
         }
+        let size = self.superblock.geometry.node_size;
+        nodes.extend(self.lost.keys().map(|block| (*block, vec![0; size])));
         Ok(nodes)
     }
 }

@@ -67,13 +67,24 @@ impl Inner {
 
     /// The branch (`of` is 0) or the snapshot of a branch that has this name.
     pub(crate) fn find_tree(&self, of: u64, name: &[u8]) -> Result<u64> {
-        let found = self.look_at(|plan| plan.named(of, name))?.0;
+        let found = match self.look_at(|plan| plan.named(of, name)) {
+            Err(_) if of == 0 && name == first_branch().name && self.has_main_alone() => Some(MAIN),
+            looked => looked?.0,
+        };
         found.ok_or_else(|| LineageError::NotFound(super::plan::shown(name)).into())
+    }
+
+    /// Whether the space tree does not read, of a volume that is open to be read: `main` is there, as the superblock has its root.
+    fn has_main_alone(&self) -> bool {
+        self.read_only && self.space.lock().is_unknown()
     }
 
     /// What is known of a branch or snapshot.
     pub(crate) fn tree_item(&self, number: u64) -> Result<TreeItem> {
-        Ok(self.look_at(|plan| plan.item(number))?.0)
+        match self.look_at(|plan| plan.item(number)) {
+            Err(_) if number == MAIN && self.has_main_alone() => Ok(first_branch()),
+            looked => Ok(looked?.0),
+        }
     }
 
     /// A branch or snapshot that is not being deleted.
@@ -86,7 +97,10 @@ impl Inner {
             };
             Ok(TreeInfo { number, item, is_deleted: false, referenced_blocks })
         };
-        Ok(self.look_at(look)?.0)
+        match self.look_at(look) {
+            Err(_) if number == MAIN && self.has_main_alone() => Ok(main_alone()),
+            looked => Ok(looked?.0),
+        }
     }
 
     /// All branches and snapshots, in the order in which they were made.
@@ -95,7 +109,7 @@ impl Inner {
         let mut referenced = BTreeMap::new();
         let mut wrong = None;
         let (from, to) = trees_span();
-        self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
+        let scanned = self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
             let number = key.inode.0.saturating_sub(LINEAGE);
             let read = match key.kind {
                 ItemKind::Tree => TreeItem::decode(value).map(|item| {
@@ -114,7 +128,11 @@ impl Inner {
                     ControlFlow::Break(())
                 }
             }
-        })?;
+        });
+        if scanned.is_err() && self.has_main_alone() {
+            return Ok(vec![main_alone()]);
+        }
+        scanned?;
         if let Some(wrong) = wrong {
             return Err(wrong);
         }
@@ -122,11 +140,7 @@ impl Inner {
         let walks = walks.into_iter().map(|(number, _)| number);
         let deleted: BTreeSet<u64> = walks.chain(wrong.into_iter().map(|(no, _)| no)).collect();
         if found.first().is_none_or(|first| first.number != MAIN) {
-            let item = first_branch();
-            found.insert(
-                0,
-                TreeInfo { number: MAIN, item, is_deleted: false, referenced_blocks: 0 },
-            );
+            found.insert(0, main_alone());
         }
         let forest = self.forest.read();
         for of in &mut found {
@@ -304,6 +318,11 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// The branch that a volume is made with, as nothing says otherwise.
+fn main_alone() -> TreeInfo {
+    TreeInfo { number: MAIN, item: first_branch(), is_deleted: false, referenced_blocks: 0 }
 }
 
 /// Fails if a root would be of the present epoch, in which nothing of a tree that is opened was born: it could name a node that is

@@ -26,7 +26,7 @@ use holdfast_format::{ItemKind, Key, Superblock};
 use super::judge_blocks::{Part, Parts, Span};
 use super::judge_lineage::{Items, Lineage, Wrong};
 use super::replay::LoggedBatch;
-use crate::{Inner, Result};
+use crate::{Inner, Result, StoreError};
 
 /// What is known of the batches judged so far.
 pub(super) struct Judge<'a> {
@@ -43,6 +43,8 @@ pub(super) struct Judge<'a> {
     parts: BTreeMap<(u64, Key), Vec<Part>>,
     /// What batches say of branches and snapshots.
     lineage: Lineage,
+    /// What keys held before the log does not read: whose it is what batches give back is not known from then on.
+    is_blind: bool,
 }
 
 /// What a batch says.
@@ -120,7 +122,13 @@ impl<'a> Judge<'a> {
             extents: BTreeMap::new(),
             parts: BTreeMap::new(),
             lineage: Lineage::default(),
+            is_blind: false,
         }
+    }
+
+    /// Whether it does not know of all that batches give back whose it was. Only for readers, who free nothing then.
+    pub(super) fn is_blind(&self) -> bool {
+        self.is_blind
     }
 
     /// Judges the next batch. After an error the space must not be used.
@@ -161,11 +169,20 @@ impl<'a> Judge<'a> {
         for &(start, end) in &said.taken {
             self.taken.insert(start, end);
         }
-        let held = self.held(&said)?;
-        if let Some(why) = self.give_back(&said, &held) {
-            return refuse(why);
+        if !self.is_blind {
+            match self.held(&said) {
+                Ok(held) => {
+                    if let Some(why) = self.give_back(&said, &held) {
+                        return refuse(why);
+                    }
+                    self.carry(&said, &held);
+                }
+                Err(StoreError::Node { .. } | StoreError::Device(_)) if self.inner.read_only => {
+                    self.is_blind = true;
+                }
+                Err(error) => return Err(error),
+            }
         }
-        self.carry(&said, &held);
         self.extents.extend(said.extents);
         self.inode_next = batch.header.inode_next;
         Ok(())

@@ -36,25 +36,42 @@ const DATA_BYTES_MAX: u64 = 1 << 30;
 /// Changes of a batch that are applied under one hold of the locks.
 const AT_ONCE: usize = 64;
 
+/// How batches are applied, and what of them could not be.
+struct Replay<'a> {
+    superblock: &'a Superblock,
+    last_birth: Epoch,
+    /// What batches give back is known to be theirs. Otherwise a reader frees nothing, which needs no space.
+    frees: bool,
+    /// Changes of keys in nodes that do not read.
+    left_out: u64,
+}
+
 impl Inner {
     /// Brings a volume that was just opened at `superblock` to the end of its log, in memory. All batches are
-    /// judged before the first is applied. After an error the volume must not be used.
+    /// judged before the first is applied. After an error the volume must not be used. A reader loses what changes of damaged nodes
+    /// the log has: returns that, as a sentence.
     pub(crate) fn replay_log(
         &self,
         superblock: &Superblock,
         logged: &Logged,
-    ) -> std::result::Result<(), Broken> {
+    ) -> std::result::Result<Option<String>, Broken> {
         let mut judge = Judge::new(self, superblock);
         for (at, batch) in logged.batches.iter().enumerate() {
             judge.batch(batch).map_err(|error| Broken { batch: at, error })?;
         }
+        let mut replay = Replay {
+            superblock,
+            last_birth: logged.last_birth,
+            frees: !judge.is_blind(),
+            left_out: 0,
+        };
         for (at, batch) in logged.batches.iter().enumerate() {
-            self.replay(superblock, batch, logged.last_birth)
-                .map_err(|error| Broken { batch: at, error })?;
+            self.replay(&mut replay, batch).map_err(|error| Broken { batch: at, error })?;
         }
         self.counters.recovered_batches.set(logged.batches.len() as u64);
         self.counters.recovered_log_bytes.set(logged.bytes);
-        Ok(())
+        let said = |count| format!("changes of {count} keys by fsyncs belong into damaged nodes");
+        Ok((replay.left_out > 0).then_some(replay.left_out).map(said))
     }
 
     /// Makes what was replayed durable: the log goes on behind it, and nothing before is needed.
@@ -97,12 +114,8 @@ impl Inner {
     }
 
     /// Applies a batch.
-    fn replay(
-        &self,
-        superblock: &Superblock,
-        batch: &LoggedBatch,
-        last_birth: Epoch,
-    ) -> Result<()> {
+    fn replay(&self, replay: &mut Replay<'_>, batch: &LoggedBatch) -> Result<()> {
+        let superblock = replay.superblock;
         let (mut changes, mut freed) = (Changes::default(), Vec::new());
         let (mut lineage, mut dropped) = (Changes::default(), Vec::new());
         // Until the batch is applied.
@@ -115,7 +128,7 @@ impl Inner {
                 _ => {}
             }
         }
-        self.change_lineage(&mut lineage)?;
+        self.change_lineage(&mut lineage, replay)?;
         for record in batch.records(superblock) {
             match record.map_err(|source| batch.damage(source))? {
                 Record::Put(key, _) | Record::Delete(key) if key.kind.is_lineage() => {}
@@ -123,7 +136,7 @@ impl Inner {
                 Record::Inode(no, item) => changes.put(Key::inode(no), &item.bytes()),
                 Record::Delete(key) => changes.delete(key),
                 Record::Branch { id, inode_count } => {
-                    self.change(tree, &mut changes, last_birth)?;
+                    self.change(tree, &mut changes, replay)?;
                     let open = self.open_tree(id)?;
                     tree = open.no;
                     opened.push(open);
@@ -145,17 +158,17 @@ impl Inner {
                 Record::Free(blocks) => freed.push(blocks),
             }
             if changes.len() >= AT_ONCE {
-                self.change(tree, &mut changes, last_birth)?;
+                self.change(tree, &mut changes, replay)?;
             }
         }
-        self.change(tree, &mut changes, last_birth)?;
+        self.change(tree, &mut changes, replay)?;
         freed.extend(self.free_again(&dropped));
         // Last: some of it may have been taken by the same batch, wherever the records stand.
-        if !self.space.lock().can_be_data(&freed) {
+        if replay.frees && !self.space.lock().can_be_data(&freed) {
             return Err(batch.refuse("it gives back blocks that are counted as blocks of nodes"));
         }
         for blocks in freed {
-            if !mutants::is(Mutant::FreedStaysUsed) {
+            if replay.frees && !mutants::is(Mutant::FreedStaysUsed) {
                 self.space.lock().free_data(blocks);
             }
             if mutants::is(Mutant::FreedInRecovery) {
@@ -177,7 +190,7 @@ impl Inner {
 
     /// Carries out what a batch says of branches and snapshots. One that is there keeps its parent: only commits change that,
     /// and the log has what it was in memory.
-    fn change_lineage(&self, changes: &mut Changes) -> Result<()> {
+    fn change_lineage(&self, changes: &mut Changes, replay: &mut Replay<'_>) -> Result<()> {
         if changes.len() == 0 {
             return Ok(());
         }
@@ -217,7 +230,7 @@ impl Inner {
                 forest.trees.get_mut(tree).limit = item.limit;
             }
         }
-        self.change(TreeNo::SPACE, &mut kept, Epoch(0))?;
+        self.change(TreeNo::SPACE, &mut kept, replay)?;
         walks.into_iter().try_for_each(|snapshot| self.follow_walk(snapshot))
     }
 
@@ -228,19 +241,30 @@ impl Inner {
         owned.map(|of| of.blocks).filter(|blocks| !blocks.is_empty()).collect()
     }
 
-    fn change(&self, tree: TreeNo, changes: &mut Changes, last_birth: Epoch) -> Result<()> {
+    fn change(&self, tree: TreeNo, changes: &mut Changes, replay: &mut Replay<'_>) -> Result<()> {
         let mut loading = self.loading();
-        let mut at = 0usize;
+        let (mut at, mut joins) = (0usize, true);
         if tree != TreeNo::SPACE {
-            changes.be_born_by(last_birth);
+            changes.be_born_by(replay.last_birth);
         }
         while let Some(change) = changes.get(at) {
+            let may_join = joins && change.value.is_none();
             let mut forest = self.forest.write();
-            let prepared = match forest.prepare_change(tree, change) {
+            let prepared = match forest.prepare(tree, &change.key, may_join) {
                 Ok(prepared) => prepared,
                 Err(missing) => {
                     drop(forest);
-                    loading.load(missing)?;
+                    match loading.load(missing) {
+                        Ok(()) => {}
+                        Err(error) if !self.read_only => return Err(error),
+                        // It may be a neighbour, without which the change can be.
+                        Err(_) if may_join => joins = false,
+                        Err(_) => {
+                            replay.left_out = replay.left_out.saturating_add(1);
+                            // It counts what lies in memory.
+                            (at, joins) = (at.saturating_add(1), true);
+                        }
+                    }
                     continue;
                 }
             };
@@ -253,7 +277,7 @@ impl Inner {
             drop(space);
             forest.cache.evict();
             // It counts what lies in memory.
-            at = at.saturating_add(1);
+            (at, joins) = (at.saturating_add(1), true);
         }
         changes.clear();
         Ok(())

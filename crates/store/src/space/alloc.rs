@@ -44,6 +44,8 @@ pub(crate) struct Space {
     pub(crate) inodes: u64,
     /// The groups are those of the volume, not of an empty one.
     pub(crate) loaded: bool,
+    /// The bitmaps do not read, of a volume that is open to be read: nothing is known to be free.
+    is_unknown: bool,
     /// Two owners of one block were met.
     pub(crate) damage: Option<String>,
     /// Nodes of a damaged volume that found no slot.
@@ -72,10 +74,22 @@ impl Space {
             ),
             inodes: 0,
             loaded: false,
+            is_unknown: false,
             damage: None,
             beyond_the_end: 0,
             hidden: None,
         }
+    }
+
+    /// Space of which nothing is known but how many blocks are in use. Nodes that change get locations behind the end, where none is.
+    pub(crate) fn unknown(geometry: Geometry, used_blocks: u64, inodes: u64) -> Space {
+        let used_blocks = used_blocks.min(geometry.data_blocks());
+        Space { used_blocks, inodes, is_unknown: true, ..Space::new(geometry) }
+    }
+
+    /// Whether it is that.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// The shape of the volume.
@@ -194,10 +208,12 @@ impl Space {
     /// Takes a slot for a node, used from now on. Slots for nodes are kept free; should a damaged
     /// volume have none, the node gets a location behind the end, and the volume stops.
     pub(crate) fn take_node(&mut self) -> BlockNo {
+        if self.is_unknown {
+            return self.behind_the_end();
+        }
         let Some(index) = self.groups.with_slots(self.node_group) else {
             self.damage = Some("no room is left for nodes".into());
-            self.beyond_the_end += 1;
-            return BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.slot_blocks);
+            return self.behind_the_end();
         };
         self.node_group = index;
         let block = self.groups.change(index, |group| {
@@ -214,6 +230,11 @@ impl Space {
         block
     }
 
+    fn behind_the_end(&mut self) -> BlockNo {
+        self.beyond_the_end += 1;
+        BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.slot_blocks)
+    }
+
     /// The blocks of the node at `block`, and those of its copy.
     pub(crate) fn places_of_node(
         &self,
@@ -224,6 +245,9 @@ impl Space {
 
     /// Takes these very blocks, which come from a log; false, and nothing is changed, if one of them is not free.
     pub(crate) fn claim(&mut self, range: BlockRange) -> bool {
+        if self.is_unknown {
+            return true;
+        }
         let is_free = self.groups.is_free(range);
         if is_free {
             for (index, part) in by_group(range) {
@@ -266,6 +290,9 @@ impl Space {
     }
 
     fn set_used(&mut self, range: BlockRange, used: bool, node: bool) {
+        if self.is_unknown {
+            return;
+        }
         self.groups.set_used(range, used, node);
         let node_count = if node { range.count } else { 0 };
         if used {
@@ -303,12 +330,12 @@ impl Space {
     /// Whether every block of `range`, which may come from a damaged disk, is in use and not a
     /// block outside the data zone.
     pub(crate) fn is_used(&self, range: BlockRange) -> bool {
-        self.groups.is_used(range)
+        self.is_unknown || self.groups.is_used(range)
     }
 
     /// Whether no block of `range` may be given away: each is in use, or was taken.
     pub(crate) fn is_busy(&self, range: BlockRange) -> bool {
-        self.groups.is_busy(range)
+        self.is_unknown || self.groups.is_busy(range)
     }
 
     /// Whether the blocks of a node at `block`, which may come from a damaged disk, and those of its copy are in use.
@@ -324,16 +351,19 @@ impl Space {
 
     /// Whether all of `ranges`, which do not overlap and are in use, can be nodes.
     pub(crate) fn can_be_nodes(&self, ranges: &[BlockRange]) -> bool {
-        self.groups.can_be_nodes(ranges)
+        self.is_unknown || self.groups.can_be_nodes(ranges)
     }
 
     /// Whether all of `ranges`, which do not overlap and are in use, can be data.
     pub(crate) fn can_be_data(&self, ranges: &[BlockRange]) -> bool {
-        self.groups.can_be_data(ranges)
+        self.is_unknown || self.groups.can_be_data(ranges)
     }
 
     /// Frees blocks of data in use. They are reusable when the next commit is durable (R2).
     pub(crate) fn free_data(&mut self, range: BlockRange) {
+        if self.is_unknown {
+            return;
+        }
         self.set_used(range, false, false);
         if mutants::is(Mutant::DataReusedEarly) {
             self.unflushed.forget(range);
@@ -346,6 +376,9 @@ impl Space {
 
     /// Frees the location of a node with that of its copy. They are reusable when the next checkpoint is durable (R2).
     pub(crate) fn free_node(&mut self, block: BlockNo) {
+        if self.is_unknown {
+            return;
+        }
         for place in self.places_of_node(block) {
             self.set_used(place, false, true);
             self.freed.add(place, true);

@@ -27,20 +27,24 @@ fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Branch> {
     Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main)
 }
 
-/// A volume with an item in each of some commits, the marks before each of them and behind the last, and the
-/// root that the superblock names.
-fn crashed() -> (MemoryDevice, Vec<JournalMark>, BlockNo) {
-    let device = Arc::new(MemoryDevice::new(BYTES));
-    let shared: Arc<dyn Device> = device.clone();
+fn create(device: &Arc<dyn Device>, node_size: usize) {
     let options = CreateOptions {
-        geometry: Geometry::for_device(BYTES, 4096).unwrap(),
+        geometry: Geometry::for_device(device.len(), node_size).unwrap(),
         uuid: uuid::Uuid::from_u128(7),
         label: "test".into(),
         hash_seed: 1,
         node_tag: *b"of nodes",
         created: Default::default(),
     };
-    Store::create(&shared, &options).unwrap();
+    Store::create(device, &options).unwrap();
+}
+
+/// A volume with an item in each of some commits, the marks before each of them and behind the last, and the
+/// root that the superblock names.
+fn crashed() -> (MemoryDevice, Vec<JournalMark>, BlockNo) {
+    let device = Arc::new(MemoryDevice::new(BYTES));
+    let shared: Arc<dyn Device> = device.clone();
+    create(&shared, 4096);
     let store = open(shared, false).unwrap();
     for number in 0..COMMITS {
         put(&store, number, 900);
@@ -136,20 +140,71 @@ fn a_base_that_rots_keeps_no_reader_out() {
     }
 }
 
+/// What a commit or a batch changes lies in a node that has rotted: readers lose that node, and nothing else of history. Of
+/// the space tree they need nothing.
+#[test]
+fn a_node_that_rots_costs_a_reader_what_was_in_it() {
+    const KEYS: u64 = 48;
+    let device = Arc::new(MemoryDevice::new(BYTES));
+    let shared: Arc<dyn Device> = device.clone();
+    create(&shared, 4096);
+    let store = open(shared, false).unwrap();
+    let mut told = vec![900; KEYS as usize];
+    (0..KEYS).for_each(|number| put(&store, number, 900));
+    store.checkpoint().unwrap();
+    let mut change = |numbers: &mut dyn Iterator<Item = u64>, len: usize| {
+        for number in numbers {
+            put(&store, number, len);
+            told[number as usize] = len;
+        }
+    };
+    change(&mut (0..KEYS / 2), 901);
+    store.commit().unwrap();
+    change(&mut (0..KEYS).step_by(3), 902);
+    store.sync(store.latest(), InodeNo(20)).unwrap();
+    let image = device.snapshot();
+    let mut kinds = [0; 3];
+    for at in (0..BYTES).step_by(BLOCK as usize) {
+        let mut node = [0; BLOCK as usize];
+        image.read(at, &mut node).unwrap();
+        let (level, tree) = (node[4], usize::from(node[5]));
+        if !node.starts_with(b"hfNd") || level > 0 {
+            continue;
+        }
+        let rotten = image.snapshot();
+        node[1000] ^= 1;
+        rotten.write(at, &node).unwrap();
+        let rotten: Arc<dyn Device> = Arc::new(rotten);
+        if open(rotten.clone(), false).is_ok() {
+            // It is an older one.
+            continue;
+        }
+        let store = open(rotten, true).unwrap();
+        let missing = store.missing().unwrap().to_owned();
+        let found: Vec<_> = (0..KEYS).map(|number| store.get(&key(number))).collect();
+        let is_lost = |number: &u64| found[*number as usize].is_err();
+        let lost: Vec<u64> = (0..KEYS).filter(is_lost).collect();
+        let most = if tree == 1 { 1..=4 } else { 0..=0 };
+        assert!(most.contains(&lost.len()), "{at}: {lost:?} of tree {tree}; {missing}");
+        for (found, told) in found.into_iter().flatten().zip(without(&told, &lost)) {
+            assert_eq!(found.map(|value| value.len()), Some(told), "{at}: {missing}");
+        }
+        kinds[tree] += 1;
+    }
+    assert!(kinds[1] > 8 && kinds[2] > 0, "{kinds:?}");
+}
+
+fn without(told: &[usize], lost: &[u64]) -> Vec<usize> {
+    let left = (0..).zip(told).filter(|(number, _)| !lost.contains(number));
+    left.map(|(_, len)| *len).collect()
+}
+
 /// A commit without room becomes a checkpoint. Should its superblock rot, the one before it is no newest state.
 #[test]
 fn a_checkpoint_that_no_commit_says_is_missed() {
     let device = Arc::new(MemoryDevice::new(8 << 20));
     let shared: Arc<dyn Device> = device.clone();
-    let options = CreateOptions {
-        geometry: Geometry::for_device(8 << 20, 65536).unwrap(),
-        uuid: uuid::Uuid::from_u128(7),
-        label: "test".into(),
-        hash_seed: 1,
-        node_tag: *b"of nodes",
-        created: Default::default(),
-    };
-    Store::create(&shared, &options).unwrap();
+    create(&shared, 65536);
     let how = OpenOptions { dirty: Dirty::Whole, ..OpenOptions::default() };
     let store =
         Store::open(shared, &how, Arc::new(Counters::default())).map(Store::into_main).unwrap();

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
-use holdfast_base::{BlockNo, BlockRange, InodeNo};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::Event;
 use holdfast_device::{Device, SimDevice};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_sim::{Verdict, agree};
+use holdfast_sim::{Verdict, agree, agree_on_log};
 use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
 
 const BYTES: u64 = 8 << 20;
@@ -120,4 +120,35 @@ fn a_commit_that_was_given_up_never_comes_back() {
     assert_eq!(agree(&*left), Ok(Verdict::Whole(0)));
     let store = open(left);
     assert_eq!((store.latest(), store.get(&key(1)).unwrap()), (before, None));
+}
+
+/// Once something calls a commit durable, data of it that does not match has rotted: that costs a file, and no history (P6).
+#[test]
+fn data_that_rots_in_a_confirmed_commit_costs_neither_the_commit_nor_the_log() {
+    let sim = Arc::new(SimDevice::new(&formatted()));
+    let store = open(sim.clone());
+    let at = place(&store);
+    write(&store, at, 3, 1, Some(key(1)));
+    store.commit().unwrap();
+    assert!(store.confirm().unwrap(), "nothing else says that it was durable");
+    let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
+    let mut transaction = Transaction::new();
+    transaction.put(key(2), vec![2; 40]);
+    store.apply(transaction, &mut room).unwrap();
+    store.sync(store.latest(), InodeNo(22)).unwrap();
+    let durable = store.latest();
+    drop((room, store));
+    let left = Arc::new(sim.image());
+    left.write(BlockNo(at.0 + 2).byte_offset().unwrap(), &[7; BLOCK_SIZE]).unwrap();
+    assert_eq!(agree(&*left), Ok(Verdict::Whole(1)));
+    assert_eq!(agree_on_log(&left), Ok(Verdict::Whole(1)));
+    let store = open(left.clone());
+    assert_eq!(store.latest(), durable);
+    assert_eq!(store.get(&key(2)).unwrap().map(|value| value.len()), Some(40));
+    let extent = Extent::decode(&store.get(&key(1)).unwrap().unwrap()).unwrap();
+    assert_eq!(extent.blocks, BlockRange::new(at, 3));
+    // Nothing is put in its place: the sums go on to say that it is wrong.
+    let mut block = [0; BLOCK_SIZE];
+    left.read(BlockNo(at.0 + 2).byte_offset().unwrap(), &mut block).unwrap();
+    assert_eq!(block, [7; BLOCK_SIZE]);
 }

@@ -12,7 +12,8 @@ use holdfast::{Volume, VolumeOptions};
 use super::side::{Door, Image, Side};
 use crate::branches::Place;
 use crate::dispatch::Located;
-use crate::outcome::{Context, Failure};
+use crate::outcome::{Context, Failure, NOT_WHOLE, complain};
+use crate::recovery;
 use crate::target::{Target, open_place};
 use crate::work::InPlace;
 use crate::work::files::{Files, What};
@@ -22,6 +23,8 @@ use crate::work::files::{Files, What};
 pub(super) struct Volumes {
     devices: HashMap<PathBuf, Device>,
     asked: Vec<(Asked, Rc<Image>)>,
+    /// The last state of one of them is not whole.
+    is_damaged: bool,
 }
 
 /// What is open on one device; the first was opened with it.
@@ -104,6 +107,10 @@ impl Volumes {
         read_only: bool,
     ) -> Result<Rc<Image>, Failure> {
         let volume = open_place(place, read_only)?;
+        if let Some(why) = volume.missing() {
+            complain(&format!("{place}: {}", recovery::not_whole(&why)));
+            self.is_damaged = true;
+        }
         let tree = Tree::of(&volume, place)?;
         let mut device = Device { images: Vec::new() };
         let image = device.add(place, &real, tree, volume);
@@ -112,6 +119,9 @@ impl Volumes {
     }
 
     /// Makes everything durable and releases the devices.
+    ///
+    /// # Errors
+    /// Something is not durable. Without a sentence: the last state of what was read is not whole, which was said.
     pub(super) fn close(self) -> Result<(), Failure> {
         let at_rest = self.devices.into_values().flat_map(|device| device.images);
         for (_, image, volume) in at_rest {
@@ -120,13 +130,20 @@ impl Volumes {
             drop(image);
             volume.close().context(name)?;
         }
+        let mut is_damaged = self.is_damaged;
         for (_, image) in self.asked {
-            match Rc::into_inner(image) {
-                Some(image) => image.close()?,
-                None => return Err(Failure::plain("files are still being copied")),
+            let Some(image) = Rc::into_inner(image) else {
+                return Err(Failure::plain("files are still being copied"));
+            };
+            match image.close() {
+                Err(failure) if failure.code == NOT_WHOLE => is_damaged = true,
+                closed => closed?,
             }
         }
-        Ok(())
+        match is_damaged {
+            true => Err(Failure::new(NOT_WHOLE, "")),
+            false => Ok(()),
+        }
     }
 }
 
