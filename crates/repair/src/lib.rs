@@ -47,7 +47,7 @@ pub struct RepairOptions {
     /// Read all data of files, before and behind, and verify its checksums.
     pub data: bool,
     /// Go on where what was durable, or cannot be read just now, is lost by that: cut damaged rings at the last good
-    /// batch, leave out nodes that the device cannot read.
+    /// batch, leave out nodes that the device cannot read, give up a branch or snapshot, its root directory or all that it has.
     pub accept_loss: bool,
 }
 
@@ -73,6 +73,7 @@ pub fn plan(
         Err(RepairError::NoSpace(_) | RepairError::Refused(_)) => run(false)?,
         done => done?,
     };
+    refuse::unaccepted(&done.given_up, options)?;
     Ok(Planned::new(done))
 }
 

@@ -35,6 +35,18 @@ pub fn why_not(issue: Issue) -> Option<&'static str> {
     })
 }
 
+/// Fails if a repair would give up a branch or snapshot, its root directory or all that it has, unless that is accepted. `given_up` are
+/// clauses that name each.
+pub(crate) fn unaccepted(given_up: &[String], options: &RepairOptions) -> Result<(), RepairError> {
+    if given_up.is_empty() || options.accept_loss {
+        return Ok(());
+    }
+    RepairError::refused(format!(
+        "{}: nothing is written: copy out with `holdfast salvage` what it finds, then say --accept-loss",
+        given_up.join("; ")
+    ))
+}
+
 /// Fails if something in the report cannot be repaired.
 pub(crate) fn unrepairable(report: &Report, options: &RepairOptions) -> Result<(), RepairError> {
     let Some(_) = &report.facts.superblock else {

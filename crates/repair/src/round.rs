@@ -31,6 +31,8 @@ const ALL_JUDGED: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) repairs: Vec<Repair>,
+    /// Branches and snapshots that are lost, or lose their root directory or everything: a clause that names each.
+    pub(crate) given_up: Vec<String>,
     /// What a check finds of the result.
     pub(crate) after: Report,
     pub(crate) blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
@@ -66,12 +68,14 @@ pub(crate) fn run(
         ));
     }
     let (mut repairs, taken) = (round.shared.repairs, round.used);
+    let mut given_up = round.lineage.into_lost();
+    given_up.append(&mut round.shared.given_up);
     let check_options = CheckOptions { data: options.data, progress: None };
     let after = check(&overlay, &check_options)?;
     if is_repaired(&after) {
         let mut blocks = overlay.into_blocks();
         let mends = mended.beside(&mut blocks)?;
-        return Ok(Done { repairs, after, blocks, mends, superblock });
+        return Ok(Done { repairs, given_up, after, blocks, mends, superblock });
     }
     if left == 0 {
         let first = after.findings.iter().find(|it| it.severity > holdfast_check::Severity::Note);
@@ -82,13 +86,14 @@ pub(crate) fn run(
     }
     let mut done = run(&overlay, &after, options, (&taken, is_searched), left - 1)?;
     repairs.append(&mut done.repairs);
+    given_up.append(&mut done.given_up);
     let later = copies::through(&overlay, &mended, done.mends, &mut done.blocks);
     let mut blocks = overlay.into_blocks();
     blocks.retain(|block, _| !later.contains_key(block));
     blocks.append(&mut done.blocks);
     let mut mends = mended.beside(&mut blocks)?;
     mends.extend(later);
-    Ok(Done { repairs, blocks, mends, ..done })
+    Ok(Done { repairs, given_up, blocks, mends, ..done })
 }
 
 struct Round<'w, 'd> {
@@ -269,21 +274,21 @@ impl<'w, 'd> Round<'w, 'd> {
         trees: &HashSet<u64>,
         options: &RepairOptions,
     ) -> Result<(), RepairError> {
-        let Some(first) = self.states.iter().find(|state| trees.contains(&state.root.id)) else {
+        let of_trees = self.states.iter().filter(|state| trees.contains(&state.root.id));
+        let names: Vec<&str> = of_trees.map(|state| &*state.root.name).collect();
+        if names.is_empty() {
             return Ok(());
-        };
-        let name = &first.root.name;
+        }
         let why = format!(
-            "{name} needs copies of files that it shares with other branches and snapshots, and there is no room for so many"
+            "there is no room for copies of files that {} share with other branches and snapshots: nothing is written; make the volume larger",
+            names.join(" and ")
         );
-        if first.root.is_main() || trees.contains(&holdfast_format::item::lineage::MAIN) {
-            return RepairError::refused(format!(
-                "{why}: nothing is written; make the volume larger, or copy its files out"
-            ));
+        if trees.contains(&holdfast_format::item::lineage::MAIN) {
+            return RepairError::refused(format!("{why}, or copy its files out"));
         }
         if !options.accept_loss {
             return RepairError::refused(format!(
-                "{why}: nothing is written; make the volume larger, or give it up with --accept-loss"
+                "{why}, or copy their files out with `holdfast salvage`, then give them up with --accept-loss"
             ));
         }
         for state in self.states.extract_if(.., |state| trees.contains(&state.root.id)) {

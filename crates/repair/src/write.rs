@@ -42,7 +42,7 @@ pub struct Planned {
 
 impl Planned {
     pub(crate) fn new(done: Done) -> Planned {
-        let Done { repairs, after, mut blocks, mends, superblock } = done;
+        let Done { repairs, after, mut blocks, mends, superblock, .. } = done;
         let superblocks = Vec::from(superblocks(&superblock));
         for (block, _) in &superblocks {
             blocks.remove(&block.0);

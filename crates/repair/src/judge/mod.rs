@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     /// What is known of older versions of nodes that are left out.
     pub(crate) versions: Versions,
     pub(crate) repairs: Vec<Repair>,
+    /// Trees that lose their root directory, or everything: a clause that names each.
+    pub(crate) given_up: Vec<String>,
 }
 
 /// Blocks that stand for what is lost of a file.
@@ -68,6 +70,7 @@ impl Shared {
             now: Timestamp::now(),
             versions: Versions::default(),
             repairs: Vec::new(),
+            given_up: Vec::new(),
         }
     }
 }
@@ -161,6 +164,8 @@ struct Judge<'w, 'd> {
     entries: Vec<Entry>,
     fixes: BTreeMap<InodeNo, Fix>,
     said: Vec<Said>,
+    /// Its root directory is made anew.
+    is_rootless: bool,
     /// Names that were taken from what may not have them.
     taken: BTreeMap<InodeNo, Vec<u8>>,
 }
@@ -187,6 +192,7 @@ pub(crate) fn tree<'d>(
         entries: Vec::new(),
         fixes: BTreeMap::new(),
         said: Vec::new(),
+        is_rootless: false,
         taken: BTreeMap::new(),
     };
     judge.lost_nodes();
@@ -197,6 +203,7 @@ pub(crate) fn tree<'d>(
     judge.removed(removed);
     judge.names()?;
     judge.apply();
+    judge.emptied();
     judge.state.inode_count = judge.entries.len() as u64;
     judge.say();
     Ok(())
@@ -258,6 +265,17 @@ impl Judge<'_, '_> {
             let issue = lost.issue;
             let what = "a hole that was being made in a file may be forgotten, and its old content be there again";
             self.loss(issue, None, what);
+        }
+    }
+
+    /// A tree of which nothing comes back is given up.
+    fn emptied(&mut self) {
+        let is_made = |number| number == InodeNo::ROOT || Some(number) == self.shared.lost_found;
+        let is_empty = self.entries.iter().all(|entry| is_made(entry.number));
+        let had = self.state.root.inode_count;
+        if is_empty && had > 1 && !self.state.lost.is_empty() && !self.is_rootless {
+            let clause = format!("{} would lose all its files", self.state.root.name);
+            self.shared.given_up.push(clause);
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Lineage {
     waiting: BTreeSet<u64>,
     /// Those whose parent is another than it was, though what they share with others is not known by that: each gets blocks of its own.
     cut: BTreeSet<u64>,
+    /// Branches and snapshots that are lost: a clause for each.
+    lost: Vec<String>,
     next: u64,
     /// Whether there is more than `main` without an item.
     is_kept: bool,
@@ -185,6 +187,7 @@ impl Lineage {
             return;
         }
         say(repairs, issue, format!("snapshot {id} is lost: its item says nothing"), true);
+        self.lost.push(format!("snapshot {id} would be lost"));
         self.without(id, parent, issue, repairs);
     }
 
@@ -230,6 +233,11 @@ impl Lineage {
         self.cut.contains(&id)
     }
 
+    /// Clauses that name the branches and snapshots that are lost.
+    pub(crate) fn into_lost(self) -> Vec<String> {
+        self.lost
+    }
+
     /// A branch or snapshot is given up.
     pub(crate) fn give_up(&mut self, id: u64) {
         self.items.remove(&id);
@@ -255,6 +263,7 @@ impl Lineage {
         for id in without {
             let item = self.items.remove(&id);
             let name = item.map_or(String::new(), |item| holdfast_base::show::name(&item.name));
+            self.lost.push(format!("branch {name} would be lost"));
             say(repairs, Issue::BranchRoot, format!("branch {name} is lost: it has no root"), true);
         }
     }

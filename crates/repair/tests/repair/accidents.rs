@@ -105,6 +105,14 @@ impl World {
         World { image, trees }
     }
 
+    /// The same volume, left in order.
+    pub(crate) fn rested(&self) -> MemoryDevice {
+        let device = Arc::new(self.image.snapshot());
+        let volume = VolumeOptions::new().commit_secs(0).open_device(device.clone());
+        volume.and_then(Volume::close).expect("it is whole");
+        device.snapshot()
+    }
+
     /// Carries a repair out, and holds what is there against what was and what was said; also when the snapshots are gone and the volume is full.
     pub(crate) fn behind(&self, device: &Arc<MemoryDevice>, plan: &Planned, when: &str) {
         plan.write(&**device).expect("memory takes it");

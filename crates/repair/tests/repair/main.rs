@@ -7,6 +7,7 @@ mod accidents;
 mod copies;
 mod every_finding;
 mod fsck_md;
+mod given_up;
 mod holes;
 mod older;
 mod one_block;
