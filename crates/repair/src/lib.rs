@@ -10,10 +10,12 @@
 mod account;
 mod blocks;
 mod copies;
+mod cut;
 mod error;
 mod judge;
 mod lineage;
 mod moved;
+mod names;
 mod older;
 mod overlay;
 mod owners;
@@ -63,7 +65,7 @@ pub fn plan(
     before: &Report,
     options: &RepairOptions,
 ) -> Result<Planned, RepairError> {
-    refuse::unrepairable(before, options)?;
+    refuse::unrepairable(device, before, options)?;
     if ring_places::is_all(before, options) {
         return ring_places::plan(device, before, options);
     }

@@ -25,6 +25,7 @@ use holdfast_format::item::{FileType, InodeItem};
 
 use crate::blocks::Space;
 use crate::error::RepairError;
+use crate::names::all_paths;
 use crate::older::Versions;
 use crate::overlay::Overlay;
 use crate::plan::Repair;
@@ -306,8 +307,19 @@ impl Judge<'_, '_> {
     /// Says what was done, with the paths of what it was done to.
     fn say(&mut self) {
         let tree = self.state.name();
+        let lost = self.said.iter().filter(|said| said.loses && said.name.is_none());
+        let lost = lost.filter_map(|said| said.inode).collect();
+        let several = all_paths(self.reading, self.state, &lost);
         for said in std::mem::take(&mut self.said) {
             let Said { issue, inode, name, what, loses } = said;
+            let all = inode.and_then(|inode| several.get(&inode));
+            if let Some(all) = all.filter(|_| loses && name.is_none()) {
+                self.shared.repairs.extend(all.iter().map(|path| {
+                    let (tree, path, what) = (tree.clone(), Some(path.clone()), what.clone());
+                    Repair { issue, tree, path, what, loses }
+                }));
+                continue;
+            }
             let mut path = inode.and_then(|inode| self.path(inode));
             if let (Some(path), Some(name)) = (&mut path, name) {
                 *path =

@@ -5,6 +5,7 @@ mod common;
 
 mod accidents;
 mod copies;
+mod cut;
 mod every_finding;
 mod fsck_md;
 mod given_up;
@@ -13,3 +14,5 @@ mod older;
 mod one_block;
 mod power_cuts;
 mod ring_places;
+mod shared;
+mod space_tree;
