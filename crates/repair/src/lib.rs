@@ -76,7 +76,9 @@ pub fn plan(
         done => done?,
     };
     refuse::unaccepted(&done.given_up, options)?;
-    Ok(Planned::new(done))
+    let planned = Planned::new(done);
+    planned.expect_room(device)?;
+    Ok(planned)
 }
 
 /// Whether a place of a frame or a batch is bad of which the other one counts: [`plan`] writes it again.

@@ -14,5 +14,6 @@ mod older;
 mod one_block;
 mod power_cuts;
 mod ring_places;
+mod room;
 mod shared;
 mod space_tree;
