@@ -27,6 +27,7 @@ pub mod reading;
 pub mod report;
 mod ring_part;
 mod arrived;
+mod ascending;
 mod bounds;
 mod difference;
 mod inodes;
@@ -75,6 +76,8 @@ pub struct Progress {
     pub done: u64,
     /// How many there will be, as far as the superblock or earlier passes tell; 0 if unknown.
     pub total: u64,
+    /// Nodes that all passes have judged, each as often as one was: what the check has cost until now.
+    pub judged: u64,
 }
 
 /// Checks the volume on `device`. Damage is a finding, not an error: an error means that there is

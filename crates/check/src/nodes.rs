@@ -37,6 +37,8 @@ struct Kept {
     young: Nodes,
     old: Nodes,
     young_bytes: usize,
+    /// How often one was judged.
+    judged: u64,
 }
 
 impl Kept {
@@ -76,6 +78,15 @@ impl NodeCache {
         device.read(byte_of(block), into)?;
         kept.put(block, into.clone());
         Ok(())
+    }
+
+    /// Counts a node that is judged.
+    pub(crate) fn count(&self) {
+        self.0.borrow_mut().judged += 1;
+    }
+
+    pub(crate) fn judged(&self) -> u64 {
+        self.0.borrow().judged
     }
 
     /// Keeps other bytes for a node than those of its place: its copy.

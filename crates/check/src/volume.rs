@@ -191,6 +191,7 @@ impl<'a> Volume<'a> {
         if parent.is_some_and(|parent| pointer.epoch > parent.epoch) {
             return Err(Problem::Future("its parent"));
         }
+        self.read.count();
         if let Err(problem) = self.judged(expected, buffer) {
             self.read_copy(expected, buffer).ok_or(problem)?;
         }
@@ -211,6 +212,11 @@ impl<'a> Volume<'a> {
         NodeView::open(buffer, expected).ok()?;
         self.read.keep(block, buffer);
         Some(())
+    }
+
+    /// How often a node was judged.
+    pub(crate) fn judged_nodes(&self) -> u64 {
+        self.read.judged()
     }
 
     /// Whether the node at `block` is read from the device: none of the journal stands in front of it.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, InodeNo, show};
-use holdfast_format::item::{Dentry, TreeKind};
+use holdfast_format::item::{Dentry, InodeItem, TreeKind};
 use holdfast_format::{ItemKind, Key};
 use holdfast_store::{
     BadRing, Damaged, Listener, Pin, RingName, Scrubbed, Store, StoreError, TreeInfo,
@@ -122,7 +122,14 @@ impl FileSystem {
     /// One is under way already, or the device fails as a whole: [`StoreError::NoAnswer`] if it reads nothing any more.
     pub fn scrub(&self, from: Option<&[u8]>, listener: &mut dyn ScrubListener) -> Result<bool> {
         let store = self.core.store.store();
-        let mut hears = Hears { store, pin: None, tree: None, nodes: Vec::new(), listener };
+        let mut hears = Hears {
+            store,
+            pin: None,
+            tree: None,
+            nodes: Vec::new(),
+            several: Vec::new(),
+            listener,
+        };
         let Some(mut scrub) = store.begin_scrub(from, &mut hears)? else { return Ok(false) };
         let done = self.scrub_all(&mut scrub, &mut hears);
         if done.is_err() {
@@ -198,6 +205,7 @@ impl FileSystem {
             if !nodes.is_empty() {
                 hears.tell_files(&nodes)?;
             }
+            hears.tell_other_names()?;
             (hears.pin, hears.tree) = (None, None);
             drop(pin);
             self.volume.volume.go_on_with_deletions();
@@ -229,6 +237,8 @@ struct Hears<'a> {
     tree: Option<String>,
     /// Keys of damaged nodes.
     nodes: Vec<(Key, Option<Key>)>,
+    /// What was found of files with several names, and told with one.
+    several: Vec<ScrubFinding>,
     listener: &'a mut dyn ScrubListener,
 }
 
@@ -254,6 +264,44 @@ impl Hears<'_> {
         let path = self.whereabouts(inode).path().map(str::to_owned);
         let finding = ScrubFinding::new(kind, self.tree.as_deref(), why);
         ScrubFinding { path, inode: Some(inode), ..finding }
+    }
+
+    /// Tells of damage in a file.
+    fn found_in_file(&mut self, finding: ScrubFinding) {
+        let item = |inode: InodeNo| {
+            let value = self.store.get_pinned(self.pin.as_ref()?, &Key::inode(inode)).ok()??;
+            InodeItem::decode(&value).ok()
+        };
+        let names = finding.inode.and_then(item).map_or(1, |item| item.nlink);
+        if names > 1 && self.several.len() < NODES_MAX {
+            self.several.push(finding.clone());
+        }
+        self.found(finding);
+    }
+
+    /// Tells of files with several names under each of the others.
+    fn tell_other_names(&mut self) -> Result<()> {
+        let several = std::mem::take(&mut self.several);
+        let Some(pin) = self.pin.clone().filter(|_| !several.is_empty()) else { return Ok(()) };
+        let store = self.store;
+        store.visit_readable(&pin, &mut |key, value| {
+            let (ItemKind::Dentry, Ok(name)) = (key.kind, Dentry::decode(value)) else {
+                return true;
+            };
+            for finding in several.iter().filter(|of| of.inode == Some(name.inode)) {
+                let dir = self.whereabouts(key.inode);
+                let path = dir
+                    .path()
+                    .map(|dir| format!("{}/{}", dir.trim_end_matches('/'), show::name(name.name)));
+                if path.is_some() && path != finding.path {
+                    let finding = ScrubFinding { path, ..finding.clone() };
+                    tracing::error!("{}: {}", finding.what(), finding.why);
+                    self.listener.found(finding);
+                }
+            }
+            true
+        })?;
+        Ok(())
     }
 
     /// Tells of the files whose items are in damaged nodes, as far as names lead to them.
@@ -333,9 +381,13 @@ impl Listener for Hears<'_> {
                 let start = first.saturating_mul(BLOCK_BYTES);
                 let end = start.saturating_add(count.saturating_mul(BLOCK_BYTES));
                 let finding = self.of_file(ScrubKind::Data, inode, why);
-                ScrubFinding { bytes: Some(start..end), block: Some(block), ..finding }
+                let finding =
+                    ScrubFinding { bytes: Some(start..end), block: Some(block), ..finding };
+                return self.found_in_file(finding);
             }
-            Damaged::Item { key } => self.of_file(ScrubKind::Item, key.inode, why),
+            Damaged::Item { key } => {
+                return self.found_in_file(self.of_file(ScrubKind::Item, key.inode, why));
+            }
             Damaged::Node { block, from, end } => {
                 if self.nodes.len() < NODES_MAX {
                     self.nodes.push((from, end));

@@ -10,10 +10,12 @@
 mod account;
 mod blocks;
 mod copies;
+mod cut;
 mod error;
 mod judge;
 mod lineage;
 mod moved;
+mod names;
 mod older;
 mod overlay;
 mod owners;
@@ -47,7 +49,7 @@ pub struct RepairOptions {
     /// Read all data of files, before and behind, and verify its checksums.
     pub data: bool,
     /// Go on where what was durable, or cannot be read just now, is lost by that: cut damaged rings at the last good
-    /// batch, leave out nodes that the device cannot read.
+    /// batch, leave out nodes that the device cannot read, give up a branch or snapshot, its root directory or all that it has.
     pub accept_loss: bool,
 }
 
@@ -63,7 +65,7 @@ pub fn plan(
     before: &Report,
     options: &RepairOptions,
 ) -> Result<Planned, RepairError> {
-    refuse::unrepairable(before, options)?;
+    refuse::unrepairable(device, before, options)?;
     if ring_places::is_all(before, options) {
         return ring_places::plan(device, before, options);
     }
@@ -73,7 +75,10 @@ pub fn plan(
         Err(RepairError::NoSpace(_) | RepairError::Refused(_)) => run(false)?,
         done => done?,
     };
-    Ok(Planned::new(done))
+    refuse::unaccepted(&done.given_up, options)?;
+    let planned = Planned::new(done);
+    planned.expect_room(device)?;
+    Ok(planned)
 }
 
 /// Whether a place of a frame or a batch is bad of which the other one counts: [`plan`] writes it again.

@@ -1,9 +1,11 @@
 //! What is not repaired, or not without being asked twice.
 
+use holdfast_check::reading::VolumeReading;
 use holdfast_check::{Issue, Report};
+use holdfast_device::Device;
 
-use crate::RepairOptions;
 use crate::error::RepairError;
+use crate::{RepairOptions, cut};
 
 /// Findings that stand for something that was durable, or may be read another time.
 const LOSSES: [Issue; 9] = [
@@ -35,8 +37,24 @@ pub fn why_not(issue: Issue) -> Option<&'static str> {
     })
 }
 
+/// Fails if a repair would give up a branch or snapshot, its root directory or all that it has, unless that is accepted. `given_up` are
+/// clauses that name each.
+pub(crate) fn unaccepted(given_up: &[String], options: &RepairOptions) -> Result<(), RepairError> {
+    if given_up.is_empty() || options.accept_loss {
+        return Ok(());
+    }
+    RepairError::refused(format!(
+        "{}: nothing is written: copy out with `holdfast salvage` what it finds, then say --accept-loss",
+        given_up.join("; ")
+    ))
+}
+
 /// Fails if something in the report cannot be repaired.
-pub(crate) fn unrepairable(report: &Report, options: &RepairOptions) -> Result<(), RepairError> {
+pub(crate) fn unrepairable(
+    device: &dyn Device,
+    report: &Report,
+    options: &RepairOptions,
+) -> Result<(), RepairError> {
     let Some(_) = &report.facts.superblock else {
         return RepairError::refused(why_not(Issue::NoSuperblock).unwrap_or_default());
     };
@@ -53,9 +71,17 @@ pub(crate) fn unrepairable(report: &Report, options: &RepairOptions) -> Result<(
                 Issue::BatchBlocks | Issue::LogUnreadable | Issue::SuperblocksDisagree
             );
         if needs_more && !options.accept_loss {
+            let trees = match issue.number() / 100 {
+                8 | 9 => cut::given_up(&VolumeReading::open(device, false)?).join("; "),
+                _ => String::new(),
+            };
+            let (trees, salvage) = match trees.is_empty() {
+                true => (String::new(), ""),
+                false => (format!("; {trees}"), ", copy out with `holdfast salvage` what it finds"),
+            };
             return RepairError::refused(format!(
-                "{finding}: nothing is written: what was durable is lost by a repair, or may be read another time; copy the device, then \
-                 say --accept-loss"
+                "{finding}{trees}: nothing is written: what was durable is lost by a repair, or may be read another time; copy the \
+                 device{salvage}, then say --accept-loss"
             ));
         }
     }

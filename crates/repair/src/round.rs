@@ -15,14 +15,17 @@ use crate::blocks::{Blocks, Space};
 use crate::copies::{Mended, Mends};
 use crate::error::RepairError;
 use crate::judge::{self, Shared};
-use crate::lineage::{Lineage, Root};
+use crate::lineage::{Lineage, OlderItems, Root};
 use crate::moved::{self, Uses};
 use crate::overlay::Overlay;
 use crate::plan::Repair;
 use crate::superblocks::superblocks;
 use crate::walk::{Edits, State, Survey};
 use crate::watched::Watched;
-use crate::{ROUNDS, RepairOptions, account, copies, is_repaired, older, owners, rewrite};
+use crate::{
+    ROUNDS, RepairOptions, account, copies, cut, is_repaired, lineage, older as versions, owners,
+    rewrite,
+};
 
 /// Trees that are all judged when anything is wrong in one; of more, those in which something was found.
 const ALL_JUDGED: usize = 256;
@@ -31,6 +34,8 @@ const ALL_JUDGED: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) repairs: Vec<Repair>,
+    /// Branches and snapshots that are lost, or lose their root directory or everything: a clause that names each.
+    pub(crate) given_up: Vec<String>,
     /// What a check finds of the result.
     pub(crate) after: Report,
     pub(crate) blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
@@ -54,10 +59,12 @@ pub(crate) fn run(
     let mended = Mended::over(device, report, left < ROUNDS);
     let device: &dyn Device = &mended;
     let watched = Watched::new(device);
-    let reading = VolumeReading::open(&watched, is_far(Issue::NewestSuperblockLost))?;
+    let mut reading = VolumeReading::open(&watched, is_far(Issue::NewestSuperblockLost))?;
     let overlay = Overlay::new(device);
+    let older = lineage::find_older(&reading, &overlay);
+    reading.take_older(older.items.clone());
     let taken = (taken, is_searched);
-    let mut round = Round::new(&reading, &overlay, report, taken, options.accept_loss)?;
+    let mut round = Round::new(&reading, &overlay, report, taken, (&older, options.accept_loss))?;
     round.judge(report, options)?;
     let superblock = round.write(options)?;
     if let Some(error) = watched.failed().filter(|_| !options.accept_loss) {
@@ -66,12 +73,14 @@ pub(crate) fn run(
         ));
     }
     let (mut repairs, taken) = (round.shared.repairs, round.used);
+    let mut given_up = round.lineage.into_lost();
+    given_up.append(&mut round.shared.given_up);
     let check_options = CheckOptions { data: options.data, progress: None };
     let after = check(&overlay, &check_options)?;
     if is_repaired(&after) {
         let mut blocks = overlay.into_blocks();
         let mends = mended.beside(&mut blocks)?;
-        return Ok(Done { repairs, after, blocks, mends, superblock });
+        return Ok(Done { repairs, given_up, after, blocks, mends, superblock });
     }
     if left == 0 {
         let first = after.findings.iter().find(|it| it.severity > holdfast_check::Severity::Note);
@@ -82,13 +91,14 @@ pub(crate) fn run(
     }
     let mut done = run(&overlay, &after, options, (&taken, is_searched), left - 1)?;
     repairs.append(&mut done.repairs);
+    given_up.append(&mut done.given_up);
     let later = copies::through(&overlay, &mended, done.mends, &mut done.blocks);
     let mut blocks = overlay.into_blocks();
     blocks.retain(|block, _| !later.contains_key(block));
     blocks.append(&mut done.blocks);
     let mut mends = mended.beside(&mut blocks)?;
     mends.extend(later);
-    Ok(Done { repairs, blocks, mends, ..done })
+    Ok(Done { repairs, given_up, blocks, mends, ..done })
 }
 
 struct Round<'w, 'd> {
@@ -136,14 +146,14 @@ fn going(
     let mut going = Survey::default();
     let mut is_whole = true;
     for root in ended {
-        let lost = going.tree(reading, root, &mut |_, node| {
+        let met = going.tree(reading, root, &mut |_, node| {
             let mut of = Uses::default();
             for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
                 of.extent(reading, &node.key(index), node.value(index));
             }
             reached.extend(of.runs());
         });
-        is_whole &= lost.is_empty();
+        is_whole &= met.lost.is_empty();
     }
     (going.nodes, is_whole)
 }
@@ -154,7 +164,7 @@ impl<'w, 'd> Round<'w, 'd> {
         overlay: &'w Overlay<'d>,
         report: &Report,
         (taken, is_searched): (&[(u64, u64)], bool),
-        accepts_loss: bool,
+        (older, accepts_loss): (&OlderItems, bool),
     ) -> Result<Round<'w, 'd>, RepairError> {
         let superblock = reading.superblock();
         if superblock.features_ro_compat & !RO_COMPAT_KNOWN != 0 {
@@ -168,26 +178,26 @@ impl<'w, 'd> Round<'w, 'd> {
             );
         }
         let mut shared = Shared::new(superblock.inode_next.0);
-        let lineage = Lineage::read(reading, accepts_loss, &mut shared.repairs)?;
+        let lineage = Lineage::read(reading, older, accepts_loss, &mut shared.repairs)?;
         // What grew out of what is not as it was, or not as it was said: no tree is believed to own what it seems to.
         let is_doubted = !shared.repairs.is_empty();
         let (trees, ended) = lineage.trees(reading);
         let (mut survey, mut uses) = (Survey::default(), Uses::default());
         let mut states = Vec::new();
         for root in trees {
-            let lost = survey.tree(reading, &root, &mut |_, node| {
+            let surveyed = survey.tree(reading, &root, &mut |_, node| {
                 for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
                     uses.extent(reading, &node.key(index), node.value(index));
                 }
             });
-            let changes = reading.changes(root.id).iter();
+            // What the log says was said of another root.
+            let changes = reading.changes(root.id).iter().filter(|_| !older.is_old(root.id));
             let edits: Edits = changes.map(|(key, change)| (*key, change.value.clone())).collect();
             for (key, value) in edits.iter().filter(|(key, _)| key.kind == ItemKind::Extent) {
                 value.iter().for_each(|value| uses.extent(reading, key, value));
             }
-            let inode_count = root.inode_count;
             let is_cut = lineage.is_cut(root.id);
-            states.push(State::new(root, edits, lost, inode_count, is_cut));
+            states.push(State::new(root, edits, surveyed, is_cut));
         }
         let places = |block: &u64| superblock.geometry.places_of_node(BlockNo(*block));
         let mut reached: Vec<(u64, u64)> = uses.runs().collect();
@@ -199,8 +209,9 @@ impl<'w, 'd> Round<'w, 'd> {
         used.extend(&rings.needed);
         if is_searched && states.iter().any(|state| !state.lost.is_empty()) {
             let reached = Blocks::of(reached);
-            let is_known = is_whole && !is_doubted;
-            let versions = older::find(reading, overlay, reached, &mut uses, &mut states, is_known);
+            let known = survey.nodes.union(&going).copied().collect();
+            let known = Some(&known).filter(|_| is_whole && !is_doubted);
+            let versions = versions::find(reading, overlay, reached, &mut uses, &mut states, known);
             used.extend(&versions.needed);
             shared.versions = versions;
         }
@@ -269,21 +280,21 @@ impl<'w, 'd> Round<'w, 'd> {
         trees: &HashSet<u64>,
         options: &RepairOptions,
     ) -> Result<(), RepairError> {
-        let Some(first) = self.states.iter().find(|state| trees.contains(&state.root.id)) else {
+        let of_trees = self.states.iter().filter(|state| trees.contains(&state.root.id));
+        let names: Vec<&str> = of_trees.map(|state| &*state.root.name).collect();
+        if names.is_empty() {
             return Ok(());
-        };
-        let name = &first.root.name;
+        }
         let why = format!(
-            "{name} needs copies of files that it shares with other branches and snapshots, and there is no room for so many"
+            "there is no room for copies of files that {} share with other branches and snapshots: nothing is written; make the volume larger",
+            names.join(" and ")
         );
-        if first.root.is_main() || trees.contains(&holdfast_format::item::lineage::MAIN) {
-            return RepairError::refused(format!(
-                "{why}: nothing is written; make the volume larger, or copy its files out"
-            ));
+        if trees.contains(&holdfast_format::item::lineage::MAIN) {
+            return RepairError::refused(format!("{why}, or copy its files out"));
         }
         if !options.accept_loss {
             return RepairError::refused(format!(
-                "{why}: nothing is written; make the volume larger, or give it up with --accept-loss"
+                "{why}, or copy their files out with `holdfast salvage`, then give them up with --accept-loss"
             ));
         }
         for state in self.states.extract_if(.., |state| trees.contains(&state.root.id)) {
@@ -343,38 +354,13 @@ impl<'w, 'd> Round<'w, 'd> {
             }
         }
         if report.findings.iter().any(|it| is_cut(it.issue())) {
-            self.name_cut();
+            self.shared.repairs.extend(cut::losses(self.reading, &self.states));
         }
         if self.lineage.ended() > 0 {
             let what = format!("{} deletions of snapshots come to their end", self.lineage.ended());
             let issue = Issue::DeletionWrong;
             let repair = Repair { issue, tree: None, path: None, what, loses: false };
             self.shared.repairs.push(repair);
-        }
-    }
-
-    /// Names what batches behind the cut have changed: each may be as it was before.
-    fn name_cut(&mut self) {
-        let cut = self.reading.cut_changes();
-        for state in &self.states {
-            let Some(changes) = cut.get(&state.root.id) else { continue };
-            let mut paths = BTreeSet::new();
-            for (directory, name, inode) in &changes.names {
-                let of = self.reading.path(&state.root, *directory);
-                let name = holdfast_base::show::name(name);
-                let path = of.map(|of| format!("{}/{name}", of.trim_end_matches('/')));
-                paths.extend(path.or_else(|| Some(format!("?/{name} (inode {inode})"))));
-            }
-            let of_inodes = changes.inodes.iter();
-            paths.extend(of_inodes.filter_map(|inode| self.reading.path(&state.root, *inode)));
-            let (issue, tree) = (Issue::LogDamaged, state.name());
-            for path in paths {
-                let what =
-                    "it is as it was before, or not there: what was durable of it since is lost"
-                        .into();
-                let (tree, path) = (tree.clone(), Some(path));
-                self.shared.repairs.push(Repair { issue, tree, path, what, loses: true });
-            }
         }
     }
 

@@ -6,8 +6,8 @@ use std::ops::Bound;
 use holdfast_base::TreeId;
 use holdfast_check::Issue;
 use holdfast_check::reading::{LostNode, NodePlace, TreeRoot, VolumeReading};
-use holdfast_format::item::WalkPlace;
-use holdfast_format::{Key, NodePointer, NodeView};
+use holdfast_format::item::{Extent, WalkPlace};
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
 
 /// Keys of a tree with what they will be; `None`: nothing.
 pub(crate) type Edits = BTreeMap<Key, Option<Vec<u8>>>;
@@ -33,6 +33,8 @@ pub(crate) struct Older {
     /// The epoch of the leaf in which it stands.
     pub(crate) epoch: u64,
     pub(crate) value: Vec<u8>,
+    /// It is known that this tree had it: it stands in the snapshot that the tree grew out of, and the epoch is that one's.
+    pub(crate) is_own: bool,
 }
 
 /// What was found in place of a node that is left out.
@@ -52,6 +54,8 @@ pub(crate) struct Source {
 pub(crate) struct State {
     pub(crate) root: TreeRoot,
     pub(crate) edits: Edits,
+    /// Blocks that its nodes refer to, but for those that are left out.
+    pub(crate) referenced: u64,
     /// In the order of their keys.
     pub(crate) lost: Vec<Lost>,
     /// The keys of these of which it is not known what the tree had, upwards: all of them, but for what was found below an inner node.
@@ -69,16 +73,21 @@ pub(crate) struct State {
 
 impl State {
     /// A tree as it was met.
-    pub(crate) fn new(
-        root: TreeRoot,
-        edits: Edits,
-        lost: Vec<Lost>,
-        inode_count: u64,
-        is_cut: bool,
-    ) -> State {
-        let unknown = lost.clone();
-        let (older, sources) = (BTreeMap::new(), Vec::new());
-        State { root, edits, lost, unknown, older, sources, inode_count, is_judged: false, is_cut }
+    pub(crate) fn new(root: TreeRoot, edits: Edits, surveyed: Surveyed, is_cut: bool) -> State {
+        let Surveyed { lost, referenced } = surveyed;
+        let (unknown, inode_count) = (lost.clone(), root.inode_count);
+        State {
+            root,
+            edits,
+            referenced,
+            lost,
+            unknown,
+            older: BTreeMap::new(),
+            sources: Vec::new(),
+            inode_count,
+            is_judged: false,
+            is_cut,
+        }
     }
 
     /// Its name, unless it is `main`.
@@ -140,6 +149,17 @@ struct Met {
     by: u64,
     /// Something below it is left out.
     lacks: bool,
+    /// Blocks that it and what is below it refer to, but for what is left out.
+    referenced: u64,
+}
+
+/// What a survey has met of one tree.
+#[derive(Debug)]
+pub(crate) struct Surveyed {
+    /// Nodes that are left out.
+    pub(crate) lost: Vec<Lost>,
+    /// Blocks that the others refer to.
+    pub(crate) referenced: u64,
 }
 
 impl Survey {
@@ -150,12 +170,13 @@ impl Survey {
         reading: &VolumeReading<'_>,
         tree: &TreeRoot,
         leaf: &mut dyn FnMut(&NodePlace, &NodeView<'_>),
-    ) -> Vec<Lost> {
+    ) -> Surveyed {
         let mut lost = Vec::new();
-        self.descend(reading, tree, &tree.place(), None, &mut lost, leaf);
-        lost
+        let referenced = self.descend(reading, tree, &tree.place(), None, &mut lost, leaf);
+        Surveyed { lost, referenced }
     }
 
+    /// Returns the blocks that the node and those below it refer to.
     fn descend(
         &mut self,
         reading: &VolumeReading<'_>,
@@ -164,13 +185,14 @@ impl Survey {
         parent: Option<NodePointer>,
         lost: &mut Vec<Lost>,
         leaf: &mut dyn FnMut(&NodePlace, &NodeView<'_>),
-    ) {
+    ) -> u64 {
         let ends = WalkPlace::node(place.high.map(|high| high.raw()), place.level);
         if tree.cursor.is_some_and(|cursor| ends < cursor) {
-            return;
+            return 0;
         }
         let mut leave_out = |issue, why: &str| {
             lost.push(Lost { place: *place, issue, why: why.into() });
+            0
         };
         let block = place.pointer.block.0;
         let is_new = match self.met.get(&block) {
@@ -185,7 +207,7 @@ impl Survey {
                 );
             }
             // Of a deletion a part may not have been walked.
-            Some(met) if !met.lacks && tree.cursor.is_none() => return,
+            Some(met) if !met.lacks && tree.cursor.is_none() => return met.referenced,
             Some(_) => false,
         };
         let mut buffer = Vec::new();
@@ -194,26 +216,37 @@ impl Survey {
             Err(LostNode { issue, why }) => return leave_out(issue, &why),
         };
         let lacks = tree.cursor.is_some();
-        self.met.insert(block, Met { place: *place, by: tree.id, lacks });
+        let mut referenced = reading.superblock().geometry.slot_blocks();
+        if place.level == 0 {
+            referenced = referenced.saturating_add(extent_blocks(&node));
+        }
+        self.met.insert(block, Met { place: *place, by: tree.id, lacks, referenced });
         self.nodes.insert(block);
         if place.level == 0 {
             if is_new {
                 leaf(place, &node);
             }
-            return;
+            return referenced;
         }
         let below = children(&node, place);
         reading.read_ahead(below.iter().map(|child| child.pointer.block));
         let before = lost.len();
         for child in &below {
-            self.descend(reading, tree, child, Some(place.pointer), lost, leaf);
+            let of = self.descend(reading, tree, child, Some(place.pointer), lost, leaf);
+            referenced = referenced.saturating_add(of);
         }
-        if lost.len() > before
-            && let Some(met) = self.met.get_mut(&block)
-        {
-            met.lacks = true;
+        if let Some(met) = self.met.get_mut(&block) {
+            met.lacks |= lost.len() > before;
+            met.referenced = referenced;
         }
+        referenced
     }
+}
+
+/// Blocks that the extents of a leaf have on the device.
+pub(crate) fn extent_blocks(leaf: &NodeView<'_>) -> u64 {
+    let extents = (0..leaf.count()).filter(|at| leaf.key(*at).kind == ItemKind::Extent);
+    extents.map(|at| Extent::blocks_in(leaf.value(at))).fold(0, u64::saturating_add)
 }
 
 impl State {

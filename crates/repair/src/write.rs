@@ -12,6 +12,7 @@ use holdfast_device::{Device, DeviceError};
 use holdfast_format::{Geometry, Superblock};
 
 use crate::copies::{self, Mends, Unmended};
+use crate::error::RepairError;
 use crate::plan::Repair;
 use crate::round::Done;
 use crate::superblocks::{Block, superblocks};
@@ -42,7 +43,7 @@ pub struct Planned {
 
 impl Planned {
     pub(crate) fn new(done: Done) -> Planned {
-        let Done { repairs, after, mut blocks, mends, superblock } = done;
+        let Done { repairs, after, mut blocks, mends, superblock, .. } = done;
         let superblocks = Vec::from(superblocks(&superblock));
         for (block, _) in &superblocks {
             blocks.remove(&block.0);
@@ -73,6 +74,28 @@ impl Planned {
         let of_rings = self.rings.len() + self.superblocks.len();
         let blocks = self.blocks.len() + self.mends.len() + of_rings;
         blocks as u64 * BLOCK_BYTES
+    }
+
+    /// Fails if the host of an image has not the space for what is written into its holes: a part of a plan would take the last of it.
+    pub(crate) fn expect_room(&self, device: &dyn Device) -> Result<(), RepairError> {
+        let Some(room) = device.room() else { return Ok(()) };
+        let steps = self.steps();
+        let of_steps = steps.iter().flatten().map(|(block, _)| *block);
+        let blocks =
+            of_steps.chain((0..STEPS).flat_map(|step| self.mends(step)).map(|(block, _)| block));
+        let is_hole = |block: &u64| {
+            let at = block.saturating_mul(BLOCK_BYTES);
+            device.data_from(at) >= at.saturating_add(BLOCK_BYTES)
+        };
+        let needed = (blocks.filter(is_hole).count() as u64).saturating_mul(BLOCK_BYTES);
+        if needed <= room {
+            return Ok(());
+        }
+        RepairError::refused(format!(
+            "nothing is written: a repair takes {} of the host, which has {}; make room there",
+            holdfast_base::show::bytes(needed),
+            holdfast_base::show::bytes(room)
+        ))
     }
 
     /// Whether anything is lost by it.

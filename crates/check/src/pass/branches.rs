@@ -9,18 +9,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 
-use holdfast_base::TreeId;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::{ItemKind, Key};
 
 use super::{Context, Use, data, inodes, names};
+use crate::ascending::Ascending;
 use crate::bounds::Bounds;
 use crate::difference::{Difference, difference};
 use crate::issue::Issue;
 use crate::lineage::{Tree, inside};
-use crate::volume::Volume;
 
 pub(super) fn run(context: &mut Context<'_>) {
     let trees = std::mem::take(&mut context.trees);
@@ -34,9 +33,10 @@ pub(super) fn run(context: &mut Context<'_>) {
         let mut differs = difference(&before, &now, tree);
         differs.is_whole &= !context.lost_trees.contains(&tree.id) && context.files_lost.is_empty();
         let inodes = counted.get(&base.id).copied().unwrap_or_default();
-        let of_tree = judge(context, tree, &before, inodes, &differs);
+        let of_tree = judge(context, tree, inodes, &differs);
         counted.insert(tree.id, of_tree);
     }
+    context.progress(trees.len() as u64, trees.len() as u64);
     context.trees = trees;
 }
 
@@ -70,13 +70,7 @@ fn in_turn<'t>(context: &Context<'_>, trees: &'t [Tree]) -> Vec<(&'t Tree, &'t T
 }
 
 /// Judges what differs, and takes its blocks. Returns how many inodes the tree has.
-fn judge(
-    context: &mut Context<'_>,
-    tree: &Tree,
-    before: &Volume<'_>,
-    inodes: u64,
-    differs: &Difference,
-) -> u64 {
+fn judge(context: &mut Context<'_>, tree: &Tree, inodes: u64, differs: &Difference) -> u64 {
     context.others_lost |= !differs.is_whole;
     let changed = || differs.items.iter().filter_map(|(key, pair)| Some((key, pair.now.as_ref()?)));
     for (key, value) in changed().filter(|(key, _)| key.kind == ItemKind::Extent) {
@@ -91,7 +85,7 @@ fn judge(
     }
     judge_files(&mut beside, differs);
     if differs.is_whole {
-        names::judge(&mut beside, before, differs);
+        names::judge(&mut beside, differs);
     }
     let inodes = count(&mut beside, tree, inodes, differs);
     if beside.options.data {
@@ -140,7 +134,7 @@ fn not_deleted(context: &mut Context<'_>, tree: &Tree, key: &Key, extent: Option
 
 /// Pass 3 for each inode of which an item differs.
 fn judge_files(beside: &mut Context<'_>, differs: &Difference) {
-    let volume = beside.volume;
+    let mut volume = Ascending::new(beside.volume);
     let mut reader = inodes::Reader::default();
     let items: Vec<_> = differs.items.iter().collect();
     for of_inode in items.chunk_by(|one, two| one.0.inode == two.0.inode) {
@@ -150,7 +144,7 @@ fn judge_files(beside: &mut Context<'_>, differs: &Difference) {
         let front = Bounds { high: Some(Key::new(inode, ItemKind::Dentry, 0)), ..all };
         let back = Bounds { low: Key::new(inode, ItemKind::Xattr, 0), ..all };
         if inode.0 > 0 {
-            read(beside, &volume, &mut reader, front);
+            read(beside, &mut volume, &mut reader, front);
         }
         for (key, pair) in
             of_inode.iter().filter(|(key, _)| inode.0 == 0 || key.kind == ItemKind::Dentry)
@@ -160,14 +154,19 @@ fn judge_files(beside: &mut Context<'_>, differs: &Difference) {
             }
         }
         if inode.0 > 0 {
-            read(beside, &volume, &mut reader, back);
+            read(beside, &mut volume, &mut reader, back);
         }
     }
     reader.end(beside);
 }
 
-fn read(beside: &mut Context<'_>, volume: &Volume<'_>, reader: &mut inodes::Reader, range: Bounds) {
-    let _ = volume.items(TreeId::Files, range, &mut |block, key, value| {
+fn read(
+    beside: &mut Context<'_>,
+    volume: &mut Ascending<'_>,
+    reader: &mut inodes::Reader,
+    range: Bounds,
+) {
+    let _ = volume.items(range, &mut |block, key, value| {
         reader.take(beside, block, &key, value);
         ControlFlow::Continue(())
     });

@@ -284,7 +284,8 @@ impl<'a> Context<'a> {
     /// Says how far the running pass is.
     pub(crate) fn progress(&self, done: u64, total: u64) {
         if let Some(progress) = self.options.progress {
-            progress(Progress { pass: self.pass, done, total });
+            let judged = self.volume.judged_nodes();
+            progress(Progress { pass: self.pass, done, total, judged });
         }
     }
 

@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
-use holdfast_base::{InodeNo, TreeId};
+use holdfast_base::InodeNo;
 use holdfast_format::item::dentry::{slot, slot_end};
 use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
 
 use super::Context;
+use crate::ascending::Ascending;
 use crate::bounds::Bounds;
 use crate::difference::{Difference, Pair};
 use crate::issue::Issue;
@@ -30,11 +31,13 @@ struct More {
 
 type Mores = BTreeMap<InodeNo, More>;
 
-pub(super) fn judge(beside: &mut Context<'_>, before: &Volume<'_>, differs: &Difference) {
+pub(super) fn judge(beside: &mut Context<'_>, differs: &Difference) {
     let mut mores = Mores::new();
+    // Names come in the order of their keys, then inodes in that of theirs.
+    let mut now = Now { differs, near: Ascending::new(beside.volume), volume: beside.volume };
     for (key, pair) in &differs.items {
         match key.kind {
-            ItemKind::Dentry => name(beside, &mut mores, key, pair),
+            ItemKind::Dentry => name(beside, &mut now, &mut mores, key, pair),
             ItemKind::Inode if key.offset == 0 => drop(mores.entry(key.inode).or_default()),
             ItemKind::Orphan | ItemKind::Punch if key.inode.0 == 0 => {
                 mores.entry(InodeNo(key.offset)).or_default();
@@ -44,19 +47,16 @@ pub(super) fn judge(beside: &mut Context<'_>, before: &Volume<'_>, differs: &Dif
     }
     let mut rooted = HashSet::from([InodeNo::ROOT]);
     for (number, more) in &mores {
-        let item = |volume: &Volume<'_>| {
-            let value = volume.get(&Key::inode(*number));
-            value.map(|value| InodeItem::decode(&value).ok())
-        };
-        let volume = beside.volume;
-        match (item(before), item(&volume)) {
+        let item = |value: Option<Vec<u8>>| value.map(|value| InodeItem::decode(&value).ok());
+        let (was, is) = now.both(&Key::inode(*number));
+        match (item(was), item(is)) {
             // What is damaged has been said of one of the two.
             (Some(None), _) | (_, Some(None)) => {}
-            (was, Some(Some(now))) => {
-                let judged = Inode { number: *number, was: was.flatten(), now, more: *more };
-                judged.judge(beside, &volume);
-                if now.file_type() == FileType::Directory && more.holder.0 != 0 {
-                    climb(beside, &volume, *number, &mut rooted);
+            (was, Some(Some(item))) => {
+                let judged = Inode { number: *number, was: was.flatten(), now: item, more: *more };
+                judged.judge(beside, &now);
+                if item.file_type() == FileType::Directory && more.holder.0 != 0 {
+                    climb(beside, &now, *number, &mut rooted);
                 }
             }
             (was, None) => gone(beside, *number, was.flatten(), more),
@@ -65,8 +65,43 @@ pub(super) fn judge(beside: &mut Context<'_>, before: &Volume<'_>, differs: &Dif
     lists(beside);
 }
 
+/// The tree that is judged: what differs is at hand, the rest is read.
+struct Now<'a, 'd> {
+    differs: &'d Difference,
+    /// For what is asked for in the order of keys.
+    near: Ascending<'a>,
+    volume: Volume<'a>,
+}
+
+impl Now<'_, '_> {
+    /// What was before and what is now, of keys that ascend.
+    fn both(&mut self, key: &Key) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+        if let Some(pair) = self.differs.items.get(key) {
+            return (pair.before.clone(), pair.now.clone());
+        }
+        match self.near.look(key) {
+            Look::Found(value) => (Some(value.clone()), Some(value)),
+            Look::Missing | Look::Lost => (None, None),
+        }
+    }
+
+    /// For what may be anywhere.
+    fn look(&self, key: &Key) -> Look {
+        match self.differs.items.get(key) {
+            Some(pair) => pair.now.clone().map_or(Look::Missing, Look::Found),
+            None => self.volume.look(key),
+        }
+    }
+}
+
 /// A name that is new, gone or another.
-fn name(beside: &mut Context<'_>, mores: &mut Mores, key: &Key, pair: &Pair) {
+fn name(
+    beside: &mut Context<'_>,
+    now: &mut Now<'_, '_>,
+    mores: &mut Mores,
+    key: &Key,
+    pair: &Pair,
+) {
     let directory = key.inode;
     for (value, one) in [(&pair.before, -1), (&pair.now, 1)] {
         let Some(Ok(dentry)) = value.as_ref().map(|value| Dentry::decode(value)) else { continue };
@@ -77,24 +112,23 @@ fn name(beside: &mut Context<'_>, mores: &mut Mores, key: &Key, pair: &Pair) {
         to.names += one;
         if one > 0 {
             to.holder = directory;
-            new_name(beside, key, &dentry);
+            new_name(beside, now, key, &dentry);
         }
     }
 }
 
-fn new_name(beside: &mut Context<'_>, key: &Key, dentry: &Dentry<'_>) {
-    let volume = beside.volume;
+fn new_name(beside: &mut Context<'_>, now: &mut Now<'_, '_>, key: &Key, dentry: &Dentry<'_>) {
     let (directory, child) = (key.inode, dentry.inode);
     let mut report = |issue, what: String| {
         let what = format!("{:?} in directory {directory} {what}", printable(dentry.name));
         beside.add(issue, what).inode(directory).name(dentry.name);
     };
-    if slot(volume.superblock.hash_seed, dentry.name) != key.offset & !0xff {
+    if slot(now.volume.superblock.hash_seed, dentry.name) != key.offset & !0xff {
         report(Issue::DentrySlot, format!("has the key offset {:#x}", key.offset));
-    } else if occurs(&volume, key, dentry.name) > 1 {
+    } else if occurs(&mut now.near, key, dentry.name) > 1 {
         report(Issue::NameTwice, "occurs twice".into());
     }
-    match volume.look(&Key::inode(child)) {
+    match now.look(&Key::inode(child)) {
         Look::Found(value) => {
             let found = InodeItem::decode(&value).ok().map(|item| item.file_type());
             if let Some(found) = found.filter(|found| *found != dentry.file_type) {
@@ -108,13 +142,13 @@ fn new_name(beside: &mut Context<'_>, key: &Key, dentry: &Dentry<'_>) {
 }
 
 /// How often a name occurs in its slot: at most 256 have the same.
-fn occurs(volume: &Volume<'_>, key: &Key, name: &[u8]) -> usize {
+fn occurs(near: &mut Ascending<'_>, key: &Key, name: &[u8]) -> usize {
     let first = key.offset & !0xff;
     let low = Key { offset: first, ..*key };
     let end = slot_end(first);
     let high = end.checked_add(1).map(|offset| Key { offset, ..*key });
     let mut count = 0;
-    let _ = volume.items(TreeId::Files, Bounds { low, high }, &mut |_, _, value| {
+    let _ = near.items(Bounds { low, high }, &mut |_, _, value| {
         count += usize::from(Dentry::decode(value).is_ok_and(|dentry| dentry.name == name));
         ControlFlow::Continue(())
     });
@@ -146,14 +180,14 @@ struct Inode {
 }
 
 impl Inode {
-    fn judge(&self, beside: &mut Context<'_>, volume: &Volume<'_>) {
+    fn judge(&self, beside: &mut Context<'_>, now: &Now<'_, '_>) {
         match self.now.file_type() {
             FileType::Directory => self.directory(beside),
             _ => self.file(beside),
         }
-        self.place(beside, volume);
-        let is_listed = !matches!(volume.look(&Key::orphan(self.number)), Look::Missing);
-        if self.now.nlink == 0 && !is_listed {
+        self.place(beside, now);
+        let is_listed = || !matches!(now.look(&Key::orphan(self.number)), Look::Missing);
+        if self.now.nlink == 0 && !is_listed() {
             let what = format!("inode {} has no link and is not listed", self.number);
             self.report(beside, Issue::OrphanUnlisted, what);
         }
@@ -218,7 +252,7 @@ impl Inode {
     }
 
     /// The name that it knows.
-    fn place(&self, beside: &mut Context<'_>, volume: &Volume<'_>) {
+    fn place(&self, beside: &mut Context<'_>, tree: &Now<'_, '_>) {
         let Inode { number, now, more, .. } = *self;
         let is_elsewhere = more.holder.0 != 0
             && now.file_type() == FileType::Directory
@@ -226,7 +260,7 @@ impl Inode {
         if now.parent.0 == 0 || now.nlink == 0 || number == InodeNo::ROOT || is_elsewhere {
             return;
         }
-        let is_there = match volume.look(&Key::new(now.parent, ItemKind::Dentry, now.parent_slot)) {
+        let is_there = match tree.look(&Key::new(now.parent, ItemKind::Dentry, now.parent_slot)) {
             Look::Found(value) => Dentry::decode(&value).is_ok_and(|dentry| dentry.inode == number),
             Look::Missing => false,
             Look::Lost => true,
@@ -246,7 +280,7 @@ impl Inode {
 /// Follows a directory that has a new name upwards, to the root or one that was followed before.
 fn climb(
     beside: &mut Context<'_>,
-    volume: &Volume<'_>,
+    now: &Now<'_, '_>,
     start: InodeNo,
     rooted: &mut HashSet<InodeNo>,
 ) {
@@ -258,8 +292,8 @@ fn climb(
             break;
         }
         // Where it ends elsewhere, that has another finding.
-        let value = volume.get(&Key::inode(at));
-        let Some(Ok(item)) = value.map(|value| InodeItem::decode(&value)) else { break };
+        let Look::Found(value) = now.look(&Key::inode(at)) else { break };
+        let Ok(item) = InodeItem::decode(&value) else { break };
         at = item.parent;
     }
     rooted.extend(way);

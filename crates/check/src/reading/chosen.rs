@@ -41,7 +41,8 @@ impl<'d> VolumeReading<'d> {
         let lineage = Lineage::read(&volume);
         let all = lineage.trees(&volume, &|id| recovered.log.inodes_in(id));
         let trees = all.iter().map(|tree| TreeRoot::new(tree, &lineage)).collect();
-        Ok(VolumeReading { device, slots, mark, recovered, lineage, trees })
+        let older = Default::default();
+        Ok(VolumeReading { device, slots, mark, recovered, lineage, trees, older })
     }
 
     /// What is missing of journal and log although it was durable, or cannot be: a sentence for each. Without any, the state

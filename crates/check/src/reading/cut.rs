@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_base::InodeNo;
 use holdfast_device::Device;
 use holdfast_format::ItemKind;
-use holdfast_format::item::Dentry;
-use holdfast_format::item::lineage::MAIN;
+use holdfast_format::item::lineage::{LINEAGE, MAIN};
+use holdfast_format::item::{Dentry, TreeItem};
 use holdfast_format::log::{Decoder, Record};
 
 use crate::log::Ring;
@@ -23,6 +23,8 @@ pub struct CutChanges {
     pub inodes: BTreeSet<InodeNo>,
     /// Names that were made: directory, name, inode.
     pub names: BTreeSet<(InodeNo, Vec<u8>, InodeNo)>,
+    /// The item of the branch or snapshot itself, if it was made there or changed.
+    pub tree: Option<TreeItem>,
 }
 
 pub(super) fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, CutChanges> {
@@ -36,6 +38,14 @@ pub(super) fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, 
             let key = match record {
                 Record::Branch { id, .. } => {
                     branch = id;
+                    continue;
+                }
+                Record::Put(key, value) if key.kind == ItemKind::Tree => {
+                    if let (Some(id), Ok(item)) =
+                        (key.inode.0.checked_sub(LINEAGE), TreeItem::decode(value))
+                    {
+                        cut.entry(id).or_default().tree = Some(item);
+                    }
                     continue;
                 }
                 Record::Put(key, _) | Record::Delete(key) if key.kind.is_lineage() => continue,

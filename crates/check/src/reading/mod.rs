@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::item::lineage::{LINEAGE, MAIN};
-use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
+use holdfast_format::item::{GroupItem, TreeItem, TreeKind, WalkPlace};
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 
 pub use chosen::Rings;
@@ -48,6 +48,8 @@ pub struct TreeRoot {
     pub snapshot: Option<u64>,
     /// Inodes, as it counts them.
     pub inode_count: u64,
+    /// Blocks of its nodes, and those that its extents have on the device, as it counts them: without what the log changes.
+    pub referenced_blocks: u64,
     /// Of a snapshot that is being deleted: how far that has come.
     pub cursor: Option<WalkPlace>,
 }
@@ -70,6 +72,8 @@ pub struct VolumeReading<'d> {
     recovered: Recovered,
     lineage: Lineage,
     trees: Vec<TreeRoot>,
+    /// Settings of an older version of a node that is damaged.
+    older: BTreeMap<Key, Vec<u8>>,
 }
 
 impl<'d> VolumeReading<'d> {
@@ -89,7 +93,8 @@ impl<'d> VolumeReading<'d> {
         let lineage = Lineage::read(&volume);
         let all = lineage.trees(&volume, &|id| recovered.log.inodes_in(id));
         let trees = all.iter().map(|tree| TreeRoot::new(tree, &lineage)).collect();
-        Ok(VolumeReading { device, slots, mark, recovered, lineage, trees })
+        let older = BTreeMap::new();
+        Ok(VolumeReading { device, slots, mark, recovered, lineage, trees, older })
     }
 
     fn volume(&self) -> Volume<'_> {
@@ -124,17 +129,42 @@ impl<'d> VolumeReading<'d> {
 
     /// Whether each node of the space tree reads in which branches, snapshots or settings may stand.
     pub fn is_lineage_whole(&self) -> bool {
+        self.lost_of_space().is_empty()
+    }
+
+    /// Nodes of the space tree in which branches, snapshots or settings may have stood, and that do not count.
+    pub fn lost_of_space(&self) -> Vec<NodePlace> {
         let volume = self.volume();
         let lineage = Bounds { low: Key::inode(InodeNo(LINEAGE)), high: None };
         let first = Key::new(InodeNo(0), ItemKind::Setting, 0);
         let settings = Bounds { low: first, high: Some(Key::inode(InodeNo(1))) };
-        [lineage, settings].into_iter().all(|range| {
-            let read = volume.walk(TreeId::Space, range, &mut |step| match step {
-                Step::Node { .. } => ControlFlow::Continue(()),
-                Step::Lost { .. } => ControlFlow::Break(()),
+        let mut lost = Vec::new();
+        for range in [settings, lineage] {
+            let _ = volume.walk(TreeId::Space, range, &mut |step| {
+                if let Step::Lost { pointer, level, bounds, .. } = step {
+                    let place = NodePlace { pointer, level, low: bounds.low, high: bounds.high };
+                    if !lost.contains(&place) {
+                        lost.push(place);
+                    }
+                }
+                ControlFlow::Continue(())
             });
-            read.is_continue()
-        })
+        }
+        lost
+    }
+
+    /// Takes items of the space tree, of an older version of a node that is damaged, where the log has not changed them.
+    pub fn take_older(&mut self, items: BTreeMap<Key, Vec<u8>>) {
+        for (key, value) in items {
+            if self.volume().changes_in(TreeId::Space).is_some_and(|of| of.contains_key(&key)) {
+                continue;
+            }
+            let of = if key.kind.is_lineage() { &mut self.lineage.0 } else { &mut self.older };
+            of.entry(key).or_insert(value);
+        }
+        let volume = self.recovered.volume(self.device);
+        let all = self.lineage.trees(&volume, &|id| self.recovered.log.inodes_in(id));
+        self.trees = all.iter().map(|tree| TreeRoot::new(tree, &self.lineage)).collect();
     }
 
     /// What the log changed of the files tree of a branch.
@@ -202,9 +232,28 @@ impl<'d> VolumeReading<'d> {
         marks.iter().map(|run| (run.start, run.end)).collect()
     }
 
+    /// How many blocks of nodes each group counts, by its number, and the nodes of the space tree itself. `None` if any of it does not read.
+    pub fn counted_nodes(&self) -> Option<CountedNodes> {
+        let mut counted = CountedNodes::default();
+        let read = self.volume().walk(TreeId::Space, Bounds::ALL, &mut |step| {
+            let Step::Node { pointer, node, .. } = step else { return ControlFlow::Break(()) };
+            counted.of_space.push(pointer.block);
+            for at in (0..node.count()).filter(|_| node.level() == 0) {
+                if node.key(at).kind == ItemKind::Group {
+                    let Ok(item) = GroupItem::decode(node.value(at)) else {
+                        return ControlFlow::Break(());
+                    };
+                    counted.by_group.insert(node.key(at).inode.0, item.node_blocks.into());
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        read.is_continue().then_some(counted)
+    }
+
     /// Settings, and items that a feature brought into the space tree: what a new space tree carries along.
     pub fn settings(&self) -> BTreeMap<Key, Vec<u8>> {
-        let mut items = BTreeMap::new();
+        let mut items = self.older.clone();
         let _ = self.volume().items(TreeId::Space, Bounds::ALL, &mut |_, key, value| {
             let is_setting = key.kind == ItemKind::Setting && key.inode.0 == 0;
             let is_carried = key.kind.asks().is_some() && key.kind.tree() == TreeId::Space;
@@ -225,6 +274,15 @@ impl<'d> VolumeReading<'d> {
     pub fn rings(&self) -> RingContents {
         named::read(self.device, &self.mark, &self.recovered)
     }
+}
+
+/// The nodes of a volume, as its space tree counts them.
+#[derive(Clone, Debug, Default)]
+pub struct CountedNodes {
+    /// Blocks of nodes by the number of their group; copies count.
+    pub by_group: BTreeMap<u64, u64>,
+    /// The nodes of the space tree.
+    pub of_space: Vec<BlockNo>,
 }
 
 /// Where a node stands in a tree.
@@ -252,6 +310,7 @@ impl TreeRoot {
             parent: item.as_ref().map_or(0, |item| item.parent),
             snapshot: item.as_ref().filter(is_snapshot).map(|item| item.epoch.0),
             inode_count: tree.inode_count,
+            referenced_blocks: tree.referenced_blocks,
             cursor: tree.cursor,
         }
     }

@@ -6,6 +6,7 @@ mod branches;
 mod carried;
 #[path = "../common/mod.rs"]
 mod common;
+mod cost;
 mod engine;
 mod forged_lineage;
 mod front;

@@ -314,3 +314,23 @@ fn what_a_host_has_no_room_for_changes_no_image() {
         assert_eq!(fs::metadata(&place.image).unwrap().len(), 64 << 20, "{size}");
     }
 }
+
+/// Files are missing there then: that is neither that nothing was found, nor that all is whole.
+#[test]
+fn a_salvage_to_a_full_host_has_a_code_of_its_own() {
+    if !can_mount() {
+        return;
+    }
+    for host in SmallHost::tmpfs(8) {
+        let place = host::volume(None);
+        place.mount();
+        fs::write(place.dir.join("large"), vec![1; 1_000_000]).unwrap();
+        place.umount();
+        let spare = host.path("spare");
+        fs::write(&spare, vec![1; 100_000]).unwrap();
+        let _ballast = host.fill();
+        fs::remove_file(spare).unwrap();
+        let out = host.path("out");
+        place.run(&["salvage", "-q", place.image(), out.to_str().unwrap()]).fails(4, "No space");
+    }
+}

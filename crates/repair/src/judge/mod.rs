@@ -25,6 +25,7 @@ use holdfast_format::item::{FileType, InodeItem};
 
 use crate::blocks::Space;
 use crate::error::RepairError;
+use crate::names::all_paths;
 use crate::older::Versions;
 use crate::overlay::Overlay;
 use crate::plan::Repair;
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     /// What is known of older versions of nodes that are left out.
     pub(crate) versions: Versions,
     pub(crate) repairs: Vec<Repair>,
+    /// Trees that lose their root directory, or everything: a clause that names each.
+    pub(crate) given_up: Vec<String>,
 }
 
 /// Blocks that stand for what is lost of a file.
@@ -68,6 +71,7 @@ impl Shared {
             now: Timestamp::now(),
             versions: Versions::default(),
             repairs: Vec::new(),
+            given_up: Vec::new(),
         }
     }
 }
@@ -161,6 +165,8 @@ struct Judge<'w, 'd> {
     entries: Vec<Entry>,
     fixes: BTreeMap<InodeNo, Fix>,
     said: Vec<Said>,
+    /// Its root directory is made anew.
+    is_rootless: bool,
     /// Names that were taken from what may not have them.
     taken: BTreeMap<InodeNo, Vec<u8>>,
 }
@@ -187,6 +193,7 @@ pub(crate) fn tree<'d>(
         entries: Vec::new(),
         fixes: BTreeMap::new(),
         said: Vec::new(),
+        is_rootless: false,
         taken: BTreeMap::new(),
     };
     judge.lost_nodes();
@@ -197,6 +204,7 @@ pub(crate) fn tree<'d>(
     judge.removed(removed);
     judge.names()?;
     judge.apply();
+    judge.emptied();
     judge.state.inode_count = judge.entries.len() as u64;
     judge.say();
     Ok(())
@@ -261,6 +269,17 @@ impl Judge<'_, '_> {
         }
     }
 
+    /// A tree of which nothing comes back is given up.
+    fn emptied(&mut self) {
+        let is_made = |number| number == InodeNo::ROOT || Some(number) == self.shared.lost_found;
+        let is_empty = self.entries.iter().all(|entry| is_made(entry.number));
+        let had = self.state.root.inode_count;
+        if is_empty && had > 1 && !self.state.lost.is_empty() && !self.is_rootless {
+            let clause = format!("{} would lose all its files", self.state.root.name);
+            self.shared.given_up.push(clause);
+        }
+    }
+
     /// Puts the items of inodes that are to be changed.
     fn apply(&mut self) {
         for (number, fix) in std::mem::take(&mut self.fixes) {
@@ -288,8 +307,19 @@ impl Judge<'_, '_> {
     /// Says what was done, with the paths of what it was done to.
     fn say(&mut self) {
         let tree = self.state.name();
+        let lost = self.said.iter().filter(|said| said.loses && said.name.is_none());
+        let lost = lost.filter_map(|said| said.inode).collect();
+        let several = all_paths(self.reading, self.state, &lost);
         for said in std::mem::take(&mut self.said) {
             let Said { issue, inode, name, what, loses } = said;
+            let all = inode.and_then(|inode| several.get(&inode));
+            if let Some(all) = all.filter(|_| loses && name.is_none()) {
+                self.shared.repairs.extend(all.iter().map(|path| {
+                    let (tree, path, what) = (tree.clone(), Some(path.clone()), what.clone());
+                    Repair { issue, tree, path, what, loses }
+                }));
+                continue;
+            }
             let mut path = inode.and_then(|inode| self.path(inode));
             if let (Some(path), Some(name)) = (&mut path, name) {
                 *path =

@@ -81,6 +81,9 @@ impl Judge<'_, '_> {
             self.fixes.remove(&InodeNo::ROOT);
         }
         self.make(InodeNo::ROOT, 0o755);
+        self.is_rootless = true;
+        let clause = format!("{} would be without its root directory", self.state.root.name);
+        self.shared.given_up.push(clause);
         self.loss(
             Issue::RootMissing,
             Some(InodeNo::ROOT),

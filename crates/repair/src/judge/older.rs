@@ -9,7 +9,7 @@
 //! - an inode with what it had at that time: as it was, and its changes since are lost. All of it must stand in leaves of one epoch and nothing
 //!   in the tree as it is, its extents must be as many as it counts, and its own newest name must be one that leads to it; else it may be of two
 //!   times, or another's with the same number, and is not taken. What of its data is not there any more does not read. As a node does not tell of
-//!   which branch it is, only where there never was another than `main`.
+//!   which branch it is, only where there never was another than `main`; or if the snapshot that the tree grew out of has it: then it is as of that.
 //!
 //! Holes that were being made, and lists of orphans, are not taken: both are done with by now.
 
@@ -100,8 +100,10 @@ impl Judge<'_, '_> {
             names.extend(of_inode.extract_if(.., |(key, _)| key.kind == ItemKind::Dentry));
             match self.value(&Key::inode(inode)) {
                 Some(item) => self.extents_back(inode, &item, &of_inode),
-                None if self.shared.versions.is_alone => lost.push((inode, of_inode)),
-                None => {}
+                None => {
+                    of_inode.retain(|(_, older)| older.is_own || self.shared.versions.is_alone);
+                    lost.push((inode, of_inode));
+                }
             }
         }
         let named = self.names_of(&lost);

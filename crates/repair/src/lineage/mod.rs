@@ -1,7 +1,10 @@
 //! Branches and snapshots: which trees stay, by what they are named, and the items that say so.
 
 mod names;
+mod older;
 mod written;
+
+pub(crate) use older::{OlderItems, find as find_older};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +28,8 @@ pub(crate) struct Lineage {
     waiting: BTreeSet<u64>,
     /// Those whose parent is another than it was, though what they share with others is not known by that: each gets blocks of its own.
     cut: BTreeSet<u64>,
+    /// Branches and snapshots that are lost: a clause for each.
+    lost: Vec<String>,
     next: u64,
     /// Whether there is more than `main` without an item.
     is_kept: bool,
@@ -47,40 +52,66 @@ fn say(repairs: &mut Vec<Repair>, issue: Issue, what: impl Into<String>, loses: 
     repairs.push(Repair { issue, tree: None, path: None, what: what.into(), loses });
 }
 
-/// Fails where branches and snapshots may have stood in a node of the space tree that is damaged, unless that is accepted: then those of
-/// which nothing tells are lost. Returns whether all of it reads.
-fn whole(
-    reading: &VolumeReading<'_>,
-    accepts_loss: bool,
-    repairs: &mut Vec<Repair>,
-) -> Result<bool, RepairError> {
-    if reading.is_lineage_whole() {
-        return Ok(true);
+impl OlderItems {
+    /// Says what becomes of branches and snapshots that stood in a damaged node of the space tree, one by one. Fails unless it is accepted that
+    /// they are as they were. Returns whether nothing is damaged that may have had any.
+    fn say(
+        &self,
+        reading: &VolumeReading<'_>,
+        accepts_loss: bool,
+        repairs: &mut Vec<Repair>,
+    ) -> Result<bool, RepairError> {
+        if reading.is_lineage_whole() {
+            return Ok(true);
+        }
+        let what =
+            "branches, snapshots and settings may have stood in a damaged node of the space tree";
+        let since = match self.epochs.last() {
+            Some(epoch) => format!("those of epoch {epoch} come back, what was made since is lost"),
+            None => "they are lost; main stays, and those of which other nodes tell".into(),
+        };
+        let mut said = vec![format!("{what}: {since}")];
+        let gone = self.without_root.iter();
+        said.extend(gone.map(|name| format!("{name} is lost: its root is not there any more")));
+        let trees = reading.trees().iter().filter(|tree| self.is_old(tree.id));
+        said.extend(trees.filter(|tree| tree.snapshot.is_none()).map(|tree| {
+            let (name, epoch) = (&tree.name, tree.root.epoch);
+            format!("{name} is as of epoch {epoch}: what was changed since is lost")
+        }));
+        if !accepts_loss {
+            return RepairError::refused(format!(
+                "{}: nothing is written: copy out with `holdfast salvage` what it finds, then say --accept-loss",
+                said.join("; ")
+            ));
+        }
+        said.into_iter().for_each(|what| say(repairs, Issue::NodeDamaged, what, true));
+        for tree in reading
+            .trees()
+            .iter()
+            .filter(|of| of.snapshot.is_some() && self.items.contains_key(&TreeItem::key(of.id)))
+        {
+            let what = format!("{} comes back from an older version of that node", tree.name);
+            say(repairs, Issue::NodeDamaged, what, false);
+        }
+        Ok(false)
     }
-    let what =
-        "branches, snapshots and settings may have stood in a damaged node of the space tree";
-    if !accepts_loss {
-        return RepairError::refused(format!(
-            "{what}: nothing is written, as a repair loses them; copy the device, then say --accept-loss"
-        ));
+
+    /// Whether the root of a branch is one that it had before.
+    pub(crate) fn is_old(&self, id: u64) -> bool {
+        self.items.contains_key(&RootItem::key(id))
     }
-    let left = match reading.lineage().is_empty() {
-        true => "main stays",
-        false => "main stays, and those of which other nodes tell",
-    };
-    say(repairs, Issue::NodeDamaged, format!("{what}: they are lost; {left}"), true);
-    Ok(false)
 }
 
 impl Lineage {
     /// Reads the lineage, and decides what becomes of it.
     pub(crate) fn read(
         reading: &VolumeReading<'_>,
+        older: &OlderItems,
         accepts_loss: bool,
         repairs: &mut Vec<Repair>,
     ) -> Result<Lineage, RepairError> {
         let all = reading.lineage();
-        let is_whole = whole(reading, accepts_loss, repairs)?;
+        let is_whole = older.say(reading, accepts_loss, repairs)?;
         let mut lineage = Lineage { is_kept: !all.is_empty(), ..Lineage::default() };
         let mut listed: BTreeMap<u64, u64> = BTreeMap::new();
         let mut roots = BTreeSet::new();
@@ -185,6 +216,7 @@ impl Lineage {
             return;
         }
         say(repairs, issue, format!("snapshot {id} is lost: its item says nothing"), true);
+        self.lost.push(format!("snapshot {id} would be lost"));
         self.without(id, parent, issue, repairs);
     }
 
@@ -230,6 +262,11 @@ impl Lineage {
         self.cut.contains(&id)
     }
 
+    /// Clauses that name the branches and snapshots that are lost.
+    pub(crate) fn into_lost(self) -> Vec<String> {
+        self.lost
+    }
+
     /// A branch or snapshot is given up.
     pub(crate) fn give_up(&mut self, id: u64) {
         self.items.remove(&id);
@@ -255,6 +292,7 @@ impl Lineage {
         for id in without {
             let item = self.items.remove(&id);
             let name = item.map_or(String::new(), |item| holdfast_base::show::name(&item.name));
+            self.lost.push(format!("branch {name} would be lost"));
             say(repairs, Issue::BranchRoot, format!("branch {name} is lost: it has no root"), true);
         }
     }

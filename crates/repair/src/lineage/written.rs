@@ -47,6 +47,7 @@ impl Lineage {
                 parent: item.parent,
                 snapshot: None,
                 inode_count: root.inode_count,
+                referenced_blocks: root.referenced_blocks,
                 cursor: None,
             })
         });

@@ -8,16 +8,15 @@ use holdfast_format::{Key, NodePointer, NodeView};
 
 use super::ranges::{Range, Ranges, after};
 use super::scan::{Node, Nodes};
+use super::whose::{Owner, Whose};
 use crate::walk::{Older, Source, children};
 
 /// What is known for the choice.
 pub(super) struct Way<'a, 'd> {
     pub(super) reading: &'a VolumeReading<'d>,
     pub(super) nodes: &'a Nodes,
-    /// The nodes that are left out of all trees.
-    pub(super) lost: &'a HashSet<NodePlace>,
-    /// All trees are known.
-    pub(super) is_known: bool,
+    /// `None`: trees of which nothing is known may have nodes that are in use.
+    pub(super) whose: Option<&'a Whose>,
 }
 
 /// What stands for a node that is left out.
@@ -37,20 +36,23 @@ pub(super) struct Chosen {
 }
 
 /// Bytes that an item takes in memory beside its value.
-const ITEM: usize = 96;
+pub(super) const ITEM: usize = 96;
 
 fn meets(place: &NodePlace, node: &Node) -> bool {
     node.last >= place.low && place.high.is_none_or(|high| node.first < high)
 }
 
 impl Way<'_, '_> {
-    /// Whether a leaf is what a lost node led to. `reached` nodes are not among those that were found.
-    fn is_current(&self, place: &NodePlace, node: &Node) -> bool {
-        let is_inside = node.first >= place.low && place.high.is_none_or(|high| node.last < high);
-        // Where trees have lost several nodes with such keys it may be below any.
-        let is_only =
-            || self.lost.iter().all(|one| one.pointer == place.pointer || !meets(one, node));
-        self.is_known && place.level > node.level && node.is_marked && is_inside && is_only()
+    /// What a lost node led to, as far as that is proven, and whether that is all.
+    fn current(&self, place: &NodePlace) -> (HashSet<NodePointer>, bool) {
+        let Some((whose, tree)) = self.whose.and_then(|whose| Some((whose, whose.first(place)?)))
+        else {
+            return (HashSet::new(), false);
+        };
+        let is_whole = whose.is_whole(tree);
+        let below = whose.below(tree, place).into_iter();
+        let proven = below.filter(|node| is_whole || node.owner == Owner::One(tree));
+        (proven.map(|node| node.pointer).collect(), is_whole)
     }
 
     /// What stands for a node, of which about `most` bytes are kept.
@@ -60,6 +62,7 @@ impl Way<'_, '_> {
         let (mut unknown, mut open) = (Ranges::of(own), Ranges::of(own));
         // The last key below the end is not known; one that is too far is sorted out.
         let last = place.high.unwrap_or(Key::MAX);
+        let (current, mut is_whole) = self.current(place);
         let fits = |node: &&Node| {
             let NodePointer { block, epoch } = node.pointer;
             meets(place, node)
@@ -69,8 +72,9 @@ impl Way<'_, '_> {
         };
         let mut found: Vec<(bool, &Node)> = { self.nodes.among(place.low, last) }
             .filter(fits)
-            .map(|node| (self.is_current(place, node), node))
+            .map(|node| (current.contains(&node.pointer), node))
             .collect();
+        is_whole &= found.iter().filter(|(is_current, _)| *is_current).count() == current.len();
         // What is not old comes first, then the newest.
         found.sort_unstable_by_key(|(is_current, node)| {
             std::cmp::Reverse((*is_current, node.pointer.epoch, node.pointer.block))
@@ -79,7 +83,11 @@ impl Way<'_, '_> {
             found.iter().copied().filter(|(_, node)| node.level == 0).collect();
         let known = self.ranges_of(place, &found, &leaves, &mut chosen);
         for (is_current, leaf) in leaves {
+            if is_whole && !is_current {
+                break;
+            }
             if open.is_empty() || chosen.bytes >= most || !self.nodes.may_read() {
+                is_whole = false;
                 break;
             }
             let mut range = (leaf.first, after(&leaf.last));
@@ -91,14 +99,22 @@ impl Way<'_, '_> {
             }
             let mut buffer = Vec::new();
             let view = self.reading.node(TreeId::Files, &leaf.place(), None, &mut buffer);
-            let Ok(view) = view else { continue };
+            let Ok(view) = view else {
+                is_whole = false;
+                continue;
+            };
             let parts = open.take(range);
             if is_current {
                 unknown.take(range);
             }
             take(place, (leaf, &view), &parts, is_current, &mut chosen);
         }
-        chosen.unknown = unknown.left();
+        // Between leaves that are all there, there is nothing. The nodes above them are what proves it.
+        if is_whole {
+            let above = found.iter().filter(|(is_current, node)| *is_current && node.level > 0);
+            chosen.ways.extend(above.map(|(_, node)| node.pointer.block));
+        }
+        chosen.unknown = if is_whole { Vec::new() } else { unknown.left() };
         chosen
     }
 
@@ -164,7 +180,7 @@ fn take(
             chosen.current.push((key, value));
         } else {
             let epoch = leaf.pointer.epoch.0;
-            chosen.older.insert(key, Older { epoch, value });
+            chosen.older.insert(key, Older { epoch, value, is_own: false });
         }
     }
     if items == 0 {

@@ -6,15 +6,17 @@
 //! names, and only its keys from the parent's range count. It does not say of which branch it is; so what is believed of it depends on what
 //! else is known (`judge/older.rs`).
 //!
-//! Below an inner node that is lost, its own leaves are still there. They are known by the bitmaps: a leaf that these call in use, that no
-//! tree reaches, and whose keys lie where this node alone is lost in all trees, is what it led to. Nothing of that is old.
+//! Below an inner node that is lost, its own leaves are still there. They are known by the bitmaps and by S1: which of the leaves that these
+//! call in use, and no tree reaches, are whose, says `whose.rs`. Nothing of that is old.
 
 mod choose;
 mod claims;
-mod ranges;
+pub(crate) mod ranges;
 mod scan;
+mod whose;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use holdfast_base::BlockNo;
 use holdfast_check::reading::{NodePlace, VolumeReading};
@@ -25,10 +27,11 @@ use holdfast_format::{ItemKind, Key};
 
 use crate::blocks::Blocks;
 use crate::moved::Uses;
-use crate::walk::State;
-use choose::{Chosen, Way};
+use crate::walk::{Lost, Older, State, items};
+use choose::{Chosen, ITEM, Way};
 pub(crate) use claims::Claims;
 use scan::Nodes;
+use whose::Whose;
 
 /// Bytes of items that are taken in all; they are kept in memory.
 const TAKEN_MAX: usize = 256 << 20;
@@ -85,23 +88,25 @@ fn is_alone(reading: &VolumeReading<'_>) -> bool {
 }
 
 /// Looks for what nodes had that are left out of trees. `reached` are the blocks that trees have, `uses` what data is whose; that of leaves that were
-/// found is added. `is_known`: no other tree may have lost a node.
+/// found is added. `known` are all nodes that trees have, unless another tree may have lost one.
 pub(crate) fn find(
     reading: &VolumeReading<'_>,
     device: &dyn Device,
     reached: Blocks,
     uses: &mut Uses,
     states: &mut [State],
-    is_known: bool,
+    known: Option<&BTreeSet<u64>>,
 ) -> Versions {
     let marked = Blocks::of(reading.marked());
-    let nodes = Nodes::scan(reading, device, &reached, &marked);
+    let mut nodes = Nodes::scan(reading, device, &reached, &marked);
     // Trees of which nothing is known may have leaves that are in use.
-    let is_known = is_known && reading.is_lineage_whole();
-    let all = states.iter().flat_map(|state| state.lost.iter().map(|lost| lost.place));
-    // Trees miss the same nodes where they share them.
-    let lost: HashSet<NodePlace> = all.collect();
-    let way = Way { reading, nodes: &nodes, lost: &lost, is_known };
+    let whose = known.filter(|_| reading.is_lineage_whole()).map(|known| {
+        let mut whose = Whose::new(states);
+        nodes.give(&whose);
+        whose.judge(reading, &nodes, states, known);
+        whose
+    });
+    let way = Way { reading, nodes: &nodes, whose: whose.as_ref() };
     // The same node may be missed with another range in another tree.
     let mut chosen: HashMap<NodePlace, Chosen> = HashMap::new();
     let (mut left, mut needed) = (TAKEN_MAX, Vec::new());
@@ -122,7 +127,7 @@ pub(crate) fn find(
                     give(state, found);
                     unknown.extend(found.unknown.iter().map(|(low, high)| {
                         let place = NodePlace { low: *low, high: *high, ..of.place };
-                        crate::walk::Lost { place, ..of.clone() }
+                        Lost { place, ..of.clone() }
                     }));
                 }
                 None => unknown.push(of.clone()),
@@ -131,13 +136,55 @@ pub(crate) fn find(
         }
         state.unknown = unknown;
     }
+    let is_alone = is_alone(reading);
+    for at in 0..states.len() {
+        as_in_snapshot(reading, states, at, is_alone, &mut left);
+    }
     let claims = Claims::new(reached, marked, uses.owners());
     for found in chosen.values() {
         keep(reading, found, &mut needed);
         let extents = found.current.iter().filter(|(key, _)| key.kind == ItemKind::Extent);
         extents.for_each(|(key, value)| uses.extent(reading, key, value));
     }
-    Versions { nodes, is_alone: is_alone(reading), claims, needed }
+    Versions { nodes, is_alone, claims, needed }
+}
+
+/// Where it is not known what a tree had, it once had what the snapshot has that it grew out of. Nodes do not say so; that they are of another
+/// branch is possible, unless there is none.
+fn as_in_snapshot(
+    reading: &VolumeReading<'_>,
+    states: &mut [State],
+    at: usize,
+    is_alone: bool,
+    left: &mut usize,
+) {
+    let state = &states[at];
+    let before = states[..at].iter().find(|of| of.root.id == state.root.parent);
+    let Some((before, epoch)) = before.and_then(|of| Some((of, of.root.snapshot?))) else { return };
+    if state.is_cut {
+        return;
+    }
+    let mut had = BTreeMap::new();
+    for Lost { place, .. } in &state.unknown {
+        let mut add = |key: Key, older: Older| {
+            let is_better = !is_alone || !state.older.contains_key(&key);
+            let rest = left.checked_sub(ITEM + older.value.len()).filter(|_| is_better);
+            if let Some(rest) = rest {
+                *left = rest;
+                had.entry(key).or_insert(older);
+            }
+        };
+        items(reading, before, (place.low, place.high), &mut |_, key, value| {
+            add(key, Older { epoch, value: value.to_vec(), is_own: true });
+        });
+        // What is not known of the snapshot either is as of the one before it.
+        let high = place.high.map_or(Bound::Unbounded, Bound::Excluded);
+        let older = before.older.range((Bound::Included(place.low), high));
+        for (key, of) in older.filter(|(_, of)| of.is_own) {
+            add(*key, of.clone());
+        }
+    }
+    states[at].older.extend(had);
 }
 
 /// What was found becomes the tree's; what the log has of a key is newer.

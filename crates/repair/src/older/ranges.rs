@@ -6,19 +6,19 @@ use holdfast_base::InodeNo;
 use holdfast_format::Key;
 
 /// Keys from the first on, up to the second if there is one.
-pub(super) type Range = (Key, Option<Key>);
+pub(crate) type Range = (Key, Option<Key>);
 
 /// Ranges that do not meet, by their first keys.
 #[derive(Clone, Debug)]
-pub(super) struct Ranges(BTreeMap<Key, Option<Key>>);
+pub(crate) struct Ranges(BTreeMap<Key, Option<Key>>);
 
 impl Ranges {
-    pub(super) fn of(range: Range) -> Ranges {
+    pub(crate) fn of(range: Range) -> Ranges {
         Ranges(BTreeMap::from([range]))
     }
 
     /// Takes what of a range is there.
-    pub(super) fn take(&mut self, (low, high): Range) -> Vec<Range> {
+    pub(crate) fn take(&mut self, (low, high): Range) -> Vec<Range> {
         let begins_before = |key: &Key| high.is_none_or(|high| *key < high);
         let first = self.0.range(..=low).next_back().map_or(low, |(key, _)| *key);
         let meets = |(from, end): &(&Key, &Option<Key>)| {
@@ -48,17 +48,17 @@ impl Ranges {
     }
 
     /// What is left, upwards.
-    pub(super) fn left(self) -> Vec<Range> {
+    pub(crate) fn left(self) -> Vec<Range> {
         self.0.into_iter().collect()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 /// The next key; `None` behind the last one.
-pub(super) fn after(key: &Key) -> Option<Key> {
+pub(crate) fn after(key: &Key) -> Option<Key> {
     match key.offset.checked_add(1) {
         Some(offset) => Some(Key { offset, ..*key }),
         // Nothing has a greater offset: what comes behind it is of another kind, or of another inode. One of those kinds may be passed over.

@@ -7,9 +7,13 @@ use holdfast_base::{BLOCK_SIZE, TreeId};
 use holdfast_check::found::{Claim, sweep};
 use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_device::Device;
-use holdfast_format::{Key, NodePointer};
+use holdfast_format::item::Extent;
+use holdfast_format::limits::EXTENT_BLOCKS_MAX;
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
 
+use super::whose::{Owner, Whose};
 use crate::blocks::{Blocks, gaps};
+use crate::walk::extent_blocks;
 
 /// A sound node of the volume with at least one key, to which no tree leads.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +22,11 @@ pub(super) struct Node {
     pub(super) level: u8,
     pub(super) first: Key,
     pub(super) last: Key,
+    /// Of a leaf: blocks that its extents have on the device.
+    pub(super) extent_blocks: u64,
     /// The bitmaps call its blocks in use.
-    pub(super) is_marked: bool,
+    is_marked: bool,
+    pub(super) owner: Owner,
 }
 
 impl Node {
@@ -58,15 +65,18 @@ impl Nodes {
         let carried = superblock.carried();
         // Those that are sound in their second place alone come behind the others.
         let (mut all, mut second): (Vec<Node>, Vec<Node>) = (Vec::new(), Vec::new());
-        let mut look = |block: u64, bytes: &[u8]| {
+        let mut data = Data::default();
+        let mut look = |is_journal: bool, block: u64, bytes: &[u8]| {
             let Some(claim) = Claim::read(block, bytes) else { return };
+            // What the journal has there counts.
+            if reading.journal_nodes().contains_key(&claim.pointer.block) != is_journal {
+                return;
+            }
             let Claim { pointer, level, distance, .. } = claim;
             let is_ours = claim.tag == superblock.node_tag && claim.tree == TreeId::Files;
             let is_place = distance == 0 || distance == geometry.copy_mask;
             let can_be = is_ours && is_place && pointer.epoch <= superblock.epoch;
-            // What the journal has there counts, and is read with the trees.
-            let is_hidden = reading.journal_nodes().contains_key(&pointer.block);
-            if !can_be || is_hidden || !geometry.holds_node(pointer.block) {
+            if !can_be || !geometry.holds_node(pointer.block) {
                 return;
             }
             // The sweep goes upwards, and a copy lies behind its node.
@@ -83,20 +93,47 @@ impl Nodes {
             let is_marked = marked.cover(start, end) && !reached.meet(start, end);
             let (first, last) = (view.key(0), view.key(last));
             let list = if distance == 0 { &mut all } else { &mut second };
-            list.push(Node { pointer, level, first, last, is_marked });
+            let of_extents = if level == 0 { extent_blocks(&view) } else { 0 };
+            if is_marked && level == 0 {
+                data.add(&view);
+            }
+            let (owner, extent_blocks) = (Owner::Nobody, of_extents);
+            list.push(Node { pointer, level, first, last, extent_blocks, is_marked, owner });
         };
         let mut buffer = Vec::new();
         for (start, end) in gaps(reached, (geometry.first_data_block().0, geometry.far_copy().0)) {
             let mut read = |at, part: &mut [u8]| fill(device, at, part);
+            let mut look = |block: u64, bytes: &[u8]| look(false, block, bytes);
             sweep(device, start..end, &mut buffer, &mut read, &mut look);
         }
+        for (block, bytes) in reading.journal_nodes() {
+            let (start, end) = (block.0, block.0.saturating_add(geometry.node_blocks()));
+            if !reached.meet(start, end) {
+                look(true, block.0, bytes);
+            }
+        }
         all.append(&mut second);
+        data.runs.sort_unstable();
+        for node in all.iter_mut().filter(|node| node.is_marked) {
+            node.is_marked = !data.is_over(node);
+        }
         all.sort_unstable_by_key(|node| node.first);
         let mut ends: Vec<Key> = Vec::with_capacity(all.len());
         for node in &all {
             ends.push(ends.last().map_or(node.last, |end| node.last.max(*end)));
         }
         Nodes { all, ends, looks: Cell::new(LOOKS_MAX), reads: Cell::new(READS_MAX) }
+    }
+
+    /// Says of each node that is in use whose own it is.
+    pub(super) fn give(&mut self, whose: &Whose) {
+        for node in self.all.iter_mut().filter(|node| node.is_marked) {
+            node.owner = whose.owner(node);
+        }
+    }
+
+    pub(super) fn all(&self) -> &[Node] {
+        &self.all
     }
 
     /// Whether one more may be read.
@@ -110,6 +147,34 @@ impl Nodes {
         let before = { (0..behind).rev() }
             .take_while(move |at| self.ends[*at] >= first && spend(&self.looks));
         before.map(|at| &self.all[at]).filter(move |node| node.last >= first)
+    }
+}
+
+/// The data of leaves that are in use: start, end, birth. Where it was reserved and nothing is written yet an old node may still stand.
+#[derive(Default)]
+struct Data {
+    runs: Vec<(u64, u64, u64)>,
+}
+
+impl Data {
+    fn add(&mut self, leaf: &NodeView<'_>) {
+        for at in (0..leaf.count()).filter(|at| leaf.key(*at).kind == ItemKind::Extent) {
+            let Ok(extent) = Extent::decode(leaf.value(at)) else { continue };
+            if !extent.is_written() && extent.blocks.count <= EXTENT_BLOCKS_MAX {
+                let start = extent.blocks.start.0;
+                let end = start.saturating_add(extent.blocks.count);
+                self.runs.push((start, end, extent.birth.0));
+            }
+        }
+    }
+
+    /// Whether blocks of a node were given to data since it was written.
+    fn is_over(&self, node: &Node) -> bool {
+        let block = node.pointer.block.0;
+        let first =
+            self.runs.partition_point(|run| run.0.saturating_add(EXTENT_BLOCKS_MAX) <= block);
+        let mut near = self.runs[first..].iter().take_while(|run| run.0 <= block);
+        near.any(|(_, end, birth)| *end > block && *birth > node.pointer.epoch.0)
     }
 }
 

@@ -5,10 +5,15 @@ mod common;
 
 mod accidents;
 mod copies;
+mod cut;
 mod every_finding;
 mod fsck_md;
+mod given_up;
 mod holes;
 mod older;
 mod one_block;
 mod power_cuts;
 mod ring_places;
+mod room;
+mod shared;
+mod space_tree;

@@ -69,13 +69,13 @@ fn bytes_at(device: &MemoryDevice, block: u64) -> [u8; BLOCK_SIZE] {
 
 /// What trees reach: nodes of files, with their places, and blocks of data.
 #[derive(Default)]
-struct Reached {
-    nodes: BTreeMap<u64, NodePlace>,
+pub(crate) struct Reached {
+    pub(crate) nodes: BTreeMap<u64, NodePlace>,
     data: BTreeSet<u64>,
 }
 
 impl Reached {
-    fn of(device: &MemoryDevice) -> Reached {
+    pub(crate) fn of(device: &MemoryDevice) -> Reached {
         let reading = VolumeReading::open(device, false).expect("there is a volume");
         let mut reached = Reached::default();
         for tree in reading.trees() {
@@ -193,7 +193,7 @@ fn has_holes(now: Option<&[u8]>, was: Option<&[u8]>) -> bool {
     now.len() <= was.len() && blocks.all(is_part)
 }
 
-fn rot(device: &MemoryDevice, block: u64) {
+pub(crate) fn rot(device: &MemoryDevice, block: u64) {
     let mut bytes = bytes_at(device, block);
     bytes[1000] ^= 1;
     device.write(block * BLOCK_BYTES, &bytes).expect("memory takes it");

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["no_changes", "preen"])]
     repair_superblock: bool,
     /// With -y or -p: go on where something that was durable, or may be read another time, is lost by a repair: cut a damaged journal
-    /// or log at the last good batch, leave out nodes that the device cannot read.
+    /// or log at the last good batch, leave out nodes that the device cannot read, give up a branch or snapshot, its root directory or all that it has.
     #[arg(long)]
     accept_loss: bool,
     /// With -y or -p: keep what a repair overwrites in a new file, which must not lie in the volume. With --undo it can be put back.

@@ -26,6 +26,8 @@ use report::Report;
 
 /// Something is missing.
 const NOT_WHOLE: u8 = 1;
+/// Where it writes to takes no more.
+const CUT_SHORT: u8 = 4;
 /// Nothing was found, or nothing could be done.
 const OPERATIONAL: u8 = 8;
 
@@ -49,7 +51,8 @@ OUT is made, or is an empty directory of this user. Device nodes are not made, a
 attributes of security are not set, as the volume may be a stranger's; it is said of each.
 Memory: about 200 bytes for each node of a volume.
 
-Exit codes: 0 all is whole; 1 something is missing or not proven; 8 nothing was found.
+Exit codes: 0 all is whole; 1 something is missing or not proven; 4 OUT takes no more, so that files
+are missing there; 8 nothing was found.
 
   holdfast salvage --list broken.img
   holdfast salvage broken.img rescued
@@ -109,7 +112,10 @@ fn read_tag(digits: &str) -> Result<Tag, String> {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     // Also where only the reader of the output has gone: 0 would say that all is whole.
-    salvage(args).map_err(|failure| failure.with_code(OPERATIONAL))
+    salvage(args).map_err(|failure| match failure.code {
+        CUT_SHORT => failure,
+        _ => failure.with_code(OPERATIONAL),
+    })
 }
 
 fn salvage(args: &Args) -> Outcome {
@@ -149,7 +155,11 @@ fn salvage(args: &Args) -> Outcome {
 }
 
 fn failure(args: &Args, error: &SalvageError) -> Failure {
-    Failure::plain(format!("{}: {error}", args.image.display()))
+    let failure = Failure::plain(format!("{}: {error}", args.image.display()));
+    match error {
+        SalvageError::Destination(_) => failure.with_code(CUT_SHORT),
+        _ => failure,
+    }
 }
 
 /// The device, locked where that is possible: what is written meanwhile would look torn.

@@ -3,6 +3,7 @@
 mod pace;
 mod state;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
 
@@ -90,6 +91,7 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
         used,
         before: None,
         read: 0,
+        met: BTreeSet::new(),
         damages: 0,
         mended: 0,
         began: before.as_ref().map_or_else(state::now, |before| before.began),
@@ -124,6 +126,8 @@ struct Hears<'a> {
     /// Bytes that were verified before this one began.
     before: Option<u64>,
     read: u64,
+    /// Places that were found damaged: each is told of once for each tree and each name.
+    met: BTreeSet<(&'static str, Option<u64>, Option<u64>)>,
     damages: u64,
     mended: u64,
     /// Seconds since 1970.
@@ -137,6 +141,13 @@ struct Hears<'a> {
 }
 
 impl Hears<'_> {
+    /// Whether it is something else that is damaged. A file in a damaged node is a part of what the node is.
+    fn is_new(&mut self, finding: &ScrubFinding) -> bool {
+        let block = finding.block.map(|block| block.0);
+        let inode = finding.inode.map(|inode| inode.0).filter(|_| block.is_none());
+        finding.kind != ScrubKind::File && self.met.insert((word(finding.kind), block, inode))
+    }
+
     fn print(&mut self, line: &str) {
         if self.not_printed.is_none() {
             self.not_printed = printed(writeln!(Out(self.ends), "{line}")).err();
@@ -246,8 +257,10 @@ impl ScrubListener for Hears<'_> {
     }
 
     fn found(&mut self, finding: ScrubFinding) {
-        self.damages += 1;
-        self.mended += u64::from(finding.is_mended);
+        if self.is_new(&finding) {
+            self.damages += 1;
+            self.mended += u64::from(finding.is_mended);
+        }
         let line = match self.what.json {
             true => serde_json::to_string(&Line {
                 kind: word(finding.kind),

@@ -69,6 +69,7 @@ fn what_rots_under_a_mount_is_told_by_path() {
     let image = place.image();
     fs::create_dir(place.dir.join("a")).unwrap();
     fs::write(place.dir.join("a/b"), pattern(1, 30)).unwrap();
+    fs::hard_link(place.dir.join("a/b"), place.dir.join("a/c")).unwrap();
     fs::write(place.dir.join("whole"), pattern(2, 30)).unwrap();
     run(&place, &["snapshot", "create", place.dir(), "monday"]).fine();
     run(&place, &["fork", place.dir(), "try"]).fine();
@@ -76,30 +77,37 @@ fn what_rots_under_a_mount_is_told_by_path() {
     let clean = run(&place, &["scrub", place.dir()]).fine();
     assert!(clean.contains("nothing is damaged"), "{clean}");
     fs::remove_file(place.dir.join("a/b")).unwrap();
+    fs::remove_file(place.dir.join("a/c")).unwrap();
     rot(&place, &pattern(1, 30)[4096..8192]);
     let found = run(&place, &["scrub", place.dir()]);
     assert_eq!((found.code, found.err.as_str()), (4, ""), "{found:?}");
     let dir = place.dir();
     for tree in ["main@monday", "try"] {
-        let line = format!("{dir}: {tree}:/a/b, bytes 4096 to 8191: it fails its checksum");
-        assert!(found.out.contains(&line), "{line}: {found:?}");
+        for name in ["b", "c"] {
+            let line =
+                format!("{dir}: {tree}:/a/{name}, bytes 4096 to 8191: it fails its checksum");
+            assert!(found.out.contains(&line), "{line}: {found:?}");
+        }
     }
-    assert!(found.out.contains("2 damages found, 0 mended"), "{found:?}");
+    // One block, which two trees have.
+    assert!(found.out.contains("1 damage found, 0 mended"), "{found:?}");
     assert!(!found.out.contains("whole"), "{found:?}");
     // As JSON, and of the volume at rest the same.
     let json = run(&place, &["scrub", "--json", place.dir()]);
     assert_eq!(json.code, 4);
     let lines: Vec<serde_json::Value> =
         json.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 3, "{json:?}");
+    assert_eq!(lines.len(), 5, "{json:?}");
     assert_eq!(lines[0]["kind"], "data");
-    assert_eq!(lines[0]["path"], "/a/b");
+    let paths = [&lines[0]["path"], &lines[1]["path"]];
+    assert!(paths.contains(&&"/a/b".into()) && paths.contains(&&"/a/c".into()), "{paths:?}");
     assert_eq!(lines[0]["bytes"], serde_json::json!([4096, 8192]));
-    assert_eq!((&lines[2]["kind"], &lines[2]["damages"]), (&"end".into(), &2.into()));
+    assert_eq!((&lines[4]["kind"], &lines[4]["damages"]), (&"end".into(), &1.into()));
     place.umount();
     let rest = run(&place, &["scrub", "-n", image]);
     assert_eq!(rest.code, 4, "{rest:?}");
     assert!(rest.out.contains(&format!("{image}: try:/a/b, bytes 4096 to 8191")), "{rest:?}");
+    assert!(rest.out.contains(&format!("{image}: try:/a/c, bytes 4096 to 8191")), "{rest:?}");
     // The superblock says it.
     let info = run(&place, &["info", image]).out;
     assert!(info.contains("a/b"), "{info}");

@@ -1,0 +1,112 @@
+//! What is lost where journal or log are cut: branches and snapshots that were made behind the cut, and files that were changed there, in each branch,
+//! also in one that goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_base::InodeNo;
+use holdfast_check::Issue;
+use holdfast_check::reading::{CutChanges, TreeRoot, VolumeReading};
+use holdfast_format::item::lineage::MAIN;
+use holdfast_format::item::{TreeItem, TreeKind};
+
+use crate::names::all_paths;
+use crate::plan::Repair;
+use crate::walk::State;
+
+/// What batches behind a cut have changed, by branch or snapshot.
+type Cut = BTreeMap<u64, CutChanges>;
+
+/// The branch or snapshot of this number, by the batches or as it was before.
+fn item(reading: &VolumeReading<'_>, cut: &Cut, id: u64) -> Option<TreeItem> {
+    let made = cut.get(&id).and_then(|changes| changes.tree.clone());
+    let known = || TreeItem::decode(reading.lineage().get(&TreeItem::key(id))?).ok();
+    made.or_else(known)
+}
+
+/// What commands call it.
+fn name(reading: &VolumeReading<'_>, cut: &Cut, id: u64) -> String {
+    let own = |id: u64| match item(reading, cut, id).filter(|item| !item.name.is_empty()) {
+        Some(item) => holdfast_base::show::name(&item.name),
+        None if id == MAIN => "main".into(),
+        None => format!("#{id}"),
+    };
+    match item(reading, cut, id).filter(|item| item.kind == TreeKind::Snapshot) {
+        Some(item) => format!("{}@{}", own(item.branch), own(id)),
+        None => own(id),
+    }
+}
+
+/// Those that were made behind the cut, and are lost: their numbers and names.
+fn made(reading: &VolumeReading<'_>, cut: &Cut) -> Vec<(u64, String)> {
+    let is_known = |id: u64| reading.trees().iter().any(|tree| tree.id == id);
+    let made = cut.iter().filter(|(id, of)| of.tree.is_some() && !is_known(**id));
+    made.map(|(id, _)| (*id, name(reading, cut, *id))).collect()
+}
+
+/// A clause for each branch and snapshot that is lost by the cut.
+pub(crate) fn given_up(reading: &VolumeReading<'_>) -> Vec<String> {
+    let made = made(reading, &reading.cut_changes()).into_iter();
+    made.map(|(_, name)| format!("{name} would be lost")).collect()
+}
+
+/// Names all that is lost by the cut.
+pub(crate) fn losses(reading: &VolumeReading<'_>, states: &[State]) -> Vec<Repair> {
+    let (cut, issue) = (reading.cut_changes(), Issue::LogDamaged);
+    let mut losses = Vec::new();
+    for (_, name) in made(reading, &cut) {
+        let what = "it was made behind the damage, and is lost".into();
+        losses.push(Repair { issue, tree: Some(name), path: None, what, loses: true });
+    }
+    for (id, changes) in &cut {
+        let tree = (*id != MAIN).then(|| name(reading, &cut, *id));
+        let beside = beside(reading, &cut, states, *id);
+        let is_there = beside.is_some_and(|state| state.root.id == *id);
+        let what = match is_there {
+            true => "it is as it was before, or not there: what was durable of it since is lost",
+            false => "what was durable of it there is lost",
+        };
+        for path in paths(reading, beside, changes) {
+            let (tree, path, what) = (tree.clone(), Some(path), what.into());
+            losses.push(Repair { issue, tree, path, what, loses: true });
+        }
+    }
+    losses
+}
+
+/// The tree itself, or the nearest that it grew out of and that is there: what it had before.
+fn beside<'s>(
+    reading: &VolumeReading<'_>,
+    cut: &Cut,
+    states: &'s [State],
+    id: u64,
+) -> Option<&'s State> {
+    let (mut at, mut way) = (id, BTreeSet::new());
+    while way.insert(at) {
+        if let Some(state) = states.iter().find(|state| state.root.id == at) {
+            return Some(state);
+        }
+        at = item(reading, cut, at)?.parent;
+    }
+    None
+}
+
+/// All names of what changed.
+fn paths(
+    reading: &VolumeReading<'_>,
+    beside: Option<&State>,
+    changes: &CutChanges,
+) -> BTreeSet<String> {
+    let root: Option<&TreeRoot> = beside.map(|state| &state.root);
+    let of = |inode: InodeNo| root.and_then(|root| reading.path(root, inode));
+    let mut paths = BTreeSet::new();
+    for (directory, name, inode) in &changes.names {
+        let name = holdfast_base::show::name(name);
+        let path = of(*directory).map(|of| format!("{}/{name}", of.trim_end_matches('/')));
+        paths.insert(path.unwrap_or_else(|| format!("?/{name} (inode {inode})")));
+    }
+    paths.extend(changes.inodes.iter().filter_map(|inode| of(*inode)));
+    if let Some(state) = beside {
+        paths.extend(all_paths(reading, state, &changes.inodes).into_values().flatten());
+    }
+    paths
+}

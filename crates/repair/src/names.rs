@@ -1,0 +1,62 @@
+//! All names of files that have several.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_base::InodeNo;
+use holdfast_check::reading::VolumeReading;
+use holdfast_format::item::{Dentry, FileType, InodeItem};
+use holdfast_format::{ItemKind, Key};
+
+use crate::walk::{State, get, items};
+
+/// The paths of those of these inodes that have several names, of each all that lead to it from a directory whose path is known. Reads all names
+/// of the tree, if there is one.
+pub(crate) fn all_paths(
+    reading: &VolumeReading<'_>,
+    state: &State,
+    inodes: &BTreeSet<InodeNo>,
+) -> BTreeMap<InodeNo, Vec<String>> {
+    let item = |inode: &InodeNo| InodeItem::decode(&get(reading, state, &Key::inode(*inode))?).ok();
+    let is_one = |item: InodeItem| item.nlink > 1 && item.file_type() != FileType::Directory;
+    let several: BTreeSet<InodeNo> =
+        inodes.iter().copied().filter(|inode| item(inode).is_some_and(is_one)).collect();
+    let mut names: Vec<(InodeNo, InodeNo, String)> = Vec::new();
+    if !several.is_empty() {
+        items(reading, state, (Key::MIN, None), &mut |_, key, value| {
+            if let (ItemKind::Dentry, Ok(dentry)) = (key.kind, Dentry::decode(value))
+                && several.contains(&dentry.inode)
+            {
+                names.push((dentry.inode, key.inode, holdfast_base::show::name(dentry.name)));
+            }
+        });
+    }
+    let mut paths: BTreeMap<InodeNo, Vec<String>> = BTreeMap::new();
+    for (inode, directory, name) in names {
+        if let Some(of) = path(reading, state, directory) {
+            let path = format!("{}/{name}", of.trim_end_matches('/'));
+            paths.entry(inode).or_default().push(path);
+        }
+    }
+    paths
+}
+
+/// Steps from a directory to the root that a path may have.
+const DEPTH_MAX: usize = 4096;
+
+/// The path of a directory, as the tree will be.
+fn path(reading: &VolumeReading<'_>, state: &State, directory: InodeNo) -> Option<String> {
+    let (mut names, mut at) = (Vec::new(), directory);
+    while at != InodeNo::ROOT {
+        if names.len() >= DEPTH_MAX {
+            return None;
+        }
+        let item = InodeItem::decode(&get(reading, state, &Key::inode(at))?).ok()?;
+        let key = Key::new(item.parent, ItemKind::Dentry, item.parent_slot);
+        let value = get(reading, state, &key)?;
+        let dentry = Dentry::decode(&value).ok().filter(|dentry| dentry.inode == at)?;
+        names.push(holdfast_base::show::name(dentry.name));
+        at = item.parent;
+    }
+    names.reverse();
+    Some(format!("/{}", names.join("/")))
+}
