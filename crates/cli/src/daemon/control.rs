@@ -278,10 +278,8 @@ pub(crate) fn ask(mount: &mounts::Mount) -> io::Result<Report> {
 /// # Errors
 /// What the daemon answered; `TimedOut`.
 pub(crate) fn sync(dir: &Path, patience: Duration, waiting: &mut Waiting) -> io::Result<()> {
-    if !waiting.is_shown() {
-        return ask::attribute(dir, ask::SYNC, patience).map(drop);
-    }
     let mut meanwhile = || {
+        waiting.look();
         if !waiting.is_due() {
             return;
         }
