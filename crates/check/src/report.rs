@@ -242,7 +242,7 @@ impl Summary {
 
 /// What branches have. What several of them share counts in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Content {
+pub struct Counted {
     /// Inodes of any type.
     pub inodes: u64,
     /// Regular files.
@@ -255,10 +255,10 @@ pub struct Content {
     pub extents: u64,
 }
 
-impl Content {
+impl Counted {
     /// All numbers of both, each pair by `join`.
-    pub(crate) fn with(self, other: Content, join: impl Fn(u64, u64) -> u64) -> Content {
-        Content {
+    pub(crate) fn with(self, other: Counted, join: impl Fn(u64, u64) -> u64) -> Counted {
+        Counted {
             inodes: join(self.inodes, other.inodes),
             files: join(self.files, other.files),
             directories: join(self.directories, other.directories),
@@ -282,7 +282,7 @@ pub struct Facts {
     /// Whether all trees could be read completely. If not, counts are of the readable part.
     pub complete: bool,
     /// What all branches have.
-    pub of_branches: Content,
+    pub of_branches: Counted,
     /// Nodes of the files trees, each once.
     pub files_nodes: u64,
     /// Nodes of the space tree.

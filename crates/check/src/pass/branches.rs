@@ -20,13 +20,13 @@ use crate::bounds::Bounds;
 use crate::difference::{Difference, difference};
 use crate::issue::Issue;
 use crate::lineage::{Tree, inside};
-use crate::report::Content;
+use crate::report::Counted;
 use crate::volume::Volume;
 
 pub(super) fn run(context: &mut Context<'_>) {
     let trees = std::mem::take(&mut context.trees);
     let facts = &context.facts;
-    let main = Content {
+    let main = Counted {
         inodes: facts.inodes,
         files: facts.files,
         directories: facts.directories,
@@ -52,7 +52,7 @@ pub(super) fn run(context: &mut Context<'_>) {
     let branches = others.map(|(id, _)| id).filter(|id| *id != MAIN).chain([MAIN]);
     let of_branches = branches.filter_map(|id| counted.get(&id));
     context.facts.of_branches =
-        of_branches.fold(Content::default(), |all, of| all.with(*of, u64::saturating_add));
+        of_branches.fold(Counted::default(), |all, of| all.with(*of, u64::saturating_add));
     context.trees = trees;
 }
 
@@ -90,9 +90,9 @@ fn judge(
     context: &mut Context<'_>,
     tree: &Tree,
     before: &Volume<'_>,
-    content: Content,
+    content: Counted,
     differs: &Difference,
-) -> Content {
+) -> Counted {
     context.others_lost |= !differs.is_whole;
     let changed = || differs.items.iter().filter_map(|(key, pair)| Some((key, pair.now.as_ref()?)));
     for (key, value) in changed().filter(|(key, _)| key.kind == ItemKind::Extent) {
@@ -190,8 +190,8 @@ fn read(beside: &mut Context<'_>, volume: &Volume<'_>, reader: &mut inodes::Read
 }
 
 /// What the tree has, if the one before it has `content`.
-fn count(beside: &mut Context<'_>, tree: &Tree, content: Content, differs: &Difference) -> Content {
-    let (mut more, mut less) = (Content::default(), Content::default());
+fn count(beside: &mut Context<'_>, tree: &Tree, content: Counted, differs: &Difference) -> Counted {
+    let (mut more, mut less) = (Counted::default(), Counted::default());
     for (key, pair) in &differs.items {
         for (side, value) in [(&mut more, &pair.now), (&mut less, &pair.before)] {
             if let Some(value) = value {
@@ -209,17 +209,17 @@ fn count(beside: &mut Context<'_>, tree: &Tree, content: Content, differs: &Diff
 }
 
 /// What one item counts as.
-fn of_item(key: &Key, value: &[u8]) -> Content {
-    let none = Content::default();
+fn of_item(key: &Key, value: &[u8]) -> Counted {
+    let none = Counted::default();
     match key.kind {
         ItemKind::Inode if *key == Key::inode(key.inode) => {
             let file_type = InodeItem::decode(value).ok().map(|item| item.file_type());
             let is = |wanted| u64::from(file_type == Some(wanted));
             let (files, directories) = (is(FileType::Regular), is(FileType::Directory));
-            Content { inodes: 1, files, directories, ..none }
+            Counted { inodes: 1, files, directories, ..none }
         }
-        ItemKind::Dentry => Content { dentries: 1, ..none },
-        ItemKind::Extent => Content { extents: 1, ..none },
+        ItemKind::Dentry => Counted { dentries: 1, ..none },
+        ItemKind::Extent => Counted { extents: 1, ..none },
         _ => none,
     }
 }
