@@ -10,8 +10,10 @@ use crate::common::*;
 
 const BYTES: &[u8] = &[7; 30_000];
 
+type Act = fn(&FileSystem);
+
 /// Calls that make everything durable.
-const CALLS: [(&str, fn(&FileSystem)); 2] =
+const CALLS: [(&str, Act); 2] =
     [("sync", |fs| assert!(fs.sync().is_ok())), ("commit", |fs| fs.commit().unwrap())];
 
 /// What a kill or a power cut leaves.
