@@ -9,11 +9,14 @@ use std::time::Duration;
 
 /// A number of things: `1 batch`, `2 batches`.
 pub fn count(number: u64, thing: &str) -> String {
-    let plural = match thing.ends_with("ch") || thing.ends_with("sh") {
-        true => "es",
-        false => "s",
-    };
-    format!("{number} {thing}{}", if number == 1 { "" } else { plural })
+    if number == 1 {
+        return format!("1 {thing}");
+    }
+    match thing.strip_suffix("ry") {
+        Some(stem) => format!("{number} {stem}ries"),
+        None if thing.ends_with("ch") || thing.ends_with("sh") => format!("{number} {thing}es"),
+        None => format!("{number} {thing}s"),
+    }
 }
 
 /// A size with one decimal and a unit.

@@ -51,7 +51,7 @@ pub use error::CheckError;
 pub use foreign::{OURS, identify, identify_other};
 pub use issue::{Issue, Severity};
 pub use referenced::{Referenced, referenced};
-pub use report::{BadPlace, Facts, Finding, Report, Summary};
+pub use report::{BadPlace, Counted, Facts, Finding, Report, Summary};
 pub use ring_part::BadRingPart;
 pub use view::{View, view};
 

@@ -179,7 +179,7 @@ pub struct Summary {
     pub data_blocks: u64,
     /// Of those, blocks in use, as the superblock says.
     pub used_blocks: u64,
-    /// Inodes, as the superblock says.
+    /// Inodes of `main`, as the superblock says.
     pub inodes: u64,
     /// Next inode number to hand out.
     pub inode_next: u64,
@@ -243,6 +243,34 @@ impl Summary {
     }
 }
 
+/// What branches have. What several of them share counts in each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// Inodes of any type.
+    pub inodes: u64,
+    /// Regular files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Directory entries.
+    pub dentries: u64,
+    /// Extents.
+    pub extents: u64,
+}
+
+impl Counted {
+    /// All numbers of both, each pair by `join`.
+    pub(crate) fn with(self, other: Counted, join: impl Fn(u64, u64) -> u64) -> Counted {
+        Counted {
+            inodes: join(self.inodes, other.inodes),
+            files: join(self.files, other.files),
+            directories: join(self.directories, other.directories),
+            dentries: join(self.dentries, other.dentries),
+            extents: join(self.extents, other.extents),
+        }
+    }
+}
+
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Facts {
@@ -256,11 +284,13 @@ pub struct Facts {
     pub nameless_snapshots: u64,
     /// Whether all trees could be read completely. If not, counts are of the readable part.
     pub complete: bool,
+    /// What all branches have.
+    pub of_branches: Counted,
     /// Nodes of the files trees, each once.
     pub files_nodes: u64,
     /// Nodes of the space tree.
     pub space_nodes: u64,
-    /// Inodes of any type, in `main` like all counts of files, names and extents.
+    /// Inodes of any type, in `main` like all counts of files, names and extents below.
     pub inodes: u64,
     /// Regular files.
     pub files: u64,

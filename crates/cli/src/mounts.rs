@@ -96,6 +96,18 @@ fn all_of_volume<'a>(mounts: &'a [Mount], path: &Path) -> impl Iterator<Item = &
         .filter(move |mount| mount.source == path && may_open.contains(&Some(mount.owner)))
 }
 
+/// One mount of each other branch and snapshot of the volume of `mount`.
+pub(crate) fn beside(mount: &Mount) -> io::Result<Vec<Mount>> {
+    let mounts = list()?;
+    let mut found: Vec<Mount> = Vec::new();
+    for other in all_of_volume(&mounts, &mount.source) {
+        if other.device != mount.device && found.iter().all(|it| it.device != other.device) {
+            found.push(other.clone());
+        }
+    }
+    Ok(found)
+}
+
 /// Whether an error of a call inside a mount says that it has no daemon any more. Requests that were on their way
 /// through a ring when the daemon died are cancelled or aborted; later ones are not served.
 pub(crate) fn is_dead(error: &io::Error) -> bool {

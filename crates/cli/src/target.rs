@@ -182,20 +182,40 @@ pub(crate) fn open_file(path: &Path, read_only: bool) -> Result<Arc<FileDevice>,
         true => OpenMode::ReadOnly,
         false => OpenMode::ReadWrite,
     };
+    patiently(|| FileDevice::open(path, mode), || holder(path)).map(Arc::new)
+}
+
+/// Who has a volume that could not be locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    /// A daemon without a mount: umount(8) has returned, and the daemon still writes what it holds, or it has not mounted yet. Both end
+    /// soon, and then the answer is another one.
+    Closing,
+    /// Nobody that can be seen: it has just let go, or is in another pid namespace.
+    Unseen,
+    Other,
+}
+
+/// Opens by `open`, which is tried again while `holder` says that the volume is about to be free.
+fn patiently<T>(
+    mut open: impl FnMut() -> Result<T, DeviceError>,
+    mut holder: impl FnMut() -> Holder,
+) -> Result<T, Failure> {
     let since = Stopwatch::start();
+    let mut was_unseen = false;
     loop {
-        match FileDevice::open(path, mode) {
-            Ok(device) => return Ok(Arc::new(device)),
-            Err(DeviceError::InUse { .. })
-                if since.elapsed() < CLOSING_MAX && is_being_closed(path) =>
-            {
-                std::thread::sleep(PAUSE);
-            }
-            Err(error @ DeviceError::InUse { .. }) => {
-                return Err(Failure::new(IN_USE, error.to_string()));
-            }
+        let error = match open() {
+            Ok(device) => return Ok(device),
+            Err(error @ DeviceError::InUse { .. }) => error,
             Err(error) => return Err(Failure::plain(error.to_string())),
+        };
+        match holder() {
+            Holder::Closing if since.elapsed() < CLOSING_MAX => was_unseen = false,
+            // Who has let go is not there the next time either.
+            Holder::Unseen if !was_unseen => was_unseen = true,
+            _ => return Err(Failure::new(IN_USE, error.to_string())),
         }
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -210,13 +230,17 @@ pub(crate) fn inherited(
     opened.map(Arc::new).map_err(|error| Failure::plain(error.to_string()))
 }
 
-/// Whether the volume is held by a daemon without a mount: umount(8) has returned, and the daemon still writes what it
-/// holds, or it has not mounted yet. Both end soon, and then the answer is another one.
-fn is_being_closed(path: &Path) -> bool {
-    let Some(pid) = holdfast_device::holding_process(path) else { return false };
-    if is_ending(pid) {
-        return true;
+/// See [`Holder`].
+fn holder(path: &Path) -> Holder {
+    match holdfast_device::holding_process(path) {
+        None => Holder::Unseen,
+        Some(pid) if is_ending(pid) || is_without_a_mount(path, pid) => Holder::Closing,
+        Some(_) => Holder::Other,
     }
+}
+
+/// Whether a process is a daemon that has no mount of the volume at `path`, and does not linger.
+fn is_without_a_mount(path: &Path, pid: u32) -> bool {
     if command_of(&pid.to_string()).as_deref() != Some(b"mount") {
         return false;
     }

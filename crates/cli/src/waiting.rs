@@ -1,18 +1,25 @@
 //! What a command that has to wait shows of that: nothing in the first second, nothing elsewhere than on a terminal, and
-//! then what is left. It needs no thread: who waits calls it between two looks.
+//! then what is left; and after some seconds, wherever that leads, what it waits for, if it knows. It needs no thread: who waits calls
+//! it between two looks.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use holdfast_base::clock::Deadline;
+use holdfast_base::clock::{Deadline, Stopwatch};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::outcome::complain;
 use crate::size;
 
 /// What is over by then is not worth a line that comes and goes.
 const SILENT: Duration = Duration::from_secs(1);
+/// What takes so long may be worth a line, also to scripts and their logs.
+const LONG: Duration = Duration::from_secs(5);
 /// Between two looks.
 pub(crate) const PAUSE: Duration = Duration::from_millis(500);
+
+/// Makes a line of what has been waited for so long, once it is worth one.
+type Line = Box<dyn Fn(Duration) -> Option<String>>;
 
 /// A line on a terminal, which goes when this is dropped.
 pub(crate) struct Waiting {
@@ -21,13 +28,35 @@ pub(crate) struct Waiting {
     bar: Option<ProgressBar>,
     /// The most that was left at any time.
     most: u64,
+    /// What is said when it has taken long, and since when that is counted.
+    line: Option<(Stopwatch, Line)>,
 }
 
 impl Waiting {
     /// Begins to wait.
     pub(crate) fn new(quiet: bool) -> Waiting {
         let shown = !quiet && io::stderr().is_terminal();
-        Waiting { from: shown.then(|| Deadline::after(SILENT)), bar: None, most: 0 }
+        Waiting { from: shown.then(|| Deadline::after(SILENT)), bar: None, most: 0, line: None }
+    }
+
+    /// The same; when it has taken long, `line` stays on the standard error.
+    pub(crate) fn naming(line: impl Fn(Duration) -> Option<String> + 'static) -> Waiting {
+        let mut waiting = Waiting::new(false);
+        waiting.line = Some((Stopwatch::start(), Box::new(line)));
+        waiting
+    }
+
+    /// Looks whether it has taken long by now.
+    pub(crate) fn look(&mut self) {
+        let Some((since, line)) = &self.line else { return };
+        let waited = since.elapsed();
+        if waited >= LONG
+            && let Some(line) = line(waited)
+        {
+            self.line = None;
+            self.next();
+            complain(&line);
+        }
     }
 
     /// Whether anything would be shown now.
@@ -56,6 +85,7 @@ impl Waiting {
 
     /// Nobody can tell how much is left.
     pub(crate) fn says(&mut self, what: &'static str) {
+        self.look();
         if self.is_due() {
             let bar = self.bar();
             bar.set_message(what);
@@ -92,9 +122,9 @@ mod tests {
     #[test]
     fn nothing_is_shown_in_the_first_second() {
         let now = Deadline::after(Duration::ZERO);
-        let mut late = Waiting { from: Some(now), bar: None, most: 0 };
+        let mut late = Waiting { from: Some(now), bar: None, most: 0, line: None };
         let later = Deadline::after(Duration::from_secs(3600));
-        let mut soon = Waiting { from: Some(later), bar: None, most: 0 };
+        let mut soon = Waiting { from: Some(later), bar: None, most: 0, line: None };
         for waiting in [&mut late, &mut soon] {
             waiting.left(10 << 20, "to write");
             waiting.left(4 << 20, "to write");

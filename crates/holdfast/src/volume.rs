@@ -74,7 +74,7 @@ impl Volume {
         self.root.held().there.as_ref().map(|there| there.mount().dir())
     }
 
-    /// Everything that any caller did before this call is durable when it returns (P1 to P3).
+    /// Everything that any caller did in the volume before this call, in any of its branches, is durable when it returns (P1 to P3).
     pub fn sync(&self) -> io::Result<()> {
         self.sync_volume()
     }

@@ -11,6 +11,7 @@ use holdfast_store::{Branch, Store};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::Core;
+use crate::delayed::losses::Losses;
 use crate::deletions::Deletions;
 use crate::idle::Idle;
 use crate::which::name_of;
@@ -30,6 +31,8 @@ pub(crate) struct Volume {
     opening: Mutex<()>,
     pub(crate) idle: Idle,
     pub(crate) deletions: Arc<Deletions>,
+    /// Data of its branches that was given up.
+    pub(crate) losses: Arc<Losses>,
 }
 
 /// A branch or snapshot that is open.
@@ -51,6 +54,7 @@ impl Volume {
             opening: Mutex::default(),
             idle: Idle::default(),
             deletions,
+            losses: Arc::default(),
         }
     }
 
@@ -112,6 +116,19 @@ impl Volume {
         if !self.options.read_only {
             self.deletions.begin();
         }
+    }
+
+    /// Writes the delayed data of all branches that are open, without making it durable. One that stands still is waited for. What cannot
+    /// be written keeps nothing else from it; the first error is returned.
+    pub(crate) fn write_back(&self) -> Result<()> {
+        // One at a time: a branch that is held is not closed.
+        let open: Vec<_> = self.open.lock().iter().map(|of| of.core.clone()).collect();
+        let mut first = Ok(());
+        for core in open.iter().filter_map(Weak::upgrade).filter(|core| !core.options.read_only) {
+            let _inside = core.gate.enter();
+            first = first.and(core.write_back());
+        }
+        first
     }
 
     /// Calls `visit` with all branches that are open for writing.

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_format::item::lineage::MAIN;
-use holdfast_format::item::{Extent, WalkPlace};
+use holdfast_format::item::{Extent, FileType, InodeItem, TreeKind, WalkPlace};
 use holdfast_format::{ItemKind, Key};
 
 use super::{Context, Use, data, inodes, names};
@@ -20,23 +20,39 @@ use crate::bounds::Bounds;
 use crate::difference::{Difference, difference};
 use crate::issue::Issue;
 use crate::lineage::{Tree, inside};
+use crate::report::Counted;
 
 pub(super) fn run(context: &mut Context<'_>) {
     let trees = std::mem::take(&mut context.trees);
-    let main = (MAIN, context.facts.inodes);
-    // Inodes that were counted in each.
-    let mut counted = BTreeMap::from([main]);
+    let facts = &context.facts;
+    let main = Counted {
+        inodes: facts.inodes,
+        files: facts.files,
+        directories: facts.directories,
+        dentries: facts.dentries,
+        extents: facts.extents,
+    };
+    // What each has.
+    let mut counted = BTreeMap::from([(MAIN, main)]);
     for (at, (base, tree)) in in_turn(context, &trees).into_iter().enumerate() {
         context.progress(at as u64, trees.len() as u64);
         let volume = |tree| context.recovered.volume_of(context.volume.device, tree);
         let (before, now) = (volume(base), volume(tree));
         let mut differs = difference(&before, &now, tree);
         differs.is_whole &= !context.lost_trees.contains(&tree.id) && context.files_lost.is_empty();
-        let inodes = counted.get(&base.id).copied().unwrap_or_default();
-        let of_tree = judge(context, tree, inodes, &differs);
+        let of_base = counted.get(&base.id).copied().unwrap_or_default();
+        let of_tree = judge(context, tree, of_base, &differs);
         counted.insert(tree.id, of_tree);
     }
     context.progress(trees.len() as u64, trees.len() as u64);
+    for tree in trees.iter().filter(|tree| tree.cursor.is_some()) {
+        counted.remove(&tree.id);
+    }
+    let others = context.lineage.all().filter(|(_, item)| item.kind == TreeKind::Branch);
+    let branches = others.map(|(id, _)| id).filter(|id| *id != MAIN).chain([MAIN]);
+    let of_branches = branches.filter_map(|id| counted.get(&id));
+    context.facts.of_branches =
+        of_branches.fold(Counted::default(), |all, of| all.with(*of, u64::saturating_add));
     context.trees = trees;
 }
 
@@ -69,15 +85,20 @@ fn in_turn<'t>(context: &Context<'_>, trees: &'t [Tree]) -> Vec<(&'t Tree, &'t T
     order
 }
 
-/// Judges what differs, and takes its blocks. Returns how many inodes the tree has.
-fn judge(context: &mut Context<'_>, tree: &Tree, inodes: u64, differs: &Difference) -> u64 {
+/// Judges what differs, and takes its blocks. Returns what the tree has, if the one before it has `content`.
+fn judge(
+    context: &mut Context<'_>,
+    tree: &Tree,
+    content: Counted,
+    differs: &Difference,
+) -> Counted {
     context.others_lost |= !differs.is_whole;
     let changed = || differs.items.iter().filter_map(|(key, pair)| Some((key, pair.now.as_ref()?)));
     for (key, value) in changed().filter(|(key, _)| key.kind == ItemKind::Extent) {
         take_blocks(context, tree, key, value);
     }
     if tree.cursor.is_some() {
-        return inodes;
+        return content;
     }
     let mut beside = context.beside(tree);
     if !differs.is_whole {
@@ -87,14 +108,14 @@ fn judge(context: &mut Context<'_>, tree: &Tree, inodes: u64, differs: &Differen
     if differs.is_whole {
         names::judge(&mut beside, differs);
     }
-    let inodes = count(&mut beside, tree, inodes, differs);
+    let content = count(&mut beside, tree, content, differs);
     if beside.options.data {
         let mut reader = data::Reader::default();
         changed().for_each(|(key, value)| reader.take(&mut beside, key, value));
     }
     context.facts.verified_bytes += beside.facts.verified_bytes;
     context.findings = beside.findings;
-    inodes
+    content
 }
 
 fn take_blocks(context: &mut Context<'_>, tree: &Tree, key: &Key, value: &[u8]) {
@@ -172,18 +193,37 @@ fn read(
     });
 }
 
-/// How many inodes the tree has, if the one before it has `inodes`.
-fn count(beside: &mut Context<'_>, tree: &Tree, inodes: u64, differs: &Difference) -> u64 {
-    let items = differs.items.iter().filter(|(key, _)| **key == Key::inode(key.inode));
-    let (mut more, mut less) = (0, 0);
-    for (_, pair) in items {
-        more += u64::from(pair.before.is_none());
-        less += u64::from(pair.now.is_none());
+/// What the tree has, if the one before it has `content`.
+fn count(beside: &mut Context<'_>, tree: &Tree, content: Counted, differs: &Difference) -> Counted {
+    let (mut more, mut less) = (Counted::default(), Counted::default());
+    for (key, pair) in &differs.items {
+        for (side, value) in [(&mut more, &pair.now), (&mut less, &pair.before)] {
+            if let Some(value) = value {
+                *side = side.with(of_item(key, value), u64::saturating_add);
+            }
+        }
     }
-    let counted = (inodes + more).saturating_sub(less);
+    let content = content.with(more, u64::saturating_add).with(less, u64::saturating_sub);
+    let counted = content.inodes;
     if counted != tree.inode_count && differs.is_whole {
         let what = format!("it counts {} inodes, there are {counted}", tree.inode_count);
         beside.add(Issue::InodeCount, what);
     }
-    counted
+    content
+}
+
+/// What one item counts as.
+fn of_item(key: &Key, value: &[u8]) -> Counted {
+    let none = Counted::default();
+    match key.kind {
+        ItemKind::Inode if *key == Key::inode(key.inode) => {
+            let file_type = InodeItem::decode(value).ok().map(|item| item.file_type());
+            let is = |wanted| u64::from(file_type == Some(wanted));
+            let (files, directories) = (is(FileType::Regular), is(FileType::Directory));
+            Counted { inodes: 1, files, directories, ..none }
+        }
+        ItemKind::Dentry => Counted { dentries: 1, ..none },
+        ItemKind::Extent => Counted { extents: 1, ..none },
+        _ => none,
+    }
 }

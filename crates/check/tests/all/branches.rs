@@ -41,6 +41,10 @@ fn grown_volumes_are_clean() {
             let grown = grown_behind(leaf_items, changes_main);
             let report = clean(&*grown.device);
             assert_eq!((report.facts.branches, report.facts.snapshots), (2, 1));
+            let (facts, all) = (&report.facts, report.facts.of_branches);
+            let of_main = [facts.inodes, facts.files, facts.directories, facts.dentries];
+            let of_both = [all.inodes, all.files, all.directories, all.dentries];
+            assert_eq!(of_both, of_main.map(|count| 2 * count));
             // Two more blocks of data for each that wrote.
             let data = 6 + 2 + 2 * u64::from(changes_main);
             assert_eq!(report.facts.data_blocks, data);

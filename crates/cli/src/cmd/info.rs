@@ -51,6 +51,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Ok(None) => at_rest(&image),
         Err(_) => None,
     };
+    // The superblock counts those of `main`.
+    summary.inodes = lineage.as_ref().and_then(|it| it.files).unwrap_or(summary.inodes);
     // What others are just writing may look damaged.
     if lineage.is_none() || mount.is_some() {
         summary.recovery_missing.clear();

@@ -1,4 +1,4 @@
-//! `holdfast sync`: everything done in a mount so far is durable when this returns.
+//! `holdfast sync`: everything done in a volume so far, in any of its mounts, is durable when this returns.
 //!
 //! The kernel does not forward sync(2) to FUSE servers, and an fsync is for one file or directory. So for the server a
 //! read of the attribute `system.holdfast.sync` asks for a sync of the whole volume. As with sync(2), every user may.
@@ -17,7 +17,7 @@ use crate::waiting::Waiting;
 /// A sync may take what it takes.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Make everything done in a mounted volume durable.
+/// Make everything done in a mounted volume durable, in all of its branches.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A mounted directory, or anything in it.
@@ -32,6 +32,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mount = found.context("/proc/self/mountinfo")?.ok_or_else(|| {
         Failure::plain(format!("{} is not in a mounted Holdfast volume", args.dir.display()))
     })?;
+    for other in mounts::beside(&mount).context("/proc/self/mountinfo")? {
+        match write_pages(&other.dir) {
+            Ok(true) => {}
+            Ok(false) => write_pages_of_all(&other.dir),
+            // One that an earlier daemon has left.
+            Err(error) if mounts::is_dead(&error) => {}
+            Err(error) => return Err(error).context(other.dir.display()),
+        }
+    }
     sync_mount(&mount.dir).context(args.dir.display())?;
     Ok(0)
 }

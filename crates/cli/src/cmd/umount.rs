@@ -22,6 +22,7 @@ use crate::elsewhere;
 use crate::mounts::{self, Mount};
 use crate::orphan;
 use crate::outcome::{Context, Failure, Outcome, complain};
+use crate::processes;
 use crate::waiting::{self, Waiting};
 
 const FAILED: u8 = 32;
@@ -29,6 +30,8 @@ const FAILED: u8 = 32;
 pub(crate) const TIMEOUT: u64 = 120;
 /// A daemon that has not answered for so long may not answer any more.
 const LONG: Duration = Duration::from_secs(1);
+/// A daemon that is waited for so long is named, whatever it does.
+const VERY_LONG: Duration = Duration::from_secs(30);
 /// How long a busy mount is tried again.
 const PATIENCE_MS: u64 = 500;
 /// How long another mount namespace is waited for before that is said.
@@ -139,7 +142,13 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
         return Err(Failure::new(FAILED, sentence));
     }
     let (detach, force) = (UnmountFlags::DETACH, UnmountFlags::FORCE);
-    let mut waiting = Waiting::new(how == How::IfDead);
+    let mut waiting = match how {
+        How::IfDead => Waiting::new(true),
+        _ => {
+            let mount = mount.clone();
+            Waiting::naming(move |waited| names_daemon(&mount, waited))
+        }
+    };
     let synced = match how {
         How::Lazily => return unmount(mount, detach).map(|()| 0),
         How::ByForce => Synced::Done,
@@ -229,10 +238,11 @@ fn wait(
     if !holds_bytes(&mount.source) {
         return Ok(());
     }
+    let until = Deadline::after(limit);
     // A daemon that has not answered would be waited for twice.
     let parted = match synced {
         Synced::Unanswered => Parted::default(),
-        _ => join::parted(mount, limit, &mut || waiting.says(CLOSING)),
+        _ => join::parted(mount, until, &mut || waiting.says(CLOSING)),
     };
     if let Some(why) = parted.failed {
         return Err(not_written(mount, &why));
@@ -240,7 +250,7 @@ fn wait(
     if parted.goes_on {
         return Ok(());
     }
-    if released(&mount.source, limit, waiting) {
+    if released(&mount.source, until, waiting) {
         return Ok(());
     }
     waiting.next();
@@ -265,9 +275,21 @@ fn wait(
 /// Files are written by now; what the daemon has still to do it does not count.
 const CLOSING: &str = "the daemon closes the volume";
 
-/// Whether the daemon lets go of the volume within `limit`.
-fn released(volume: &Path, limit: Duration, waiting: &mut Waiting) -> bool {
-    let until = Deadline::after(limit);
+/// Which process is waited for: one that is stopped, or that takes very long.
+fn names_daemon(mount: &Mount, waited: Duration) -> Option<String> {
+    let (dir, daemon) = (mount.dir.display(), dying::daemon_of(mount));
+    match daemon {
+        Some(pid) if processes::is_stopped(pid) => Some(format!(
+            "{dir}: waiting for its daemon, process {pid}, which is stopped; kill -CONT {pid} lets it go on"
+        )),
+        _ if waited < VERY_LONG => None,
+        Some(pid) => Some(format!("{dir}: waiting for its daemon, process {pid}")),
+        None => Some(format!("{dir}: waiting for its daemon")),
+    }
+}
+
+/// Whether the daemon lets go of the volume until then.
+fn released(volume: &Path, until: Deadline, waiting: &mut Waiting) -> bool {
     loop {
         if holdfast_device::wait_until_free(volume, until.left().min(waiting::PAUSE)) {
             return true;

@@ -60,6 +60,10 @@ pub(crate) struct Mounted {
     /// How many branches, and snapshots with a name, there are.
     pub(crate) branches: u64,
     pub(crate) snapshots: u64,
+    /// Files, directories and all else that has an inode, in all branches; `None` from a daemon whose program was older when it was
+    /// started.
+    #[serde(default)]
+    pub(crate) files: Option<u64>,
     /// Why deletions have failed: the first of them.
     #[serde(default)]
     pub(crate) failed_deletions: Vec<String>,
@@ -82,6 +86,7 @@ impl Mounted {
     pub(crate) fn of(fs: &FileSystem) -> Option<Mounted> {
         let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
         let snapshots = fs.all_snapshots().ok()?;
+        let branches = fs.branches().ok()?;
         let failed = fs.failed_deletions().into_iter().take(FAILED);
         Some(Mounted {
             stopped: fs.stopped().map(Stopped::new),
@@ -91,7 +96,8 @@ impl Mounted {
                 .collect(),
             branch: text(fs.branch_name().ok()?),
             snapshot: fs.snapshot_name().ok()?.map(text),
-            branches: fs.branches().ok()?.len() as u64,
+            branches: branches.len() as u64,
+            files: Some(branches.iter().fold(0, |all, of| of.inodes.saturating_add(all))),
             snapshots: snapshots.iter().filter(|it| !it.name.is_empty()).count() as u64,
         })
     }
@@ -287,10 +293,8 @@ pub(crate) fn ask(mount: &mounts::Mount) -> io::Result<Report> {
 /// # Errors
 /// What the daemon answered; `TimedOut`.
 pub(crate) fn sync(dir: &Path, patience: Duration, waiting: &mut Waiting) -> io::Result<()> {
-    if !waiting.is_shown() {
-        return ask::attribute(dir, ask::SYNC, patience).map(drop);
-    }
     let mut meanwhile = || {
+        waiting.look();
         if !waiting.is_due() {
             return;
         }
@@ -370,6 +374,7 @@ mod tests {
                 snapshot: Some("\u{1}".repeat(255)),
                 branches: u64::MAX,
                 snapshots: u64::MAX,
+                files: Some(u64::MAX),
                 failed_deletions: vec!["\u{1}".repeat(FAILED_LETTERS); FAILED],
                 missing: Some("\u{1}".repeat(MISSING_LETTERS)),
             }),

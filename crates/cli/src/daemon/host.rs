@@ -221,6 +221,8 @@ impl Host {
             }
             Question::List => Ok(Answer::Served(self.served(user))),
             Question::Closed { dir, device } => {
+                // One that goes on for another does not have all mounts yet.
+                let _ = self.table.is_serving(CLOSING);
                 Ok(served::closed(&self.table, user, &dir, &device))
             }
             Question::End => self.end(user),

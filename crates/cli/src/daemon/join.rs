@@ -159,18 +159,26 @@ pub(crate) struct Parted {
     pub(crate) failed: Option<String>,
 }
 
-/// Waits until a mount that was unmounted is closed in its daemon, and calls `meanwhile` now and then.
-pub(crate) fn parted(mount: &Mount, patience: Duration, meanwhile: &mut dyn FnMut()) -> Parted {
+/// Waits until a mount that was unmounted is closed in its daemon, and calls `meanwhile` now and then. A daemon that dies meanwhile may
+/// have a supervisor, which keeps the volume and starts the next one: that is asked then.
+pub(crate) fn parted(mount: &Mount, until: Deadline, meanwhile: &mut dyn FnMut()) -> Parted {
     let dir: &OsStr = mount.dir.as_os_str();
     let (dir, device) = (Name(dir.as_bytes().into()), mount.device.clone());
     let question = Question::Closed { dir, device };
-    let answer = daemon_of_users(&mount.source, &[mount.owner], HELLO.min(patience))
-        .and_then(|daemon| daemon.ask_meanwhile(&question, patience, meanwhile).ok());
-    match answer {
-        Some(Answer::Closed { goes_on, failed }) => {
-            Parted { goes_on, failed: failed.map(|why| printable(&why).into_owned()) }
+    loop {
+        let found = daemon_of_users(&mount.source, &[mount.owner], HELLO.min(until.left()));
+        match found.map(|daemon| daemon.ask_meanwhile(&question, until.left(), meanwhile)) {
+            Some(Ok(Answer::Closed { goes_on, failed })) => {
+                return Parted { goes_on, failed: failed.map(|why| printable(&why).into_owned()) };
+            }
+            Some(Ok(_)) => return Parted::default(),
+            Some(Err(_)) | None => {}
         }
-        _ => Parted::default(),
+        let is_free = holdfast_device::wait_until_free(&mount.source, PAUSE.min(until.left()));
+        if is_free || until.is_over() {
+            return Parted::default();
+        }
+        meanwhile();
     }
 }
 

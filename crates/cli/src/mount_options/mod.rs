@@ -253,15 +253,8 @@ impl MountOptions {
         &self,
         lists: impl IntoIterator<Item = &'a str>,
     ) -> Result<Vec<&'a str>, String> {
-        let mut differing = Vec::new();
-        for option in lists.into_iter().flat_map(split) {
-            let mut with = self.clone();
-            with.set(option)?;
-            if with.of_volume() != self.of_volume() {
-                differing.push(option);
-            }
-        }
-        Ok(differing)
+        let options: Vec<&str> = lists.into_iter().flat_map(split).collect();
+        self.that_change(&options, MountOptions::of_volume)
     }
 
     /// Those of `options` that differ from these and that a remount cannot change.
@@ -269,15 +262,27 @@ impl MountOptions {
         &self,
         options: &[&'a str],
     ) -> Result<Vec<&'a str>, String> {
-        let mut refused = Vec::new();
-        for option in options {
+        self.that_change(options, MountOptions::fixed)
+    }
+
+    /// Those of `options`, of which later ones win, that change `part` of these.
+    fn that_change<'a>(
+        &self,
+        options: &[&'a str],
+        part: impl Fn(&MountOptions) -> MountOptions,
+    ) -> Result<Vec<&'a str>, String> {
+        let with = |options: &[&str]| {
             let mut with = self.clone();
-            with.set(option)?;
-            if with.fixed() != self.fixed() {
-                refused.push(*option);
+            options.iter().try_for_each(|option| with.set(option))?;
+            Ok::<_, String>(part(&with))
+        };
+        let mut changing = Vec::new();
+        for (at, option) in options.iter().enumerate() {
+            if with(&options[at..])? != with(&options[at + 1..])? {
+                changing.push(*option);
             }
         }
-        Ok(refused)
+        Ok(changing)
     }
 
     /// Takes the branch and snapshot that stand behind the volume.

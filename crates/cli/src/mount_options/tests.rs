@@ -198,6 +198,10 @@ fn what_differs_for_a_volume_that_is_mounted_is_named() {
     let fine = "commit=5,cache=65536k,relatime,threads=7,log_data=0,ro,branch=x,dirty_bytes=8M";
     assert!(differing(fine).is_empty());
     assert_eq!(differing("ro,commit=9,cache=1M,log=/x"), ["commit=9", "cache=1M", "log=/x"]);
+    // The last one counts, wherever an option is asked for.
+    assert_eq!(differing("commit=9,discard,nodiscard,commit=5,discard"), ["discard"]);
+    assert_eq!(differing("commit=5,commit=9"), ["commit=9"]);
+    assert!(first.of_volume_differing(["commit=9", "commit=5"]).unwrap().is_empty());
     assert!(first.of_volume_differing(["odd"]).is_err());
 }
 

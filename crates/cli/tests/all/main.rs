@@ -36,5 +36,7 @@ mod superblock;
 mod supervised;
 mod through_mount;
 mod through_mount_names;
+mod two_names;
 mod waiting;
+mod whole_volume;
 mod work_live;

@@ -3,8 +3,9 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use crate::common::loop_device::LoopDevice;
@@ -38,6 +39,13 @@ fn die(place: &TestMount) -> u32 {
     let next = place.daemon();
     assert_ne!(daemon, next);
     next
+}
+
+/// Whether a daemon has a thread that works for a command.
+fn is_at_work(daemon: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{daemon}/task")).into_iter().flatten().flatten();
+    let mut names = threads.map(|it| fs::read_to_string(it.path().join("comm")));
+    names.any(|name| name.is_ok_and(|name| name.trim() == "work"))
 }
 
 /// The process that has started `pid`.
@@ -320,5 +328,86 @@ fn a_branch_gets_another_head_only_by_who_knows_its_kernel() {
     // ENOTCONN.
     assert_eq!(File::create(place.dir.join("n")).unwrap_err().raw_os_error(), Some(107));
     place.umount();
+    place.fsck();
+}
+
+/// It has no name by which the next process could find it, and a program that has it.
+#[test]
+fn a_file_without_a_name_is_there_from_the_answer_on() {
+    if !can_go_on() {
+        return;
+    }
+    let place = supervised();
+    let flags = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
+    for death in 0..3 {
+        let daemon = place.daemon();
+        let file =
+            File::options().read(true).write(true).custom_flags(flags).open(&place.dir).unwrap();
+        signal(daemon, "KILL");
+        wait_until_ended(daemon);
+        file.write_all_at(b"still here", 0).unwrap();
+        let mut bytes = [0; 10];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!((&bytes, file.metadata().unwrap().nlink()), (b"still here", 0), "{death}");
+    }
+    place.umount();
+    place.fsck();
+}
+
+/// Work that changes nothing under a kernel keeps no mount from going on, however long it takes.
+#[test]
+fn a_death_beside_work_ends_that_work_alone() {
+    if !can_go_on() {
+        return;
+    }
+    let place = supervised();
+    fs::write(place.dir.join("big"), vec![7; 20 << 20]).unwrap();
+    place.run(&["sync", place.dir()]).fine();
+    // One that goes on for a minute, and one whose stream nobody reads.
+    let scrub = ["scrub", "--rate", "300k", place.dir()];
+    let send = ["send", place.dir()];
+    for words in [&scrub[..], &send] {
+        let mut command = place.command(words);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let command = command.spawn().unwrap();
+        let daemon = place.daemon();
+        wait_for("it does not begin", || is_at_work(daemon));
+        die(&place);
+        assert!(!command.wait_with_output().unwrap().status.success(), "{words:?}");
+        fs::write(place.dir.join("new"), words[0]).unwrap();
+    }
+    place.umount();
+    place.fsck();
+}
+
+/// The process dies when the mount is gone and its branch is being closed: the next one closes it, and says so.
+#[test]
+fn an_unmount_hears_of_its_end_from_the_next_process() {
+    if !can_go_on() {
+        return;
+    }
+    let place = supervised();
+    place.run(&["fork", place.dir(), "work"]).fine();
+    let work = place.path("work");
+    fs::create_dir(&work).unwrap();
+    for round in 0..5 {
+        place.run(&["mount", &place.inside("work"), &work]).fine();
+        fs::write(Path::new(&work).join(round.to_string()), vec![7; 1 << 20]).unwrap();
+        let daemon = place.daemon();
+        let umount = place.command(&["umount", &work]);
+        let umount = { umount }.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let is_mounted = || {
+            let mounts = holdfast_base::proc::list("/proc/self/mounts").unwrap();
+            mounts.contains(&format!(" {work} "))
+        };
+        while is_mounted() {
+            std::thread::yield_now();
+        }
+        signal(daemon, "KILL");
+        common::said(umount.wait_with_output().unwrap()).fine();
+    }
+    place.umount();
+    let files = place.run(&["ls", &place.inside("work:/")]).fine();
+    assert_eq!(files.lines().count(), 5, "{files}");
     place.fsck();
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{PROGRAM, TestMount, can_mount, said, wait_for};
+use crate::common::{PROGRAM, TestMount, can_mount, said, signal, wait_for};
 use crate::host::SmallHost;
 
 /// A filesystem in which no write goes on until this is dropped.
@@ -149,5 +149,26 @@ fn mkfs_shows_how_much_is_still_to_take_from_the_host() {
         let tells = shown.contains("64.0 MiB still to take from the host");
         assert_eq!(tells, quiet.is_empty(), "{shown:?}");
     }
+    place.fsck();
+}
+
+#[test]
+fn an_unmount_names_a_daemon_that_is_stopped() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::in_use();
+    let daemon = place.daemon();
+    signal(daemon, "STOP");
+    let umount = place.command(&["umount", place.dir()]);
+    let mut umount = { umount }.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut err = std::io::BufReader::new(umount.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut err, &mut line).unwrap();
+    signal(daemon, "CONT");
+    assert!(line.contains(&format!("process {daemon}, which is stopped")), "{line:?}");
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).unwrap();
+    assert_eq!((umount.wait().unwrap().success(), rest.as_str()), (true, ""));
     place.fsck();
 }

@@ -23,9 +23,9 @@ use crate::{DeviceError, Reach};
 const DEPTH_MAX: u32 = 16;
 /// `LOOP_GET_STATUS64` from linux/loop.h.
 const LOOP_GET_STATUS64: Opcode = 0x4c05;
-/// Filesystems that several machines, or the host of a virtual one, may have mounted: NFS, SMB in three versions,
-/// Ceph, GFS2, OCFS2, Lustre, 9p, AFS twice, FUSE, and that of VirtualBox.
-const NETWORK_FILESYSTEMS: [u64; 13] = [
+/// Filesystems that several machines may have mounted, and whose locks hold for this one: NFS, SMB in three versions, Ceph, GFS2,
+/// OCFS2, Lustre and AFS twice.
+const NETWORK_FILESYSTEMS: [u32; 10] = [
     0x6969,
     0x517b,
     0xff53_4d42,
@@ -34,12 +34,12 @@ const NETWORK_FILESYSTEMS: [u64; 13] = [
     0x0116_1970,
     0x7461_636f,
     0x0bd0_0bd0,
-    0x0102_1997,
     0x5346_414f,
     0x6b41_4653,
-    0x6573_5546,
-    0x786f_4256,
 ];
+/// Filesystems that show files which others have as well, under locks that each of their mounts has for itself: FUSE, overlay, 9p, and
+/// that of VirtualBox. Who has the same file by another mount, or in place, is not met.
+const SHOWING_FILESYSTEMS: [u32; 4] = [0x6573_5546, 0x794c_7630, 0x0102_1997, 0x786f_4256];
 
 /// `struct loop_info64` from linux/loop.h, as far as it is of use.
 #[repr(C)]
@@ -241,11 +241,8 @@ impl Walk<'_> {
 
     /// The end of the walk is a file: its filesystem decides which other machines may have it.
     fn on_filesystem(&mut self, file: &File) {
-        let is_shared = fstatfs(file)
-            .map_or(true, |fs| NETWORK_FILESYSTEMS.contains(&(fs.f_type as u32).into()));
-        if is_shared {
-            self.reach = self.reach.max(Reach::Host);
-        }
+        let reach = fstatfs(file).map_or(Reach::Unknown, |fs| reach_on(fs.f_type as u32));
+        self.reach = self.reach.max(reach);
     }
 
     fn out_of_reach(&mut self, why: &str) {
@@ -256,6 +253,15 @@ impl Walk<'_> {
                 self.path.display()
             );
         }
+    }
+}
+
+/// Who else may have a file of a filesystem of this type.
+fn reach_on(filesystem: u32) -> Reach {
+    match filesystem {
+        it if SHOWING_FILESYSTEMS.contains(&it) => Reach::Unknown,
+        it if NETWORK_FILESYSTEMS.contains(&it) => Reach::Host,
+        _ => Reach::Alone,
     }
 }
 
@@ -323,6 +329,13 @@ mod sysfs_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// ext4, NFS, FUSE and overlay.
+    #[test]
+    fn locks_are_believed_where_all_who_have_the_file_meet_them() {
+        let reach = [0xef53, 0x6969, 0x6573_5546, 0x794c_7630].map(reach_on);
+        assert_eq!(reach, [Reach::Alone, Reach::Host, Reach::Unknown, Reach::Unknown]);
+    }
 
     #[test]
     fn the_answer_of_a_loop_device_has_its_size_and_its_numbers() {

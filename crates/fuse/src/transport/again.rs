@@ -1,7 +1,6 @@
 //! Requests that come again, because the process that had them has died ([`CarriedOut`]).
 //!
-//! Most are carried out once more and give what they gave before: the same bytes at the same place, the same permissions.
-//! Others can be carried out only once, and are noted ([`is_once`]). One of those that was carried out gets the
+//! Most are carried out once more. Others can be carried out only once ([`Change::is_once`]), and are noted. One of those that was carried out gets the
 //! [answer](done) that the first process owed.
 //!
 //! [`CarriedOut`]: crate::carried_out::CarriedOut
@@ -12,25 +11,14 @@ use holdfast_wire::abi::{self, UNIQUE_RESEND};
 
 use super::answer::Out;
 use super::convert;
+use super::effect::{Change, Effect, effect};
 use crate::carried_out::Noted;
 use crate::interface::{Answer, Entry, Errno};
 use crate::server::Server;
 
-/// Whether `op` is to be carried out once, however often it comes. (The kernel lets no fallocate(2) through that moves data.) Files are made by MKNOD where a process may die; a file without a
-/// name that is made twice is one that goes when the volume is left.
-fn is_once(op: &Op<'_>) -> bool {
-    matches!(
-        op,
-        Op::Symlink { .. }
-            | Op::Mknod { .. }
-            | Op::Mkdir { .. }
-            | Op::Unlink { .. }
-            | Op::Rmdir { .. }
-            | Op::Rename { .. }
-            | Op::Link { .. }
-            | Op::Setxattr { .. }
-            | Op::Removexattr { .. }
-    )
+/// Whether `op` is to be carried out once, however often it comes.
+fn is_once(header: &abi::InHeader, op: &Op<'_>) -> bool {
+    matches!(effect(header, op), Effect::Changes(Change { is_once: true, .. }))
 }
 
 /// Answers a request by `act`, unless a process that has died carried it out. What comes with the answer is to be kept
@@ -41,7 +29,7 @@ pub(super) fn once(
     op: &Op<'_>,
     act: impl FnOnce() -> Answer<Out>,
 ) -> (Answer<Out>, Option<Noted>) {
-    let Some(carried_out) = server.carried_out().filter(|_| is_once(op)) else {
+    let Some(carried_out) = server.carried_out().filter(|_| is_once(header, op)) else {
         return (act(), None);
     };
     let unique = header.unique & !UNIQUE_RESEND;

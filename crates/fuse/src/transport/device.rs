@@ -25,6 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
 
+use super::effect::effect;
 use super::ending::Ending;
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
@@ -361,7 +362,8 @@ fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
 }
 
 fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_>) {
-    work.guarded(request.header.opcode, |server| {
+    let (header, effect) = (&request.header, effect(&request.header, &request.op));
+    work.guarded(header, effect, |server| {
         if let Some(kind) = kind::kind(&request.op) {
             work.count(kind);
         }

@@ -17,6 +17,7 @@ mod answer;
 mod convert;
 mod device;
 mod dispatch;
+mod effect;
 mod fsync;
 mod kind;
 pub(crate) mod ending;

@@ -24,6 +24,7 @@ use holdfast_base::wait;
 use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
 
+use super::effect::{Effect, effect};
 use super::ending::Ending;
 use super::lone::Lone;
 use super::processors::Home;
@@ -161,8 +162,11 @@ fn serve_ring(
         let arrived = ring.arrived(at);
         hand.lift();
         lone.asked_at(arrived.header.pid, cpu);
+        let Arrived { header, fixed, ref payload, len } = arrived;
+        let op = Op::decode(&header, fixed, &payload[..len]);
+        let effect = op.map_or(Effect::Settles, |op| effect(&header, &op));
         let answer =
-            work.guarded(arrived.header.opcode, |server| serve_one((work, &hand), server, arrived));
+            work.guarded(&header, effect, |server| serve_one((work, &hand), server, arrived));
         hand.put_down();
         lone.will_answer();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {

@@ -7,12 +7,16 @@ use holdfast_base::InodeNo;
 use holdfast_wire::{Op, abi};
 
 use super::answer::Out;
+use super::effect::{Change, Effect, effect, is_cut};
 use crate::interface::Answer;
 use crate::server::Server;
 
 /// Makes durable what `op` has changed, or gives it to the host, if that is asked for, and answers `done`.
 pub(super) fn sync(server: &Server, header: &abi::InHeader, op: &Op<'_>, done: Out) -> Answer<Out> {
-    let Some((inode, of_names)) = changed(header, op) else { return Ok(done) };
+    let Effect::Changes(Change { inode, of_names, .. }) = effect(header, op) else {
+        return Ok(done);
+    };
+    let Some(inode) = inode.or_else(|| opened(&done)) else { return Ok(done) };
     let keep = |inode, of_names| match (server.is_synchronous(of_names), server.hands_over()) {
         (true, _) => server.sync_written(inode),
         (false, true) => server.hand_over_written(inode),
@@ -30,40 +34,7 @@ pub(super) fn sync(server: &Server, header: &abi::InHeader, op: &Op<'_>, done: O
     }
 }
 
-/// An inode that was changed last by `op`, and whether that changed names. A rename changes both directories at once.
-fn changed(header: &abi::InHeader, op: &Op<'_>) -> Option<(InodeNo, bool)> {
-    let inode = InodeNo(header.nodeid);
-    Some(match op {
-        Op::Symlink { .. }
-        | Op::Mknod { .. }
-        | Op::Mkdir { .. }
-        | Op::Unlink { .. }
-        | Op::Rmdir { .. }
-        | Op::Rename { .. }
-        | Op::Link { .. }
-        | Op::Create { .. } => (inode, true),
-        Op::Setattr(_)
-        | Op::Setxattr { .. }
-        | Op::Removexattr { .. }
-        | Op::Write { .. }
-        | Op::Fallocate(_) => (inode, false),
-        Op::Open(_) if is_cut(op) => (inode, false),
-        Op::CopyFileRange(how) => (InodeNo(how.nodeid_out), false),
-        _ => return None,
-    })
-}
-
-/// Whether O_TRUNC comes with it.
-fn is_cut(op: &Op<'_>) -> bool {
-    let flags = match op {
-        Op::Open(how) => how.flags,
-        Op::Create { how, .. } => how.flags,
-        _ => return false,
-    };
-    flags.cast_signed() & libc::O_TRUNC != 0
-}
-
-/// The inode of a name that was opened, and made if it was not there.
+/// The inode that was opened, and made if it was not there.
 fn opened(done: &Out) -> Option<InodeNo> {
     match done {
         Out::Created(entry, _) => Some(entry.attr.as_ref()?.inode),

@@ -8,8 +8,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use holdfast_wire::abi::opcode;
+use holdfast_wire::abi;
 
+use super::effect::Effect;
 use crate::server::Server;
 use crate::statistics::RequestKind;
 
@@ -33,11 +34,16 @@ impl Work {
         self.server.requests().count(kind);
     }
 
-    /// Runs `body`, which serves a request with this opcode, and returns its answer; `None` if it has panicked.
-    pub(super) fn guarded<T>(&self, code: u32, body: impl FnOnce(&Server) -> T) -> Option<T> {
-        let done = catch_unwind(AssertUnwindSafe(|| body(&self.server)));
+    /// Runs `body`, which serves a request with this header and effect, and returns its answer; `None` if it has panicked.
+    pub(super) fn guarded<T>(
+        &self,
+        header: &abi::InHeader,
+        effect: Effect,
+        body: impl FnOnce(&Server) -> T,
+    ) -> Option<T> {
+        let (done, code) = (catch_unwind(AssertUnwindSafe(|| body(&self.server))), header.opcode);
         if done.is_err() {
-            match only_looks(code) {
+            match effect == Effect::Looks {
                 true => tracing::error!("a request (opcode {code}) has panicked and failed"),
                 false => self.server.stop(&format!("a request (opcode {code}) has panicked")),
             }
@@ -46,30 +52,12 @@ impl Work {
     }
 }
 
-/// Whether requests of this kind change nothing that becomes durable. An access time is no more than a note.
-fn only_looks(code: u32) -> bool {
-    matches!(
-        code,
-        opcode::LOOKUP
-            | opcode::GETATTR
-            | opcode::STATX
-            | opcode::READLINK
-            | opcode::READ
-            | opcode::STATFS
-            | opcode::GETXATTR
-            | opcode::LISTXATTR
-            | opcode::READDIR
-            | opcode::READDIRPLUS
-            | opcode::ACCESS
-            | opcode::LSEEK
-            | opcode::IOCTL
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use holdfast_base::InodeNo;
+    use holdfast_wire::Op;
 
+    use super::super::effect::effect;
     use super::*;
     use crate::interface::{Answer, Entry, Errno, FileId, Mode, Request};
     use crate::server::fresh;
@@ -77,6 +65,14 @@ mod tests {
     fn work() -> Arc<Work> {
         Work::new(Arc::new(fresh::server(&fresh::mount(&fresh::volume()))))
     }
+
+    /// Serves `op` by `body`.
+    fn serve<T>(work: &Work, op: Op<'_>, body: impl FnOnce(&Server) -> T) -> Option<T> {
+        let header = abi::InHeader { nodeid: InodeNo::ROOT.0, ..Default::default() };
+        work.guarded(&header, effect(&header, &op), body)
+    }
+
+    const RMDIR: Op<'static> = Op::Rmdir { name: b"a" };
 
     fn mkdir(server: &Server, name: &[u8]) -> Answer<Entry> {
         let request = Request { uid: 0, gid: 0, pid: 0 };
@@ -86,8 +82,11 @@ mod tests {
     #[test]
     fn a_panic_of_a_request_that_looks_ends_that_one_alone() {
         let work = work();
-        assert_eq!(work.guarded(opcode::READ, |_| panic!("as the test wants")), None::<()>);
-        assert!(work.guarded(opcode::GETATTR, |server| server.getattr(InodeNo::ROOT)).is_some());
+        assert_eq!(
+            serve(&work, Op::Read(Default::default()), |_| panic!("as the test wants")),
+            None::<()>
+        );
+        assert!(serve(&work, Op::Getattr, |server| server.getattr(InodeNo::ROOT)).is_some());
         assert!(mkdir(work.server(), b"a").is_ok());
     }
 
@@ -96,7 +95,7 @@ mod tests {
         let fs = fresh::mount(&fresh::volume());
         let work = Work::new(Arc::new(fresh::server(&fs)));
         assert!(mkdir(work.server(), b"a").is_ok());
-        assert_eq!(work.guarded(opcode::MKDIR, |_| panic!("as the test wants")), None::<()>);
+        assert_eq!(serve(&work, RMDIR, |_| panic!("as the test wants")), None::<()>);
         assert!(fs.stop_reason().is_some_and(|why| why.contains("panicked")));
         assert_eq!(mkdir(work.server(), b"b").unwrap_err(), Errno(libc::EIO));
         assert_eq!(work.server().fsyncdir(InodeNo::ROOT), Err(Errno(libc::EIO)));

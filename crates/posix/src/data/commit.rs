@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{Lsn, wait};
+use holdfast_base::wait;
 use holdfast_store::{Need, Reservation, StoreError};
 
 use parking_lot::Mutex;
@@ -46,15 +46,6 @@ impl Core {
         self.deletions.work_off_many();
         self.store.commit()?;
         written
-    }
-
-    /// Writes all dirty data, then appends what is pending for the log, without a flush: if the daemon is killed after
-    /// that, none of it is lost. Returns where history ended when all data was written, which is appended.
-    pub(crate) fn append(&self) -> Result<Lsn> {
-        let written = self.write_back();
-        let upto = self.store.latest();
-        self.store.append()?;
-        written.map(|()| upto)
     }
 
     /// Writes all dirty data, without making it durable.

@@ -28,7 +28,7 @@ use crate::inode::Inode;
 use completions::Completions;
 use in_flight::InFlight;
 pub(crate) use in_flight::UnderWay;
-use losses::Losses;
+use losses::LossesSeen;
 use pressure::Pressure;
 use punches::Punches;
 use recent::Recent;
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     /// What was written last.
     pub(crate) recent: Recent,
     /// Data that was given up.
-    pub(crate) losses: Losses,
+    pub(crate) losses: LossesSeen,
     /// Woken when data becomes dirty: the thread that writes delayed data while the volume rests.
     idle: Arc<Idle>,
     /// How much is delayed.
@@ -62,14 +62,14 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Nothing waits yet.
-    pub(crate) fn new(store: &Branch, options: &MountOptions) -> Shared {
+    pub(crate) fn new(store: &Branch, options: &MountOptions, losses: LossesSeen) -> Shared {
         Shared {
             #[cfg(feature = "before")]
             completions: Completions::default(),
             in_flight: Arc::new(InFlight::new(options.threads)),
             punches: Punches::default(),
             recent: Recent::new(options.recent_bytes),
-            losses: Losses::default(),
+            losses,
             idle: store.idle().clone(),
             totals: Totals::new(options),
             waiting: Mutex::default(),

@@ -33,6 +33,8 @@ pub struct BranchInfo {
     pub referenced: u64,
     /// Most blocks that it may refer to.
     pub limit: Option<u64>,
+    /// Inodes in it.
+    pub inodes: u64,
     /// It is open in this program.
     pub is_open: bool,
 }
@@ -434,6 +436,7 @@ impl FileSystem {
             parent: Some(of.item.parent).filter(|parent| *parent != 0),
             referenced: of.referenced_blocks,
             limit: Some(of.item.limit).filter(|limit| *limit != 0),
+            inodes: of.inodes,
             is_open: self.volume.volume.is_open(of.number),
             name: name_of(of.item),
         }
@@ -447,7 +450,7 @@ impl FileSystem {
             lsn: of.item.lsn,
             parent: Some(of.item.parent).filter(|parent| *parent != 0),
             holds: of.item.holds,
-            inodes: of.item.inode_count,
+            inodes: of.inodes,
             is_open: self.volume.volume.is_open(of.number),
             name: of.item.name,
         }

@@ -13,6 +13,7 @@ use crate::committer::Committer;
 use crate::core::Core;
 use crate::data::background::Background;
 use crate::data::complete::Completer;
+use crate::delayed::losses::LossesSeen;
 use crate::directory_log::DirectoryLog;
 use crate::inode::InodeTable;
 use crate::open_volume::OpenVolume;
@@ -134,13 +135,14 @@ pub(super) fn load(
     if resumed {
         store.skip_inodes(LOST_INODES.saturating_mul(options.resumed).min(LOST_INODES_MAX));
     }
+    let losses = LossesSeen::of(&volume.losses, store.number());
     let core = Arc::new(Core {
         gate: Default::default(),
         deletions: volume.deletions.clone(),
         log_data_bytes: options.log_data_bytes.unwrap_or(usual),
         hash_seed: store.superblock().hash_seed,
         inodes: InodeTable::new(options.inode_cache, known_below),
-        data: crate::delayed::Shared::new(&store, &options),
+        data: crate::delayed::Shared::new(&store, &options, losses),
         renames: Mutex::new(()),
         last_move: Default::default(),
         directory_log: DirectoryLog::new(options.rename_log),

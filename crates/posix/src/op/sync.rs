@@ -69,20 +69,18 @@ impl FileSystem {
         Ok(self.core.store.hand_over(upto, inode.no)?)
     }
 
-    /// Everything that was done before this call is durable when it returns. Fails also if data of any file was given
-    /// up since the last sync that reported it, whichever thread was to write it (P7).
+    /// Everything that was done in the volume before this call, in any of its branches, is durable when it returns. Fails also if data of
+    /// any file was given up since the last sync of this branch that reported it, whichever thread was to write it (P7).
     pub fn sync(&self) -> Result<Receipt> {
         self.core.counters.fsyncs.increment();
-        if self.core.options.read_only {
+        let volume = &self.volume.volume;
+        if volume.options.read_only {
             return Ok(Receipt::default());
         }
         let time = Stopwatch::start();
         let losses = &self.core.data.losses;
         let reported = losses.begin();
-        let written = {
-            let _inside = self.core.gate.enter();
-            self.core.write_back()
-        };
+        let written = volume.write_back();
         let data_ns = time.nanos();
         let _under_way = self.core.data.in_flight.fsync(InodeNo::ROOT);
         let receipt = self.core.store.sync(self.core.store.latest(), InodeNo::ROOT)?;
@@ -101,16 +99,17 @@ impl FileSystem {
     /// As [`FileSystem::sync`], by a commit: what the background does after six times `commit_secs` at the latest. It
     /// is never required: it leaves the log empty, and makes freed space usable.
     pub fn commit(&self) -> Result<()> {
+        let written = self.volume.volume.write_back();
         let _inside = self.core.gate.enter();
-        self.core.commit()
+        self.core.commit().and(written)
     }
 
     /// What the background does when the volume rests: delayed data goes to its location, what is pending is appended
     /// to the log without a flush, and what is durable already is confirmed (see [`holdfast_store::Store::confirm`]).
     /// Makes nothing durable.
     pub fn rest(&self) -> Result<()> {
-        let _inside = self.core.gate.enter();
-        self.core.append()?;
+        self.volume.volume.write_back()?;
+        self.core.store.append()?;
         Ok(self.core.store.confirm().map(drop)?)
     }
 

@@ -18,3 +18,4 @@ mod reserved;
 mod reserved_and_snapshots;
 mod scrub;
 mod threads;
+mod whole_volume;

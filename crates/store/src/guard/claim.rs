@@ -84,6 +84,15 @@ impl Guarded {
     }
 }
 
+/// Whether a program of this machine has opened what is there and has not closed it, as far as its guard tells.
+pub(super) fn is_taken_here(device: &dyn Device, how: &Guarding) -> bool {
+    let found = read(device).ok().and_then(|block| Guard::decode(&block).ok());
+    found.filter(|guard| guard.state != GuardState::Closed).is_some_and(|guard| {
+        let host = how.host.clone().unwrap_or_else(Host::this);
+        guard.boot == host.boot
+    })
+}
+
 /// Before a volume is made where another program may have one: refuses if it answers.
 pub(crate) fn before_mkfs(device: &Arc<dyn Device>) -> Result<()> {
     let how = Guarding::default();
@@ -133,8 +142,8 @@ fn has_ended(other: &Guard, mine: &Guard, reach: Reach) -> bool {
         return true;
     }
     match other.boot == mine.boot {
-        // It held a lock that is held here now.
-        true => reach < Reach::Unknown,
+        // It held a lock that is held here now. A file that nobody else reaches has a guard by another name alone.
+        true => reach == Reach::Host,
         // This machine was started again since.
         false => other.machine != 0 && other.machine == mine.machine,
     }

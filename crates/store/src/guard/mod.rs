@@ -12,7 +12,8 @@
 //! So a mount that is used keeps its volume, and the other one is refused. One that was not used for a minute
 //! costs the device nothing, and loses its volume to one that asks: it notices before it reads or writes again.
 //! B does not wait if A left in order, if A ran on this machine before it was started again, or if locks prove that
-//! nothing on this machine has the device. Only devices that others can reach have a guard ([`Reach`]).
+//! nothing on this machine has the device. Only devices that others can reach have a guard ([`Reach`]); and a file of this machine that a
+//! program here has open by another name, where it met no lock, which its guard says.
 
 mod claim;
 mod hold;
@@ -107,13 +108,14 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// `device` with a guard, if it needs one: others reach it, and it is opened for writing.
+    /// `device` with a guard, if it needs one: others reach it, or may have it, and it is opened for writing.
     pub(crate) fn over(
         device: &Arc<dyn Device>,
         read_only: bool,
         how: &Guarding,
     ) -> Option<Arc<Guarded>> {
-        if read_only || device.reach() == Reach::Alone {
+        let is_needed = || device.reach() != Reach::Alone || claim::is_taken_here(&**device, how);
+        if read_only || !is_needed() {
             return None;
         }
         Some(Arc::new(Guarded {

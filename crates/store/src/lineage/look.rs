@@ -28,6 +28,16 @@ pub struct TreeInfo {
     /// Blocks that it refers to: those of its nodes, and those that its extents have on the device. What it shares with
     /// others counts in full. Of what is being deleted: what it was.
     pub referenced_blocks: u64,
+    /// Inodes in it.
+    pub inodes: u64,
+}
+
+impl TreeInfo {
+    /// As its item says it, which of a branch knows nothing of its head.
+    fn at_rest(number: u64, item: TreeItem) -> TreeInfo {
+        let (inodes, referenced_blocks) = (item.inode_count, item.referenced_blocks);
+        TreeInfo { number, item, is_deleted: false, referenced_blocks, inodes }
+    }
 }
 
 /// Deletions, and the place that each has come to.
@@ -91,11 +101,14 @@ impl Inner {
     pub(crate) fn tree_info(&self, number: u64) -> Result<TreeInfo> {
         let look = |plan: &mut Plan<'_>| {
             let item = plan.item(number)?;
-            let referenced_blocks = match item.kind {
-                TreeKind::Snapshot => item.referenced_blocks,
-                TreeKind::Branch => plan.head(number)?.2,
+            let (inodes, referenced_blocks) = match item.kind {
+                TreeKind::Snapshot => (item.inode_count, item.referenced_blocks),
+                TreeKind::Branch => {
+                    let (_, inodes, referenced_blocks) = plan.head(number)?;
+                    (inodes, referenced_blocks)
+                }
             };
-            Ok(TreeInfo { number, item, is_deleted: false, referenced_blocks })
+            Ok(TreeInfo { number, item, is_deleted: false, referenced_blocks, inodes })
         };
         match self.look_at(look) {
             Err(_) if number == MAIN && self.has_main_alone() => Ok(main_alone()),
@@ -106,18 +119,17 @@ impl Inner {
     /// All branches and snapshots, in the order in which they were made.
     pub(crate) fn trees(&self) -> Result<Vec<TreeInfo>> {
         let mut found = Vec::new();
-        let mut referenced = BTreeMap::new();
+        let mut heads = BTreeMap::new();
         let mut wrong = None;
         let (from, to) = trees_span();
         let scanned = self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
             let number = key.inode.0.saturating_sub(LINEAGE);
             let read = match key.kind {
                 ItemKind::Tree => TreeItem::decode(value).map(|item| {
-                    let referenced_blocks = item.referenced_blocks;
-                    found.push(TreeInfo { number, item, is_deleted: false, referenced_blocks });
+                    found.push(TreeInfo::at_rest(number, item));
                 }),
                 ItemKind::Root => RootItem::decode(value).map(|root| {
-                    referenced.insert(number, root.referenced_blocks);
+                    heads.insert(number, (root.inode_count, root.referenced_blocks));
                 }),
                 _ => Ok(()),
             };
@@ -146,10 +158,13 @@ impl Inner {
         for of in &mut found {
             of.is_deleted = deleted.contains(&of.number);
             if of.item.kind == TreeKind::Branch {
-                let open =
-                    forest.trees.find(of.number).map(|tree| forest.trees.get(tree).referenced);
-                let at_rest = || referenced.get(&of.number).copied();
-                of.referenced_blocks = open.or_else(at_rest).unwrap_or_default();
+                let open = forest.trees.find(of.number).map(|tree| forest.trees.get(tree));
+                let open = open.map(|tree| (tree.inodes, tree.referenced));
+                let at_rest = || heads.get(&of.number).copied();
+                (of.inodes, of.referenced_blocks) = open.or_else(at_rest).unwrap_or_default();
+            }
+            if of.number == MAIN {
+                of.inodes = self.space.lock().inodes;
             }
         }
         Ok(found)
@@ -322,7 +337,7 @@ impl Inner {
 
 /// The branch that a volume is made with, as nothing says otherwise.
 fn main_alone() -> TreeInfo {
-    TreeInfo { number: MAIN, item: first_branch(), is_deleted: false, referenced_blocks: 0 }
+    TreeInfo::at_rest(MAIN, first_branch())
 }
 
 /// Fails if a root would be of the present epoch, in which nothing of a tree that is opened was born: it could name a node that is

@@ -281,6 +281,26 @@ fn a_guard_that_is_damaged_or_refused_takes_no_volume_down() {
     }
 }
 
+/// A filesystem that shows a file again, as those of FUSE and overlays do, has locks of its own. Who came by it has a guard.
+#[test]
+fn a_name_that_needs_no_guard_asks_a_program_of_this_machine_that_has_one() {
+    let device = small::formatted();
+    let shown = open_as(&device, Reach::Unknown, machine(1, 1), FOREVER).unwrap();
+    expect_refusal(open_as(&device, Reach::Alone, machine(1, 1), FOREVER), "machine-1");
+    put(&shown, 0..5, 1, 9);
+    sync(&shown);
+    shown.close().unwrap();
+    drop(open_as(&device, Reach::Alone, machine(1, 1), FOREVER).unwrap());
+    assert_eq!(guard_on(&*device).unwrap().state, GuardState::Closed, "it has none of its own");
+    // It died. Another machine, or another start of this one, is none that could have it.
+    drop(open_as(&device, Reach::Unknown, machine(1, 1), FOREVER).unwrap());
+    drop(open_as(&device, Reach::Alone, machine(1, 2), FOREVER).unwrap());
+    let alone = open_as(&device, Reach::Alone, machine(1, 1), SOON).unwrap();
+    assert_eq!(first(&alone, 0), Some(1));
+    expect_refusal(open_as(&device, Reach::Unknown, machine(1, 1), FOREVER), "machine-1");
+    alone.close().unwrap();
+}
+
 /// P9: a volume that is refused for its damage is left as it was, its guard too.
 #[test]
 fn a_refused_volume_keeps_its_guard() {

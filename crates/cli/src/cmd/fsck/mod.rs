@@ -314,10 +314,10 @@ fn print(args: &Args, report: &Report) -> Result<(), Failure> {
         let block = holdfast_base::units::BLOCK_BYTES;
         printed(writeln!(
             out,
-            "{} inodes, {} names, {} extents, {} of data, {} of nodes",
-            facts.inodes,
-            facts.dentries,
-            facts.extents,
+            "{}, {}, {}, {} of data, {} of nodes",
+            count(facts.of_branches.inodes, "inode"),
+            count(facts.of_branches.dentries, "name"),
+            count(facts.of_branches.extents, "extent"),
             size::show(facts.data_blocks * block),
             size::show(facts.node_blocks * block)
         ))?;
@@ -332,13 +332,13 @@ fn print(args: &Args, report: &Report) -> Result<(), Failure> {
         true => "clean".to_string(),
         false => count(report.findings.len() as u64 + report.omitted, "finding"),
     };
-    printed(writeln!(
-        out,
-        "{}: {verdict}, {} files, {} directories",
-        shown(&args.target),
-        facts.files,
-        facts.directories
-    ))?;
+    let files = count(facts.of_branches.files, "file");
+    let directories = count(facts.of_branches.directories, "directory");
+    let branches = match facts.branches {
+        0 | 1 => String::new(),
+        some => format!(" in {}", count(some, "branch")),
+    };
+    printed(writeln!(out, "{}: {verdict}, {files}, {directories}{branches}", shown(&args.target)))?;
     printed(out.flush())
 }
 

@@ -13,6 +13,7 @@
 mod conduit;
 mod works;
 
+use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,7 @@ use crate::branches::Name;
 use crate::branches::new_head::not_forgotten;
 use crate::control_socket::message::{self, Answer, QUESTION_MAX, Question};
 use crate::daemon::callers::Then;
+use crate::daemon::supervised::Changing;
 use crate::daemon::table::{Entry, Table};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::work::{At, Branches, InPlace, Job, Tree, Work, carry_out};
@@ -226,8 +228,8 @@ impl Host {
         });
         let done = {
             let _stop = job.work.changes().then(|| StopOnPanic(&door));
-            let _changing = job.work.changes().then(|| self.table.changing()).flatten();
-            let branches = Served { host: self, door: &door, name: &job.volume };
+            let name = &job.volume;
+            let branches = Served { host: self, door: &door, name, changing: RefCell::default() };
             carry_out(job, &door, &branches, &**conduit)
         };
         let closed = door.close();
@@ -259,6 +261,8 @@ struct Served<'a> {
     host: &'a Host,
     door: &'a Volume,
     name: &'a str,
+    /// What is changed under its kernel. All else of a volume the next process finds as this one does.
+    changing: RefCell<Option<Changing>>,
 }
 
 impl Branches for Served<'_> {
@@ -272,7 +276,10 @@ impl Branches for Served<'_> {
                 let dir = format!("{}: {} is mounted read-only", self.name, branch.name());
                 Err(Failure::plain(dir))
             }
-            Some((root, mount, false)) => Ok(InPlace::of(root, Some(mount))),
+            Some((root, mount, false)) => {
+                self.changing.replace(self.host.table.changing());
+                Ok(InPlace::of(root, Some(mount)))
+            }
             None => Ok(InPlace::own(branch.open().context(self.name)?)),
         }
     }
