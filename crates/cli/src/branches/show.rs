@@ -7,7 +7,8 @@ use holdfast_control::{Branch, Failed, Origin, Snapshot};
 use serde_json::{Map, Value};
 
 use super::Name;
-use crate::outcome::{Outcome, printable, printable_json, printed};
+use crate::json;
+use crate::outcome::{Outcome, printable, printed};
 
 /// A name by the present moment. It has no colon, which no name may have.
 pub(crate) fn name_by_time(prefix: &str) -> Name {
@@ -98,8 +99,7 @@ pub(crate) fn failed_json(of: &[Failed]) -> Value {
 
 /// Prints one JSON object.
 pub(crate) fn json(object: Map<String, Value>) -> Outcome {
-    let line = printable_json(&Value::Object(object).to_string());
-    printed(writeln!(std::io::stdout().lock(), "{line}")).map(|()| 0)
+    printed(writeln!(std::io::stdout().lock(), "{}", json::text(&object))).map(|()| 0)
 }
 
 /// What was made: a snapshot of a branch, or a branch.

@@ -16,6 +16,7 @@ mod explain;
 mod full_host;
 mod host;
 mod limits;
+mod json;
 mod many_mounts_beside;
 mod metrics;
 mod mkfs;

@@ -19,7 +19,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use holdfast_base::show::count;
 
-use crate::outcome::{self, Context, Failure, Outcome, complain, printable_json, shown};
+use crate::json;
+use crate::outcome::{self, Context, Failure, Outcome, complain, shown};
 use crate::peek::Peek;
 use crate::{mounts, size, target};
 
@@ -281,7 +282,7 @@ fn preen(args: &Args, device: &Arc<dyn Device>) -> Result<(), Failure> {
 fn can_be_mounted(args: &Args) -> Outcome {
     if args.json {
         let object = serde_json::json!({ "can_be_mounted": true, "findings": [] });
-        printed(writeln!(io::stdout().lock(), "{object}"))?;
+        printed(writeln!(io::stdout().lock(), "{}", json::text(&object)))?;
     }
     Ok(0)
 }
@@ -299,8 +300,7 @@ fn progress_bar(args: &Args) -> Option<ProgressBar> {
 fn print(args: &Args, report: &Report) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
-        let line = serde_json::to_string(report).expect("a report is plain numbers and strings");
-        printed(writeln!(out, "{}", printable_json(&line)))?;
+        printed(writeln!(out, "{}", json::text(report)))?;
         return printed(out.flush());
     }
     for finding in &report.findings {
