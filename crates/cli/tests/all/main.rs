@@ -24,6 +24,7 @@ mod offline;
 mod older_nodes;
 mod packaging;
 mod readme;
+mod prune;
 mod recovery;
 mod salvage;
 mod scrub;
