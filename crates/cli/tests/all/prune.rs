@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::common::TestMount;
 
+const TRANSACTION: &str = "txn-2026-11-24T141003.123Z";
 /// As the unit of systemd calls it, but that one stays of steps in which no test begins and ends on both sides.
 const BY_TIMER: [&str; 3] = ["--keep", "10000d:10000d", "--prefix="];
 
@@ -67,5 +68,34 @@ fn old_snapshots_go_and_held_ones_stay() {
     let json = prune(&["--all-names", "--json"]);
     assert!(json.contains("\"fate\":\"deleted\"") && json.contains("\"fate\":\"held\""), "{json}");
     assert_eq!(list(&place, "snapshot"), ["one", "three"]);
+    place.fsck();
+}
+
+/// What a refused transaction has left goes with its branch.
+#[test]
+fn a_refused_transaction_leaves_nothing_behind_its_branch() {
+    let place = TestMount::with_volume();
+    let image = place.image();
+    let at = format!("main@{TRANSACTION}");
+    let refused = || {
+        take(&place, &[TRANSACTION]);
+        place.run(&["fork", image, "--from", &at, TRANSACTION]).fine();
+    };
+    refused();
+    assert_eq!(prune(&place, &BY_TIMER).lines().count(), 1, "it stays, and that is said");
+    place.run(&["branch", "delete", image, TRANSACTION]).fine();
+    assert_eq!((list(&place, "branch").len(), list(&place, "snapshot").len()), (1, 0));
+    // Other branches have grown out of it.
+    refused();
+    place.run(&["fork", image, "--from", &at, "other"]).fine();
+    place.run(&["branch", "delete", image, TRANSACTION]).fine();
+    assert_eq!(list(&place, "snapshot"), [TRANSACTION]);
+    place.run(&["branch", "delete", image, "other"]).fine();
+    assert!(prune(&place, &BY_TIMER).starts_with(&format!("deleted  {at}")));
+    // A snapshot that somebody has named, and a branch of the same name.
+    take(&place, &["mine"]);
+    place.run(&["fork", image, "--from", "main@mine", "mine"]).fine();
+    place.run(&["branch", "delete", image, "mine"]).fine();
+    assert_eq!(list(&place, "snapshot"), ["mine"]);
     place.fsck();
 }
