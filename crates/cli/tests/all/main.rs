@@ -4,6 +4,7 @@
 
 mod archives;
 mod branches_at_rest;
+mod checker_agrees;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies_of_streams;
@@ -15,16 +16,16 @@ mod dying;
 mod explain;
 mod full_host;
 mod host;
-mod limits;
 mod json;
+mod limits;
 mod many_mounts_beside;
 mod metrics;
 mod mkfs;
 mod offline;
 mod older_nodes;
 mod packaging;
-mod readme;
 mod prune;
+mod readme;
 mod recovery;
 mod salvage;
 mod scrub;
