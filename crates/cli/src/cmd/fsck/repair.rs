@@ -11,17 +11,17 @@ use holdfast_repair::{Planned, RepairError, RepairOptions, Unmended, plan};
 
 use super::{
     Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, printed, refuse_another, undo,
+    writable,
 };
 use crate::json;
 use crate::outcome::{Context, Failure, Outcome, complain, shown};
-use crate::target;
 use uuid::Uuid;
 
 /// Repairs the volume, which was locked for reading until now: another program may have changed it since, so it is read again.
 pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     drop(read_only);
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
-    let device = target::open_device(&args.target, false).map_err(operational)?;
+    let device = writable(args).map_err(operational)?;
     if let Err(failure) = refuse_another(args, &*device) {
         if args.json {
             refused(&check(args, &*device)?, &failure)?;

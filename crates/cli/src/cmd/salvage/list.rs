@@ -96,6 +96,9 @@ fn text(
                 let all: Vec<String> =
                     found.iter().map(|(block, epoch)| format!("{block} (epoch {epoch})")).collect();
                 writeln!(out, ", superblocks at {}", all.join(", "))?;
+                if let Some(bytes) = volume.bytes {
+                    writeln!(out, "size: {bytes} bytes ({})", size::show(bytes))?;
+                }
             }
         }
     }
