@@ -40,6 +40,8 @@ pub(super) enum Status {
     Scrub,
     /// Something may be missing.
     Partly,
+    /// Another process serves, by whichever program.
+    Restarted,
     /// Of those that run a program.
     Runs,
     Salvage,
@@ -52,6 +54,13 @@ const PLAIN: Codes = &[
     ("0", "It is done."),
     ("1", "It has failed. One sentence on standard error says why, and what helps."),
     ("2", "The arguments make no sense."),
+];
+
+const RESTARTED: Codes = &[
+    ("0", "The program that is installed serves the volume."),
+    ("1", "Nothing was restarted."),
+    ("2", "The arguments make no sense."),
+    ("3", "Another process serves the volume, but by the program that was started first."),
 ];
 
 const TRANSACTION: Codes = &[
@@ -116,6 +125,7 @@ impl Status {
                 ("1", "With --exit-code or -q: something differs."),
                 ("2", "It cannot be compared, or the arguments make no sense."),
             ],
+            Status::Restarted => RESTARTED,
             Status::Partly => &[
                 ("0", "It is done."),
                 (
@@ -202,7 +212,7 @@ pages! {
         "What a volume is, whether it is mounted or not": "holdfast info volume.img",
         "The same for programs": "holdfast info --json /mnt",
     }
-    "restart", Plain, [("holdfast-mount", "1"), ("holdfast-list", "1")] {
+    "restart", Restarted, [("holdfast-mount", "1"), ("holdfast-list", "1")] {
         "A new version of the program for a mount in use": "holdfast restart /mnt",
     }
     "list", Plain, [("holdfast-info", "1"), ("holdfast-metrics", "1")] {
@@ -342,6 +352,7 @@ pages! {
     "prune", Partly, [("holdfast-snapshot-delete", "1"), ("holdfast-snapshot-hold", "1")] {
         "One snapshot an hour for a day, one a day for a month": "holdfast prune --keep 24h:1h,30d:1d /mnt",
         "What would go": "holdfast prune --dry-run --keep 24h:1h /mnt",
+        "Those that a script has named": "holdfast prune --prefix auto- --keep 1w:1d /mnt",
     }
     "explain", Plain, [("holdfast-stats", "1")] {
         "What the last fsync of a file has cost, and why": "holdfast explain /mnt/database",
