@@ -62,7 +62,7 @@ say "a mount of an ordinary user"
 mkdir -p /etc/systemd/system/holdfast@data.service.d
 printf '[Unit]\nRequiresMountsFor=/root/work.img /root/mnt\n[Service]\nEnvironment=VOLUME=/root/work.img DIR=/root/mnt\n' \
     >/etc/systemd/system/holdfast@data.service.d/volume.conf
-for unit in holdfast@data.service holdfast-prune@data.service holdfast-prune@data.timer holdfast-scrub@data.service holdfast-scrub@data.timer; do
+for unit in holdfast@data.service holdfast-snapshot@data.service holdfast-snapshot@data.timer holdfast-prune@data.service holdfast-prune@data.timer holdfast-scrub@data.service holdfast-scrub@data.timer; do
     systemd-analyze verify "$unit" 2>units.txt || { cat units.txt; fail "$unit"; }
     if grep -i holdfast units.txt; then fail "$unit is not understood"; fi
 done

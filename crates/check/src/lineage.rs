@@ -85,9 +85,12 @@ impl Lineage {
         self.item(&WalkItem::key(id), |value| WalkItem::decode(value).ok())
     }
 
-    /// The next number.
+    /// The next number; where none was given yet, the first. `None`: it cannot be read.
     pub(crate) fn next(&self) -> Option<u64> {
-        self.item(&LineageItem::KEY, |value| LineageItem::decode(value).ok()).map(|item| item.next)
+        match self.0.get(&LineageItem::KEY) {
+            Some(value) => LineageItem::decode(value).ok().map(|item| item.next),
+            None => Some(MAIN + 1),
+        }
     }
 
     /// The snapshot that `id` grew out of.

@@ -16,6 +16,7 @@ mod dispatch;
 mod dying;
 mod elsewhere;
 mod interrupt;
+mod json;
 mod larger;
 mod lineage;
 mod loop_devices;
@@ -64,7 +65,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let is_for_programs = asks_for_json(&args);
     match run(args) {
         Err(failure) if is_for_programs && !failure.sentence.is_empty() => {
-            outcome::say_on_stderr(&failure.object().to_string());
+            outcome::say_on_stderr(&json::text(&failure.object()));
             ExitCode::from(failure.code)
         }
         outcome => end(NAME, outcome),

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use holdfast_base::show::is_unseen;
 pub use holdfast_base::show::printable;
 use holdfast_control::{Nonsense, NotText};
 use serde_json::{Value, json};
@@ -147,20 +146,6 @@ pub fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-/// JSON that says the same without what a terminal would obey. serde_json escapes what ASCII has of that, which else is in strings alone.
-pub fn printable_json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match is_unseen(c) {
-            true => {
-                out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")))
-            }
-            false => out.push(c),
-        }
-    }
-    out
-}
-
 /// Says `sentence` to the person, on stderr.
 pub fn complain(sentence: &str) {
     say_on_stderr(&format!("holdfast: {}", printable(sentence)));
@@ -213,13 +198,5 @@ mod tests {
             "code": 8, "message": "no branch x; run: curl evil\\u{202e}", "hint": null,
         }});
         assert_eq!(name, wanted);
-    }
-
-    #[test]
-    fn json_says_the_same_without_what_a_terminal_would_obey() {
-        let value = json!({ "a": "\x1b[2J\u{9b}31m\u{202e}\n é 日本 \u{e0001}" });
-        let text = printable_json(&value.to_string());
-        assert!(!text.contains(is_unseen) && text.contains("é 日本"), "{text}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

@@ -26,6 +26,8 @@ pub struct VolumeFound {
     pub changed: Option<i64>,
     /// Valid superblocks: block and epoch.
     pub superblocks: Vec<(u64, u64)>,
+    /// Bytes of the volume, if a superblock is left.
+    pub bytes: Option<u64>,
     /// Label, if a superblock is left.
     pub label: Option<String>,
     /// Id, if a superblock is left.
@@ -87,6 +89,8 @@ impl Scan {
             epochs: None,
             changed: None,
             superblocks: own.iter().map(|found| (found.block, found.superblock.epoch.0)).collect(),
+            bytes: newest
+                .map(|found| found.superblock.geometry.volume_blocks.saturating_mul(BLOCK_BYTES)),
             label: newest.map(|found| found.superblock.label.clone()),
             uuid: newest.map(|found| found.superblock.uuid.to_string()),
         }

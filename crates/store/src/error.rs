@@ -43,7 +43,9 @@ pub enum StoreError {
         source: Malformed,
     },
     /// No superblock is valid.
-    #[error("not a Holdfast volume, or both superblocks are damaged: {first}; {second}")]
+    #[error(
+        "not a Holdfast volume, or both superblocks are damaged: {first}; {second}; `holdfast salvage --list` finds what is left of one"
+    )]
     NoSuperblock {
         /// What is wrong with slot 0.
         first: Malformed,

@@ -108,14 +108,11 @@ impl Judge<'_, '_> {
     }
 
     fn number(&mut self, id: u64) {
-        let next = self.lineage.next();
-        let is_read = next.is_some() || !self.lineage.0.contains_key(&LineageItem::KEY);
-        if is_read && next.is_none_or(|next| id >= next) {
-            let next =
-                next.map_or("there is no next one".into(), |next| format!("the next is {next}"));
+        if let Some(next) = self.lineage.next().filter(|next| id >= *next) {
+            let name = self.name(id);
             self.report(
                 Issue::TreeNumber,
-                format!("{} has the number {id}, {next}", self.name(id)),
+                format!("{name} has the number {id}, the next is {next}"),
             );
         }
     }

@@ -243,7 +243,7 @@ impl<'d> VolumeReading<'d> {
                     let Ok(item) = GroupItem::decode(node.value(at)) else {
                         return ControlFlow::Break(());
                     };
-                    counted.by_group.insert(node.key(at).inode.0, item.node_blocks.into());
+                    counted.by_group.insert(node.key(at).offset, item.node_blocks.into());
                 }
             }
             ControlFlow::Continue(())

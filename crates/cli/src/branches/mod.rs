@@ -7,6 +7,7 @@
 //! One [`carry_out`] for both, so a command means the same wherever it is carried out.
 
 pub(crate) mod arguments;
+pub(crate) mod by_time;
 pub(crate) mod carry_out;
 pub(crate) mod new_head;
 pub(crate) mod place;

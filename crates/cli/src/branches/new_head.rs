@@ -1,6 +1,7 @@
 //! What a command needs that gives a branch another head: a rollback, and the promotion of a fork.
 
-use super::{Name, arguments, show};
+use super::by_time::Purpose;
+use super::{Name, arguments};
 use crate::outcome::Failure;
 
 /// The exit code where the branch has its new head, and the kernel still remembers some of what was.
@@ -18,12 +19,12 @@ pub(crate) struct Keep {
 }
 
 impl Keep {
-    /// The name of the snapshot, if it is kept: without one on the command line `prefix` and the time.
-    pub(crate) fn name(&self, prefix: &str) -> Option<Name> {
+    /// The name of the snapshot, if it is kept: without one on the command line by the time.
+    pub(crate) fn name(&self, purpose: Purpose) -> Option<Name> {
         match (self.discard, &self.keep) {
             (true, _) => None,
             (false, Some(keep)) => Some(keep.clone()),
-            (false, None) => Some(show::name_by_time(prefix)),
+            (false, None) => Some(purpose.new_name()),
         }
     }
 }

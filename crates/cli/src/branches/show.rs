@@ -7,13 +7,8 @@ use holdfast_control::{Branch, Failed, Origin, Snapshot};
 use serde_json::{Map, Value};
 
 use super::Name;
-use crate::outcome::{Outcome, printable, printable_json, printed};
-
-/// A name by the present moment. It has no colon, which no name may have.
-pub(crate) fn name_by_time(prefix: &str) -> Name {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%S.%3fZ");
-    Name(format!("{prefix}{now}").into_bytes())
-}
+use crate::json;
+use crate::outcome::{Outcome, printable, printed};
 
 /// `2024-05-21 13:05:00`, in UTC.
 pub(crate) fn time(nanoseconds: i64) -> String {
@@ -98,8 +93,7 @@ pub(crate) fn failed_json(of: &[Failed]) -> Value {
 
 /// Prints one JSON object.
 pub(crate) fn json(object: Map<String, Value>) -> Outcome {
-    let line = printable_json(&Value::Object(object).to_string());
-    printed(writeln!(std::io::stdout().lock(), "{line}")).map(|()| 0)
+    printed(writeln!(std::io::stdout().lock(), "{}", json::text(&object))).map(|()| 0)
 }
 
 /// What was made: a snapshot of a branch, or a branch.
@@ -245,10 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_by_time_is_one() {
-        let name = name_by_time("before-rollback-");
-        assert!(Name::can_be(&name.0), "{name}");
-        assert_eq!(name.0.len(), "before-rollback-2026-11-24T141003.123Z".len(), "{name}");
+    fn times_are_those_of_utc() {
         assert_eq!(time(951_782_400_999_999_999), "2000-02-29 00:00:00");
         assert_eq!(time(-1), "1969-12-31 23:59:59");
     }

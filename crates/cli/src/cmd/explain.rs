@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use serde_json::{Map, Value};
 
 use crate::daemon::ask;
+use crate::json;
 use crate::outcome::{Context, Failure, Outcome, printable, printed};
 use crate::{mounts, span};
 
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let mut object = answer.values;
         object.insert("path".into(), args.path.to_string_lossy().into());
         object.insert("says".into(), answer.says.into());
-        printed(writeln!(out, "{}", Value::from(object)))?;
+        printed(writeln!(out, "{}", json::text(&object)))?;
         return Ok(0);
     }
     let path = args.path.to_string_lossy();

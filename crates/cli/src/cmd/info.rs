@@ -14,7 +14,8 @@ use holdfast_device::file::{PhysicalSector, Source};
 use serde_json::Value;
 
 use crate::daemon::control::{self, Mounted, Report};
-use crate::outcome::{Context, Outcome, printable, printable_json, printed};
+use crate::json;
+use crate::outcome::{Context, Outcome, printable, printed};
 use crate::peek::Peek;
 use crate::{larger, mounts, recovery, rings, size, target, udev};
 
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         if let Ok(Some(report)) = &live {
             tell_live(&mut object, report);
         }
-        return printed(writeln!(out, "{}", printable_json(&object.to_string()))).map(|()| 0);
+        return printed(writeln!(out, "{}", json::text(&object))).map(|()| 0);
     }
     let block = holdfast_base::units::BLOCK_BYTES;
     let used = size::show(summary.used_blocks.saturating_mul(block));

@@ -16,7 +16,8 @@ PLACE is a volume, mounted or not, or a directory in which one is mounted: it is
 meant, whatever of it is mounted there. The snapshot and its branch get the names that they have at
 the sender. What continues a snapshot goes to the branch that has a copy of that; if the branch has
 changed meanwhile, what it was is kept as a snapshot. A whole one goes to a branch that is new, or
-has neither files nor snapshots.
+has neither files nor snapshots. A snapshot that is here already is not received again, which is no
+error unless --branch names another branch than it is in.
 
 All is made in a fork, `.receiving-...`, and nothing else changes before the stream has come whole:
 then its snapshot becomes one of the branch, in one step. Of a stream that was cut the fork is left;

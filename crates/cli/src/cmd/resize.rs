@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
-use crate::outcome::{Context, Outcome, complain, plain_words, printed, shown};
+use crate::outcome::{Context, Failure, Outcome, complain, plain_words, printed, shown};
 use crate::peek::Peek;
 use crate::work::Work;
 use crate::work::resize::To;
@@ -36,35 +36,57 @@ much is in use, the command says how small the volume can be, and changes nothin
   holdfast resize mnt 64G
   holdfast resize volume.img +10G
   truncate -s 1.5T volume.img && holdfast resize volume.img max
-  holdfast resize volume.img 2G")]
+  holdfast resize volume.img 2G
+  holdfast resize volume.img -8M")]
 pub(crate) struct Args {
     /// A mounted directory or a volume.
     #[arg(value_parser = arguments::volume_place())]
     place: Place,
-    /// The new size, such as 64G or 1.5T; +10G for so much more than now; or max: all that the file or the device has.
-    #[arg(value_name = "SIZE", value_parser = to, allow_hyphen_values = true)]
-    size: To,
+    /// The new size, such as 64G or 1.5T; +10G or -10G for so much more or less than now; or max: all that the file or the device has.
+    #[arg(value_name = "SIZE", value_parser = wanted, allow_hyphen_values = true)]
+    size: Wanted,
 }
 
-fn to(text: &str) -> Result<To, String> {
-    match text.strip_prefix('+') {
-        _ if text == "max" => Ok(To::Max),
-        Some(more) => size::parse(more).map(To::More),
-        None => size::parse(text).map(To::Bytes),
+/// How large it is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    To(To),
+    /// So much less than it has.
+    Less(u64),
+}
+
+fn wanted(text: &str) -> Result<Wanted, String> {
+    match text.as_bytes().first() {
+        _ if text == "max" => Ok(Wanted::To(To::Max)),
+        Some(b'+') => size::parse(&text[1..]).map(To::More).map(Wanted::To),
+        Some(b'-') => size::parse(&text[1..]).map(Wanted::Less),
+        _ => size::parse(text).map(To::Bytes).map(Wanted::To),
     }
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let located = Located::of(&args.place)?;
-    if let To::Bytes(bytes) = args.size
+    let now =
+        || holdfast_check::probe(&Peek::open(located.image()).ok()?).map(|it| it.volume_bytes);
+    let to = match args.size {
+        Wanted::To(to) => to,
+        Wanted::Less(less) => {
+            let image = located.image().display();
+            let now =
+                now().ok_or_else(|| Failure::plain(format!("{image}: its size cannot be read")))?;
+            let left = now
+                .checked_sub(less)
+                .ok_or_else(|| Failure::plain(format!("{image} has {} only", size::show(now))))?;
+            To::Bytes(left)
+        }
+    };
+    if let To::Bytes(bytes) = to
         && located.is_at_rest()
-        && let Ok(device) = Peek::open(&args.place.path)
-        && let Some(summary) = holdfast_check::probe(&device)
-        && bytes / BLOCK_BYTES * BLOCK_BYTES < summary.volume_bytes
+        && let Some(now) = now().filter(|now| bytes / BLOCK_BYTES * BLOCK_BYTES < *now)
     {
-        return shrink(&args.place.path, bytes, summary.volume_bytes);
+        return shrink(&args.place.path, bytes, now);
     }
-    located.run(Work::Resize(args.size), Pipes::out())
+    located.run(Work::Resize(to), Pipes::out())
 }
 
 /// Makes a volume at rest smaller, and its file shorter.
@@ -112,11 +134,12 @@ mod tests {
 
     #[test]
     fn sizes_are_absolute_relative_or_all_there_is() {
-        assert_eq!(to("1.5G"), Ok(To::Bytes(3 << 29)));
-        assert_eq!(to("+10G"), Ok(To::More(10 << 30)));
-        assert_eq!(to("max"), Ok(To::Max));
-        for wrong in ["", "+", "-1G", "maximum", "+max", "1.G"] {
-            assert!(to(wrong).is_err(), "{wrong}");
+        assert_eq!(wanted("1.5G"), Ok(Wanted::To(To::Bytes(3 << 29))));
+        assert_eq!(wanted("+10G"), Ok(Wanted::To(To::More(10 << 30))));
+        assert_eq!(wanted("-10G"), Ok(Wanted::Less(10 << 30)));
+        assert_eq!(wanted("max"), Ok(Wanted::To(To::Max)));
+        for wrong in ["", "+", "-", "--1G", "maximum", "+max", "-max", "1.G", "é"] {
+            assert!(wanted(wrong).is_err(), "{wrong}");
         }
     }
 }

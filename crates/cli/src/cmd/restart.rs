@@ -3,12 +3,15 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use serde_json::Map;
+use serde_json::Value;
 
 use crate::branches::show;
 use crate::daemon::join;
 use crate::mounts;
-use crate::outcome::{Context, Outcome, printed};
+use crate::outcome::{Context, Failure, Outcome, printed};
+
+/// The exit code where another process serves the volume, and not by the program that is installed.
+const FALLS_BACK: u8 = 3;
 
 /// Start the process that serves a volume anew, beneath programs that use its mounts.
 #[derive(Debug, clap::Args)]
@@ -16,6 +19,9 @@ use crate::outcome::{Context, Outcome, printed};
 The volume is mounted with -o supervised. The process ends where it stands, and the next one is the
 program that is found by the same path: so a new version of it comes to mounts in use. Programs see
 a pause, as if the process had been killed. Prints the number of the new process.
+
+Exit code: 1 nothing was restarted; 3 it was, but the program that is there now does not come to
+serve, and the one that was started first goes on.
 
   holdfast restart /mnt/data")]
 pub(crate) struct Args {
@@ -30,9 +36,25 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mount = mounts::find(&args.at).context("/proc/self/mountinfo")?;
     let volume = mount.map_or_else(|| mounts::real_path(&args.at), |mount| mount.source);
-    let pid = join::restart(&volume).map_err(|failure| failure.with_code(1))?;
+    let next = join::restart(&volume).map_err(|failure| failure.with_code(1))?;
     if args.json {
-        return show::json(Map::from_iter([("pid".to_owned(), pid.into())]));
+        let program = if next.falls_back.is_none() { "installed" } else { "first" };
+        let object = [("pid", next.pid.into()), ("program", program.into())];
+        show::json(
+            object
+                .map(|(name, value): (&str, Value)| (name.to_owned(), value))
+                .into_iter()
+                .collect(),
+        )?;
+    } else {
+        printed(writeln!(io::stdout().lock(), "{}", next.pid))?;
     }
-    printed(writeln!(io::stdout().lock(), "{pid}")).map(|()| 0)
+    match next.falls_back {
+        None => Ok(0),
+        Some(why) => {
+            let volume = volume.display();
+            let goes_on = format!("{volume}: {why}; the program that was started first goes on");
+            Err(Failure::new(FALLS_BACK, goes_on))
+        }
+    }
 }

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::branches::by_time::Purpose;
 use crate::branches::new_head::not_forgotten;
-use crate::branches::{Name, arguments, show};
+use crate::branches::{Name, arguments};
 use crate::daemon;
 use crate::lineage::Promoted;
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words};
@@ -164,7 +165,7 @@ fn attempt(
         if let Some(name) = &args.keep
             && let Err(failure) = fork.keep(name)
         {
-            let (other, why) = (show::name_by_time("txn-"), failure.sentence);
+            let (other, why) = (Purpose::Transaction.new_name(), failure.sentence);
             fork.keep(&other)?;
             complain(&format!("what the command made is kept as {other}, not as {name}: {why}"));
         }
@@ -251,7 +252,7 @@ fn told_of(branch: &Name, forgotten: bool) {
 
 /// The fork is kept, as what the command made may be dear.
 fn changed(base: &Base, mut fork: Fork, why: Option<&str>) -> Failure {
-    let name = show::name_by_time("txn-");
+    let name = Purpose::Transaction.new_name();
     let (branch, dir) = (fork.branch().clone(), base.mount.dir.display());
     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
     let what =
@@ -273,7 +274,7 @@ fn changed(base: &Base, mut fork: Fork, why: Option<&str>) -> Failure {
 
 /// If the fork can be kept, it is there, and has not become the branch.
 fn not_promoted(fork: &mut Fork, why: &str) -> Failure {
-    let (branch, name) = (fork.branch().clone(), show::name_by_time("txn-"));
+    let (branch, name) = (fork.branch().clone(), Purpose::Transaction.new_name());
     Failure::plain(match fork.keep(&name) {
         Ok(()) => format!(
             "{why}; nothing of the transaction is done, and what the command made is kept as the branch {name}"

@@ -104,6 +104,9 @@ pub(crate) struct Served {
     /// Why nothing is written any more (P7). A daemon of another version does not say it.
     #[serde(default)]
     pub(crate) stopped: Option<Stopped>,
+    /// Why the program that was started first serves it, and not the one that is installed.
+    #[serde(default)]
+    pub(crate) falls_back: Option<String>,
     pub(crate) mounts: Vec<ServedMount>,
 }
 

@@ -436,6 +436,8 @@ impl Host {
             (label, kept.as_ref().and_then(KeptVolume::stopped).map(Stopped::new))
         };
         let path = if is_theirs { self.path.as_path() } else { Path::new("") };
+        let supervisor = self.table.supervisor().filter(|_| is_theirs);
+        let falls_back = supervisor.as_ref().and_then(|it| it.falls_back());
         Served {
             volume: served::name(path),
             uuid: text(&self.uuid),
@@ -443,6 +445,7 @@ impl Host {
             read_only: self.options.read_only,
             linger: state.lingers,
             stopped: stopped.filter(|_| is_theirs),
+            falls_back: falls_back.map(String::from),
             mounts,
         }
     }

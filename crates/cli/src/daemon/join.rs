@@ -182,11 +182,19 @@ pub(crate) fn parted(mount: &Mount, until: Deadline, meanwhile: &mut dyn FnMut()
     }
 }
 
-/// Has the process that serves the volume at `path` started anew, and returns when the next one answers, with its number.
+/// A process that serves a volume behind a restart.
+#[derive(Debug)]
+pub(crate) struct Restarted {
+    pub(crate) pid: i32,
+    /// Why it is the program that was started first, and not the one that is installed.
+    pub(crate) falls_back: Option<String>,
+}
+
+/// Has the process that serves the volume at `path` started anew, and returns when the next one answers.
 ///
 /// # Errors
 /// None serves it, it has no supervisor, or the next one does not come.
-pub(crate) fn restart(path: &Path) -> Result<i32, Failure> {
+pub(crate) fn restart(path: &Path) -> Result<Restarted, Failure> {
     let users = users_of(path);
     let find = || daemon_of_users(path, &users, HELLO);
     let until = Deadline::after(PATIENCE);
@@ -204,13 +212,15 @@ pub(crate) fn restart(path: &Path) -> Result<i32, Failure> {
     };
     let until = Deadline::after(PATIENCE);
     loop {
-        match find() {
-            Some(next) if next.pid != daemon.pid => return Ok(next.pid),
-            _ if until.is_over() => {
-                return Err(failed(path, "no other process serves it yet; its log says why"));
-            }
-            _ => std::thread::sleep(PAUSE),
+        // One that ends again before it has said what it serves is none.
+        let next = find().filter(|next| next.pid != daemon.pid);
+        if let Some((next, served)) = next.and_then(|next| served(&next).map(|it| (next, it))) {
+            return Ok(Restarted { pid: next.pid, falls_back: served.falls_back });
         }
+        if until.is_over() {
+            return Err(failed(path, "no other process serves it yet; its log says why"));
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

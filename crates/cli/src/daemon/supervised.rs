@@ -31,6 +31,7 @@ pub(super) struct Supervisor {
     socket: Mutex<Option<UnixStream>>,
     next: AtomicU64,
     deaths: u64,
+    falls_back: Option<String>,
     changing: Mutex<usize>,
 }
 
@@ -129,6 +130,7 @@ impl Supervisor {
             socket: Mutex::new(Some(socket)),
             next: AtomicU64::new(last.map_or(0, |last| last + 1)),
             deaths: begin.deaths,
+            falls_back: begin.falls_back,
             changing: Mutex::default(),
         });
         let (device, deaths, linger) = ((device, locks), begin.deaths, begin.linger);
@@ -182,6 +184,11 @@ impl Supervisor {
     /// How many daemons have died.
     pub(super) fn deaths(&self) -> u64 {
         self.deaths
+    }
+
+    /// Why this process is the program that was started first, and not the one that is installed.
+    pub(super) fn falls_back(&self) -> Option<&str> {
+        self.falls_back.as_deref()
     }
 
     /// Whether it is there still.

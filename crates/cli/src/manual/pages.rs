@@ -44,6 +44,8 @@ pub(super) enum Status {
     Partly,
     /// Of a copy.
     Copies,
+    /// Another process serves, by whichever program.
+    Restarted,
     /// Of those that run a program.
     Runs,
     Salvage,
@@ -72,6 +74,13 @@ const DAMAGED: (&str, &str) = (
 
 const READS: Codes = &[PLAIN[0], PLAIN[1], PLAIN[2], DAMAGED];
 const COPIES: Codes = &[PARTLY[0], PARTLY[1], PARTLY[2], DAMAGED];
+
+const RESTARTED: Codes = &[
+    ("0", "The program that is installed serves the volume."),
+    ("1", "Nothing was restarted."),
+    ("2", "The arguments make no sense."),
+    ("3", "Another process serves the volume, but by the program that was started first."),
+];
 
 const TRANSACTION: Codes = &[
     ("0", "COMMAND has succeeded, and what it has done is done."),
@@ -137,6 +146,7 @@ impl Status {
                 ("2", "It cannot be compared, or the arguments make no sense."),
                 DAMAGED,
             ],
+            Status::Restarted => RESTARTED,
             Status::Partly => PARTLY,
             Status::Copies => COPIES,
             Status::Runs => &[
@@ -217,7 +227,7 @@ pages! {
         "What a volume is, whether it is mounted or not": "holdfast info volume.img",
         "The same for programs": "holdfast info --json /mnt",
     }
-    "restart", Plain, [("holdfast-mount", "1"), ("holdfast-list", "1")] {
+    "restart", Restarted, [("holdfast-mount", "1"), ("holdfast-list", "1")] {
         "A new version of the program for a mount in use": "holdfast restart /mnt",
     }
     "list", Plain, [("holdfast-info", "1"), ("holdfast-metrics", "1")] {
@@ -357,6 +367,7 @@ pages! {
     "prune", Partly, [("holdfast-snapshot-delete", "1"), ("holdfast-snapshot-hold", "1")] {
         "One snapshot an hour for a day, one a day for a month": "holdfast prune --keep 24h:1h,30d:1d /mnt",
         "What would go": "holdfast prune --dry-run --keep 24h:1h /mnt",
+        "Those that a script has named": "holdfast prune --prefix auto- --keep 1w:1d /mnt",
     }
     "explain", Plain, [("holdfast-stats", "1")] {
         "What the last fsync of a file has cost, and why": "holdfast explain /mnt/database",

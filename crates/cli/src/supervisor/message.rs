@@ -23,6 +23,10 @@ pub(crate) struct Begin {
     pub(crate) locks: usize,
     /// How many [`Kept`]; none: the first mount is still to be made.
     pub(crate) mounts: usize,
+    /// Why this daemon is the program that was started first, and not the one that is installed. A supervisor of another version
+    /// does not say it.
+    #[serde(default)]
+    pub(crate) falls_back: Option<String>,
 }
 
 /// A mount that outlives its daemon. Beside it: the connection to the kernel, which requests were carried out, and what ends

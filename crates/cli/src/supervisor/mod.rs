@@ -58,8 +58,8 @@ struct Supervisor<'a> {
     device: Arc<FileDevice>,
     /// The program, by the path that it had: a newer one may be there when the next daemon is started.
     program: PathBuf,
-    /// What is there does not come to serve: daemons are this very program.
-    falls_back: bool,
+    /// Why what is there does not come to serve: daemons are this very program.
+    falls_back: Option<String>,
     deaths: u64,
     mounts: BTreeMap<u64, Mount>,
     /// The kernel is still to hear of something.
@@ -137,7 +137,7 @@ pub(crate) fn run(orders: Orders<'_>, started: impl FnOnce()) -> Outcome {
         orders,
         device,
         program,
-        falls_back: false,
+        falls_back: None,
         deaths: 0,
         mounts: BTreeMap::new(),
         is_changing: false,
@@ -178,18 +178,18 @@ impl Supervisor<'_> {
         let (pid, name) = (daemon.child.id(), self.orders.volume.display());
         // One that was asked to make room for the next has served, whatever it has said so far.
         let never_served = self.deaths > 0 && daemon.ready.is_none() && !daemon.restarts;
-        if status.signal().is_none() && (!never_served || self.falls_back) {
+        if status.signal().is_none() && (!never_served || self.falls_back.is_some()) {
             return Ok(None);
         }
         if let Some(why) = self.cannot_go_on() {
             return Err(self.gives_up(&format!("process {pid} has died ({status}), {why}")));
         }
-        if never_served && !self.falls_back {
+        if never_served && self.falls_back.is_none() {
             let program = self.program.display();
             tracing::error!(
                 "process {pid} did not come to serve {name} ({status}): not {program} serves it from now on, but the program that was started first"
             );
-            self.falls_back = true;
+            self.falls_back = Some(format!("{program} did not come to serve ({status})"));
             return Ok(Some(Duration::ZERO));
         }
         if daemon.restarts {
@@ -210,12 +210,11 @@ impl Supervisor<'_> {
     /// Starts the next daemon.
     fn start_again(&mut self) -> Result<Daemon, Failure> {
         let mut started = self.start(Stdio::null(), true);
-        if let (Err(error), false) = (&started, self.falls_back) {
+        if let (Err(error), None) = (&started, &self.falls_back) {
             let (program, why) = (self.program.display(), plain_words(error));
-            tracing::error!(
-                "{program} cannot be started: {why}; the program that was started first goes on"
-            );
-            self.falls_back = true;
+            let falls_back = format!("{program} cannot be started: {why}");
+            tracing::error!("{falls_back}; the program that was started first goes on");
+            self.falls_back = Some(falls_back);
             started = self.start(Stdio::null(), true);
         }
         started.map_err(|error| {
@@ -242,10 +241,12 @@ impl Supervisor<'_> {
     /// Starts a daemon, which is told of all mounts. `again`: another one has died.
     fn start(&mut self, stdout: Stdio, again: bool) -> io::Result<Daemon> {
         let (ours, theirs) = UnixStream::pair()?;
-        // A program that was replaced is no longer there by its own path.
-        let program = match self.program.exists() && !self.falls_back {
-            true => self.program.clone(),
-            false => "/proc/self/exe".into(),
+        // A program that was removed is no longer there by its own path.
+        let is_gone = || format!("{} is not there", self.program.display());
+        let falls_back = self.falls_back.clone().or_else(|| (!self.program.exists()).then(is_gone));
+        let program = match falls_back {
+            None => self.program.clone(),
+            Some(_) => "/proc/self/exe".into(),
         };
         let child = Command::new(program)
             .arg0("holdfast")
@@ -256,7 +257,7 @@ impl Supervisor<'_> {
             .spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         let handle = pidfd_open(pid, PidfdFlags::empty())?;
-        let briefed = self.brief(&ours);
+        let briefed = self.brief(&ours, falls_back);
         let daemon = Daemon { child, handle, socket: Some(ours), ready: None, restarts: false };
         match briefed {
             // What it was about to say is heard below.
@@ -265,7 +266,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn brief(&self, socket: &UnixStream) -> io::Result<()> {
+    fn brief(&self, socket: &UnixStream, falls_back: Option<String>) -> io::Result<()> {
         let locks: Vec<_> = self.device.locks_behind().collect();
         let begin = Begin {
             protocol: PROTOCOL,
@@ -273,6 +274,7 @@ impl Supervisor<'_> {
             deaths: self.deaths,
             locks: locks.len(),
             mounts: self.mounts.len(),
+            falls_back,
         };
         send(socket, &begin, &[self.device.as_fd()], PATIENCE)?;
         for lock in locks {
@@ -355,7 +357,7 @@ impl Supervisor<'_> {
             Told::Restarting => {
                 daemon.restarts = true;
                 // Another one may be there by now.
-                self.falls_back = false;
+                self.falls_back = None;
             }
             Told::Changing { is_so } => self.is_changing = is_so,
         }

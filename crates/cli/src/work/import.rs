@@ -7,7 +7,7 @@ use holdfast_archive::{Form, Imported};
 
 use super::export::said;
 use super::{Ends, In, Tree};
-use crate::branches::show::name_by_time;
+use crate::branches::by_time::Purpose;
 use crate::outcome::{Failure, Outcome};
 
 pub(super) fn run(
@@ -37,7 +37,7 @@ fn all(
     files: &[String],
     ends: &dyn Ends,
 ) -> Result<Imported, Failure> {
-    let fork = name_by_time("importing-");
+    let fork = Purpose::Import.new_name();
     let fork = fork.utf8()?;
     if files.is_empty() {
         let archives = [(In(ends, 0), None)];

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ends, Out, Tree};
 use crate::branches::Name;
-use crate::outcome::{Context, Failure, Outcome, printable, printable_json, printed};
+use crate::json;
+use crate::outcome::{Context, Failure, Outcome, printable, printed};
 
 /// Bytes of a file that are read at once.
 const PIECE: usize = 1 << 20;
@@ -159,8 +160,7 @@ fn show(
             target: target.map(|t| t.to_string_lossy().into_owned()),
             target_bytes,
         };
-        let line = serde_json::to_string(&line).expect("plain numbers and strings");
-        return printed(writeln!(out, "{}", printable_json(&line)));
+        return printed(writeln!(out, "{}", json::text(&line)));
     }
     if how.long {
         printed(write!(

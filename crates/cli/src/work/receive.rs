@@ -8,7 +8,7 @@ use holdfast_stream::Receiving;
 use super::send::failure;
 use super::{Ends, In, Out};
 use crate::branches::Name;
-use crate::outcome::{Failure, Outcome, printed};
+use crate::outcome::{Failure, Outcome, printable, printed};
 
 /// Bytes that are read at once.
 const BUFFER: usize = 1 << 20;
@@ -20,6 +20,14 @@ pub(super) fn run(door: &Volume, volume: &str, branch: Option<&Name>, ends: &dyn
         .and_then(|stream| stream.run(&mut |at| ends.progress(at)))
         .map_err(|error| failure(volume, &error))?;
     if received.was_here {
+        if let Some(branch) = branch.filter(|branch| !is_of(&received.snapshot, branch)) {
+            let (name, snapshot) = (printable(branch), &received.snapshot);
+            let why =
+                format!("{volume}: {snapshot} is here already, and was not received into {name}");
+            return Err(Failure::plain(format!(
+                "{why}; `holdfast fork --from {snapshot}` makes a branch of it"
+            )));
+        }
         ends.note(&format!("{} is here already; nothing was done", received.snapshot));
     }
     if let Some(kept) = &received.kept {
@@ -27,6 +35,11 @@ pub(super) fn run(door: &Volume, volume: &str, branch: Option<&Name>, ends: &dyn
     }
     printed(writeln!(Out(ends), "{}", received.snapshot))?;
     Ok(0)
+}
+
+/// Whether a snapshot that is called so is one of a branch.
+fn is_of(snapshot: &str, branch: &str) -> bool {
+    snapshot.strip_prefix(branch).is_some_and(|rest| rest.starts_with('@'))
 }
 
 /// Says where a stream was cut.

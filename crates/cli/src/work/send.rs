@@ -7,14 +7,11 @@ use holdfast_stream::StreamError;
 use serde::{Deserialize, Serialize};
 
 use super::{Ends, Out, Tree};
-use crate::branches::show::name_by_time;
+use crate::branches::by_time::Purpose;
 use crate::outcome::{Context, Failure, Outcome, without_number};
 
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 20;
-
-/// How names begin of the snapshots that are taken of branches to be sent.
-pub(crate) const TEMPORARY: &str = "sent-";
 
 /// What is sent.
 #[derive(Debug, Deserialize, Serialize)]
@@ -48,7 +45,7 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
         return send(door, volume, of(snapshot), ends);
     }
     // A snapshot has a name, here and at the receiver. Only that of the receiver stays.
-    let name = name_by_time(TEMPORARY);
+    let name = Purpose::Sent.new_name();
     let taken = tree.branch(door, volume)?.snapshot(name.utf8()?).context(volume)?;
     let sent = send(door, volume, of(taken.clone()), ends);
     let deleted = match taken.delete() {

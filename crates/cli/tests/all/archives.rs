@@ -1,4 +1,4 @@
-//! `holdfast export`, `import` and `prune`, and what other programs make of our archives and we of theirs.
+//! `holdfast export` and `import`, and what other programs make of our archives and we of theirs.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -187,29 +187,6 @@ fn an_archive_that_is_damaged_leaves_the_branch_as_it_was() {
     import(&other, other.image(), &["--tar"], "cut.tar").fails(1, "in the middle of");
     assert_eq!(other.run(&["ls", &other.inside("/")]).fine(), "");
     assert_eq!(other.run(&["snapshot", "list", other.image()]).fine().lines().count(), 1);
-}
-
-#[test]
-fn old_snapshots_go_and_held_ones_stay() {
-    let place = TestMount::with_volume();
-    let image = place.image();
-    for name in ["one", "two", "three"] {
-        place.run(&["snapshot", "create", image, name]).fine();
-    }
-    place.run(&["snapshot", "hold", image, "one"]).fine();
-    let prune = |more: &[&str]| {
-        place.run(&[&["prune", image, "--keep", "100d:100d"], more].concat()).fine()
-    };
-    let would = prune(&["--dry-run"]);
-    assert!(would.contains("goes     main@two, taken "), "{would}");
-    assert!(would.contains("stays    main@one, taken ") && would.contains("it is held"), "{would}");
-    assert!(!would.contains("main@three"), "{would}");
-    assert_eq!(prune(&["--prefix", "tw"]), "");
-    let json = prune(&["--json"]);
-    assert!(json.contains("\"fate\":\"deleted\"") && json.contains("\"fate\":\"held\""), "{json}");
-    let left = place.run(&["snapshot", "list", image]).fine();
-    assert!(!left.contains("two") && left.contains("one") && left.contains("three"), "{left}");
-    place.fsck();
 }
 
 /// Snapshots become the layers of an image, of a volume at rest and in use, and come back from it.

@@ -37,7 +37,7 @@ fn snapshots_are_taken_listed_shown_renamed_held_and_deleted() {
     let json = place.run(&["snapshot", "show", "--json", image, "1st; größe"]).fine();
     assert_eq!(number(&json, "holds"), 2, "{json}");
     assert!(json.contains("\"name\":\"1st; größe\"") && json.contains("\"branch\":\"main\""));
-    assert!(number(&json, "created_ns") > 1_700_000_000_000_000_000, "{json}");
+    assert!(json.contains("\"created_ns\":\"1") || json.contains("\"created_ns\":\"2"), "{json}");
     assert!(!json.contains('.'), "whole numbers: {json}");
     place.run(&["snapshot", "unhold", image, "1st; größe"]).fine();
     place.run(&["snapshot", "delete", image, "1st; größe"]).fails(1, "is held");

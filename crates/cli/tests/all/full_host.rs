@@ -334,3 +334,22 @@ fn a_salvage_to_a_full_host_has_a_code_of_its_own() {
         place.run(&["salvage", "-q", place.image(), out.to_str().unwrap()]).fails(4, "No space");
     }
 }
+
+/// A smaller size for which the host has no room leaves the volume as it is, to be written on.
+#[test]
+fn a_smaller_size_on_a_full_host_leaves_a_volume_that_can_be_written() {
+    let Some(host) = SmallHost::tmpfs(48) else { return };
+    let mut place = TestMount::new();
+    place.image = host.path("volume.img");
+    place.run(&["mkfs", "-q", "--size", "300M", place.image()]).fine();
+    fs::write(place.path("f"), vec![7; 500_000]).unwrap();
+    place.run(&["cp", &place.path("f"), &place.inside("/f")]).fine();
+    let ballast = host.fill();
+    place.run(&["resize", place.image(), "200M"]).fails(1, "host has no room");
+    assert_eq!(fs::metadata(&place.image).unwrap().len(), 300 << 20);
+    place.run(&["rm", &place.inside("/f")]).fine();
+    fs::remove_file(ballast).unwrap();
+    place.run(&["resize", place.image(), "200M"]).fine();
+    place.run(&["cp", &place.path("f"), &place.inside("/g")]).fine();
+    place.fsck();
+}

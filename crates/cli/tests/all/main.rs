@@ -4,6 +4,7 @@
 
 mod archives;
 mod branches_at_rest;
+mod checker_agrees;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies_of_streams;
@@ -15,6 +16,7 @@ mod dying;
 mod explain;
 mod full_host;
 mod host;
+mod json;
 mod limits;
 mod many_mounts_beside;
 mod metrics;
@@ -23,6 +25,7 @@ mod not_whole;
 mod offline;
 mod older_nodes;
 mod packaging;
+mod prune;
 mod readme;
 mod recovery;
 mod salvage;

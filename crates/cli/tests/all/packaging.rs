@@ -53,7 +53,7 @@ fn systemd_understands_the_unit_and_boots_with_it() {
     let volume = "[Unit]\nRequiresMountsFor=/srv/data.holdfast /mnt/data\n[Service]\n\
         Environment=VOLUME=/srv/data.holdfast DIR=/mnt/data OPTIONS=noatime\n";
     fs::write(own.join("volume.conf"), volume).unwrap();
-    for what in ["prune", "scrub"] {
+    for what in ["prune", "scrub", "snapshot"] {
         let root = place.root.path().to_str().unwrap();
         let service = installed(&format!("holdfast-{what}@.service.in"), root);
         fs::write(units.join(format!("holdfast-{what}@.service")), service).unwrap();
@@ -71,6 +71,8 @@ fn systemd_understands_the_unit_and_boots_with_it() {
         "holdfast-prune@data.timer",
         "holdfast-scrub@data.service",
         "holdfast-scrub@data.timer",
+        "holdfast-snapshot@data.service",
+        "holdfast-snapshot@data.timer",
     ] {
         // It puts the unit into the boot of this machine, as far as that has units.
         let mut verify = Command::new("systemd-analyze");
@@ -124,19 +126,32 @@ fn what_the_unit_runs_works_also_after_a_daemon_that_was_killed() {
 }
 
 #[test]
-fn what_the_timer_runs_prunes() {
+fn what_the_timers_run_takes_snapshots_and_prunes() {
     let place = TestMount::with_volume();
-    place.run(&["snapshot", "create", place.image(), "one"]).fine();
-    let unit = installed("holdfast-prune@.service.in", "/opt/holdfast");
-    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let variables = unit.lines().find_map(|line| line.strip_prefix("Environment=")).unwrap();
-    let mut line = line.replace("${DIR}", place.image()).replace('"', "");
-    for variable in variables.split(' ') {
-        let (name, value) = variable.split_once('=').unwrap();
-        line = line.replace(&format!("${{{name}}}"), value);
-    }
-    let args: Vec<&str> = line.split(' ').skip(1).collect();
-    assert_eq!(place.run(&args).fine(), "", "a young snapshot stays");
+    let run = |what: &str, keep: Option<&str>| {
+        let unit = installed(&format!("holdfast-{what}@.service.in"), "/opt/holdfast");
+        let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let variables = unit.lines().find_map(|line| line.strip_prefix("Environment="));
+        let mut line = line.replace("${DIR}", place.image()).replace('"', "");
+        for variable in variables.into_iter().flat_map(|all| all.split(' ')) {
+            let (name, value) = variable.split_once('=').unwrap();
+            let value = keep.filter(|_| name == "KEEP").unwrap_or(value);
+            line = line.replace(&format!("${{{name}}}"), value);
+        }
+        let args: Vec<&str> = line.split(' ').skip(1).collect();
+        place.run(&args).fine()
+    };
+    place.run(&["snapshot", "create", place.image(), "before-upgrade"]).fine();
+    run("snapshot", None);
+    assert_eq!(run("prune", None), "", "a young snapshot stays, and so does one with a name");
+    let list = place.run(&["snapshot", "list", place.image()]).fine();
+    assert_eq!(list.lines().count(), 3, "{list}");
+    run("snapshot", None);
+    let pruned = run("prune", Some("10000d:10000d"));
+    assert!(pruned.starts_with("deleted  main@20"), "{pruned}");
+    // One line turns on both.
+    let timer = fs::read_to_string(top().join("packaging/holdfast-snapshot@.timer")).unwrap();
+    assert!(timer.contains("Wants=holdfast-prune@%i.timer"), "{timer}");
 }
 
 #[test]
@@ -198,6 +213,8 @@ fn is_complete(dest: &Path, prefix: &str, sbin: &str) {
         "lib/systemd/system/holdfast-prune@.timer",
         "lib/systemd/system/holdfast-scrub@.service",
         "lib/systemd/system/holdfast-scrub@.timer",
+        "lib/systemd/system/holdfast-snapshot@.service",
+        "lib/systemd/system/holdfast-snapshot@.timer",
         "lib/udev/rules.d/61-holdfast.rules",
         "share/bash-completion/completions/holdfast",
         "share/doc/holdfast/CHANGELOG.md",

@@ -91,7 +91,7 @@ fn what_was_looked_at_is_not_kept_by_a_prune() {
     });
     look();
     common::wait_for("what was read is kept", || {
-        place.run(&["prune", "--keep", "1y:1y", place.dir()]).fine();
+        place.run(&["prune", "--all-names", "--keep", "1y:1y", place.dir()]).fine();
         names(&place.dir.join(".snapshots")) == ["t"]
     });
     place.umount();

@@ -61,6 +61,10 @@ fn snapshots_go_through_pipes_and_cut_ones_go_on() {
     // What is here is here.
     let again = from_file(&to, &["receive", backup], &file);
     assert!(again.code == 0 && again.err.contains("is here already"), "{again:?}");
+    let again = from_file(&to, &["receive", backup, "--branch", "main"], &file);
+    assert!(again.code == 0 && again.err.contains("is here already"), "{again:?}");
+    let again = from_file(&to, &["receive", backup, "--branch", "new"], &file);
+    again.fails(1, "is here already, and was not received into new");
     to.fsck();
     // A branch as it is: what was taken for it goes.
     to_file(&from, &["send", image], &file);

@@ -140,7 +140,7 @@ fn a_process_is_started_anew_by_command() {
     let next: u32 = said.trim().parse().unwrap();
     assert_eq!((place.daemon(), next == before), (next, false));
     let said = place.run(&["restart", "--json", place.image()]).fine();
-    assert_eq!(said.trim(), format!("{{\"pid\":{}}}", place.daemon()));
+    assert_eq!(said.trim(), format!("{{\"pid\":{},\"program\":\"installed\"}}", place.daemon()));
     place.umount();
     place.run(&["restart", place.image()]).fails(1, "no process serves it");
     // And who has none behind it is told.
@@ -252,13 +252,20 @@ fn a_program_that_does_not_come_to_serve_is_left_alone() {
         common::copy_program(&written, &new);
         fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         fs::rename(&new, &program).unwrap();
-        place.run(&["restart", place.dir()]).fine();
+        place.run(&["restart", place.dir()]).fails(3, said);
         assert_eq!(fs::read_to_string(place.dir.join("f")).unwrap(), "1");
         assert!(log(&place).contains(said), "{}", log(&place));
     }
+    fs::remove_file(&program).unwrap();
     for _ in 0..15 {
-        place.run(&["restart", place.dir()]).fine();
+        let restarted = place.run(&["restart", "--json", place.dir()]);
+        assert!(restarted.err.contains("is not there"), "{restarted:?}");
+        let goes_on = format!("{{\"pid\":{},\"program\":\"first\"}}", place.daemon());
+        assert_eq!((restarted.code, restarted.out.trim()), (3, goes_on.as_str()));
     }
+    // A good one that comes later is taken.
+    common::copy_program(common::PROGRAM, &program);
+    place.run(&["restart", place.dir()]).fine();
     assert!(!log(&place).contains("given up"), "{}", log(&place));
     place.umount();
     place.fsck();

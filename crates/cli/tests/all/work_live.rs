@@ -383,7 +383,7 @@ fn who_reads_nothing_harms_nobody_and_a_killed_command_leaves_nothing() {
     place.run(&["snapshot", "delete", dir, "b"]).fine();
     // What was taken to be sent counts for no rule: the newest of the others stays.
     let sent = names(&place).1.into_iter().find(|name| name.starts_with("sent-")).unwrap();
-    place.run(&["prune", dir, "--keep", "1s:1s"]).fine();
+    place.run(&["prune", dir, "--all-names", "--keep", "1s:1s"]).fine();
     place.run(&["snapshot", "delete", dir, &sent]).fails(1, "is open");
     assert_eq!(mute.remove(1).end().code, 0);
     let (branches, _) = names(&place);

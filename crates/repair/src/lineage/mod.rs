@@ -116,7 +116,8 @@ impl Lineage {
         let mut listed: BTreeMap<u64, u64> = BTreeMap::new();
         let mut roots = BTreeSet::new();
         let mut damaged = Vec::new();
-        let mut said_next = 0;
+        // Without an item none was given yet.
+        let mut said_next = MAIN + 1;
         for (key, value) in all {
             let id = key.inode.0.saturating_sub(LINEAGE);
             let is_own = id > 0 && key.inode.0 >= LINEAGE;

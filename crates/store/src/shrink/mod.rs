@@ -87,6 +87,7 @@ impl Inner {
         let old = self.superblock.lock().clone();
         let geometry = Geometry { volume_blocks, ..old.geometry };
         expect_possible(&old, &geometry)?;
+        self.take_far_copy(&geometry)?;
         let nodes = Nodes::of(&*self.device, &old);
         let all = self.space.lock().nodes() * old.geometry.node_size as u64;
         let mut progress = Progress { at: Shrinking { done: 0, all }, tell };
@@ -132,6 +133,19 @@ impl Inner {
         let _published =
             crate::superblock::publish_slot_first(&*self.device, &new, old.epoch, reached)?;
         Ok(geometry)
+    }
+
+    /// Takes the place of the new far copy from the host: behind the slot there is no way back, and without that copy nobody could
+    /// open the volume for writing.
+    fn take_far_copy(&self, new: &Geometry) -> Result<()> {
+        let at = new.far_copy().0 * BLOCK_BYTES;
+        self.device.take_room(at, BLOCK_BYTES).map_err(|error| match error.is_no_space() {
+            true => StoreError::Refused(
+                "the host has no room for the superblock at the volume's new end; make room there"
+                    .into(),
+            ),
+            false => error.into(),
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use holdfast_fuse::PIECE;
 use rustix::io::Errno;
 
 use super::{Done, No, Open, branch_of, engines};
+use crate::branches::by_time::{self, Purpose};
 use crate::branches::{Name, Reply, Which};
 
 /// Bytes of a message besides the entries of a list and the name of a branch.
@@ -35,6 +36,26 @@ fn origin<'a>(of: &BranchInfo, snapshots: &'a [SnapshotInfo]) -> Option<&'a Snap
         parent = found.parent.filter(|older| *older < number);
     }
     None
+}
+
+/// The snapshot that a refused transaction began with, whose branch this is, unless other branches have grown out of it as well; and the
+/// branch that it was taken of.
+pub(super) fn base_of_transaction(
+    fs: &FileSystem,
+    branch: u64,
+    name: &Name,
+) -> Done<Option<(u64, u64)>> {
+    if by_time::read(name) != Some(Purpose::Transaction) {
+        return Ok(None);
+    }
+    let (all, snapshots) = fs.lineage()?;
+    let number = |of: &BranchInfo| origin(of, &snapshots).map(|base| base.number);
+    let of = all.iter().find(|it| it.number == branch);
+    let base = of.and_then(|of| origin(of, &snapshots)).filter(|base| base.name == name.0);
+    let base = base.filter(|base| {
+        all.iter().all(|other| other.number == branch || number(other) != Some(base.number))
+    });
+    Ok(base.map(|base| (base.branch, base.number)))
 }
 
 pub(super) fn branches(open: &Open<'_>, after: u64) -> Done<Reply> {

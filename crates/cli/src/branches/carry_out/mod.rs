@@ -139,7 +139,12 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
             if number.is_some_and(|wanted| wanted != found) {
                 return Err(another("branch"));
             }
+            let base = lists::base_of_transaction(fs, found, &name)?;
             fs.delete_branch(found)?;
+            if let Some((of, snapshot)) = base {
+                // One that is held or open stays.
+                let _ = fs.delete_snapshot(of, snapshot);
+            }
             Ok((name, None))
         }
         Ask::RenameBranch { name, new_name } => {

@@ -8,7 +8,8 @@ use crate::outcome::Outcome;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A branch that is mounted, the one that the volume was made with, and one with a snapshot that is
-held or that another branch grew out of are not deleted.")]
+held or that another branch grew out of are not deleted. With a branch that a refused transaction has
+left (txn- and the time) goes the snapshot of the same name that it began with.")]
 pub(super) struct Args {
     /// A mounted directory or a volume.
     #[arg(value_parser = arguments::volume_place())]

@@ -13,7 +13,7 @@ use crate::size;
 /// Deletions that have failed follow, with the reason: they keep their space.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Print one JSON object, for programs: whole numbers, sizes in bytes, times in nanoseconds since 1970.
+    /// Print one JSON object, for programs: whole numbers, sizes in bytes, times as strings of nanoseconds since 1970.
     #[arg(long)]
     json: bool,
     /// A mounted directory or a volume.

@@ -1,5 +1,6 @@
 //! `holdfast branch promote`.
 
+use crate::branches::by_time::Purpose;
 use crate::branches::new_head::{Keep, not_forgotten};
 use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::lineage;
@@ -37,7 +38,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let keep = args.keep.name("before-promote-");
+    let keep = args.keep.name(Purpose::BeforePromote);
     let (branch, fork) = (args.place.which(), (&args.fork).into());
     let question = Ask::Promote { branch, fork, keep: keep.clone(), unchanged: !args.force };
     let (branch, forgotten) = lineage::rolled_back(&args.place, &question)?;

@@ -14,12 +14,14 @@ use std::sync::Arc;
 
 use holdfast::device::Device;
 use holdfast_check::reading::VolumeReading;
-use holdfast_check::{Issue, Options, Progress, Report, Severity};
+use holdfast_check::{CheckError, Issue, Options, Progress, Report, Severity};
+use holdfast_device::Front;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use holdfast_base::show::count;
 
-use crate::outcome::{self, Context, Failure, Outcome, complain, printable_json, shown};
+use crate::json;
+use crate::outcome::{self, Context, Failure, Outcome, complain, shown};
 use crate::peek::Peek;
 use crate::{mounts, size, target};
 
@@ -68,6 +70,10 @@ pub(crate) struct Args {
     /// Print what was counted as well.
     #[arg(short, long)]
     verbose: bool,
+    /// The volume has this size, as `holdfast salvage --list` says it: where its beginning is lost, and the file or device has become longer
+    /// since, so that the superblock at the volume's end is not at the device's.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with = "undo")]
+    size: Option<u64>,
     /// Show a progress bar on a terminal. The number is for fsck(8) and not used.
     #[arg(short = 'C', value_name = "FD", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     progress: Option<i32>,
@@ -191,8 +197,35 @@ fn check(args: &Args, device: &dyn Device) -> Result<Report, Failure> {
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    let named = |error| format!("{}: {error}", args.target.display());
-    report.map_err(|error| Failure::plain(named(error)).with_code(OPERATIONAL))
+    report.map_err(|error| {
+        let failure = Failure::plain(format!("{}: {error}", args.target.display()));
+        let failure = failure.with_code(OPERATIONAL);
+        match error {
+            CheckError::NotHoldfast { found: None } if args.size.is_none() => {
+                failure.with_hint_about("holdfast salvage --list", &args.target)
+            }
+            _ => failure,
+        }
+    })
+}
+
+/// What the volume has of a device, where it is said that this is not all.
+fn sized(args: &Args, device: Arc<dyn Device>) -> Result<Arc<dyn Device>, Failure> {
+    let Some(bytes) = args.size else { return Ok(device) };
+    if holdfast_check::probe(&*device).is_some() {
+        let target = args.target.display();
+        return Err(Failure::plain(format!(
+            "{target}: a superblock at its beginning says the size of the volume; leave --size out"
+        )));
+    }
+    let front = Front::of(device, bytes)
+        .map_err(|error| Failure::plain(format!("{}: {error}", args.target.display())))?;
+    Ok(Arc::new(front))
+}
+
+/// The volume, to be changed.
+fn writable(args: &Args) -> Result<Arc<dyn Device>, Failure> {
+    sized(args, target::open_device(&args.target, false)?)
 }
 
 /// Fails if something else begins where the volume began: it may be wanted.
@@ -218,10 +251,12 @@ fn repaired(
 ) -> Outcome {
     drop(read_only);
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
-    let device = target::open_device(&args.target, false).map_err(operational)?;
+    let device = writable(args).map_err(operational)?;
     change(device).context(args.target.display()).map_err(operational)?;
     if args.json {
-        let after = check(args, &*self::device(args).map_err(operational)?)?;
+        // Its size is in the superblock by now.
+        let target = &args.target;
+        let after = check(args, &*target::open_device(target, true).map_err(operational)?)?;
         repair::superblock_document(report, done, &after)?;
         return Ok(CORRECTED);
     }
@@ -247,12 +282,12 @@ fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
                     args.target.display()
                 ));
             }
-            Ok(Arc::new(peek))
+            sized(args, Arc::new(peek))
         }
         Err(failure) if failure.code == target::IN_USE => {
             Err(Failure::plain(format!("{}; or look with -n", failure.sentence)))
         }
-        opened => opened,
+        opened => sized(args, opened?),
     }
 }
 
@@ -281,7 +316,7 @@ fn preen(args: &Args, device: &Arc<dyn Device>) -> Result<(), Failure> {
 fn can_be_mounted(args: &Args) -> Outcome {
     if args.json {
         let object = serde_json::json!({ "can_be_mounted": true, "findings": [] });
-        printed(writeln!(io::stdout().lock(), "{object}"))?;
+        printed(writeln!(io::stdout().lock(), "{}", json::text(&object)))?;
     }
     Ok(0)
 }
@@ -299,8 +334,7 @@ fn progress_bar(args: &Args) -> Option<ProgressBar> {
 fn print(args: &Args, report: &Report) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
-        let line = serde_json::to_string(report).expect("a report is plain numbers and strings");
-        printed(writeln!(out, "{}", printable_json(&line)))?;
+        printed(writeln!(out, "{}", json::text(report)))?;
         return printed(out.flush());
     }
     for finding in &report.findings {

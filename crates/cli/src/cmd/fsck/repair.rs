@@ -11,16 +11,17 @@ use holdfast_repair::{Planned, RepairError, RepairOptions, Unmended, plan};
 
 use super::{
     Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, printed, refuse_another, undo,
+    writable,
 };
-use crate::outcome::{Context, Failure, Outcome, complain, printable_json, shown};
-use crate::target;
+use crate::json;
+use crate::outcome::{Context, Failure, Outcome, complain, shown};
 use uuid::Uuid;
 
 /// Repairs the volume, which was locked for reading until now: another program may have changed it since, so it is read again.
 pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     drop(read_only);
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
-    let device = target::open_device(&args.target, false).map_err(operational)?;
+    let device = writable(args).map_err(operational)?;
     if let Err(failure) = refuse_another(args, &*device) {
         if args.json {
             refused(&check(args, &*device)?, &failure)?;
@@ -112,7 +113,7 @@ pub(super) fn preview(args: &Args, device: &dyn Device, report: &Report) -> Resu
             }),
             Err(why) => serde_json::json!({ "refused": why }),
         };
-        return printed(writeln!(io::stdout().lock(), "{}", printable_json(&object.to_string())));
+        return printed(writeln!(io::stdout().lock(), "{}", json::text(&object)));
     }
     match planned {
         Ok(planned) => {
@@ -169,7 +170,7 @@ fn document(
     object["after"] = serde_json::json!(after);
     let unmended: Vec<u64> = unmended.iter().map(|one| one.block.0).collect();
     object["unmended"] = serde_json::json!(unmended);
-    printed(writeln!(io::stdout().lock(), "{}", printable_json(&object.to_string())))
+    printed(writeln!(io::stdout().lock(), "{}", json::text(&object)))
 }
 
 /// Prints one object, as [`document`]: the report, that the superblock was written back, and what a check finds behind it.
@@ -192,14 +193,14 @@ pub(super) fn superblock_document(
     object["repairs"] = answered.filter(|id| superblock.contains(id)).map(repair).collect();
     object["after"] = serde_json::json!(after);
     object["unmended"] = serde_json::json!([]);
-    printed(writeln!(io::stdout().lock(), "{}", printable_json(&object.to_string())))
+    printed(writeln!(io::stdout().lock(), "{}", json::text(&object)))
 }
 
 /// Prints one object: the report, and why nothing is done.
 fn refused(report: &Report, failure: &Failure) -> Result<(), Failure> {
     let mut object = object(report);
     object["refused"] = failure.sentence.clone().into();
-    printed(writeln!(io::stdout().lock(), "{}", printable_json(&object.to_string())))
+    printed(writeln!(io::stdout().lock(), "{}", json::text(&object)))
 }
 
 fn object(report: &Report) -> serde_json::Value {

@@ -48,9 +48,7 @@ pub(super) fn show(
     let mut out = io::BufWriter::new(io::stdout().lock());
     if json {
         let state = opened.as_ref().ok().map(state);
-        let line = serde_json::to_string(&List { volumes, state })
-            .expect("a list is plain numbers and strings");
-        printed(writeln!(out, "{}", crate::outcome::printable_json(&line)))?;
+        printed(writeln!(out, "{}", crate::json::text(&List { volumes, state })))?;
         return printed(out.flush());
     }
     printed(text(&mut out, volumes, opened))
@@ -98,6 +96,9 @@ fn text(
                 let all: Vec<String> =
                     found.iter().map(|(block, epoch)| format!("{block} (epoch {epoch})")).collect();
                 writeln!(out, ", superblocks at {}", all.join(", "))?;
+                if let Some(bytes) = volume.bytes {
+                    writeln!(out, "size: {bytes} bytes ({})", size::show(bytes))?;
+                }
             }
         }
     }

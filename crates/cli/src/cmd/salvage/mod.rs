@@ -226,8 +226,7 @@ fn summary(
             unreadable_blocks: unreadable,
             counts,
         };
-        let line = serde_json::to_string(&summary).expect("it is plain numbers and strings");
-        return printed(writeln!(out, "{}", crate::outcome::printable_json(&line)));
+        return printed(writeln!(out, "{}", crate::json::text(&summary)));
     }
     for note in &salvaged.notes {
         printed(writeln!(out, "note: {}", crate::outcome::printable(note)))?;

@@ -8,7 +8,8 @@ use holdfast_base::show;
 use holdfast_salvage::{Counts, Found, Holes, Missing, Version};
 use serde::Serialize;
 
-use crate::outcome::{Failure, plain_words, printable_json, sentence as sentence_of, shown};
+use crate::json;
+use crate::outcome::{Failure, plain_words, sentence as sentence_of, shown};
 use crate::own_file;
 
 /// Where lines about files go.
@@ -112,8 +113,7 @@ impl Report {
                 missing: &found.missing,
                 not_set: &found.not_set,
             };
-            let line = serde_json::to_string(&line).map_err(io::Error::other)?;
-            return writeln!(self.out, "{}", printable_json(&line));
+            return writeln!(self.out, "{}", json::text(&line));
         }
         let tree = self.tree.as_ref().map_or(String::new(), |tree| format!("{tree}:"));
         let whole = found.is_whole().then(|| "whole".to_owned());

@@ -1,5 +1,6 @@
 //! `holdfast snapshot create`.
 
+use crate::branches::by_time::Purpose;
 use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::lineage;
 use crate::outcome::Outcome;
@@ -25,7 +26,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let name = args.name.clone().unwrap_or_else(|| show::name_by_time(""));
+    let name = args.name.clone().unwrap_or_else(|| Purpose::Snapshot.new_name());
     let question = Ask::Take { branch: args.place.which(), name: name.clone() };
     let (branch, number) = lineage::done(&args.place, &question)?;
     show::made(args.json, &branch, Some(&name), number)

@@ -11,7 +11,7 @@ use crate::outcome::Outcome;
 /// Deletions of its snapshots that have failed follow, with the reason: they keep their space.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Print one JSON object, for programs: whole numbers, times in nanoseconds since 1970.
+    /// Print one JSON object, for programs: whole numbers, times as strings of nanoseconds since 1970.
     #[arg(long)]
     json: bool,
     /// Those without a name, too: they are kept for what grew out of them.

@@ -1,5 +1,6 @@
 //! `holdfast snapshot rollback`.
 
+use crate::branches::by_time::Purpose;
 use crate::branches::new_head::{Keep, not_forgotten};
 use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::lineage;
@@ -33,7 +34,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let keep = args.keep.name("before-rollback-");
+    let keep = args.keep.name(Purpose::BeforeRollback);
     let branch = args.place.which();
     let question = Ask::RollBack { branch, to: (&args.name).into(), keep: keep.clone() };
     let (branch, forgotten) = lineage::rolled_back(&args.place, &question)?;

@@ -9,7 +9,7 @@ use crate::outcome::{Outcome, printed};
 /// Show what is known of a snapshot.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Print one JSON object, for programs: whole numbers, times in nanoseconds since 1970.
+    /// Print one JSON object, for programs: whole numbers, times as strings of nanoseconds since 1970.
     #[arg(long)]
     json: bool,
     /// A mounted directory or a volume, and `:BRANCH` if another one is meant.

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use holdfast::{Change, ChangeKind, FileType, Parts};
 use serde_json::{Map, Value, json};
 
+use crate::json::text;
 use crate::outcome::printable;
 use crate::work::list::type_name;
 
@@ -113,7 +114,7 @@ pub(super) fn json(change: &Change, ranges: bool, out: &mut impl Write) -> io::R
         let ranges = change.ranges.iter().map(|range| json!([range.start, range.end]));
         object.insert("ranges".into(), ranges.collect::<Vec<_>>().into());
     }
-    writeln!(out, "{}", Value::Object(object))
+    writeln!(out, "{}", text(&object))
 }
 
 /// A path, and its bytes if it is no text.
@@ -161,7 +162,7 @@ impl Counts {
                 "created": created, "removed": removed, "renamed": renamed, "changed": changed,
                 "attributes": attributes, "bytes": bytes,
             });
-            return writeln!(out, "{object}");
+            return writeln!(out, "{}", text(&object));
         }
         writeln!(
             out,

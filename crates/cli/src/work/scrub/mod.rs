@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use self::pace::Pace;
 use self::state::{Place, State};
 use super::{Ends, Out};
+use crate::json;
 use crate::outcome::{Context, Failure, Outcome, printable, printed};
 use crate::size;
 
@@ -176,7 +177,7 @@ impl Hears<'_> {
             damages: self.damages,
             mended: self.mended,
         };
-        self.print(&serde_json::to_string(&end).expect("plain numbers and strings"));
+        self.print(&json::text(&end));
     }
 
     /// What it could not go on for, with the exit code. What was found until then is printed.
@@ -262,7 +263,7 @@ impl ScrubListener for Hears<'_> {
             self.mended += u64::from(finding.is_mended);
         }
         let line = match self.what.json {
-            true => serde_json::to_string(&Line {
+            true => json::text(&Line {
                 kind: word(finding.kind),
                 tree: finding.tree.as_deref(),
                 path: finding.path.as_deref(),
@@ -271,8 +272,7 @@ impl ScrubListener for Hears<'_> {
                 block: finding.block.map(|block| block.0),
                 why: &finding.why,
                 mended: finding.is_mended,
-            })
-            .expect("plain numbers and strings"),
+            }),
             false => {
                 let mut line = format!("{}: {}: {}", self.volume, finding.what(), finding.why);
                 if let (ScrubKind::Data, Some(block)) = (finding.kind, finding.block) {
