@@ -201,7 +201,7 @@ impl Copier {
             let why = format!("cannot be copied into itself, to {to}");
             return refused(io::ErrorKind::InvalidInput, why);
         }
-        if self.within.contains(&seen.id) {
+        if matches!(from, Side::Volume(..)) && self.within.contains(&seen.id) {
             let why = "is a directory that lies in itself: the volume is damaged";
             return refused(io::ErrorKind::InvalidData, why.into());
         }
