@@ -11,7 +11,7 @@ use holdfast::{
     XattrFlags,
 };
 use holdfast_base::InodeNo;
-use holdfast_base::attribute::RECEIVED;
+use holdfast_base::attribute::{RECEIVED, is_not_taken};
 
 use crate::read::{Kind, Member, Members};
 use crate::whiteout::Kept;
@@ -31,6 +31,9 @@ pub struct Imported {
     pub xattrs_left_out: u64,
 }
 
+/// Hears of each member of which extended attributes were left out: its name, and theirs.
+pub type LeftOut<'a> = dyn FnMut(&[u8], &[Vec<u8>]) + 'a;
+
 /// Where members go.
 pub(crate) struct Target<'a> {
     volume: &'a Volume,
@@ -48,6 +51,8 @@ pub(crate) struct Target<'a> {
     /// Directories from which whiteouts have removed all that is older: nothing old comes there any more.
     cleaned: BTreeSet<u64>,
     imported: Imported,
+    /// Extended attributes of the last member.
+    left_out: Vec<Vec<u8>>,
 }
 
 /// The most directories that lie in one another.
@@ -133,11 +138,25 @@ impl<'a> Target<'a> {
             linked: BTreeSet::new(),
             cleaned: BTreeSet::new(),
             imported: Imported::default(),
+            left_out: Vec::new(),
         })
     }
 
-    /// Puts a member where its name says; its bytes are taken from `members`.
-    pub(crate) fn put(&mut self, member: &Member, members: &mut Members<impl Read>) -> Result<()> {
+    /// Puts a member where its name says, and says what of it is left out; its bytes are taken from `members`.
+    pub(crate) fn put(
+        &mut self,
+        member: &Member,
+        members: &mut Members<impl Read>,
+        left_out: &mut LeftOut<'_>,
+    ) -> Result<()> {
+        self.put_whole(member, members)?;
+        if !self.left_out.is_empty() {
+            left_out(&member.name, &std::mem::take(&mut self.left_out));
+        }
+        Ok(())
+    }
+
+    fn put_whole(&mut self, member: &Member, members: &mut Members<impl Read>) -> Result<()> {
         self.imported.members += 1;
         let path = plain_path(member, &member.name)?;
         if path.is_empty() {
@@ -296,10 +315,9 @@ impl<'a> Target<'a> {
             return Ok(());
         }
         match set() {
-            Err(error)
-                if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) =>
-            {
+            Err(error) if is_not_taken(&error) => {
                 self.imported.xattrs_left_out += 1;
+                self.left_out.push(name.to_vec());
                 Ok(())
             }
             other => other,

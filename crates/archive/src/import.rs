@@ -4,7 +4,7 @@ use std::io::Read;
 
 use holdfast::{Branch, Volume};
 
-use crate::apply::{Imported, Target};
+use crate::apply::{Imported, LeftOut, Target};
 use crate::read::Members;
 use crate::{Error, Form};
 
@@ -15,7 +15,7 @@ use crate::{Error, Form};
 pub fn import(volume: &Volume, form: Form, fork: &str, from: impl Read) -> Result<Imported, Error> {
     let failed = |source| Error::Volume { what: "the branch".into(), source };
     let branch = volume.branch_here().map_err(failed)?;
-    import_all(&branch, form, fork, [(from, None)])
+    import_all(&branch, form, fork, [(from, None)], &mut |_, _| {})
 }
 
 /// Puts the members of archives into a branch, one archive after the other, over what is there, and makes them durable. A name
@@ -25,6 +25,8 @@ pub fn import(volume: &Volume, form: Form, fork: &str, from: impl Read) -> Resul
 /// the member; anything else takes the place of a directory only if that is empty, or, from a layer, also if it is not.
 /// Leading slashes are dropped. Symbolic links on the way to a member are followed, inside the volume, as a program would
 /// that has it as its root; one that has the name of a member is replaced.
+///
+/// Extended attributes that the volume has no place for are left out, which `left_out` hears.
 ///
 /// All of it is in the branch, or nothing (P12): it is put into a fork of the name `fork`, which is promoted when it is whole. After a
 /// crash meanwhile the branch is as it was, and the fork may be there.
@@ -37,10 +39,11 @@ pub fn import_all<R: Read>(
     form: Form,
     fork: &str,
     archives: impl IntoIterator<Item = (R, Option<String>)>,
+    left_out: &mut LeftOut<'_>,
 ) -> Result<Imported, Error> {
     let of = |what: String| |source| Error::Volume { what, source };
     let made = branch.fork(fork).map_err(of(format!("a fork {fork} to import into")))?;
-    let imported = into(&made, form, archives).and_then(|imported| {
+    let imported = into(&made, form, archives, left_out).and_then(|imported| {
         branch.promote(made.clone(), None).map_err(of(format!("branch {}", branch.name())))?;
         Ok(imported)
     });
@@ -61,12 +64,13 @@ fn into<R: Read>(
     fork: &Branch,
     form: Form,
     archives: impl IntoIterator<Item = (R, Option<String>)>,
+    left_out: &mut LeftOut<'_>,
 ) -> Result<Imported, Error> {
     let failed = |source| Error::Volume { what: "the fork".into(), source };
     let volume = fork.open().map_err(failed)?;
     let mut sum = Imported::default();
     for (archive, snapshot) in archives {
-        let imported = apply(&volume, form, archive)?;
+        let imported = apply(&volume, form, archive, left_out)?;
         sum.members += imported.members;
         sum.bytes += imported.bytes;
         sum.xattrs_left_out += imported.xattrs_left_out;
@@ -79,12 +83,17 @@ fn into<R: Read>(
     Ok(sum)
 }
 
-fn apply(volume: &Volume, form: Form, from: impl Read) -> Result<Imported, Error> {
+fn apply(
+    volume: &Volume,
+    form: Form,
+    from: impl Read,
+    left_out: &mut LeftOut<'_>,
+) -> Result<Imported, Error> {
     let mut members = Members::new(from);
     let mut target = Target::new(volume, form)
         .map_err(|source| Error::Volume { what: "the root directory".into(), source })?;
     while let Some(member) = members.next()? {
-        target.put(&member, &mut members)?;
+        target.put(&member, &mut members, left_out)?;
     }
     target.finish()
 }

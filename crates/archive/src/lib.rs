@@ -43,7 +43,7 @@ mod stream;
 mod whiteout;
 mod write;
 
-pub use apply::Imported;
+pub use apply::{Imported, LeftOut};
 pub use difference::export_difference;
 pub use error::Error;
 pub use export::export;

@@ -15,6 +15,7 @@ mod daemon;
 mod dispatch;
 mod dying;
 mod elsewhere;
+mod held;
 mod interrupt;
 mod json;
 mod larger;

@@ -102,6 +102,12 @@ impl<T> Context<T> for io::Result<T> {
     }
 }
 
+/// What is said of a copy that comes without some attributes.
+pub(crate) fn left_out(names: &[String]) -> io::Error {
+    let names = names.join(", ");
+    io::Error::other(format!("is copied without {names}, which cannot be set there"))
+}
+
 /// `what: error`, and what helps if `what` is a path in a mount whose daemon is dead.
 pub fn sentence(what: impl Display, error: &io::Error) -> String {
     failure(what, error).sentence

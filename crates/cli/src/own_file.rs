@@ -48,7 +48,12 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| is_ours(&found))
         && std::fs::metadata(path).is_ok_and(|found| takes_bytes(&found))
     {
-        return File::options().write(true).open(path);
+        let file = File::options().write(true).open(path)?;
+        // Others may have put something else in its place since.
+        return match takes_bytes(&file.metadata()?) {
+            true => Ok(file),
+            false => Err(io::ErrorKind::AlreadyExists.into()),
+        };
     }
     File::options().write(true).create_new(true).mode(0o600).open(path)
 }

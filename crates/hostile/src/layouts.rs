@@ -64,7 +64,13 @@ fn imported(path: &Path) {
         let layout = Layout::open(path)?;
         let image = layout.image(None)?;
         let layers = image.layers().map(|layer| (layer, None));
-        import_all(&volume.branch_here().expect("it is whole"), Form::Layer, "importing", layers)
+        import_all(
+            &volume.branch_here().expect("it is whole"),
+            Form::Layer,
+            "importing",
+            layers,
+            &mut |_, _| {},
+        )
     })();
     if done.is_err() {
         assert_eq!(volume.read_dir("/").expect("it is whole").count(), 0, "P12: a part is there");

@@ -1,14 +1,18 @@
 //! Image layouts are made: blobs first, each named by its digest when it is whole, then the documents that name them.
 //!
-//! All of it is made under another name beside its place and gets that in one step, so it is there whole or not at all. The same
-//! layers give the same bytes: no document has a time.
+//! All of it is made under another name beside its place and gets that in one step, so it is there whole or not at all. It is made in a
+//! directory that is held open and closed to others until then: who may change names around it leads nothing elsewhere. The same layers give
+//! the same bytes: no document has a time.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use holdfast_base::prng;
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -28,10 +32,15 @@ const BUFFER: usize = 1 << 18;
 /// An image layout that is being made.
 #[derive(Debug)]
 pub struct NewLayout {
-    /// Where it comes to.
+    /// Where it comes to: the directory, and its name there.
     to: PathBuf,
-    /// Where it is made: a directory, which goes when this is dropped.
-    dir: PathBuf,
+    above: OwnedFd,
+    name: OsString,
+    /// Where it is made: a directory, which goes when this is dropped, and its name there.
+    dir: OwnedFd,
+    made: String,
+    /// It is there, whole.
+    is_there: bool,
     is_archive: bool,
     layers: Vec<Layer>,
 }
@@ -48,7 +57,7 @@ struct Layer {
 #[derive(Debug)]
 pub struct NewBlob {
     to: BufWriter<File>,
-    path: PathBuf,
+    name: String,
     sum: Sha256,
     size: u64,
 }
@@ -111,21 +120,22 @@ impl NewLayout {
     pub fn begin(to: &Path) -> Result<NewLayout> {
         let of = |source| Error::Volume { what: to.display().to_string(), source };
         let is_archive = to.extension().is_some_and(|of| of == "tar");
-        let is_free = match fs::symlink_metadata(to) {
-            Err(error) if error.kind() == ErrorKind::NotFound => true,
-            Err(error) => return Err(of(error)),
-            Ok(found) if found.is_dir() && !is_archive => {
-                fs::read_dir(to).map_err(of)?.next().is_none()
-            }
-            Ok(_) => false,
-        };
-        if !is_free {
+        let name = to.file_name().ok_or_else(|| of(ErrorKind::InvalidInput.into()))?.to_owned();
+        let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let above = rustix::fs::openat(CWD, above(to), how, Mode::empty());
+        let above = above.map_err(|error| of(error.into()))?;
+        if !is_free(&above, &name, is_archive).map_err(of)? {
             return Err(of(io::Error::new(ErrorKind::AlreadyExists, "there is something already")));
         }
-        let dir = beside(to);
-        fs::create_dir(&dir).map_err(of)?;
-        let layout = NewLayout { to: to.into(), dir, is_archive, layers: Vec::new() };
-        fs::create_dir_all(layout.dir.join(BLOBS)).map_err(of)?;
+        let made = format!(".holdfast-new-{:016x}", prng::entropy());
+        let dir = make_own(&above, &made).map_err(of)?;
+        let layers = Vec::new();
+        let (to, is_there) = (to.into(), false);
+        let layout = NewLayout { to, above, name, dir, made, is_there, is_archive, layers };
+        for dir in ["blobs", BLOBS] {
+            let mode = Mode::from_raw_mode(0o777);
+            rustix::fs::mkdirat(&layout.dir, dir, mode).map_err(|error| layout.of(error.into()))?;
+        }
         Ok(layout)
     }
 
@@ -177,11 +187,11 @@ impl NewLayout {
     ///
     /// # Errors
     /// What the host says; then there is nothing.
-    pub fn end(self, machine: Option<&str>, name: Option<&str>) -> Result<String> {
+    pub fn end(mut self, machine: Option<&str>, name: Option<&str>) -> Result<String> {
         self.made(machine, name).map_err(|error| self.of(error))
     }
 
-    fn made(&self, machine: Option<&str>, name: Option<&str>) -> io::Result<String> {
+    fn made(&mut self, machine: Option<&str>, name: Option<&str>) -> io::Result<String> {
         let diff_ids = self.layers.iter().map(|layer| layer.diff_id.as_str()).collect();
         let config = Config {
             architecture: machine.unwrap_or_else(|| architecture()),
@@ -202,12 +212,16 @@ impl NewLayout {
             true => self.archived()?,
             false => {
                 for dir in [BLOBS, "blobs", "."] {
-                    File::open(self.dir.join(dir))?.sync_all()?;
+                    open(&self.dir, dir)?.sync_all()?;
                 }
-                fs::rename(&self.dir, &self.to)?;
+                // Others may come in now, as the umask lets them.
+                let mode = rustix::fs::statat(&self.dir, "blobs", AtFlags::empty())?.st_mode;
+                rustix::fs::fchmod(&self.dir, Mode::from_raw_mode(mode))?;
+                rustix::fs::renameat(&self.above, &self.made, &self.above, &self.name)?;
+                self.is_there = true;
             }
         }
-        File::open(above(&self.to))?.sync_all()?;
+        open(&self.above, ".")?.sync_all()?;
         Ok(digest)
     }
 
@@ -219,16 +233,15 @@ impl NewLayout {
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut file = File::create_new(self.dir.join(name))?;
+        let mut file = create(&self.dir, name)?;
         file.write_all(bytes)?;
         file.sync_all()
     }
 
     /// All of it as one file, in an order that always is the same.
     fn archived(&self) -> io::Result<()> {
-        let archive = self.dir.join("archive");
-        let mut to =
-            tar::Builder::new(BufWriter::with_capacity(BUFFER, File::create_new(&archive)?));
+        let archive = create(&self.dir, "archive")?;
+        let mut to = tar::Builder::new(BufWriter::with_capacity(BUFFER, archive));
         let header = |kind, size| {
             let mut header = tar::Header::new_ustar();
             header.set_entry_type(kind);
@@ -239,44 +252,52 @@ impl NewLayout {
             header.set_mtime(0);
             header
         };
-        let mut blobs = fs::read_dir(self.dir.join(BLOBS))?
-            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-            .collect::<io::Result<Vec<String>>>()?;
+        let mut blobs = names(&self.dir, BLOBS)?;
         blobs.sort();
         for dir in ["blobs/", "blobs/sha256/"] {
             to.append_data(&mut header(tar::EntryType::Directory, 0), dir, io::empty())?;
         }
         let blobs = blobs.into_iter().map(|name| format!("{BLOBS}/{name}"));
         for name in blobs.chain(["index.json".into(), "oci-layout".into()]) {
-            let file = File::open(self.dir.join(&name))?;
+            let file = open(&self.dir, &name)?;
             let size = file.metadata()?.len();
             to.append_data(&mut header(tar::EntryType::Regular, size), &name, file)?;
         }
         to.into_inner()?.into_inner().map_err(io::Error::other)?.sync_all()?;
-        fs::rename(&archive, &self.to)
+        Ok(rustix::fs::renameat(&self.dir, "archive", &self.above, &self.name)?)
     }
 }
 
 /// What is not whole leaves nothing.
 impl Drop for NewLayout {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
+        if self.is_there {
+            return;
+        }
+        for dir in [BLOBS, "blobs", "."] {
+            for name in names(&self.dir, dir).unwrap_or_default() {
+                let path = format!("{dir}/{name}");
+                let _ = rustix::fs::unlinkat(&self.dir, &path, AtFlags::empty());
+                let _ = rustix::fs::unlinkat(&self.dir, &path, AtFlags::REMOVEDIR);
+            }
+        }
+        let _ = rustix::fs::unlinkat(&self.above, &self.made, AtFlags::REMOVEDIR);
     }
 }
 
 impl NewBlob {
-    fn begin(dir: &Path) -> io::Result<NewBlob> {
-        let path = dir.join(format!("blob-{:016x}", prng::entropy()));
-        let to = BufWriter::with_capacity(BUFFER, File::create_new(&path)?);
-        Ok(NewBlob { to, path, sum: Sha256::new(), size: 0 })
+    fn begin(dir: &OwnedFd) -> io::Result<NewBlob> {
+        let name = format!("blob-{:016x}", prng::entropy());
+        let to = BufWriter::with_capacity(BUFFER, create(dir, &name)?);
+        Ok(NewBlob { to, name, sum: Sha256::new(), size: 0 })
     }
 
     /// It gets its name.
-    fn end(self, dir: &Path, media_type: &'static str) -> io::Result<Descriptor> {
-        let NewBlob { to, path, sum, size } = self;
+    fn end(self, dir: &OwnedFd, media_type: &'static str) -> io::Result<Descriptor> {
+        let NewBlob { to, name, sum, size } = self;
         to.into_inner().map_err(io::Error::other)?.sync_all()?;
         let digits = hex(sum);
-        fs::rename(path, dir.join(BLOBS).join(&digits))?;
+        rustix::fs::renameat(dir, name, dir, format!("{BLOBS}/{digits}"))?;
         let digest = format!("sha256:{digits}");
         Ok(Descriptor { media_type, digest, size, annotations: BTreeMap::new() })
     }
@@ -299,7 +320,41 @@ fn above(path: &Path) -> &Path {
     path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// A name beside a path that nobody has.
-fn beside(path: &Path) -> PathBuf {
-    above(path).join(format!(".holdfast-new-{:016x}", prng::entropy()))
+/// Whether there is nothing, or an empty directory where one comes.
+fn is_free(above: &OwnedFd, name: &OsString, is_archive: bool) -> io::Result<bool> {
+    let found = match rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(error) if io::Error::from(error).kind() == ErrorKind::NotFound => return Ok(true),
+        found => found?,
+    };
+    let is_dir = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();
+    Ok(is_dir && !is_archive && names(above, name)?.is_empty())
+}
+
+/// A directory for this user alone. Others may have put one in its place that is not empty.
+fn make_own(above: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o700))?;
+    let how = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::openat(above, name, how, Mode::empty())?;
+    match names(&dir, ".")?.is_empty() {
+        true => Ok(dir),
+        false => Err(io::Error::other("something else has come into its place meanwhile")),
+    }
+}
+
+fn create(dir: impl AsFd, name: &str) -> io::Result<File> {
+    let how = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, name, how, Mode::from_raw_mode(0o666))?.into())
+}
+
+fn open(dir: impl AsFd, name: impl rustix::path::Arg) -> io::Result<File> {
+    let how = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, name, how, Mode::empty())?.into())
+}
+
+/// Names in a directory.
+fn names(dir: impl AsFd, name: impl rustix::path::Arg) -> io::Result<Vec<String>> {
+    let entries = Dir::new(OwnedFd::from(open(dir, name)?))?;
+    let names = entries.map(|it| Ok(it?.file_name().to_string_lossy().into_owned()));
+    let names = names.collect::<io::Result<Vec<String>>>()?;
+    Ok(names.into_iter().filter(|name| !matches!(&**name, "." | "..")).collect())
 }

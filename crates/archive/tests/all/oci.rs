@@ -110,7 +110,7 @@ fn imported(layout: &Path, name: Option<&str>) -> Result<Volume, Error> {
         let image = layout.image(name)?;
         let names = (1..).map(|at| Some(format!("layer-{at}")));
         let layers = image.layers().zip(names);
-        import_all(&volume.branch_here().unwrap(), Form::Layer, "importing", layers)
+        import_all(&volume.branch_here().unwrap(), Form::Layer, "importing", layers, &mut |_, _| {})
     })();
     let main = volume.branch("main").unwrap();
     assert_eq!(volume.branches().unwrap().len(), 1, "{done:?}");

@@ -30,7 +30,8 @@ mounted, programs see it change as by a rollback.
 Layers may be given as files, the lowest first: `layer-1`, `layer-2` and so on are snapshots behind
 each. --oci takes them from an image layout, compressed with gzip, zstd or not, and compares each
 with its digest. A name with `..`, and a type of member that is not known, are errors; symbolic
-links on the way to a member lead no further than the volume.
+links on the way to a member lead no further than the volume. Extended attributes of other systems
+are left out: of each such member they are named, and the exit code is 1.
 
   xzcat linux.tar.xz | holdfast import volume.img --tar
   holdfast import --tar volume.img tree.tar more.tar

@@ -3,15 +3,16 @@
 //! Commands are in section 1. The links that mkfs(8), mount(8) and fsck(8)
 //! look for have pages of their own in section 8, where those are.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use clap::CommandFactory;
 
 use crate::cmd::{Cli, LINKS};
+use crate::held::{Dir, NewFile, Place};
 use crate::manual;
 use crate::outcome::{Context, Outcome};
+use crate::work::files::message::Attributes;
 
 /// Write the manual pages into a directory: of commands, or of the links for system programs.
 #[derive(Debug, clap::Args)]
@@ -24,27 +25,39 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    let dir = Dir::named(&args.dir);
     if args.links {
         for link in &LINKS {
             let mut command = link.command();
             command.build();
-            write(args, &command, link.name, link.name, "8")?;
+            write(&dir, &command, link.name, link.name, "8")?;
         }
         return Ok(0);
     }
     for (name, command) in pages_of(Cli::command()) {
         let title = command.get_display_name().unwrap_or("holdfast").to_owned();
-        write(args, &command, &name, &title, "1")?;
+        write(&dir, &command, &name, &title, "1")?;
     }
     Ok(0)
 }
 
-fn write(args: &Args, command: &clap::Command, name: &str, title: &str, section: &str) -> Outcome {
-    let path = args.dir.join(format!("{title}.{section}"));
-    let written = File::create(&path).map(BufWriter::new).and_then(|mut file| {
-        manual::render(command, name, section, &mut file).and_then(|()| file.flush())
+/// Writes a page in place of what is there: no link is followed.
+fn write(
+    dir: &Rc<Dir>,
+    command: &clap::Command,
+    name: &str,
+    title: &str,
+    section: &str,
+) -> Outcome {
+    let place = Place::of(dir, format!("{title}.{section}").as_ref());
+    let mut page = Vec::new();
+    let attributes = Attributes { mode: Some(0o644), ..Attributes::default() };
+    let written = manual::render(command, name, section, &mut page).and_then(|()| {
+        let mut file = NewFile::begin(&place, false)?;
+        file.write_all_at(&page, 0)?;
+        file.end(page.len() as u64, &attributes, false)
     });
-    written.context(path.display())?;
+    written.context(&place)?;
     Ok(0)
 }
 

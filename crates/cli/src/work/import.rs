@@ -4,11 +4,12 @@ use std::cell::Cell;
 
 use holdfast::{Branch, Volume};
 use holdfast_archive::{Form, Imported};
+use holdfast_base::show;
 
 use super::export::said;
 use super::{Ends, In, Tree};
 use crate::branches::by_time::Purpose;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{self, Failure, Outcome};
 
 pub(super) fn run(
     door: &Volume,
@@ -21,13 +22,8 @@ pub(super) fn run(
     tree.expect_branch(volume)?;
     let branch = tree.branch(door, volume)?;
     let form = if layer { Form::Layer } else { Form::Tar };
-    let left_out = all(&branch, volume, form, files, ends)?.xattrs_left_out;
-    if left_out > 0 {
-        ends.note(&format!(
-            "{left_out} extended attributes were left out: a volume has no place for those of other systems"
-        ));
-    }
-    Ok(0)
+    let imported = all(&branch, volume, form, files, ends)?;
+    Ok(u8::from(imported.xattrs_left_out > 0))
 }
 
 fn all(
@@ -39,9 +35,14 @@ fn all(
 ) -> Result<Imported, Failure> {
     let fork = Purpose::Import.new_name();
     let fork = fork.utf8()?;
+    let left_out = &mut |member: &[u8], names: &[Vec<u8>]| {
+        let names: Vec<_> = names.iter().map(|name| show::name(name)).collect();
+        let why = outcome::left_out(&names);
+        ends.note(&format!("{}: {why}", show::name(member)));
+    };
     if files.is_empty() {
         let archives = [(In(ends, 0), None)];
-        return holdfast_archive::import_all(branch, form, fork, archives)
+        return holdfast_archive::import_all(branch, form, fork, archives, left_out)
             .map_err(|error| said(&error));
     }
     // None is imported if a name is taken. Only layers have snapshots behind them.
@@ -57,7 +58,7 @@ fn all(
         last.set(at);
         (In(ends, at), name(at))
     });
-    let imported = holdfast_archive::import_all(branch, form, fork, archives);
+    let imported = holdfast_archive::import_all(branch, form, fork, archives, left_out);
     imported.map_err(|error| {
         let failure = said(&error);
         let file = files.get(last.get()).map_or("", String::as_str);

@@ -132,24 +132,23 @@ impl InPlace {
 
     /// Makes something, with what it is to have, before it gets its name. What was there goes in the same step, unless it is a
     /// directory.
-    pub(crate) fn make_whole(
+    pub(crate) fn make_whole<T>(
         &self,
         dir: &Dir,
         name: &OsStr,
         make: impl Fn(&Dir, &OsStr) -> io::Result<()>,
-        set: impl Fn(&Dir, &OsStr) -> io::Result<()>,
-    ) -> io::Result<()> {
+        set: impl Fn(&Dir, &OsStr) -> io::Result<T>,
+    ) -> io::Result<T> {
         let old = dir.symlink_metadata(name).ok();
         if old.is_some_and(|old| old.is_dir()) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         let temporary = self.at_free_name(dir, &make)?;
-        if let Err(error) = set(dir, OsStr::new(&temporary)) {
+        let set = set(dir, OsStr::new(&temporary)).inspect_err(|_| {
             let _ = dir.remove_file(&temporary);
             self.tell(steps(dir, OsStr::new(&temporary), None));
-            return Err(error);
-        }
-        self.rename(dir, &temporary, name, old.map(|old| old.ino()))
+        })?;
+        self.rename(dir, &temporary, name, old.map(|old| old.ino())).map(|()| set)
     }
 
     /// What has a name for a moment gets its own, in place of another file.

@@ -291,3 +291,27 @@ fn archives_are_taken_from_files_and_from_standard_input_among_them() {
     place.run(&["receive", &third, "stream", "--branch", "new"]).fine();
     assert_eq!(place.run(&["cat", &format!("{third}:new:/link")]).fine(), "content");
 }
+
+/// Attributes of other systems have no place in a volume: the content comes, and each member is told of once.
+#[test]
+fn what_a_volume_does_not_take_of_an_archive_is_told_and_the_rest_is_imported() {
+    let place = TestMount::with_volume();
+    let script = "import io, sys, tarfile
+with tarfile.open(sys.argv[1], 'w', format=tarfile.PAX_FORMAT) as tar:
+    for name, keys in (('other', ['com.apple.a', 'com.apple.b', 'user.c']), ('plain', [])):
+        member = tarfile.TarInfo(name)
+        member.pax_headers = {'SCHILY.xattr.' + key: 'value' for key in keys}
+        member.size = len(name)
+        tar.addfile(member, io.BytesIO(name.encode()))";
+    let made = Command::new("python3").args(["-c", script, &place.path("mac.tar")]).status();
+    assert!(made.unwrap().success());
+    let told = import(&place, place.image(), &["--tar"], "mac.tar");
+    assert_eq!((told.code, told.err.lines().count()), (1, 1), "{told:?}");
+    let words = "other: is copied without com.apple.a, com.apple.b, which cannot be set there";
+    assert!(told.err.contains(words), "{told:?}");
+    for name in ["other", "plain"] {
+        assert_eq!(place.run(&["cat", &place.inside(&format!("/{name}"))]).fine(), name);
+    }
+    // What lies in a volume can be copied to another one, and there is nothing to tell.
+    place.run(&["cp", "-a", &place.inside("/other"), &place.path("out")]).fine();
+}

@@ -1,5 +1,6 @@
 //! Commands that work without a mount: ls, cat, cp, fsck, and the program's own help.
 
+mod left_out;
 mod live;
 mod names;
 use std::fs;

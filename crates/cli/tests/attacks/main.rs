@@ -7,6 +7,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod exchanges;
 mod liars;
 mod names;
 mod places;

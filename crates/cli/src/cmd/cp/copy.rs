@@ -3,7 +3,7 @@
 //! A failure is reported and counted, and the rest goes on. A file has no name before it is whole, so a copy that is ended in the middle
 //! leaves whole files only. A directory gets its own attributes after everything in it, so that filling it cannot disturb them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, IsTerminal};
 
 use holdfast::FileType;
@@ -11,10 +11,10 @@ use holdfast_base::attribute::RECEIVED;
 use holdfast_base::user_namespace::maker;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::host;
-use super::side::{At, Failed, Reading, Side, Writing};
-use crate::outcome::sentence;
-use crate::work::files::message::{Attributes, Found};
+use super::side::{At, Copied, Directory, Failed, Reading, Side, Writing};
+use crate::held::{self, Id, Seen};
+use crate::outcome::{self, plain_words, sentence};
+use crate::work::files::message::Attributes;
 
 /// What the arguments ask for.
 #[derive(Clone, Copy, Debug)]
@@ -27,26 +27,40 @@ pub(super) struct How {
     pub(super) sync: bool,
 }
 
+/// What the user has named, and not only something above it: a link means what it leads to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Named {
+    source: bool,
+    destination: bool,
+}
+
 /// Something left to do.
 enum Todo {
     Copy {
         from: Side,
         to: Side,
-        first: bool,
+        named: Named,
     },
     /// Everything in a directory is done.
-    Finish {
-        from: Side,
-        to: Side,
-        found: Found,
-    },
+    Finish(Box<Entered>),
+}
+
+/// A directory that is copied.
+struct Entered {
+    from: (Side, Directory),
+    to: (Side, Directory),
+    seen: Seen,
+    /// It was there before.
+    was_there: bool,
 }
 
 pub(super) struct Copier {
     how: How,
     buffer: Vec<u8>,
     /// Files with more names, by id, and the first copy made of each.
-    linked: HashMap<(u64, u64), Side>,
+    linked: HashMap<Id, (Side, Option<Id>)>,
+    /// The directories that the one that is copied lies in: a damaged volume may have one that lies in itself.
+    within: HashSet<Id>,
     /// Whose a copy is that does not keep its owner.
     user: (u32, u32),
     progress: ProgressBar,
@@ -68,6 +82,7 @@ impl Copier {
             how,
             buffer: Vec::new(),
             linked: HashMap::new(),
+            within: HashSet::new(),
             user: maker(),
             progress,
             files: 0,
@@ -76,13 +91,14 @@ impl Copier {
         }
     }
 
-    /// Copies `from` to the name `to`.
-    pub(super) fn copy(&mut self, from: Side, to: Side) {
-        let mut todo = vec![Todo::Copy { from, to, first: true }];
+    /// Copies `from` to the name `to`, which the user has named, or a directory in which it is.
+    pub(super) fn copy(&mut self, from: Side, to: Side, is_named: bool) {
+        let named = Named { source: true, destination: is_named };
+        let mut todo = vec![Todo::Copy { from, to, named }];
         while let Some(next) = todo.pop() {
             let done = match next {
-                Todo::Copy { from, to, first } => self.one(&from, &to, first, &mut todo),
-                Todo::Finish { from, to, found } => self.attributes(&from, &to, &found),
+                Todo::Copy { from, to, named } => self.one(&from, &to, named, &mut todo),
+                Todo::Finish(entered) => self.leave(&entered),
             };
             self.tell(done);
         }
@@ -123,89 +139,131 @@ impl Copier {
         &mut self,
         from: &Side,
         to: &Side,
-        first: bool,
+        named: Named,
         todo: &mut Vec<Todo>,
     ) -> Result<(), Failed> {
         // Named by the user, a link means what it leads to, unless a tree is copied; as with cp(1).
-        let found = from.found(first && !self.how.recursive).at(from)?;
-        let file_type = found.file_type().at(from)?;
+        let follow = named.source && !self.how.recursive;
+        let seen = from.look(follow).at(from)?;
+        let file_type = seen.found.file_type().at(from)?;
         if file_type == FileType::Directory {
-            return self.directory(from, to, found, first, todo);
+            return self.directory(from, to, &seen, named, todo);
         }
         let mut linked = None;
-        if self.how.hard_links && found.nlink > 1 {
-            let id = from.id(&found).at(from)?;
-            if let Some(copied) = self.linked.get(&id) {
-                return copied.hard_link(to).at(to);
+        if self.how.hard_links && seen.found.nlink > 1 {
+            if let Some(copied) = self.linked.get(&seen.id) {
+                return to.hard_link(copied).at(to);
             }
-            linked = Some(id);
+            linked = Some(seen.id);
         }
-        match file_type {
-            FileType::Regular => self.file(from, to, &found, first)?,
-            FileType::Symlink => {
-                let target = from.read_link().at(from)?;
-                let attributes = Attributes { mode: None, ..self.attributes_of(from, &found)? };
-                to.symlink(&target, attributes).at(to)?;
-            }
+        let copied = match file_type {
+            FileType::Regular => self.file(from, to, (&seen, follow), named)?,
             // As with cp(1): named alone, it stands for what it gives.
-            _ if first && !self.how.recursive => {
-                self.refuse_itself(from, to, &found)?;
-                let input = from.stream(file_type)?;
-                self.take(input, from, to)?;
+            _ if follow => {
+                self.refuse_itself(from, to, &seen, named)?;
+                let input = from.stream(&seen).at(from)?;
+                self.take(input, from, to, named.destination)?
             }
-            _ => to.node(&found, self.attributes_of(from, &found)?).at(to)?,
-        }
+            _ => self.other(from, to, &seen)?,
+        };
         // Only what is there gets more names.
         if let Some(id) = linked {
-            self.linked.insert(id, to.clone());
+            self.linked.insert(id, (to.clone(), copied.id));
         }
         self.files += 1;
         self.show();
+        self.tell_left_out(to, &copied.left_out);
         Ok(())
+    }
+
+    /// Says once what a copy does not have. Without `preserve` nothing was asked for.
+    fn tell_left_out(&mut self, to: &Side, left_out: &[String]) {
+        let missed = left_out.iter().filter(|name| held::is_missed(name));
+        let left_out: Vec<String> = missed.cloned().collect();
+        if self.how.preserve && !left_out.is_empty() {
+            self.tell(Err(outcome::left_out(&left_out)).at(to));
+        }
     }
 
     fn directory(
         &mut self,
         from: &Side,
         to: &Side,
-        found: Found,
-        first: bool,
+        seen: &Seen,
+        named: Named,
         todo: &mut Vec<Todo>,
     ) -> Result<(), Failed> {
+        let refused = |kind, why| Err(io::Error::new(kind, why)).at(from);
         if !self.how.recursive {
-            let why = "is a directory; -r copies it";
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, why)).at(from);
+            return refused(io::ErrorKind::IsADirectory, "is a directory; -r copies it".into());
         }
-        if first && lies_in(to, &from.id(&found).at(from)?) {
+        if named.source && to.lies_in(seen.id) {
             let why = format!("cannot be copied into itself, to {to}");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why)).at(from);
+            return refused(io::ErrorKind::InvalidInput, why);
         }
-        let names = from.names().at(from)?;
-        to.create_dir(first).at(to)?;
-        todo.push(Todo::Finish { from: from.clone(), to: to.clone(), found });
-        for name in names {
-            todo.push(Todo::Copy { from: from.join(&name), to: to.join(&name), first: false });
+        if matches!(from, Side::Volume(..)) && self.within.contains(&seen.id) {
+            let why = "is a directory that lies in itself: the volume is damaged";
+            return refused(io::ErrorKind::InvalidData, why.into());
         }
+        let source = from.enter(seen, false).at(from)?;
+        let names = source.names().at(from)?;
+        let (copy, was_there) = to.make_directory(named.destination).at(to)?;
+        self.within.insert(seen.id);
+        let (from, to) = ((from.clone(), source.clone()), (to.clone(), copy.clone()));
+        todo.push(Todo::Finish(Box::new(Entered { from, to, seen: *seen, was_there })));
+        let inside = names.iter().map(|name| (source.join(name), copy.join(name)));
+        let named = Named::default();
+        todo.extend(inside.map(|(from, to)| Todo::Copy { from, to, named }));
         Ok(())
     }
 
-    fn file(&mut self, from: &Side, to: &Side, found: &Found, first: bool) -> Result<(), Failed> {
-        self.refuse_itself(from, to, found)?;
-        let source = from.open().at(from)?;
+    /// All in a directory is done. What was there before keeps what it has, unless it is to be preserved; as with cp(1).
+    fn leave(&mut self, entered: &Entered) -> Result<(), Failed> {
+        let Entered { from: (from, source), to: (to, copy), seen, was_there } = entered;
+        self.within.remove(&seen.id);
+        if !was_there || self.how.preserve {
+            let attributes = self.attributes_of(from, seen, || source.xattrs());
+            let left_out = copy.set(attributes).at(to)?;
+            self.tell_left_out(to, &left_out);
+        }
+        copy.expect_in_place().at(to)
+    }
+
+    /// A link, or in a tree a pipe, a socket or a device.
+    fn other(&mut self, from: &Side, to: &Side, seen: &Seen) -> Result<Copied, Failed> {
+        let (source, seen) = from.open(seen, false).at(from)?;
+        let attributes = self.attributes_of(from, &seen, || source.xattrs());
+        if seen.found.file_type().at(from)? != FileType::Symlink {
+            return to.node(&seen, attributes).at(to);
+        }
+        let target = source.target().at(from)?;
+        to.symlink(&target, Attributes { mode: None, ..attributes }).at(to)
+    }
+
+    fn file(
+        &mut self,
+        from: &Side,
+        to: &Side,
+        (seen, follow): (&Seen, bool),
+        named: Named,
+    ) -> Result<Copied, Failed> {
+        self.refuse_itself(from, to, seen, named)?;
+        let (source, seen) = from.open(seen, follow).at(from)?;
+        let len = seen.found.len;
         // Nothing in a tree is written through links that are there.
-        let mut copy = to.begin(first).at(to)?;
+        let mut copy = to.begin(named.destination).at(to)?;
         let mut at = 0;
-        while let Some((start, stop)) = source.data_after(at, found.len).at(from)? {
+        while let Some((start, stop)) = source.data_after(at, len).at(from)? {
             at = self.bytes((&source, from), (&mut copy, to), start, stop)?;
             if at < stop {
                 break;
             }
         }
-        if found.len == 0 {
-            at = self.bytes((&source, from), (&mut copy, to), at, from.end(found))?;
+        if len == 0 {
+            at = self.bytes((&source, from), (&mut copy, to), at, source.end(len))?;
         }
-        let attributes = self.attributes_of(from, found)?;
-        copy.end(found.len.max(at), attributes, self.how.sync).at(to)
+        let attributes = self.attributes_of(from, &seen, || source.xattrs());
+        copy.end(len.max(at), attributes, self.how.sync).at(to)
     }
 
     /// Copies bytes from `at` on. Returns where they end: at `stop`, or where the source has no more.
@@ -230,32 +288,43 @@ impl Copier {
         Ok(at)
     }
 
-    fn refuse_itself(&self, from: &Side, to: &Side, found: &Found) -> Result<(), Failed> {
-        if let Ok(there) = to.found(true)
-            && to.id(&there).at(to)? == from.id(found).at(from)?
-        {
+    fn refuse_itself(
+        &self,
+        from: &Side,
+        to: &Side,
+        seen: &Seen,
+        named: Named,
+    ) -> Result<(), Failed> {
+        if to.look(named.source).is_ok_and(|there| there.id == seen.id) {
             return Err(io::Error::other("is the same file as the destination")).at(from);
         }
         Ok(())
     }
 
-    /// What a copy of this file gets.
-    fn attributes_of(&self, from: &Side, found: &Found) -> Result<Attributes, Failed> {
+    /// What a copy gets. Attributes that cannot be read are told, and it comes without them.
+    fn attributes_of(
+        &mut self,
+        from: &Side,
+        seen: &Seen,
+        xattrs: impl FnOnce() -> io::Result<Vec<(Vec<u8>, Vec<u8>)>>,
+    ) -> Attributes {
+        let found = &seen.found;
         let mode = Some(found.perm());
         if !self.how.preserve {
             // A program of another user's must not become one that runs as this user.
             let mode = mode.map(|mode| mode & 0o1777);
-            return Ok(Attributes { mode, owner: Some(self.user), ..Attributes::default() });
+            return Attributes { mode, owner: Some(self.user), ..Attributes::default() };
         }
-        let mut xattrs = from.xattrs().at(from)?;
+        let mut xattrs = xattrs().unwrap_or_else(|error| {
+            let words = plain_words(&error);
+            let why = format!("is copied without its extended attributes: {words}");
+            self.tell(Err(io::Error::new(error.kind(), why)).at(from));
+            Vec::new()
+        });
         // Where a snapshot comes from is said of the snapshot, not of its files.
         xattrs.retain(|(name, _)| name != RECEIVED);
         let times = Some((found.accessed, found.modified));
-        Ok(Attributes { mode, owner: Some((found.uid, found.gid)), times, xattrs })
-    }
-
-    fn attributes(&mut self, from: &Side, to: &Side, found: &Found) -> Result<(), Failed> {
-        to.set_attributes(self.attributes_of(from, found)?).at(to)
+        Attributes { mode, owner: Some((found.uid, found.gid)), times, xattrs }
     }
 
     fn show(&self) {
@@ -265,18 +334,4 @@ impl Copier {
             self.progress.set_message(format!("{files} files, {bytes}"));
         }
     }
-}
-
-/// Whether a path is a directory, or lies below one, even where not all of it is there yet.
-fn lies_in(to: &Side, dir: &(u64, u64)) -> bool {
-    let above: Vec<Side> = match to {
-        Side::Host(path) => host::above(path).into_iter().map(Side::Host).collect(),
-        Side::Volume(_, path) => {
-            path.ancestors().skip(1).map(|path| to.with_path(path.into())).collect()
-        }
-    };
-    above.iter().chain([to]).any(|at| {
-        let found = at.found(true);
-        found.and_then(|found| at.id(&found)).is_ok_and(|id| id == *dir)
-    })
 }

@@ -4,7 +4,6 @@
 //! is opened here; of one in use the daemon is asked. What was copied into a volume is durable when the command ends.
 
 mod copy;
-mod host;
 mod side;
 mod standard;
 mod volumes;
@@ -62,27 +61,26 @@ pub(crate) fn run(args: &Args) -> Outcome {
     expect_no_volume(&to)?;
     // The one that is written first: the same image as a source then needs no second opening.
     let to = volumes.side(&to, false)?;
-    let into_directory = to.is_dir();
-    if from.len() > 1 && !into_directory {
+    let directory = to.directory();
+    if from.len() > 1 && directory.is_none() {
         return Err(Failure::plain(format!("{to} is not a directory")));
     }
     let mut copier = copier(args);
     for text in from {
         if standard::is_meant(text) {
-            if into_directory {
+            if directory.is_some() {
                 return Err(standard::no_name(&to));
             }
             copier.take_in(&to);
             continue;
         }
         let from = volumes.side(&Target::on_either_side(text)?, true)?;
-        let to = match into_directory.then(|| from.name()).flatten() {
-            Some(name) => to.join(&name),
-            None => to.clone(),
-        };
-        copier.copy(from, to);
+        match directory.as_ref().zip(from.name()) {
+            Some((directory, name)) => copier.copy(from, directory.join(&name), false),
+            None => copier.copy(from, to.clone(), true),
+        }
     }
-    drop(to);
+    drop((to, directory));
     // It remembers where it has copied files of several names to.
     let failures = copier.finish();
     volumes.close()?;

@@ -3,23 +3,33 @@
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use holdfast::FileType;
+use holdfast_base::show;
 
-use super::host;
 use crate::dispatch::Conversation;
+use crate::held::{self, Dir, Id, Made, NewFile, Place, Seen, There};
 use crate::outcome::Failure;
 use crate::work::files::Files;
-use crate::work::files::message::{Attributes, DATA_MAX, Found, Reply, Request};
+use crate::work::files::message::{Attributes, DATA_MAX, Reply, Request};
 
 /// A path on one of the two sides.
 #[derive(Clone)]
 pub(super) enum Side {
-    Host(PathBuf),
+    Host(Place),
+    Volume(Rc<Image>, PathBuf),
+}
+
+/// A directory on one of them, in which names are found and made.
+#[derive(Clone)]
+pub(super) enum Directory {
+    Host(Rc<Dir>),
     Volume(Rc<Image>, PathBuf),
 }
 
@@ -60,7 +70,7 @@ impl<T> At<T> for io::Result<T> {
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Side::Host(path) => write!(f, "{}", path.display()),
+            Side::Host(place) => write!(f, "{place}"),
             Side::Volume(image, path) => {
                 write!(f, "{}:{}", image.name, path.display())
             }
@@ -107,76 +117,36 @@ impl Image {
         }
     }
 
-    /// All that was copied is durable.
-    pub(super) fn close(self) -> Result<(), Failure> {
-        match self.door.into_inner() {
-            Door::Here(files) => files.end(&self.name),
-            Door::Daemon(daemon) => daemon.end(),
-        }
-    }
-}
-
-impl Side {
-    pub(super) fn path(&self) -> &Path {
-        match self {
-            Side::Host(path) | Side::Volume(_, path) => path,
+    /// Has something made or set. Returns the attributes that the volume does not take.
+    fn made(&self, request: Request) -> io::Result<Vec<String>> {
+        match self.ask(request, &mut Vec::new())? {
+            Reply::Done => Ok(Vec::new()),
+            Reply::DoneWithout(names) => Ok(names.iter().map(|name| show::name(name)).collect()),
+            _ => nonsense(),
         }
     }
 
-    pub(super) fn name(&self) -> Option<OsString> {
-        self.path().file_name().map(OsStr::to_os_string)
-    }
-
-    pub(super) fn with_path(&self, path: PathBuf) -> Side {
-        match self {
-            Side::Host(_) => Side::Host(path),
-            Side::Volume(image, _) => Side::Volume(Rc::clone(image), path),
+    /// What is at a path; symbolic links followed or not.
+    fn look(&self, path: &Path, follow: bool) -> io::Result<Seen> {
+        match self.ask(Request::Found { path: bytes(path), follow }, &mut Vec::new())? {
+            Reply::Found(found) => Ok(Seen { found, id: (self.id, found.inode) }),
+            _ => nonsense(),
         }
     }
 
-    pub(super) fn join(&self, name: &OsStr) -> Side {
-        self.with_path(self.path().join(name))
-    }
-
-    pub(super) fn is_dir(&self) -> bool {
-        let found = self.found(true).and_then(|found| found.file_type());
-        found.is_ok_and(|file_type| file_type == FileType::Directory)
-    }
-
-    /// Attributes; symbolic links followed or not.
-    pub(super) fn found(&self, follow: bool) -> io::Result<Found> {
-        match self {
-            Side::Host(path) => host::found(path, follow),
-            Side::Volume(image, path) => {
-                match image.ask(Request::Found { path: bytes(path), follow }, &mut Vec::new())? {
-                    Reply::Found(found) => Ok(found),
-                    _ => nonsense(),
-                }
-            }
-        }
-    }
-
-    /// What tells this file from all others.
-    pub(super) fn id(&self, found: &Found) -> io::Result<(u64, u64)> {
-        match self {
-            Side::Host(path) => host::device(path).map(|device| (device, found.inode)),
-            // Above what a host has.
-            Side::Volume(image, _) => Ok((image.id, found.inode)),
+    fn xattrs(&self, path: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        match self.ask(Request::Xattrs { path: bytes(path) }, &mut Vec::new())? {
+            Reply::Xattrs(all) => Ok(all),
+            _ => nonsense(),
         }
     }
 
     /// Names in a directory, in no order.
-    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
-        let (image, path) = match self {
-            Side::Host(path) => {
-                return std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect();
-            }
-            Side::Volume(image, path) => (image, path),
-        };
+    fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
         let mut all = Vec::new();
         loop {
             let more = !all.is_empty();
-            match image.ask(Request::Names { path: bytes(path), more }, &mut Vec::new())? {
+            match self.ask(Request::Names { path: bytes(path), more }, &mut Vec::new())? {
                 Reply::Names { names, more } => {
                     // An answer that goes on without a name would go on for ever.
                     let goes_on = more && !names.is_empty();
@@ -190,72 +160,101 @@ impl Side {
         }
     }
 
-    pub(super) fn read_link(&self) -> io::Result<PathBuf> {
+    /// All that was copied is durable.
+    pub(super) fn close(self) -> Result<(), Failure> {
+        match self.door.into_inner() {
+            Door::Here(files) => files.end(&self.name),
+            Door::Daemon(daemon) => daemon.end(),
+        }
+    }
+}
+
+impl Side {
+    /// What it is called in its directory.
+    pub(super) fn name(&self) -> Option<OsString> {
         match self {
-            Side::Host(path) => std::fs::read_link(path),
+            Side::Host(place) => place.path().file_name().map(OsStr::to_os_string),
+            Side::Volume(_, path) => path.file_name().map(OsStr::to_os_string),
+        }
+    }
+
+    /// It as a directory that the user has named; `None` if it is none.
+    pub(super) fn directory(&self) -> Option<Directory> {
+        let seen = self.look(true).ok()?;
+        if seen.found.file_type().ok()? != FileType::Directory {
+            return None;
+        }
+        self.enter(&seen, true).ok()
+    }
+
+    /// What is there; symbolic links followed or not.
+    pub(super) fn look(&self, follow: bool) -> io::Result<Seen> {
+        match self {
+            Side::Host(place) => place.look(follow),
+            Side::Volume(image, path) => image.look(path, follow),
+        }
+    }
+
+    /// The directory that was found; a link to one is none, unless `follow`.
+    pub(super) fn enter(&self, seen: &Seen, follow: bool) -> io::Result<Directory> {
+        match self {
+            Side::Host(place) => place.enter(seen, follow).map(Directory::Host),
+            Side::Volume(image, path) => Ok(Directory::Volume(Rc::clone(image), path.clone())),
+        }
+    }
+
+    /// Whether it is a directory, or lies below one, even where it is not there yet.
+    pub(super) fn lies_in(&self, id: Id) -> bool {
+        let is_it = |seen: io::Result<Seen>| seen.is_ok_and(|seen| seen.id == id);
+        match self {
+            Side::Host(place) => is_it(place.look(true)) || place.lies_below(id),
+            Side::Volume(image, path) => path.ancestors().any(|path| is_it(image.look(path, true))),
+        }
+    }
+
+    /// Something that was found, which is no directory, and what it is now.
+    pub(super) fn open(&self, seen: &Seen, follow: bool) -> io::Result<(Reading, Seen)> {
+        let is_file = seen.found.file_type()? == FileType::Regular;
+        match self {
+            Side::Host(place) if is_file => {
+                let (file, seen) = place.open(seen, follow)?;
+                Ok((Reading::Host(file), seen))
+            }
+            Side::Host(place) => {
+                let (held, seen) = place.hold(seen, follow)?;
+                Ok((Reading::Held(held), seen))
+            }
             Side::Volume(image, path) => {
-                match image.ask(Request::Target { path: bytes(path) }, &mut Vec::new())? {
-                    Reply::Target(target) => Ok(OsString::from_vec(target).into()),
-                    _ => nonsense(),
+                if is_file {
+                    image.done(Request::Open { path: bytes(path) })?;
                 }
+                Ok((Reading::Volume(Rc::clone(image), path.clone()), *seen))
             }
         }
     }
 
-    /// Names and values of the extended attributes; none where the host has none.
-    pub(super) fn xattrs(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        match self {
-            Side::Host(path) => host::xattrs(path),
-            Side::Volume(image, path) => {
-                match image.ask(Request::Xattrs { path: bytes(path) }, &mut Vec::new())? {
-                    Reply::Xattrs(all) => Ok(all),
-                    _ => nonsense(),
-                }
-            }
-        }
-    }
-
-    pub(super) fn open(&self) -> io::Result<Reading> {
-        match self {
-            Side::Host(path) => std::fs::File::open(path).map(Reading::Host),
-            Side::Volume(image, path) => {
-                image.done(Request::Open { path: bytes(path) })?;
-                Ok(Reading::Volume(Rc::clone(image)))
-            }
-        }
-    }
-
-    /// How far its bytes go at most. Files of /proc have some, and say that they have none.
-    pub(super) fn end(&self, found: &Found) -> u64 {
-        match self {
-            Side::Host(_) if found.len == 0 => u64::MAX,
-            Side::Host(_) | Side::Volume(..) => found.len,
-        }
-    }
-
-    /// What comes out of a pipe or a device of the host, to its end.
+    /// What comes out of a pipe or a device of the host that the user has named, to its end.
     ///
     /// # Errors
     /// It is a socket, or lies in a volume, where nothing is behind it.
-    pub(super) fn stream(&self, file_type: FileType) -> Result<std::fs::File, Failed> {
-        let (what, is_readable) = match file_type {
+    pub(super) fn stream(&self, seen: &Seen) -> io::Result<File> {
+        let (what, is_readable) = match seen.found.file_type()? {
             FileType::Fifo => ("a pipe", true),
             FileType::CharDevice | FileType::BlockDevice => ("a device", true),
             _ => ("a socket", false),
         };
         match self {
-            Side::Host(path) if is_readable => std::fs::File::open(path).at(self),
-            Side::Host(_) | Side::Volume(..) => {
-                let why = format!("is {what} that gives no bytes; -r copies it as what it is");
-                Err(io::Error::other(why)).at(self)
-            }
+            Side::Host(place) if is_readable => Ok(place.open_waiting(seen, true)?.0),
+            Side::Host(_) | Side::Volume(..) => Err(io::Error::other(format!(
+                "is {what} that gives no bytes; -r copies it as what it is"
+            ))),
         }
     }
 
     /// Begins a file that comes to this path when it is whole; on the host through a link that is there, if `follow`.
     pub(super) fn begin(&self, follow: bool) -> io::Result<Writing> {
         match self {
-            Side::Host(path) => host::Writing::begin(path, follow).map(Writing::Host),
+            Side::Host(place) => NewFile::begin(place, follow).map(Writing::Host),
             Side::Volume(image, path) => {
                 image.say(Request::Begin { path: bytes(path) }, &[])?;
                 Ok(Writing::Volume(Rc::clone(image), path.clone()))
@@ -263,67 +262,123 @@ impl Side {
         }
     }
 
-    /// Makes a directory that its owner can fill, unless there is one; a link to one is none, unless `follow`.
-    pub(super) fn create_dir(&self, follow: bool) -> io::Result<()> {
+    /// Makes a directory that its owner can fill, unless there is one; a link to one is none, unless `follow`. Says whether one was there.
+    pub(super) fn make_directory(&self, follow: bool) -> io::Result<(Directory, bool)> {
+        let is_dir = |seen: &Seen| seen.found.file_type().is_ok_and(|it| it == FileType::Directory);
         match self {
-            Side::Host(path) => match std::fs::create_dir(path) {
-                Err(error)
-                    if error.kind() == io::ErrorKind::AlreadyExists
-                        && host::is_dir(path, follow) =>
-                {
-                    Ok(())
+            Side::Host(place) => match place.make_dir() {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let seen = place.look(follow)?;
+                    if !is_dir(&seen) {
+                        return Err(error);
+                    }
+                    Ok((self.enter(&seen, follow)?, true))
                 }
-                other => other,
+                made => Ok((Directory::Host(made?), false)),
             },
             Side::Volume(image, path) => {
-                image.done(Request::MakeDirectory { path: bytes(path), follow })
+                let was_there = image.look(path, follow).is_ok_and(|seen| is_dir(&seen));
+                image.done(Request::MakeDirectory { path: bytes(path), follow })?;
+                Ok((Directory::Volume(Rc::clone(image), path.clone()), was_there))
             }
         }
     }
 
     /// Makes a symbolic link; what was there goes.
-    pub(super) fn symlink(&self, target: &Path, attributes: Attributes) -> io::Result<()> {
+    pub(super) fn symlink(&self, target: &Path, attributes: Attributes) -> io::Result<Copied> {
         match self {
-            Side::Host(path) => {
-                host::make(path, &attributes, |path| std::os::unix::fs::symlink(target, path))
-            }
+            Side::Host(place) => Ok(place.symlink(target, &attributes, There::Goes)?.into()),
             Side::Volume(image, path) => {
                 let (path, target) = (bytes(path), bytes(target));
-                image.done(Request::Symlink { path, target, attributes })
+                Ok(image.made(Request::Symlink { path, target, attributes })?.into())
             }
         }
     }
 
     /// Makes a pipe, a socket or a device; what was there goes.
-    pub(super) fn node(&self, found: &Found, attributes: Attributes) -> io::Result<()> {
-        let (mode, rdev) = (found.mode, found.rdev);
+    pub(super) fn node(&self, seen: &Seen, attributes: Attributes) -> io::Result<Copied> {
+        let (mode, rdev) = (seen.found.mode, seen.found.rdev);
         match self {
-            Side::Host(path) => {
-                host::make(path, &attributes, |path| host::make_node(path, mode, rdev))
-            }
+            Side::Host(place) => Ok(place.node((mode, rdev), &attributes, There::Goes)?.into()),
             Side::Volume(image, path) => {
-                image.done(Request::Node { path: bytes(path), mode, rdev, attributes })
+                Ok(image.made(Request::Node { path: bytes(path), mode, rdev, attributes })?.into())
             }
         }
     }
 
-    /// Gives the file at `self` the name `new` as well, on the same side; what was there goes.
-    pub(super) fn hard_link(&self, new: &Side) -> io::Result<()> {
-        match (self, new) {
-            (Side::Host(old), Side::Host(new)) => host::link(old, new),
-            (Side::Volume(image, old), Side::Volume(_, new)) => {
+    /// Gives the copy at `old` this name as well, on the same side; what was there goes.
+    pub(super) fn hard_link(&self, old: &(Side, Option<Id>)) -> io::Result<()> {
+        match (self, old) {
+            (Side::Host(new), (Side::Host(old), Some(id))) => new.link(old, *id, There::Goes),
+            (Side::Volume(image, new), (Side::Volume(_, old), _)) => {
                 image.done(Request::Link { old: bytes(old), new: bytes(new) })
             }
             _ => Err(io::ErrorKind::CrossesDevices.into()),
         }
     }
+}
 
-    /// Sets attributes of a directory.
-    pub(super) fn set_attributes(&self, attributes: Attributes) -> io::Result<()> {
+/// What has become of a copy.
+pub(super) struct Copied {
+    /// What tells it from others, on the host.
+    pub(super) id: Option<Id>,
+    /// Attributes that the other side does not take.
+    pub(super) left_out: Vec<String>,
+}
+
+impl From<Made> for Copied {
+    fn from(made: Made) -> Copied {
+        Copied { id: Some(made.id), left_out: made.left_out }
+    }
+}
+
+/// A copy in a volume.
+impl From<Vec<String>> for Copied {
+    fn from(left_out: Vec<String>) -> Copied {
+        Copied { id: None, left_out }
+    }
+}
+
+impl Directory {
+    pub(super) fn join(&self, name: &OsStr) -> Side {
         match self {
-            Side::Host(path) => host::set(path, &attributes),
-            Side::Volume(image, path) => {
-                image.done(Request::Attributes { path: bytes(path), attributes })
+            Directory::Host(dir) => Side::Host(Place::of(dir, name)),
+            Directory::Volume(image, path) => Side::Volume(Rc::clone(image), path.join(name)),
+        }
+    }
+
+    /// Names in it, in no order.
+    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+        match self {
+            Directory::Host(dir) => dir.names(),
+            Directory::Volume(image, path) => image.names(path),
+        }
+    }
+
+    pub(super) fn xattrs(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        match self {
+            Directory::Host(dir) => held::xattrs(&*dir.fd()?),
+            Directory::Volume(image, path) => image.xattrs(path),
+        }
+    }
+
+    /// Fails if others have put it elsewhere meanwhile. A volume compares it each time.
+    pub(super) fn expect_in_place(&self) -> io::Result<()> {
+        match self {
+            Directory::Host(dir) => dir.expect_in_place(),
+            Directory::Volume(..) => Ok(()),
+        }
+    }
+
+    /// Sets attributes. Returns those that the host does not take.
+    pub(super) fn set(&self, attributes: Attributes) -> io::Result<Vec<String>> {
+        match self {
+            Directory::Host(dir) => {
+                let (left_out, done) = held::set(&*dir.fd()?, &attributes);
+                done.map(|()| left_out)
+            }
+            Directory::Volume(image, path) => {
+                image.made(Request::Attributes { path: bytes(path), attributes })
             }
         }
     }
@@ -341,10 +396,12 @@ fn expect_names(names: Vec<OsString>) -> io::Result<Vec<OsString>> {
     if are_different && names.iter().all(is_name) { Ok(names) } else { nonsense() }
 }
 
-/// A file that is read. Of a volume one at a time.
+/// What is read. Of a volume one at a time.
 pub(super) enum Reading {
-    Host(std::fs::File),
-    Volume(Rc<Image>),
+    Host(File),
+    /// No file.
+    Held(OwnedFd),
+    Volume(Rc<Image>, PathBuf),
 }
 
 impl Reading {
@@ -358,7 +415,8 @@ impl Reading {
                 into.truncate(read);
                 Ok(())
             }
-            Reading::Volume(image) => {
+            Reading::Held(_) => nonsense(),
+            Reading::Volume(image, _) => {
                 match image.ask(Request::Read { at, len: len as u32 }, into)? {
                     Reply::Done if into.len() <= len => Ok(()),
                     _ => nonsense(),
@@ -370,19 +428,51 @@ impl Reading {
     /// The next stretch of data at or after `at`: its start and end. `None` if only a hole is left.
     pub(super) fn data_after(&self, at: u64, len: u64) -> io::Result<Option<(u64, u64)>> {
         match self {
-            Reading::Host(file) => host::data_after(file, at, len),
-            Reading::Volume(image) => match image.ask(Request::Data { at }, &mut Vec::new())? {
+            Reading::Host(file) => held::data_after(file, at, len),
+            Reading::Held(_) => Ok(None),
+            Reading::Volume(image, _) => match image.ask(Request::Data { at }, &mut Vec::new())? {
                 Reply::Data(Some((start, end))) if start < at || end <= start => nonsense(),
                 Reply::Data(found) => Ok(found),
                 _ => nonsense(),
             },
         }
     }
+
+    /// How far its bytes go at most. Files of /proc have some, and say that they have none.
+    pub(super) fn end(&self, len: u64) -> u64 {
+        match self {
+            Reading::Host(_) if len == 0 => u64::MAX,
+            _ => len,
+        }
+    }
+
+    /// Where a link leads.
+    pub(super) fn target(&self) -> io::Result<PathBuf> {
+        match self {
+            Reading::Host(_) => nonsense(),
+            Reading::Held(link) => held::read_link(link),
+            Reading::Volume(image, path) => {
+                match image.ask(Request::Target { path: bytes(path) }, &mut Vec::new())? {
+                    Reply::Target(target) => Ok(OsString::from_vec(target).into()),
+                    _ => nonsense(),
+                }
+            }
+        }
+    }
+
+    /// Names and values of the extended attributes; none where the host has none.
+    pub(super) fn xattrs(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        match self {
+            Reading::Host(file) => held::xattrs(file),
+            Reading::Held(held) => held::xattrs(held),
+            Reading::Volume(image, path) => image.xattrs(path),
+        }
+    }
 }
 
 /// A file that has no name yet.
 pub(super) enum Writing {
-    Host(host::Writing),
+    Host(NewFile),
     Volume(Rc<Image>, PathBuf),
 }
 
@@ -395,11 +485,12 @@ impl Writing {
     }
 
     /// It is whole: it gets its length, its attributes, and its name; durable, if `sync`.
-    pub(super) fn end(self, len: u64, attributes: Attributes, sync: bool) -> io::Result<()> {
+    pub(super) fn end(self, len: u64, attributes: Attributes, sync: bool) -> io::Result<Copied> {
         match self {
-            Writing::Host(file) => file.end(len, &attributes, sync),
+            Writing::Host(file) => Ok(file.end(len, &attributes, sync)?.into()),
             Writing::Volume(image, path) => {
-                image.done(Request::End { path: bytes(&path), len, attributes, sync })
+                let path = bytes(&path);
+                Ok(image.made(Request::End { path, len, attributes, sync })?.into())
             }
         }
     }

@@ -10,7 +10,8 @@ use rustix::fs::Mode;
 use rustix::process::umask;
 
 use super::copy::Copier;
-use super::side::{At, Failed, Side};
+use super::side::{At, Copied, Failed, Side};
+use crate::held::Place;
 use crate::outcome::Failure;
 use crate::work::files::message::{Attributes, DATA_MAX};
 
@@ -32,9 +33,9 @@ pub(super) fn no_name(directory: &Side) -> Failure {
 impl Copier {
     /// Makes a file of all that comes through standard input.
     pub(super) fn take_in(&mut self, to: &Side) {
-        let input = Side::Host("standard input".into());
-        let done = self.take(io::stdin().lock(), &input, to);
-        self.tell(done);
+        let input = Side::Host(Place::named("standard input".as_ref()));
+        let done = self.take(io::stdin().lock(), &input, to, true);
+        self.tell(done.map(drop));
     }
 
     /// Writes a file to standard output.
@@ -51,14 +52,15 @@ impl Copier {
         }
     }
 
-    /// Makes a file of all that comes; `from` is what errors call it.
+    /// Makes a file of all that comes; `from` is what errors call it. Through a link that is there, if `follow`.
     pub(super) fn take(
         &mut self,
         mut input: impl Read,
         from: &Side,
         to: &Side,
-    ) -> Result<(), Failed> {
-        let mut copy = to.begin(true).at(to)?;
+        follow: bool,
+    ) -> Result<Copied, Failed> {
+        let mut copy = to.begin(follow).at(to)?;
         let mut at = 0;
         let mut buffer = vec![0; DATA_MAX];
         loop {
@@ -82,18 +84,18 @@ impl Copier {
 
     /// The inner result is that of standard output.
     fn output(&mut self, from: &Side) -> Result<io::Result<()>, Failed> {
-        let found = from.found(true).at(from)?;
-        let file_type = found.file_type().at(from)?;
+        let seen = from.look(true).at(from)?;
+        let file_type = seen.found.file_type().at(from)?;
         if file_type == FileType::Directory {
             return Err(io::Error::from(io::ErrorKind::IsADirectory)).at(from);
         }
         if file_type != FileType::Regular {
-            return self.pass(from.stream(file_type)?, from);
+            return self.pass(from.stream(&seen).at(from)?, from);
         }
-        let source = from.open().at(from)?;
+        let (source, seen) = from.open(&seen, true).at(from)?;
         let (mut stdout, mut at) = (io::stdout().lock(), 0);
         let mut buffer = Vec::new();
-        let end = from.end(&found);
+        let end = source.end(seen.found.len);
         while at < end {
             source.read_at(&mut buffer, at, end - at).at(from)?;
             if buffer.is_empty() {

@@ -4,62 +4,62 @@
 //! must be free, and no link is followed; the directory itself is closed to others until all is in it. So nothing outside it is
 //! ever touched.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::rc::Rc;
 
 use holdfast_base::{Timestamp, show};
 use holdfast_salvage::{Attributes, Destination, Found};
-use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
-};
-use rustix::io::Errno;
+use rustix::fs::{FileType, Mode};
 
-/// Directories on the way that are held open; those above are opened again on the way back.
-const OPEN_MAX: usize = 64;
+use crate::held::{self, Dir, Place, There};
+use crate::work::files::message;
+
 /// Bits with which a program runs as the owner or group of its file.
 const SET_ID: u32 = 0o6000;
 
-/// A directory that was entered.
-struct Level {
-    name: Vec<u8>,
-    dir: Option<OwnedFd>,
-}
-
 /// A tree that is made in a directory.
 pub(super) struct HostTree<'r> {
-    root: OwnedFd,
-    levels: Vec<Level>,
+    root: Rc<Dir>,
+    /// The directories that were entered.
+    entered: Vec<Rc<Dir>>,
     file: Option<File>,
     /// Attributes of what was made, ended or left last that the host did not take.
     not_set: Vec<String>,
     report: &'r mut dyn FnMut(&Found) -> io::Result<()>,
 }
 
-/// Fails unless `path` can be made, or is an empty directory of this user.
-pub(super) fn expect_place(path: &Path) -> io::Result<()> {
-    let inside = match std::fs::read_dir(path) {
+/// Fails unless a directory can be made here, or is an empty one of this user.
+pub(super) fn expect_place(place: &Place) -> io::Result<()> {
+    let dir = match place.look(false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        inside => inside?.next(),
+        seen => place.enter(&seen?, false)?,
     };
-    if inside.is_some() {
+    if !dir.names()?.is_empty() {
         return Err(io::ErrorKind::DirectoryNotEmpty.into());
     }
-    expect_own(&rustix::fs::openat(CWD, path, directory(), Mode::empty())?)
+    expect_own(&*dir.fd()?)
 }
 
 /// Makes a directory that nobody else enters, or has an empty one become that.
-pub(super) fn make_own(path: &Path) -> io::Result<OwnedFd> {
-    let closed = Mode::from_raw_mode(0o700);
-    match rustix::fs::mkdir(path, closed) {
-        Err(Errno::EXIST) => expect_place(path)?,
+pub(super) fn make_own(place: &Place) -> io::Result<Rc<Dir>> {
+    let dir = match place.make_dir() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            place.enter(&place.look(false)?, false)?
+        }
         made => made?,
+    };
+    let fd = dir.fd()?;
+    expect_own(&fd)?;
+    if !dir.names()?.is_empty() {
+        return Err(io::ErrorKind::DirectoryNotEmpty.into());
     }
-    let dir = rustix::fs::openat(CWD, path, directory(), Mode::empty())?;
-    expect_own(&dir)?;
-    rustix::fs::fchmod(&dir, closed)?;
+    rustix::fs::fchmod(&*fd, Mode::from_raw_mode(0o700))?;
     Ok(dir)
 }
 
@@ -74,72 +74,30 @@ fn expect_own(dir: &OwnedFd) -> io::Result<()> {
 }
 
 impl<'r> HostTree<'r> {
-    /// Fills `path`, which is made, or is an empty directory.
+    /// Fills a directory that is made, or is empty.
     pub(super) fn new(
-        path: &Path,
+        place: &Place,
         report: &'r mut dyn FnMut(&Found) -> io::Result<()>,
     ) -> io::Result<HostTree<'r>> {
-        let root = make_own(path)?;
-        Ok(HostTree { root, levels: Vec::new(), file: None, not_set: Vec::new(), report })
+        let root = make_own(place)?;
+        Ok(HostTree { root, entered: Vec::new(), file: None, not_set: Vec::new(), report })
     }
 
     /// The directory that was entered last.
-    fn here(&mut self) -> io::Result<BorrowedFd<'_>> {
-        let first = self.levels.iter().rposition(|level| level.dir.is_some());
-        let first = first.map_or(0, |at| at + 1);
-        for at in first..self.levels.len() {
-            let (above, below) = self.levels.split_at(at);
-            let parent = above.last().and_then(|level| level.dir.as_ref()).unwrap_or(&self.root);
-            let dir = rustix::fs::openat(parent, &below[0].name[..], directory(), Mode::empty())?;
-            self.keep(at, dir);
-        }
-        let last = self.levels.last().and_then(|level| level.dir.as_ref());
-        Ok(last.unwrap_or(&self.root).as_fd())
+    fn here(&self) -> &Rc<Dir> {
+        self.entered.last().unwrap_or(&self.root)
     }
 
-    /// Holds a directory open, and lets go of the one so far above.
-    fn keep(&mut self, at: usize, dir: OwnedFd) {
-        self.levels[at].dir = Some(dir);
-        if let Some(above) = at.checked_sub(OPEN_MAX) {
-            self.levels[above].dir = None;
-        }
+    fn place(&self, name: &[u8]) -> Place {
+        Place::of(self.here(), OsStr::from_bytes(name))
     }
 
-    /// Sets what something that was just made in the directory has, by its name.
-    fn set_by_name(
+    /// What was just made has all that it is to have, but for what the host does not take.
+    fn expect_set(
         &mut self,
-        name: &[u8],
         attributes: &Attributes,
-        is_link: bool,
+        (not_set, done): (Vec<String>, io::Result<()>),
     ) -> io::Result<()> {
-        let dir = self.here()?;
-        let path = [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), name].concat();
-        let own = AtFlags::SYMLINK_NOFOLLOW;
-        let (not_set, done) = set(attributes, &mut |one| match one {
-            One::Owner(uid, gid) => rustix::fs::chownat(dir, name, Some(uid), Some(gid), own),
-            One::Xattr(xattr, value) => {
-                rustix::fs::lsetxattr(&path[..], xattr, value, XattrFlags::empty())
-            }
-            // A link has none.
-            One::Mode(_) if is_link => Ok(()),
-            // It was made here under a free name and is no link; nobody else can reach it.
-            One::Mode(mode) => rustix::fs::chmodat(dir, name, mode, AtFlags::empty()),
-            One::Times(times) => rustix::fs::utimensat(dir, name, times, own),
-        });
-        self.not_set = not_set;
-        done?;
-        expect_all_set(attributes)
-    }
-
-    fn set(&mut self, file: BorrowedFd<'_>, attributes: &Attributes) -> io::Result<()> {
-        let (not_set, done) = set(attributes, &mut |one| match one {
-            One::Owner(uid, gid) => rustix::fs::fchown(file, Some(uid), Some(gid)),
-            One::Xattr(name, value) => {
-                rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())
-            }
-            One::Mode(mode) => rustix::fs::fchmod(file, mode),
-            One::Times(times) => rustix::fs::futimens(file, times),
-        });
         self.not_set = not_set;
         done?;
         expect_all_set(attributes)
@@ -148,26 +106,21 @@ impl<'r> HostTree<'r> {
 
 impl Destination for HostTree<'_> {
     fn enter(&mut self, name: &[u8]) -> io::Result<()> {
-        let parent = self.here()?;
-        rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o700))?;
-        let dir = rustix::fs::openat(parent, name, directory(), Mode::empty())?;
-        self.levels.push(Level { name: name.to_vec(), dir: None });
-        self.keep(self.levels.len() - 1, dir);
+        let made = self.here().make(OsStr::from_bytes(name))?;
+        self.entered.push(made);
         Ok(())
     }
 
     fn leave(&mut self, attributes: &Attributes) -> io::Result<()> {
-        let dir = self.here()?.try_clone_to_owned()?;
-        let set = self.set(dir.as_fd(), attributes);
-        self.levels.pop();
-        set
+        let dir = Rc::clone(self.here());
+        self.entered.pop();
+        let set = held::set(&*dir.fd()?, &taken(attributes));
+        self.expect_set(attributes, set)?;
+        dir.expect_in_place()
     }
 
     fn begin(&mut self, name: &[u8]) -> io::Result<()> {
-        let flags =
-            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(self.here()?, name, flags, Mode::from_raw_mode(0o600))?;
-        self.file = Some(file.into());
+        self.file = Some(self.place(name).create()?);
         Ok(())
     }
 
@@ -180,36 +133,39 @@ impl Destination for HostTree<'_> {
         let file = self.file.take().expect("a file is begun before it ends");
         // What is missing of it is worse than what it may not do.
         let longer = file.set_len(len);
-        let set = self.set(file.as_fd(), attributes);
+        let set = held::set(&file, &taken(attributes));
+        let set = self.expect_set(attributes, set);
         longer.and(set)
     }
 
     fn symlink(&mut self, name: &[u8], target: &[u8], attributes: &Attributes) -> io::Result<()> {
-        rustix::fs::symlinkat(target, self.here()?, name)?;
-        self.set_by_name(name, attributes, true)
+        // A link has no mode.
+        let taken = message::Attributes { mode: None, ..taken(attributes) };
+        let target = Path::new(OsStr::from_bytes(target));
+        let made = self.place(name).symlink(target, &taken, There::Stays)?;
+        self.expect_set(attributes, (made.left_out, Ok(())))
     }
 
     fn node(&mut self, name: &[u8], rdev: u64, attributes: &Attributes) -> io::Result<()> {
-        let kind = FileType::from_raw_mode(attributes.mode.unwrap_or(0));
+        let mode = attributes.mode.unwrap_or(0);
+        let kind = FileType::from_raw_mode(mode);
         if matches!(kind, FileType::CharacterDevice | FileType::BlockDevice) {
             return Err(io::Error::other(format!("a device node ({rdev:#x}) is not made")));
         }
-        rustix::fs::mknodat(self.here()?, name, kind, Mode::from_raw_mode(0o600), rdev)?;
-        self.set_by_name(name, attributes, false)
+        let made = self.place(name).node((mode, rdev), &taken(attributes), There::Stays)?;
+        self.expect_set(attributes, (made.left_out, Ok(())))
     }
 
     fn link(&mut self, name: &[u8], old: &[Vec<u8>]) -> io::Result<()> {
         let Some((last, above)) = old.split_last() else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let mut parent: Option<OwnedFd> = None;
+        let mut dir = Rc::clone(&self.root);
         for name in above {
-            let from = parent.as_ref().unwrap_or(&self.root);
-            parent = Some(rustix::fs::openat(from, &name[..], directory(), Mode::empty())?);
+            dir = dir.enter(OsStr::from_bytes(name), None)?;
         }
-        let here = self.here()?.try_clone_to_owned()?;
-        let from = parent.as_ref().unwrap_or(&self.root);
-        Ok(rustix::fs::linkat(from, &last[..], here, name, AtFlags::empty())?)
+        let old = Place::of(&dir, OsStr::from_bytes(last));
+        self.place(name).link(&old, old.look(false)?.id, There::Stays)
     }
 
     fn take_not_set(&mut self) -> Vec<String> {
@@ -221,61 +177,16 @@ impl Destination for HostTree<'_> {
     }
 }
 
-fn directory() -> OFlags {
-    OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC
-}
-
-/// An attribute that is to be set.
-enum One<'a> {
-    Owner(Uid, Gid),
-    Xattr(&'a [u8], &'a [u8]),
-    Mode(Mode),
-    Times(&'a Timestamps),
-}
-
-/// Owner before mode, because a change of owner clears set-id bits; times last. Each of them is tried: a user without the right to give
-/// files away keeps them, as with cp(1), and a filesystem that has no room for an attribute is not full. Returns those that the host
-/// does not take, and the first error that is of the host itself. Of what gives rights nothing is set.
-fn set(
-    attributes: &Attributes,
-    set: &mut dyn FnMut(One<'_>) -> rustix::io::Result<()>,
-) -> (Vec<String>, rustix::io::Result<()>) {
-    let (mut not_set, mut done) = (Vec::new(), Ok(()));
-    let mut one = |what: &dyn Fn() -> String, one: One<'_>| {
-        let is_xattr = matches!(one, One::Xattr(..));
-        match set(one) {
-            Ok(()) => {}
-            Err(error) if is_not_taken(error, is_xattr) => not_set.push(what()),
-            Err(error) => done = done.and(Err(error)),
-        }
-    };
-    if let Some((uid, gid)) = attributes.owner {
-        one(&|| "owner".into(), One::Owner(Uid::from_raw(uid), Gid::from_raw(gid)));
+/// What of them is set: nothing that gives rights.
+fn taken(of: &Attributes) -> message::Attributes {
+    let time = |time: Timestamp| (time.secs, time.nanos);
+    let plain = of.xattrs.iter().filter(|(name, _)| !gives_rights(name));
+    message::Attributes {
+        mode: of.mode.map(|mode| mode & 0o7777 & !SET_ID),
+        owner: of.owner,
+        times: of.times.map(|(accessed, modified)| (time(accessed), time(modified))),
+        xattrs: plain.cloned().collect(),
     }
-    for (name, value) in attributes.xattrs.iter().filter(|(name, _)| !gives_rights(name)) {
-        one(&|| show::name(name), One::Xattr(name, value));
-    }
-    if let Some(mode) = attributes.mode {
-        one(&|| "mode".into(), One::Mode(permissions(mode)));
-    }
-    if let Some(times) = &attributes.times {
-        one(&|| "times".into(), One::Times(&timestamps(times)));
-    }
-    (not_set, done)
-}
-
-/// Whether an error says that this file cannot have the attribute here, and nothing of the host's state.
-fn is_not_taken(error: Errno, is_xattr: bool) -> bool {
-    let of_the_attribute = matches!(
-        error,
-        Errno::PERM
-            | Errno::ACCESS
-            | Errno::OPNOTSUPP
-            | Errno::INVAL
-            | Errno::RANGE
-            | Errno::TOOBIG
-    );
-    of_the_attribute || is_xattr && error == Errno::NOSPC
 }
 
 fn gives_rights(xattr: &[u8]) -> bool {
@@ -291,13 +202,4 @@ fn expect_all_set(attributes: &Attributes) -> io::Result<()> {
         Some(mode) if mode & SET_ID != 0 => Err(io::Error::other("its set-id bits are not set")),
         _ => Ok(()),
     }
-}
-
-fn permissions(mode: u32) -> Mode {
-    Mode::from_raw_mode(mode & 0o7777 & !SET_ID)
-}
-
-fn timestamps((accessed, modified): &(Timestamp, Timestamp)) -> Timestamps {
-    let of = |time: &Timestamp| Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
-    Timestamps { last_access: of(accessed), last_modification: of(modified) }
 }

@@ -18,6 +18,7 @@ use holdfast_salvage::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::held::Place;
 use crate::outcome::{Context, Failure, Outcome, printed, shown};
 use crate::peek::Peek;
 use crate::target;
@@ -51,8 +52,8 @@ OUT is made, or is an empty directory of this user. Device nodes are not made, a
 attributes of security are not set, as the volume may be a stranger's; it is said of each.
 Memory: about 200 bytes for each node of a volume.
 
-Exit codes: 0 all is whole; 1 something is missing or not proven; 4 OUT takes no more, so that files
-are missing there; 8 nothing was found.
+Exit codes: 0 all is whole; 1 something is missing or not proven, or the host does not take an
+attribute; 4 OUT takes no more, so that files are missing there; 8 nothing was found.
 
   holdfast salvage --list broken.img
   holdfast salvage broken.img rescued
@@ -122,7 +123,7 @@ fn salvage(args: &Args) -> Outcome {
     let device = device(&args.image)?;
     // Before all of the device is read for nothing.
     if let Some(out) = args.out.as_deref().filter(|_| !args.list) {
-        host::expect_place(out).context(out.display())?;
+        host::expect_place(&Place::named(out)).context(out.display())?;
     }
     let tolerant = Tolerant::new(&*device);
     let bar = Bar::new(args.quiet);
@@ -145,9 +146,10 @@ fn salvage(args: &Args) -> Outcome {
     bar.clear();
     // A file that says nothing would only be in the way of the next try.
     let counts = counts.inspect_err(|_| report.forget_if_empty())?;
+    let is_whole = counts.is_whole() && salvaged.notes.is_empty() && !report.is_short;
     report.end().context("the report")?;
     summary(args, &salvaged, tolerant.unreadable(), counts)?;
-    match (counts.found, counts.is_whole() && salvaged.notes.is_empty()) {
+    match (counts.found, is_whole) {
         (0, _) => Ok(OPERATIONAL),
         (_, true) => Ok(0),
         (_, false) => Ok(NOT_WHOLE),
@@ -180,24 +182,25 @@ fn copy(
     report: &mut Report,
     bar: &Bar,
 ) -> Result<Counts, Failure> {
-    let one = |tree: &TreeFound, to: &Path, report: &mut Report| {
+    let one = |tree: &TreeFound, to: &Place, report: &mut Report| {
         let show = |progress: Progress| bar.show(progress);
         let options = CopyOptions { unproved: args.unproved, progress: Some(&show) };
         let mut line = |found: &Found| report.file(found);
-        let mut host = HostTree::new(to, &mut line).context(to.display())?;
+        let mut host = HostTree::new(to, &mut line).context(to)?;
         salvaged.copy(tree, &mut host, &options).map_err(|error| failure(args, &error))
     };
+    let to = Place::named(out);
     if !args.all {
         let name = args.branch.as_deref().unwrap_or("main");
         let main = salvaged.trees().first().filter(|_| args.branch.is_none());
         let named = main.map_or_else(|| salvaged.tree(name), Ok);
-        return one(named.map_err(|error| failure(args, &error))?, out, report);
+        return one(named.map_err(|error| failure(args, &error))?, &to, report);
     }
     let mut counts = Counts::default();
-    host::make_own(out).context(out.display())?;
+    let dir = host::make_own(&to).context(&to)?;
     for tree in salvaged.trees() {
         report.tree = Some(tree.name.clone());
-        counts.join(&one(tree, &out.join(directory(tree)), report)?);
+        counts.join(&one(tree, &Place::of(&dir, directory(tree).as_ref()), report)?);
     }
     Ok(counts)
 }

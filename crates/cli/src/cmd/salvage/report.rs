@@ -8,6 +8,7 @@ use holdfast_base::show;
 use holdfast_salvage::{Counts, Found, Holes, Missing, Version};
 use serde::Serialize;
 
+use crate::held::is_missed;
 use crate::json;
 use crate::outcome::{Failure, plain_words, sentence as sentence_of, shown};
 use crate::own_file;
@@ -20,6 +21,8 @@ pub(super) struct Report {
     json: bool,
     /// The file that was made for it.
     made: Option<PathBuf>,
+    /// A file lacks attributes.
+    pub(super) is_short: bool,
     /// What stands in front of paths, where there are several trees.
     pub(super) tree: Option<String>,
 }
@@ -67,7 +70,7 @@ impl Report {
             out = Box::new(made);
         }
         let out = Box::new(BufWriter::new(out));
-        Ok(Report { out, all: file.is_some(), json, made: is_made, tree: None })
+        Ok(Report { out, all: file.is_some(), json, made: is_made, is_short: false, tree: None })
     }
 
     /// Removes the file that was made for it, if it has no line.
@@ -81,7 +84,9 @@ impl Report {
 
     /// Says what became of a file. Files are copied on when the reader of the lines has gone.
     pub(super) fn file(&mut self, found: &Found) -> io::Result<()> {
-        if found.is_whole() && !self.all {
+        let is_short = found.not_set.iter().any(|name| is_missed(name));
+        self.is_short |= is_short;
+        if found.is_whole() && !is_short && !self.all {
             return Ok(());
         }
         match self.line(found) {

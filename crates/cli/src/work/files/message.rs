@@ -83,6 +83,8 @@ pub(crate) enum Reply {
         number: Option<i32>,
         why: String,
     },
+    /// It is done, without these extended attributes: a volume does not have them.
+    DoneWithout(Vec<Bytes>),
 }
 
 /// What copying wants to know of a file.

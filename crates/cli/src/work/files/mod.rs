@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use holdfast::{
     Dir, File, FileTimes, FileType, OpenOptions, Permissions, ReadDir, Volume, XattrFlags,
 };
+use holdfast_base::attribute::is_not_taken;
 use serde::{Deserialize, Serialize};
 
 use self::message::{Attributes, Bytes, DATA_MAX, Found, NAMES, Reply, Request, moment};
@@ -166,8 +167,7 @@ impl Files {
                 Ok(Reply::Done)
             }
             Request::End { path: at, len, attributes, sync } => {
-                self.finish(path(&at), len, &attributes, sync)?;
-                Ok(Reply::Done)
+                self.finish(path(&at), len, &attributes, sync).map(done_without)
             }
             Request::MakeDirectory { path: at, follow } => self.make_directory(path(&at), follow),
             Request::Symlink { path: at, target, attributes } => {
@@ -190,8 +190,8 @@ impl Files {
                     Ok(place) => place,
                     Err(_) => (self.to.root.clone(), ".".into()),
                 };
-                self.to.attributes(&dir, &name, |dir, name| set(dir, name, &attributes))?;
-                Ok(Reply::Done)
+                let set = self.to.attributes(&dir, &name, |dir, name| set(dir, name, &attributes));
+                set.map(done_without)
             }
             Request::Begin { .. } | Request::Write { .. } => {
                 Err(io::ErrorKind::InvalidInput.into())
@@ -241,7 +241,7 @@ impl Files {
         len: u64,
         attributes: &Attributes,
         sync: bool,
-    ) -> io::Result<()> {
+    ) -> io::Result<Vec<Bytes>> {
         let Some(Writing { file, failed }) = self.writing.take() else {
             return self.begin(at).and(Err(io::ErrorKind::InvalidInput.into()));
         };
@@ -251,9 +251,7 @@ impl Files {
         if file.metadata()?.len() != len {
             file.set_len(len)?;
         }
-        for (name, value) in &attributes.xattrs {
-            unless_left_out(file.set_xattr(OsStr::from_bytes(name), value))?;
-        }
+        let left_out = xattrs(attributes, |name, value| file.set_xattr(name, value))?;
         file.set_attributes(wanted(attributes))?;
         let (dir, name) = self.place(at)?;
         // A power cut must not find the name without the bytes.
@@ -261,7 +259,10 @@ impl Files {
             file.sync_all()?;
         }
         self.to.name_file(&file, &dir, &name)?;
-        if sync { file.sync_all() } else { Ok(()) }
+        if sync {
+            file.sync_all()?;
+        }
+        Ok(left_out)
     }
 
     fn make_directory(&mut self, at: &Path, follow: bool) -> io::Result<Reply> {
@@ -289,8 +290,8 @@ impl Files {
         make: impl Fn(&Dir, &OsStr) -> io::Result<()>,
     ) -> io::Result<Reply> {
         let (dir, name) = self.place(at)?;
-        self.to.make_whole(&dir, &name, make, |dir, name| set(dir, name, attributes))?;
-        Ok(Reply::Done)
+        let set = |dir: &Dir, name: &OsStr| set(dir, name, attributes);
+        self.to.make_whole(&dir, &name, make, set).map(done_without)
     }
 }
 
@@ -309,26 +310,28 @@ fn wanted(of: &Attributes) -> holdfast::Attributes {
     wanted
 }
 
-/// Sets attributes of what is at `name`.
-fn set(dir: &Dir, name: &OsStr, attributes: &Attributes) -> io::Result<()> {
-    for (of, value) in &attributes.xattrs {
-        let set = dir.set_xattr(name, OsStr::from_bytes(of), value, XattrFlags::empty());
-        unless_left_out(set)?;
-    }
-    dir.set_attributes(name, wanted(attributes))
+/// Sets attributes of what is at `name`. Returns those that are left out.
+fn set(dir: &Dir, name: &OsStr, attributes: &Attributes) -> io::Result<Vec<Bytes>> {
+    let none = XattrFlags::empty();
+    let left_out = xattrs(attributes, |of, value| dir.set_xattr(name, of, value, none))?;
+    dir.set_attributes(name, wanted(attributes)).map(|()| left_out)
 }
 
-/// An attribute that a volume does not have, or that is not for us to set, is left out, as by cp(1).
-fn unless_left_out(set: io::Result<()>) -> io::Result<()> {
-    match set {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
-            ) =>
-        {
-            Ok(())
+/// Sets extended attributes. What a volume does not have, or is not for us to set, is left out, and returned.
+fn xattrs(
+    attributes: &Attributes,
+    set: impl Fn(&OsStr, &[u8]) -> io::Result<()>,
+) -> io::Result<Vec<Bytes>> {
+    let mut left_out = Vec::new();
+    for (name, value) in &attributes.xattrs {
+        match set(OsStr::from_bytes(name), value) {
+            Err(error) if is_not_taken(&error) => left_out.push(name.clone()),
+            set => set?,
         }
-        other => other,
     }
+    Ok(left_out)
+}
+
+fn done_without(names: Vec<Bytes>) -> Reply {
+    if names.is_empty() { Reply::Done } else { Reply::DoneWithout(names) }
 }

@@ -84,12 +84,21 @@ pub struct SmallHost(tempfile::TempDir);
 
 impl SmallHost {
     pub fn tmpfs(mib: u64) -> Option<SmallHost> {
+        SmallHost::without_device("tmpfs", &format!("size={mib}m"))
+    }
+
+    /// Which has no extended attributes and no access control lists.
+    pub fn ramfs() -> Option<SmallHost> {
+        SmallHost::without_device("ramfs", "mode=755")
+    }
+
+    fn without_device(kind: &str, options: &str) -> Option<SmallHost> {
         let dir = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "host"]).arg(dir.path());
+        mount.args(["-t", kind, "-o", options, "host"]).arg(dir.path());
         let mounted = mount.status().is_ok_and(|status| status.success());
         if !mounted {
-            holdfast_base::skip::skipped("no tmpfs can be mounted here");
+            holdfast_base::skip::skipped(format_args!("no {kind} can be mounted here"));
         }
         mounted.then_some(SmallHost(dir))
     }

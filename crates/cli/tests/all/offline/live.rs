@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{picture, tree};
-use crate::common::{Nobody, TestMount, can_mount, said, signal, wait_for};
+use crate::common::{Nobody, Said, TestMount, can_mount, said, signal, wait_for};
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
@@ -226,10 +226,56 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Few copies of so many files come to their end before they are ended, having been seen to begin. One that does, as the machine was busy
-/// elsewhere, is made again.
-const MANY: usize = 2500;
-const TRIES: usize = 20;
+/// What is copied before the pipe that a copy stands in, and what comes behind it.
+const BEFORE: [&str; 5] = ["a0", "a1", "a2", "a3", "a4"];
+const BEHIND: [&str; 5] = ["z0", "z1", "z2", "z3", "z4"];
+
+/// A copy that reads from a pipe, which has not ended.
+struct Stopped {
+    child: Child,
+    pipe: fs::File,
+}
+
+impl Stopped {
+    /// It has some of what comes through the pipe when this returns, and all that comes before.
+    fn start(place: &TestMount, from: &dyn Fn(&str) -> String, to: &str) -> Stopped {
+        let gate = place.path("gate");
+        if !Path::new(&gate).exists() {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mkfifoat(rustix::fs::CWD, &*gate, mode).unwrap();
+        }
+        let [before, behind] = [BEFORE, BEHIND].map(|names| names.map(from));
+        let mut command = place.command(&["cp", "--sync"]);
+        let child = command.args(before).arg(&gate).args(behind).arg(to);
+        let child = child.stderr(Stdio::piped()).spawn().unwrap();
+        let mut pipe = None;
+        let mut how = fs::File::options();
+        how.write(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+        wait_for("nobody reads the pipe", || {
+            pipe = how.open(&gate).ok();
+            pipe.is_some()
+        });
+        let mut pipe = pipe.unwrap();
+        // More than it holds.
+        let mut left = 1 << 20;
+        wait_for("the pipe is not read", || {
+            left -= pipe.write(&vec![7; left]).unwrap_or(0);
+            left == 0
+        });
+        Stopped { child, pipe }
+    }
+
+    /// Its pipe ends.
+    fn go_on(self) -> Said {
+        drop(self.pipe);
+        said(self.child.wait_with_output().unwrap())
+    }
+
+    fn end(self, by: &str) {
+        signal(self.child.id(), by);
+        said(self.child.wait_with_output().unwrap());
+    }
+}
 
 /// A copy is ended in the middle, in each direction, and its volume is unmounted meanwhile.
 #[test]
@@ -239,94 +285,51 @@ fn a_copy_that_is_ended_leaves_whole_files_only() {
     }
     let place = TestMount::with_volume();
     place.mount();
-    let source = place.root.path().join("source");
-    fs::create_dir(&source).unwrap();
     let content: Vec<u8> = (0..6_000_u32).map(|n| (n >> 3) as u8).collect();
-    (0..MANY).for_each(|n| fs::write(source.join(format!("f{n}")), &content).unwrap());
+    let source = place.root.path().join("source");
+    for dir in [&source, &place.dir.join("all")] {
+        fs::create_dir(dir).unwrap();
+        BEFORE.iter().chain(&BEHIND).for_each(|name| fs::write(dir.join(name), &content).unwrap());
+    }
     let expect_whole = |dir: &Path, what: &str| {
-        let names = if dir.exists() { names(dir) } else { Vec::new() };
-        assert!(names.len() < MANY, "{what}: it came to its end");
-        for name in &names {
-            assert!(name.starts_with('f'), "{what}: {name}");
-            assert_eq!(fs::read(dir.join(name)).unwrap(), content, "{what}: {name}");
-        }
-        names.len()
+        assert_eq!(names(dir), BEFORE, "{what}");
+        BEFORE.iter().for_each(|name| assert!(fs::read(dir.join(name)).unwrap() == content));
     };
-    let start = |from: &str, to: &str| {
-        let mut command = place.command(&["cp", "-r", "--sync", from, to]);
-        command.stderr(Stdio::piped()).spawn().unwrap()
-    };
-    // Stopped when its first files are there, so that it is ended in their midst.
-    let begun = |from: &str, to: &dyn Fn(usize) -> (String, PathBuf)| {
-        for at in 0..TRIES {
-            let (name, dir) = to(at);
-            let mut child = start(from, &name);
-            wait_for("nothing is copied", || names_in(&dir) > 2);
-            signal(child.id(), "STOP");
-            // What is on its way to the daemon still comes.
-            if child.try_wait().unwrap().is_none() && names_in(&dir) < MANY / 2 {
-                return (child, dir);
-            }
-            signal(child.id(), "CONT");
-            child.wait().unwrap();
-            // There is not room for many whole ones.
-            fs::remove_dir_all(&dir).unwrap();
-        }
-        panic!("each copy came to its end");
-    };
-    // Where the machine is busy, a signal may come late, and the copy to its end before it.
-    let midst = |end: &dyn Fn(usize) -> PathBuf, what: &str| {
-        let is_ended = |dir: &PathBuf| {
-            let is_whole = names_in(dir) == MANY;
-            if is_whole {
-                fs::remove_dir_all(dir).unwrap();
-            }
-            !is_whole
-        };
-        let ended = (0..TRIES).map(end).find(is_ended);
-        expect_whole(&ended.expect("each copy came to its end"), what);
-    };
-    let by_signal = |(child, dir): (Child, PathBuf), signal_name: &str| {
-        signal(child.id(), signal_name);
-        signal(child.id(), "CONT");
-        said(child.wait_with_output().unwrap());
-        dir
-    };
-    let into = |round: &str| {
-        begun(&place.path("source"), &|at| {
-            let name = format!("in-{round}-{at}");
-            (place.inside(&format!("/{name}")), place.dir.join(name))
-        })
+    let into = |name: &str| {
+        fs::create_dir(place.dir.join(name)).unwrap();
+        let from = |name: &str| place.path(&format!("source/{name}"));
+        Stopped::start(&place, &from, &place.inside(&format!("/{name}")))
     };
     for ended in ["INT", "KILL"] {
-        midst(&|again| by_signal(into(&format!("{ended}-{again}")), ended), ended);
+        let stopped = into(ended);
+        expect_whole(&place.dir.join(ended), "in its midst");
+        stopped.end(ended);
+        expect_whole(&place.dir.join(ended), ended);
     }
-    let (child, to) = into("unmounted");
+    let stopped = into("unmounted");
     let umount = place.command(&["umount", place.dir()]).spawn();
     wait_for("it stays mounted", || !place.is_mounted());
-    signal(child.id(), "CONT");
+    let gone = stopped.go_on();
     assert!(umount.unwrap().wait().unwrap().success());
-    let gone = said(child.wait_with_output().unwrap());
     assert!(gone.code == 1 && gone.err.contains("unmounted"), "{gone:?}");
     place.fsck();
     place.mount();
-    expect_whole(&to, "unmounted");
+    expect_whole(&place.dir.join("unmounted"), "unmounted");
     // Out of it.
-    place.run(&["cp", "-r", &place.path("source"), &place.inside("/all")]).fine();
-    let out_of = |again| {
-        let begun = begun(&place.inside("/all"), &|at| {
-            let out = place.path(&format!("out-{again}-{at}"));
-            (out.clone(), PathBuf::from(out))
-        });
-        by_signal(begun, "INT")
-    };
-    midst(&out_of, "out");
+    for ended in ["INT", "KILL"] {
+        let out = source.with_file_name(format!("out-{ended}"));
+        fs::create_dir(&out).unwrap();
+        let from = |name: &str| place.inside(&format!("/all/{name}"));
+        Stopped::start(&place, &from, out.to_str().unwrap()).end(ended);
+        expect_whole(&out, ended);
+    }
+    // One that goes on takes all.
+    let going = into("whole").go_on();
+    going.fine();
+    let all = [&BEFORE[..], &["gate"], &BEHIND].concat();
+    assert_eq!(names(&place.dir.join("whole")), all);
     place.umount();
     place.fsck();
-}
-
-fn names_in(dir: &Path) -> usize {
-    fs::read_dir(dir).map_or(0, Iterator::count)
 }
 
 #[test]
