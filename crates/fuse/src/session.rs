@@ -373,6 +373,10 @@ fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
         let weak = Arc::downgrade(&server);
         fs.close_before_deletions(weak);
     }
+    if options.strictatime && !options.nodiratime {
+        // A kernel that opens directories itself lists them from its memory, and nobody hears of it.
+        server.set_kernel_needs_opendir();
+    }
     if let Some(user) = options.owner {
         server.set_owner(user);
     }

@@ -10,7 +10,8 @@
 //! What the kernel caches stays true without a message from us, as every change goes through it: after each call it
 //! forgets or updates what that call changed (names, both inodes of a rename, parents, link counts). The only
 //! exceptions are set-id bits that a write clears, see `privileges`, what lost data takes with it, see `notices`, a branch
-//! that is rolled back, see `new_head`, and what others change beside this server, see `beside`.
+//! that is rolled back, see `new_head`, access times that an open moves, see `files`, and what others change beside this
+//! server, see `beside`.
 
 mod attrs;
 mod beside;
@@ -73,6 +74,8 @@ struct Handle {
     file: Arc<OpenFile>,
     /// It was opened with O_DIRECT: writes come one by one, and the kernel may not send an fsync after them.
     direct: bool,
+    /// Its opening has moved the access time, and the kernel has not asked for anything since: it does not know.
+    moved_atime: AtomicBool,
 }
 
 /// Answers the requests of one mount.
