@@ -53,13 +53,31 @@ pub struct Mode {
     pub umask: u32,
 }
 
+/// By what the kernel knows an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeId {
+    /// The number that requests about it name.
+    pub number: u64,
+    /// Of one number and another generation is another inode: what the kernel knows of the former is over.
+    pub generation: u32,
+}
+
 /// What a name leads to. The kernel may believe it until `ttl` has passed.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The inode, counted as one more reference of the kernel; `None` if there is no such name.
+    /// By what the kernel knows it from now on.
+    pub node: NodeId,
+    /// The inode as programs see it, counted as one more reference of the kernel; `None` if there is no such name.
     pub attr: Option<Attr>,
     /// How long name and attributes stay true.
     pub ttl: Duration,
+}
+
+impl Entry {
+    /// There is no such name.
+    pub(crate) fn none(ttl: Duration) -> Entry {
+        Entry { node: NodeId::default(), attr: None, ttl }
+    }
 }
 
 /// A handle, and how the kernel may treat it.

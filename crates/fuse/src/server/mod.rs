@@ -55,7 +55,7 @@ use crate::carried_out::CarriedOut;
 use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
-use crate::interface::{Answer, Entry, Errno, Kernel, Request};
+use crate::interface::{Answer, Entry, Errno, Kernel, NodeId, Request};
 use crate::interrupts::Interrupts;
 use crate::notices::{Notice, Notices, Tellers};
 use crate::options::{Control, Report};
@@ -399,7 +399,17 @@ impl Server {
     /// An entry for a name that exists, found behind so many turns: counts the reference that the kernel gets with it.
     fn entry(&self, fs: &FileSystem, turn: u64, attr: Attr) -> Entry {
         fs.remember(attr.inode, 1);
-        Entry { attr: Some(attr), ttl: self.ttl_since(fs, turn) }
+        Entry { node: self.node(attr.inode), attr: Some(attr), ttl: self.ttl_since(fs, turn) }
+    }
+
+    /// By what the kernel knows an inode of what this serves.
+    pub(crate) fn node(&self, inode: InodeNo) -> NodeId {
+        NodeId { number: inode.0, generation: 0 }
+    }
+
+    /// The number of the branch or snapshot that this serves.
+    pub(crate) fn tree_number(&self) -> Answer<u64> {
+        Ok(self.fs()?.tree_number())
     }
 
     /// How long the kernel may believe what was found behind so many turns. If the branch was rolled back since, it may be of

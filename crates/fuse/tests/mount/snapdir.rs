@@ -1,11 +1,11 @@
 //! `.snapshots`, as programs find it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use holdfast_fuse::{CONTROL, Control, Opens, SnapDir};
@@ -74,7 +74,6 @@ fn snapshots_are_taken_read_renamed_and_deleted_as_directories() {
             assert_eq!(names(&dir.join(version)), ["d"]);
         }
         assert!(inodes.insert(fs::metadata(root.join("d/f")).unwrap().ino()));
-        assert!(inodes.iter().all(|inode| i64::try_from(*inode).is_ok()));
 
         // What is in a snapshot stays as it is.
         let of_one = dir.join("one");
@@ -129,6 +128,57 @@ fn snapshots_are_taken_read_renamed_and_deleted_as_directories() {
         fs::create_dir(dir.join("2nd")).unwrap();
         assert_eq!(fs::read_to_string(dir.join("2nd/d/f")).unwrap(), "live");
     }
+}
+
+/// All below a directory, with the number that its listing and its attributes say.
+fn walk(dir: &Path, found: &mut Vec<(PathBuf, u64)>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let about = fs::symlink_metadata(entry.path()).unwrap();
+        assert_eq!(entry.ino(), about.ino(), "{:?}", entry.path());
+        found.push((entry.path(), about.ino()));
+        if about.is_dir() {
+            walk(&entry.path(), found);
+        }
+    }
+}
+
+/// Programs that keep numbers in doubles, and know a file with several names by its number, take two files of one number for one.
+#[test]
+fn each_file_has_a_number_of_53_bits_of_its_own() {
+    if !can_mount() {
+        return;
+    }
+    let mount = mount(SnapDir::Visible, Opens::Server);
+    let root = mount.dir.path();
+    fs::create_dir_all(root.join("p/q")).unwrap();
+    for n in 0..20 {
+        let name = |letter: char| root.join(format!("p/{letter}{n}"));
+        fs::write(name('f'), format!("content {n}")).unwrap();
+        fs::hard_link(name('f'), name('g')).unwrap();
+    }
+    for name in ["s", "t"] {
+        fs::create_dir(root.join(".snapshots").join(name)).unwrap();
+    }
+    let mut found = vec![(root.to_owned(), fs::metadata(root).unwrap().ino())];
+    walk(root, &mut found);
+    // In each of the three: two directories, and two names of each file.
+    assert_eq!(found.len(), 3 * 42 + 4);
+    let mut files: HashMap<u64, PathBuf> = HashMap::new();
+    for (path, inode) in &found {
+        assert!(*inode < 1 << 53, "{path:?}: {inode}");
+        // The two names of a file have one number.
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let of = path.with_file_name(name.replacen('g', "f", 1));
+        assert_eq!(files.entry(*inode).or_insert_with(|| of.clone()), &of, "{inode}");
+    }
+    assert_eq!(files.len(), 3 * 22 + 4);
+    // Nor does any become another one.
+    let mut again = vec![found[0].clone()];
+    walk(root, &mut again);
+    again.sort();
+    found.sort();
+    assert_eq!(again, found);
 }
 
 #[test]

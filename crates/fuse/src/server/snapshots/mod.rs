@@ -17,9 +17,9 @@ use holdfast_posix::{
 use parking_lot::Mutex;
 
 use super::Server;
-use crate::interface::{Answer, DirSink, Entry, Errno, Request};
+use crate::interface::{Answer, DirSink, Entry, Errno, NodeId, Request};
 use crate::snapdir::NAME;
-use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
+use crate::snapdir::number::{self, DIRECTORY, Node, SHOWN_DIRECTORY, Slot};
 use crate::statistics::Operation;
 
 /// Permissions of the directory.
@@ -110,7 +110,8 @@ impl Server {
     /// The directory, as a name leads to it.
     pub(crate) fn snapdir_entry(&self) -> Answer<Entry> {
         let (attr, ttl) = self.snapdir_attr()?;
-        Ok(Entry { attr: Some(attr), ttl })
+        let node = NodeId { number: DIRECTORY.0, generation: 0 };
+        Ok(Entry { node, attr: Some(attr), ttl })
     }
 
     /// Whether the caller may do what `mask` says with the directory. Only asked when the kernel does not check itself.
@@ -131,7 +132,7 @@ impl Server {
         match fs.find_snapshot(fs.branch_number()?, name) {
             Ok(found) => self.snapshot_entry(&fs, found.number),
             Err(error) => match error.errno() {
-                libc::ENOENT => Ok(Entry { attr: None, ttl: Duration::ZERO }),
+                libc::ENOENT => Ok(Entry::none(Duration::ZERO)),
                 // No snapshot has such a name.
                 libc::EINVAL => Err(Errno(libc::ENOENT)),
                 _ => Err(error.into()),
@@ -161,7 +162,7 @@ impl Server {
         // It is there, whether it can be opened now or not; then its root is as that of the branch was a moment ago.
         let opened = self.snapshot_of(&fs, slot).and_then(|of| of.getattr(InodeNo::ROOT));
         let attr = opened.map_or(root, |(attr, _)| attr);
-        Ok(root_entry(slot, attr))
+        self.root_entry(slot, number, attr)
     }
 
     /// Deletes a snapshot, unless a program has a file of it open, in whichever mount.
@@ -193,7 +194,9 @@ impl Server {
     pub(crate) fn list_snapshots(&self, cookie: u64, sink: &mut dyn DirSink) -> Answer<()> {
         let _timed = self.timed(Operation::List);
         let fs = self.fs()?;
-        for (at, name, inode) in [(1, &b"."[..], DIRECTORY), (AFTER_DOTS, b"..", InodeNo::ROOT)] {
+        for (at, name, inode) in
+            [(1, &b"."[..], SHOWN_DIRECTORY), (AFTER_DOTS, b"..", InodeNo::ROOT)]
+        {
             let entry = DirEntry { inode, file_type: FileType::Directory, name, cookie: at };
             if cookie < at && !sink.add(&entry, None) {
                 return Ok(());
@@ -210,7 +213,7 @@ impl Server {
         for of in listed.iter().skip(seen) {
             let slot = self.snapshots.opened.slot(of.number)?;
             let entry = DirEntry {
-                inode: number::inside(slot, InodeNo::ROOT)?,
+                inode: self.shown_in_snapshot(slot, InodeNo::ROOT)?,
                 file_type: FileType::Directory,
                 name: &of.name,
                 cookie: of.number.saturating_add(AFTER_DOTS),
@@ -253,13 +256,26 @@ impl Server {
         let slot = self.snapshots.opened.refer(snapshot)?;
         let found = self.snapshot_of(fs, slot).and_then(|of| of.getattr(InodeNo::ROOT));
         match found {
-            Ok((attr, _)) => Ok(root_entry(slot, attr)),
+            Ok((attr, _)) => self.root_entry(slot, snapshot, attr),
             Err(error) => {
                 // The kernel does not get it.
                 self.snapshots.opened.forget(slot, 1);
                 Err(error)
             }
         }
+    }
+
+    /// The root directory of a snapshot, to which the kernel has a reference by now.
+    fn root_entry(&self, slot: Slot, snapshot: u64, mut attr: Attr) -> Answer<Entry> {
+        attr.inode = self.shown_in_snapshot(slot, InodeNo::ROOT)?;
+        let number = number::inside(slot, InodeNo::ROOT)?;
+        let node = NodeId { number, generation: snapshot as u32 };
+        Ok(Entry { node, attr: Some(attr), ttl: Duration::ZERO })
+    }
+
+    /// The number of an inode of a snapshot, for programs.
+    pub(crate) fn shown_in_snapshot(&self, slot: Slot, inode: InodeNo) -> Answer<InodeNo> {
+        self.snapshots.opened.shown(slot, inode)
     }
 
     /// The kernel gets so many references to what lies in a snapshot.
@@ -306,12 +322,6 @@ impl CloseIdle for Server {
     }
 }
 
-/// The root directory of a snapshot, to which the kernel has a reference by now.
-fn root_entry(slot: Slot, mut attr: Attr) -> Entry {
-    attr.inode = number::root(slot);
-    Entry { attr: Some(attr), ttl: Duration::ZERO }
-}
-
 /// The snapshots that have names, in the order of their numbers.
 fn named(fs: &FileSystem) -> Answer<Vec<SnapshotInfo>> {
     let mut snapshots = fs.snapshots()?;
@@ -325,7 +335,7 @@ fn attr(fs: &FileSystem, counted: Counted) -> Answer<Attr> {
     let root = fs.getattr(InodeNo::ROOT)?;
     let changed = counted.last.unwrap_or(root.btime);
     Ok(Attr {
-        inode: DIRECTORY,
+        inode: SHOWN_DIRECTORY,
         file_type: FileType::Directory,
         perm: PERM,
         // As with directories that do not count theirs: `find` looks into each.

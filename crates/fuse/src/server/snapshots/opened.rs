@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use holdfast_base::InodeNo;
 use parking_lot::Mutex;
 
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
-use crate::snapdir::number::{SLOTS, Slot};
+use crate::snapdir::number::{self, Far, SLOTS, Slot};
 
 /// Snapshots that stay open though no file of them is.
 const MOST: usize = 32;
@@ -51,13 +52,19 @@ impl Known {
 struct Table {
     by_snapshot: HashMap<u64, Slot>,
     by_slot: HashMap<Slot, Arc<Known>>,
+    far: Far,
     /// At this number of snapshots those are given up that nobody has need of.
     sweep_at: usize,
 }
 
 impl Default for Table {
     fn default() -> Table {
-        Table { by_snapshot: HashMap::new(), by_slot: HashMap::new(), sweep_at: KNOWN }
+        Table {
+            by_snapshot: HashMap::new(),
+            by_slot: HashMap::new(),
+            far: Far::default(),
+            sweep_at: KNOWN,
+        }
     }
 }
 
@@ -96,6 +103,7 @@ impl Table {
         });
         let by_slot = &self.by_slot;
         self.by_snapshot.retain(|_, slot| by_slot.contains_key(slot));
+        self.far.retain(|slot| by_slot.contains_key(&slot));
         // Where most of them are known, not at each new one.
         self.sweep_at = (self.by_slot.len() * 2).clamp(KNOWN, SLOTS as usize - 1);
     }
@@ -114,6 +122,14 @@ impl Opened {
     /// The number of a snapshot in this mount. One and the same for every mount, unless another has taken it.
     pub(crate) fn slot(&self, snapshot: u64) -> Answer<Slot> {
         self.table.lock().slot(snapshot)
+    }
+
+    /// The number of an inode of a snapshot, for programs.
+    pub(crate) fn shown(&self, slot: Slot, inode: InodeNo) -> Answer<InodeNo> {
+        match number::shown(slot, inode) {
+            Some(number) => Ok(number),
+            None => self.table.lock().far.shown(slot, inode),
+        }
     }
 
     /// As [`Opened::slot`], and the kernel gets a reference.
