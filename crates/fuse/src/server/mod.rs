@@ -21,6 +21,7 @@ mod dirs;
 mod files;
 #[cfg(test)]
 pub(crate) mod fresh;
+mod generations;
 mod names;
 mod new_head;
 #[cfg(test)]
@@ -107,6 +108,7 @@ pub struct Server {
     permits: permits::Permits,
     synchronous: remount::Synchronous,
     rolled_back: Arc<rolled_back::RolledBack>,
+    generations: Arc<generations::Generations>,
     /// Held over a rollback, with all that the kernel is told of it.
     one_rollback: Mutex<()>,
     /// What lies in `.snapshots`.
@@ -161,6 +163,7 @@ impl Server {
             permits: Default::default(),
             synchronous: Default::default(),
             rolled_back: Arc::default(),
+            generations: Arc::default(),
             one_rollback: Mutex::default(),
             snapshots: snapshots::Snapshots::off(),
             needs_opendir: AtomicBool::new(false),
@@ -404,7 +407,7 @@ impl Server {
 
     /// By what the kernel knows an inode of what this serves.
     pub(crate) fn node(&self, inode: InodeNo) -> NodeId {
-        NodeId { number: inode.0, generation: 0 }
+        NodeId { number: inode.0, generation: self.generations.of(inode) }
     }
 
     /// The number of the branch or snapshot that this serves.

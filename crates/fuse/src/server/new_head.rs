@@ -112,7 +112,9 @@ impl Server {
     pub(super) fn watch_rollback(&self, fs: &FileSystem) {
         let (rolled_back, notices) = (Arc::clone(&self.rolled_back), Arc::clone(&self.notices));
         let kernel_opens = Arc::clone(&self.kernel_opens);
+        let generations = Arc::clone(&self.generations);
         fs.watch_rollback(move |known, turn| {
+            generations.turned(known.iter().filter(|of| of.is_dead).map(|of| of.inode), turn);
             // Of the same content, what the kernel has in memory is true; unless it may be mapped, which only shows where a file
             // is open, and where the kernel opens files not even that. Of the others also those that are not open: a program may
             // open one before the kernel has heard, and finds its old pages.
