@@ -177,6 +177,15 @@ impl InodeTable {
         }
     }
 
+    /// Whether there are references from above to an inode, or may be.
+    pub(crate) fn is_remembered(&self, no: InodeNo) -> bool {
+        let shard = self.shard(no).lock();
+        match shard.known.get(&no.0) {
+            Some(entry) => entry.inode.state.try_read().is_none_or(|state| state.lookups > 0),
+            None => no < shard.known_below || shard.remembered.contains_key(&no.0),
+        }
+    }
+
     /// All inodes in memory, in ascending order.
     pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
         let mut all = Vec::new();
