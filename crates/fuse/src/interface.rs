@@ -224,6 +224,8 @@ pub trait Kernel: Send + Sync {
     fn grown(&self, inode: u64, size: u64, last: u8);
     /// What `name` in the directory `parent` leads to has changed. Never called on a thread that serves a request.
     fn name_changed(&self, parent: u64, name: &[u8]);
+    /// The kernel forgets these inodes, but for those that a program uses. One that does not understand that goes on knowing them.
+    fn unwanted(&self, inodes: &[u64]);
     /// What any name leads to may have changed. False if the kernel does not understand that. Waits for nothing.
     fn all_names_changed(&self) -> bool;
 }

@@ -68,7 +68,7 @@ pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
 use lineage::Walks;
-pub use lineage::{Inodes, TreeInfo};
+pub use lineage::{Inodes, SnapshotNamed, TreeInfo};
 pub use need::Need;
 pub use options::{CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
 pub use pin::Pin;
@@ -146,6 +146,7 @@ pub(crate) struct Inner {
     scrubbing: Arc<AtomicBool>,
     /// Changes of branches and snapshots that are seen, see [`Store::lineage_changes`].
     lineage_changes: AtomicU64,
+    name_listener: lineage::NameListener,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
     /// Of a volume that is read only: the superblock from which it was opened. That may rot on the device.

@@ -10,8 +10,7 @@
 //! What the kernel caches stays true without a message from us, as every change goes through it: after each call it
 //! forgets or updates what that call changed (names, both inodes of a rename, parents, link counts). The only
 //! exceptions are set-id bits that a write clears, see `privileges`, what lost data takes with it, see `notices`, a branch
-//! that is rolled back, see `new_head`, access times that an open moves, see `files`, and what others change beside this
-//! server, see `beside`.
+//! that is rolled back, see `new_head`, access times that an open moves, see `files`, and what others change beside this server, see `beside`.
 
 mod attrs;
 mod beside;
@@ -111,6 +110,8 @@ pub struct Server {
     generations: Arc<generations::Generations>,
     /// Held over a rollback, with all that the kernel is told of it.
     one_rollback: Mutex<()>,
+    /// The device of the mount, if this process sees it.
+    device: OnceLock<String>,
     /// What lies in `.snapshots`.
     snapshots: snapshots::Snapshots,
     /// The kernel does not know that directories need no handle.
@@ -165,6 +166,7 @@ impl Server {
             rolled_back: Arc::default(),
             generations: Arc::default(),
             one_rollback: Mutex::default(),
+            device: OnceLock::new(),
             snapshots: snapshots::Snapshots::off(),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: Arc::default(),
@@ -201,6 +203,7 @@ impl Server {
                 }
                 Notice::Bytes(inode, at, len) => kernel.bytes_changed(*inode, *at, *len),
                 Notice::Name(parent, name) => kernel.name_changed(*parent, name),
+                Notice::Unwanted(inodes) => kernel.unwanted(inodes),
             });
         })?;
         if let Ok(fs) = self.fs() {
@@ -230,6 +233,11 @@ impl Server {
     /// Sets the threads that tell kernels. To be called before [`Server::set_kernel`], or it starts its own.
     pub(crate) fn set_tellers(&self, tellers: Arc<Tellers>) {
         let _ = self.tellers.set(tellers);
+    }
+
+    /// Sets the device of the mount, as /proc/self/mountinfo shows it. The first one stays.
+    pub(crate) fn set_device(&self, device: &str) {
+        let _ = self.device.set(device.into());
     }
 
     /// Sets the user of the mount, where that is another one than the user of this process.

@@ -38,6 +38,8 @@ impl Kernel for Listener {
         self.heard.lock().push(format!("{parent}/{}", String::from_utf8_lossy(name)));
     }
 
+    fn unwanted(&self, _: &[u64]) {}
+
     fn all_names_changed(&self) -> bool {
         if self.knows_epochs {
             self.heard.lock().push("all names".into());
@@ -316,6 +318,8 @@ impl Kernel for Stuck {
     fn grown(&self, _: u64, _: u64, _: u8) {}
 
     fn name_changed(&self, _: u64, _: &[u8]) {}
+
+    fn unwanted(&self, _: &[u64]) {}
 
     fn all_names_changed(&self) -> bool {
         true

@@ -49,6 +49,8 @@ const MAX_BACKGROUND: u16 = 64;
 const GREETING: Duration = Duration::from_secs(2);
 /// How long a reader sleeps before it gives back the memory of large requests.
 const IDLE: Duration = Duration::from_secs(10);
+/// Inodes in one message that they are not wanted.
+const UNWANTED_MOST: usize = 256;
 /// Of a write: it comes from the kernel's cache.
 const WRITE_CACHE: u32 = 1;
 
@@ -92,6 +94,7 @@ pub(crate) fn resume(
 ) -> io::Result<Agreed> {
     rustix::io::ioctl_fionbio(fuse, true)?;
     settle(fuse, work.server(), &agreed)?;
+    work.server().forget_listing_of_snapshots();
     // Before anything is read here, which would come twice.
     rustix::io::write(fuse, &reply::send_again())?;
     start(fuse, work, readers, agreed, ending)
@@ -478,6 +481,13 @@ impl Kernel for ToKernel {
 
     fn name_changed(&self, parent: u64, name: &[u8]) {
         self.tell(parent, &reply::name_changed(parent, name));
+    }
+
+    fn unwanted(&self, inodes: &[u64]) {
+        for some in inodes.chunks(UNWANTED_MOST) {
+            // Those before Linux 6.18 take no such message.
+            let _ = rustix::io::write(&self.0, &reply::unwanted(some));
+        }
     }
 
     fn all_names_changed(&self) -> bool {

@@ -186,6 +186,20 @@ impl InodeTable {
         }
     }
 
+    /// Inodes with references from above, but those that are just in use.
+    pub(crate) fn all_remembered(&self) -> Vec<InodeNo> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            all.extend(shard.remembered.keys().map(|no| InodeNo(*no)));
+            let known = shard.known.values().map(|entry| &entry.inode);
+            let has_any =
+                |inode: &Inode| inode.state.try_read().is_some_and(|state| state.lookups > 0);
+            all.extend(known.filter(|inode| has_any(inode)).map(|inode| inode.no));
+        }
+        all
+    }
+
     /// All inodes in memory, in ascending order.
     pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
         let mut all = Vec::new();

@@ -54,6 +54,11 @@ impl FileSystem {
         self.core.inodes.is_remembered(inode)
     }
 
+    /// Inodes to which there are references, but those that are just in use.
+    pub fn remembered(&self) -> Vec<InodeNo> {
+        self.core.inodes.all_remembered()
+    }
+
     /// Takes `count` references back, and returns whether none is left.
     pub fn forget(&self, inode: InodeNo, count: u64) -> bool {
         let inode = match self.core.inodes.forget_absent(inode, count) {
