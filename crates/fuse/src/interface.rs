@@ -53,13 +53,31 @@ pub struct Mode {
     pub umask: u32,
 }
 
+/// By what the kernel knows an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeId {
+    /// The number that requests about it name.
+    pub number: u64,
+    /// Of one number and another generation is another inode: what the kernel knows of the former is over.
+    pub generation: u32,
+}
+
 /// What a name leads to. The kernel may believe it until `ttl` has passed.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The inode, counted as one more reference of the kernel; `None` if there is no such name.
+    /// By what the kernel knows it from now on.
+    pub node: NodeId,
+    /// The inode as programs see it, counted as one more reference of the kernel; `None` if there is no such name.
     pub attr: Option<Attr>,
     /// How long name and attributes stay true.
     pub ttl: Duration,
+}
+
+impl Entry {
+    /// There is no such name.
+    pub(crate) fn none(ttl: Duration) -> Entry {
+        Entry { node: NodeId::default(), attr: None, ttl }
+    }
 }
 
 /// A handle, and how the kernel may treat it.
@@ -206,6 +224,8 @@ pub trait Kernel: Send + Sync {
     fn grown(&self, inode: u64, size: u64, last: u8);
     /// What `name` in the directory `parent` leads to has changed. Never called on a thread that serves a request.
     fn name_changed(&self, parent: u64, name: &[u8]);
+    /// The kernel forgets these inodes, but for those that a program uses. One that does not understand that goes on knowing them.
+    fn unwanted(&self, inodes: &[u64]);
     /// What any name leads to may have changed. False if the kernel does not understand that. Waits for nothing.
     fn all_names_changed(&self) -> bool;
 }

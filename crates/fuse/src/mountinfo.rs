@@ -35,6 +35,32 @@ pub(crate) fn below(mount: &Mount) -> Option<Mount> {
     below_in(&std::fs::read("/proc/self/mountinfo").ok()?, mount)
 }
 
+/// Whether a mount that this process or process `pid` sees has the directory `root` of the filesystem `device` as its own root, or an
+/// overlay has it as a layer. Layers are known by the path with which they were mounted, whose end is compared.
+pub(crate) fn is_root(device: &str, root: &Path, pid: u32) -> bool {
+    let seen = ["/proc/self/mountinfo".into(), format!("/proc/{pid}/mountinfo")];
+    let mut seen = seen.iter().filter_map(|path| std::fs::read(path).ok());
+    seen.any(|text| text.split(|byte| *byte == b'\n').any(|line| has_root(line, device, root)))
+}
+
+fn has_root(line: &[u8], device: &str, root: &Path) -> bool {
+    let mut fields = line.split(|byte| *byte == b' ').skip(2);
+    let is_here = fields.next() == Some(device.as_bytes());
+    let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(unescape(bytes)));
+    if is_here && fields.next().is_some_and(|field| path(field) == root) {
+        return true;
+    }
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    if fields.next() != Some(b"overlay") {
+        return false;
+    }
+    let Ok(end) = root.strip_prefix("/") else { return false };
+    let options = fields.nth(1).unwrap_or_default().split(|byte| *byte == b',');
+    let layers = [&b"lowerdir="[..], b"lowerdir+=", b"datadir+="];
+    let mut layers = options.filter_map(|of| layers.iter().find_map(|word| of.strip_prefix(*word)));
+    layers.any(|of| of.split(|byte| *byte == b':').any(|layer| path(layer).ends_with(end)))
+}
+
 fn below_in(text: &[u8], mount: &Mount) -> Option<Mount> {
     let mut all = text.split(|byte| *byte == b'\n').filter_map(parse);
     all.find(|it| it.id == mount.parent && it.id != mount.id)
@@ -113,6 +139,26 @@ mod tests {
         assert_eq!((mount.fs_type.as_str(), mount.owner), ("fuse.holdfast", Some(0)));
         assert_eq!(topmost_in(TEXT, Path::new("/mnt/c")).unwrap().device, "0:40");
         assert_eq!(topmost_in(TEXT, Path::new("/mnt")), None);
+    }
+
+    #[test]
+    fn what_is_the_root_of_a_mount_or_a_layer_is_found() {
+        const MORE: &[u8] = b"60 22 0:40 /.snapshots/a\\040b /bound rw shared:9 - fuse.holdfast x rw\n\
+            61 22 0:50 / /merged rw - overlay o rw,lowerdir=/x:m/.snapshots/s,upperdir=u,workdir=w\n\
+            62 22 0:51 / /other rw - overlay o rw,lowerdir+=/m/.snapshots/t,lowerdir+=/y\n\
+            63 22 0:52 / /below rw - overlay o rw,lowerdir=m/.snapshots/u/base";
+        let has = |name: &str| {
+            let root = Path::new("/.snapshots").join(name);
+            MORE.split(|byte| *byte == b'\n').any(|line| has_root(line, "0:40", &root))
+        };
+        assert!(["a b", "s", "t"].into_iter().all(has));
+        assert!(!["a", "b", "u", "base", "x"].into_iter().any(has));
+        assert!(
+            !MORE
+                .split(|byte| *byte == b'\n')
+                .any(|line| { has_root(line, "0:41", Path::new("/.snapshots/a b")) })
+        );
+        assert!(!is_root("0:40", Path::new("/no such"), 1));
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(crate) enum Notice {
     Bytes(u64, u64, u64),
     /// What a name in a directory leads to.
     Name(u64, Box<[u8]>),
+    /// That these inodes may be wanted again: what was said of them is true still.
+    Unwanted(Vec<u64>),
 }
 
 /// Tells the kernel of a mount.

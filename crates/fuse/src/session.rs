@@ -186,6 +186,9 @@ impl Session {
         if let (Some(watchdog), Some(connection)) = (&options.watchdog, mounted.connection()) {
             server.set_watchdog(watchdog.clone(), connection);
         }
+        if let Some(device) = mounted.device() {
+            server.set_device(device);
+        }
         let watch = Arc::clone(&options.shared.watch);
         let readers = Readers::new(watch, options.readers(), waiting, options.spin);
         let (fuse, end) = (Arc::new(fuse), Arc::<End>::default());
@@ -371,7 +374,11 @@ fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
     server.set_tellers(Arc::clone(&options.shared.tellers));
     if server.snapdir().is_some() {
         let weak = Arc::downgrade(&server);
-        fs.close_before_deletions(weak);
+        fs.shown_by(weak);
+    }
+    if options.strictatime && !options.nodiratime {
+        // A kernel that opens directories itself lists them from its memory, and nobody hears of it.
+        server.set_kernel_needs_opendir();
     }
     if let Some(user) = options.owner {
         server.set_owner(user);

@@ -23,28 +23,29 @@ impl FileSystem {
     }
 }
 
-/// Notes that `inode` was read. Called without any state locked.
-pub(crate) fn touch(core: &Core, inode: &Arc<Inode>) {
+/// Notes that `inode` was read, and returns whether its access time has moved. Called without any state locked.
+pub(crate) fn touch(core: &Core, inode: &Arc<Inode>) -> bool {
     if core.options.read_only {
-        return;
+        return false;
     }
     let now = Timestamp::now();
     if !times::atime_is_due(core.atime.of(inode.file_type), &inode.state.read().attr, now) {
-        return;
+        return false;
     }
     // Once stopped a volume stays stopped (P7): nothing would ever be written.
     if core.store.is_stopped() || !inode.state.read().atime_waits && !has_room(core) {
-        return;
+        return false;
     }
     let mut state = inode.state.write();
     if state.gone {
-        return;
+        return false;
     }
     state.attr.atime = now;
     if !std::mem::replace(&mut state.atime_waits, true) {
         drop(state);
         core.atimes.lock().inodes.push(inode.no);
     }
+    true
 }
 
 /// Whether one more may wait; writes those that do if need be.

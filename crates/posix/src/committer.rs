@@ -219,6 +219,7 @@ fn run(volume: &Volume, every: Duration) {
         if is_tick {
             until = Deadline::after(every);
             deletion_fails = false;
+            volume.showing.tidy();
             page::give_back_half();
             let (latest, _, _, (bytes, _)) = stamp(volume);
             if rest.has_come(latest, bytes == 0) {

@@ -23,10 +23,10 @@ mod last_message;
 mod names;
 mod path;
 mod xattr_items;
+mod showing;
 mod slot;
 mod core;
 mod gate;
-mod idle;
 mod volume;
 mod open_volume;
 mod keeper;
@@ -49,8 +49,9 @@ mod tests;
 pub use changes::{Change, ChangeKind, Changes, Moment, Parts};
 pub use error::FsError;
 pub use holdfast_format::item::lineage::judge_name as judge_branch_name;
-pub use holdfast_store::{Device, Hold, LineageError, NewSize, Shrinking, StoreError};
-pub use idle::CloseIdle;
+pub use holdfast_store::{
+    Device, Hold, LineageError, NewSize, Shrinking, SnapshotNamed, StoreError,
+};
 pub use keeper::Keeper;
 pub use op::branches::{BranchInfo, SnapshotInfo};
 pub use op::delete::FailedDeletion;
@@ -59,6 +60,7 @@ pub use op::write::WriteHow;
 pub use options::*;
 pub use path::{Names, Whereabouts};
 pub use scrub::{Scrub, ScrubFinding, ScrubKind, ScrubListener};
+pub use showing::ShowsSnapshots;
 pub use types::*;
 pub use which::Which;
 

@@ -15,7 +15,7 @@ use parking_lot::RwLockWriteGuard;
 use crate::core::Core;
 use crate::data::punch;
 use crate::inode::{Inode, InodeState};
-use crate::{Affected, Result, orphan};
+use crate::{Affected, FileType, Result, orphan};
 
 /// Turns the branch to another head by `turn`, and tells what keeps inodes above. The gate is closed. `changed`: inodes that may
 /// be otherwise behind it; `None`: all of them.
@@ -46,6 +46,7 @@ pub(crate) fn roll_back(
         inode,
         is_open: false,
         size: None,
+        is_dead: false,
         // It had nothing that was not written.
         is_same: !may_differ(inode),
     };
@@ -54,7 +55,8 @@ pub(crate) fn roll_back(
         if state.lookups > 0 || state.handles > 0 {
             let (is_open, size) = (state.handles > 0, Some(state.attr.size));
             let is_same = !is_open && !may_differ(inode.no) && is_as_written(inode, state);
-            known.push(Affected { inode: inode.no, is_open, size, is_same });
+            let is_dead = inode.file_type == FileType::Directory && state.is_remembered_orphan();
+            known.push(Affected { inode: inode.no, is_open, size, is_dead, is_same });
         }
         forget(core, inode);
         if !renew(core, inode, state) {

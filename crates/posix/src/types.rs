@@ -217,6 +217,8 @@ pub struct Affected {
     pub is_open: bool,
     /// Its size, if it was in memory.
     pub size: Option<u64>,
+    /// It is a directory that was removed, and remembered: who remembers it may not take what has its number from now on for the same.
+    pub is_dead: bool,
     /// It is not open, and what it was is surely what it is: attributes, content and names.
     pub is_same: bool,
 }

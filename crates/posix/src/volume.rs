@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::core::Core;
 use crate::delayed::losses::Losses;
 use crate::deletions::Deletions;
-use crate::idle::Idle;
+use crate::showing::Showing;
 use crate::which::name_of;
 use crate::{FsError, MountOptions, Result};
 
@@ -29,7 +29,7 @@ pub(crate) struct Volume {
     visit: Mutex<()>,
     /// Held while what is open must stay as it is.
     opening: Mutex<()>,
-    pub(crate) idle: Idle,
+    pub(crate) showing: Arc<Showing>,
     pub(crate) deletions: Arc<Deletions>,
     /// Data of its branches that was given up.
     pub(crate) losses: Arc<Losses>,
@@ -45,6 +45,9 @@ impl Volume {
     /// Nothing is open yet. What an earlier mount left of deletions goes on.
     pub(crate) fn new(store: Arc<Store>, counters: Arc<Counters>, options: MountOptions) -> Volume {
         let deletions = Arc::new(Deletions::new(store.clone()));
+        let showing = Arc::<Showing>::default();
+        let shown = Arc::clone(&showing);
+        store.listen_to_names(move |what| shown.named(what));
         Volume {
             store,
             counters,
@@ -52,7 +55,7 @@ impl Volume {
             open: Mutex::default(),
             visit: Mutex::default(),
             opening: Mutex::default(),
-            idle: Idle::default(),
+            showing,
             deletions,
             losses: Arc::default(),
         }

@@ -13,8 +13,8 @@ use crate::error::LineageError;
 use crate::tree::open::OpenTree;
 use crate::tree::{OpenHandle, TreeNo};
 use crate::{
-    Inner, Inodes, Need, Reservation, Reserved, Result, SpaceUse, Store, StoreError, Transaction,
-    TreeInfo,
+    Inner, Inodes, Need, Reservation, Reserved, Result, SnapshotNamed, SpaceUse, Store, StoreError,
+    Transaction, TreeInfo,
 };
 
 /// A branch, or a snapshot that is only read. What it does not say itself is asked of the [`Store`].
@@ -269,6 +269,12 @@ impl Store {
     /// was found behind that count is true until it is another one.
     pub fn lineage_changes(&self) -> u64 {
         self.inner.lineage_changes.load(Ordering::Acquire)
+    }
+
+    /// From now on `listen` hears of each change of a snapshot's name when it is seen. It must not wait, nor call the store: branches and
+    /// snapshots are locked. The first one stays.
+    pub fn listen_to_names(&self, listen: impl Fn(&SnapshotNamed) + Send + Sync + 'static) {
+        self.inner.name_listener.set(Box::new(listen));
     }
 
     /// What is known of a branch or snapshot.

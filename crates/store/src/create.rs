@@ -168,6 +168,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         pins: Mutex::default(),
         scrubbing: Arc::default(),
         lineage_changes: AtomicU64::default(),
+        name_listener: Default::default(),
         one_checkpoint: Mutex::new(()),
         mends: Mends::default(),
         left_over: Mutex::default(),

@@ -9,6 +9,7 @@
 //! one finds ([`Inner::trim`]). So nothing waits for it but a caller that finds no space at all, and its
 //! errors stop nothing. A thread that dies in one has given its blocks back ([`Aside`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ pub struct Trimmed {
     pub bytes: u64,
     /// Block groups that were looked at.
     pub groups: u64,
-    /// Block groups of the volume.
+    /// Block groups that there are to look at.
     pub groups_all: u64,
 }
 
@@ -410,6 +411,7 @@ impl Inner {
     /// See [`crate::Store::trim`].
     pub(crate) fn trim(
         &self,
+        part: Range<u64>,
         least: u64,
         mut progress: impl FnMut(&Trimmed) -> bool,
     ) -> Result<Trimmed> {
@@ -419,10 +421,12 @@ impl Inner {
         if rule.to_host {
             self.take_back_reserve(|space| space.reserve_lacks(&rule));
         }
-        let groups_all = self.space.lock().group_count();
+        let begin = |at: u64| at.div_ceil(GROUP_BLOCKS * BLOCK_BYTES);
+        let groups = begin(part.start)..begin(part.end).min(self.space.lock().group_count());
+        let groups_all = groups.end.saturating_sub(groups.start);
         let mut trimmed = Trimmed { groups_all, ..Trimmed::default() };
         let mut failed = None;
-        for index in 0..groups_all {
+        for index in groups {
             let one = self.discarder.one.lock();
             let mut tell = |done| match done {
                 Ok(bytes) => {

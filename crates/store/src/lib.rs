@@ -68,7 +68,7 @@ pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
 use lineage::Walks;
-pub use lineage::{Inodes, TreeInfo};
+pub use lineage::{Inodes, SnapshotNamed, TreeInfo};
 pub use need::Need;
 pub use options::{CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
 pub use pin::Pin;
@@ -85,6 +85,7 @@ pub use transaction::Transaction;
 use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use holdfast_sync::thread::JoinHandle;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
@@ -145,6 +146,7 @@ pub(crate) struct Inner {
     scrubbing: Arc<AtomicBool>,
     /// Changes of branches and snapshots that are seen, see [`Store::lineage_changes`].
     lineage_changes: AtomicU64,
+    name_listener: lineage::NameListener,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
     /// Of a volume that is read only: the superblock from which it was opened. That may rot on the device.
@@ -500,7 +502,17 @@ impl Store {
     /// # Errors
     /// The device takes no discards, or has failed; what was discarded until then is. The volume goes on.
     pub fn trim(&self, least: u64, progress: impl FnMut(&Trimmed) -> bool) -> Result<Trimmed> {
-        self.inner.trim(least, progress)
+        self.trim_part(0..u64::MAX, least, progress)
+    }
+
+    /// As [`Store::trim`], of those 128 MiB of the volume that begin in `part` of its bytes.
+    pub fn trim_part(
+        &self,
+        part: Range<u64>,
+        least: u64,
+        progress: impl FnMut(&Trimmed) -> bool,
+    ) -> Result<Trimmed> {
+        self.inner.trim(part, least, progress)
     }
 
     /// Waits until nothing that became free is on its way back to the device by itself. At once if none is to go back.

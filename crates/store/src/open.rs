@@ -291,6 +291,7 @@ fn at(
         pins: Mutex::default(),
         scrubbing: Arc::default(),
         lineage_changes: AtomicU64::default(),
+        name_listener: Default::default(),
         one_checkpoint: Mutex::new(()),
         mends: Mends::default(),
         left_over: Mutex::default(),

@@ -136,6 +136,8 @@ structs! {
     NotifyInvalEntry { parent: u64, namelen: u32, flags: u32, }
     /// Told without being asked: bytes of a file. They follow.
     NotifyStore { nodeid: u64, offset: u64, size: u32, padding: u32, }
+    /// Told without being asked: so many inodes, whose numbers follow, are not wanted in memory.
+    NotifyPrune { count: u32, padding: u32, spare: u64, }
     /// Behind the header and the fixed struct of a request on a ring.
     RingEntry { flags: u64, commit_id: u64, payload_size: u32, padding: u32, reserved: u64, }
     /// What a ring's command carries.
@@ -243,6 +245,8 @@ pub const NOTIFY_RESEND: i32 = 7;
 pub const UNIQUE_RESEND: u64 = 1 << 63;
 /// The code, in place of an error, of a message without a body: all names are void.
 pub const NOTIFY_INC_EPOCH: i32 = 8;
+/// The code, in place of an error, of [`NotifyPrune`] and the numbers behind it.
+pub const NOTIFY_PRUNE: i32 = 9;
 
 #[cfg(test)]
 mod tests {
@@ -271,6 +275,7 @@ mod tests {
             (size_of::<StatxOut>(), 288),
             (size_of::<Dirent>(), 24),
             (size_of::<NotifyInvalEntry>(), 16),
+            (size_of::<NotifyPrune>(), 16),
             (size_of::<RingEntry>(), 32),
             (size_of::<RingCommand>(), 24),
         ];

@@ -6,7 +6,6 @@ use crate::abi::{InitIn, InitOut, VERSION};
 #[allow(missing_docs, reason = "the names are the kernel's")]
 pub mod flag {
     pub const ASYNC_READ: u64 = 1;
-    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     pub const BIG_WRITES: u64 = 1 << 5;
     pub const DONT_MASK: u64 = 1 << 6;

@@ -3,8 +3,8 @@
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::abi::{
-    NOTIFY_INC_EPOCH, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_RESEND, NOTIFY_STORE,
-    NotifyInvalEntry, NotifyInvalInode, NotifyStore, OutHeader,
+    NOTIFY_INC_EPOCH, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_PRUNE, NOTIFY_RESEND,
+    NOTIFY_STORE, NotifyInvalEntry, NotifyInvalInode, NotifyPrune, NotifyStore, OutHeader,
 };
 
 /// Bytes of the header that every answer on /dev/fuse begins with.
@@ -59,6 +59,12 @@ pub fn all_names_changed() -> Vec<u8> {
     notice(NOTIFY_INC_EPOCH, &[])
 }
 
+/// A message that these inodes are not wanted in memory if no program uses them. Kernels before 6.18 do not know it.
+pub fn unwanted(inodes: &[u64]) -> Vec<u8> {
+    let body = NotifyPrune { count: inodes.len() as u32, padding: 0, spare: 0 };
+    notice(NOTIFY_PRUNE, &[body.as_bytes(), inodes.as_bytes()].concat())
+}
+
 /// A message that a name in a directory does not lead any more to where it led, if anywhere.
 pub fn name_changed(parent: u64, name: &[u8]) -> Vec<u8> {
     let body = NotifyInvalEntry { parent, namelen: name.len() as u32, flags: 0 };
@@ -87,6 +93,7 @@ mod tests {
         assert_eq!((attributes_changed(5).len(), content_changed(5).len()), (40, 40));
         assert_eq!((bytes_changed(5, 4096, 8192).len(), stored(5, 4096, b"x").len()), (40, 41));
         assert_eq!((all_names_changed().len(), name_changed(1, b"name").len()), (16, 37));
+        assert_eq!((unwanted(&[5, 6]).len(), unwanted(&[5, 6])[16]), (48, 2));
         assert_eq!(send_again()[..8], [16, 0, 0, 0, 7, 0, 0, 0]);
         let mut out = [0xff; 32];
         assert_eq!(put(&mut out, &header), 16);

@@ -15,11 +15,11 @@ impl Server {
         let control = self.control.get().ok_or(Errno(libc::EOPNOTSUPP))?;
         let fs = self.fs()?;
         let _stop = StopOnPanic(&fs);
-        // A snapshot that programs only looked at is not in use: neither a list nor `prune` is to take it for that.
-        fs.close_idle();
         let (may_change, command) = self.permits.take(command);
         let mount = Mount { server: self, fs: &fs, may_change, patience: PATIENCE };
         let answer = control.carry_out(&mount, command);
+        // What the caller sees next is what the command has made.
+        self.notices.drain();
         match answer.len() <= PIECE {
             true => Ok(answer),
             false => Err(Errno(libc::E2BIG)),

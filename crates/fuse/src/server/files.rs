@@ -1,6 +1,10 @@
 //! Open files: open, create, release, durability.
+//!
+//! The kernel reads what it has in memory without a word. So an open for reading counts as the access, and at the close the
+//! kernel hears of the time that has moved, unless it has read through us: then it knows.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::{InodeNo, Receipt};
@@ -31,7 +35,8 @@ impl Server {
         if flags & libc::O_TRUNC != 0 && kill_set_id {
             self.drop_privileges(&fs, inode)?;
         }
-        Ok(self.opened(file, flags))
+        let moved_atime = fs.accessed(&file);
+        Ok(self.opened(file, flags, moved_atime))
     }
 
     /// Makes a regular file and opens it, or opens one that was made since the kernel looked, as [`Server::open`] does.
@@ -60,7 +65,7 @@ impl Server {
             self.drop_privileges(&fs, attr.inode)?;
             attr = fs.getattr(attr.inode)?;
         }
-        Ok((self.entry(&fs, turn, attr), self.opened(file, flags)))
+        Ok((self.entry(&fs, turn, attr), self.opened(file, flags, false)))
     }
 
     /// Makes a regular file without a name in a directory and opens it.
@@ -77,12 +82,15 @@ impl Server {
         let caller = self.caller(&fs, request)?;
         let turn = fs.turns();
         let (attr, file) = fs.tmpfile(&caller, parent, perm, flags::open(flags)?)?;
-        Ok((self.entry(&fs, turn, attr), self.opened(file, flags)))
+        Ok((self.entry(&fs, turn, attr), self.opened(file, flags, false)))
     }
 
     /// Closes a handle. What is freed by this is freed before it returns.
     pub fn release(&self, fh: u64) {
-        drop(self.handles.remove(fh));
+        let Some(handle) = self.handles.remove(fh) else { return };
+        if handle.moved_atime.load(Ordering::Relaxed) {
+            self.tell_attr_changed(handle.file.inode());
+        }
     }
 
     /// The open file that a request is about: the one with this handle, or one for the time of the request.
@@ -93,7 +101,8 @@ impl Server {
         let mut flags = OpenFlags::READ | OpenFlags::WRITE;
         flags.set(OpenFlags::NOATIME, id.flags & libc::O_NOATIME != 0);
         let direct = id.flags & libc::O_DIRECT != 0;
-        Ok(Arc::new(Handle { file: fs.lend(id.inode, flags)?, direct }))
+        let moved_atime = AtomicBool::new(false);
+        Ok(Arc::new(Handle { file: fs.lend(id.inode, flags)?, direct, moved_atime }))
     }
 
     /// fsync, or fdatasync with `data_only` (P1). Waits for the device.
@@ -194,14 +203,15 @@ impl Server {
         }
     }
 
-    fn opened(&self, file: Arc<OpenFile>, flags: i32) -> Opened {
+    fn opened(&self, file: Arc<OpenFile>, flags: i32, moved_atime: bool) -> Opened {
         // Before the kernel knows that it opens files itself, and for files without a name.
         if self.kernel_opens() {
             return Opened { fh: 0, direct: false, keep_cache: true };
         }
         let direct = flags & libc::O_DIRECT != 0;
         let keep_cache = !self.rolled_back.is_void(file.inode());
-        let fh = self.handles.insert(Arc::new(Handle { file, direct }));
+        let moved_atime = AtomicBool::new(moved_atime);
+        let fh = self.handles.insert(Arc::new(Handle { file, direct, moved_atime }));
         Opened { fh, direct, keep_cache }
     }
 }

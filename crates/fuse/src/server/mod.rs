@@ -10,7 +10,7 @@
 //! What the kernel caches stays true without a message from us, as every change goes through it: after each call it
 //! forgets or updates what that call changed (names, both inodes of a rename, parents, link counts). The only
 //! exceptions are set-id bits that a write clears, see `privileges`, what lost data takes with it, see `notices`, a branch
-//! that is rolled back, see `new_head`, and what others change beside this server, see `beside`.
+//! that is rolled back, see `new_head`, access times that an open moves, see `files`, and what others change beside this server, see `beside`.
 
 mod attrs;
 mod beside;
@@ -20,6 +20,7 @@ mod dirs;
 mod files;
 #[cfg(test)]
 pub(crate) mod fresh;
+mod generations;
 mod names;
 mod new_head;
 #[cfg(test)]
@@ -54,7 +55,7 @@ use crate::carried_out::CarriedOut;
 use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
-use crate::interface::{Answer, Entry, Errno, Kernel, Request};
+use crate::interface::{Answer, Entry, Errno, Kernel, NodeId, Request};
 use crate::interrupts::Interrupts;
 use crate::notices::{Notice, Notices, Tellers};
 use crate::options::{Control, Report};
@@ -73,6 +74,8 @@ struct Handle {
     file: Arc<OpenFile>,
     /// It was opened with O_DIRECT: writes come one by one, and the kernel may not send an fsync after them.
     direct: bool,
+    /// Its opening has moved the access time, and the kernel has not asked for anything since: it does not know.
+    moved_atime: AtomicBool,
 }
 
 /// Answers the requests of one mount.
@@ -104,8 +107,11 @@ pub struct Server {
     permits: permits::Permits,
     synchronous: remount::Synchronous,
     rolled_back: Arc<rolled_back::RolledBack>,
+    generations: Arc<generations::Generations>,
     /// Held over a rollback, with all that the kernel is told of it.
     one_rollback: Mutex<()>,
+    /// The device of the mount, if this process sees it.
+    device: OnceLock<String>,
     /// What lies in `.snapshots`.
     snapshots: snapshots::Snapshots,
     /// The kernel does not know that directories need no handle.
@@ -158,7 +164,9 @@ impl Server {
             permits: Default::default(),
             synchronous: Default::default(),
             rolled_back: Arc::default(),
+            generations: Arc::default(),
             one_rollback: Mutex::default(),
+            device: OnceLock::new(),
             snapshots: snapshots::Snapshots::off(),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: Arc::default(),
@@ -195,6 +203,7 @@ impl Server {
                 }
                 Notice::Bytes(inode, at, len) => kernel.bytes_changed(*inode, *at, *len),
                 Notice::Name(parent, name) => kernel.name_changed(*parent, name),
+                Notice::Unwanted(inodes) => kernel.unwanted(inodes),
             });
         })?;
         if let Ok(fs) = self.fs() {
@@ -224,6 +233,11 @@ impl Server {
     /// Sets the threads that tell kernels. To be called before [`Server::set_kernel`], or it starts its own.
     pub(crate) fn set_tellers(&self, tellers: Arc<Tellers>) {
         let _ = self.tellers.set(tellers);
+    }
+
+    /// Sets the device of the mount, as /proc/self/mountinfo shows it. The first one stays.
+    pub(crate) fn set_device(&self, device: &str) {
+        let _ = self.device.set(device.into());
     }
 
     /// Sets the user of the mount, where that is another one than the user of this process.
@@ -396,7 +410,17 @@ impl Server {
     /// An entry for a name that exists, found behind so many turns: counts the reference that the kernel gets with it.
     fn entry(&self, fs: &FileSystem, turn: u64, attr: Attr) -> Entry {
         fs.remember(attr.inode, 1);
-        Entry { attr: Some(attr), ttl: self.ttl_since(fs, turn) }
+        Entry { node: self.node(attr.inode), attr: Some(attr), ttl: self.ttl_since(fs, turn) }
+    }
+
+    /// By what the kernel knows an inode of what this serves.
+    pub(crate) fn node(&self, inode: InodeNo) -> NodeId {
+        NodeId { number: inode.0, generation: self.generations.of(inode) }
+    }
+
+    /// The number of the branch or snapshot that this serves.
+    pub(crate) fn tree_number(&self) -> Answer<u64> {
+        Ok(self.fs()?.tree_number())
     }
 
     /// How long the kernel may believe what was found behind so many turns. If the branch was rolled back since, it may be of

@@ -23,9 +23,9 @@ impl Server {
         };
         match found {
             Ok(attr) => Ok(self.entry(&fs, turn, attr)),
-            // Numbers are never used twice: what is gone stays gone, and its handle is stale.
+            // What is gone has no handle, unless a rollback brings it back.
             Err(FsError::NotFound) if name == b"." || name == b".." => Err(Errno(libc::ESTALE)),
-            Err(FsError::NotFound) => Ok(Entry { attr: None, ttl: self.ttl_since(&fs, turn) }),
+            Err(FsError::NotFound) => Ok(Entry::none(self.ttl_since(&fs, turn))),
             Err(error) => Err(error.into()),
         }
     }

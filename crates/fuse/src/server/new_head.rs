@@ -2,7 +2,7 @@
 //!
 //! That changes everything behind the kernel's back. Of inodes the filesystem says which the kernel may know, and each is
 //! told to it. Names are void as a whole, where the kernel understands that (Linux 6.16). Elsewhere each name is told that was
-//! there before or is there now: of others the kernel can know only that they were missing, and they still are.
+//! there before or is there now, in directories that the kernel knows: of others it can know only that they were missing, and they still are.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,14 +90,14 @@ pub(super) fn grown(
     Some((size, last[0]))
 }
 
-/// All names, each as a notice.
+/// All names that the kernel may know, each as a notice. It knows none in a directory that it does not know.
 fn names(fs: &FileSystem) -> holdfast_posix::Result<Vec<Notice>> {
     let (mut all, mut waiting) = (Vec::new(), vec![InodeNo::ROOT]);
     while let Some(dir) = waiting.pop() {
         fs.readdir(dir, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
                 all.push(Notice::Name(dir.0, entry.name.into()));
-                if entry.file_type == FileType::Directory {
+                if entry.file_type == FileType::Directory && fs.is_remembered(entry.inode) {
                     waiting.push(entry.inode);
                 }
             }
@@ -112,7 +112,9 @@ impl Server {
     pub(super) fn watch_rollback(&self, fs: &FileSystem) {
         let (rolled_back, notices) = (Arc::clone(&self.rolled_back), Arc::clone(&self.notices));
         let kernel_opens = Arc::clone(&self.kernel_opens);
+        let generations = Arc::clone(&self.generations);
         fs.watch_rollback(move |known, turn| {
+            generations.turned(known.iter().filter(|of| of.is_dead).map(|of| of.inode), turn);
             // Of the same content, what the kernel has in memory is true; unless it may be mapped, which only shows where a file
             // is open, and where the kernel opens files not even that. Of the others also those that are not open: a program may
             // open one before the kernel has heard, and finds its old pages.

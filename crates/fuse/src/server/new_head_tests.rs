@@ -38,6 +38,8 @@ impl Kernel for Listener {
         self.heard.lock().push(format!("{parent}/{}", String::from_utf8_lossy(name)));
     }
 
+    fn unwanted(&self, _: &[u64]) {}
+
     fn all_names_changed(&self) -> bool {
         if self.knows_epochs {
             self.heard.lock().push("all names".into());
@@ -231,6 +233,31 @@ fn an_older_kernel_hears_each_name_that_was_and_each_that_is() {
     }
 }
 
+/// What it costs is bounded by what the kernel knows, not by what the branch has.
+#[test]
+fn an_older_kernel_hears_no_name_in_directories_that_it_does_not_know() {
+    let fs = fresh::mount(&fresh::volume());
+    let server = fresh::server(&fs);
+    let kernel = Arc::new(Listener { knows_epochs: false, heard: Mutex::default() });
+    server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
+    let caller = Caller::root();
+    let dirs = [b"known", b"other"].map(|name| {
+        let dir = fs.mkdir(&caller, InodeNo::ROOT, name, 0o755).unwrap().inode;
+        fs.mkdir(&caller, dir, b"below", 0o755).unwrap();
+        dir
+    });
+    fs.remember(dirs[0], 1);
+    fs.snapshot(b"s").unwrap();
+    let mount = Mount { server: &server, fs: &fs, may_change: true, patience: PATIENCE };
+    assert_eq!(mount.roll_back(b"s", None).unwrap(), Told::All);
+    let heard = kernel.heard.lock().clone();
+    let hears = |dir: InodeNo| heard.contains(&format!("{}/below", dir.0));
+    assert!(hears(dirs[0]) && !hears(dirs[1]), "{heard:?}");
+    assert!(heard.contains(&"1/other".into()), "{heard:?}");
+    fs.forget(dirs[0], 1);
+    server.close();
+}
+
 /// P13: two rollbacks at once, of files that are longer again, come one after the other.
 #[test]
 fn rollbacks_at_once_do_not_wait_for_each_other() {
@@ -291,6 +318,8 @@ impl Kernel for Stuck {
     fn grown(&self, _: u64, _: u64, _: u8) {}
 
     fn name_changed(&self, _: u64, _: &[u8]) {}
+
+    fn unwanted(&self, _: &[u64]) {}
 
     fn all_names_changed(&self) -> bool {
         true

@@ -9,8 +9,8 @@ use crate::interface::{Answer, Errno, Request};
 const RANGE_BYTES: usize = 24;
 
 impl Server {
-    /// Answers FITRIM: the same range with the bytes that were given back as its length. Only a range that is the whole
-    /// volume is taken: where something lies in it is nobody's business. EINTR, between two block groups, when `unique`, the
+    /// Answers FITRIM: the same range with the bytes that were given back as its length. Of a range those 128 MiB
+    /// of the volume are meant that begin in it. EINTR, between two block groups, when `unique`, the
     /// kernel's number of the request, is interrupted or the mount ends; what was given back by then stays so.
     pub(crate) fn trim(&self, request: &Request, unique: u64, range: &[u8]) -> Answer<Vec<u8>> {
         if !self.is_owner(request) {
@@ -21,10 +21,11 @@ impl Server {
         let [start, length, least] = [0, 1, 2].map(|at| u64::from_ne_bytes(numbers[at]));
         let fs = self.fs()?;
         let blocks = fs.superblock().geometry.volume_blocks;
-        if start != 0 || length < blocks.saturating_mul(BLOCK_BYTES) {
+        if start >= blocks.saturating_mul(BLOCK_BYTES) {
             return Err(Errno(libc::EINVAL));
         }
-        let trimmed = fs.trim(least, |_| interruptible.is_wanted())?;
+        let part = start..start.saturating_add(length);
+        let trimmed = fs.trim_part(part, least, |_| interruptible.is_wanted())?;
         if trimmed.groups < trimmed.groups_all {
             return Err(Errno(libc::EINTR));
         }
@@ -92,6 +93,29 @@ mod tests {
             interrupt.join().unwrap();
         });
         assert!(is_asked.try_iter().all(|at| at < GROUP_BYTES), "it went on to another group");
+    }
+
+    /// Parts that together are the whole volume give back what the whole does.
+    #[test]
+    fn a_part_is_what_begins_in_it() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 * GROUP_BYTES));
+        let options = MkfsOptions { node_size: 4096, ..MkfsOptions::default() };
+        FileSystem::mkfs(&device, &options).unwrap();
+        let server = fresh::server(&fresh::mount(&device));
+        let trim = |start: u64, length: u64| {
+            let range = [start, length, 0].map(u64::to_ne_bytes).concat();
+            let said = server.trim(&ROOT, 18, &range)?;
+            Ok(u64::from_ne_bytes(said[8..16].try_into().unwrap()))
+        };
+        let whole = trim(0, u64::MAX).unwrap();
+        let parts = [0, 10 << 20, GROUP_BYTES + 1, 3 * GROUP_BYTES, u64::MAX];
+        let given: Vec<u64> =
+            parts.windows(2).map(|part| trim(part[0], part[1] - part[0]).unwrap()).collect();
+        assert_eq!(given.iter().sum::<u64>(), whole);
+        assert!(given.iter().all(|bytes| *bytes > 0), "{given:?}");
+        assert_eq!(trim(1, 4096), Ok(0));
+        assert_eq!(trim(4 * GROUP_BYTES, 4096), Err(Errno(libc::EINVAL)));
+        server.close();
     }
 
     #[test]

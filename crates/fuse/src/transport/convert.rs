@@ -7,9 +7,10 @@ use holdfast_posix::{Attr, DirEntry, FileType, SetAttr, SetTime, StatFs};
 use holdfast_wire::abi::{self, fattr, fopen};
 use holdfast_wire::dirents::Dirents;
 
-use crate::interface::{Answer, DirSink, Entry, Opened, Request};
+use crate::interface::{Answer, DirSink, Entry, NodeId, Opened, Request};
 use crate::owners::Owners;
-use crate::snapdir::number::{self, DIRECTORY, Slot};
+use crate::server::Server;
+use crate::snapdir::number::{self, SHOWN_DIRECTORY, Slot};
 
 /// Bytes of a block, as stat shows it.
 const BLOCK: u32 = 4096;
@@ -47,14 +48,13 @@ fn mode(attr: &Attr) -> u32 {
     attr.file_type.mode_bits() | attr.perm & 0o7777
 }
 
-/// Inode number 0: there is no such name, and the kernel may remember that. All are of one generation, as numbers
-/// are never used twice.
+/// Number 0: there is no such name, and the kernel may remember that.
 pub(super) fn entry(entry: &Entry) -> abi::EntryOut {
     let (secs, nanos) = (entry.ttl.as_secs(), entry.ttl.subsec_nanos());
     let attr = entry.attr.as_ref().map(attr).unwrap_or_default();
     abi::EntryOut {
-        nodeid: attr.ino,
-        generation: 0,
+        nodeid: entry.node.number,
+        generation: entry.node.generation.into(),
         entry_valid: secs,
         attr_valid: secs,
         entry_valid_nsec: nanos,
@@ -148,12 +148,24 @@ pub(super) fn set_attr(set: &abi::SetattrIn) -> (SetAttr, Option<u64>) {
     (change, has(fattr::FH).then_some(set.fh))
 }
 
+/// A directory of a snapshot.
+#[derive(Clone, Copy)]
+pub(super) struct Inside {
+    pub(super) slot: Slot,
+    /// The number of the snapshot.
+    pub(super) snapshot: u64,
+    /// The directory's number in it.
+    pub(super) dir: InodeNo,
+}
+
 /// Names on their way to the kernel, with attributes or without.
 pub(super) struct Names<'a> {
     out: Dirents<'a>,
     plus: bool,
-    /// The directory lies in this snapshot, and has this number there.
-    of: Option<(Slot, InodeNo)>,
+    /// What the mount shows.
+    server: &'a Server,
+    /// The directory lies in a snapshot.
+    of: Option<Inside>,
     /// How owners are shown.
     owners: Owners,
     /// One had no room, or no number.
@@ -163,14 +175,14 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Room for the names of a directory; `of`: which one in which snapshot, if it lies in one.
+    /// Room for the names of a directory of this mount; `of`: which one in which snapshot, if it lies in one.
     pub(super) fn of(
         out: Dirents<'a>,
         plus: bool,
-        of: Option<(Slot, InodeNo)>,
-        owners: Owners,
+        server: &'a Server,
+        of: Option<Inside>,
     ) -> Names<'a> {
-        Names { out, plus, of, owners, full: Ok(false), referred: 0 }
+        Names { out, plus, server, of, owners: *server.owners(), full: Ok(false), referred: 0 }
     }
 
     /// Whether a name had no room.
@@ -188,20 +200,29 @@ impl<'a> Names<'a> {
         self.full.map(|_| self.out.used())
     }
 
-    /// The number of an entry, for the kernel.
-    fn number(&self, entry: &DirEntry<'_>) -> Answer<InodeNo> {
+    /// The number of an entry, for programs.
+    fn shown(&self, entry: &DirEntry<'_>) -> Answer<InodeNo> {
         match self.of {
             None => Ok(entry.inode),
-            Some((_, InodeNo::ROOT)) if entry.name == b".." => Ok(DIRECTORY),
-            Some((slot, _)) => number::inside(slot, entry.inode),
+            Some(Inside { dir: InodeNo::ROOT, .. }) if entry.name == b".." => Ok(SHOWN_DIRECTORY),
+            Some(of) => self.server.shown_in_snapshot(of.slot, entry.inode),
+        }
+    }
+
+    /// By what the kernel knows an entry.
+    fn node(&self, entry: &DirEntry<'_>) -> Answer<NodeId> {
+        match self.of {
+            None => Ok(self.server.node(entry.inode)),
+            Some(of) => node_inside(of.slot, of.snapshot, entry.inode),
         }
     }
 }
 
 impl DirSink for Names<'_> {
     fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool {
-        let inode = match self.number(entry) {
-            Ok(inode) => inode,
+        let numbers = self.shown(entry).and_then(|inode| Ok((inode, self.node(entry)?)));
+        let (inode, node) = match numbers {
+            Ok(numbers) => numbers,
             Err(error) => {
                 self.full = Err(error);
                 return false;
@@ -211,7 +232,7 @@ impl DirSink for Names<'_> {
             Some((attr, ttl)) => {
                 let mut attr = Attr { inode, ..*attr };
                 self.owners.show(&mut attr);
-                self::entry(&Entry { attr: Some(attr), ttl })
+                self::entry(&Entry { node, attr: Some(attr), ttl })
             }
             None => type_only(inode.0, entry.file_type),
         });
@@ -229,6 +250,11 @@ impl DirSink for Names<'_> {
         self.full = Ok(false);
         self.referred = 0;
     }
+}
+
+/// By what the kernel knows an inode of a snapshot, which may have got the slot of another one.
+pub(super) fn node_inside(slot: Slot, snapshot: u64, inode: InodeNo) -> Answer<NodeId> {
+    Ok(NodeId { number: number::inside(slot, inode)?, generation: snapshot as u32 })
 }
 
 /// Only a number and a type: all that the kernel takes from `.` and `..`, of which it keeps no reference.
@@ -266,7 +292,7 @@ mod tests {
 
     #[test]
     fn no_such_name_is_number_zero() {
-        let none = entry(&Entry { attr: None, ttl: Duration::from_millis(1500) });
+        let none = entry(&Entry::none(Duration::from_millis(1500)));
         assert_eq!((none.nodeid, none.entry_valid, none.entry_valid_nsec), (0, 1, 500_000_000));
     }
 }

@@ -1,10 +1,13 @@
 //! The transport over /dev/fuse, and the handshake.
 //!
 //! What the kernel is asked for in the handshake is what keeps messages away: long
-//! timeouts need no flag, but set-id bits (KILLPRIV_V2), truncating opens, handles
-//! of files and directories and symbolic links each have one. Locks stay in the
-//! kernel, and so does no written data: without a writeback cache a write that
-//! returned is in our hands, in order.
+//! timeouts need no flag, but set-id bits (KILLPRIV_V2), handles of files and
+//! directories and symbolic links each have one. Locks stay in the kernel, and so
+//! does no written data: without a writeback cache a write that returned is in our
+//! hands, in order.
+//!
+//! Truncating opens have one too (ATOMIC_O_TRUNC), which is not asked for: the file would be empty before the kernel looks whether it
+//! may be opened for writing at all, and a running program may not. So O_TRUNC comes as a change of the size behind the open.
 //!
 //! The kernel is not asked for asynchronous direct requests (ASYNC_DIO): when such a write ends, it leaves pages that
 //! others have read meanwhile, for ever. To invalidate them from here before the answer would be a deadlock, as the
@@ -47,6 +50,8 @@ const MAX_BACKGROUND: u16 = 64;
 const GREETING: Duration = Duration::from_secs(2);
 /// How long a reader sleeps before it gives back the memory of large requests.
 const IDLE: Duration = Duration::from_secs(10);
+/// Inodes in one message that they are not wanted.
+const UNWANTED_MOST: usize = 256;
 /// Of a write: it comes from the kernel's cache.
 const WRITE_CACHE: u32 = 1;
 
@@ -90,6 +95,7 @@ pub(crate) fn resume(
 ) -> io::Result<Agreed> {
     rustix::io::ioctl_fionbio(fuse, true)?;
     settle(fuse, work.server(), &agreed)?;
+    work.server().forget_listing_of_snapshots();
     // Before anything is read here, which would come twice.
     rustix::io::write(fuse, &reply::send_again())?;
     start(fuse, work, readers, agreed, ending)
@@ -253,10 +259,7 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
     // The kernel opens what the caller may open, and of a squashed caller the permissions of another user count.
     let is_unchecked = !server.is_trusting() || server.owners().squash != Squash::None;
     let is_asked = ways.opens == Opens::Server || is_unchecked || !opens_by_itself;
-    if is_asked {
-        flags |= flag::ATOMIC_O_TRUNC;
-    } else {
-        // O_TRUNC comes as a change of the size, then.
+    if !is_asked {
         flags |= flag::NO_OPEN_SUPPORT;
     }
     if server.carried_out().is_some() {
@@ -480,6 +483,13 @@ impl Kernel for ToKernel {
 
     fn name_changed(&self, parent: u64, name: &[u8]) {
         self.tell(parent, &reply::name_changed(parent, name));
+    }
+
+    fn unwanted(&self, inodes: &[u64]) {
+        for some in inodes.chunks(UNWANTED_MOST) {
+            // Those before Linux 6.18 take no such message.
+            let _ = rustix::io::write(&self.0, &reply::unwanted(some));
+        }
     }
 
     fn all_names_changed(&self) -> bool {

@@ -55,7 +55,7 @@ pub(super) fn fill(
         let file = file(InodeNo(header.nodeid), how.fh, how.flags);
         return told(server, header, op, stale::judged(op, server.read(file, how.offset, out)));
     };
-    let mut names = Names::of(Dirents::new(out), plus, None, *server.owners());
+    let mut names = Names::of(Dirents::new(out), plus, server, None);
     server.expect_to_list(&convert::request(header), InodeNo(header.nodeid))?;
     let done = server.readdir(InodeNo(header.nodeid), how.offset, plus, &mut names);
     told(server, header, op, stale::judged(op, done))?;

@@ -13,12 +13,12 @@ use holdfast_wire::dirents::Dirents;
 
 use super::act::{act, file, told};
 use super::answer::Out;
-use super::convert::{self, Names};
+use super::convert::{self, Inside, Names, node_inside};
 use super::stale;
 use crate::interface::{Answer, DirSink, Entry, Errno};
 use crate::server::{SNAPSHOT_XATTR, STATS_XATTR, Server};
 use crate::snapdir::NAME;
-use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
+use crate::snapdir::number::{self, Node, SHOWN_DIRECTORY, Slot};
 
 /// Where to go on behind the directory in a listing of the root, whose last entry it is: no entry of a directory has this place.
 const BEHIND: u64 = i64::MAX as u64;
@@ -67,7 +67,7 @@ pub(super) fn fill(
                 server.expect_to_list(&convert::request(header), InodeNo::ROOT)?;
                 server.readdir(InodeNo::ROOT, offset, plus, names)?;
                 if !names.is_full() && !server.is_snapdir_hidden_by_an_entry()? {
-                    let (inode, file_type) = (DIRECTORY, FileType::Directory);
+                    let (inode, file_type) = (SHOWN_DIRECTORY, FileType::Directory);
                     names.add(&DirEntry { inode, file_type, name: NAME, cookie: BEHIND }, None);
                 }
                 Ok(())
@@ -87,11 +87,14 @@ pub(super) fn fill(
                     let most = out.len().min(how.size as usize);
                     of.read(file(inode, how.fh, how.flags), how.offset, &mut out[..most])
                 }
-                op => list(server, op, out, Some((slot, inode)), |offset, plus, names| {
-                    of.expect_to_list(&convert::request(&header), inode)?;
-                    of.readdir(inode, offset, plus, names)
-                })
-                .unwrap_or(Err(Errno(libc::EIO))),
+                op => {
+                    let inside = Inside { slot, snapshot: of.tree_number()?, dir: inode };
+                    list(server, op, out, Some(inside), |offset, plus, names| {
+                        of.expect_to_list(&convert::request(&header), inode)?;
+                        of.readdir(inode, offset, plus, names)
+                    })
+                    .unwrap_or(Err(Errno(libc::EIO)))
+                }
             };
             told(&of, &header, op, stale::judged(op, done))
         })),
@@ -103,7 +106,7 @@ fn list(
     server: &Server,
     op: &Op<'_>,
     out: &mut [u8],
-    of: Option<(Slot, InodeNo)>,
+    of: Option<Inside>,
     entries: impl FnOnce(u64, bool, &mut Names<'_>) -> Answer<()>,
 ) -> Option<Answer<usize>> {
     let (how, plus) = match op {
@@ -112,10 +115,10 @@ fn list(
         _ => return None,
     };
     let most = out.len().min(how.size as usize);
-    let mut names = Names::of(Dirents::new(&mut out[..most]), plus, of, *server.owners());
+    let mut names = Names::of(Dirents::new(&mut out[..most]), plus, server, of);
     let done = entries(how.offset, plus, &mut names).and_then(|()| names.used());
-    if let (Some((slot, _)), true) = (of, done.is_ok()) {
-        server.refer_to_snapshot(slot, names.referred());
+    if let (Some(of), true) = (of, done.is_ok()) {
+        server.refer_to_snapshot(of.slot, names.referred());
     }
     Some(done)
 }
@@ -244,7 +247,7 @@ fn inside(
     let of = server.snapshot(slot)?;
     let header = abi::InHeader { nodeid: inode.0, ..*header };
     let done = stale::judged(op, act(&of, &header, op));
-    let out = told(&of, &header, op, done).and_then(|out| numbered(out, slot))?;
+    let out = told(&of, &header, op, done).and_then(|out| numbered(out, server, &of, slot))?;
     if let Out::Entry(Entry { attr: Some(_), .. }) | Out::Created(Entry { attr: Some(_), .. }, _) =
         &out
     {
@@ -271,16 +274,17 @@ fn of_mount(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out>
     act(server, &abi::InHeader { nodeid: InodeNo::ROOT.0, ..*header }, op)
 }
 
-/// An answer about what lies in a snapshot, with the numbers that it has for the kernel.
-fn numbered(mut out: Out, slot: Slot) -> Answer<Out> {
+/// An answer of the server of a snapshot, with the numbers that its inodes have in the mount.
+fn numbered(mut out: Out, mount: &Server, of: &Server, slot: Slot) -> Answer<Out> {
     match &mut out {
         Out::Entry(entry) | Out::Created(entry, _) => {
             if let Some(attr) = &mut entry.attr {
-                attr.inode = number::inside(slot, attr.inode)?;
+                entry.node = node_inside(slot, of.tree_number()?, attr.inode)?;
+                attr.inode = mount.shown_in_snapshot(slot, attr.inode)?;
             }
         }
         Out::Attr(attr, _) | Out::Statx(attr, _) => {
-            attr.inode = number::inside(slot, attr.inode)?;
+            attr.inode = mount.shown_in_snapshot(slot, attr.inode)?;
         }
         _ => {}
     }

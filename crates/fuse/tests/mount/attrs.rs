@@ -1,15 +1,16 @@
 //! Attributes, permissions, extended attributes and space through the kernel.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use crate::common::{Mount, can_mount, options, volume};
+use crate::common::{Mount, can_mount, options, volume, wait_for};
 use holdfast_fuse::{FuseOptions, Opens, Report, Stopper, serve};
-use holdfast_posix::FileSystem;
+use holdfast_posix::{Atime, FileSystem, MountOptions};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Timespec, Timestamps, XattrFlags, copy_file_range, fallocate,
     getxattr, getxattr_query, listxattr, listxattr_query, removexattr, setxattr, utimensat,
@@ -90,6 +91,60 @@ fn times_of_a_directory_follow_its_names() {
     step("unlink", &|| fs::remove_file(dir.join("c")).unwrap());
     step("mkdir", &|| fs::create_dir(dir.join("e")).unwrap());
     step("rmdir", &|| fs::remove_dir(dir.join("e")).unwrap());
+}
+
+/// Whatever the kernel has in memory: programs that go by the time of the last access take what looks unused away.
+#[test]
+fn access_times_move_as_the_option_says() {
+    if !can_mount() {
+        return;
+    }
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for (strict, never) in [(false, false), (true, false), (false, true)] {
+        let atime = match (strict, never) {
+            (true, _) => Atime::Always,
+            (_, true) => Atime::Never,
+            _ => Atime::Relative,
+        };
+        let mount = Mount::with(volume(256), MountOptions { atime, ..options() }, |fuse| {
+            fuse.opens = Opens::Server;
+            (fuse.strictatime, fuse.noatime) = (strict, never);
+        });
+        let (file, dir) = (mount.path("d/f"), mount.path("d"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(&file, vec![7; 20_000]).unwrap();
+        let read = || assert_eq!(fs::read(&file).unwrap().len(), 20_000);
+        let list = || assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        let accessed = |path: &Path| fs::metadata(path).unwrap().accessed().unwrap();
+        for look in [&read as &dyn Fn(), &list] {
+            look();
+            look();
+        }
+        for (path, look) in [(&file, &read as &dyn Fn()), (&dir, &list)] {
+            // As `touch -d` does it: the kernel keeps all that it has.
+            File::open(path).unwrap().set_times(FileTimes::new().set_accessed(long_ago)).unwrap();
+            assert_eq!(accessed(path), long_ago);
+            look();
+            match never {
+                true => assert_eq!(accessed(path), long_ago),
+                // What the kernel has of a listing moves nothing but with `strictatime`.
+                false if path == &dir && !strict => {}
+                // The kernel tells of the end of a file behind the program's back.
+                false => wait_for("the access time stays", || accessed(path) > long_ago),
+            }
+            if strict {
+                let before = accessed(path);
+                look();
+                wait_for("the access time stays", || accessed(path) > before);
+            }
+        }
+        // Who asks for it leaves no trace.
+        File::open(&file).unwrap().set_times(FileTimes::new().set_accessed(long_ago)).unwrap();
+        let mut how = OpenOptions::new();
+        let quiet = how.read(true).custom_flags(libc::O_NOATIME).open(&file).unwrap();
+        assert_eq!(std::io::read_to_string(quiet).unwrap().len(), 20_000);
+        assert_eq!(accessed(&file), long_ago);
+    }
 }
 
 #[test]

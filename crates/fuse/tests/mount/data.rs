@@ -69,6 +69,28 @@ fn an_opening_that_truncates_truncates() {
     assert_eq!(fs::metadata(mount.path("f")).unwrap().len(), 0);
 }
 
+/// The kernel refuses it, and nothing has happened before that.
+#[test]
+fn a_program_that_runs_is_not_emptied() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let program = mount.path("sleep");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let size = fs::metadata(&program).unwrap().len();
+    let mut running = Command::new(&program).arg("600").spawn().unwrap();
+    for write in [false, true] {
+        let mut how = OpenOptions::new();
+        let refused =
+            how.read(true).write(write).custom_flags(libc::O_TRUNC).open(&program).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ETXTBSY));
+        assert_eq!(fs::metadata(&program).unwrap().len(), size);
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+}
+
 #[test]
 fn appends_of_two_processes_do_not_overwrite_each_other() {
     if !can_mount() {

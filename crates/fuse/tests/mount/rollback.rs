@@ -18,6 +18,10 @@ fn live(opens: Opens) -> Mount {
         let (what, name) = words.split_once(' ').unwrap();
         match what {
             "take" => mount.fs().snapshot(name.as_bytes()).map(drop),
+            "drop" => {
+                let branch = mount.fs().branch_name().unwrap();
+                mount.fs().delete_snapshot(&branch[..], name.as_bytes())
+            }
             _ => mount.roll_back(name.as_bytes(), None).map(|told| assert_eq!(told, Told::All)),
         }
         .map_or_else(|error| error.to_string(), |()| "done".into())
@@ -311,6 +315,71 @@ fn a_process_in_a_directory_that_is_gone_finds_it_gone() {
     }
     assert_eq!(program.run("os.chdir('/')"), "None");
     assert_eq!(fs::read_dir(mount.path("new")).unwrap().count(), 1);
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|of| of.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The kernel has a directory that was removed for dead, as long as it is in memory: one that comes back is not that one.
+fn a_directory_that_was_removed_in_use_comes_back_alive(opens: Opens) {
+    let mount = live(opens);
+    let at = |name: &str| mount.path(name);
+    for dir in ["current", "of a file", "replaced"] {
+        fs::create_dir_all(at(dir).join("below")).unwrap();
+        fs::write(at(dir).join("below/f"), dir).unwrap();
+    }
+    fs::create_dir(at("empty")).unwrap();
+    command(&mount, "take s");
+    for turn in 0..3 {
+        let held = [
+            File::open(at("current/below")).unwrap(),
+            File::open(at("current")).unwrap(),
+            File::open(at("of a file/below/f")).unwrap(),
+            File::open(at("empty")).unwrap(),
+        ];
+        fs::remove_dir_all(at("current")).unwrap();
+        fs::remove_dir_all(at("of a file")).unwrap();
+        // It takes the place of an empty one, which is dead then.
+        fs::rename(at("replaced"), at("empty")).unwrap();
+        if turn == 1 {
+            // It is in no head between.
+            command(&mount, "take without");
+            command(&mount, "back without");
+        }
+        command(&mount, "back s");
+        assert_eq!(names(mount.dir.path()), ["current", "empty", "of a file", "replaced"]);
+        for dir in ["current", "of a file", "replaced"] {
+            assert_eq!(names(&at(dir)), ["below"], "{dir} {turn}");
+            assert_eq!(fs::read_to_string(at(dir).join("below/f")).unwrap(), dir);
+            fs::write(at(dir).join("below/new"), "x").unwrap();
+            assert_eq!(names(&at(dir).join("below")), ["f", "new"]);
+            fs::remove_file(at(dir).join("below/new")).unwrap();
+        }
+        fs::create_dir(at("empty/new")).unwrap();
+        fs::remove_dir(at("empty/new")).unwrap();
+        let read = std::io::read_to_string(&held[2]).unwrap();
+        assert_eq!(read, "of a file", "an open file goes on");
+        if turn == 0 {
+            drop(held);
+            assert_eq!(names(&at("current")), ["below"], "nor does it die behind them");
+        }
+        if turn == 1 {
+            command(&mount, "drop without");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_was_removed_in_use_comes_back_alive_whichever_side_opens() {
+    if can_mount() {
+        a_directory_that_was_removed_in_use_comes_back_alive(Opens::Server);
+        a_directory_that_was_removed_in_use_comes_back_alive(Opens::Kernel);
+    }
 }
 
 #[test]

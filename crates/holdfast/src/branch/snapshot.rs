@@ -113,7 +113,7 @@ impl Snapshot {
     }
 
     /// Opens it. It is only read: what changes anything answers EROFS. Opened through `.snapshots` of a mount, it may be deleted all the same,
-    /// and answers ESTALE from then on.
+    /// and goes on to be what it was until it is closed.
     ///
     /// # Errors
     /// `Unsupported` where the volume is mounted and no mount shows it.
@@ -138,8 +138,8 @@ impl Snapshot {
     /// Deletes it. Its space comes back in the background.
     ///
     /// # Errors
-    /// `ResourceBusy` if it is held, or open in this process. Of a volume that is reached through a mount: if it is held, mounted, or any program
-    /// has a file of it open; one that is open through `.snapshots` is deleted, and answers ESTALE.
+    /// `ResourceBusy` if it is held, or open in this process. Of a volume that is reached through a mount: if it is held or mounted; one that is
+    /// open through `.snapshots` is deleted, and goes on to be what it was until it is closed.
     pub fn delete(self) -> io::Result<()> {
         self.reach(
             |fs, branch, of| fs.delete_snapshot(branch, of),

@@ -177,6 +177,29 @@ impl InodeTable {
         }
     }
 
+    /// Whether there are references from above to an inode, or may be.
+    pub(crate) fn is_remembered(&self, no: InodeNo) -> bool {
+        let shard = self.shard(no).lock();
+        match shard.known.get(&no.0) {
+            Some(entry) => entry.inode.state.try_read().is_none_or(|state| state.lookups > 0),
+            None => no < shard.known_below || shard.remembered.contains_key(&no.0),
+        }
+    }
+
+    /// Inodes with references from above, but those that are just in use.
+    pub(crate) fn all_remembered(&self) -> Vec<InodeNo> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            all.extend(shard.remembered.keys().map(|no| InodeNo(*no)));
+            let known = shard.known.values().map(|entry| &entry.inode);
+            let has_any =
+                |inode: &Inode| inode.state.try_read().is_some_and(|state| state.lookups > 0);
+            all.extend(known.filter(|inode| has_any(inode)).map(|inode| inode.no));
+        }
+        all
+    }
+
     /// All inodes in memory, in ascending order.
     pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
         let mut all = Vec::new();

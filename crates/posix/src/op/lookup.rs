@@ -49,6 +49,16 @@ impl FileSystem {
         }
     }
 
+    /// Whether there are references to `inode`, or may be some of another process.
+    pub fn is_remembered(&self, inode: InodeNo) -> bool {
+        self.core.inodes.is_remembered(inode)
+    }
+
+    /// Inodes to which there are references, but those that are just in use.
+    pub fn remembered(&self) -> Vec<InodeNo> {
+        self.core.inodes.all_remembered()
+    }
+
     /// Takes `count` references back, and returns whether none is left.
     pub fn forget(&self, inode: InodeNo, count: u64) -> bool {
         let inode = match self.core.inodes.forget_absent(inode, count) {

@@ -98,6 +98,15 @@ impl FileSystem {
         }))
     }
 
+    /// What `file` has may be read by others than [`FileSystem::read`], from what they have kept of it: as a read, this moves the access
+    /// time if that is due. Returns whether it has.
+    pub fn accessed(&self, file: &OpenFile) -> bool {
+        let how = file.flags();
+        how.contains(OpenFlags::READ)
+            && !how.contains(OpenFlags::NOATIME)
+            && atime::touch(&self.core, &file.inode)
+    }
+
     pub(crate) fn open_inode(
         &self,
         caller: &Caller,

@@ -159,9 +159,19 @@ impl FileSystem {
     /// Gives all free space in ranges of `least` bytes or more back to the device, or to the host of an image. `progress` hears
     /// how far that is, and says whether to go on.
     pub fn trim(&self, least: u64, progress: impl FnMut(&Trimmed) -> bool) -> Result<Trimmed> {
+        self.trim_part(0..u64::MAX, least, progress)
+    }
+
+    /// As [`FileSystem::trim`], of those 128 MiB of the volume that begin in `part` of its bytes.
+    pub fn trim_part(
+        &self,
+        part: std::ops::Range<u64>,
+        least: u64,
+        progress: impl FnMut(&Trimmed) -> bool,
+    ) -> Result<Trimmed> {
         // What waits for a commit, or as a node for a checkpoint, is free then.
         self.core.store.checkpoint()?;
-        self.core.store.trim(least, progress).map_err(|error| match error {
+        self.core.store.trim_part(part, least, progress).map_err(|error| match error {
             StoreError::Device(error) if error.is_unsupported() => FsError::NotSupported,
             error => error.into(),
         })

@@ -1,76 +1,104 @@
-//! What is deleted, and what is open at that moment.
+//! What is deleted, and what is open or used at that moment.
 
-use holdfast_sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::*;
 
-/// Keeps a snapshot open until it has been asked so often.
-struct Keeps {
-    opened: Mutex<Option<FileSystem>>,
-    left: AtomicU64,
+/// Uses each snapshot that is about to be deleted, and writes down what becomes of names.
+struct Shows {
+    fs: Arc<FileSystem>,
+    used: Mutex<Vec<FileSystem>>,
+    heard: Mutex<Vec<(u64, String, String)>>,
 }
 
-impl Keeps {
-    fn new(opened: FileSystem, times: u64) -> Arc<Keeps> {
-        Arc::new(Keeps { opened: Mutex::new(Some(opened)), left: AtomicU64::new(times) })
+impl ShowsSnapshots for Shows {
+    fn keep(&self, snapshot: u64) {
+        let view = self.fs.view(b"main", Some(Which::Numbered(snapshot))).unwrap();
+        self.used.lock().push(view);
+    }
+
+    fn tidy(&self) {}
+
+    fn named(&self, what: &SnapshotNamed) {
+        let text = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
+        self.heard.lock().push((what.branch, text(&what.was), text(&what.is)));
     }
 }
 
-impl CloseIdle for Keeps {
-    fn close_idle(&self, only: Option<u64>) {
-        let kept = self.opened.lock().as_ref().map(FileSystem::tree_number);
-        assert!(only.is_none() || kept.is_none() || only == kept, "another one is to be closed");
-        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            let opened = self.opened.lock().take().expect("it was open");
-            opened.unmount().unwrap();
-        }
-    }
-}
-
-fn idle(of: &Arc<Keeps>) -> std::sync::Weak<dyn CloseIdle> {
-    Arc::<Keeps>::downgrade(of)
-}
-
+/// As an unlinked file does.
 #[test]
-fn a_deletion_waits_a_moment_for_what_nobody_uses() {
+fn a_snapshot_that_is_used_lives_on_without_a_name() {
     let v = Volume::new();
-    v.fs.fork(b"work", None).unwrap();
-    let open = |branch: &[u8]| {
-        v.fs.snapshot_of(branch, b"s").unwrap();
-        v.fs.open_snapshot(branch, b"s", options()).unwrap()
-    };
-    for times in [1, 2, 7] {
-        let keeps = Keeps::new(open(b"main"), times);
-        v.fs.close_before_deletions(idle(&keeps));
-        v.fs.delete_snapshot(b"main", b"s").unwrap();
-        assert!(keeps.opened.lock().is_none());
-    }
-    let keeps = Keeps::new(open(b"work"), 3);
-    v.fs.close_before_deletions(idle(&keeps));
-    v.fs.delete_branch(b"work").unwrap();
-    // What is in use stays in use.
-    let keeps = Keeps::new(open(b"main"), u64::MAX);
-    v.fs.close_before_deletions(idle(&keeps));
-    assert!(matches!(v.fs.delete_snapshot(b"main", b"s"), Err(FsError::InUse(_))));
-    keeps.opened.lock().take().unwrap().unmount().unwrap();
-    v.fs.delete_snapshot(b"main", b"s").unwrap();
-    assert_eq!(errno(v.fs.delete_snapshot(b"main", b"s")), libc::ENOENT);
-    v.fs.unmount().unwrap();
+    let fs = Arc::new(v.fs);
+    let root = Caller::root();
+    let new = NewNode { file_type: FileType::Regular, perm: 0o644, rdev: 0 };
+    fs.mknod(&root, InodeNo::ROOT, b"f", new).unwrap();
+    fs.snapshot(b"s").unwrap();
+    fs.unlink(&root, InodeNo::ROOT, b"f").unwrap();
+    let shows =
+        Arc::new(Shows { fs: Arc::clone(&fs), used: Mutex::default(), heard: Mutex::default() });
+    fs.shown_by(Arc::<Shows>::downgrade(&shows));
+    fs.delete_snapshot(b"main", b"s").unwrap();
+    assert_eq!(errno(fs.delete_snapshot(b"main", b"s")), libc::ENOENT);
+    fs.finish_deletions().unwrap();
+    let used = shows.used.lock().pop().unwrap();
+    used.lookup(&root, InodeNo::ROOT, b"f").unwrap();
+    assert_eq!(fs.counters().deletions_left.get(), 1, "it waits for who uses it");
+    used.unmount().unwrap();
+    fs.finish_deletions().unwrap();
+    assert_eq!(fs.counters().deletions_left.get(), 0);
+    drop(shows);
+    Arc::into_inner(fs).unwrap().unmount().unwrap();
 }
 
-/// A branch that is mounted is refused at once: asking others does not close it.
 #[test]
-fn an_open_branch_is_not_waited_for() {
+fn who_shows_snapshots_hears_of_each_name() {
+    let v = Volume::new();
+    let fs = Arc::new(v.fs);
+    let shows =
+        Arc::new(Shows { fs: Arc::clone(&fs), used: Mutex::default(), heard: Mutex::default() });
+    fs.shown_by(Arc::<Shows>::downgrade(&shows));
+    let heard = || std::mem::take(&mut *shows.heard.lock());
+    let told = |branch, was: &str, is: &str| (branch, was.to_owned(), is.to_owned());
+    let main = fs.branch_number().unwrap();
+    fs.snapshot(b"s").unwrap();
+    assert_eq!(heard(), [told(main, "", "s")]);
+    fs.rename_snapshot(b"main", b"s", b"t").unwrap();
+    assert_eq!(heard(), [told(main, "s", "t")]);
+    fs.hold(b"main", b"t").unwrap();
+    fs.unhold(b"main", b"t").unwrap();
+    assert_eq!(heard(), []);
+    fs.rollback(b"t", Some(b"kept")).unwrap();
+    assert_eq!(heard(), [told(main, "", "kept")]);
+    // A fork brings its snapshots with it.
+    let fork = fs.fork(b"work", None).unwrap();
+    fs.snapshot_of(b"work", b"of work").unwrap();
+    assert_eq!(heard(), [told(fork, "", "of work")]);
+    fs.promote(b"main", b"work", Some(b"before"), false).unwrap();
+    let mut all = heard();
+    all.sort();
+    let mut wanted =
+        [told(fork, "of work", ""), told(main, "", "of work"), told(main, "", "before")];
+    wanted.sort();
+    assert_eq!(all, wanted);
+    fs.delete_snapshot(b"main", b"t").unwrap();
+    assert_eq!(heard(), [told(main, "t", "")]);
+    shows.used.lock().drain(..).for_each(|used| used.unmount().unwrap());
+    drop(shows);
+    Arc::into_inner(fs).unwrap().unmount().unwrap();
+}
+
+#[test]
+fn what_is_open_is_not_deleted() {
     let v = Volume::new();
     v.fs.fork(b"work", None).unwrap();
     v.fs.snapshot_of(b"work", b"s").unwrap();
     let snapshot = v.fs.open_snapshot(b"work", b"s", options()).unwrap();
-    let work = v.fs.open_branch(b"work", options()).unwrap();
-    let keeps = Keeps::new(snapshot, 1);
-    v.fs.close_before_deletions(idle(&keeps));
+    assert!(matches!(v.fs.delete_snapshot(b"work", b"s"), Err(FsError::InUse(_))));
     assert!(matches!(v.fs.delete_branch(b"work"), Err(FsError::InUse(_))));
-    assert_eq!(keeps.left.load(Ordering::Relaxed), 1, "nobody was asked");
+    snapshot.unmount().unwrap();
+    let work = v.fs.open_branch(b"work", options()).unwrap();
+    assert!(matches!(v.fs.delete_branch(b"work"), Err(FsError::InUse(_))));
     work.unmount().unwrap();
     v.fs.delete_branch(b"work").unwrap();
     v.fs.unmount().unwrap();

@@ -12,6 +12,7 @@
 mod beside;
 pub(crate) mod look;
 mod moved;
+mod names;
 mod new_branch;
 mod plan;
 mod seal;
@@ -24,17 +25,20 @@ mod way;
 
 pub use look::TreeInfo;
 pub(crate) use look::first_key;
+pub(crate) use names::NameListener;
+pub use names::SnapshotNamed;
 pub(crate) use seal::Sealing;
 pub use since::Inodes;
 pub(crate) use walks::Walks;
 
 use holdfast_base::{Lsn, Timestamp};
+use holdfast_format::ItemKind;
 use holdfast_sync::atomic::Ordering;
 
 use crate::transaction::Changes;
 use crate::tree::TreeNo;
 use crate::{Inner, Need, Result, Transaction};
-use plan::{Plan, PlanResult};
+use plan::{Items, Plan, PlanResult};
 
 /// What a caller is told of a change that waits for the log.
 #[derive(Clone, Copy, Debug)]
@@ -63,16 +67,22 @@ impl Inner {
         let mut reservation = self.reserve(TreeNo::SPACE, need)?;
         let planned = self.plan(plan)?;
         let changes: Changes = planned.changes;
+        let mut before = Items::new();
+        for change in changes.iter().filter(|change| change.key.kind == ItemKind::Tree) {
+            before.insert(change.key, self.get(TreeNo::SPACE, &change.key)?);
+        }
+        let named = names::named(&changes, &before);
         let transaction = Transaction { changes, ..Transaction::default() };
         let lsn = self.apply(TreeNo::SPACE, transaction, &mut reservation)?;
         self.walks_begin(&mut walks, &planned.begun);
-        self.lineage_changed();
+        self.lineage_changed(&named);
         Ok(Made { number: planned.number, lsn })
     }
 
-    /// A change of branches and snapshots is seen. Who counted before may know what was.
-    pub(crate) fn lineage_changed(&self) {
+    /// A change of branches and snapshots is seen, which has made this of names. Who counted before may know what was.
+    fn lineage_changed(&self, named: &[SnapshotNamed]) {
         self.lineage_changes.fetch_add(1, Ordering::Release);
+        self.name_listener.tell(named);
     }
 
     /// Makes a branch out of a snapshot (S3).

@@ -17,10 +17,10 @@ use holdfast_format::item::{RootItem, TreeKind};
 use holdfast_format::{ItemKind, Key};
 use parking_lot::MutexGuard;
 
-use super::Made;
 use super::new_branch::NewTree;
 use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
 use super::walks::Walks;
+use super::{Made, names};
 use crate::apply::{Halt, Slots};
 use crate::error::LineageError;
 use crate::room::{Tries, keep_roots};
@@ -153,7 +153,7 @@ impl Inner {
         self.check_running()?;
         self.expect_rings()?;
         let mut tries = Tries::default();
-        let planned = loop {
+        let (planned, before) = loop {
             let sealing = Sealing::new(&mut *plan, new_tree.map(|tree| tree()));
             match self.seal_by_commit(self.lock_checkpoints()?, sealing) {
                 Err(StoreError::NoSpace) if self.make_room(&mut tries)? => {}
@@ -163,14 +163,21 @@ impl Inner {
         walks.snapshots.follow(&planned.changes);
         self.walks_begin(walks, &planned.begun);
         self.idle.stir();
-        self.lineage_changed();
+        self.lineage_changed(&names::named(&planned.changes, &before));
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })
     }
 
-    /// Makes the commit. What it sealed is written before this returns.
-    fn seal_by_commit(&self, one: MutexGuard<'_, ()>, mut sealing: Sealing<'_>) -> Result<Planned> {
+    /// Makes the commit, and returns the change with what the items were before it. What it sealed is written before this returns.
+    fn seal_by_commit(
+        &self,
+        one: MutexGuard<'_, ()>,
+        mut sealing: Sealing<'_>,
+    ) -> Result<(Planned, Items)> {
         self.checkpoint_with(one, &mut sealing)?;
-        sealing.planned.ok_or_else(|| StoreError::Stopped("a change of branches was lost".into()))
+        match sealing.planned {
+            Some(planned) => Ok((planned, sealing.before)),
+            None => Err(StoreError::Stopped("a change of branches was lost".into())),
+        }
     }
 
     /// Puts the items into the space tree, as they are at this moment.

@@ -3,23 +3,31 @@
 //! `mkdir` takes a snapshot of the mounted branch, `rmdir` deletes one, `rename` renames one. Each is durable when it is answered (P12). The
 //! directory belongs to the owner of the root directory, and nobody else may write there.
 
+mod counted;
 mod opened;
 
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use holdfast_base::InodeNo;
 use holdfast_base::switch::SnapDir;
-use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{
-    Attr, Caller, CloseIdle, DirEntry, FileSystem, FileType, FsError, MountOptions, SnapshotInfo,
-    Which,
+    Attr, Caller, DirEntry, FileSystem, FileType, FsError, ShowsSnapshots, SnapshotInfo,
+    SnapshotNamed, Which,
 };
 use parking_lot::Mutex;
 
 use super::Server;
-use crate::interface::{Answer, DirSink, Entry, Errno, Request};
+use crate::interface::{Answer, DirSink, Entry, Errno, NodeId, Request};
+use crate::mountinfo;
+use crate::notices::Notice;
 use crate::snapdir::NAME;
-use crate::snapdir::number::{self, DIRECTORY, Node, Slot};
+use crate::snapdir::number::{self, DIRECTORY, Node, SHOWN_DIRECTORY, Slot};
 use crate::statistics::Operation;
 
 /// Permissions of the directory.
@@ -35,16 +43,16 @@ pub(crate) struct Snapshots {
     pub(super) opened: opened::Opened,
     /// What is listed: a listing that goes on shows what its beginning found.
     listed: Mutex<Arc<Vec<SnapshotInfo>>>,
-    /// What attributes of the directory say, and behind how many changes of branches and snapshots that was found.
-    counted: Mutex<Option<(u64, Counted)>>,
+    /// What attributes of the directory say.
+    counts: counted::Counts,
+    /// What is mounted, and the branch whose snapshots these are.
+    tree: u64,
+    branch: AtomicU64,
 }
 
-/// What the directory says of its snapshots.
-#[derive(Clone, Copy, Debug)]
-struct Counted {
-    number: u64,
-    /// When the last one was taken.
-    last: Option<Timestamp>,
+thread_local! {
+    /// The server whose kernel has asked for what this thread does, as the address of it: that kernel knows.
+    static ASKED_BY: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Snapshots {
@@ -54,7 +62,9 @@ impl Snapshots {
             shown: SnapDir::Off,
             opened: Default::default(),
             listed: Mutex::default(),
-            counted: Mutex::default(),
+            counts: Default::default(),
+            tree: 0,
+            branch: AtomicU64::new(0),
         }
     }
 }
@@ -63,6 +73,9 @@ impl Server {
     /// From now on the root of the mount has a directory of its snapshots. To be called before the first request.
     pub fn set_snapdir(&mut self, shown: SnapDir) {
         self.snapshots.shown = shown;
+        let numbers = self.fs().and_then(|fs| Ok((fs.tree_number(), fs.branch_number()?)));
+        let (tree, branch) = numbers.unwrap_or_default();
+        (self.snapshots.tree, self.snapshots.branch) = (tree, AtomicU64::new(branch));
     }
 
     /// What the mount has of its snapshots; `None`: no directory of them.
@@ -87,30 +100,30 @@ impl Server {
     /// Attributes of the directory, and how long they may be believed.
     pub(crate) fn snapdir_attr(&self) -> Answer<(Attr, Duration)> {
         let fs = self.fs()?;
-        let counted = self.count_snapshots(&fs)?;
+        let counted = self.snapshots.counts.get(|| named(&fs))?;
         Ok((attr(&fs, counted)?, Duration::ZERO))
     }
 
-    /// Looks at all branches and snapshots of the volume, unless nothing has become of them since: this is asked on the way to
-    /// each file of each snapshot.
-    fn count_snapshots(&self, fs: &FileSystem) -> Answer<Counted> {
-        let changes = fs.lineage_changes();
-        if let Some((behind, counted)) = *self.snapshots.counted.lock()
-            && behind == changes
-        {
-            return Ok(counted);
+    /// The kernel forgets the listing that a process which has died gave it: what came behind that, nobody may have told.
+    pub(crate) fn forget_listing_of_snapshots(&self) {
+        if self.snapdir().is_some() {
+            self.notices.note(Notice::Inode(DIRECTORY.0));
         }
-        let snapshots = named(fs)?;
-        let last = snapshots.iter().map(|of| of.created).max();
-        let counted = Counted { number: snapshots.len() as u64, last };
-        *self.snapshots.counted.lock() = Some((changes, counted));
-        Ok(counted)
+    }
+
+    /// Runs what the kernel has asked for.
+    fn asked_by_kernel<R>(&self, act: impl FnOnce() -> R) -> R {
+        let before = ASKED_BY.replace(std::ptr::from_ref(self).addr());
+        let done = act();
+        ASKED_BY.set(before);
+        done
     }
 
     /// The directory, as a name leads to it.
     pub(crate) fn snapdir_entry(&self) -> Answer<Entry> {
         let (attr, ttl) = self.snapdir_attr()?;
-        Ok(Entry { attr: Some(attr), ttl })
+        let node = NodeId { number: DIRECTORY.0, generation: 0 };
+        Ok(Entry { node, attr: Some(attr), ttl })
     }
 
     /// Whether the caller may do what `mask` says with the directory. Only asked when the kernel does not check itself.
@@ -131,7 +144,7 @@ impl Server {
         match fs.find_snapshot(fs.branch_number()?, name) {
             Ok(found) => self.snapshot_entry(&fs, found.number),
             Err(error) => match error.errno() {
-                libc::ENOENT => Ok(Entry { attr: None, ttl: Duration::ZERO }),
+                libc::ENOENT => Ok(Entry::none(Duration::ZERO)),
                 // No snapshot has such a name.
                 libc::EINVAL => Err(Errno(libc::ENOENT)),
                 _ => Err(error.into()),
@@ -149,7 +162,7 @@ impl Server {
         self.expect_to_write_snapdir(&fs, request)?;
         let branch = fs.branch_number()?;
         let root = fs.getattr(InodeNo::ROOT)?;
-        let number = fs.snapshot_of(branch, name)?;
+        let number = self.asked_by_kernel(|| fs.snapshot_of(branch, name))?;
         let slot = match self.snapshots.opened.refer(number) {
             Ok(slot) => slot,
             Err(error) => {
@@ -161,15 +174,22 @@ impl Server {
         // It is there, whether it can be opened now or not; then its root is as that of the branch was a moment ago.
         let opened = self.snapshot_of(&fs, slot).and_then(|of| of.getattr(InodeNo::ROOT));
         let attr = opened.map_or(root, |(attr, _)| attr);
-        Ok(root_entry(slot, attr))
+        self.root_entry(slot, number, attr)
     }
 
-    /// Deletes a snapshot, unless a program has a file of it open, in whichever mount.
+    /// Deletes a snapshot, unless a mount has its very directory as its root or layer. What programs use of it, in whichever mount, they go on
+    /// using.
     pub(crate) fn delete_snapshot(&self, request: &Request, name: &[u8]) -> Answer<()> {
         let _timed = self.timed(Operation::Remove);
         let fs = self.fs()?;
         self.expect_to_write_snapdir(&fs, request)?;
-        Ok(fs.delete_snapshot(fs.branch_number()?, name)?)
+        // Linux shows the directory itself empty from then on to all who have it: a directory below it goes on.
+        let root = Path::new("/").join(path_of(NAME)).join(path_of(name));
+        if self.device.get().is_some_and(|device| mountinfo::is_root(device, &root, request.pid)) {
+            return Err(Errno(libc::EBUSY));
+        }
+        let branch = fs.branch_number()?;
+        Ok(self.asked_by_kernel(|| fs.delete_snapshot(branch, name))?)
     }
 
     /// Renames a snapshot. No other is replaced.
@@ -186,14 +206,17 @@ impl Server {
         }
         let fs = self.fs()?;
         self.expect_to_write_snapdir(&fs, request)?;
-        Ok(fs.rename_snapshot(fs.branch_number()?, name, new_name)?)
+        let branch = fs.branch_number()?;
+        Ok(self.asked_by_kernel(|| fs.rename_snapshot(branch, name, new_name))?)
     }
 
     /// Gives the entries after `cookie` to `sink` until it is full.
     pub(crate) fn list_snapshots(&self, cookie: u64, sink: &mut dyn DirSink) -> Answer<()> {
         let _timed = self.timed(Operation::List);
         let fs = self.fs()?;
-        for (at, name, inode) in [(1, &b"."[..], DIRECTORY), (AFTER_DOTS, b"..", InodeNo::ROOT)] {
+        for (at, name, inode) in
+            [(1, &b"."[..], SHOWN_DIRECTORY), (AFTER_DOTS, b"..", InodeNo::ROOT)]
+        {
             let entry = DirEntry { inode, file_type: FileType::Directory, name, cookie: at };
             if cookie < at && !sink.add(&entry, None) {
                 return Ok(());
@@ -210,7 +233,7 @@ impl Server {
         for of in listed.iter().skip(seen) {
             let slot = self.snapshots.opened.slot(of.number)?;
             let entry = DirEntry {
-                inode: number::inside(slot, InodeNo::ROOT)?,
+                inode: self.shown_in_snapshot(slot, InodeNo::ROOT)?,
                 file_type: FileType::Directory,
                 name: &of.name,
                 cookie: of.number.saturating_add(AFTER_DOTS),
@@ -233,19 +256,25 @@ impl Server {
         if let Some(of) = self.snapshots.opened.find(slot) {
             of.forget(inode, count);
         }
-        self.snapshots.opened.forget(slot, count);
+        if self.snapshots.opened.forget(slot, count)
+            && let Ok(fs) = self.fs()
+        {
+            fs.go_on_with_deletions();
+        }
     }
 
     fn snapshot_of(&self, fs: &FileSystem, slot: Slot) -> Answer<Arc<Server>> {
-        self.snapshots.opened.server(slot, |snapshot| {
-            let options = MountOptions { read_only: true, threads: false, ..fs.options().clone() };
-            let branch = Which::Numbered(fs.branch_number()?);
-            match fs.open_snapshot(branch, Which::Numbered(snapshot), options) {
-                Ok(opened) => Ok(self.beside(Arc::new(opened))),
-                Err(error) if error.errno() == libc::ENOENT => Err(Errno(libc::ESTALE)),
-                Err(error) => Err(error.into()),
-            }
-        })
+        self.snapshots.opened.server(slot, |snapshot| self.open_view(fs, snapshot))
+    }
+
+    /// As a view: it is in nobody's way.
+    fn open_view(&self, fs: &FileSystem, snapshot: u64) -> Answer<Server> {
+        let branch = Which::Numbered(fs.branch_number()?);
+        match fs.view(branch, Some(Which::Numbered(snapshot))) {
+            Ok(opened) => Ok(self.beside(Arc::new(opened))),
+            Err(error) if error.errno() == libc::ENOENT => Err(Errno(libc::ESTALE)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The root directory of a snapshot, as a name leads to it.
@@ -253,13 +282,26 @@ impl Server {
         let slot = self.snapshots.opened.refer(snapshot)?;
         let found = self.snapshot_of(fs, slot).and_then(|of| of.getattr(InodeNo::ROOT));
         match found {
-            Ok((attr, _)) => Ok(root_entry(slot, attr)),
+            Ok((attr, _)) => self.root_entry(slot, snapshot, attr),
             Err(error) => {
                 // The kernel does not get it.
                 self.snapshots.opened.forget(slot, 1);
                 Err(error)
             }
         }
+    }
+
+    /// The root directory of a snapshot, to which the kernel has a reference by now.
+    fn root_entry(&self, slot: Slot, snapshot: u64, mut attr: Attr) -> Answer<Entry> {
+        attr.inode = self.shown_in_snapshot(slot, InodeNo::ROOT)?;
+        let number = number::inside(slot, InodeNo::ROOT)?;
+        let node = NodeId { number, generation: snapshot as u32 };
+        Ok(Entry { node, attr: Some(attr), ttl: Duration::ZERO })
+    }
+
+    /// The number of an inode of a snapshot, for programs.
+    pub(crate) fn shown_in_snapshot(&self, slot: Slot, inode: InodeNo) -> Answer<InodeNo> {
+        self.snapshots.opened.shown(slot, inode)
     }
 
     /// The kernel gets so many references to what lies in a snapshot.
@@ -299,17 +341,47 @@ impl Server {
     }
 }
 
-impl CloseIdle for Server {
-    /// Snapshots that programs have looked at, and of which no file is open.
-    fn close_idle(&self, only: Option<u64>) {
-        self.snapshots.opened.close_idle(only);
+impl ShowsSnapshots for Server {
+    fn keep(&self, snapshot: u64) {
+        // The request that deletes may hold the filesystem: who waits to drop it waits for both.
+        let fs = self.fs.read_recursive();
+        let Some(fs) = fs.as_ref() else { return };
+        if let Err(Errno(error)) = self.snapshots.opened.keep(snapshot, |of| self.open_view(fs, of))
+        {
+            tracing::warn!("what programs use of snapshot {snapshot} is stale (error {error})");
+        }
+    }
+
+    /// The kernel keeps much that nobody uses.
+    fn tidy(&self) {
+        let kept = self.snapshots.opened.kept();
+        if !kept.is_empty() && self.kernel.get().is_some() {
+            self.notices.note(Notice::Unwanted(kept));
+        }
+    }
+
+    fn named(&self, what: &SnapshotNamed) {
+        let branch = &self.snapshots.branch;
+        if what.snapshot == self.snapshots.tree && !what.is.is_empty() {
+            // The mounted snapshot may be another branch's now.
+            branch.store(what.branch, Ordering::Relaxed);
+        }
+        if what.branch != branch.load(Ordering::Relaxed) {
+            return;
+        }
+        self.snapshots.counts.named(what);
+        let is_known = ASKED_BY.get() == std::ptr::from_ref(self).addr();
+        if is_known || self.kernel.get().is_none() {
+            return;
+        }
+        // What the name leads to, and then what the kernel has of the listing.
+        let name = (!what.was.is_empty()).then(|| Notice::Name(DIRECTORY.0, what.was[..].into()));
+        self.notices.note_all(name.into_iter().chain([Notice::Inode(DIRECTORY.0)]));
     }
 }
 
-/// The root directory of a snapshot, to which the kernel has a reference by now.
-fn root_entry(slot: Slot, mut attr: Attr) -> Entry {
-    attr.inode = number::root(slot);
-    Entry { attr: Some(attr), ttl: Duration::ZERO }
+fn path_of(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
 }
 
 /// The snapshots that have names, in the order of their numbers.
@@ -320,12 +392,11 @@ fn named(fs: &FileSystem) -> Answer<Vec<SnapshotInfo>> {
     Ok(snapshots)
 }
 
-/// The directory changes when a snapshot is taken.
-fn attr(fs: &FileSystem, counted: Counted) -> Answer<Attr> {
+fn attr(fs: &FileSystem, counted: counted::Counted) -> Answer<Attr> {
     let root = fs.getattr(InodeNo::ROOT)?;
-    let changed = counted.last.unwrap_or(root.btime);
+    let changed = counted.changed.unwrap_or(root.btime);
     Ok(Attr {
-        inode: DIRECTORY,
+        inode: SHOWN_DIRECTORY,
         file_type: FileType::Directory,
         perm: PERM,
         // As with directories that do not count theirs: `find` looks into each.

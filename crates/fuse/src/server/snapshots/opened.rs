@@ -4,16 +4,20 @@
 //! made of the snapshot's own. It is open only while requests come: a walk
 //! through thousands of snapshots has few of them open at a time. What is closed is opened again by the next request;
 //! nothing is lost with it, unless a program has a file of it open, and then it stays.
+//!
+//! What is deleted cannot be opened again. So before that it is opened, if the kernel has references to it, and stays open until it has none:
+//! a program may have a file of it open, stand in it, or have mounted it elsewhere.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use holdfast_base::InodeNo;
 use parking_lot::Mutex;
 
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
-use crate::snapdir::number::{SLOTS, Slot};
+use crate::snapdir::number::{self, Far, SLOTS, Slot};
 
 /// Snapshots that stay open though no file of them is.
 const MOST: usize = 32;
@@ -23,12 +27,15 @@ const KNOWN: usize = 4096;
 /// A snapshot that the kernel may know.
 #[derive(Debug)]
 struct Known {
+    slot: Slot,
     /// Its number in the volume.
     snapshot: u64,
     /// When it was last wanted, as a count of requests.
     wanted: AtomicU64,
     /// What the kernel has of it. Grows under the table's lock, or where it is not 0 anyway.
     references: AtomicU64,
+    /// It is deleted, or was to be.
+    is_doomed: AtomicBool,
     /// What answers for it while it is open. Held while it is opened or closed, and never while another of these is waited for.
     server: Mutex<Option<Arc<Server>>>,
 }
@@ -39,7 +46,11 @@ impl Known {
         // If it is held, it is wanted.
         let mut server = self.server.try_lock()?;
         // A request has a reference that it got under this lock.
-        let is_idle = |it: &Arc<Server>| Arc::strong_count(it) == 1 && !it.has_open_files();
+        let is_idle = |it: &Arc<Server>| {
+            let is_kept = self.is_doomed.load(Ordering::Acquire)
+                && self.references.load(Ordering::Relaxed) > 0;
+            Arc::strong_count(it) == 1 && !it.has_open_files() && !is_kept
+        };
         match server.as_ref().is_some_and(is_idle) {
             true => server.take().and_then(Arc::into_inner),
             false => None,
@@ -51,13 +62,19 @@ impl Known {
 struct Table {
     by_snapshot: HashMap<u64, Slot>,
     by_slot: HashMap<Slot, Arc<Known>>,
+    far: Far,
     /// At this number of snapshots those are given up that nobody has need of.
     sweep_at: usize,
 }
 
 impl Default for Table {
     fn default() -> Table {
-        Table { by_snapshot: HashMap::new(), by_slot: HashMap::new(), sweep_at: KNOWN }
+        Table {
+            by_snapshot: HashMap::new(),
+            by_slot: HashMap::new(),
+            far: Far::default(),
+            sweep_at: KNOWN,
+        }
     }
 }
 
@@ -78,9 +95,11 @@ impl Table {
         let mut free = from_first.filter(|slot| slot.0 != 0 && !self.by_slot.contains_key(slot));
         let slot = free.next().ok_or(Errno(libc::ENFILE))?;
         let known = Known {
+            slot,
             snapshot,
             wanted: AtomicU64::new(0),
             references: AtomicU64::new(0),
+            is_doomed: AtomicBool::new(false),
             server: Mutex::new(None),
         };
         self.by_snapshot.insert(snapshot, slot);
@@ -96,6 +115,7 @@ impl Table {
         });
         let by_slot = &self.by_slot;
         self.by_snapshot.retain(|_, slot| by_slot.contains_key(slot));
+        self.far.retain(|slot| by_slot.contains_key(&slot));
         // Where most of them are known, not at each new one.
         self.sweep_at = (self.by_slot.len() * 2).clamp(KNOWN, SLOTS as usize - 1);
     }
@@ -116,6 +136,14 @@ impl Opened {
         self.table.lock().slot(snapshot)
     }
 
+    /// The number of an inode of a snapshot, for programs.
+    pub(crate) fn shown(&self, slot: Slot, inode: InodeNo) -> Answer<InodeNo> {
+        match number::shown(slot, inode) {
+            Some(number) => Ok(number),
+            None => self.table.lock().far.shown(slot, inode),
+        }
+    }
+
     /// As [`Opened::slot`], and the kernel gets a reference.
     pub(super) fn refer(&self, snapshot: u64) -> Answer<Slot> {
         let mut table = self.table.lock();
@@ -133,12 +161,38 @@ impl Opened {
         }
     }
 
-    /// The kernel gives references back.
-    pub(super) fn forget(&self, slot: Slot, count: u64) {
-        if let Some(known) = self.table.lock().by_slot.get(&slot) {
-            let less = |references: u64| Some(references.saturating_sub(count));
-            let _ = known.references.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    /// The kernel gives references back. Returns whether a snapshot is closed by that which was kept for them.
+    pub(super) fn forget(&self, slot: Slot, count: u64) -> bool {
+        let Some(known) = self.table.lock().by_slot.get(&slot).cloned() else { return false };
+        let less = |references: u64| Some(references.saturating_sub(count));
+        let before = known.references.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        if before.unwrap_or(0) > count || !known.is_doomed.load(Ordering::Acquire) {
+            return false;
         }
+        let Some(server) = known.server.lock().take() else { return false };
+        self.open.lock().retain(|of| !Arc::ptr_eq(of, &known));
+        server.close();
+        true
+    }
+
+    /// A snapshot is about to be deleted: if the kernel has references to it, it is open from now on until there is none; else it is closed.
+    pub(super) fn keep(
+        &self,
+        snapshot: u64,
+        open: impl FnOnce(u64) -> Answer<Server>,
+    ) -> Answer<()> {
+        let slot = self.slot(snapshot)?;
+        let Some(known) = self.table.lock().by_slot.get(&slot).cloned() else { return Ok(()) };
+        known.is_doomed.store(true, Ordering::Release);
+        if known.references.load(Ordering::Relaxed) > 0 {
+            return self.server(slot, open).map(drop);
+        }
+        // Who gets the first one meanwhile opens it itself.
+        if let Some(server) = known.take_idle() {
+            self.open.lock().retain(|of| !Arc::ptr_eq(of, &known));
+            server.close();
+        }
+        Ok(())
     }
 
     /// What answers for a snapshot; if it is not open, `open` opens the one of that number in the volume.
@@ -188,17 +242,20 @@ impl Opened {
         closed.iter().for_each(Server::close);
     }
 
-    /// Closes what nobody has need of: a command may want to delete it. `only`: of all snapshots that of this number.
-    pub(crate) fn close_idle(&self, only: Option<u64>) {
-        let mut closed = Vec::new();
-        self.open.lock().retain(|of| {
-            let is_meant = only.is_none_or(|number| number == of.snapshot);
-            let idle = is_meant.then(|| of.take_idle()).flatten();
-            let stays = idle.is_none();
-            closed.extend(idle);
-            stays
-        });
-        closed.iter().for_each(Server::close);
+    /// By their numbers, what the kernel knows of snapshots that are kept for it alone.
+    pub(super) fn kept(&self) -> Vec<u64> {
+        let is_kept = |of: &&Arc<Known>| {
+            of.is_doomed.load(Ordering::Acquire) && of.references.load(Ordering::Relaxed) > 0
+        };
+        let kept: Vec<_> = self.open.lock().iter().filter(is_kept).cloned().collect();
+        let mut all = Vec::new();
+        for of in kept {
+            let server = of.server.lock().clone();
+            let inodes = server.and_then(|server| Some(server.fs().ok()?.remembered()));
+            let inodes = inodes.into_iter().flatten().chain([InodeNo::ROOT]);
+            all.extend(inodes.filter_map(|inode| number::inside(of.slot, inode).ok()));
+        }
+        all
     }
 
     /// Closes all. None is opened behind it: the mount's filesystem, which opens them, is gone.
@@ -231,12 +288,22 @@ mod tests {
         assert_eq!(opened.slot(7).unwrap(), slots[6]);
         // One that a request is about stays, and so does the one that was wanted last.
         let held = opened.server(slots[99], |_| panic!("it was open")).unwrap();
-        opened.close_idle(None);
-        assert_eq!(opened.open.lock().len(), 1);
-        opened.server(slots[99], |_| panic!("it is open")).unwrap();
+        let others = || slots[..MOST].iter().for_each(|of| drop(opened.server(*of, open).unwrap()));
+        others();
+        assert!(opened.find(slots[99]).is_some());
         drop(held);
-        opened.close_idle(None);
-        assert_eq!(opened.open.lock().len(), 0);
+        others();
+        assert!(opened.find(slots[99]).is_none());
+        // Nor is one closed that is deleted and that the kernel knows.
+        opened.refer(100).unwrap();
+        opened.keep(100, open).unwrap();
+        opened.keep(99, |_| panic!("the kernel does not know it")).unwrap();
+        others();
+        assert!(opened.find(slots[99]).is_some());
+        opened.refer_again(slots[99], 2);
+        assert!(!opened.forget(slots[99], 2) && opened.forget(slots[99], 1));
+        assert!(opened.find(slots[99]).is_none());
+        opened.close();
         assert_eq!(Arc::strong_count(&fs), 1, "all are closed");
     }
 
