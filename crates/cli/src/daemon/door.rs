@@ -70,7 +70,7 @@ fn pass(caller: &UnixStream, daemon: &UnixStream, volume: &HostFile) -> io::Resu
         false => (daemon, caller, ANSWER_MAX),
     };
     let is_daemon = std::ptr::eq(from, daemon);
-    let (message, descriptors) = message::receive::<Value>(from, most, PATIENCE)?;
+    let (message, descriptors) = message::receive_handed::<Value>(from, most, PATIENCE)?;
     let pass = |it| if is_daemon { Some(it) } else { passable(it, volume) };
     let passed: Vec<OwnedFd> = descriptors.into_iter().filter_map(pass).collect();
     let passed: Vec<BorrowedFd<'_>> = passed.iter().map(AsFd::as_fd).collect();
@@ -129,14 +129,14 @@ mod tests {
                 passed
             });
             message::send(&daemon, &"hello", &[], soon).unwrap();
-            let (heard, _) = message::receive::<String>(&caller, 99, soon).unwrap();
+            let (heard, _) = message::receive_handed::<String>(&caller, 99, soon).unwrap();
             assert_eq!(heard, "hello");
             message::send(&caller, &"question", &[other.as_fd(), own.as_fd()], soon).unwrap();
-            let (asked, descriptors) = message::receive::<String>(&daemon, 99, soon).unwrap();
+            let (asked, descriptors) = message::receive_handed::<String>(&daemon, 99, soon).unwrap();
             assert_eq!((asked.as_str(), descriptors.len()), ("question", 1));
             assert_eq!(HostFile::of(&descriptors[0]).unwrap(), volume);
             message::send(&daemon, &"answer", &[], soon).unwrap();
-            let (heard, _) = message::receive::<String>(&caller, 99, soon).unwrap();
+            let (heard, _) = message::receive_handed::<String>(&caller, 99, soon).unwrap();
             assert_eq!(heard, "answer");
             // The caller says no more, and the daemon has nothing to add.
             drop(daemon);

@@ -205,7 +205,7 @@ impl Host {
     fn answer(self: &Arc<Self>, stream: &UnixStream, user: u32) -> Option<Then> {
         let hello = Answer::Hello { protocol: PROTOCOL };
         let asked = message::send(stream, &hello, &[], PATIENCE)
-            .and_then(|()| message::receive(stream, QUESTION_MAX, PATIENCE));
+            .and_then(|()| message::receive_handed(stream, QUESTION_MAX, PATIENCE));
         let (question, descriptors) = asked.ok()?;
         // Until the answer is on its way.
         let _hearing = matches!(question, Question::Closed { .. }).then(|| self.table.hear());
@@ -402,7 +402,7 @@ impl Host {
         let engine = volume.engine().map_err(|error| words(&error))?;
         engine.set_atime(options.atime.unwrap_or(holdfast::Atime::Relative), !options.nodiratime);
         message::send(stream, &Answer::Mount, &[], PATIENCE).map_err(|error| words(&error))?;
-        let (question, descriptors) = message::receive(stream, QUESTION_MAX, MOUNTING)
+        let (question, descriptors) = message::receive_handed(stream, QUESTION_MAX, MOUNTING)
             .map_err(|_| No::Refused("nothing was mounted in time".into()))?;
         let Question::Mounted { dir, device } = question else {
             return Err(No::Refused("nothing was mounted".into()));

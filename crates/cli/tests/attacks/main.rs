@@ -8,6 +8,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod liars;
+mod mute;
 mod names;
 mod places;
 mod table;
