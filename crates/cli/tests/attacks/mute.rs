@@ -15,7 +15,7 @@ const MUTE: &str = r#"
 directory, image, dir, socket_name = sys.argv[1:]
 ours, theirs = socket.socketpair()
 helper = subprocess.Popen(
-    ['fusermount3', '-o', 'fsname=%s,subtype=holdfast' % image, '--', dir],
+    ['fusermount3', '-o', 'fsname=%s.other,subtype=holdfast' % image, '--', dir],
     pass_fds=[theirs.fileno()], env=dict(os.environ, _FUSE_COMMFD=str(theirs.fileno())))
 _, fds, _, _ = socket.recv_fds(ours, 1, 1)
 helper.wait()
