@@ -61,6 +61,7 @@ FILES, SPACE = 1, 2
 KNOWN_KINDS = {FILES: set(range(INODE, PUNCH + 1)), SPACE: {GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM} | OF_LINEAGE}
 # The inode of keys of branches and snapshots; behind it come their numbers.
 LINEAGE = 1 << 62
+NO_NAME = re.compile(rb"[/@:\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
 MAIN = 1
 BRANCH, SNAPSHOT = 1, 2
 SMALLEST_KEY = (0, INODE, 0)
@@ -1346,7 +1347,7 @@ class Lineage:
             return None
         item = TREE_LAYOUT.at(value)
         item.name = value[TREE_LAYOUT.size :]
-        bad = any(byte in b"/@:" or byte < 32 or byte == 127 for byte in item.name) or item.name in (b".", b"..")
+        bad = NO_NAME.search(item.name) or item.name in (b".", b"..")
         need(item.kind in (BRANCH, SNAPSHOT) and len(item.name) == item.length and not bad, f"tree {number} is none [1001]")
         counts = (item.inode_count, item.referenced)
         numbers = (item.parent, item.branch, item.epoch, item.lsn, item.root_epoch, *counts)

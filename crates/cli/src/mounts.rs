@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,19 @@ pub(crate) fn is_whole(mount: &Mount) -> io::Result<bool> {
     let mut lines = text.split(|&b| b == b'\n').rev();
     let found = lines.find(|it| line(it).as_ref() == Some(mount)).ok_or(io::ErrorKind::NotFound)?;
     Ok(found.split(|&b| b == b' ').nth(3) == Some(b"/"))
+}
+
+/// Whether a server in a program answers for what is held, which may never answer. Nothing is asked but the kernel's lists.
+pub(crate) fn is_of_a_server(held: impl AsFd) -> io::Result<bool> {
+    let number = held.as_fd().as_raw_fd();
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"))?;
+    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
+    let mounts = std::fs::read("/proc/self/mountinfo")?;
+    let mounts = String::from_utf8_lossy(&mounts);
+    let found = mounts.lines().find(|line| line.split(' ').next() == id);
+    let kind = found.and_then(|line| line.split_once(" - ")).map(|(_, behind)| behind);
+    // What is not in the list, nobody knows.
+    Ok(kind.is_none_or(|kind| kind.starts_with("fuse")))
 }
 
 /// The newest of `mounts` that is of the volume at `path`. The source that a stranger's mount names proves nothing.

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use holdfast::device::{Device, DeviceError, DeviceStats};
 use holdfast_device::file::{PhysicalSector, data_from};
-use holdfast_device::{Discards, Flushed};
+use holdfast_device::{Discards, Flushed, open_bytes};
+use rustix::fs::OFlags;
 
 use crate::outcome::{Context, Failure};
 
@@ -32,7 +33,7 @@ impl Peek {
             };
             return Err(Failure::plain(format!("{} {what}", path.display())));
         }
-        let file = File::open(path).context(path.display())?;
+        let file = open_bytes(path, OFlags::RDONLY).context(path.display())?;
         let len = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
             .map_err(io::Error::from)
             .context(path.display())?;

@@ -151,6 +151,86 @@ fn descriptors_that_answer_nothing_keep_no_daemon_from_answering_and_ending() {
 }
 
 #[test]
+fn who_may_only_read_a_volume_keeps_nobody_from_it_who_may_write_it() {
+    let many = readable(&["work"]);
+    let Some(nobody) = Nobody::at(&many.place) else { return };
+    let main = many.mount("", "main");
+    if !can_mount_as(&nobody, &many) {
+        return;
+    }
+    let (image, daemon) = (many.place.image(), many.pid(&main));
+    let work = format!("{image}:work");
+    let (own, of_root) = (own_dir(&many, "own"), many.dir("root"));
+    // A mount of the reader gives way, and so do those that are never made.
+    nobody.run(&["mount", "-o", "ro", &work, own.to_str().unwrap()]).fine();
+    let mount = || many.place.run(&["mount", &work, of_root.to_str().unwrap()]);
+    mount().fine();
+    assert_eq!((mounted_at(&own), mounted_at(&of_root)), (0, 1));
+    fs::write(of_root.join("file"), "written").unwrap();
+    let refused = nobody.run(&["mount", "-o", "ro", &work, own.to_str().unwrap()]);
+    refused.fails(32, "another user has mounted this branch already; mount a snapshot");
+    many.place.run(&["umount", of_root.to_str().unwrap()]).fine();
+    let joins = Caller::start("joins", &many.socket(), &[image, "work"]);
+    mount().fine();
+    many.place.run(&["umount", of_root.to_str().unwrap()]).fine();
+    // Nor do they keep the volume open.
+    many.place.run(&["umount", main.to_str().unwrap()]).fine();
+    wait_until_ended(daemon);
+    drop(joins);
+    many.place.fsck();
+}
+
+/// What the kernel says of a process that may end: its rights, whether it gets no others, its user, session and priority.
+fn rights(process: u32) -> Option<(u64, bool, [String; 3])> {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}")).ok();
+    let (status, stat) = (read("status")?, read("stat")?);
+    let value = |key: &str| Some(status.lines().find_map(|line| line.strip_prefix(key))?.trim());
+    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    let rights = u64::from_str_radix(value("CapPrm:")?, 16).ok()?;
+    let (session, nice) = (fields.get(3)?, fields.get(16)?);
+    let user = value("Uid:")?.split_whitespace().next()?;
+    let rest = [user, session, nice].map(String::from);
+    Some((rights, value("NoNewPrivs:")? == "1", rest))
+}
+
+/// The processes that any thread of this one has started and that run `holdfast door`.
+fn doors(daemon: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{daemon}/task")).unwrap().flatten();
+    let lists = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
+    let children: Vec<u32> =
+        lists.collect::<String>().split_whitespace().map(|it| it.parse().unwrap()).collect();
+    let words = |child: &u32| fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+    children.into_iter().filter(|it| words(it).starts_with(b"holdfast\0door\0")).collect()
+}
+
+#[test]
+fn a_daemon_has_no_right_that_it_does_not_need_and_a_door_has_none() {
+    let many = readable(&[]);
+    let Some(nobody) = Nobody::at(&many.place) else { return };
+    let main = many.mount("", "main");
+    let daemon = many.pid(&main);
+    // So many that doors open for long.
+    let silent = Caller::start("hold", &many.socket(), &["100"]);
+    let mut of_door = None;
+    wait_for("no door opens, or it keeps rights", || {
+        let all = doors(daemon).into_iter().filter_map(rights);
+        // It is the caller by then.
+        of_door = { all }.find(|it| it.0 == 0);
+        of_door.is_some()
+    });
+    let (of_door, of_daemon) = (of_door.unwrap(), rights(daemon).unwrap());
+    assert!(of_door.1 && of_daemon.1, "they may get new rights");
+    let ([user, session, nice], [.., of_daemon_too, _]) = (&of_door.2, &of_daemon.2);
+    assert_ne!(session, of_daemon_too, "they share a session");
+    assert_eq!((user.as_str(), nice.as_str()), ("65534", "19"));
+    // It mounts, and neither loads modules nor makes devices, changes the network or owns files.
+    for (right, has) in [(21, true), (16, false), (27, false), (12, false), (0, false)] {
+        assert_eq!(of_daemon.0 >> right & 1 == 1, has, "{right}: {of_daemon:?}");
+    }
+    drop((silent, nobody));
+}
+
+#[test]
 fn who_says_nothing_takes_the_place_of_nobody_else() {
     let many = readable(&["work"]);
     let Some(nobody) = Nobody::at(&many.place) else { return };

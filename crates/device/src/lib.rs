@@ -27,7 +27,7 @@ mod tally;
 pub use buffer::AlignedBuf;
 pub use error::DeviceError;
 pub use file::lock::{holding_process, wait_until_free};
-pub use file::{FileDevice, HostFile, OpenMode};
+pub use file::{FileDevice, HostFile, OpenMode, open_bytes};
 pub use front::Front;
 pub use memory::MemoryDevice;
 pub use page::Page;

@@ -38,7 +38,7 @@ mod watch;
 pub use carried_out::CarriedOut;
 pub use holdfast_base::switch::{Opens, SnapDir, Squash, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};
-pub use holdfast_wire::connection::cloned;
+pub use holdfast_wire::connection::{connect, unconnected};
 pub use holdfast_wire::init::Agreed;
 pub use interface::{Controlled, NewHead, Told};
 pub use mount::{Handed, Mounted, mount, remount};

@@ -24,7 +24,9 @@ impl TreeName {
     pub fn new(bytes: impl AsRef<[u8]>) -> Option<TreeName> {
         let bytes = bytes.as_ref();
         let bad = |byte: &u8| b"/@:".contains(byte) || byte.is_ascii_control();
-        let good = !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(bad);
+        // The control characters behind ASCII are two bytes in UTF-8.
+        let has_more = bytes.windows(2).any(|pair| matches!(pair, [0xc2, 0x80..=0x9f]));
+        let good = !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(bad) && !has_more;
         good.then(|| TreeName(bytes.to_vec()))
     }
 

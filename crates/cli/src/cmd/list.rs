@@ -1,5 +1,6 @@
 //! `holdfast list`: which volumes are served, by which processes, and where they are mounted.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -23,10 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Root sees those of all users, others their own, also mounts of theirs that root's process serves. A
-line is a mount; a process that lingers without one has a line all the same. MEMORY is that of the
-process, which all mounts of a volume share. `stopped` in the place of `rw`: an error has ended all
-writing, and `holdfast info DIRECTORY` says which. `dead`: the process of the mount has ended, and
-`holdfast umount DIRECTORY` takes it away. `silent`: it does not answer.")]
+line is a mount; a process that lingers without one has a line all the same. `(elsewhere)`: another
+user's process says that it is mounted, and no mount of that user is to be seen there. MEMORY is that
+of the process, which all mounts of a volume share. `stopped` in the place of `rw`: an error has
+ended all writing, and `holdfast info DIRECTORY` says which. `dead`: the process of the mount has
+ended, and `holdfast umount DIRECTORY` takes it away. `silent`: it does not answer.")]
 pub(crate) struct Args {
     /// Print one JSON object, for programs: memory in bytes, and mounts of which no process tells as `other_mounts`.
     #[arg(long)]
@@ -60,15 +62,19 @@ struct Untold {
 
 /// The mounts here, of this user or for root of all, of which no process tells that can be asked by its socket.
 fn untold(daemons: &[Listed]) -> Vec<Untold> {
-    let served = daemons.iter().map(|of| &of.served);
-    let told = served.flat_map(|of| of.mounts.iter().map(|mount| (&of.volume, &mount.dir)));
-    let told: Vec<(&Name, &Name)> = told.collect();
     let user = geteuid();
+    // What root's and this user's daemons say holds for all; another user's was compared with the kernel's list.
+    let told = daemons.iter().flat_map(|of| {
+        let owner = (![0, user.as_raw()].contains(&of.user)).then_some(of.user);
+        let volume = of.served.volume.bytes();
+        of.served.mounts.iter().map(move |mount| (owner, [volume, mount.dir.bytes()]))
+    });
+    let told: HashSet<_> = told.collect();
     let mut mounts = mounts::list().unwrap_or_default();
     mounts.retain(|mount| {
-        let [volume, dir] = mount_names(mount);
+        let name = join::name(mount);
         let is_own = user.is_root() || mount.owner == user.as_raw();
-        is_own && !told.contains(&(&volume, &dir))
+        is_own && ![None, Some(mount.owner)].into_iter().any(|of| told.contains(&(of, name)))
     });
     // This user's first: those of others may take all the time there is.
     mounts.sort_by_key(|mount| mount.owner != user.as_raw());
@@ -134,7 +140,11 @@ fn rows(of: &Listed) -> Vec<[String; 7]> {
         [volume, branch, dir, options, user.to_string(), process.clone(), memory.clone()]
     };
     if of.served.mounts.is_empty() {
-        let why = if of.served.linger { "(lingers)" } else { "(not mounted)" };
+        let why = match (of.is_doubted, of.served.linger) {
+            (true, _) => "(elsewhere)",
+            (_, true) => "(lingers)",
+            _ => "(not mounted)",
+        };
         return vec![row(String::new(), why.into(), String::new(), of.user)];
     }
     let rows = of.served.mounts.iter().map(|mount| {

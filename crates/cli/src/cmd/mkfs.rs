@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use holdfast::CreateOptions;
 use holdfast::device::{Device, DeviceStats};
 use holdfast_base::user_namespace::maker;
+use holdfast_device::open_bytes;
+use rustix::fs::OFlags;
 use uuid::Uuid;
 
 use crate::outcome::{Context, Failure, Outcome, printable, printed, shown};
@@ -298,7 +300,7 @@ fn make_in_place(args: &Args, shape: Shape) -> Result<Made, Failure> {
             // Locked first, so that a mounted volume does not lose its end.
             drop(target::open_device(target, false)?);
         }
-        let file = File::options().write(true).open(target).context(target.display())?;
+        let file = open_bytes(target, OFlags::WRONLY).context(target.display())?;
         file.set_len(shape.bytes).context(target.display())?;
     }
     format(args, shape)

@@ -1,6 +1,5 @@
 //! `holdfast resize`: a volume becomes larger, while it is used or at rest, or smaller at rest.
 
-use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +7,9 @@ use std::sync::Arc;
 use holdfast::Shrinking;
 use holdfast::device::{Device, FileDevice};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_device::HostFile;
+use holdfast_device::{HostFile, open_bytes};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::fs::OFlags;
 
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
@@ -121,7 +121,7 @@ fn shrink(path: &Path, bytes: u64, before: u64) -> Outcome {
 
 /// Cuts the file that is open, which is locked still. Another one may have its name by now.
 fn cut(path: &Path, open: &FileDevice, bytes: u64) -> io::Result<()> {
-    let file = File::options().write(true).open(path)?;
+    let file = open_bytes(path, OFlags::WRONLY)?;
     if HostFile::of(&file)? != open.id()? {
         return Err(io::Error::other("another file has its name"));
     }

@@ -382,6 +382,13 @@ fn unmount_as_user(mount: &Mount, lazy: bool) -> Result<(), Failure> {
     });
     match (done, said?) {
         (Err(busy), _) => Err(Failure::new(FAILED, refused(mount, &busy.into()))),
+        // What the helper says of that is that there is no such mount.
+        (Ok(()), Some(_)) if mount.owner != rustix::process::geteuid().as_raw() => {
+            let (dir, owner) = (mount.dir.display(), mount.owner);
+            let sentence =
+                format!("{dir} was mounted by user {owner}: that user and root may unmount it");
+            Err(Failure::new(FAILED, sentence))
+        }
         (Ok(()), Some(why)) => Err(Failure::new(FAILED, why)),
         (Ok(()), None) => Ok(()),
     }

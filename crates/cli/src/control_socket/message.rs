@@ -158,46 +158,61 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// The next message, with the descriptors beside it.
+/// The next message, of a peer that hands over no descriptors. If it does all the same, they never become ours: the kernel lets them
+/// go, and asks no server of theirs for that, as a `close` of ours would.
 ///
 /// # Errors
 /// The peer is gone (`UnexpectedEof`), has not sent all of it in time (`TimedOut`), or sends nonsense.
 pub(crate) fn receive<T: DeserializeOwned>(
     from: &UnixStream,
-    most: usize,
+    mut most: usize,
+    patience: Duration,
+) -> io::Result<T> {
+    receive_of(from, &mut most, patience)
+}
+
+/// As [`receive`], of a peer that may say so many bytes in all. What comes is taken off; all of it by what is longer.
+///
+/// # Errors
+/// Those of [`receive`].
+pub(crate) fn receive_of<T: DeserializeOwned>(
+    from: &UnixStream,
+    left: &mut usize,
+    patience: Duration,
+) -> io::Result<T> {
+    let until = Deadline::after(patience);
+    framed(left, |bytes| fill_words(from, bytes, &until))
+}
+
+/// As [`receive`], with the descriptors beside it. Who takes those of a stranger may hang for ever as soon as they are closed: only a
+/// door does.
+///
+/// # Errors
+/// Those of [`receive`].
+pub(crate) fn receive_handed<T: DeserializeOwned>(
+    from: &UnixStream,
+    mut most: usize,
     patience: Duration,
 ) -> io::Result<(T, Vec<OwnedFd>)> {
     let until = Deadline::after(patience);
     let mut descriptors = Vec::new();
-    let message = framed(most, |bytes| fill(from, bytes, &mut descriptors, &until))?;
+    let message = framed(&mut most, |bytes| fill(from, bytes, &mut descriptors, &until))?;
     Ok((message, descriptors))
-}
-
-/// As [`receive`], of a peer that hands over no descriptors. If it does all the same, they never become ours: the kernel lets them
-/// go, and asks no server of theirs for that.
-///
-/// # Errors
-/// Those of [`receive`].
-pub(crate) fn receive_words<T: DeserializeOwned>(
-    from: &UnixStream,
-    most: usize,
-    patience: Duration,
-) -> io::Result<T> {
-    let until = Deadline::after(patience);
-    framed(most, |bytes| fill_words(from, bytes, &until))
 }
 
 /// A message out of bytes that `fill` brings.
 fn framed<T: DeserializeOwned>(
-    most: usize,
+    left: &mut usize,
     mut fill: impl FnMut(&mut [u8]) -> io::Result<()>,
 ) -> io::Result<T> {
     let mut length = [0; 4];
     fill(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
-    if length > most {
+    let Some(rest) = left.checked_sub(length) else {
+        *left = 0;
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
-    }
+    };
+    *left = rest;
     let mut text = vec![0; length];
     fill(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
@@ -273,11 +288,34 @@ mod tests {
         let question = Question::Closed { dir: Name(b"/a\xff".into()), device: "0:53".into() };
         send(&one, &question, &[null.as_fd(), null.as_fd()], SOON).unwrap();
         send(&one, &Question::List, &[], SOON).unwrap();
-        let (question, descriptors) = receive(&other, QUESTION_MAX, SOON).unwrap();
+        let (question, descriptors) = receive_handed(&other, QUESTION_MAX, SOON).unwrap();
         assert!(matches!(question, Question::Closed { dir, .. } if dir.0 == b"/a\xff"));
         assert_eq!(descriptors.len(), 2);
-        let (question, descriptors) = receive(&other, QUESTION_MAX, SOON).unwrap();
+        let (question, descriptors) = receive_handed(&other, QUESTION_MAX, SOON).unwrap();
         assert!(matches!(question, Question::List) && descriptors.is_empty());
+    }
+
+    #[test]
+    fn descriptors_that_nobody_asked_for_are_never_received() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (pipe, end) = io::pipe().unwrap();
+        send(&one, &Question::List, &[end.as_fd()], SOON).unwrap();
+        drop(end);
+        assert!(matches!(receive(&other, QUESTION_MAX, SOON), Ok(Question::List)));
+        // The last copy has gone.
+        assert_eq!(io::copy(&mut &pipe, &mut io::sink()).unwrap(), 0);
+    }
+
+    #[test]
+    fn all_that_a_peer_says_is_taken_off_what_it_may_say() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let mut left = 20;
+        for (text, then) in [("12345678", Some(10)), ("1234567", Some(1)), ("1", None), ("", None)]
+        {
+            send(&one, &text, &[], SOON).unwrap();
+            let heard = receive_of::<String>(&other, &mut left, SOON);
+            assert_eq!((heard.is_ok(), left), (then.is_some(), then.unwrap_or(0)), "{text}");
+        }
     }
 
     #[test]

@@ -5,14 +5,16 @@
 //! daemon makes it while it holds the lock of the volume, and removes it before it gives that back; what lies there else
 //! is of a daemon that was killed.
 
+mod all;
 pub(crate) mod connect;
+mod directory;
 mod lock;
 pub(crate) mod message;
 
-use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,21 +27,20 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+pub(crate) use self::all::all_served;
 use self::connect::{Peer, connect, peer};
+use self::directory::Directory;
 use self::message::{ANSWER_MAX, Answer, PROTOCOL, Question, Served};
 use crate::waiting::PAUSE;
 
 /// Root's.
 const OF_ROOT: &str = "/run/holdfast";
+/// A user's, in the home directory.
+const IN_HOME: &str = ".holdfast";
 /// How long a daemon may take to say that it listens.
 pub(crate) const HELLO: Duration = Duration::from_secs(5);
 /// How long a process that makes or removes a socket may keep others from it.
 const LOCKED: Duration = Duration::from_secs(5);
-/// How long all daemons of one other user may take to answer root, each time those of all users are looked at.
-const OF_ONE_USER: Duration = Duration::from_secs(5);
-/// Directories of users that root looks at, and sockets in one of them.
-const USERS_MAX: usize = 10_000;
-const SOCKETS_MAX: usize = 10_000;
 
 /// The name of the socket of a volume.
 fn name(volume: &HostFile) -> String {
@@ -68,14 +69,9 @@ fn own_directories() -> Vec<PathBuf> {
     // Anybody can take the names before. Nobody else makes any here; but it may be a network's, where there are no sockets.
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.filter(|dir| dir.is_absolute() && is_safe(dir, user));
-    all.extend(home.map(|dir| dir.join(".holdfast")));
+    all.extend(home.map(|dir| dir.join(IN_HOME)));
     all.dedup();
     all
-}
-
-/// Where root finds sockets of the daemons of another user, unless that user has chosen other directories.
-fn directories_of(user: u32) -> [PathBuf; 2] {
-    [format!("/run/user/{user}/holdfast").into(), format!("/tmp/holdfast-{user}").into()]
 }
 
 /// Whether it is a directory in which only `owner` makes names.
@@ -158,20 +154,22 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Connects to a socket in a directory of `owner`, and hears that it listens.
-    fn at(path: &Path, owner: u32, patience: Duration) -> io::Result<Daemon> {
-        let dir = path.parent().unwrap_or(Path::new("/"));
-        if !is_safe(dir, owner) {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
+    /// Connects to a socket, and hears that it listens. What it says is taken off `left`.
+    fn at(
+        dir: &Directory,
+        name: &OsStr,
+        left: &mut usize,
+        patience: Duration,
+    ) -> io::Result<Daemon> {
         let until = Deadline::after(patience);
-        let stream = connect(path, patience)?;
+        let stream = connect(&dir.socket(name)?.path, patience)?;
         let Peer { pid, user } = peer(&stream)?;
-        if user != owner && user != 0 {
+        // A link there may lead to the socket of another user's daemon, which would be told what is meant for this user's.
+        if user != dir.owner {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let daemon = Daemon { stream, pid, user };
-        match daemon.answer(until.left())? {
+        match message::receive_of(&daemon.stream, left, until.left())? {
             Answer::Hello { protocol } if protocol == PROTOCOL => Ok(daemon),
             _ => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -192,13 +190,14 @@ impl Daemon {
     /// that user only, and it is to be given no descriptor.
     fn of_users(volume: &HostFile, users: &[u32], patience: Duration) -> io::Result<Daemon> {
         let me = geteuid().as_raw();
-        let own = own_directories().into_iter().map(|dir| (dir, me));
+        let own = own_directories().into_iter().map(|dir| (dir, me)).chain([(OF_ROOT.into(), 0)]);
+        let own = own.filter_map(|(dir, owner)| Directory::trusted(dir, owner));
         let users = if me == 0 { users } else { &[] };
-        let of_users = users.iter().flat_map(|user| directories_of(*user).map(|dir| (dir, *user)));
+        let of_users = users.iter().flat_map(|user| Directory::of_stranger(*user));
         let mut why = io::Error::from(io::ErrorKind::NotFound);
-        for (dir, owner) in own.chain([(OF_ROOT.into(), 0)]).chain(of_users) {
-            let at = dir.join(name(volume));
-            match Daemon::at(&at, owner, patience) {
+        let name = OsString::from(name(volume));
+        for dir in own.chain(of_users) {
+            match Daemon::at(&dir, &name, &mut ANSWER_MAX.clone(), patience) {
                 Err(error) if is_none(&error) => {}
                 Err(error) => why = error,
                 found => return found,
@@ -248,7 +247,7 @@ impl Daemon {
     }
 
     fn answer(&self, patience: Duration) -> io::Result<Answer> {
-        message::receive(&self.stream, ANSWER_MAX, patience).map(|(answer, _)| answer)
+        message::receive(&self.stream, ANSWER_MAX, patience)
     }
 }
 
@@ -256,68 +255,6 @@ impl Daemon {
 fn is_none(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, UnexpectedEof};
     matches!(error.kind(), NotFound | ConnectionRefused | PermissionDenied | UnexpectedEof)
-}
-
-/// Visits the daemons of this user and of root; for root those of all users. Each is visited at once, as it waits to be asked. What
-/// this user's daemons have left that were killed is removed.
-pub(crate) fn each(patience: Duration, mut visit: impl FnMut(Daemon)) {
-    let me = geteuid().as_raw();
-    let mut dirs: Vec<(PathBuf, u32)> =
-        own_directories().into_iter().map(|dir| (dir, me)).collect();
-    if me == 0 {
-        let users = entries(Path::new("/run/user"), USERS_MAX).into_iter();
-        let runtime = users.map(|dir| dir.join("holdfast"));
-        let is_ours = |dir: &PathBuf| {
-            dir.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"holdfast-"))
-        };
-        let temporary = entries(Path::new("/tmp"), USERS_MAX).into_iter().filter(is_ours);
-        for dir in runtime.chain(temporary) {
-            if let Ok(found) = fs::symlink_metadata(&dir) {
-                dirs.push((dir, found.uid()));
-            }
-        }
-    } else {
-        dirs.push((OF_ROOT.into(), 0));
-    }
-    // Root of a user namespace finds its own among those of all users, too.
-    let mut seen = HashSet::new();
-    dirs.retain(|(dir, _)| seen.insert(dir.clone()));
-    for (dir, owner) in dirs.into_iter().filter(|(dir, owner)| is_safe(dir, *owner)) {
-        // A user can have sockets that nobody answers at, and many of them.
-        let until = [me, 0].iter().all(|it| *it != owner).then(|| Deadline::after(OF_ONE_USER));
-        for path in entries(&dir, SOCKETS_MAX) {
-            let left = until.as_ref().map_or(patience, |until| patience.min(until.left()));
-            if left.is_zero() {
-                break;
-            }
-            let is_socket =
-                fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket());
-            if !is_socket {
-                continue;
-            }
-            match Daemon::at(&path, owner, left) {
-                Ok(daemon) => visit(daemon),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && owner == me => {
-                    sweep(&dir, &path);
-                }
-                Err(_) => {}
-            }
-        }
-    }
-}
-
-/// Removes a socket on which no daemon listens, unless one does by now.
-fn sweep(dir: &Path, path: &Path) {
-    let Ok(_lock) = lock::take(dir, LOCKED) else { return };
-    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    if connect(path, LOCKED).is_err_and(refused) {
-        let _ = fs::remove_file(path);
-    }
-}
-
-fn entries(dir: &Path, most: usize) -> Vec<PathBuf> {
-    let found = fs::read_dir(dir).into_iter().flatten().flatten();
-    found.take(most).map(|entry| entry.path()).collect()
 }
 
 /// The volume at `path`, without opening what is no file, and without any right to it.

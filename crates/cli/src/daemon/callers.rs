@@ -2,7 +2,7 @@
 //!
 //! Each user has places of its own, so nobody can take those of others: root and the user of the daemon have theirs, all other users
 //! share some, of which one user gets a part. Who finds none waits, without a thread. What a stranger says comes through a
-//! process of its own ([`door`]).
+//! process of its own ([`door`]), of which each user gets so many in a second.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -12,7 +12,7 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use holdfast_base::clock::Deadline;
+use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_device::HostFile;
 use rustix::process::geteuid;
 
@@ -27,6 +27,9 @@ const OF_STRANGERS: usize = 64;
 /// Callers of one user that wait; and of all users but root and that of the daemon.
 const WAITING: usize = 256;
 const STRANGERS_WAITING: usize = 512;
+/// Doors of one user that open at once, and how often another one does.
+const DOORS_AT_ONCE: u32 = 20;
+const DOOR_EVERY: Duration = Duration::from_millis(100);
 /// How long a door gets to hand on what was said last and to end, and how long when it was killed.
 const ENDING: [Duration; 2] = [Duration::from_secs(6), Duration::from_secs(1)];
 /// Between two looks.
@@ -44,9 +47,37 @@ struct Of {
     waiting: VecDeque<UnixStream>,
 }
 
+/// When doors of a user open.
+#[derive(Debug)]
+struct Pace {
+    since: Stopwatch,
+    /// When the next one would if they came evenly.
+    next: Duration,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { since: Stopwatch::start(), next: Duration::ZERO }
+    }
+
+    /// How long one more has to wait.
+    fn wait(&mut self) -> Duration {
+        let now = self.since.elapsed();
+        let next = self.next.max(now);
+        self.next = next + DOOR_EVERY;
+        next.saturating_sub(now + DOOR_EVERY * (DOORS_AT_ONCE - 1))
+    }
+
+    /// Whether it says no more than a new one.
+    fn is_over(&self) -> bool {
+        self.next <= self.since.elapsed()
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     of: HashMap<u32, Of>,
+    paces: HashMap<u32, Pace>,
     /// Doors that cannot end, each of which keeps a place of its user.
     stuck: Vec<(Child, u32)>,
 }
@@ -79,6 +110,12 @@ impl State {
         let stream = of.waiting.pop_front()?;
         of.answered += 1;
         Some((stream, user))
+    }
+
+    /// How long one more door for this user has to wait.
+    fn wait(&mut self, user: u32) -> Duration {
+        self.paces.retain(|_, pace| !pace.is_over());
+        self.paces.entry(user).or_insert_with(Pace::new).wait()
     }
 
     /// A place of this user is free.
@@ -204,6 +241,9 @@ impl Place<'_> {
             }
             return;
         }
+        // It keeps no place but its user's meanwhile.
+        let wait = self.callers.lock().wait(self.user);
+        std::thread::sleep(wait);
         let opened = stream.try_clone().and_then(|direct| {
             let (door, stream) = door::open(stream, &self.callers.volume)?;
             Ok((door, stream, direct))
@@ -256,7 +296,26 @@ fn ended(mut door: Child) -> Option<Child> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_base::clock::SimulatedClock;
+
     use super::*;
+
+    #[test]
+    fn doors_of_a_user_open_as_often_as_they_may_and_others_do_not_wait_for_them() {
+        let clock = SimulatedClock::new();
+        let _entered = clock.enter();
+        let mut state = State::default();
+        for _ in 0..DOORS_AT_ONCE {
+            assert_eq!(state.wait(7), Duration::ZERO);
+        }
+        assert_eq!((state.wait(7), state.wait(7)), (DOOR_EVERY, DOOR_EVERY * 2));
+        assert_eq!(state.wait(8), Duration::ZERO);
+        clock.advance(DOOR_EVERY * 3);
+        assert_eq!((state.wait(7), state.wait(7)), (Duration::ZERO, DOOR_EVERY));
+        // Nothing is kept of users that have not asked for long.
+        clock.advance(DOOR_EVERY * 1000);
+        assert_eq!((state.wait(9), state.paces.len()), (Duration::ZERO, 1));
+    }
 
     /// As [`Callers::receive`], without threads.
     fn comes(state: &mut State, user: u32) -> Option<bool> {

@@ -14,12 +14,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use holdfast_device::HostFile;
-use holdfast_fuse::{cloned, connection};
+use holdfast_fuse::{connect, connection, unconnected};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::{Gid, Uid};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FsWord, fstatfs};
 use rustix::io::Errno;
 use serde_json::Value;
 
+use super::rights;
 use crate::control_socket::message::{self, ANSWER_MAX, QUESTION_MAX};
 use crate::outcome::{Context, Outcome};
 
@@ -42,47 +45,57 @@ pub(super) fn open(stream: UnixStream, volume: &HostFile) -> io::Result<(Child, 
         .stdin(OwnedFd::from(stream))
         .stdout(OwnedFd::from(theirs))
         .stderr(Stdio::null())
-        // Signals that a terminal sends to the daemon must not reach it.
-        .process_group(0)
         .spawn()?;
     Ok((child, ours))
 }
 
-/// The life of a door: the caller is the standard input, the daemon the standard output.
+/// The life of a door, in a session of its own and without any right: the caller is the standard input, the daemon the standard output.
 pub(crate) fn run(volume: &HostFile) -> Outcome {
     let stream = |of: BorrowedFd<'_>| of.try_clone_to_owned().map(UnixStream::from);
     let caller = stream(io::stdin().as_fd()).context("the caller")?;
     let daemon = stream(io::stdout().as_fd()).context("the daemon")?;
+    let peer =
+        getsockopt(&caller, PeerCredentials).map_err(io::Error::from).context("the caller")?;
+    // The caller's user may not open that everywhere.
+    let mut known = Known { volume: *volume, spare: unconnected().ok() };
+    rights::of_door(Uid::from_raw(peer.uid()), Gid::from_raw(peer.gid())).context("rights")?;
     // The end of either ends it, and the other one sees that.
-    while pass(&caller, &daemon, volume).is_ok() {}
+    while pass(&caller, &daemon, &mut known).is_ok() {}
     Ok(0)
 }
 
+/// What a door knows and has.
+struct Known {
+    volume: HostFile,
+    /// For the clone of a connection.
+    spare: Option<OwnedFd>,
+}
+
 /// Hands on the next message, of the caller or of the daemon.
-fn pass(caller: &UnixStream, daemon: &UnixStream, volume: &HostFile) -> io::Result<()> {
+fn pass(caller: &UnixStream, daemon: &UnixStream, known: &mut Known) -> io::Result<()> {
     let mut both = [PollFd::new(daemon, PollFlags::IN), PollFd::new(caller, PollFlags::IN)];
     match poll(&mut both, None) {
         Err(Errno::INTR) => return Ok(()),
         ready => drop(ready?),
     }
-    let (from, to, most) = match both[0].revents().is_empty() {
-        true => (caller, daemon, QUESTION_MAX),
-        false => (daemon, caller, ANSWER_MAX),
-    };
-    let is_daemon = std::ptr::eq(from, daemon);
-    let (message, descriptors) = message::receive::<Value>(from, most, PATIENCE)?;
-    let pass = |it| if is_daemon { Some(it) } else { passable(it, volume) };
-    let passed: Vec<OwnedFd> = descriptors.into_iter().filter_map(pass).collect();
+    if !both[0].revents().is_empty() {
+        let message: Value = message::receive(daemon, ANSWER_MAX, PATIENCE)?;
+        return message::send(caller, &message, &[], PATIENCE);
+    }
+    let handed = message::receive_handed::<Value>(caller, QUESTION_MAX, PATIENCE)?;
+    let (message, descriptors) = handed;
+    let passed: Vec<OwnedFd> =
+        descriptors.into_iter().filter_map(|it| passable(it, known)).collect();
     let passed: Vec<BorrowedFd<'_>> = passed.iter().map(AsFd::as_fd).collect();
-    message::send(to, &message, &passed, PATIENCE)
+    message::send(daemon, &message, &passed, PATIENCE)
 }
 
 /// What the daemon gets for a descriptor of a caller, if it gets anything. May wait for ever.
-fn passable(descriptor: OwnedFd, volume: &HostFile) -> Option<OwnedFd> {
-    if let Ok(clone) = cloned(&descriptor) {
+fn passable(descriptor: OwnedFd, known: &mut Known) -> Option<OwnedFd> {
+    if let Some(clone) = known.spare.take_if(|spare| connect(spare, &descriptor).is_ok()) {
         return Some(clone);
     }
-    let is_volume = || HostFile::of(&descriptor).is_ok_and(|it| it == *volume);
+    let is_volume = || HostFile::of(&descriptor).is_ok_and(|it| it == known.volume);
     let is_pipe = || fstatfs(&descriptor).is_ok_and(|it| it.f_type == PIPEFS_MAGIC);
     let passes = is_volume() || is_pipe() || connection::ends_one(&descriptor);
     passes.then_some(descriptor)
@@ -104,7 +117,8 @@ mod tests {
         let (socket, _) = UnixStream::pair().unwrap();
         let null = File::open("/dev/null").unwrap();
         let directory = File::open(dir.path()).unwrap();
-        let passes = |it: OwnedFd| passable(it, &volume).is_some();
+        let mut known = Known { volume, spare: unconnected().ok() };
+        let mut passes = |it: OwnedFd| passable(it, &mut known).is_some();
         assert!(passes(own.into()) && passes(pipe.into()));
         for none in [other.into(), socket.into(), null.into(), directory.into()] {
             assert!(!passes(none));
@@ -123,20 +137,22 @@ mod tests {
         std::thread::scope(|scope| {
             let door = scope.spawn(|| {
                 let mut passed = 0;
-                while pass(&outer, &inner, &volume).is_ok() {
+                let mut known = Known { volume, spare: None };
+                while pass(&outer, &inner, &mut known).is_ok() {
                     passed += 1;
                 }
                 passed
             });
             message::send(&daemon, &"hello", &[], soon).unwrap();
-            let (heard, _) = message::receive::<String>(&caller, 99, soon).unwrap();
+            let (heard, _) = message::receive_handed::<String>(&caller, 99, soon).unwrap();
             assert_eq!(heard, "hello");
             message::send(&caller, &"question", &[other.as_fd(), own.as_fd()], soon).unwrap();
-            let (asked, descriptors) = message::receive::<String>(&daemon, 99, soon).unwrap();
+            let (asked, descriptors) =
+                message::receive_handed::<String>(&daemon, 99, soon).unwrap();
             assert_eq!((asked.as_str(), descriptors.len()), ("question", 1));
             assert_eq!(HostFile::of(&descriptors[0]).unwrap(), volume);
             message::send(&daemon, &"answer", &[], soon).unwrap();
-            let (heard, _) = message::receive::<String>(&caller, 99, soon).unwrap();
+            let (heard, _) = message::receive_handed::<String>(&caller, 99, soon).unwrap();
             assert_eq!(heard, "answer");
             // The caller says no more, and the daemon has nothing to add.
             drop(daemon);

@@ -30,7 +30,7 @@ use self::work::Works;
 use super::bounds::bound;
 use super::callers::{Callers, Then, is_trusted};
 use super::supervised::{Keeping, Left};
-use super::table::{Event, Mounting, New, Table, Taken};
+use super::table::{Asks, Event, Mounting, New, Table, Taken};
 use super::{commands, control, fuse_options, served, start_watchdog};
 use crate::control_socket::ControlSocket;
 use crate::control_socket::message::{
@@ -46,6 +46,8 @@ use crate::supervisor::message::Kept;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long it gets to mount: the helper may have to wait for the directory.
 const MOUNTING: Duration = Duration::from_secs(60);
+/// A stranger keeps the branch from others meanwhile.
+const MOUNTING_OF_STRANGERS: Duration = Duration::from_secs(20);
 /// How long a branch may take to be closed before it is mounted again.
 const CLOSING: Duration = Duration::from_secs(110);
 /// The numbers of /dev/fuse.
@@ -205,7 +207,7 @@ impl Host {
     fn answer(self: &Arc<Self>, stream: &UnixStream, user: u32) -> Option<Then> {
         let hello = Answer::Hello { protocol: PROTOCOL };
         let asked = message::send(stream, &hello, &[], PATIENCE)
-            .and_then(|()| message::receive(stream, QUESTION_MAX, PATIENCE));
+            .and_then(|()| message::receive_handed(stream, QUESTION_MAX, PATIENCE));
         let (question, descriptors) = asked.ok()?;
         // Until the answer is on its way.
         let _hearing = matches!(question, Question::Closed { .. }).then(|| self.table.hear());
@@ -284,11 +286,16 @@ impl Host {
             let (branch, snapshot) = kept.find(&engine_options).map_err(|error| words(&error))?;
             (snapshot.unwrap_or(branch), snapshot.is_none().then_some(branch), engine_options)
         };
-        let place = self.table.place(branch, stream.try_clone().ok(), CLOSING);
+        let asks = asks(user, may_write == Some(true));
+        let place = self.table.place(branch, stream.try_clone().ok(), asks, CLOSING);
         let mut place = place.map_err(|taken| match taken {
             Taken::Ending => No::Ending,
             Taken::Busy => No::Refused("the branch is still being closed; try again".into()),
-            Taken::At(at) => No::Refused(format!(
+            // Where others have mounted is no matter of a stranger.
+            Taken::At(_, of) if !served::may_hear(user, of) => No::Refused(
+                "another user has mounted this branch already; mount a snapshot of it: any number of users may have that".into(),
+            ),
+            Taken::At(at, _) => No::Refused(format!(
                 "this branch is mounted at {} already (or was unmounted lazily, and programs have files open there); to see it at {} as well: mount --bind",
                 at.display(),
                 dir.display()
@@ -362,7 +369,8 @@ impl Host {
             bound(&mut options, &self.options, self.dirty_bytes).map_err(io::Error::other)?;
         }
         let branch = kept.is_branch.then_some(kept.tree);
-        let place = self.table.place(branch, None, Duration::ZERO);
+        let asks = asks(kept.user, !kept.read_only);
+        let place = self.table.place(branch, None, asks, Duration::ZERO);
         let mut place = place.map_err(|why| io::Error::other(format!("{why:?}")))?;
         let deaths = self.table.supervisor().map_or(1, |it| it.deaths());
         let volume = match opened {
@@ -404,7 +412,8 @@ impl Host {
         let engine = volume.engine().map_err(|error| words(&error))?;
         engine.set_atime(options.atime.unwrap_or(holdfast::Atime::Relative), !options.nodiratime);
         message::send(stream, &Answer::Mount, &[], PATIENCE).map_err(|error| words(&error))?;
-        let (question, descriptors) = message::receive(stream, QUESTION_MAX, MOUNTING)
+        let patience = if is_trusted(user) { MOUNTING } else { MOUNTING_OF_STRANGERS };
+        let (question, descriptors) = message::receive_handed(stream, QUESTION_MAX, patience)
             .map_err(|_| No::Refused("nothing was mounted in time".into()))?;
         let Question::Mounted { dir, device } = question else {
             return Err(No::Refused("nothing was mounted".into()));
@@ -464,6 +473,11 @@ impl Host {
         self.table.tell(Event::Look);
         keeps.map_or(Ok(Answer::Done), |why| Err(No::Refused(why)))
     }
+}
+
+/// What a user asks for a mount with that may, or may not, write the volume.
+fn asks(user: u32, may_write: bool) -> Asks {
+    if may_write || is_trusted(user) { Asks::Writer } else { Asks::Reader }
 }
 
 /// The words that the kernel shows of a mount, if it is to be seen from here.

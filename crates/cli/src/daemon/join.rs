@@ -1,11 +1,12 @@
 //! The side of a command that asks a daemon through its control socket: a mount that joins, and others.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,10 +16,11 @@ use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
 use crate::branches::Name;
+use crate::control_socket::connect::Peer;
 use crate::control_socket::message::{Answer, Join, Question, Served};
-use crate::control_socket::{self, Daemon, HELLO, daemon_of, daemon_of_users, served};
+use crate::control_socket::{self, Daemon, HELLO, daemon_of, daemon_of_users};
 use crate::mount_options::MountOptions;
-use crate::mounts::Mount;
+use crate::mounts::{self, Mount};
 use crate::outcome::{Failure, MOUNT_FAILED, plain_words, printable};
 
 /// How long a daemon gets to open its volume, or to close a branch that is mounted next.
@@ -67,16 +69,9 @@ pub(crate) fn join_from(
     linger: bool,
     enter: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<Joined, Failure> {
-    let is_volume = fs::metadata(volume)
-        .is_ok_and(|found| found.is_file() || found.file_type().is_block_device());
-    if !is_volume {
-        return Ok(Joined::No);
-    }
-    let how = OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let mut open = OpenOptions::new();
-    open.read(true).write(!options.read_only).custom_flags(how.bits().cast_signed());
+    let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     // Who may not open it is told why by an own daemon.
-    let Ok(file) = open.open(volume) else { return Ok(Joined::No) };
+    let Ok(file) = holdfast_device::open_bytes(volume, access) else { return Ok(Joined::No) };
     let Ok(found) = HostFile::of(&file) else { return Ok(Joined::No) };
     let daemon = match Daemon::of(&found, HELLO) {
         Ok(daemon) => daemon,
@@ -135,19 +130,36 @@ pub(crate) struct Listed {
     pub(crate) pid: i32,
     pub(crate) user: u32,
     pub(crate) served: Served,
+    /// It says more than the kernel does.
+    pub(crate) is_doubted: bool,
 }
 
 /// The daemons of this user and those of root that serve a mount of this user, and for root all. One that does not answer soon is left
-/// out.
+/// out. What a daemon of another user says is believed of mounts that the kernel says are that user's.
 pub(crate) fn list() -> Vec<Listed> {
-    let mut all = Vec::new();
-    control_socket::each(SOON, |daemon| {
-        let (pid, user) = (daemon.pid, daemon.user);
-        let is_own = [0, user].contains(&rustix::process::geteuid().as_raw());
-        let served = served(&daemon).filter(|it| is_own || !it.mounts.is_empty());
-        all.extend(served.map(|served| Listed { pid, user, served }));
+    let me = geteuid().as_raw();
+    let mounts = mounts::list().unwrap_or_default();
+    let mounts: HashSet<_> = mounts.iter().map(|it| (it.owner, name(it))).collect();
+    let listed = control_socket::all_served(SOON).into_iter().filter_map(|(peer, mut served)| {
+        let Peer { pid, user } = peer;
+        let said = served.mounts.len();
+        if ![0, me].contains(&user) {
+            let Served { volume, mounts: told, .. } = &mut served;
+            told.retain_mut(|it| {
+                it.user = user;
+                mounts.contains(&(user, [volume.bytes(), it.dir.bytes()]))
+            });
+        }
+        let is_doubted = served.mounts.len() < said;
+        let is_own = me == 0 || me == user;
+        (is_own || said > 0).then_some(Listed { pid, user, served, is_doubted })
     });
-    all
+    listed.collect()
+}
+
+/// The volume and the directory of a mount.
+pub(crate) fn name(mount: &Mount) -> [&[u8]; 2] {
+    [&mount.source, &mount.dir].map(|it| it.as_os_str().as_bytes())
 }
 
 /// What became of a mount that was unmounted.

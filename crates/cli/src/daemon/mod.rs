@@ -27,6 +27,7 @@ mod host;
 pub(crate) mod join;
 mod log;
 mod release;
+mod rights;
 mod serve;
 mod served;
 mod settle;
@@ -190,6 +191,7 @@ pub(crate) fn detached(
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/").context("/")?;
         surroundings::leave();
+        rights::of_daemon();
         let begun = match stands {
             Stands::Alone => None,
             Stands::Above => return supervise(volume, options, linger),
@@ -234,6 +236,7 @@ pub(crate) fn foreground(
     linger: bool,
 ) -> Outcome {
     log::to_stderr(options.log.as_deref())?;
+    rights::of_daemon();
     let served = serve(volume, dir, options, linger, None, |_| {
         tracing::info!("{} is mounted at {}", volume.display(), dir.display());
         tell_systemd();

@@ -11,13 +11,13 @@ use std::time::Duration;
 use holdfast::device::Device;
 use holdfast::{Atime, Volume};
 use holdfast_device::FileDevice;
-use holdfast_fuse::{FuseOptions, Session};
+use holdfast_fuse::{FuseOptions, Session, end_all};
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use super::host::{Host, carried_out, keep, mount_options};
 use super::supervised::{Begun, Left, TakenOver};
-use super::table::{Event, Mounting, New, Table};
+use super::table::{Asks, Event, Mounting, New, Table};
 use super::tell_transport;
 use crate::control_socket::ControlSocket;
 use crate::mount_options::MountOptions;
@@ -178,7 +178,7 @@ fn first(
     };
     // Before it is mounted: requests come as soon as it is, and one that gives the branch another head must not find that it
     // is not mounted.
-    let place = host.table.place(branch, None, Duration::ZERO);
+    let place = host.table.place(branch, None, Asks::Writer, Duration::ZERO);
     let was_ended =
         || Failure::new(MOUNT_FAILED, format!("{}: the daemon was ended", dir.display()));
     let Ok(mut place) = place else {
@@ -255,6 +255,16 @@ fn live(table: &Table, told: &Receiver<Event>) -> Result<(), Failure> {
         let ended = match told.recv() {
             Ok(Event::Ended(number)) => {
                 let taken = table.take(number);
+                taken.map(|(session, volume)| (number, session, volume)).into_iter().collect()
+            }
+            Ok(Event::GivesWay(number)) => {
+                let mut taken = table.take(number);
+                if let Some((session, _)) = &mut taken {
+                    tracing::info!(
+                        "a mount of a user who may only read gives way to one of a user who may write"
+                    );
+                    end_all(&mut [session]);
+                }
                 taken.map(|(session, volume)| (number, session, volume)).into_iter().collect()
             }
             Ok(Event::Look) => Vec::new(),

@@ -17,7 +17,7 @@ const CLOSING: Duration = Duration::from_secs(110);
 const NAMED: usize = 3;
 
 /// Whether `user` may hear of a mount of `owner`: root and the user of the daemon of all, others of their own.
-fn may_hear(user: u32, owner: u32) -> bool {
+pub(super) fn may_hear(user: u32, owner: u32) -> bool {
     user == owner || is_trusted(user)
 }
 

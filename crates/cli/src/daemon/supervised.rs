@@ -17,7 +17,7 @@ use holdfast_fuse::{CarriedOut, Handed, Mounted, Session};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::branches::Name;
-use crate::control_socket::message::{receive, send};
+use crate::control_socket::message::{receive_handed, send};
 use crate::outcome::plain_words;
 use crate::supervisor::message::{Begin, Kept, MESSAGE_MAX, PROTOCOL, Told};
 
@@ -107,19 +107,19 @@ impl Supervisor {
         let null = std::fs::File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(null)?;
         let missing = || io::Error::from(io::ErrorKind::InvalidData);
-        let (begin, descriptors): (Begin, _) = receive(&socket, MESSAGE_MAX, PATIENCE)?;
+        let (begin, descriptors): (Begin, _) = receive_handed(&socket, MESSAGE_MAX, PATIENCE)?;
         if begin.protocol != PROTOCOL {
             return Err(io::Error::other("the supervisor is of another version of this program"));
         }
         let device = descriptors.into_iter().next().ok_or_else(missing)?;
         let mut locks = Vec::new();
         for _ in 0..begin.locks {
-            let ((), descriptors) = receive(&socket, MESSAGE_MAX, PATIENCE)?;
+            let ((), descriptors) = receive_handed(&socket, MESSAGE_MAX, PATIENCE)?;
             locks.extend(descriptors);
         }
         let mut mounts = Vec::new();
         for _ in 0..begin.mounts {
-            let (kept, descriptors): (Kept, _) = receive(&socket, MESSAGE_MAX, PATIENCE)?;
+            let (kept, descriptors): (Kept, _) = receive_handed(&socket, MESSAGE_MAX, PATIENCE)?;
             let mut descriptors = descriptors.into_iter();
             let mut next = || descriptors.next();
             let (fuse, carried_out) = next().zip(next()).ok_or_else(missing)?;

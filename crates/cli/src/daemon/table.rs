@@ -7,8 +7,6 @@
 mod place;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,13 +21,16 @@ use rustix::io::Errno;
 use super::supervised::{Changing, Keeping, Supervisor};
 use crate::branches::carry_out::No;
 
-pub(super) use place::Place;
+pub(super) use place::Asks;
+use place::Joining;
 
 /// What the thread that owns the mounts is told.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A mount has ended, by this number.
     Ended(u64),
+    /// A mount gives way to another one of its branch.
+    GivesWay(u64),
     /// A caller that was about to mount did not, or one asks the daemon to end: it may be time.
     Look,
     /// Unmount everything.
@@ -51,6 +52,8 @@ pub(super) struct Entry {
     remote: Remote,
     /// The branch, if it is one and no snapshot.
     pub(super) branch: Option<u64>,
+    asks: Asks,
+    gives_way: bool,
     /// The supervisor has it as well, if there is one.
     _keeping: Option<Keeping>,
     is_resumed: bool,
@@ -107,7 +110,9 @@ pub(super) struct State {
     /// Branches that are open, are being opened or closed, or roll back unmounted.
     taken: HashSet<u64>,
     /// Those who are about to mount.
-    joining: HashMap<u64, Option<UnixStream>>,
+    joining: HashMap<u64, Joining>,
+    /// Branches that callers wait for who may write.
+    wanted: Vec<u64>,
     next: u64,
     /// Mounts that were closed with an error, latest last, for those who ask what became of them.
     pub(super) failed: VecDeque<Failed>,
@@ -126,9 +131,9 @@ impl State {
         !self.is_ending && (self.lingers || self.is_joined() || has_mounts())
     }
 
-    /// Whether a caller is about to mount.
+    /// Whether a caller is about to mount for whom the daemon goes on.
     pub(super) fn is_joined(&self) -> bool {
-        !self.joining.is_empty()
+        self.joining.values().any(|it| it.asks == Asks::Writer)
     }
 }
 
@@ -144,8 +149,8 @@ pub(super) struct Table {
 /// Why a mount cannot come to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// The branch is mounted there.
-    At(PathBuf),
+    /// The branch is mounted there, by this user.
+    At(PathBuf, u32),
     /// The branch is being opened, closed or rolled back for long.
     Busy,
     /// The daemon is about to end.
@@ -207,38 +212,6 @@ impl Table {
     pub(super) fn is_serving(&self, patience: Duration) -> bool {
         let state = self.wait_while(patience, |state| !state.is_serving && !state.is_ending);
         state.is_serving && !state.is_ending
-    }
-
-    /// A place for a mount of this branch; `None` in place of a branch: of a snapshot. `from` is who asks. Waits while the
-    /// branch is being closed.
-    pub(super) fn place(
-        self: &Arc<Self>,
-        branch: Option<u64>,
-        from: Option<UnixStream>,
-        patience: Duration,
-    ) -> Result<Place, Taken> {
-        let is_taken = |state: &State| branch.is_some_and(|no| state.taken.contains(&no));
-        let at = |state: &State| {
-            let mut mounts = state.mounts.values();
-            let found = mounts.find(|it| it.branch.is_some() && it.branch == branch)?;
-            // One that was unmounted a moment ago is on its way out.
-            found.is_connected().then(|| found.dir.clone())
-        };
-        let mut state = self.wait_while(patience, |state| {
-            !state.is_ending && is_taken(state) && at(state).is_none()
-        });
-        if state.is_ending {
-            return Err(Taken::Ending);
-        }
-        if is_taken(&state) {
-            return Err(at(&state).map_or(Taken::Busy, Taken::At));
-        }
-        state.taken.extend(branch);
-        let number = state.next;
-        state.next += 1;
-        state.joining.insert(number, from);
-        drop(state);
-        Ok(Place { table: Arc::clone(self), number, branch, is_used: false })
     }
 
     /// Waits while a branch is being mounted, closed or given another head, but no longer than `patience`.
@@ -369,9 +342,12 @@ impl Table {
     /// any more.
     pub(super) fn is_over(&self) -> bool {
         let mut state = self.lock();
-        let is_empty = state.mounts.is_empty() && state.joining.is_empty();
-        state.is_ending |= is_empty && !state.lingers;
-        let is_ending = state.is_ending && is_empty;
+        // Readers that never mount do not keep the volume open.
+        state.is_ending |= state.mounts.is_empty() && !state.is_joined() && !state.lingers;
+        if state.is_ending {
+            state.joining.values().for_each(Joining::end);
+        }
+        let is_ending = state.is_ending && state.mounts.is_empty() && state.joining.is_empty();
         drop(state);
         self.changed.notify_all();
         is_ending
@@ -381,13 +357,11 @@ impl Table {
     pub(super) fn end(&self) -> Vec<(u64, Session, Volume)> {
         let mut state = self.lock();
         state.is_ending = true;
-        for stream in state.joining.values().flatten() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        state.joining.values().for_each(Joining::end);
         drop(state);
         self.changed.notify_all();
         let mut state = self.wait_while(JOINING, |state| !state.joining.is_empty());
-        if state.is_joined() {
+        if !state.joining.is_empty() {
             // It holds nothing that was promised to anybody.
             tracing::warn!("a mount that was about to be is given up");
             state.joining.clear();
@@ -437,6 +411,8 @@ impl Drop for Free<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
     use std::sync::mpsc::channel;
 
     use super::*;
@@ -444,7 +420,8 @@ mod tests {
     #[test]
     fn a_head_for_a_branch_that_is_just_being_mounted_waits_for_that() {
         let table = Table::new(channel().0, None);
-        let (place, shared) = (table.place(Some(7), None, Duration::ZERO).unwrap(), &table);
+        let placed = table.place(Some(7), None, Asks::Writer, Duration::ZERO);
+        let (place, shared) = (placed.unwrap(), &table);
         std::thread::scope(|scope| {
             let head = NewHead::Snapshot { to: b"monday".into(), keep: None };
             let given = scope.spawn(move || shared.give_head(7, head, || Ok(Told::All)));
@@ -454,12 +431,42 @@ mod tests {
             assert_eq!(given.join().unwrap(), Ok(Told::All));
         });
         // And nobody mounts it meanwhile.
-        let place = || table.place(Some(7), None, Duration::ZERO).map(drop);
+        let place = || table.place(Some(7), None, Asks::Writer, Duration::ZERO).map(drop);
         let given =
             table.give_head(7, NewHead::Snapshot { to: b"monday".into(), keep: None }, || {
                 assert_eq!(place(), Err(Taken::Busy));
                 Ok(Told::All)
             });
         assert_eq!((given, place()), (Ok(Told::All), Ok(())));
+    }
+
+    #[test]
+    fn readers_that_are_about_to_mount_give_way_to_who_may_write_and_to_the_end() {
+        let (told, events) = channel();
+        let table = Table::new(told, None);
+        let long = Duration::from_secs(60);
+        let place = |asks, patience| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            table.place(Some(7), Some(ours), asks, patience).map(|place| (place, theirs))
+        };
+        // As a thread that answers a caller: it hears from the connection that it is over.
+        let is_over = |stream: &mut UnixStream| stream.read(&mut [0]).unwrap() == 0;
+        let (reader, mut of_reader) = place(Asks::Reader, Duration::ZERO).unwrap();
+        assert_eq!(place(Asks::Reader, Duration::ZERO).map(drop), Err(Taken::Busy));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| place(Asks::Writer, long));
+            assert!(is_over(&mut of_reader));
+            // Nobody else is faster.
+            assert_eq!(place(Asks::Reader, Duration::ZERO).map(drop), Err(Taken::Busy));
+            drop(reader);
+            assert!(waits.join().unwrap().is_ok());
+        });
+        let (reader, mut of_reader) = place(Asks::Reader, Duration::ZERO).unwrap();
+        assert!(!table.lock().goes_on() && !table.is_over());
+        assert!(is_over(&mut of_reader));
+        assert_eq!(place(Asks::Writer, Duration::ZERO).map(drop), Err(Taken::Ending));
+        drop(reader);
+        assert!(table.is_over());
+        drop(events);
     }
 }

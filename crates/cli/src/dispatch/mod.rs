@@ -6,11 +6,10 @@ mod input;
 mod output;
 mod pump;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -167,16 +166,8 @@ impl Located {
 
     /// The daemon that serves it, if one does, with a proof that this user may have the work done.
     fn daemon(&self, job: &Job) -> Result<Option<(Daemon, File)>, Failure> {
-        let mut open = OpenOptions::new();
-        let how = (OFlags::CLOEXEC | OFlags::NONBLOCK).bits().cast_signed();
-        open.read(true).write(job.work.changes()).custom_flags(how);
-        let is_volume = std::fs::metadata(&self.image)
-            .is_ok_and(|found| found.is_file() || found.file_type().is_block_device());
-        let opened = match is_volume {
-            true => open.open(&self.image).ok(),
-            false => None,
-        };
-        let Some(proof) = opened else {
+        let access = if job.work.changes() { OFlags::RDWR } else { OFlags::RDONLY };
+        let Ok(proof) = holdfast_device::open_bytes(&self.image, access) else {
             return match &self.mount {
                 // It is told when it is opened.
                 None => Ok(None),

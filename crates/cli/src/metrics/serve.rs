@@ -2,10 +2,13 @@
 //!
 //! Who may connect may read: names of volumes, directories and branches of the user who serves. So nothing listens unless
 //! it is asked to, and where it is told to. And who may connect may send anything, slowly, or nothing: a connection has a few
-//! seconds and a few kilobytes, one request, and no body of it is read.
+//! seconds and a few kilobytes, one request, and no body of it is read. Where all places are taken, the one goes that has said least for
+//! longest, of the address that has most of them: a scraper asks at once.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -22,13 +25,17 @@ use crate::interrupt::Interrupt;
 const OPEN_METRICS: &str = "application/openmetrics-text";
 /// Scrapes that come sooner after one another get the same text: many scrapers ask the mounts no more than one.
 const FRESH: Duration = Duration::from_secs(1);
-/// How long a client may take to send its request, and again to take the answer.
+/// How long a client may take to send its request.
+const ASKING: Duration = Duration::from_secs(2);
+/// And to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest head of a request, in bytes, and most lines of it.
 const HEAD: usize = 8192;
 const LINES: usize = 64;
-/// Clients that are answered at once. Others wait before they are accepted.
-const CLIENTS: usize = 16;
+/// Clients that have a place, beyond which one goes for each that comes; and threads of clients, while those that have to go do. Then
+/// others wait before they are accepted.
+const CLIENTS: usize = 128;
+const THREADS: usize = 2 * CLIENTS;
 /// Until another connection is tried when none could be accepted.
 const REST: Duration = Duration::from_millis(100);
 
@@ -36,6 +43,65 @@ const REST: Duration = Duration::from_millis(100);
 pub(crate) struct Scrapes {
     listener: TcpListener,
     texts: Arc<Texts>,
+}
+
+/// A client that has a place.
+struct Client {
+    number: u64,
+    from: IpAddr,
+    stream: TcpStream,
+    has_asked: bool,
+}
+
+/// Those that have one, the oldest first.
+#[derive(Default)]
+struct Places(Mutex<Vec<Client>>);
+
+impl Places {
+    /// A place for one more.
+    fn take(self: &Arc<Self>, number: u64, from: IpAddr, stream: &TcpStream) -> io::Result<Place> {
+        let stream = stream.try_clone()?;
+        let mut all = self.0.lock();
+        if all.len() >= CLIENTS {
+            // It reads the end, or cannot write.
+            let goes = goes(&all);
+            let _ = all.remove(goes).stream.shutdown(Shutdown::Both);
+        }
+        all.push(Client { number, from, stream, has_asked: false });
+        Ok(Place { places: Arc::clone(self), number })
+    }
+}
+
+/// Which of the clients goes.
+fn goes(all: &[Client]) -> usize {
+    let mut of = HashMap::new();
+    for client in all {
+        *of.entry(client.from).or_insert(0) += 1;
+    }
+    // The first of those that are equal is the oldest.
+    let least = |client: &Client| (Reverse(of[&client.from]), client.has_asked);
+    (0..all.len()).min_by_key(|at| least(&all[*at])).unwrap_or_default()
+}
+
+/// The place of a client until this is dropped.
+struct Place {
+    places: Arc<Places>,
+    number: u64,
+}
+
+impl Place {
+    fn has_asked(&self) {
+        let mut all = self.places.0.lock();
+        if let Some(client) = all.iter_mut().find(|it| it.number == self.number) {
+            client.has_asked = true;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.0.lock().retain(|it| it.number != self.number);
+    }
 }
 
 /// The last text of each form, and when it was begun.
@@ -81,14 +147,21 @@ impl Scrapes {
     /// # Errors
     /// The system does not let it wait.
     pub(crate) fn run(&self, interrupt: &Interrupt) -> io::Result<()> {
-        let places = Arc::new(());
+        let places = Arc::<Places>::default();
+        let mut number = 0;
         while !interrupt.has_come() {
-            if Arc::strong_count(&places) > CLIENTS {
+            if Arc::strong_count(&places) > THREADS {
                 let _ = interrupt.wait(REST);
                 continue;
             }
             match self.listener.accept() {
-                Ok((client, _)) => self.serve(client, Arc::clone(&places)),
+                Ok((client, from)) => {
+                    number += 1;
+                    // Without a descriptor or a thread it is turned away: the next scrape comes by itself.
+                    let _ = places
+                        .take(number, from.ip(), &client)
+                        .and_then(|place| self.serve(client, place));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let wanted = &mut [
                         PollFd::new(&self.listener, PollFlags::IN),
@@ -106,21 +179,21 @@ impl Scrapes {
         Ok(())
     }
 
-    fn serve(&self, client: TcpStream, place: Arc<()>) {
+    fn serve(&self, client: TcpStream, place: Place) -> io::Result<()> {
         let texts = Arc::clone(&self.texts);
-        // Without a thread it is turned away: the next scrape comes by itself.
-        let _ = thread::Builder::new().name("holdfast-scrape".into()).spawn(move || {
-            let _place = place;
+        let started = thread::Builder::new().name("holdfast-scrape".into()).spawn(move || {
             // A scraper that has gone is no matter.
-            let _ = answer(&client, &texts);
+            let _ = answer(&client, &texts, &place);
         });
+        started.map(drop)
     }
 }
 
 /// One request and its answer.
-fn answer(mut client: &TcpStream, texts: &Texts) -> io::Result<()> {
+fn answer(mut client: &TcpStream, texts: &Texts, place: &Place) -> io::Result<()> {
     client.set_nonblocking(false)?;
     let Asked { wanted, is_head } = request(client)?;
+    place.has_asked();
     let (code, kind, body) = match wanted {
         Wanted::Text(form) => match texts.get(form) {
             Ok(text) => ("200 OK", name(form), text),
@@ -148,7 +221,7 @@ fn answer(mut client: &TcpStream, texts: &Texts) -> io::Result<()> {
             }
         }
     }
-    client.shutdown(std::net::Shutdown::Write)
+    client.shutdown(Shutdown::Write)
 }
 
 /// What is left of the time of a client.
@@ -179,7 +252,7 @@ enum Wanted {
 
 /// Reads the head of a request.
 fn request(mut client: impl Read + SetTimeout) -> io::Result<Asked> {
-    let until = Deadline::after(PATIENCE);
+    let until = Deadline::after(ASKING);
     let mut head = Vec::new();
     let mut part = [0; 1024];
     loop {
@@ -255,6 +328,31 @@ mod tests {
         fn set_timeout(&self, _: Duration) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn who_has_said_least_for_longest_of_where_most_come_from_goes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let clients = [
+            (1, 1, true),
+            (2, 9, false),
+            (3, 9, true),
+            (4, 9, false),
+            (5, 9, false),
+            (6, 1, false),
+        ];
+        let client = |(number, end, has_asked)| Client {
+            number,
+            from: IpAddr::from([10, 0, 0, end]),
+            stream: TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
+            has_asked,
+        };
+        let mut all: Vec<Client> = clients.map(client).into();
+        let mut gone = Vec::new();
+        while !all.is_empty() {
+            gone.push(all.remove(goes(&all)).number);
+        }
+        assert_eq!(gone, [2, 4, 5, 6, 1, 3]);
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub(crate) fn become_command(command: &[OsString]) -> Outcome {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("the standard input")?;
     let socket = UnixStream::from(socket);
     // Who has asked is gone, or has nothing to be mounted: there is nobody to be told.
-    let Ok((wanted, descriptors)) = message::receive::<Wanted>(&socket, MESSAGE_MAX, PATIENCE)
+    let Ok((wanted, descriptors)) =
+        message::receive_handed::<Wanted>(&socket, MESSAGE_MAX, PATIENCE)
     else {
         return Ok(FAILED);
     };

@@ -56,7 +56,7 @@ impl Prepared {
         let failed = |why: String| Failure::new(FAILED, why);
         message::send(&self.socket, wanted, &[input.as_fd()], MOUNTING)
             .map_err(|error| failed(plain_words(&error)))?;
-        let said = message::receive(&self.socket, MESSAGE_MAX, MOUNTING);
+        let said = message::receive_handed(&self.socket, MESSAGE_MAX, MOUNTING);
         match said {
             Ok((Said::Mounted, descriptors)) => {
                 let root = descriptors.into_iter().next().map(File::from);
@@ -133,7 +133,7 @@ impl Running {
         let status = self.child.wait().context("the command cannot be waited for")?;
         // A command that has begun has closed the socket without a word.
         Ok(match message::receive(&self.socket, MESSAGE_MAX, ENDING) {
-            Ok((Said::Failed { code, why }, _)) => Ended::NotRun(Failure::new(code, why)),
+            Ok(Said::Failed { code, why }) => Ended::NotRun(Failure::new(code, why)),
             _ => Ended::Code(code(status)),
         })
     }

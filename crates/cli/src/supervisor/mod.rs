@@ -34,7 +34,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::message::{Begin, Kept, MESSAGE_MAX, PROTOCOL, Told};
 use self::restarts::Restarts;
-use crate::control_socket::message::{receive, send};
+use crate::control_socket::message::{receive_handed, send};
 use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, plain_words};
 use crate::target;
 
@@ -311,7 +311,7 @@ impl Supervisor<'_> {
                 daemon.end();
             }
             if said && let Some(socket) = &daemon.socket {
-                match receive(socket, MESSAGE_MAX, PATIENCE) {
+                match receive_handed(socket, MESSAGE_MAX, PATIENCE) {
                     Ok((told, descriptors)) => self.hear(daemon, told, descriptors, since_death),
                     Err(error) => {
                         let ended = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset];

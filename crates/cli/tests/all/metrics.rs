@@ -160,9 +160,19 @@ fn scrapers_are_answered_until_a_signal_comes_also_beside_a_mount_that_is_dead()
     let claimed = "Content-Length: 18446744073709551615\r\n";
     assert!(ask(address, "GET /metrics", claimed).starts_with("HTTP/1.1 200"));
     assert!(ask(address, "GET / HTTP/2.0", "").starts_with("HTTP/1.1 400"));
-    let silent: Vec<_> = (0..8).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let half = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX:");
+        stream
+    };
+    let mut halves: Vec<_> = (0..300).map(|_| half()).collect();
     assert!(ask(address, "GET /metrics", "").starts_with("HTTP/1.1 200"));
-    drop(silent);
+    // The oldest have gone for those that came, without an answer: they had not run out of time.
+    let mut heard = String::new();
+    halves[0].set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let _ = halves[0].read_to_string(&mut heard);
+    assert_eq!(heard, "");
+    drop(halves);
     let daemon = place.daemon();
     signal(daemon, "KILL");
     wait_until_ended(daemon);

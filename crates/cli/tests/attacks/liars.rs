@@ -18,7 +18,7 @@ def frame(thing):
     text = json.dumps(thing).encode()
     return struct.pack('<I', len(text)) + text
 mount = dict(dir=words + dir, branch=words, snapshot=words, options=words, read_only=False, user=0)
-served = dict(volume=image, uuid=words, label=words, read_only=False, linger=True, stopped=None, mounts=[mount])
+served = dict(volume=image + words, uuid=words, label=words, read_only=False, linger=True, stopped=None, mounts=[mount])
 held = []
 def serve(s, kind):
     while True:
@@ -76,7 +76,7 @@ fn daemons_of_another_user_hold_up_neither_user_nor_root_and_put_nothing_on_a_te
         let shown = format!("{}{}", said.out, said.err);
         assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{at}: {shown:?}");
         assert!(shown.contains(roots.dir()), "{at}: {shown}");
-        // It was asked, and what it says is shown as what it is.
+        // It was asked, and what it says is shown as what it is: a claim.
         let is_shown = shown.contains("u{1b}[2J") || shown.contains("u001b[2J");
         assert!(is_shown || at == 2, "{at}: {shown}");
     }

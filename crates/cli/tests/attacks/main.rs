@@ -9,6 +9,7 @@
 mod common;
 mod exchanges;
 mod liars;
+mod mute;
 mod names;
 mod places;
 mod table;

@@ -32,12 +32,13 @@ fn names_that_another_has_chosen_give_no_orders_to_a_terminal() {
         &["tune", "--label", OBEYED, &dir][..],
         &["fork", &dir, &format!("branch{OBEYED}")],
         &["fork", &dir, "branch\x1b[2J"],
+        &["fork", &dir, "branch\u{9b}31m"],
         &["snapshot", "create", &dir, &format!("snapshot{OBEYED}")],
         &["snapshot", "create", &dir, "snapshot\x1b[2J"],
     ]
     .map(|args| theirs(args).code);
     // A label, of any text. Branches and snapshots have names that are more.
-    assert_eq!(taken, [0, 1, 1, 1, 1]);
+    assert_eq!(taken, [0, 1, 1, 1, 1, 1]);
     as_user(OTHER, "touch", &[&format!("{dir}/file{OBEYED}")]).fine();
     as_user(OTHER, "ln", &["-s", OBEYED, &format!("{dir}/link{OBEYED}")]).fine();
     theirs(&["sync", &dir]).fine();

@@ -28,7 +28,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-use super::{OpenMode, reason, refused};
+use super::{OpenMode, open_bytes, reason, refused};
 use crate::DeviceError;
 
 /// How long a lock is tried again. Device managers hold a block device for moments, and a child that this program is
@@ -177,16 +177,23 @@ pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Re
     }
 }
 
-/// Waits until no process has the volume at `path` open for writing; false after `patience`. A path that does not exist
-/// is free. One that cannot be opened for reading counts as held.
+/// Waits until no process has the volume at `path` open for writing; false after `patience`. A path that does not exist, or has what
+/// is no volume, is free. One that cannot be opened for reading counts as held.
 pub fn wait_until_free(path: impl AsRef<Path>, patience: Duration) -> bool {
     let path = path.as_ref();
     let since = Stopwatch::start();
     loop {
-        match File::open(path) {
+        match open_bytes(path, OFlags::RDONLY) {
             // Taken for a moment only: the descriptor is closed at the end of this arm.
             Ok(file) if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() => return true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
+                ) =>
+            {
+                return true;
+            }
             Ok(_) | Err(_) => {}
         }
         if since.elapsed() >= patience {
@@ -367,6 +374,17 @@ mod tests {
         assert_eq!(part(512, 1024).within(4096, 0), part(4608, 1024));
         assert_eq!(part(512, 1024).within(4096, 1000), part(4608, 488), "cut by a limit");
         assert_eq!(part(512, 0).within(4096, 1000), part(4608, 488));
+    }
+
+    #[test]
+    fn what_another_user_has_put_in_the_place_of_a_volume_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let (told, hears) = std::sync::mpsc::channel();
+        // It stays behind if it waits.
+        std::thread::spawn(move || told.send(wait_until_free(path, Duration::ZERO)));
+        assert_eq!(hears.recv_timeout(Duration::from_secs(60)), Ok(true));
     }
 
     /// A child that has not run its own code yet holds a copy of what was closed.

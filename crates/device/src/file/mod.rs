@@ -14,6 +14,7 @@ mod behind;
 mod cached;
 mod host_file;
 pub mod lock;
+mod open;
 mod probe;
 mod physical;
 mod transfer;
@@ -26,10 +27,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use host_file::HostFile;
+pub use open::open_bytes;
 use parking_lot::Mutex;
 pub use physical::{PhysicalSector, Source};
 pub use probe::data_from;
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, fstatvfs, seek};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, fstat, fstatvfs, seek};
 use rustix::io::Errno;
 
 use crate::buffer::BufferPool;
@@ -447,25 +449,24 @@ fn failed(call: &'static str, at: u64, len: usize, source: io::Error) -> DeviceE
 
 /// Opens what must exist and be a file or block device. Looks first: opening a pipe would wait.
 fn open_host(path: &Path, mode: OpenMode) -> Result<File, DeviceError> {
-    let found = std::fs::metadata(path).map_err(|error| refused(path, reason(&error)))?;
-    let kind = found.file_type();
+    let failed = |error: io::Error| refused(path, reason(&error));
+    let held = open::hold(path).map_err(failed)?;
+    let kind = held.metadata().map_err(failed)?.file_type();
     if kind.is_dir() {
         return Err(refused(path, "is a directory; a file or a block device is needed"));
     }
     if !kind.is_file() && !kind.is_block_device() {
         return Err(refused(path, "is neither a file nor a block device"));
     }
-    let write = mode == OpenMode::ReadWrite;
-    let flags = match kind.is_block_device() && write {
-        true => rustix::fs::OFlags::EXCL.bits() as i32,
-        false => 0,
+    let access = match (mode, kind.is_block_device()) {
+        (OpenMode::ReadOnly, _) => OFlags::RDONLY,
+        (OpenMode::ReadWrite, false) => OFlags::RDWR,
+        (OpenMode::ReadWrite, true) => OFlags::RDWR | OFlags::EXCL,
     };
-    let mut options = OpenOptions::new();
-    options.read(true).write(write).custom_flags(flags);
-    let opened = lock::patiently(|| options.open(path));
+    let opened = lock::patiently(|| open::held(&held, path, access));
     opened.map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => lock::in_use(path),
-        _ => refused(path, reason(&error)),
+        _ => failed(error),
     })
 }
 

@@ -394,13 +394,20 @@ pub fn judge_name(name: &[u8]) -> Result<(), &'static str> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Err("a name has 1 to 255 bytes");
     }
-    if name.iter().any(|byte| b"/@:".contains(byte) || byte.is_ascii_control()) {
+    if name.iter().any(|byte| b"/@:".contains(byte)) || has_control(name) {
         return Err("a name has no `/`, `@`, `:` or control character");
     }
     if name == b"." || name == b".." {
         return Err("`.` and `..` are no names");
     }
     Ok(())
+}
+
+/// Whether a name has a control character: a byte of ASCII, or one of the 32 behind it, which many terminals obey as well and which are
+/// two bytes in UTF-8.
+fn has_control(name: &[u8]) -> bool {
+    name.iter().any(u8::is_ascii_control)
+        || name.windows(2).any(|pair| matches!(pair, [0xc2, 0x80..=0x9f]))
 }
 
 /// The numbers in the value of a [`name_key`].
@@ -487,9 +494,21 @@ mod tests {
     }
 
     #[test]
+    fn all_control_characters_of_unicode_are_found() {
+        let mut bytes = [0; 4];
+        for c in '\0'..='\u{3ff}' {
+            assert_eq!(has_control(c.encode_utf8(&mut bytes).as_bytes()), c.is_control(), "{c:?}");
+        }
+        assert!(has_control(b"\xe3\xc2\x9b31m") && !has_control(b"\x9b\xc2"));
+    }
+
+    #[test]
     fn names_have_rules() {
-        assert_eq!(judge_name(b"agent-17"), Ok(()));
-        for name in [&b""[..], b"a/b", b"a@b", b"a:b", b"a\nb", b"..", &[b'a'; 256]] {
+        const C1: &[u8] = "\u{9b}31m".as_bytes();
+        for name in ["agent-17", "größe 日本"] {
+            assert_eq!(judge_name(name.as_bytes()), Ok(()));
+        }
+        for name in [&b""[..], b"a/b", b"a@b", b"a:b", b"a\nb", b"..", &[b'a'; 256], C1] {
             assert!(judge_name(name).is_err(), "{name:?}");
         }
     }

@@ -193,7 +193,7 @@ impl Host {
         // One that never says it must not keep the volume open.
         conduit::wait_for_words(&stream, &stop, PAGES).ok()?;
         // No door is in between any more.
-        match message::receive_words(&stream, QUESTION_MAX, PATIENCE) {
+        match message::receive(&stream, QUESTION_MAX, PATIENCE) {
             Ok(Question::Go) => Conduit::new(stream, stop, place.patience()).ok().map(Arc::new),
             _ => None,
         }
