@@ -8,6 +8,7 @@ mod branches_at_rest;
 mod common;
 mod copies_of_streams;
 mod daemon;
+mod deep;
 mod diff;
 #[path = "../document/mod.rs"]
 mod document;
