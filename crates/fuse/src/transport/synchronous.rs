@@ -8,7 +8,7 @@ use holdfast_wire::{Op, abi};
 
 use super::answer::Out;
 use crate::interface::Answer;
-use crate::server::Server;
+use crate::server::{FlagsIoctl, Server};
 
 /// Makes durable what `op` has changed, or gives it to the host, if that is asked for, and answers `done`.
 pub(super) fn sync(server: &Server, header: &abi::InHeader, op: &Op<'_>, done: Out) -> Answer<Out> {
@@ -49,6 +49,9 @@ fn changed(header: &abi::InHeader, op: &Op<'_>) -> Option<(InodeNo, bool)> {
         | Op::Fallocate(_) => (inode, false),
         Op::Open(_) if is_cut(op) => (inode, false),
         Op::CopyFileRange(how) => (InodeNo(how.nodeid_out), false),
+        Op::Ioctl { how, .. } if FlagsIoctl::of(how.cmd).is_some_and(|of| of.sets) => {
+            (inode, false)
+        }
         _ => return None,
     })
 }

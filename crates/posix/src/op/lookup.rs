@@ -6,6 +6,7 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::FileType;
 use holdfast_store::StoreError;
 
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::names::{self, Entry};
@@ -72,6 +73,9 @@ impl FileSystem {
         let inode = core.inode(inode)?;
         let state = inode.state.read();
         state.expect_alive()?;
+        if access.contains(Access::WRITE) {
+            allow::expect_changeable(&state.attr, Deed::Adds)?;
+        }
         allow::check(core, caller, inode.no, &state.attr, access)?;
         if access.contains(Access::WRITE)
             && core.options.read_only
