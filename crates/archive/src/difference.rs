@@ -13,6 +13,9 @@ use crate::{Error, Form, whiteout};
 
 type Result<T> = std::result::Result<T, Error>;
 
+/// What an action takes, beside its paths.
+const ACTION_BYTES: usize = 96;
+
 /// What becomes of a path.
 enum Action {
     Write,
@@ -26,6 +29,9 @@ struct Plan<'a> {
     old: &'a Dir,
     new: &'a Dir,
     actions: BTreeMap<Vec<u8>, Action>,
+    /// What the actions take, and may take.
+    bytes: usize,
+    most: usize,
     /// Files of several names: a layer must have all of them, or the names fall apart.
     linked: BTreeSet<u64>,
 }
@@ -33,28 +39,31 @@ struct Plan<'a> {
 /// Writes a layer that makes of `old` what `new` is: `changes` is the difference from the one to the other.
 ///
 /// A file that changed is there as a whole, what was renamed is removed and there anew, and directories above what changed
-/// are listed for their times. In memory are the paths of what changed; where that includes a file of several names, all
+/// are listed for their times. In memory are the paths of what changed, `most` bytes of them; where that includes a file of several names, all
 /// names of `new` are looked at.
 ///
 /// # Errors
-/// What cannot be read or written; a name that begins with `.wh.`.
+/// What cannot be read or written; a name that begins with `.wh.`; [`Error::TooMuch`].
 /// What `changes` fails with.
 pub fn export_difference(
     old: &Dir,
     new: &Dir,
     changes: impl IntoIterator<Item = io::Result<Change>>,
+    most: usize,
     to: impl Write,
 ) -> Result<Exported> {
-    let mut plan = Plan { old, new, actions: BTreeMap::new(), linked: BTreeSet::new() };
+    let (actions, linked) = (BTreeMap::new(), BTreeSet::new());
+    let mut plan = Plan { old, new, actions, bytes: 0, most, linked };
     for change in changes {
         let change = change.map_err(|source| Error::Volume {
             what: "the difference cannot be read".into(),
             source,
         })?;
         plan.add(&change)?;
+        plan.expect_room()?;
     }
     plan.add_links()?;
-    let mut writer = Writer::new(to, Form::Layer);
+    let mut writer = Writer::new(to, Form::Layer, most);
     for (key, action) in plan.actions {
         match action {
             Action::Marker(path) => writer.marker(&path)?,
@@ -137,8 +146,24 @@ impl Plan<'_> {
     /// A path, and the directories above it.
     fn write(&mut self, path: &[u8]) {
         let mut path = path;
-        while self.actions.insert(key(path), Action::Write).is_none() && !path.is_empty() {
+        while self.put(key(path), Action::Write) && !path.is_empty() && self.expect_room().is_ok() {
             path = above(path).0;
+        }
+    }
+
+    /// Whether that is new.
+    fn put(&mut self, key: Vec<u8>, action: Action) -> bool {
+        let marker = if let Action::Marker(path) = &action { path.len() } else { 0 };
+        let bytes = ACTION_BYTES + key.len() + marker;
+        let is_new = self.actions.insert(key, action).is_none();
+        self.bytes += if is_new { bytes } else { 0 };
+        is_new
+    }
+
+    fn expect_room(&self) -> Result<()> {
+        match self.bytes > self.most {
+            true => Err(Error::TooMuch { what: "paths of what has changed", most: self.most }),
+            false => Ok(()),
         }
     }
 
@@ -149,7 +174,7 @@ impl Plan<'_> {
         }
         key.push(0);
         key.extend_from_slice(order);
-        self.actions.insert(key, Action::Marker(whiteout::path(dir, name)));
+        self.put(key, Action::Marker(whiteout::path(dir, name)));
         self.write(dir);
     }
 
@@ -168,17 +193,13 @@ impl Plan<'_> {
 
     /// Everything below a directory that has moved: what did not change itself is told nowhere.
     fn below(&mut self, path: &[u8]) -> Result<()> {
-        let mut todo = vec![path.to_vec()];
-        while let Some(dir) = todo.pop() {
-            for entry in self.new.read_dir(os(&dir)).of(&dir)? {
-                let entry = entry.of(&dir)?;
-                let path = whiteout::path(&dir, entry.file_name().as_bytes());
-                self.write(&path);
-                if entry.file_type() == FileType::Directory {
-                    todo.push(path);
-                } else if entry.metadata().of(&path)?.nlink() > 1 {
-                    self.linked.insert(entry.ino());
-                }
+        for entry in self.new.walk(os(path)).of(path)? {
+            let entry = entry.of(path)?;
+            let at = entry.path().into_os_string().into_vec();
+            self.write(&at);
+            self.expect_room()?;
+            if entry.file_type() != FileType::Directory && entry.metadata().of(&at)?.nlink() > 1 {
+                self.linked.insert(entry.ino());
             }
         }
         Ok(())
@@ -189,17 +210,13 @@ impl Plan<'_> {
         if self.linked.is_empty() {
             return Ok(());
         }
-        let mut todo = vec![Vec::new()];
-        while let Some(dir) = todo.pop() {
-            for entry in self.new.read_dir(os(&dir)).of(&dir)? {
-                let entry = entry.of(&dir)?;
-                let name = entry.file_name().to_os_string().into_vec();
-                let path = whiteout::path(&dir, &name);
-                if entry.file_type() == FileType::Directory {
-                    todo.push(path);
-                } else if self.linked.contains(&entry.ino()) {
-                    self.write(&path);
-                }
+        for entry in self.new.walk(".").of(b"")? {
+            let entry = entry.of(b"")?;
+            let is_directory = entry.file_type() == FileType::Directory;
+            if !is_directory && self.linked.contains(&entry.ino()) {
+                let path = entry.path();
+                self.write(path.strip_prefix(".").unwrap_or(&path).as_os_str().as_bytes());
+                self.expect_room()?;
             }
         }
         Ok(())

@@ -65,6 +65,14 @@ pub enum Error {
         /// How many others did.
         others: u64,
     },
+    /// More has to be remembered than may be.
+    #[error("{what} take more than {} MiB of memory; unmount the volume and try again, or export smaller directories", .most >> 20)]
+    TooMuch {
+        /// What has.
+        what: &'static str,
+        /// Bytes that it may have.
+        most: usize,
+    },
     /// A file of the volume could not be read, or has no place in an archive.
     #[error("{}: {source}", shown(.path))]
     File {
@@ -87,6 +95,7 @@ impl Error {
             Error::Truncated { .. }
             | Error::Malformed { .. }
             | Error::Foreign(_)
+            | Error::TooMuch { .. }
             | Error::Changed { .. } => None,
         }
     }

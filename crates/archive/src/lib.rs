@@ -8,7 +8,7 @@
 //! let volume = Volume::in_memory(64 << 20).expect("there is memory");
 //! volume.write("/notes", b"as they are").expect("there is space");
 //! let mut archive = Vec::new();
-//! export(&volume, Form::Tar, &mut archive)?;
+//! export(&volume, Form::Tar, usize::MAX, &mut archive)?;
 //!
 //! let copy = Volume::in_memory(64 << 20).expect("there is memory");
 //! import(&copy, Form::Tar, "importing", &archive[..])?;

@@ -35,12 +35,60 @@ pub struct Exported {
 pub(crate) struct Writer<W> {
     to: W,
     form: Form,
-    /// Files with names that are still to come, by inode number: the first name, and how many.
-    linked: HashMap<u64, (Vec<u8>, u32)>,
+    linked: Linked,
     buffer: Vec<u8>,
     /// The first file that changed while it was read, and how many others did.
     changed: Option<(Vec<u8>, u64)>,
     pub(crate) exported: Exported,
+}
+
+/// Files with names that are still to come, by inode number: the first name, and how many.
+#[derive(Debug)]
+struct Linked {
+    files: HashMap<u64, (Vec<u8>, u32)>,
+    /// What they take, and may take.
+    bytes: usize,
+    most: usize,
+}
+
+/// What a file with several names takes, beside the first of them.
+const LINKED_BYTES: usize = 64;
+
+impl Linked {
+    /// The first name of a file, of which another one has come.
+    fn first_of(&mut self, inode: u64) -> Option<Vec<u8>> {
+        let (first, left) = self.files.get_mut(&inode)?;
+        *left = left.saturating_sub(1);
+        match left {
+            0 => {
+                let (first, _) = self.files.remove(&inode)?;
+                self.bytes -= LINKED_BYTES + first.len();
+                Some(first)
+            }
+            _ => Some(first.clone()),
+        }
+    }
+
+    fn insert(&mut self, inode: u64, path: &[u8], left: u32) -> Result<()> {
+        self.bytes += LINKED_BYTES + path.len();
+        self.files.insert(inode, (path.to_vec(), left));
+        match self.bytes > self.most {
+            true => {
+                Err(Error::TooMuch { what: "paths of files with several names", most: self.most })
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// The member at a path was not written.
+    fn forget(&mut self, path: &[u8]) {
+        let bytes = &mut self.bytes;
+        self.files.retain(|_, (first, _)| {
+            let stays = first != path;
+            *bytes -= if stays { 0 } else { LINKED_BYTES + first.len() };
+            stays
+        });
+    }
 }
 
 /// Says which file an error is about.
@@ -75,8 +123,10 @@ struct Layout {
 }
 
 impl<W: Write> Writer<W> {
-    pub(crate) fn new(to: W, form: Form) -> Writer<W> {
-        let (linked, exported) = (HashMap::new(), Exported::default());
+    /// `most`: bytes that it may remember of files with several names.
+    pub(crate) fn new(to: W, form: Form, most: usize) -> Writer<W> {
+        let linked = Linked { files: HashMap::new(), bytes: 0, most };
+        let exported = Exported::default();
         Writer { to, form, linked, buffer: vec![0; CHUNK], changed: None, exported }
     }
 
@@ -141,7 +191,7 @@ impl<W: Write> Writer<W> {
                 }
             }
             // No other name can lead to a member that was not written.
-            self.linked.retain(|_, (first, _)| first != path);
+            self.linked.forget(path);
         }
         self.has_changed(path);
         Ok(None)
@@ -159,16 +209,11 @@ impl<W: Write> Writer<W> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why)).of(path);
         }
         if !found.is_dir() && found.nlink() > 1 {
-            if let Some((first, left)) = self.linked.get_mut(&found.ino()) {
-                let first = first.clone();
-                *left -= 1;
-                if *left == 0 {
-                    self.linked.remove(&found.ino());
-                }
+            if let Some(first) = self.linked.first_of(found.ino()) {
                 self.plain(found, path, EntryType::Link, Some(&first), &[])?;
                 return Ok(true);
             }
-            self.linked.insert(found.ino(), (path.to_vec(), found.nlink() - 1));
+            self.linked.insert(found.ino(), path, found.nlink() - 1)?;
         }
         let Xattrs { all: xattrs, are_fewer } = xattrs(dir, name).of(path)?;
         let target = match file_type {
@@ -420,11 +465,11 @@ mod tests {
         write("/new", b"second");
         volume.rename("/new", "/a").expect("it is there");
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes, Form::Tar);
+        let mut writer = Writer::new(&mut bytes, Form::Tar, 1 << 20);
         let written = writer.found(&volume, name, b"a", &found).expect("it is no failure");
         assert!(!written && writer.exported.members == 0);
         // As for the first turn of `member`: nothing of it is left.
-        writer.linked.retain(|_, (first, _)| first != b"a");
+        writer.linked.forget(b"a");
         for path in ["a", "b"] {
             let member = writer.member(&volume, OsStr::new(path), path.as_bytes());
             assert!(member.expect("it is there").is_some());
@@ -450,7 +495,7 @@ mod tests {
                 continue;
             }
             let (found, mut bytes) = (stat(was), Vec::new());
-            let mut writer = Writer::new(&mut bytes, Form::Tar);
+            let mut writer = Writer::new(&mut bytes, Form::Tar, 1 << 20);
             // Found under this name, before it was given to another file.
             let done = writer.found(&volume, OsStr::new(now), now.as_bytes(), &found);
             let is_at = is_at(&volume, OsStr::new(now), &found);

@@ -80,6 +80,7 @@
 
 mod branch;
 mod copy;
+mod descent;
 mod diff;
 mod dir;
 mod error;
@@ -102,6 +103,7 @@ mod volume;
 mod walk;
 
 pub use branch::{Branch, Snapshot};
+pub use descent::{Descent, Order};
 pub use diff::Diff;
 pub use dir::Dir;
 pub use error::errno;
@@ -151,6 +153,7 @@ mod tests {
         check::<crate::File>();
         check::<crate::ReadDir>();
         check::<crate::WalkDir>();
+        check::<crate::Descent>();
         check::<crate::Branch>();
         check::<crate::Snapshot>();
         check::<crate::Diff>();

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use holdfast_base::InodeNo;
 use parking_lot::Mutex;
 
+use crate::dir::Dir;
 use crate::held::Held;
 use crate::metadata::{FileType, Metadata};
 use crate::mounted::Directory;
@@ -26,11 +27,24 @@ const BATCH: usize = 256;
 pub struct ReadDir {
     pub(crate) held: Arc<Held>,
     pub(crate) path: PathBuf,
-    batch: VecDeque<(OsString, InodeNo, FileType)>,
+    batch: VecDeque<Ahead>,
+    /// Behind the last entry of the batch.
     cookie: u64,
+    /// Behind the last entry that was given.
+    given: u64,
     done: bool,
     /// Of a directory of a mount: where its listing is.
     listing: Mutex<Option<Listing>>,
+}
+
+/// An entry that was read and is given later.
+#[derive(Debug)]
+struct Ahead {
+    name: OsString,
+    inode: InodeNo,
+    file_type: FileType,
+    /// Behind it.
+    cookie: u64,
 }
 
 /// Only to be moved: the lock makes of it what may be shared.
@@ -45,14 +59,21 @@ impl std::fmt::Debug for Listing {
 impl ReadDir {
     pub(crate) fn new(held: Arc<Held>, path: &Path) -> ReadDir {
         let (path, batch) = (path.to_path_buf(), VecDeque::new());
-        ReadDir { held, path, batch, cookie: 0, done: false, listing: Mutex::default() }
+        ReadDir { held, path, batch, cookie: 0, given: 0, done: false, listing: Mutex::default() }
     }
 
-    /// With an entry that leads to `above`, the directory above this one: what only a damaged volume has.
-    #[cfg(test)]
-    pub(crate) fn leading_up_to(mut self, above: InodeNo) -> ReadDir {
-        self.batch.push_back(("..".into(), above, FileType::Directory));
-        self
+    /// Bytes of what was read ahead.
+    pub(crate) fn ahead_bytes(&self) -> usize {
+        let names: usize = self.batch.iter().map(|ahead| ahead.name.len()).sum();
+        self.batch.capacity() * size_of::<Ahead>() + names
+    }
+
+    /// Forgets what was read ahead, to read it again when it is wanted. Of a directory of a mount it is kept.
+    pub(crate) fn let_go(&mut self) {
+        if self.held.there.is_none() {
+            self.done &= self.batch.is_empty();
+            (self.batch, self.cookie) = (VecDeque::new(), self.given);
+        }
     }
 
     fn fill(&mut self) -> io::Result<()> {
@@ -69,7 +90,8 @@ impl ReadDir {
                 *cookie = entry.cookie;
                 if entry.name != b"." && entry.name != b".." {
                     let name = OsString::from_vec(entry.name.to_vec());
-                    batch.push_back((name, entry.inode, entry.file_type));
+                    let (inode, file_type, cookie) = (entry.inode, entry.file_type, entry.cookie);
+                    batch.push_back(Ahead { name, inode, file_type, cookie });
                 }
                 full = batch.len() >= BATCH;
                 !full
@@ -98,8 +120,8 @@ impl ReadDir {
                 Some(file_type) => file_type,
                 None => there.file_type_of(name)?,
             };
-            let inode = InodeNo(entry.ino());
-            self.batch.push_back((OsString::from_vec(name.to_vec()), inode, file_type));
+            let (name, inode) = (OsString::from_vec(name.to_vec()), InodeNo(entry.ino()));
+            self.batch.push_back(Ahead { name, inode, file_type, cookie: 0 });
         }
         Ok(())
     }
@@ -116,7 +138,8 @@ impl Iterator for ReadDir {
             self.done = true;
             return Some(Err(error));
         }
-        let (name, inode, file_type) = self.batch.pop_front()?;
+        let Ahead { name, inode, file_type, cookie } = self.batch.pop_front()?;
+        self.given = cookie;
         Some(Ok(DirEntry {
             parent: self.held.clone(),
             path: self.path.join(&name),
@@ -151,6 +174,17 @@ impl DirEntry {
     /// The directory that it is in.
     pub(crate) fn parent(&self) -> &Arc<Held> {
         &self.parent
+    }
+
+    /// An entry of `dir`, whose path is its name.
+    pub(crate) fn of(dir: &Dir, name: OsString, inode: InodeNo, file_type: FileType) -> DirEntry {
+        let (parent, path) = (Arc::clone(dir.held()), PathBuf::from(&name));
+        DirEntry { parent, path, name, inode, file_type }
+    }
+
+    /// The same, with its path from elsewhere: `dir` is where it is.
+    pub(crate) fn below(self, dir: &Path) -> DirEntry {
+        DirEntry { path: dir.join(&self.name), ..self }
     }
 
     /// What it was when the directory was read; costs nothing.

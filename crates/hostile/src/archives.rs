@@ -61,8 +61,9 @@ fn golden() -> std::io::Result<Golden> {
     let (old, new) = (first.open()?, second.open()?);
     let mut archives = vec![Vec::new(), Vec::new()];
     let failed = std::io::Error::other::<holdfast_archive::Error>;
-    export(&old, Form::Tar, &mut archives[0]).map_err(failed)?;
-    export_difference(&old, &new, first.diff(&second)?, &mut archives[1]).map_err(failed)?;
+    export(&old, Form::Tar, usize::MAX, &mut archives[0]).map_err(failed)?;
+    export_difference(&old, &new, first.diff(&second)?, usize::MAX, &mut archives[1])
+        .map_err(failed)?;
     archives.push(by_hand());
     old.close()?;
     new.close()?;
@@ -182,7 +183,7 @@ fn into_a_volume(bytes: &[u8], form: Form) {
     }
     // What came in goes out, or is told: whatever names and sizes it has.
     if done.is_ok() {
-        let _ = export(&volume, form, Limited(64 << 20));
+        let _ = export(&volume, form, usize::MAX, Limited(64 << 20));
     }
     volume.close().expect("the volume is whole");
     let report = holdfast_check::check(&*device, &holdfast_check::Options::default());

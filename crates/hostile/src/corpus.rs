@@ -19,7 +19,7 @@ macro_rules! files {
     };
 }
 
-files! { "superblock" "node" "item" "frame" "batch" "foreign" "message" "look" "recover" "repair" "salvage" "requests" "stream" "archive" "layout" }
+files! { "superblock" "node" "item" "frame" "batch" "foreign" "message" "look" "recover" "repair" "salvage" "requests" "stream" "archive" "layout" "walkers" }
 
 /// The inputs in `text`; the error names the line.
 pub fn parse(text: &str) -> Result<Vec<Vec<u8>>, String> {

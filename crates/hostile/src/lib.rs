@@ -27,6 +27,7 @@ pub mod streams;
 mod use_on;
 pub mod volume;
 mod walk;
+pub mod walkers;
 pub mod watched;
 
 /// Something to attack.
@@ -40,7 +41,24 @@ pub struct Target {
     pub run: fn(&[u8]),
     /// Inputs to begin with, made of golden volumes. The same each time.
     pub seeds: fn() -> Vec<Vec<u8>>,
+    /// What an input may cost.
+    pub most: AtMost,
 }
+
+/// What any input may cost, in MiB. A test holds it against what was needed.
+#[derive(Clone, Copy, Debug)]
+pub struct AtMost {
+    /// Memory that the process holds while it tries inputs, beyond what it held before.
+    pub memory: u64,
+    /// Bytes that are read of one device: it stands for the time, which no test asserts. Of bytes in memory, which are gone through once or
+    /// in steps of a program, none.
+    pub read: u64,
+}
+
+/// Of what only looks at some bytes.
+const BYTES: AtMost = AtMost { memory: 256, read: 16 };
+/// Of work on whole volumes.
+const VOLUMES: AtMost = AtMost { memory: 512, read: 1024 };
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
@@ -49,90 +67,112 @@ pub const TARGETS: &[Target] = &[
         says: "decodes a superblock; what is valid encodes to the same bytes",
         run: decoders::superblock,
         seeds: decoders::superblock_seeds,
+        most: BYTES,
     },
     Target {
         name: "node",
         says: "judges a node, then searches it and decodes its items",
         run: decoders::node,
         seeds: decoders::node_seeds,
+        most: BYTES,
     },
     Target {
         name: "item",
         says: "decodes keys and values; what is valid encodes to the same bytes",
         run: decoders::item,
         seeds: decoders::item_seeds,
+        most: BYTES,
     },
     Target {
         name: "frame",
         says: "decodes a frame and a commit of the journal, and applies it",
         run: decoders::frame,
         seeds: decoders::frame_seeds,
+        most: BYTES,
     },
     Target {
         name: "batch",
         says: "decodes a batch of the log; its records survive being written again",
         run: decoders::batch,
         seeds: decoders::batch_seeds,
+        most: BYTES,
     },
     Target {
         name: "foreign",
         says: "looks at a device with other content",
         run: decoders::foreign,
         seeds: decoders::foreign_seeds,
+        most: BYTES,
     },
     Target {
         name: "message",
         says: "decodes a message of the FUSE protocol",
         run: messages::message,
         seeds: messages::message_seeds,
+        most: BYTES,
     },
     Target {
         name: "look",
         says: "check, dump and a read-only mount of an edited volume agree, and write nothing",
         run: volume::look,
         seeds: volume::seeds,
+        most: VOLUMES,
     },
     Target {
         name: "recover",
         says: "an edited volume is mounted for writing, used on and left",
         run: volume::recover,
         seeds: volume::seeds,
+        most: VOLUMES,
     },
     Target {
         name: "salvage",
         says: "an edited volume is salvaged, whole if check finds nothing, and again with blocks gone",
         run: salvage::salvage,
         seeds: volume::seeds,
+        most: VOLUMES,
     },
     Target {
         name: "repair",
         says: "an edited volume is repaired or refused; what is repaired is clean and goes on, and can be undone",
         run: repairs::repair,
         seeds: volume::seeds,
+        most: VOLUMES,
     },
     Target {
         name: "requests",
         says: "any requests to the FUSE server leave a clean volume",
         run: requests::requests,
         seeds: requests::seeds,
+        most: VOLUMES,
     },
     Target {
         name: "stream",
         says: "any stream is received or refused, and other branches stay as they are",
         run: streams::stream,
         seeds: streams::seeds,
+        most: VOLUMES,
     },
     Target {
         name: "archive",
         says: "any archive or layer is imported or refused, and then nothing has changed",
         run: archives::archive,
         seeds: archives::seeds,
+        most: VOLUMES,
     },
     Target {
         name: "layout",
         says: "any image layout is imported or refused, and then nothing has changed",
         run: layouts::layout,
         seeds: layouts::seeds,
+        most: VOLUMES,
+    },
+    Target {
+        name: "walkers",
+        says: "a walk, an archive, a stream, a difference and a removal of an edited volume end",
+        run: walkers::walkers,
+        seeds: walkers::seeds,
+        most: VOLUMES,
     },
 ];
 

@@ -19,6 +19,20 @@ const READ_MAX: u64 = 4 << 30;
 const WRITTEN_MAX: usize = 1 << 30;
 const PAGE: u64 = 4096;
 
+/// Most bytes that were read of one device of this process.
+static READ_MOST: AtomicU64 = AtomicU64::new(0);
+
+/// Most bytes that were read of one device since this was asked last.
+pub fn most_read() -> u64 {
+    READ_MOST.swap(0, Ordering::Relaxed)
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        READ_MOST.fetch_max(self.read_bytes(), Ordering::Relaxed);
+    }
+}
+
 /// Watches a [`MemoryDevice`].
 #[derive(Debug)]
 pub struct Watched {

@@ -4,16 +4,21 @@
 //! within a known number of runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
 
 use holdfast_base::prng::Prng;
+use holdfast_hostile::watched::most_read;
 use holdfast_hostile::{corpus, random, target};
 
-/// Most memory that this process may ever have held, in KiB. Honest work needs about a tenth.
-const MEMORY_KIB_MAX: u64 = 1 << 20;
+/// One target after the other: what a target costs, the process tells of all that it does.
+static ONE: Mutex<()> = Mutex::new(());
 
-/// Runs all that is kept, then `runs` mutations. The first failure tells how to repeat it.
+/// Runs all that is kept, then `runs` mutations, and looks whether that cost no more than it may. The first failure tells how to repeat it.
 fn smoke(name: &str, runs: u64) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let target = target(name).expect("the tests name targets that exist");
+    let before = fresh_peak_kib();
+    most_read();
     let inputs = corpus::all(target);
     for input in &inputs {
         attempt(target.run, input, &format!("kept: {name}"));
@@ -22,9 +27,18 @@ fn smoke(name: &str, runs: u64) {
         let input = random::mutate(&inputs, &mut Prng::seeded(seed));
         attempt(target.run, &input, &format!("{name}, seed {seed}"));
     }
-    let peak = peak_kib();
-    println!("{name}: {} kept, {runs} mutations, {peak} KiB at most", inputs.len());
-    assert!(peak < MEMORY_KIB_MAX, "P10: {peak} KiB of memory were needed");
+    let (memory, read) = (peak_kib().saturating_sub(before) >> 10, most_read() >> 20);
+    let count = inputs.len();
+    println!("{name}: {count} kept, {runs} mutations, {memory} MiB of memory, {read} MiB read");
+    let most = target.most;
+    assert!(memory <= most.memory, "P10: {memory} MiB of memory were needed: {most:?}");
+    assert!(read <= most.read, "P10: {read} MiB were read of one device: {most:?}");
+}
+
+/// Forgets the largest resident size, and returns that of now.
+fn fresh_peak_kib() -> u64 {
+    std::fs::write("/proc/self/clear_refs", "5").expect("Linux has it");
+    peak_kib()
 }
 
 fn attempt(run: fn(&[u8]), input: &[u8], what: &str) {
@@ -110,6 +124,16 @@ fn streams() {
 #[test]
 fn archives() {
     smoke("archive", 400);
+}
+
+#[test]
+fn layouts() {
+    smoke("layout", 100);
+}
+
+#[test]
+fn walks() {
+    smoke("walkers", 200);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use bitflags::bitflags;
 use holdfast_base::{InodeNo, Timestamp};
 pub use holdfast_format::item::FileType;
+use holdfast_format::item::InodeItem;
 
 /// The caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +116,15 @@ bitflags! {
         const DSYNC = 32;
         /// Reading does not touch the access time.
         const NOATIME = 64;
+    }
+
+    /// What forbids to change a file or directory, to everybody. The words are those of chattr(1).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct FileFlags: u32 {
+        /// Nothing of it changes: no byte, attribute or name in it, nor does a name that leads to it come or go.
+        const IMMUTABLE = InodeItem::IMMUTABLE;
+        /// The same, but bytes may come to the end of a file that is opened for that, and names into a directory.
+        const APPEND_ONLY = InodeItem::APPEND_ONLY;
     }
 
     /// How a name is changed.

@@ -41,7 +41,7 @@ fn exported(behind: usize, change: impl FnMut(&Volume)) -> (Result<(), Error>, V
     drop(holes);
     volume.write("/d-small", b"last").unwrap();
     let mut to = Meddler { volume: &volume, bytes: Vec::new(), behind, change: Some(change) };
-    let done = export(&volume, Form::Tar, &mut to).map(drop);
+    let done = export(&volume, Form::Tar, usize::MAX, &mut to).map(drop);
     let bytes = to.bytes;
     (done, bytes)
 }
@@ -147,7 +147,7 @@ fn no_link_leads_to_a_file_that_has_gone() {
     volume.hard_link("/b", "/c").unwrap();
     let change = |volume: &Volume| volume.remove_file("/b").unwrap();
     let mut to = Meddler { volume: &volume, bytes: Vec::new(), behind: 4096, change: Some(change) };
-    assert!(matches!(export(&volume, Form::Tar, &mut to), Err(Error::Changed { .. })));
+    assert!(matches!(export(&volume, Form::Tar, usize::MAX, &mut to), Err(Error::Changed { .. })));
     let bytes = to.bytes;
     let copy = Volume::in_memory(64 << 20).unwrap();
     import(&copy, Form::Tar, "importing", &bytes[..]).unwrap();
@@ -174,11 +174,11 @@ fn a_directory_that_goes_behind_its_header_is_left_empty() {
         volume.write("/b/inside", b"inside").unwrap();
         volume.write("/c", b"behind").unwrap();
         let mut before = Vec::new();
-        export(&volume, Form::Tar, &mut before).unwrap();
+        export(&volume, Form::Tar, usize::MAX, &mut before).unwrap();
         // The first bytes of its header, which is written at once.
         let behind = before.windows(3).position(|it| it == b"b/\0").unwrap() + 1;
         let mut to = Meddler { volume: &volume, bytes: Vec::new(), behind, change: Some(change) };
-        let error = export(&volume, Form::Tar, &mut to).unwrap_err();
+        let error = export(&volume, Form::Tar, usize::MAX, &mut to).unwrap_err();
         assert!(matches!(&error, Error::Changed { path, .. } if path == b"b"), "{what}: {error}");
         let bytes = to.bytes;
         let copy = Volume::in_memory(64 << 20).unwrap();
@@ -196,7 +196,7 @@ fn the_mark_of_a_receive_is_in_no_archive() {
     let volume = Volume::in_memory(64 << 20).unwrap();
     let exported = |volume: &Volume| {
         let mut bytes = Vec::new();
-        export(volume, Form::Tar, &mut bytes).unwrap();
+        export(volume, Form::Tar, usize::MAX, &mut bytes).unwrap();
         bytes
     };
     let before = exported(&volume);

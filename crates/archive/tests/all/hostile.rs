@@ -16,7 +16,7 @@ fn small() -> Vec<u8> {
     how.open(&volume, "/holes").unwrap().write_all_at(b"end", 100_000).unwrap();
     volume.write(format!("/{}", "n".repeat(200)), b"").unwrap();
     let mut bytes = Vec::new();
-    export(&volume, Form::Tar, &mut bytes).unwrap();
+    export(&volume, Form::Tar, usize::MAX, &mut bytes).unwrap();
     bytes
 }
 

@@ -52,8 +52,9 @@ fn made() -> Made {
     let second = main.snapshot("second").unwrap();
     let (old, new) = (first.open().unwrap(), second.open().unwrap());
     let mut layers = [Vec::new(), Vec::new()];
-    export(&old, Form::Layer, &mut layers[0]).unwrap();
-    export_difference(&old, &new, first.diff(&second).unwrap(), &mut layers[1]).unwrap();
+    export(&old, Form::Layer, usize::MAX, &mut layers[0]).unwrap();
+    export_difference(&old, &new, first.diff(&second).unwrap(), usize::MAX, &mut layers[1])
+        .unwrap();
     old.close().unwrap();
     new.close().unwrap();
     let dir = tempfile::tempdir().unwrap();

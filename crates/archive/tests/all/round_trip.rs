@@ -16,7 +16,7 @@ fn empty() -> Volume {
 
 fn archive(of: &Volume, form: Form) -> Vec<u8> {
     let mut bytes = Vec::new();
-    export(of, form, &mut bytes).unwrap();
+    export(of, form, usize::MAX, &mut bytes).unwrap();
     bytes
 }
 
@@ -62,7 +62,7 @@ fn a_layer_makes_of_one_tree_the_other() {
             let at = |name| Moment { branch: b"main", snapshot: Some(name) };
             let changes = volume.diff(at(&old), at(&new), false).unwrap();
             let mut layer = Vec::new();
-            export_difference(&before, &after, changes, &mut layer).unwrap();
+            export_difference(&before, &after, changes, usize::MAX, &mut layer).unwrap();
             let copy = empty();
             let base = archive(&before, Form::Layer);
             import(&copy, Form::Layer, "importing", &base[..]).unwrap();

@@ -12,6 +12,9 @@ use crate::interrupt::Interrupt;
 use crate::outcome::complain;
 use crate::work::Ends;
 
+/// What may be kept in memory of what is known of a tree: this process serves nobody else.
+const MOST_BYTES: usize = 1 << 30;
+
 /// Standard output, and what is read.
 pub(super) struct Here {
     inputs: Vec<RefCell<Input>>,
@@ -69,7 +72,7 @@ impl Ends for Here {
         }
     }
 
-    fn most_kept(&self) -> usize {
-        usize::MAX
+    fn most_bytes(&self) -> usize {
+        MOST_BYTES
     }
 }

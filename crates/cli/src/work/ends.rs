@@ -27,8 +27,8 @@ pub(crate) trait Ends {
     fn check(&self) -> io::Result<()>;
     /// Waits so long, and fails at once when nobody wants the work any more.
     fn wait(&self, time: Duration) -> io::Result<()>;
-    /// How many changes may be kept in memory, to be told in order.
-    fn most_kept(&self) -> usize;
+    /// How many bytes of what is known of a tree may be kept in memory: of changes that are told in order, say.
+    fn most_bytes(&self) -> usize;
 }
 
 /// Standard output.

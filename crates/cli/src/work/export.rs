@@ -23,12 +23,14 @@ pub(super) fn run(
     let now = tree.view(door, volume)?;
     let to = BufWriter::with_capacity(BUFFER, Out(ends));
     let done = match &before {
-        None => holdfast_archive::export(&now, form, to).map_err(|error| said(&error)),
+        None => holdfast_archive::export(&now, form, ends.most_bytes(), to)
+            .map_err(|error| said(&error)),
         Some(before) => {
+            let most = ends.most_bytes();
             let changes = now.diff_from(before, false).context(volume)?;
             // Nothing is written before all of them are known.
             let changes = changes.map(|change| ends.check().and(change));
-            let done = holdfast_archive::export_difference(before, &now, changes, to);
+            let done = holdfast_archive::export_difference(before, &now, changes, most, to);
             done.map_err(|error| said(&error))
         }
     };

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use holdfast::{FileType, Metadata, Volume};
+use holdfast::{Descent, Dir, FileType, Metadata, Order, Volume};
 use serde::{Deserialize, Serialize};
 
+use super::remove::same_directory;
 use super::{Ends, Out, Tree};
 use crate::branches::Name;
 use crate::json;
@@ -106,38 +107,63 @@ fn list(
     ends: &dyn Ends,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let mut waiting = vec![top.to_path_buf()];
-    while let Some(dir) = waiting.pop() {
-        let mut names: Vec<PathBuf> = Vec::new();
-        for entry in volume.read_dir(&dir).context(dir.display())? {
-            names.push(entry.context(dir.display())?.path());
+    let dir = volume.open_dir(top).context(top.display())?;
+    names(how, &dir, (top, Path::new("")), ends, out)?;
+    let mut way = Descent::new(Order::ByName);
+    if how.recursive {
+        way.enter(dir, "").context(top.display())?;
+    }
+    while let Some(dir) = way.dir().cloned() {
+        let Some(entry) = way.next_name() else {
+            way.leave();
+            continue;
+        };
+        let entry = entry.context(top.join(way.path()).display())?;
+        let name = entry.file_name();
+        if !entry.file_type().is_dir() {
+            continue;
         }
-        names.sort();
-        let mut below = Vec::new();
-        for path in names {
-            ends.check().context("the command")?;
-            let found = volume.symlink_metadata(&path).context(path.display())?;
-            let shown = path.strip_prefix(top).unwrap_or(&path).to_path_buf();
-            show(how, volume, &path, &shown, &found, out)?;
-            if how.recursive && found.is_dir() {
-                below.push(path);
-            }
-        }
-        waiting.extend(below.into_iter().rev());
+        let at = way.path().join(name);
+        let below = same_directory(&dir, name, entry.ino());
+        let below = below.context(top.join(&at).display())?;
+        // What is in a directory comes before what is further below.
+        names(how, &below, (top, &at), ends, out)?;
+        way.enter(below, name).context(top.join(&at).display())?;
+    }
+    Ok(())
+}
+
+/// Prints one directory, which is at `at` below `top`.
+fn names(
+    how: &How,
+    dir: &Dir,
+    (top, at): (&Path, &Path),
+    ends: &dyn Ends,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut names = Descent::new(Order::ByName);
+    names.enter(dir.clone(), "").context(top.join(at).display())?;
+    while let Some(entry) = names.next_name() {
+        ends.check().context("the command")?;
+        let entry = entry.context(top.join(at).display())?;
+        let shown = at.join(entry.file_name());
+        let found = dir.symlink_metadata(entry.file_name());
+        let found = found.context(top.join(&shown).display())?;
+        show(how, dir, Path::new(entry.file_name()), &shown, &found, out)?;
     }
     Ok(())
 }
 
 fn show(
     how: &How,
-    volume: &Volume,
+    dir: &Dir,
     path: &Path,
     shown: &Path,
     found: &Metadata,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let target = match found.is_symlink() && (how.json || how.long) {
-        true => Some(volume.read_link(path).context(path.display())?),
+        true => Some(dir.read_link(path).context(shown.display())?),
         false => None,
     };
     let target_bytes = target.as_deref().and_then(hex_unless_text);

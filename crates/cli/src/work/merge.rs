@@ -12,6 +12,9 @@ use crate::outcome::{Context, Failure, Outcome, printable};
 /// The exit code where both have changed the same.
 pub(crate) const OVERLAP: u8 = 75;
 
+/// Changed files of the branch that are remembered.
+const CHANGED_MAX: usize = 1 << 19;
+
 /// What is put together.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct What {
@@ -43,7 +46,7 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
         into: door.branch(what.into.utf8()?).and_then(|branch| branch.open()).context(volume)?,
     };
     let check = || ends.check();
-    match merge.run(ends.most_kept(), &check) {
+    match merge.run(CHANGED_MAX, &check) {
         Ok(Merged::Done) => Ok(0),
         Ok(Merged::Overlap { paths, more }) => Err(Failure::new(OVERLAP, both(&paths, more))),
         // Nothing is wrong with the volume.

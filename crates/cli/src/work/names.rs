@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use holdfast::{Attributes, Dir, Permissions, RenameFlags};
+use holdfast::{Attributes, Descent, Dir, Order, Permissions, RenameFlags};
 use serde::{Deserialize, Serialize};
 
 use super::Ends;
@@ -243,30 +243,35 @@ impl Names<'_> {
             };
             self.set(&dir, name, to)
         });
-        let mut levels = match top {
-            Ok(below) if recursive => below.map(|dir| (path.to_path_buf(), dir.entries(), dir)),
-            other => {
-                done(path, other.map(drop));
-                None
+        let mut way = Descent::new(Order::AsTheyLie);
+        match top {
+            Ok(Some(dir)) if recursive => {
+                if let Err(error) = way.enter(dir, path) {
+                    done(path, Err(error));
+                }
             }
+            Ok(_) if recursive => {}
+            other => done(path, other.map(drop)),
         }
-        .into_iter()
-        .collect::<Vec<_>>();
-        while let Some((at, entries, dir)) = levels.last_mut() {
+        while let Some(dir) = way.dir().cloned() {
             ends.check()?;
-            let Some(entry) = entries.next() else {
-                levels.pop();
+            let Some(entry) = way.next_name() else {
+                way.leave();
                 continue;
             };
-            let set = entry.map(|entry| {
-                let path = at.join(entry.file_name());
-                (self.set(dir, entry.file_name(), to), path)
-            });
-            match set {
-                Ok((Ok(Some(below)), path)) => levels.push((path, below.entries(), below)),
-                Ok((Ok(None), _)) => {}
-                Ok((Err(error), path)) => done(&path, Err(error)),
-                Err(error) => done(at, Err(error)),
+            match entry {
+                Ok(entry) => {
+                    let name = entry.file_name();
+                    let below = self.set(&dir, name, to);
+                    let set = below.and_then(|below| match below {
+                        Some(below) => way.enter(below, name),
+                        None => Ok(()),
+                    });
+                    if let Err(error) = set {
+                        done(&way.path().join(name), Err(error));
+                    }
+                }
+                Err(error) => done(way.path(), Err(error)),
             }
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! Files and whole directories of a branch go, one name after the other, while others work in it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path};
 
-use holdfast::{Dir, FileType, ReadDir};
+use holdfast::{Descent, Dir, FileType, Order};
 use serde::{Deserialize, Serialize};
 
 use super::Ends;
@@ -93,29 +93,12 @@ fn one(
     }
 }
 
-/// A directory on the way down.
-struct Level {
-    dir: Dir,
-    entries: ReadDir,
-    name: OsString,
-    /// Something in it is still there, and that was told.
-    stays: bool,
-}
-
 /// The directory of this inode number, and no other one: its name may lead elsewhere by now, by a symbolic link as well.
 pub(super) fn same_directory(parent: &Dir, name: &OsStr, inode: u64) -> io::Result<Dir> {
     let dir = parent.open_dir(name)?;
     match dir.ino() == inode {
         true => Ok(dir),
         false => Err(io::ErrorKind::NotFound.into()),
-    }
-}
-
-impl Level {
-    fn of(parent: &Dir, name: &OsStr, inode: u64) -> io::Result<Level> {
-        let dir = same_directory(parent, name, inode)?;
-        let entries = dir.entries();
-        Ok(Level { dir, entries, name: name.into(), stays: false })
     }
 }
 
@@ -129,49 +112,42 @@ fn below(
     tell: &dyn Fn(&Path, &io::Error),
     ends: &dyn Ends,
 ) -> Result<u32, Stopped> {
-    let top = Level::of(parent, name, inode);
-    let top = top.map_err(|error| Stopped::At(path.display().to_string(), error))?;
-    let (mut at, mut levels, mut failures) = (path.to_path_buf(), vec![top], 0_u32);
-    while let Some(level) = levels.last_mut() {
+    let mut way = Descent::new(Order::AsTheyLie);
+    let top = same_directory(parent, name, inode).and_then(|top| way.enter(top, path));
+    top.map_err(|error| Stopped::At(path.display().to_string(), error))?;
+    // The directories from the first on in which something is still there, and that was told.
+    let (mut staying, mut failures) = (0, 0_u32);
+    while let Some(dir) = way.dir().cloned() {
         ends.check().map_err(Stopped::End)?;
-        let removed = match level.entries.next() {
+        let removed = match way.next_name() {
             Some(Ok(entry)) => {
                 let name = entry.file_name();
                 let removed = match entry.file_type() {
-                    FileType::Directory => Level::of(&level.dir, name, entry.ino()).map(|below| {
-                        at.push(name);
-                        levels.push(below);
-                    }),
-                    file_type => branch.remove(&level.dir, name, file_type),
+                    FileType::Directory => same_directory(&dir, name, entry.ino())
+                        .and_then(|below| way.enter(below, name)),
+                    file_type => branch.remove(&dir, name, file_type),
                 };
-                removed.map_err(|error| (at.join(entry.file_name()), error))
+                removed.map_err(|error| (way.path().join(name), error))
             }
-            Some(Err(error)) => Err((at.clone(), error)),
+            Some(Err(error)) => Err((way.path().to_path_buf(), error)),
             None => {
-                let Some(done) = levels.pop() else { break };
-                let removed = match done.stays {
+                let (stays, at) = (staying >= way.depth(), way.path().to_path_buf());
+                let Some((_, below)) = way.leave() else { break };
+                staying = staying.min(way.depth());
+                let above = way.dir().map_or((parent, name), |above| (above, &*below));
+                let removed = match stays {
                     // What keeps it there was told.
                     true => Ok(()),
-                    false => {
-                        let above = levels.last().map_or(parent, |above| &above.dir);
-                        branch.remove(above, &done.name, FileType::Directory)
-                    }
+                    false => branch.remove(above.0, above.1, FileType::Directory),
                 };
-                let removed = removed.map_err(|error| (at.clone(), error));
-                at.pop();
-                if let (true, Some(above)) = (done.stays, levels.last_mut()) {
-                    above.stays = true;
-                }
-                removed
+                removed.map_err(|error| (at, error))
             }
         };
         match removed {
             Err((path, error)) if error.kind() != io::ErrorKind::NotFound => {
                 failures = failures.saturating_add(1);
                 tell(&path, &error);
-                if let Some(level) = levels.last_mut() {
-                    level.stays = true;
-                }
+                staying = way.depth();
             }
             _ => {}
         }
@@ -193,10 +169,10 @@ mod tests {
         volume.create_dir_all("/home/kept").unwrap();
         let listed = volume.symlink_metadata("/a/x").unwrap().ino();
         let dir = volume.open_dir("/a").unwrap();
-        assert!(Level::of(&dir, OsStr::new("x"), listed).is_ok());
+        assert!(same_directory(&dir, OsStr::new("x"), listed).is_ok());
         volume.rename("/a/x", "/a/y").unwrap();
         volume.symlink("/home", "/a/x").unwrap();
-        let error = Level::of(&dir, OsStr::new("x"), listed).map(drop).unwrap_err();
+        let error = same_directory(&dir, OsStr::new("x"), listed).map(drop).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(volume.exists("/home/kept").unwrap());
         volume.close().unwrap();

@@ -9,6 +9,7 @@ mod checker_agrees;
 mod common;
 mod copies_of_streams;
 mod daemon;
+mod deep;
 mod diff;
 #[path = "../document/mod.rs"]
 mod document;

@@ -89,6 +89,11 @@ pub fn slot(seed: u64, name: &[u8]) -> u64 {
     hash.max(1) << 8
 }
 
+/// The slot that a key offset is in.
+pub fn slot_of(offset: u64) -> u64 {
+    offset & !0xff
+}
+
 /// The last key offset of the names that share the slot `first`.
 pub fn slot_end(first: u64) -> u64 {
     first | 0xff

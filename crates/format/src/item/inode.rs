@@ -157,9 +157,9 @@ record! {
 impl InodeItem {
     /// Flag: the inode may have extended attributes.
     pub const HAS_XATTRS: u32 = 1;
-    /// Set aside: nothing of the file may change. Kept, without a meaning yet.
+    /// Flag: nothing of the file or directory may change.
     pub const IMMUTABLE: u32 = 1 << 1;
-    /// Set aside: the file may only grow. Kept, without a meaning yet.
+    /// Flag: the file or directory may only grow.
     pub const APPEND_ONLY: u32 = 1 << 2;
     /// Set aside: programs that make backups pass the file over. Kept, without a meaning yet.
     pub const NO_DUMP: u32 = 1 << 3;

@@ -17,6 +17,7 @@ mod beside;
 mod control;
 mod data;
 mod dirs;
+mod file_flags;
 mod files;
 #[cfg(test)]
 pub(crate) mod fresh;
@@ -36,6 +37,7 @@ mod timing_tests;
 mod xattrs;
 
 pub use beside::Changed;
+pub(crate) use file_flags::FlagsIoctl;
 pub use holdfast_wire::ask::{CHANGE_XATTR, CONTROL, PERMIT};
 pub use remount::REMOUNT_XATTR;
 pub use xattrs::{

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{FileSystem, FileType, OpenFlags};
+use holdfast_posix::{Caller, FileSystem, FileType, OpenFlags};
 use parking_lot::RwLock;
 
 use super::Server;
@@ -97,8 +97,12 @@ fn names(fs: &FileSystem) -> holdfast_posix::Result<Vec<Notice>> {
         fs.readdir(dir, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
                 all.push(Notice::Name(dir.0, entry.name.into()));
-                if entry.file_type == FileType::Directory && fs.is_remembered(entry.inode) {
-                    waiting.push(entry.inode);
+                // By its name: of a damaged volume no directory is gone into twice.
+                if entry.file_type == FileType::Directory
+                    && fs.is_remembered(entry.inode)
+                    && let Ok(attr) = fs.lookup(&Caller::root(), dir, entry.name)
+                {
+                    waiting.push(attr.inode);
                 }
             }
             true

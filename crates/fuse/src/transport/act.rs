@@ -14,14 +14,9 @@ use super::kind::kind;
 use crate::interface::{
     Answer, CopyRange, Errno, FileId, Mode, Opened, Request, Write, XattrReply,
 };
-use crate::server::{CHANGE_XATTR, REMOUNT_XATTR, Server};
+use crate::server::{CHANGE_XATTR, FlagsIoctl, REMOUNT_XATTR, Server};
 
-const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
-const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
-const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FITRIM: u32 = 0xc018_5879;
-/// Bytes of the longest answer to one of them.
-const IOCTL_MOST: u32 = 32;
 
 /// The answer, with a line in the log if it is EIO. What makes something durable has had its line.
 pub(super) fn told<T>(
@@ -90,7 +85,11 @@ pub(super) fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answe
         Op::Ioctl { how, bytes } if how.cmd == FITRIM => {
             server.trim(request, header.unique, bytes).map(Out::IoctlBytes)
         }
-        Op::Ioctl { how, bytes } => ioctl(&how, bytes),
+        Op::Ioctl { how, bytes } => {
+            let of = FlagsIoctl::of(how.cmd).ok_or(Errno(libc::ENOTTY))?;
+            let done = server.flags_ioctl(request, inode, of, (bytes, how.out_size));
+            done.map(Out::IoctlBytes)
+        }
         // There are no directory handles, and after ENOSYS the kernel never asks again; one that cannot do
         // without them gets a number that means nothing.
         Op::Opendir if server.kernel_needs_opendir() => {
@@ -234,15 +233,5 @@ fn write<'a>(inode: InodeNo, how: &abi::WriteIn, bytes: &'a [u8]) -> Write<'a> {
         bytes,
         kill_suid_sgid: how.write_flags & WRITE_KILL_SUIDGID != 0,
         is_cached: how.write_flags & WRITE_CACHE != 0,
-    }
-}
-
-fn ioctl(how: &abi::IoctlIn, bytes: &[u8]) -> Answer<Out> {
-    match how.cmd {
-        // No flags are set: as many zeros as are wanted.
-        FS_IOC_GETFLAGS | FS_IOC_FSGETXATTR => Ok(Out::IoctlZeros(how.out_size.min(IOCTL_MOST))),
-        FS_IOC_SETFLAGS if bytes.iter().all(|byte| *byte == 0) => Ok(Out::IoctlZeros(0)),
-        FS_IOC_SETFLAGS => Err(Errno(libc::EOPNOTSUPP)),
-        _ => Err(Errno(libc::ENOTTY)),
     }
 }

@@ -23,8 +23,6 @@ pub(super) enum Out {
     Bytes(Vec<u8>),
     Length(u32),
     Offset(i64),
-    /// Of an ioctl: so many zeros.
-    IoctlZeros(u32),
     /// Of an ioctl: these bytes.
     IoctlBytes(Vec<u8>),
 }
@@ -68,11 +66,6 @@ pub(super) fn encode(answer: &Out, out: &mut [u8]) -> Answer<usize> {
             let end = head + bytes.len();
             out.get_mut(head..end).ok_or(Errno(libc::EIO))?.copy_from_slice(bytes);
             end
-        }
-        Out::IoctlZeros(count) => {
-            let head = reply::put(out, &abi::IoctlOut::default());
-            out[head..][..*count as usize].fill(0);
-            head + *count as usize
         }
     })
 }

@@ -16,7 +16,7 @@ use super::answer::Out;
 use super::convert::{self, Inside, Names, node_inside};
 use super::stale;
 use crate::interface::{Answer, DirSink, Entry, Errno};
-use crate::server::{SNAPSHOT_XATTR, STATS_XATTR, Server};
+use crate::server::{FlagsIoctl, SNAPSHOT_XATTR, STATS_XATTR, Server};
 use crate::snapdir::NAME;
 use crate::snapdir::number::{self, Node, SHOWN_DIRECTORY, Slot};
 
@@ -262,6 +262,7 @@ fn is_of_mount(op: &Op<'_>) -> bool {
         // Of which snapshot something is says the server of that.
         Op::Ioctl { how, bytes } if how.cmd == ASK => !Server::asks_for_snapshot(bytes),
         Op::Getxattr { name, .. } if *name == SNAPSHOT_XATTR => false,
+        Op::Ioctl { how, .. } if FlagsIoctl::of(how.cmd).is_some() => false,
         Op::Statfs | Op::Ioctl { .. } => true,
         Op::Getxattr { name, .. } | Op::Setxattr { name, .. } => {
             name.starts_with(OF_MOUNT) || *name == STATS_XATTR

@@ -7,6 +7,7 @@
 mod attrs;
 mod common;
 mod data;
+mod flags;
 mod fsync;
 mod full;
 mod killed;

@@ -14,8 +14,10 @@ use holdfast_store::{Pin, Store, StoreError};
 
 use crate::Result;
 
-/// Paths of directories that are remembered, in bytes.
+/// Paths of directories that are remembered, in bytes. The last one is, whatever it has.
 const PATHS_BYTES: usize = 4 << 20;
+/// What a directory costs that is remembered, beside its path.
+const KNOWN_BYTES: usize = 64;
 
 /// Where a name of an inode is: the directory, and the offset of its key.
 pub(super) type Place = (InodeNo, u64);
@@ -44,8 +46,21 @@ pub(super) fn damage(inode: InodeNo, source: Malformed) -> StoreError {
 #[derive(Debug)]
 pub(super) struct Side {
     pin: Pin,
-    paths: HashMap<InodeNo, Arc<[u8]>>,
+    paths: HashMap<InodeNo, DirPath>,
     paths_bytes: usize,
+}
+
+/// The path of a directory: the begin of one that leads through it. So all directories on the way to one cost as much as that.
+#[derive(Clone, Debug)]
+struct DirPath {
+    longer: Arc<[u8]>,
+    len: usize,
+}
+
+impl DirPath {
+    fn bytes(&self) -> &[u8] {
+        self.longer.get(..self.len).unwrap_or_default()
+    }
 }
 
 impl Side {
@@ -109,7 +124,9 @@ impl Side {
 
     /// The path of a name in a directory.
     pub(super) fn path_in(&mut self, store: &Store, dir: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        Ok(joined(&self.dir_path(store, dir)?, name))
+        let mut path = self.dir_path(store, dir)?.bytes().to_vec();
+        append(&mut path, name);
+        Ok(path)
     }
 
     /// The name at a place, which leads to the inode.
@@ -121,15 +138,18 @@ impl Side {
     }
 
     /// The path of a directory.
-    fn dir_path(&mut self, store: &Store, dir: InodeNo) -> Result<Arc<[u8]>> {
+    fn dir_path(&mut self, store: &Store, dir: InodeNo) -> Result<DirPath> {
         let mut below = Vec::new();
         let (mut at, mut mark) = (dir, dir);
         let mut path = loop {
             if at == InodeNo::ROOT {
-                break Arc::from(&[][..]);
+                break Vec::new();
             }
             if let Some(known) = self.paths.get(&at) {
-                break known.clone();
+                if below.is_empty() {
+                    return Ok(known.clone());
+                }
+                break known.bytes().to_vec();
             }
             let item = self.inode(store, at)?.ok_or_else(|| wrong(at, "a name leads there"))?;
             if item.file_type() != FileType::Directory {
@@ -146,20 +166,27 @@ impl Side {
                 mark = at;
             }
         };
+        let mut lens = Vec::with_capacity(below.len());
         for (no, name) in below.into_iter().rev() {
-            path = joined(&path, &name).into();
-            self.remember(no, &path);
+            append(&mut path, &name);
+            lens.push((no, path.len()));
         }
-        Ok(path)
+        Ok(self.remember(path.into(), lens))
     }
 
-    fn remember(&mut self, no: InodeNo, path: &Arc<[u8]>) {
+    /// Keeps a path, which leads through directories whose own paths have these lengths; the last is its own.
+    fn remember(&mut self, path: Arc<[u8]>, lens: Vec<(InodeNo, usize)>) -> DirPath {
         if self.paths_bytes > PATHS_BYTES {
             self.paths.clear();
             self.paths_bytes = 0;
         }
-        self.paths_bytes = self.paths_bytes.saturating_add(path.len().saturating_add(64));
-        self.paths.insert(no, path.clone());
+        let known = lens.len().saturating_mul(KNOWN_BYTES);
+        self.paths_bytes = self.paths_bytes.saturating_add(path.len()).saturating_add(known);
+        for (no, len) in lens {
+            self.paths.insert(no, DirPath { longer: Arc::clone(&path), len });
+        }
+        let len = path.len();
+        DirPath { longer: path, len }
     }
 
     /// A place of each of these inodes, by a look at all names.
@@ -204,9 +231,9 @@ pub(super) fn wrong(no: InodeNo, why: &'static str) -> crate::FsError {
     damage(no, Malformed::new("inode", why)).into()
 }
 
-fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    match dir.is_empty() {
-        true => name.to_vec(),
-        false => [dir, b"/", name].concat(),
+fn append(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() {
+        path.push(b'/');
     }
+    path.extend_from_slice(name);
 }

@@ -38,6 +38,8 @@ pub struct Changes {
     ready: VecDeque<Change>,
     /// Files that do not know where their names are.
     waiting: Vec<Fate>,
+    /// Those whose names were looked for and are told next, the last one first. They have no paths before: those could be long.
+    found: Vec<(Fate, Option<Place>, Option<Place>)>,
     is_over: bool,
 }
 
@@ -92,6 +94,7 @@ impl Changes {
             of: None,
             ready: VecDeque::new(),
             waiting: Vec::new(),
+            found: Vec::new(),
             is_over: false,
         }
     }
@@ -101,16 +104,16 @@ impl Changes {
             if let Some(change) = self.ready.pop_front() {
                 return Ok(Some(change));
             }
-            if self.is_over {
-                return Ok(None);
-            }
-            match self.step(store) {
-                Ok(more) => self.is_over = !more,
-                Err(error) => {
-                    self.is_over = true;
-                    self.ready.clear();
-                    return Err(error);
-                }
+            let done = match self.found.pop() {
+                Some((fate, before, after)) => self.tell(store, fate, before, after),
+                None if self.is_over => return Ok(None),
+                None => self.step(store).map(|more| self.is_over = !more),
+            };
+            if let Err(error) = done {
+                self.is_over = true;
+                self.ready.clear();
+                self.found.clear();
+                return Err(error);
             }
         }
     }
@@ -271,7 +274,7 @@ impl Changes {
         Ok((is_known || is_enough).then_some((before, after)))
     }
 
-    /// Tells of those that were waiting.
+    /// Looks for the names of those that were waiting, to tell of them.
     fn look_for_names(&mut self, store: &Store) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
@@ -284,11 +287,11 @@ impl Changes {
         };
         let old = self.old.search(store, &unknown(|fate| fate.old.as_ref()))?;
         let new = self.new.search(store, &unknown(|fate| fate.new.as_ref()))?;
-        for fate in waiting {
+        self.found.extend(waiting.into_iter().rev().map(|fate| {
             let before = fate.old.as_ref().and_then(place).or(old.get(&fate.no).copied());
             let after = fate.new.as_ref().and_then(place).or(new.get(&fate.no).copied());
-            self.tell(store, fate, before, after)?;
-        }
+            (fate, before, after)
+        }));
         Ok(())
     }
 

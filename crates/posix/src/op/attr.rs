@@ -8,6 +8,7 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::{Need, Transaction};
 
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::inode::{Inode, InodeState};
 use crate::*;
@@ -74,6 +75,17 @@ fn check(
     change: &SetAttr,
 ) -> Result<()> {
     let item = &state.attr;
+    // Times that are those of the call come with what is added.
+    let is_time = |time: SetTime| matches!(time, SetTime::At(_));
+    let sets = change.size.is_some()
+        || change.perm.is_some()
+        || change.uid.is_some()
+        || change.gid.is_some()
+        || change.btime.is_some()
+        || [change.atime, change.mtime].into_iter().flatten().any(is_time);
+    if sets || touches_item(&SetAttr { kill_suid_sgid: false, ..*change }) {
+        allow::expect_changeable(item, Deed::adding(!sets))?;
+    }
     if let Some(size) = change.size {
         match inode.file_type {
             FileType::Regular => {}

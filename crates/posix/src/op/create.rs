@@ -11,6 +11,7 @@ use holdfast_format::limits::{LINK_MAX, SYMLINK_MAX};
 use holdfast_store::{Need, Transaction};
 
 use crate::acl::Acl;
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::file::content;
 use crate::inode::{Inode, InodeState, blank};
@@ -170,6 +171,7 @@ impl FileSystem {
         let item = {
             let state = dir.state.read();
             state.expect_named()?;
+            allow::expect_changeable(&state.attr, Deed::Adds)?;
             allow::expect(core, caller, parent, &state.attr, allow::CHANGE_ENTRIES)?;
             if state.disk.flags & InodeItem::HAS_XATTRS != 0 && !may_inherit_acl {
                 drop((state, _inside));
@@ -229,6 +231,7 @@ fn make(
     state.expect_named()?;
     allow::expect(core, wanted.caller, parent, &state.attr, Access::EXECUTE)?;
     let offset = names::find_vacant(core, parent, name)?;
+    allow::expect_changeable(&state.attr, Deed::Adds)?;
     allow::expect(core, wanted.caller, parent, &state.attr, Access::WRITE)?;
     let is_dir = new.file_type == FileType::Directory;
     if is_dir && state.disk.nlink >= LINK_MAX {

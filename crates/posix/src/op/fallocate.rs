@@ -15,6 +15,7 @@ use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::page::Page;
 use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::data::grow::{clean_tail_locked, make_dirty, pages_before_growth};
 use crate::data::place::{Item, write_all};
@@ -80,6 +81,7 @@ impl FileSystem {
             range: offset..end,
             now: Timestamp::now(),
         };
+        task.expect_changeable(Deed::adding(!punch && !zero))?;
         self.core.with_room(|| match (punch, zero) {
             (true, _) => task.punch(),
             (_, zero) => task.fill(keep_size, zero),
@@ -125,6 +127,10 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
+    fn expect_changeable(&self, deed: Deed) -> Result<()> {
+        allow::expect_changeable(&self.inode.state.read().attr, deed)
+    }
+
     fn size(&self) -> u64 {
         self.inode.state.read().attr.size
     }

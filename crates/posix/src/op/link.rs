@@ -6,6 +6,7 @@ use holdfast_format::item::FileType;
 use holdfast_format::limits::LINK_MAX;
 use holdfast_store::{Need, Transaction};
 
+use crate::allow::Deed;
 use crate::inode::Locked;
 use crate::*;
 
@@ -43,9 +44,11 @@ impl FileSystem {
         if child.file_type == FileType::Directory {
             return Err(FsError::NotPermitted);
         }
+        allow::expect_changeable(&dir_state.attr, Deed::Adds)?;
         allow::expect(core, caller, parent, &dir_state.attr, Access::WRITE)?;
         let state = &locked.get(inode).state;
         state.expect_alive()?;
+        allow::expect_changeable(&state.attr, Deed::Changes)?;
         let is_first = state.disk.nlink == 0;
         if is_first && !state.linkable {
             return Err(FsError::NotFound);

@@ -6,12 +6,13 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::FileType;
 use holdfast_store::StoreError;
 
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::names::{self, Entry};
 use crate::*;
 
-/// An entry that led to no inode this often, although it did not change, is damage.
+/// An entry that led nowhere this often, although it did not change, is damage.
 const DANGLING_MAX: u32 = 100;
 
 impl FileSystem {
@@ -82,6 +83,9 @@ impl FileSystem {
         let inode = core.inode(inode)?;
         let state = inode.state.read();
         state.expect_alive()?;
+        if access.contains(Access::WRITE) {
+            allow::expect_changeable(&state.attr, Deed::Adds)?;
+        }
         allow::check(core, caller, inode.no, &state.attr, access)?;
         if access.contains(Access::WRITE)
             && core.options.read_only
@@ -97,26 +101,43 @@ impl FileSystem {
 }
 
 /// The entry `name` of `dir` and its inode, both of one moment.
+///
+/// A directory is reached by the one name that it says it has. So a way down by names comes to none twice, and ends, whatever a damaged
+/// volume holds: a directory in itself, or in two others (P10).
 pub(crate) fn resolve(core: &Core, dir: InodeNo, name: &[u8]) -> Result<(Entry, Arc<Inode>)> {
     let mut last = None;
     let mut same = 0;
     loop {
         let entry = names::find(core, dir, name)?.existing()?;
-        match core.inode(entry.inode) {
-            Ok(inode) if !inode.state.read().gone => return Ok((entry, inode)),
-            // The name was replaced or removed since it was found.
-            Ok(_) | Err(FsError::NotFound) => {}
+        let why = match core.inode(entry.inode) {
+            Ok(inode) => match leads_to(dir, entry, &inode) {
+                Ok(()) => return Ok((entry, inode)),
+                Err(why) => why,
+            },
+            Err(FsError::NotFound) => "does not exist",
             Err(error) => return Err(error),
-        }
+        };
+        // The name was replaced, moved or removed since it was found.
         same = if last == Some(entry) { same + 1 } else { 0 };
         if same > DANGLING_MAX {
             return Err(FsError::Io(format!(
-                "a name in {} leads to inode {}, which does not exist; run fsck",
+                "a name in {} leads to inode {}, which {why}; run fsck",
                 core.called(dir),
                 entry.inode
             )));
         }
         last = Some(entry);
         holdfast_sync::thread::yield_now();
+    }
+}
+
+/// Fails, and says why, unless an entry of `dir` leads to the inode.
+fn leads_to(dir: InodeNo, entry: Entry, inode: &Inode) -> std::result::Result<(), &'static str> {
+    let state = inode.state.read();
+    let known = (state.attr.parent, state.attr.parent_slot);
+    match inode.file_type == FileType::Directory && known != (dir, entry.offset) {
+        _ if state.gone => Err("does not exist"),
+        true => Err("is a directory that is elsewhere"),
+        false => Ok(()),
     }
 }

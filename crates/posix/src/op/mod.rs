@@ -4,6 +4,7 @@ pub mod attr;
 pub mod create;
 pub mod delete;
 pub mod fallocate;
+pub mod flags;
 pub mod link;
 pub mod lookup;
 pub mod open;

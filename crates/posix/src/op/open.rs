@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use holdfast_base::InodeNo;
 use holdfast_store::StoreError;
 
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::inode::{ErrorCursor, Inode};
 use crate::*;
@@ -124,6 +125,10 @@ impl FileSystem {
         let set_id = {
             let mut state = inode.state.write();
             state.expect_alive()?;
+            if changes {
+                let appends = flags.contains(OpenFlags::APPEND) && !truncates;
+                allow::expect_changeable(&state.attr, Deed::adding(appends))?;
+            }
             allow::expect(core, caller, inode.no, &state.attr, wanted)?;
             if flags.contains(OpenFlags::NOATIME) {
                 caller.expect_owner(&state.attr)?;

@@ -3,12 +3,15 @@
 //! An entry's cookie is the offset of its key, which never changes while the
 //! entry lives. Entries are copied out in portions, and none of the tree's
 //! locks is held while they are shown.
+//!
+//! No name is given twice, whatever a damaged volume holds: who goes by names from a directory to those in it finds each of them once (P10).
 
 use std::ops::{ControlFlow, Range};
 
 use holdfast_base::InodeNo;
+use holdfast_format::item::dentry::{self, DentryHead};
 use holdfast_format::item::{Dentry, FileType};
-use holdfast_format::{ItemKind, Key};
+use holdfast_format::{ItemKind, Key, Malformed};
 
 use crate::core::Core;
 use crate::error::damaged_item;
@@ -56,22 +59,29 @@ impl FileSystem {
         loop {
             portion.fill(core, dir, after)?;
             for (cookie, inode, file_type, name) in &portion.entries {
-                let entry = DirEntry {
-                    inode: *inode,
-                    file_type: *file_type,
-                    name: &portion.text[name.clone()],
-                    cookie: *cookie,
-                };
-                if !visit(entry) {
+                after = *cookie;
+                let name = &portion.text[name.clone()];
+                let (inode, file_type, cookie) = (*inode, *file_type, *cookie);
+                if !is_first(core, dir, name, cookie)? {
+                    continue;
+                }
+                if !visit(DirEntry { inode, file_type, name, cookie }) {
                     return Ok(());
                 }
-                after = *cookie;
             }
             if portion.entries.len() < PORTION {
                 return Ok(());
             }
         }
     }
+}
+
+/// Whether a search for the name of an entry, which lies where its hash says, finds this one. It does if no other lies before it.
+fn is_first(core: &Core, dir: InodeNo, name: &[u8], offset: u64) -> Result<bool> {
+    if offset == core.slot(name) {
+        return Ok(true);
+    }
+    Ok(names::find(core, dir, name)?.entry.is_some_and(|found| found.offset == offset))
 }
 
 impl Portion {
@@ -87,6 +97,10 @@ impl Portion {
         let mut damage = None;
         core.store.scan(&from, &to, |key, value| {
             match Dentry::decode(value) {
+                Ok(entry) if dentry::slot_of(key.offset) != core.slot(entry.name) => {
+                    let why = format!("it lies at {:#x}, where its hash does not lead", key.offset);
+                    damage = Some(Malformed::new(DentryHead::TITLE, why));
+                }
                 Ok(entry) => {
                     let start = self.text.len();
                     self.text.extend_from_slice(entry.name);

@@ -17,6 +17,7 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::limits::LINK_MAX;
 use holdfast_store::{Need, Reservation, Transaction};
 
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::inode::{Inode, Locked, blank};
 use crate::names::Entry;
@@ -277,8 +278,11 @@ impl Move<'_> {
             let state = &locked.get(dir.no).state;
             state.expect_named()?;
             allow::expect(core, self.caller, dir.no, &state.attr, allow::CHANGE_ENTRIES)?;
+            // A name goes from where there is one.
+            allow::expect_changeable(&state.attr, Deed::adding(child.is_none()))?;
             if let Some(child) = child {
                 perm::check_sticky(self.caller, &state.attr, child)?;
+                allow::expect_changeable(child, Deed::Changes)?;
             }
         }
         // A directory that gets a new parent is written itself.

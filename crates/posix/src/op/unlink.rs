@@ -6,6 +6,7 @@ use holdfast_base::{InodeNo, Timestamp};
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::inode::{Inode, Locked};
 use crate::op::lookup::resolve;
@@ -124,6 +125,8 @@ fn check(
     dir_state.expect_named()?;
     allow::expect(core, caller, dir.no, &dir_state.attr, allow::CHANGE_ENTRIES)?;
     perm::check_sticky(caller, &dir_state.attr, &child_item)?;
+    allow::expect_changeable(&dir_state.attr, Deed::Changes)?;
+    allow::expect_changeable(&child_item, Deed::Changes)?;
     match (want, child.file_type == FileType::Directory) {
         (Want::AnythingElse, true) => Err(FsError::IsDirectory),
         (Want::Directory, false) => Err(FsError::NotDirectory),

@@ -7,6 +7,7 @@ use holdfast_base::units::{BLOCK_BYTES, align_down};
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::{Need, StoreError, Transaction};
 
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::data::accept::accept;
 use crate::file_data::WriterGuard;
@@ -58,10 +59,10 @@ impl FileSystem {
                 return Err(FsError::Turned);
             }
             let writer = inode.data.lock_writer();
-            let start = match append {
-                true => inode.state.read().attr.size,
-                false => offset,
-            };
+            // A file may have become immutable since it was opened.
+            let item = inode.state.read().attr;
+            allow::expect_changeable(&item, Deed::adding(append))?;
+            let start = if append { item.size } else { offset };
             if start >= FILE_SIZE_MAX {
                 return Err(FsError::FileTooLarge);
             }

@@ -6,6 +6,7 @@ use holdfast_format::limits::{NAME_MAX, XATTR_VALUE_MAX};
 use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
 use crate::acl::Acl;
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::*;
@@ -81,6 +82,7 @@ impl Space {
         inode: &Inode,
         item: &InodeItem,
     ) -> Result<()> {
+        allow::expect_changeable(item, Deed::Changes)?;
         match self {
             Space::User => {
                 if !takes_user_names(inode) {

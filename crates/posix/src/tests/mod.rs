@@ -5,6 +5,7 @@ mod attr;
 mod content;
 mod create;
 mod delete;
+mod flags;
 mod holes;
 mod limits;
 mod orphans;

@@ -68,6 +68,11 @@ impl Side {
         }
     }
 
+    /// What a name in a directory leads to. Of directories only what says that it has this name: so a way down ends, also in a damaged tree.
+    pub(super) fn below(&self, dir: u64, name: &[u8]) -> Result<Attr> {
+        self.fs.lookup(&self.caller, InodeNo(dir), name).doing(|| self.called(dir))
+    }
+
     pub(super) fn has(&self, id: u64) -> Result<bool> {
         Ok(self.attr(id)?.is_some())
     }
@@ -99,21 +104,24 @@ impl Side {
                     return true;
                 }
                 if entry.file_type == FileType::Directory {
-                    dirs.push(id);
-                    return true;
+                    match self.below(dir, entry.name) {
+                        Ok(attr) => dirs.push(attr.inode.0),
+                        Err(error) => failed = Some(error),
+                    }
+                    return failed.is_none();
                 }
-                match self.fs.place_of(entry.inode) {
+                match self.fs.place_of(entry.inode).doing(|| self.called(id)) {
                     Ok(Some(_)) => {}
                     Ok(None) => {
                         found.entry(id).or_insert_with(|| (dir, entry.name.to_vec()));
                     }
-                    Err(error) => failed = Some((id, error)),
+                    Err(error) => failed = Some(error),
                 }
                 failed.is_none()
             });
             read.doing(|| self.called(dir))?;
-            if let Some((id, error)) = failed {
-                return Err(error).doing(|| self.called(id));
+            if let Some(error) = failed {
+                return Err(error);
             }
         }
         Ok(found)

@@ -4,30 +4,55 @@ use holdfast_base::InodeNo;
 use holdfast_posix::FileType;
 
 use super::Sender;
-use crate::Result;
 use crate::error::Doing;
 use crate::frame::Sink;
 use crate::record::ROOT;
+use crate::{Result, StreamError};
 
 /// Names that are read at once.
 const PORTION: usize = 256;
+/// Directories on the way down that may have read names ahead; then those are read again.
+const AHEAD_MAX: usize = 256;
+/// Directories on the way down.
+const LEVELS_MAX: usize = 1 << 20;
 
 /// A directory on the way down.
 struct Level {
     id: u64,
     /// Behind the last name that was read.
     cookie: u64,
+    /// Behind the last name that was taken.
+    taken: u64,
     /// Names that were read, backwards.
-    names: Vec<(Vec<u8>, u64, FileType)>,
+    names: Vec<Name>,
     all_read: bool,
+}
+
+/// A name, and what is behind it.
+struct Name {
+    name: Vec<u8>,
+    id: u64,
+    file_type: FileType,
+    cookie: u64,
+}
+
+impl Level {
+    fn of(id: u64) -> Level {
+        Level { id, cookie: 0, taken: 0, names: Vec::new(), all_read: false }
+    }
+
+    /// Forgets names that were read ahead.
+    fn let_go(&mut self) {
+        self.all_read &= self.names.is_empty();
+        (self.names, self.cookie) = (Vec::new(), self.taken);
+    }
 }
 
 impl<O: Sink> Sender<'_, O> {
     pub(super) fn whole(&mut self) -> Result<()> {
-        let level = |id| Level { id, cookie: 0, names: Vec::new(), all_read: false };
-        let mut levels = vec![level(ROOT)];
+        let mut levels = vec![Level::of(ROOT)];
         while let Some(here) = levels.last_mut() {
-            let Some((name, id, file_type)) = here.names.pop() else {
+            let Some(Name { name, id, file_type, cookie }) = here.names.pop() else {
                 if !here.all_read {
                     self.read_names(here)?;
                     continue;
@@ -37,17 +62,26 @@ impl<O: Sink> Sender<'_, O> {
                 self.end_directory(id, false)?;
                 continue;
             };
+            here.taken = cookie;
             let dir = here.id;
             self.make_room()?;
             self.know(dir)?;
-            let attr = self.expect(id)?;
-            match file_type {
-                FileType::Directory => {
-                    self.make(&attr, Some((dir, &name)))?;
-                    levels.push(level(id));
+            if file_type == FileType::Directory {
+                let attr = self.new.below(dir, &name)?;
+                self.make(&attr, Some((dir, &name)))?;
+                if levels.len() >= LEVELS_MAX {
+                    return StreamError::refused(format!("inode {id} lies too deep to be sent"));
                 }
-                _ if attr.nlink > 1 => self.link(&attr, dir, &name)?,
-                _ => self.make_whole(&attr, Some((dir, &name)))?,
+                if levels.len() % AHEAD_MAX == 0 {
+                    levels.iter_mut().for_each(Level::let_go);
+                }
+                levels.push(Level::of(attr.inode.0));
+                continue;
+            }
+            let attr = self.expect(id)?;
+            match attr.nlink > 1 {
+                true => self.link(&attr, dir, &name)?,
+                false => self.make_whole(&attr, Some((dir, &name)))?,
             }
         }
         Ok(())
@@ -59,7 +93,8 @@ impl<O: Sink> Sender<'_, O> {
         let read = self.new.fs.readdir(InodeNo(here.id), *cookie, &mut |entry| {
             *cookie = entry.cookie;
             if entry.name != b"." && entry.name != b".." {
-                names.push((entry.name.to_vec(), entry.inode.0, entry.file_type));
+                let (name, cookie) = (entry.name.to_vec(), entry.cookie);
+                names.push(Name { name, id: entry.inode.0, file_type: entry.file_type, cookie });
             }
             is_full = names.len() >= PORTION;
             !is_full

@@ -5,6 +5,7 @@ mod show;
 mod text;
 
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 
 use holdfast::{Change, ChangeKind, Diff, Volume};
 use serde::{Deserialize, Serialize};
@@ -85,9 +86,8 @@ fn print(
         is_terminal: how.is_terminal,
     };
     let mut counts = Counts::default();
-    // For programs nothing is kept; people get an order.
-    let is_sorted = !how.json && !how.null;
-    let mut all: Vec<Change> = Vec::new();
+    // For programs nothing is kept; people get an order, as long as that takes no more memory than it may.
+    let mut kept = (!how.json && !how.null && !how.stat).then(Kept::default);
     for change in diff {
         let change = change.context(volume)?;
         wanted(ends)?;
@@ -95,34 +95,66 @@ fn print(
         if how.quiet {
             break;
         }
-        match (how.stat, is_sorted) {
-            (true, _) => {}
-            (false, true) if all.len() >= ends.most_kept() => return Err(too_many(all.len())),
-            (false, true) => all.push(change),
-            (false, false) if how.json => printed(show::json(&change, how.ranges, &mut out))?,
-            (false, false) => printed(format.show(&change, &mut out))?,
+        match &mut kept {
+            _ if how.stat => {}
+            None if how.json => printed(show::json(&change, how.ranges, &mut out))?,
+            None => printed(format.show(&change, &mut out))?,
+            Some(all) => {
+                all.add(change);
+                if all.bytes > ends.most_bytes() {
+                    if how.patch {
+                        return Err(too_much(ends.most_bytes()));
+                    }
+                    for change in kept.take().unwrap_or_default().in_order() {
+                        printed(format.show(&change, &mut out))?;
+                    }
+                    ends.note(&no_order(ends.most_bytes()));
+                }
+            }
         }
     }
-    all.sort_by(|one, other| {
-        let of =
-            |change: &Change| (show::path(change).to_vec(), change.kind != ChangeKind::Removed);
-        of(one).cmp(&of(other)).then(one.kind.cmp(&other.kind))
-    });
+    let kept = kept.unwrap_or_default().in_order();
     if how.patch {
         let mut patches = Patches::of(old, new, how.is_terminal);
-        patches.show(&all, &mut out)?;
+        patches.show(&kept, &mut out)?;
         if let Some(said) = patches.left_out() {
             printed(out.flush())?;
             ends.note(&said);
         }
     } else {
-        all.iter().try_for_each(|change| printed(format.show(change, &mut out)))?;
+        kept.iter().try_for_each(|change| printed(format.show(change, &mut out)))?;
     }
     if how.stat {
         printed(counts.show(how.json, &mut out))?;
     }
     printed(out.flush())?;
     Ok(counts.any())
+}
+
+/// Changes that wait for their turn.
+#[derive(Default)]
+struct Kept {
+    all: Vec<Change>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn add(&mut self, change: Change) {
+        let path = |path: &Option<Vec<u8>>| path.as_ref().map_or(0, Vec::capacity);
+        let ranges = change.ranges.capacity() * size_of::<Range<u64>>();
+        let paths = path(&change.old_path) + path(&change.new_path);
+        self.bytes += size_of::<Change>() + paths + ranges;
+        self.all.push(change);
+    }
+
+    fn in_order(mut self) -> Vec<Change> {
+        self.all.sort_by(|one, other| {
+            let is_there = |change: &Change| change.kind != ChangeKind::Removed;
+            let paths = show::path(one).cmp(show::path(other));
+            paths.then(is_there(one).cmp(&is_there(other))).then(one.kind.cmp(&other.kind))
+        });
+        self.all
+    }
 }
 
 /// Fails if nobody waits any more; a comparison may find much and say nothing for long.
@@ -133,8 +165,16 @@ fn wanted(ends: &dyn Ends) -> Result<(), Failure> {
     }
 }
 
-fn too_many(kept: usize) -> Failure {
+fn too_much(most: usize) -> Failure {
+    let mib = most >> 20;
     Failure::plain(format!(
-        "more than {kept} files differ, which the daemon does not keep to put them in order; ask for --stat, --json or -0"
+        "what differs takes more than {mib} MiB of memory, which is too much for a patch; ask without --patch, or unmount the volume and try again"
     ))
+}
+
+fn no_order(most: usize) -> String {
+    format!(
+        "what differs takes more than {} MiB of memory; what follows is in no order",
+        most >> 20
+    )
 }

@@ -80,25 +80,20 @@ impl<'a> Patches<'a> {
         out: &mut impl Write,
     ) -> Result<(), Failure> {
         let (Some(old), Some(new)) = (&change.old_path, &change.new_path) else { return Ok(()) };
-        let mut waiting = vec![(old.clone(), new.clone())];
-        while let Some((old, new)) = waiting.pop() {
-            let path = inside(&new);
-            for entry in self.new.read_dir(&path).context(path.display())? {
-                let entry = entry.context(path.display())?;
-                let name = entry.file_name();
-                let below = |dir: &[u8]| [dir, b"/", name.as_bytes()].concat();
-                let (old, new) = (below(&old), below(&new));
-                let is_told = told.contains(&new[..]);
-                match entry.file_type() {
-                    // What was made or moved tells itself of what is below.
-                    FileType::Directory if !is_told || self.was_at(&old, &new)? => {
-                        waiting.push((old, new));
-                    }
-                    kind if has_text(kind) && !is_told => {
-                        self.one(Some(&old), Some(&new), out)?;
-                    }
-                    _ => {}
+        let mut walk = self.new.walk(inside(new)).context(inside(new).display())?;
+        while let Some(entry) = walk.next() {
+            let entry = entry.context(inside(new).display())?;
+            // A slash is in front of it there.
+            let now = entry.path().into_os_string().into_vec().split_off(1);
+            let was = [&old[..], &now[new.len()..]].concat();
+            let is_told = told.contains(&now[..]);
+            match entry.file_type() {
+                // What was made or moved tells itself of what is below.
+                FileType::Directory if is_told && !self.was_at(&was, &now)? => {
+                    walk.skip_directory()
                 }
+                kind if has_text(kind) && !is_told => self.one(Some(&was), Some(&now), out)?,
+                _ => {}
             }
         }
         Ok(())

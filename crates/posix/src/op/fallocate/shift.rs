@@ -16,6 +16,7 @@ use holdfast_store::page::Page;
 use holdfast_store::{Need, Transaction};
 
 use super::{Last, Task};
+use crate::allow::Deed;
 use crate::data::grow::{clean_tail_locked, make_dirty};
 use crate::data::view::{FetchError, clipped, damaged, fetch, load_block};
 use crate::data::writeback::write_back_locked;
@@ -70,6 +71,7 @@ impl FileSystem {
                 range,
                 now: holdfast_base::Timestamp::now(),
             };
+            task.expect_changeable(Deed::Changes)?;
             self.core.with_room(|| task.shift(way))?;
         }
         if mutants::is(Mutant::MoveLogged) {

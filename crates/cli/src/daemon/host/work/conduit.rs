@@ -30,8 +30,8 @@ const LOOKS: u32 = 64;
 /// Bytes between two messages about progress, and files.
 const PROGRESS_BYTES: u64 = 1 << 20;
 const PROGRESS_FILES: u64 = 1 << 10;
-/// Changes that are kept in memory for one command.
-const MOST_KEPT: usize = 1 << 19;
+/// What one command may keep in memory of what is known of a tree: some half a million changes.
+const MOST_BYTES: usize = 128 << 20;
 
 /// The side of the daemon.
 pub(super) struct Conduit {
@@ -367,8 +367,8 @@ impl Ends for Conduit {
         }
     }
 
-    fn most_kept(&self) -> usize {
-        MOST_KEPT
+    fn most_bytes(&self) -> usize {
+        MOST_BYTES
     }
 }
 
