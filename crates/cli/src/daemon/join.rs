@@ -226,7 +226,9 @@ pub(crate) fn restart(path: &Path) -> Result<Restarted, Failure> {
     loop {
         // One that ends again before it has said what it serves is none.
         let next = find().filter(|next| next.pid != daemon.pid);
-        if let Some((next, served)) = next.and_then(|next| served(&next).map(|it| (next, it))) {
+        if let Some((next, served)) =
+            next.and_then(|next| control_socket::served(&next).map(|it| (next, it)))
+        {
             return Ok(Restarted { pid: next.pid, falls_back: served.falls_back });
         }
         if until.is_over() {

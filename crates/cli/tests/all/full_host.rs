@@ -321,18 +321,17 @@ fn a_salvage_to_a_full_host_has_a_code_of_its_own() {
     if !can_mount() {
         return;
     }
-    for host in SmallHost::tmpfs(8) {
-        let place = host::volume(None);
-        place.mount();
-        fs::write(place.dir.join("large"), vec![1; 1_000_000]).unwrap();
-        place.umount();
-        let spare = host.path("spare");
-        fs::write(&spare, vec![1; 100_000]).unwrap();
-        let _ballast = host.fill();
-        fs::remove_file(spare).unwrap();
-        let out = host.path("out");
-        place.run(&["salvage", "-q", place.image(), out.to_str().unwrap()]).fails(4, "No space");
-    }
+    let Some(host) = SmallHost::tmpfs(8) else { return };
+    let place = host::volume(None);
+    place.mount();
+    fs::write(place.dir.join("large"), vec![1; 1_000_000]).unwrap();
+    place.umount();
+    let spare = host.path("spare");
+    fs::write(&spare, vec![1; 100_000]).unwrap();
+    let _ballast = host.fill();
+    fs::remove_file(spare).unwrap();
+    let out = host.path("out");
+    place.run(&["salvage", "-q", place.image(), out.to_str().unwrap()]).fails(4, "No space");
 }
 
 /// A smaller size for which the host has no room leaves the volume as it is, to be written on.

@@ -4,6 +4,8 @@
 use holdfast_base::InodeNo;
 use holdfast_wire::{Op, abi};
 
+use crate::server::FlagsIoctl;
+
 /// What becomes of the volume by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -50,6 +52,9 @@ pub(super) fn effect(header: &abi::InHeader, op: &Op<'_>) -> Effect {
         Op::Open(_) if is_cut(op) => Effect::Changes(change),
         Op::CopyFileRange(how) => {
             Effect::Changes(Change { inode: Some(InodeNo(how.nodeid_out)), ..change })
+        }
+        Op::Ioctl { how, .. } if FlagsIoctl::of(how.cmd).is_some_and(|of| of.sets) => {
+            Effect::Changes(change)
         }
         Op::Lookup { .. }
         | Op::Getattr
