@@ -6,7 +6,7 @@ use crate::interface::{Answer, Errno};
 
 /// How a file is opened. `None` for an access mode that does not exist.
 ///
-/// O_APPEND is left out: the kernel has already turned it into an offset, and pages that it
+/// O_APPEND is judged and does nothing: the kernel has already turned it into an offset, and pages that it
 /// writes back through such a handle must not go to the end. O_SYNC and O_DSYNC are left out:
 /// each write says by itself whether it must be durable, see [`write_is_durable`].
 pub(crate) fn open(flags: i32) -> Answer<OpenFlags> {
@@ -18,6 +18,7 @@ pub(crate) fn open(flags: i32) -> Answer<OpenFlags> {
     };
     open.set(OpenFlags::TRUNCATE, flags & libc::O_TRUNC != 0);
     open.set(OpenFlags::NOATIME, flags & libc::O_NOATIME != 0);
+    open.set(OpenFlags::APPENDS, flags & libc::O_APPEND != 0);
     Ok(open)
 }
 
@@ -70,7 +71,7 @@ mod tests {
         assert_eq!(open(libc::O_RDONLY), Ok(OpenFlags::READ));
         assert_eq!(
             open(libc::O_WRONLY | libc::O_APPEND | libc::O_SYNC | libc::O_DIRECT),
-            Ok(OpenFlags::WRITE)
+            Ok(OpenFlags::WRITE | OpenFlags::APPENDS)
         );
         assert_eq!(
             open(libc::O_RDWR | libc::O_TRUNC | libc::O_NOATIME),

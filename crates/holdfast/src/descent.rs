@@ -227,7 +227,7 @@ impl ByName {
         let (name, inode, file_type) = self.next.next()?;
         self.bytes = self.bytes.saturating_sub(NAME_BYTES + name.len());
         self.given = Some(name.clone());
-        Some(Ok(DirEntry::of(dir, name, inode, file_type)))
+        Some(Ok(DirEntry::of(dir.held(), name, inode, file_type)))
     }
 
     fn let_go(&mut self) {

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use holdfast_base::InodeNo;
 use parking_lot::Mutex;
 
-use crate::dir::Dir;
 use crate::held::Held;
 use crate::metadata::{FileType, Metadata};
 use crate::mounted::Directory;
@@ -176,9 +175,14 @@ impl DirEntry {
         &self.parent
     }
 
-    /// An entry of `dir`, whose path is its name.
-    pub(crate) fn of(dir: &Dir, name: OsString, inode: InodeNo, file_type: FileType) -> DirEntry {
-        let (parent, path) = (Arc::clone(dir.held()), PathBuf::from(&name));
+    /// An entry of the directory `parent`, whose path is its name.
+    pub(crate) fn of(
+        parent: &Arc<Held>,
+        name: OsString,
+        inode: InodeNo,
+        file_type: FileType,
+    ) -> DirEntry {
+        let (parent, path) = (Arc::clone(parent), PathBuf::from(&name));
         DirEntry { parent, path, name, inode, file_type }
     }
 

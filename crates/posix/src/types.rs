@@ -116,6 +116,8 @@ bitflags! {
         const DSYNC = 32;
         /// Reading does not touch the access time.
         const NOATIME = 64;
+        /// It is judged as one that appends; where its writes go they say themselves, as a kernel does.
+        const APPENDS = 128;
     }
 
     /// What forbids to change a file or directory, to everybody. The words are those of chattr(1).

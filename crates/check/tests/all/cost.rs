@@ -42,5 +42,5 @@ fn names_of_a_fork_cost_what_those_of_main_do() {
     let in_fork = [few, many].map(|names| judged(names, true));
     println!("{many} names: {in_main} nodes in main, {in_fork:?} in forks of {few} and {many}");
     assert!(in_fork[1] < 4 * in_main, "{in_fork:?} nodes, {in_main} in main");
-    assert!(in_fork[1] < 5 * in_fork[0], "{in_fork:?} nodes");
+    assert!(in_fork[1] < 6 * in_fork[0], "{in_fork:?} nodes");
 }

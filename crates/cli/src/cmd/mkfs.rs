@@ -41,9 +41,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
     /// How often names, attributes and the places of data are stored: `metadata=1`, `nodes=2` or `metadata=2`. With `nodes=2` each
-    /// node of the trees is written twice, far apart; one that is damaged on the device is read from the other place, and written again
-    /// from it. With `metadata=2` so is what fsyncs and commits write: an fsync is two writes and one flush then, instead of one
-    /// and one. Data of files is stored once in any case, but for what lies in the log. It cannot be changed later. Default: `nodes=2` on a
+    /// piece of them is written twice, far apart; one that is damaged on the device is read from the other place, and written again
+    /// from it. With `metadata=2` so is what an fsync writes, which then is two writes and one flush instead of one and one. Data of files is stored once in any case, but for what lies in the log. It cannot be changed later. Default: `nodes=2` on a
     /// block device that has room for it, `metadata=1` in a file, whose host may keep it twice already.
     #[arg(long, value_name = "WHAT=N", value_parser = Copies::parse)]
     copies: Option<Copies>,

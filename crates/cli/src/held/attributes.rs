@@ -35,7 +35,11 @@ pub(crate) fn set(file: impl AsFd, attributes: &Attributes) -> (Vec<String>, io:
     if let Some((uid, gid)) = attributes.owner {
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         let itself = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
-        is_given = one(&|| "owner".into(), rustix::fs::chownat(file, "", uid, gid, itself));
+        is_given = match rustix::fs::chownat(file, "", uid, gid, itself) {
+            // There is no such number in this user namespace: its root is an ordinary user outside, who gives no files away.
+            Err(Errno::INVAL) => false,
+            given => one(&|| "owner".into(), given),
+        };
     }
     for (name, value) in &attributes.xattrs {
         one(&|| show::name(name), set_xattr(file, name, value));

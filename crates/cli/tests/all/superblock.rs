@@ -192,13 +192,15 @@ fn a_damaged_tree_is_repaired() {
     let before = fs::read(&image).unwrap();
     let (status, said) = code(&["fsck", "-p", "-f", &image]);
     assert!(status == Some(4) && said.contains("fsck -y"), "{status:?} {said}");
-    assert!(fs::read(&image).unwrap() == before, "nothing was written");
-    let (status, planned) = code(&["fsck", "-n", "--json", &image]);
+    // All files of the branch go: that takes the second word as well.
+    let (status, said) = code(&["fsck", "-y", &image]);
+    assert!(status == Some(4) && said.contains("main would lose all its files"), "{said}");
+    let (status, planned) = code(&["fsck", "-n", "--accept-loss", "--json", &image]);
     assert!(fs::read(&image).unwrap() == before, "nothing was written");
     let planned: serde_json::Value = serde_json::from_str(&planned).unwrap();
     assert!(status == Some(4) && planned["plan"]["loses"] == true, "{planned}");
     assert!(planned["plan"]["bytes"].as_u64().unwrap() >= 3 * 4096, "{planned}");
-    let (status, said) = code(&["fsck", "-y", "--json", &image]);
+    let (status, said) = code(&["fsck", "-y", "--accept-loss", "--json", &image]);
     // One document, with the findings, what is done, and what is found behind it.
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert!(status == Some(1) && !said["findings"].as_array().unwrap().is_empty(), "{said}");
@@ -249,7 +251,7 @@ fn a_repair_is_undone() {
     let at = newest_node(&fs::read(&image).unwrap(), 1);
     file.write_all_at(&[0x55; 64], at as u64 + 100).unwrap();
     let before = fs::read(&image).unwrap();
-    let (status, said) = code(&["fsck", "-y", "-z", &kept, &image]);
+    let (status, said) = code(&["fsck", "-y", "--accept-loss", "-z", &kept, &image]);
     assert!(status == Some(1) && said.contains("repaired"), "{status:?} {said}");
     assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o777, 0o600);
     let repaired = fs::read(&image).unwrap();
@@ -262,7 +264,7 @@ fn a_repair_is_undone() {
         assert!(status == Some(0) && said.contains("bit for bit"), "{status:?} {said}");
         assert!(fs::read(&image).unwrap() == before);
     }
-    let (status, said) = code(&["fsck", "-y", "-z", &kept, &image]);
+    let (status, said) = code(&["fsck", "-y", "--accept-loss", "-z", &kept, &image]);
     assert!(status == Some(8) && said.contains("it exists"), "{status:?} {said}");
     assert!(fs::read(&image).unwrap() == before);
     // A volume that was written to since.

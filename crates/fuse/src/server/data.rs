@@ -1,7 +1,5 @@
 //! Bytes: read, write, allocate, seek, copy.
 
-use std::sync::atomic::Ordering;
-
 use holdfast_base::units::{align_down, align_up};
 use holdfast_posix::{FileSystem, FsError, WriteHow};
 
@@ -30,9 +28,6 @@ impl Server {
         let fs = self.fs()?;
         let handle = self.file(&fs, file)?;
         let read = fs.read(&handle.file, offset, into)?;
-        if handle.moved_atime.load(Ordering::Relaxed) {
-            handle.moved_atime.store(false, Ordering::Relaxed);
-        }
         self.requests.operations().read_bytes.add(read as u64);
         Ok(read)
     }

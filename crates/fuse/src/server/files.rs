@@ -1,10 +1,9 @@
 //! Open files: open, create, release, durability.
 //!
-//! The kernel reads what it has in memory without a word. So an open for reading counts as the access, and at the close the
-//! kernel hears of the time that has moved, unless it has read through us: then it knows.
+//! The kernel reads what it has in memory without a word. So an open for reading counts as the access, and the kernel hears of
+//! the time that has moved before it is answered.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::{InodeNo, Receipt};
@@ -35,8 +34,11 @@ impl Server {
         if flags & libc::O_TRUNC != 0 && kill_set_id {
             self.drop_privileges(&fs, inode)?;
         }
-        let moved_atime = fs.accessed(&file);
-        Ok(self.opened(file, flags, moved_atime))
+        // Reads of what the kernel has are no message. It hears of the new time before it has the file.
+        if fs.accessed(&file) {
+            self.tell_attr_changed(inode);
+        }
+        Ok(self.opened(file, flags))
     }
 
     /// Makes a regular file and opens it, or opens one that was made since the kernel looked, as [`Server::open`] does.
@@ -65,7 +67,7 @@ impl Server {
             self.drop_privileges(&fs, attr.inode)?;
             attr = fs.getattr(attr.inode)?;
         }
-        Ok((self.entry(&fs, turn, attr), self.opened(file, flags, false)))
+        Ok((self.entry(&fs, turn, attr), self.opened(file, flags)))
     }
 
     /// Makes a regular file without a name in a directory and opens it.
@@ -82,15 +84,12 @@ impl Server {
         let caller = self.caller(&fs, request)?;
         let turn = fs.turns();
         let (attr, file) = fs.tmpfile(&caller, parent, perm, flags::open(flags)?)?;
-        Ok((self.entry(&fs, turn, attr), self.opened(file, flags, false)))
+        Ok((self.entry(&fs, turn, attr), self.opened(file, flags)))
     }
 
     /// Closes a handle. What is freed by this is freed before it returns.
     pub fn release(&self, fh: u64) {
-        let Some(handle) = self.handles.remove(fh) else { return };
-        if handle.moved_atime.load(Ordering::Relaxed) {
-            self.tell_attr_changed(handle.file.inode());
-        }
+        drop(self.handles.remove(fh));
     }
 
     /// The open file that a request is about: the one with this handle, or one for the time of the request.
@@ -100,9 +99,9 @@ impl Server {
         }
         let mut flags = OpenFlags::READ | OpenFlags::WRITE;
         flags.set(OpenFlags::NOATIME, id.flags & libc::O_NOATIME != 0);
+        flags.set(OpenFlags::APPENDS, id.flags & libc::O_APPEND != 0);
         let direct = id.flags & libc::O_DIRECT != 0;
-        let moved_atime = AtomicBool::new(false);
-        Ok(Arc::new(Handle { file: fs.lend(id.inode, flags)?, direct, moved_atime }))
+        Ok(Arc::new(Handle { file: fs.lend(id.inode, flags)?, direct }))
     }
 
     /// fsync, or fdatasync with `data_only` (P1). Waits for the device.
@@ -203,15 +202,14 @@ impl Server {
         }
     }
 
-    fn opened(&self, file: Arc<OpenFile>, flags: i32, moved_atime: bool) -> Opened {
+    fn opened(&self, file: Arc<OpenFile>, flags: i32) -> Opened {
         // Before the kernel knows that it opens files itself, and for files without a name.
         if self.kernel_opens() {
             return Opened { fh: 0, direct: false, keep_cache: true };
         }
         let direct = flags & libc::O_DIRECT != 0;
         let keep_cache = !self.rolled_back.is_void(file.inode());
-        let moved_atime = AtomicBool::new(moved_atime);
-        let fh = self.handles.insert(Arc::new(Handle { file, direct, moved_atime }));
+        let fh = self.handles.insert(Arc::new(Handle { file, direct }));
         Opened { fh, direct, keep_cache }
     }
 }

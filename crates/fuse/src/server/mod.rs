@@ -76,8 +76,6 @@ struct Handle {
     file: Arc<OpenFile>,
     /// It was opened with O_DIRECT: writes come one by one, and the kernel may not send an fsync after them.
     direct: bool,
-    /// Its opening has moved the access time, and the kernel has not asked for anything since: it does not know.
-    moved_atime: AtomicBool,
 }
 
 /// Answers the requests of one mount.

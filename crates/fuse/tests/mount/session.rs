@@ -250,7 +250,7 @@ fn operations_cost_no_message_too_many() {
     fs::read(mount.path("w")).unwrap();
     assert!(!mount.path("absent").exists());
     fs::read_dir(mount.dir.path()).unwrap().count();
-    // Behind the close the kernel hears that the access time has moved.
+    // The access time has moved, of which the kernel has heard.
     mount.messages(|| ());
     fs::metadata(mount.path("w")).unwrap();
     let cached = mount.messages(|| {

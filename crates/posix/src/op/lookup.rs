@@ -135,7 +135,9 @@ pub(crate) fn resolve(core: &Core, dir: InodeNo, name: &[u8]) -> Result<(Entry, 
 fn leads_to(dir: InodeNo, entry: Entry, inode: &Inode) -> std::result::Result<(), &'static str> {
     let state = inode.state.read();
     let known = (state.attr.parent, state.attr.parent_slot);
-    match inode.file_type == FileType::Directory && known != (dir, entry.offset) {
+    // No name leads to the root, whatever it says of its own.
+    let is_elsewhere = known != (dir, entry.offset) || inode.no == InodeNo::ROOT;
+    match inode.file_type == FileType::Directory && is_elsewhere {
         _ if state.gone => Err("does not exist"),
         true => Err("is a directory that is elsewhere"),
         false => Ok(()),

@@ -126,7 +126,8 @@ impl FileSystem {
             let mut state = inode.state.write();
             state.expect_alive()?;
             if changes {
-                let appends = flags.contains(OpenFlags::APPEND) && !truncates;
+                let appends =
+                    flags.intersects(OpenFlags::APPEND | OpenFlags::APPENDS) && !truncates;
                 allow::expect_changeable(&state.attr, Deed::adding(appends))?;
             }
             allow::expect(core, caller, inode.no, &state.attr, wanted)?;

@@ -61,7 +61,8 @@ impl FileSystem {
             let writer = inode.data.lock_writer();
             // A file may have become immutable since it was opened.
             let item = inode.state.read().attr;
-            allow::expect_changeable(&item, Deed::adding(append))?;
+            let appends = file.flags.contains(OpenFlags::APPENDS) && offset >= item.size;
+            allow::expect_changeable(&item, Deed::adding(append || appends))?;
             let start = if append { item.size } else { offset };
             if start >= FILE_SIZE_MAX {
                 return Err(FsError::FileTooLarge);

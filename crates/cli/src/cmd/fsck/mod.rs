@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Write back a superblock that is lost, also where another filesystem begins by now, which does not survive it.
     #[arg(long, conflicts_with_all = ["no_changes", "preen"])]
     repair_superblock: bool,
-    /// With -y or -p: go on where something that was durable, or may be read another time, is lost by a repair: cut a damaged journal
+    /// With -y or -p, and with -n for what they would do: go on where something that was durable, or may be read another time, is lost by a repair: cut a damaged journal
     /// or log at the last good batch, leave out nodes that the device cannot read, give up a branch or snapshot, its root directory or all that it has.
     #[arg(long)]
     accept_loss: bool,
@@ -113,7 +113,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if let Some(file) = &args.undo {
         return undo::run(args, file);
     }
-    if (args.undo_file.is_some() || args.accept_loss) && !args.yes && !args.preen {
+    let is_about_one = args.yes || args.preen || args.no_changes && args.undo_file.is_none();
+    if (args.undo_file.is_some() || args.accept_loss) && !is_about_one {
         let why = "-z and --accept-loss are about a repair: say -y or -p as well";
         return Err(Failure::new(USAGE, why));
     }
@@ -305,8 +306,11 @@ fn preen(args: &Args, device: &Arc<dyn Device>) -> Result<(), Failure> {
         let why = format!("{} cannot be mounted: {why}", args.target.display());
         Failure::new(ERRORS_LEFT, why)
     };
-    opened.and_then(|volume| volume.metadata("/").map(drop)).map_err(|error| cannot(&error))?;
-    // What is only looked at opens as far as they are whole, a volume that is to be written does not.
+    // What is only looked at opens as far as it is whole, a volume that is to be written does not.
+    let looked = opened.and_then(|volume| volume.metadata("/").map(|_| volume.missing()));
+    if let Some(why) = looked.map_err(|error| cannot(&error))? {
+        return Err(cannot(&why));
+    }
     let reading = VolumeReading::open(&**device, false);
     let missing = reading.map_or_else(|_| Vec::new(), |reading| reading.missing_of_rings());
     missing.first().map_or(Ok(()), |why| Err(cannot(why)))

@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::held::Place;
-use crate::outcome::{Context, Failure, Outcome, printed, shown};
+use crate::outcome::{Context, Failure, Outcome, printed, shown, without_number};
 use crate::peek::Peek;
 use crate::target;
 use host::HostTree;
@@ -157,7 +157,7 @@ fn salvage(args: &Args) -> Outcome {
 }
 
 fn failure(args: &Args, error: &SalvageError) -> Failure {
-    let failure = Failure::plain(format!("{}: {error}", args.image.display()));
+    let failure = Failure::plain(without_number(&format!("{}: {error}", args.image.display())));
     match error {
         SalvageError::Destination(_) => failure.with_code(CUT_SHORT),
         _ => failure,
