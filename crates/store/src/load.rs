@@ -353,6 +353,7 @@ impl Inner {
 }
 
 #[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "no number of a test comes from a disk")]
 mod tests {
     use holdfast_base::InodeNo;
 

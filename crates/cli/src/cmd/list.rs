@@ -23,12 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// List the volumes that are served, and their mounts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Root sees those of all users, others their own, also mounts of theirs that root's process serves. A
-line is a mount; a process that lingers without one has a line all the same. `(elsewhere)`: another
-user's process says that it is mounted, and no mount of that user is to be seen there. MEMORY is that
-of the process, which all mounts of a volume share. `stopped` in the place of `rw`: an error has
-ended all writing, and `holdfast info DIRECTORY` says which. `dead`: the process of the mount has
-ended, and `holdfast umount DIRECTORY` takes it away. `silent`: it does not answer.")]
+Root sees those of all users, others their own, also mounts of theirs that root's process serves.
+A line is a mount; a process that lingers without one has a line all the same. `(elsewhere)`:
+another user's process says that it is mounted, and no mount of that user is to be seen there.
+MEMORY is that of the process, which all mounts of a volume share. `stopped` in the place of `rw`:
+an error has ended all writing, and `holdfast info DIRECTORY` says which. `dead`: the process of
+the mount has ended, and `holdfast umount DIRECTORY` takes it away. `silent`: it does not answer.")]
 pub(crate) struct Args {
     /// Print one JSON object, for programs: memory in bytes, and mounts of which no process tells as `other_mounts`.
     #[arg(long)]

@@ -7,8 +7,8 @@ use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_format::{Key, NodePointer, NodeView};
 
 use super::ranges::{Range, Ranges, after};
-use super::scan::{Node, Nodes};
-use super::whose::{Owner, Whose};
+use super::scan::{Node, Nodes, Owner};
+use super::whose::Whose;
 use crate::walk::{Older, Source, children};
 
 /// What is known for the choice.

@@ -102,7 +102,7 @@ pub(crate) fn find(
     // Trees of which nothing is known may have leaves that are in use.
     let whose = known.filter(|_| reading.is_lineage_whole()).map(|known| {
         let mut whose = Whose::new(states);
-        nodes.give(&whose);
+        whose.give(&mut nodes);
         whose.judge(reading, &nodes, states, known);
         whose
     });

@@ -11,9 +11,19 @@ use holdfast_format::item::Extent;
 use holdfast_format::limits::EXTENT_BLOCKS_MAX;
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
 
-use super::whose::{Owner, Whose};
 use crate::blocks::{Blocks, gaps};
 use crate::walk::extent_blocks;
+
+/// Whose own a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// It is not in use, or no tree can have it.
+    Nobody,
+    /// The tree at this place.
+    One(usize),
+    /// It is not known which of several.
+    Several,
+}
 
 /// A sound node of the volume with at least one key, to which no tree leads.
 #[derive(Clone, Copy, Debug)]
@@ -125,11 +135,9 @@ impl Nodes {
         Nodes { all, ends, looks: Cell::new(LOOKS_MAX), reads: Cell::new(READS_MAX) }
     }
 
-    /// Says of each node that is in use whose own it is.
-    pub(super) fn give(&mut self, whose: &Whose) {
-        for node in self.all.iter_mut().filter(|node| node.is_marked) {
-            node.owner = whose.owner(node);
-        }
+    /// Those that are in use, to say of each whose own it is.
+    pub(super) fn in_use(&mut self) -> impl Iterator<Item = &mut Node> {
+        self.all.iter_mut().filter(|node| node.is_marked)
     }
 
     pub(super) fn all(&self) -> &[Node] {

@@ -17,20 +17,9 @@ use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_format::Key;
 use holdfast_format::limits::GROUP_BLOCKS;
 
-use super::scan::{Node, Nodes};
+use super::scan::{Node, Nodes, Owner};
 use crate::blocks::Blocks;
 use crate::walk::State;
-
-/// Whose own a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// It is not in use, or no tree can have it.
-    Nobody,
-    /// The tree at this place.
-    One(usize),
-    /// It is not known which of several.
-    Several,
-}
 
 /// A tree, as far as it says which nodes can be its own.
 #[derive(Debug)]
@@ -104,8 +93,15 @@ impl Whose {
         Whose { trees, first, whole, in_use: InUse::default() }
     }
 
+    /// Says of each node that is in use whose own it is.
+    pub(super) fn give(&self, nodes: &mut Nodes) {
+        for node in nodes.in_use() {
+            node.owner = self.owner(node);
+        }
+    }
+
     /// Whose own a node is that the bitmaps call in use.
-    pub(super) fn owner(&self, node: &Node) -> Owner {
+    fn owner(&self, node: &Node) -> Owner {
         let mut owner = Owner::Nobody;
         for (at, tree) in self.trees.iter().enumerate() {
             if tree.may_own(node.pointer.epoch.0) && tree.has_lost(node) {
