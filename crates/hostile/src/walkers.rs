@@ -95,10 +95,14 @@ fn remove(edited: &Edited, volume: &Volume) {
         }
         let Ok(entry) = entry else { continue };
         let path = std::path::Path::new("/").join(entry.file_name());
-        let _ = match entry.file_type() {
+        let done = match entry.file_type() {
             FileType::Directory => volume.remove_dir_all(path),
             _ => volume.remove_file(path),
         };
+        // Each one more would wait a while for space that never comes.
+        if done.is_err_and(|error| error.kind() == ErrorKind::StorageFull) {
+            return;
+        }
     }
 }
 

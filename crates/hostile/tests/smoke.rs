@@ -133,7 +133,7 @@ fn layouts() {
 
 #[test]
 fn walks() {
-    smoke("walkers", 200);
+    smoke("walkers", 60);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Flags that forbid to change a file or directory. What obeys them asks [`crate::allow::expect_changeable`].
+//! Flags that forbid to change a file or directory. What obeys them asks `allow::expect_changeable`.
 
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_format::item::FileType;
