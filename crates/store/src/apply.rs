@@ -15,14 +15,13 @@ use parking_lot::{MutexGuard, RwLockWriteGuard};
 use crate::discard::Wanting;
 use crate::error::LineageError;
 use crate::given_up::{Counts, GivenUp};
-use crate::load::MissingSet;
 use crate::room::{Tries, keep_roots};
 use crate::space::alloc::Space;
 use crate::space::promise::Wanted;
 use crate::space::{Allocated, Filling, Reservation};
 use crate::step::{self, Step};
 use crate::transaction::{Change, Taken, TakenContent};
-use crate::tree::{Forest, Missing, NodeAllocator, TreeNo};
+use crate::tree::{Forest, Missing, MissingSet, NodeAllocator, TreeNo};
 use crate::{Inner, Need, Result, StoreError, Transaction};
 
 /// A host that has no more room than this is not asked before the blocks that a file has reserved are written.

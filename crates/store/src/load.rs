@@ -16,7 +16,7 @@ use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 use crate::cache::Body;
 use crate::mend::Mend;
 use crate::side_by_side::side_by_side;
-use crate::tree::{Forest, Missing};
+use crate::tree::{Forest, Missing, MissingSet};
 use crate::verified::{Verified, all_sound, first_sound};
 use crate::{Inner, Result, StoreError};
 
@@ -30,42 +30,6 @@ const READ_PER_NODE_MAX: u64 = 4;
 
 /// Fewer missing places are read by the caller alone: threads would cost more than they save.
 const ALONE: usize = 4;
-
-/// Nodes that a call has missed at one try, each once, and no more than are worth reading before the next one.
-#[derive(Debug, Default)]
-pub(crate) struct MissingSet(Vec<Missing>);
-
-impl From<Missing> for MissingSet {
-    fn from(one: Missing) -> MissingSet {
-        MissingSet(vec![one])
-    }
-}
-
-impl MissingSet {
-    const MOST: usize = 1024;
-
-    /// One more. False if no more is taken.
-    pub(crate) fn add(&mut self, one: Missing) -> bool {
-        // Changes come in the order of their keys, mostly, and miss one leaf in a row.
-        let block = one.expected.pointer.block;
-        if self.0.last().is_none_or(|last| last.expected.pointer.block != block) {
-            self.0.push(one);
-        }
-        self.0.len() < MissingSet::MOST
-    }
-
-    /// Fails if there is one.
-    pub(crate) fn none(self) -> std::result::Result<(), MissingSet> {
-        if self.0.is_empty() { Ok(()) } else { Err(self) }
-    }
-
-    /// In the order of their places, each once.
-    fn into_sorted(mut self) -> Vec<Missing> {
-        self.0.sort_by_key(|one| one.expected.pointer.block);
-        self.0.dedup_by_key(|one| one.expected.pointer);
-        self.0
-    }
-}
 
 /// What one call has loaded and could not load, over all its tries.
 ///
@@ -349,51 +313,5 @@ impl Inner {
 
     pub(crate) fn node_range(&self, pointer: NodePointer) -> BlockRange {
         BlockRange::new(pointer.block, self.geometry().node_blocks())
-    }
-}
-
-#[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, reason = "no number of a test comes from a disk")]
-mod tests {
-    use holdfast_base::InodeNo;
-
-    use super::*;
-    use crate::lineage::lies_tests::{made, put};
-    use crate::transaction::Changes;
-    use crate::tree::TreeNo;
-
-    fn key(no: u64) -> Key {
-        Key::inode(InodeNo(20 + no * 64))
-    }
-
-    /// A change of many leaves, of which none is in memory, finds all of them after as many tries as the tree is high, although
-    /// others have each node evicted that may be, between any two tries. Behind it none is kept.
-    #[test]
-    fn a_large_change_comes_to_its_end_whatever_others_evict() {
-        let (_, store) = made();
-        let items: Vec<_> = (0..2000).map(|no| (key(no), vec![no as u8; 200])).collect();
-        items.chunks(100).for_each(|some| put(&store, TreeNo::MAIN, some));
-        store.checkpoint().unwrap();
-        let inner = &store.inner;
-        let mut changes = Changes::default();
-        (0..2000).step_by(20).for_each(|no| changes.delete(key(no)));
-        let levels = u64::from(inner.forest.read().root(TreeNo::MAIN).level) + 1;
-        let (mut tries, read_before) = (0, inner.counters.nodes_read.get());
-        inner
-            .stop_changers(|forest, _| {
-                tries += 1;
-                assert!(tries < 100, "each try misses what the one before has loaded");
-                forest.cache.evict_all();
-                forest.prepare_all(TreeNo::MAIN, &changes)?;
-                Ok(())
-            })
-            .unwrap();
-        // A delete may join its leaf with either neighbour, and looks for one after the other.
-        assert!(tries <= 3 * levels + 1, "{tries} tries in a tree of {levels} levels");
-        let nodes = inner.counters.nodes_read.get() - read_before;
-        assert!((50..2 * 125).contains(&nodes), "{nodes} of about 125 nodes were read");
-        let mut forest = inner.forest.write();
-        forest.cache.evict_all();
-        assert_eq!(forest.cache.bytes(), 0, "nothing is pinned any more");
     }
 }

@@ -21,7 +21,7 @@ fn now() -> Timestamp {
     Timestamp::default()
 }
 
-pub(crate) fn made() -> (Arc<dyn Device>, Arc<Store>) {
+pub(super) fn made() -> (Arc<dyn Device>, Arc<Store>) {
     let size = 32 << 20;
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(size));
     let options = CreateOptions {
@@ -39,7 +39,7 @@ pub(crate) fn made() -> (Arc<dyn Device>, Arc<Store>) {
 }
 
 /// Puts something into a tree, whatever it means.
-pub(crate) fn put(store: &Store, tree: TreeNo, items: &[(Key, Vec<u8>)]) {
+pub(super) fn put(store: &Store, tree: TreeNo, items: &[(Key, Vec<u8>)]) {
     let changes = items.len() as u32;
     let mut room = store.inner.reserve(tree, Need::Grow { changes, blocks: 0 }).unwrap();
     let mut transaction = Transaction::new();

@@ -122,7 +122,9 @@ impl Inner {
 }
 
 #[cfg(test)]
-pub(crate) mod lies_tests;
+mod evicted_tests;
+#[cfg(test)]
+mod lies_tests;
 #[cfg(test)]
 mod open_tests;
 

@@ -11,6 +11,7 @@
 pub(crate) mod edit;
 mod change;
 mod leaf_hint;
+mod missing;
 pub(crate) mod open;
 
 use std::ops::ControlFlow;
@@ -24,6 +25,7 @@ use crate::cache::{Cache, Node};
 
 pub(crate) use change::Prepared;
 use leaf_hint::LeafHints;
+pub(crate) use missing::MissingSet;
 pub(crate) use open::{OpenHandle, TreeNo};
 use open::{OpenTree, OpenTrees};
 

@@ -18,8 +18,9 @@ pub(super) type Place = (u64, Vec<u8>);
 pub(crate) struct Side {
     /// What messages call it.
     what: String,
-    volume: Volume,
+    /// Before the volume, which waits at its end until nothing else has the engine.
     pub(crate) fs: Arc<FileSystem>,
+    volume: Volume,
     pub(super) caller: Caller,
     /// The last directory that was looked for, without a slash behind.
     last_dir: Option<(Vec<u8>, u64)>,

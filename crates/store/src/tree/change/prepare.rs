@@ -7,10 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::{Prepared, THIN, is_thin};
 use crate::cache::Node;
-use crate::load::MissingSet;
 use crate::transaction::{Change, Changes};
 use crate::tree::leaf_hint::LeafHint;
-use crate::tree::{Forest, Missing, TreeNo, lies_between};
+use crate::tree::{Forest, Missing, MissingSet, TreeNo, lies_between};
 
 impl Forest {
     /// Fails unless every node is in memory that a change of `key` must touch, each at its location; and for a delete
