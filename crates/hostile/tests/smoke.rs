@@ -133,7 +133,7 @@ fn layouts() {
 
 #[test]
 fn walks() {
-    smoke("walkers", 60);
+    smoke("walkers", 200);
 }
 
 #[test]
