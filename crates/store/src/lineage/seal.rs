@@ -96,10 +96,6 @@ impl Inner {
         }
         let mut walks = self.lineage.lock();
         let snapshots = self.snapshots_of(&mut walks, branch)?;
-        // Nothing is forked while the lineage is locked, and commits need not wait for this look at all of them.
-        for snapshot in &snapshots {
-            self.look_at(|plan| plan.refuse_forks(branch, *snapshot))?;
-        }
         self.seal_locked(&mut walks, &mut |plan| plan.delete_branch(branch, &snapshots, now))
     }
 

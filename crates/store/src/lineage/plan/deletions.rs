@@ -28,14 +28,16 @@ impl Plan<'_> {
         self.begun.push(snapshot);
     }
 
-    /// Deletes a branch with its snapshots (S5), which `snapshots` are. No other branch has grown out of one of them:
-    /// [`Plan::refuse_forks`].
+    /// Deletes a branch with its snapshots (S5), which `snapshots` are.
     pub(in crate::lineage) fn delete_branch(
         &mut self,
         branch: u64,
         snapshots: &[u64],
         now: Timestamp,
     ) -> PlanResult<u64> {
+        for snapshot in snapshots {
+            self.refuse_forks(branch, *snapshot)?;
+        }
         let of = self.branch(branch)?;
         let (left, _) = self.leave_behind(branch, b"", now)?;
         self.begin_walk(left);
@@ -53,7 +55,7 @@ impl Plan<'_> {
 
     /// Fails if another branch has grown out of a snapshot of this one, or out of what grew out of it and is being deleted:
     /// the answer is the same before such a deletion and behind it.
-    pub(in crate::lineage) fn refuse_forks(&self, branch: u64, snapshot: u64) -> PlanResult<()> {
+    fn refuse_forks(&self, branch: u64, snapshot: u64) -> PlanResult<()> {
         if self.is_deleted(snapshot)? {
             return Ok(());
         }
