@@ -152,7 +152,7 @@ impl Cache {
 
     /// Whether the budget is exceeded by more than what one read brings.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.frames.len() > self.frames_max + CROWD
+        self.frames.len() > self.frames_max + CROWD + self.pinned.len()
     }
 
     /// Changes the dirty node at `block`, which must be in memory. `change` returns what it marked.
