@@ -20,6 +20,7 @@ pub(crate) mod ask;
 pub(crate) mod ask_all;
 mod bounds;
 mod callers;
+mod calls;
 mod commands;
 pub(crate) mod control;
 pub(crate) mod door;

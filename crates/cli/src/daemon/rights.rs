@@ -13,6 +13,8 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
+use super::calls;
+
 /// What a daemon of root needs: to mount and unmount, and abort connections; to open volumes, logs and homes of others; to tell who
 /// asks, whose processes may have more rights; doors that become others, and to end them; limits, memory that rings lock, and to be spared when memory runs out.
 const OF_A_DAEMON: CapabilitySet = CapabilitySet::SYS_ADMIN
@@ -31,7 +33,7 @@ const LAST: i32 = 19;
 /// What a daemon gives up. Before it has other threads, each of which would keep its own.
 pub(super) fn of_daemon() {
     if geteuid().is_root()
-        && let Err(error) = keep(OF_A_DAEMON)
+        && let Err(error) = keep(OF_A_DAEMON).and_then(|()| calls::of_daemon())
     {
         tracing::warn!("this process keeps rights that it does not need: {error}");
     }
@@ -53,7 +55,8 @@ pub(super) fn of_door(user: Uid, group: Gid) -> io::Result<()> {
     let _ = setgroups(&[]).and_then(|()| setresgid(group, group, group));
     let _ = setresuid(user, user, user);
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    keep(CapabilitySet::empty())
+    keep(CapabilitySet::empty())?;
+    calls::of_door()
 }
 
 /// Keeps no other rights than these, now and in all programs that this thread starts.
