@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -46,13 +47,15 @@ pub(crate) fn all_served(patience: Duration) -> Vec<(Peer, Served)> {
     found.served
 }
 
-/// Users after whose numbers something below `dir` is called, with `prefix` in front. Anybody may have made it.
+/// Users after whose numbers directories of theirs below `dir` are called, with `prefix` in front. What others have called so neither
+/// takes their places nor has root look for their homes.
 fn users_below(dir: &Path, prefix: &str) -> Vec<u32> {
     let user = |entry: fs::DirEntry| {
         let name = entry.file_name();
         let digits = name.to_str()?.strip_prefix(prefix)?;
         let user: u32 = digits.parse().ok()?;
-        (user.to_string() == digits).then_some(user)
+        let own = || entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == user);
+        (user.to_string() == digits && own()).then_some(user)
     };
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(user).take(USERS_MAX).collect()
@@ -145,15 +148,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_known_by_their_numbers_and_other_names_count_for_nothing() {
+    fn users_are_known_by_their_own_directories_and_other_names_count_for_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let names = ["holdfast-7", "holdfast-07", "holdfast-+7", "holdfast-", "holdfast-x", "8"];
-        let others = (0..USERS_MAX).map(|at| format!("other-{at}"));
-        for name in others.take(100).chain(names.map(String::from)) {
-            fs::write(dir.path().join(name), "").unwrap();
+        let me = geteuid().as_raw();
+        let own = format!("holdfast-{me}");
+        let others = (0..100).map(|at| format!("other-{at}"));
+        let zeros = format!("holdfast-0{me}");
+        for name in others.chain([own, zeros, format!("{me}"), format!("holdfast-{}", me + 1)]) {
+            fs::create_dir(dir.path().join(name)).unwrap();
         }
-        assert_eq!(users_below(dir.path(), "holdfast-"), [7]);
-        assert_eq!(users_below(dir.path(), ""), [8]);
+        assert_eq!(users_below(dir.path(), "holdfast-"), [me]);
+        assert_eq!(users_below(dir.path(), ""), [me]);
+        fs::remove_dir(dir.path().join(me.to_string())).unwrap();
+        fs::write(dir.path().join(me.to_string()), "").unwrap();
+        assert_eq!(users_below(dir.path(), ""), [0; 0], "it is a file");
     }
 
     /// Daemons that say this to each caller.
