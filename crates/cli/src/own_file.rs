@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -45,13 +46,12 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     let takes_bytes = |found: &Metadata| {
         is_ours(found) && (found.file_type().is_char_device() || found.file_type().is_fifo())
     };
-    if std::fs::symlink_metadata(path).is_ok_and(|found| is_ours(&found))
-        && std::fs::metadata(path).is_ok_and(|found| takes_bytes(&found))
-    {
-        let file = File::options().write(true).open(path)?;
-        // Others may have put something else in its place since.
-        return match takes_bytes(&file.metadata()?) {
-            true => Ok(file),
+    if std::fs::symlink_metadata(path).is_ok_and(|found| is_ours(&found)) {
+        // Held before it is judged: another one in its place, that nobody reads, would be waited for.
+        let flags = OFlags::PATH.bits().cast_signed();
+        let held = File::options().read(true).custom_flags(flags).open(path)?;
+        return match takes_bytes(&held.metadata()?) {
+            true => File::options().write(true).open(format!("/proc/self/fd/{}", held.as_raw_fd())),
             false => Err(io::ErrorKind::AlreadyExists.into()),
         };
     }
