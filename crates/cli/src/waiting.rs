@@ -64,11 +64,6 @@ impl Waiting {
         self.from.is_some_and(Deadline::is_over)
     }
 
-    /// Whether anything will be shown.
-    pub(crate) fn is_shown(&self) -> bool {
-        self.from.is_some()
-    }
-
     /// So many bytes are left to do; they may become more while others write.
     pub(crate) fn left(&mut self, bytes: u64, what: &str) {
         self.most = self.most.max(bytes);

@@ -2,20 +2,27 @@
 //!
 //! The kernel does not forward sync(2) to FUSE servers, and an fsync is for one file or directory. So for the server a
 //! read of the attribute `system.holdfast.sync` asks for a sync of the whole volume. As with sync(2), every user may.
+//!
+//! What programs have stored into mappings the kernel keeps for each mount. Other processes make it hand that over: a mount that
+//! names this volume may be another user's who answers nothing.
 
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::daemon::ask::{self, SYNC, write_pages};
+use rustix::process::geteuid;
+
+use crate::daemon::ask;
+use crate::daemon::ask_all::each;
 use crate::daemon::control;
-use crate::mounts;
-use crate::outcome::{Context, Failure, Outcome};
+use crate::mounts::{self, Mount};
+use crate::outcome::{Context, Failure, Outcome, complain};
 use crate::waiting::Waiting;
 
 /// A sync may take what it takes.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// But not because of a mount that another user has made.
+const OF_OTHERS: Duration = Duration::from_secs(5);
 
 /// Make everything done in a mounted volume durable, in all of its branches.
 #[derive(Debug, clap::Args)]
@@ -32,38 +39,33 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mount = found.context("/proc/self/mountinfo")?.ok_or_else(|| {
         Failure::plain(format!("{} is not in a mounted Holdfast volume", args.dir.display()))
     })?;
-    for other in mounts::beside(&mount).context("/proc/self/mountinfo")? {
-        match write_pages(&other.dir) {
-            Ok(true) => {}
-            Ok(false) => write_pages_of_all(&other.dir),
-            // One that an earlier daemon has left.
-            Err(error) if mounts::is_dead(&error) => {}
-            Err(error) => return Err(error).context(other.dir.display()),
+    let others = mounts::beside(&mount).context("/proc/self/mountinfo")?;
+    let handed = each(others, |other| hand_over(other, &mount));
+    // Whatever the others say.
+    control::sync(&mount.dir, FOR_EVER, &mut Waiting::new(false)).context(args.dir.display())?;
+    for (other, handed) in handed {
+        match handed {
+            Err(error) if is_of_another(&other, &mount) => complain(&format!(
+                "{}: {error}; what is mapped into memory there may not be durable",
+                other.dir.display()
+            )),
+            handed => handed.context(other.dir.display())?,
         }
     }
-    sync_mount(&mount.dir).context(args.dir.display())?;
     Ok(0)
 }
 
-/// Syncs the volume mounted at `dir`.
-fn sync_mount(dir: &Path) -> io::Result<()> {
-    // First what the kernel holds back, then what the server does.
-    let mut waiting = Waiting::new(false);
-    if waiting.is_shown() {
-        // Another process waits, so that this one can show what is left.
-        if File::open(dir).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
-            write_pages_of_all(dir);
-        }
-        return control::sync(dir, FOR_EVER, &mut waiting);
+/// Has the kernel hand over what programs have stored into mappings of files of `other`.
+fn hand_over(other: &Mount, named: &Mount) -> io::Result<()> {
+    let patience = if is_of_another(other, named) { OF_OTHERS } else { FOR_EVER };
+    match ask::hand_over_pages(&other.dir, patience) {
+        // One that an earlier daemon has left.
+        Err(error) if mounts::is_dead(&error) => Ok(()),
+        handed => handed,
     }
-    if !write_pages(dir)? {
-        write_pages_of_all(dir);
-    }
-    ask::read(dir, SYNC).map(drop)
 }
 
-/// Takes no directory, and so no permission either.
-fn write_pages_of_all(dir: &Path) {
-    rustix::fs::sync();
-    ask::settle(dir);
+/// Whether neither root nor this user has mounted it, nor the one whose mount was named.
+fn is_of_another(other: &Mount, named: &Mount) -> bool {
+    ![0, geteuid().as_raw(), named.owner].contains(&other.owner)
 }

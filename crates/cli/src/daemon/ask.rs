@@ -203,14 +203,16 @@ fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
 /// The life of the process that asks.
 pub(crate) fn run(dir: &Path, name: &str, pages: bool, changes: bool) -> Outcome {
     // Pages of memory maps first: what this user may not have written now the kernel writes when it unmounts.
-    let written = if pages || name == SYNC {
-        write_pages(dir).map(|sent| {
-            if sent {
-                settle(dir)
+    let written = match name {
+        SYNC | NOTHING => write_pages(dir).map(|sent| {
+            if !sent {
+                // Takes no directory, and so no permission either.
+                rustix::fs::sync();
+                settle(dir);
             }
-        })
-    } else {
-        Ok(())
+        }),
+        _ if pages => write_pages(dir).map(drop),
+        _ => Ok(()),
     };
     let mut at: &[u8] = b"";
     let mut value = || match name.as_bytes().strip_prefix(CONTROL) {
@@ -257,19 +259,23 @@ fn without_attributes(path: &Path, name: &str) -> Option<io::Result<Vec<u8>>> {
 }
 
 /// Waits until what the kernel was made to send of mappings has come to the daemon.
-pub(crate) fn settle(dir: &Path) {
+fn settle(dir: &Path) {
     super::settle::settle(|name| read(dir, name));
 }
 
-/// Makes the kernel write what it holds of files that are mapped into memory, and waits until it has come; false if this user may not open `dir`.
-pub(crate) fn write_pages(dir: &Path) -> io::Result<bool> {
+/// Makes the kernel write what it holds of files that are mapped into memory, and waits until it has come; false if this user may not
+/// open `dir`, or something else is mounted over it.
+fn write_pages(dir: &Path) -> io::Result<bool> {
+    let hidden = [Errno::ACCESS, Errno::PERM, Errno::NOENT, Errno::NOTDIR, Errno::STALE];
     match File::open(dir) {
         Ok(root) => {
             rustix::fs::syncfs(&root)?;
             settle(dir);
             Ok(true)
         }
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+        Err(error) if Errno::from_io_error(&error).is_some_and(|it| hidden.contains(&it)) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }

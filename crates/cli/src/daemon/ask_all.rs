@@ -17,15 +17,23 @@ const AT_ONCE: usize = 16;
 /// What mounts say of themselves, in their order. All of them together get `patience`: one that has not answered by then is
 /// `TimedOut`, and so is one whose turn did not come.
 pub(crate) fn ask_all(mounts: Vec<Mount>, patience: Duration) -> Vec<(Mount, io::Result<Report>)> {
+    let until = Deadline::after(patience);
+    each(mounts, |mount| match until.is_over() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => control::ask_within(mount, until.left()),
+    })
+}
+
+/// What `ask` makes of each mount, in their order.
+pub(crate) fn each<A: Send>(
+    mounts: Vec<Mount>,
+    ask: impl Fn(&Mount) -> A + Sync,
+) -> Vec<(Mount, A)> {
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(Vec::new());
-    let until = Deadline::after(patience);
     let work = || {
         while let Some((at, mount)) = take(&mounts, &next) {
-            let answer = match until.is_over() {
-                true => Err(io::ErrorKind::TimedOut.into()),
-                false => control::ask_within(mount, until.left()),
-            };
+            let answer = ask(mount);
             answers.lock().push((at, answer));
         }
     };

@@ -135,6 +135,37 @@ fn a_sync_by_one_mount_takes_the_mapped_pages_of_the_others() {
     assert!(it.read(":work:/mapped")[20_000..].starts_with("mapped"));
 }
 
+/// A mount that another one hides is in the lists, and no command comes to it by its path.
+#[test]
+fn a_sync_takes_the_mapped_pages_of_a_mount_that_is_hidden() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    place.run(&["mount", "-o", "commit=0", place.image(), place.dir()]).fine();
+    fs::write(place.dir.join("mapped"), vec![b'.'; BYTES]).unwrap();
+    place.run(&["fork", place.dir(), "work"]).fine();
+    let above = place.path("above");
+    let (work, monday) = (format!("{above}/work"), place.path("monday"));
+    fs::create_dir_all(&work).unwrap();
+    let of = format!("{}:work", place.image());
+    place.run(&["mount", "-o", "commit=0", &of, &work]).fine();
+    let daemon = place.daemon();
+    let it = Several { place, work, monday, daemon };
+    let mut python = it.map();
+    let hidden = Command::new("mount").args(["-t", "tmpfs", "none", &above]).status();
+    if !hidden.unwrap().success() {
+        holdfast_base::skip::skipped(format_args!("nothing can be mounted here"));
+        return;
+    }
+    it.place.run(&["sync", it.place.dir()]).fine();
+    assert!(Command::new("umount").args(["-l", &above]).status().unwrap().success());
+    it.die();
+    drop(python.stdin.take());
+    python.wait().unwrap();
+    assert!(it.read(":work:/mapped")[20_000..].starts_with("mapped"));
+}
+
 /// What looks at another branch than that of the mount by which it is asked has each write that had returned, and what a fork or a
 /// snapshot of that holds is durable.
 #[test]

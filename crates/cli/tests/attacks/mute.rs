@@ -107,6 +107,35 @@ fn what_another_user_hands_over_unasked_holds_up_no_command_of_root() {
     drop(hostile);
 }
 
+/// A mount that names root's volume, by the user whom its image belongs to, is asked beside root's own and answers nothing.
+#[test]
+fn what_another_user_mounts_by_the_same_name_holds_up_no_sync() {
+    let Some(place) = place_of_user() else { return };
+    let _alone = LISTS.write().unwrap_or_else(PoisonError::into_inner);
+    let planted = InTmp::of(OTHER);
+    let dir = place.path("theirs");
+    place.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
+    place.mount();
+    chown(place.image(), Some(OTHER), Some(OTHER)).unwrap();
+    their_directory(&dir);
+    // By the same name, and without an answer to who opens its directory or asks for its size.
+    let mute = MUTE.replace("%s.other", "%s").replace("(2, 25, 42)", "(2, 22, 25, 27, 42)");
+    let directory = planted.0.to_str().unwrap();
+    let hostile = Hostile::start(&mute, &[directory, place.image(), &dir, "file-0-0.sock"]);
+    let mute = Mute(dir.clone());
+    fs::write(place.dir.join("kept"), "kept").unwrap();
+    let mut sync = Command::new(PROGRAM);
+    let sync = sync.args(["sync", place.dir()]).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut sync = sync.spawn().unwrap();
+    wait_for("the sync hangs", || sync.try_wait().unwrap().is_some());
+    let done = sync.wait_with_output().unwrap();
+    drop(mute);
+    drop(hostile);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.contains("may not be durable"), "{said}");
+    place.umount();
+}
+
 /// A daemon that says of this volume that it has it, mounted there by root; and it listens where no directory of its user is called so.
 const CLAIMS: &str = r#"
 directory, image, dir = sys.argv[1:]
