@@ -63,7 +63,7 @@ KNOWN_KINDS = {FILES: set(range(INODE, PUNCH + 1)), SPACE: {GROUP_ITEM, BITMAP_I
 LINEAGE = 1 << 62
 NO_NAME = re.compile(rb"[/@:\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
 MAIN = 1
-BRANCH, SNAPSHOT = 1, 2
+BRANCH, SNAPSHOT, GOING = 1, 2, 3
 SMALLEST_KEY = (0, INODE, 0)
 TYPES = {1: "p", 2: "c", 4: "d", 6: "b", 8: "f", 10: "l", 12: "s"}
 CHARACTER, DIRECTORY, DEVICE, REGULAR, SYMLINK = 2, 4, 6, 8, 10
@@ -1311,7 +1311,7 @@ def judge_said(before, said, removed):
         old, item = before.tree(number), now.tree(number)
         if old is None and number != MAIN:
             parent = before.tree(parents.get(number, 0))
-            there = parent and parent.kind == SNAPSHOT and before.cursor(parents[number]) is None
+            there = parent and parent.kind == SNAPSHOT and not before.deleted(parents[number], parent)
             need(there and item.kind == BRANCH and first <= number < behind, f"{number} is no new branch [902]")
             root, counts = now.root(number), (parent.inode_count, parent.referenced)
             begin = (parent.root_block, parent.root_epoch, parent.level, counts)
@@ -1324,7 +1324,7 @@ def judge_said(before, said, removed):
             changing = {"parent", "length", "name", "holds", "limit"}
             same = all(getattr(old, name) == getattr(item, name) for name in set(TREE_LAYOUT.names) - changing)
             need(same, f"{number} becomes another [902]")
-        going = item.kind == SNAPSHOT and now.cursor(number) is not None
+        going = item.kind == SNAPSHOT and now.deleted(number, item)
         need(not going or not (item.name or item.holds), f"{number} is being deleted and has a name or holds [902]")
     placed = {key[0] - LINEAGE for key in said if key[1] == ROOT_ITEM} | set(parents)
     need(placed <= made and len(parents) == len(children), "it places a branch that it does not make [902]")
@@ -1348,6 +1348,9 @@ class Lineage:
         item = TREE_LAYOUT.at(value)
         item.name = value[TREE_LAYOUT.size :]
         bad = NO_NAME.search(item.name) or item.name in (b".", b"..")
+        if item.kind == GOING:
+            need(value == bytes(44) + bytes([GOING]) + bytes(TREE_LAYOUT.size - 45), f"tree {number} is none [1001]")
+            return item
         need(item.kind in (BRANCH, SNAPSHOT) and len(item.name) == item.length and not bad, f"tree {number} is none [1001]")
         counts = (item.inode_count, item.referenced)
         numbers = (item.parent, item.branch, item.epoch, item.lsn, item.root_epoch, *counts)
@@ -1361,8 +1364,21 @@ class Lineage:
         return item
 
     def numbers(self):
-        """All of them but a `main` without an item."""
-        return sorted(key[0] - LINEAGE for key in self.items if key[1] == TREE_ITEM and key[0] > LINEAGE)
+        """All of them but a `main` without an item, and branches that go."""
+        return sorted(self.listed() - self.going())
+
+    def listed(self):
+        """All that have an item."""
+        return {key[0] - LINEAGE for key in self.items if key[1] == TREE_ITEM and key[0] > LINEAGE}
+
+    def going(self):
+        """Branches that go."""
+        return {number for number in self.listed() if self.items[LINEAGE + number, TREE_ITEM, 0][44:45] == bytes([GOING])}
+
+    def deleted(self, number, item):
+        """Whether a snapshot is being deleted, by itself or as its branch goes."""
+        branch = self.tree(item.branch)
+        return self.cursor(number) is not None or (branch is not None and branch.kind == GOING)
 
     def root(self, number):
         """Root, level and number of inodes of a branch other than `main`; or nothing."""
@@ -1922,7 +1938,8 @@ def list_trees(volume, _):
     for number in sorted({MAIN, *volume.lineage.numbers()}):
         item = volume.lineage.tree(number) or SimpleNamespace(kind=BRANCH, parent=0, epoch=0, holds=0)
         kind = "branch" if item.kind == BRANCH else "snapshot"
-        state = "deleted" if volume.lineage.cursor(number) else f"holds={item.holds}"
+        deleted = item.kind == SNAPSHOT and volume.lineage.deleted(number, item)
+        state = "deleted" if deleted else f"holds={item.holds}"
         count = volume.root(number)[1]
         name = printable(volume.lineage.label(number))
         print(f"{number} {kind} parent={item.parent} epoch={item.epoch} inodes={count} {state} {name}")
@@ -1971,7 +1988,8 @@ def check_lineage(volume):
     lineage, add = volume.lineage, volume.findings.add
     trees = {number: lineage.tree(number) for number in lineage.numbers()}
     found = lineage.items.get((LINEAGE, NEXT_ITEM, 0), bytes(16))
-    children = {(number, item.parent) for number, item in trees.items() if item.parent}
+    going = {number for number in lineage.going() if lineage.tree(number)}
+    children = {(number, item.parent) for number, item in trees.items() if item.parent} | {(number, 0) for number in going}
     listed = {(key[2], key[0] - LINEAGE) for key in lineage.items if key[1] == CHILD_ITEM}
     for number, parent in children ^ listed:
         add(f"tree {number}: it grew out of {parent} and is not listed there, or the reverse [1005]")
@@ -1983,7 +2001,7 @@ def check_lineage(volume):
             add(f"tree {number}: it is not found by its name [1006]")
         if item.kind == SNAPSHOT and (item.epoch >= volume.birth_limit or item.lsn > volume.log.lsn):
             add(f"snapshot {number}: it is younger than the volume [1007]")
-        if item.kind == SNAPSHOT and item.name and item.branch not in set(trees) | {MAIN}:
+        if item.kind == SNAPSHOT and item.name and item.branch not in set(trees) | going | {MAIN}:
             add(f"snapshot {number}: its branch is not there [1011]")
         if item.parent and (parent is None or parent.kind != SNAPSHOT):
             add(f"tree {number}: it grew out of {item.parent}, which is no snapshot [1003]")
@@ -1995,6 +2013,8 @@ def check_lineage(volume):
             add(f"tree {number}: its root is neither that of {item.parent} nor younger [1008]")
         if lineage.cursor(number) and (item.kind != SNAPSHOT or item.name or item.holds):
             add(f"tree {number}: it is being deleted and is no snapshot, or has a name or holds [1009]")
+        if item.holds and item.branch in going:
+            add(f"snapshot {number}: its branch goes, and it is held [1009]")
 
 
 def check_names(volume, files):

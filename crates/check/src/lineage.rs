@@ -66,6 +66,16 @@ impl Lineage {
         lost
     }
 
+    /// Whether a branch is gone, and its snapshots follow it: they are being deleted.
+    pub(crate) fn goes(&self, branch: u64) -> bool {
+        self.tree(branch).is_some_and(|item| item.kind == TreeKind::Going)
+    }
+
+    /// Whether a snapshot is being deleted.
+    pub(crate) fn is_deleted(&self, id: u64, item: &TreeItem) -> bool {
+        self.0.contains_key(&WalkItem::key(id)) || self.goes(item.branch)
+    }
+
     fn item<T>(&self, key: &Key, decode: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
         self.0.get(key).and_then(|value| decode(value))
     }
@@ -149,7 +159,7 @@ impl Lineage {
             false => printable(&item.name),
         };
         match item.kind {
-            TreeKind::Branch => own,
+            TreeKind::Branch | TreeKind::Going => own,
             TreeKind::Snapshot => {
                 let branch = self.tree(item.branch).filter(|of| of.kind == TreeKind::Branch);
                 let branch = branch.filter(|of| !of.name.is_empty()).map(|of| printable(&of.name));
@@ -181,6 +191,7 @@ impl Lineage {
                 TreeKind::Snapshot => {
                     ((item.root, item.level), item.inode_count, item.referenced_blocks)
                 }
+                TreeKind::Going => continue,
                 TreeKind::Branch => {
                     let Some(root) = self.root(id) else { continue };
                     let inodes = inodes(id).unwrap_or(root.inode_count);

@@ -221,7 +221,7 @@ impl FileSystem {
 fn called(of: &TreeInfo, names: &BTreeMap<u64, String>) -> String {
     let name = show::name(&of.item.name);
     match of.item.kind {
-        TreeKind::Branch => name,
+        TreeKind::Branch | TreeKind::Going => name,
         TreeKind::Snapshot => {
             let branch = names.get(&of.item.branch).map_or("?", String::as_str);
             let name = if name.is_empty() { format!("({})", of.number) } else { name };

@@ -76,6 +76,12 @@ impl Volume {
         self.open.lock().iter().any(|of| of.number == number && of.core.strong_count() > 0)
     }
 
+    /// The numbers of all branches and snapshots that are open.
+    pub(crate) fn all_open(&self) -> Vec<u64> {
+        let open = self.open.lock();
+        open.iter().filter(|of| of.core.strong_count() > 0).map(|of| of.number).collect()
+    }
+
     /// The branch of this number, if it is open.
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Core>> {
         self.open.lock().iter().find(|of| of.number == number)?.core.upgrade()

@@ -206,7 +206,7 @@ impl<'d> Salvaged<'d> {
         for (id, head) in heads.iter().filter(|(id, _)| is_new(id)) {
             let root = match head.kind {
                 TreeKind::Snapshot => Some((head.root, head.level, head.inode_count, head.epoch.0)),
-                TreeKind::Branch => roots.get(id).map(|root: &RootItem| {
+                TreeKind::Branch | TreeKind::Going => roots.get(id).map(|root: &RootItem| {
                     (root.pointer(), root.level, root.inode_count, self.epoch)
                 }),
             };

@@ -293,7 +293,7 @@ impl Store {
         let item = self.tree(from)?;
         let made = match item.kind {
             TreeKind::Snapshot => self.inner.fork(from, named(name)?, now)?,
-            TreeKind::Branch => self.inner.fork_live(from, named(name)?, now)?,
+            TreeKind::Branch | TreeKind::Going => self.inner.fork_live(from, named(name)?, now)?,
         };
         self.durable_behind(made.lsn)?;
         Ok(made.number)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use holdfast_base::Timestamp;
 use holdfast_format::Key;
-use holdfast_format::item::{TreeItem, TreeKind, WalkItem};
+use holdfast_format::item::{TreeItem, TreeKind};
 
 use crate::tree::{OpenHandle, TreeNo};
 use crate::{Result, Store, StoreError};
@@ -99,12 +99,10 @@ impl Store {
     /// The same, unless it is deleted, or its deletion has begun: what that has passed may be in use for something else.
     pub fn pin_whole(&self, number: u64) -> Result<Option<Pin>> {
         let _one = self.inner.lineage.lock();
-        if self.inner.get(TreeNo::SPACE, &WalkItem::key(number))?.is_some() {
-            return Ok(None);
-        }
-        match self.pin_found(number) {
-            Err(StoreError::Lineage(_)) => Ok(None),
-            done => done.map(Some),
+        match self.inner.is_deleted(number) {
+            Ok(true) | Err(StoreError::Lineage(_)) => Ok(None),
+            Ok(false) => self.pin_found(number).map(Some),
+            Err(error) => Err(error),
         }
     }
 

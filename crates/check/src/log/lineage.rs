@@ -50,13 +50,14 @@ pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), String> {
     }
     for id in &said.walks {
         let of = said.trees.get(id).cloned().or_else(|| before.tree(*id));
-        if of.is_none_or(|of| of.kind != TreeKind::Snapshot) || is_deleted(before, *id) {
+        let is_walked = before.0.contains_key(&WalkItem::key(*id));
+        if of.is_none_or(|of| of.kind != TreeKind::Snapshot) || is_walked {
             return malformed(format!("the deletion of {id} cannot begin"));
         }
     }
     for (id, item) in &said.trees {
         let is_called = !item.name.is_empty() || item.holds > 0;
-        let is_going = said.walks.contains(id) || is_deleted(before, *id);
+        let is_going = said.walks.contains(id) || before.is_deleted(*id, item);
         if item.kind == TreeKind::Snapshot && is_called && is_going {
             return malformed(format!("{id} is being deleted and has a name or holds"));
         }
@@ -134,14 +135,10 @@ fn is_kept(id: u64, was: &TreeItem, now: &TreeItem) -> Result<(), String> {
 fn begins(before: &Lineage, said: &Said, id: u64) -> Result<(), String> {
     let parent = said.parents.get(&id).copied().unwrap_or_default();
     let of = before.tree(parent).filter(|of| of.kind == TreeKind::Snapshot);
-    let of = of.filter(|_| !is_deleted(before, parent));
+    let of = of.filter(|of| !before.is_deleted(parent, of));
     let root = of.map(|of| RootItem::of(of.root, of.level, of.inode_count, of.referenced_blocks));
     match root.is_some() && root == said.roots.get(&id).copied() {
         true => Ok(()),
         false => malformed(format!("{id} does not begin as snapshot {parent} is")),
     }
-}
-
-fn is_deleted(before: &Lineage, id: u64) -> bool {
-    before.0.contains_key(&WalkItem::key(id))
 }

@@ -31,7 +31,8 @@ pub(super) fn run(context: &mut Context<'_>) {
     context.facts.branches = branches + u64::from(!trees.contains_key(&MAIN));
     let snapshots = || trees.values().filter(is_kind(TreeKind::Snapshot));
     context.facts.snapshots = snapshots().count() as u64;
-    context.facts.nameless_snapshots = snapshots().filter(|it| it.name.is_empty()).count() as u64;
+    let is_nameless = |it: &&TreeItem| it.name.is_empty() || lineage.goes(it.branch);
+    context.facts.nameless_snapshots = snapshots().filter(is_nameless).count() as u64;
     let mut judge = Judge { context, lineage: &lineage, trees, children };
     judge.items();
     // What cannot be read would be reported as missing.
@@ -86,7 +87,7 @@ impl Judge<'_, '_> {
             let is_own = number(key).is_some_and(|number| number > 0);
             let is_placed = match key.kind {
                 ItemKind::Tree | ItemKind::Root => is_own && key.offset == 0,
-                ItemKind::Child => is_own && value.is_empty(),
+                ItemKind::Child => value.is_empty() && number(key).is_some(),
                 ItemKind::Lineage => !is_own && key.offset == 0,
                 _ => !is_own,
             };
@@ -166,7 +167,7 @@ impl Judge<'_, '_> {
         match item.kind {
             TreeKind::Snapshot => Some(item.root),
             TreeKind::Branch if id == MAIN => Some(self.context.volume.superblock.files),
-            TreeKind::Branch => self.lineage.root(id).map(|root| root.pointer()),
+            TreeKind::Branch | TreeKind::Going => self.lineage.root(id).map(|root| root.pointer()),
         }
     }
 
@@ -176,7 +177,7 @@ impl Judge<'_, '_> {
             return;
         }
         let branch = trees.get(&item.branch).map(|of| of.kind);
-        let is_there = branch.map_or(self.exists(item.branch), |kind| kind == TreeKind::Branch);
+        let is_there = branch.map_or(self.exists(item.branch), |kind| kind != TreeKind::Snapshot);
         if !is_there {
             let what =
                 format!("{} is of branch {}, which does not exist", self.name(id), item.branch);
@@ -229,7 +230,10 @@ impl Judge<'_, '_> {
         let listed: Vec<(u64, u64)> =
             keys.filter_map(|key| Some((number(key)?, key.offset))).collect();
         for (parent, child) in listed {
-            let is_right = self.trees.get(&child).is_some_and(|item| item.parent == parent);
+            // Nothing has grown out of a branch that goes, nor it out of something: it stands with number 0.
+            let is_right = self.trees.get(&child).is_some_and(|item| {
+                item.parent == parent && (parent != 0) != (item.kind == TreeKind::Going)
+            });
             let is_damaged =
                 !self.trees.contains_key(&child) && self.exists(child) && child != MAIN;
             if !is_right && !is_damaged {
@@ -238,6 +242,8 @@ impl Judge<'_, '_> {
             }
         }
         let all = self.children.iter().flat_map(|(parent, of)| of.iter().map(|id| (*parent, *id)));
+        let going = self.trees.iter().filter(|(_, item)| item.kind == TreeKind::Going);
+        let all = all.chain(going.map(|(id, _)| (0, *id)));
         let missing: Vec<(u64, u64)> = all
             .filter(|(parent, id)| !self.lineage.0.contains_key(&child_key(*parent, *id)))
             .collect();
@@ -320,6 +326,12 @@ impl Judge<'_, '_> {
                 continue;
             };
             let what = format!("{} is being deleted and {why}", self.name(id));
+            self.report(Issue::DeletionWrong, what);
+        }
+        let follows = |item: &TreeItem| item.holds > 0 && self.lineage.goes(item.branch);
+        let held = self.trees.iter().filter(|(_, item)| follows(item)).map(|(id, _)| *id);
+        for id in held.collect::<Vec<_>>() {
+            let what = format!("the branch of {} goes, and it is held", self.name(id));
             self.report(Issue::DeletionWrong, what);
         }
     }

@@ -36,7 +36,7 @@ record! {
         lsn: u64,
         /// When it was made.
         created: Timestamp,
-        /// 1: a branch. 2: a snapshot.
+        /// 1: a branch. 2: a snapshot. 3: a branch that goes: only this is set.
         kind: u8,
         /// Of a snapshot: level of its root.
         level: u8,
@@ -111,6 +111,8 @@ pub enum TreeKind {
     Branch,
     /// The tree of one moment.
     Snapshot,
+    /// A branch that was deleted, whose snapshots follow it step by step: they are deleted as well, whatever is left of their names.
+    Going,
 }
 
 /// A branch or snapshot.
@@ -157,6 +159,7 @@ impl TreeItem {
             kind: match self.kind {
                 TreeKind::Branch => 1,
                 TreeKind::Snapshot => 2,
+                TreeKind::Going => 3,
             },
             level: self.level,
             name_len: self.name.len() as u8,
@@ -185,6 +188,10 @@ impl TreeItem {
         let kind = match head.kind {
             1 => TreeKind::Branch,
             2 => TreeKind::Snapshot,
+            3 if bytes != TreeItem::going().encode() => {
+                return fail("a branch that goes has something".into());
+            }
+            3 => TreeKind::Going,
             kind => return fail(format!("kind {kind} is unknown")),
         };
         if head.pad != 0 || head.reserved != [0; 4] {
@@ -218,7 +225,7 @@ impl TreeItem {
                     return fail("its root is younger than it, or it is of no branch".into());
                 }
             }
-            TreeKind::Branch => {
+            TreeKind::Branch | TreeKind::Going => {
                 let unused = [
                     head.branch,
                     head.epoch,
@@ -247,6 +254,30 @@ impl TreeItem {
             limit: head.limit,
             name,
         })
+    }
+
+    /// A branch that goes.
+    pub fn going() -> TreeItem {
+        TreeItem { kind: TreeKind::Going, name: Vec::new(), ..TreeItem::first() }
+    }
+
+    /// The branch that mkfs makes, as long as it has no item.
+    pub fn first() -> TreeItem {
+        TreeItem {
+            kind: TreeKind::Branch,
+            parent: 0,
+            branch: 0,
+            epoch: Epoch(0),
+            lsn: Lsn(0),
+            created: Timestamp::default(),
+            holds: 0,
+            root: NodePointer { block: holdfast_base::BlockNo(0), epoch: Epoch(0) },
+            level: 0,
+            inode_count: 0,
+            referenced_blocks: 0,
+            limit: 0,
+            name: MAIN_NAME.to_vec(),
+        }
     }
 
     /// The key of number `id`.
@@ -376,7 +407,7 @@ impl LineageItem {
     }
 }
 
-/// The key that says of snapshot `parent` that `child` grew out of it. Its value is empty.
+/// The key that says of snapshot `parent` that `child` grew out of it; of 0, that `child` is a branch that goes. Its value is empty.
 pub const fn child_key(parent: u64, child: u64) -> Key {
     Key::new(InodeNo(LINEAGE.saturating_add(parent)), ItemKind::Child, child)
 }
@@ -453,6 +484,7 @@ mod tests {
     fn items_survive_the_round_trip() {
         let item = snapshot();
         assert_eq!(TreeItem::decode(&item.encode()), Ok(item));
+        assert_eq!(TreeItem::decode(&TreeItem::going().encode()), Ok(TreeItem::going()));
         let root = RootItem::of(snapshot().root, 2, 7, 40);
         assert_eq!(RootItem::decode(&root.bytes()), Ok(root));
         let place = WalkPlace::item(&Key::new(InodeNo(7), ItemKind::Extent, 4096));
@@ -468,6 +500,13 @@ mod tests {
         assert!(TreeItem::decode(&young.encode()).is_err(), "its root is younger than it");
         let branch = TreeItem { kind: TreeKind::Branch, ..snapshot() };
         assert!(TreeItem::decode(&branch.encode()).is_err(), "a branch has its root elsewhere");
+        for going in [
+            TreeItem { name: b"a".to_vec(), ..TreeItem::going() },
+            TreeItem { parent: 2, ..TreeItem::going() },
+            TreeItem { lsn: Lsn(1), ..TreeItem::going() },
+        ] {
+            assert!(TreeItem::decode(&going.encode()).is_err(), "a branch that goes has nothing");
+        }
         let named = TreeItem { name: b"a/b".to_vec(), ..snapshot() };
         assert!(TreeItem::decode(&named.encode()).is_err());
         assert!(

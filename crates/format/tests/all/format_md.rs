@@ -158,7 +158,9 @@ fn kinds_table() -> String {
             ItemKind::Walk => ("L", "number of the snapshot", "Walk"),
             ItemKind::Tree => ("L + its number", "0", "Branch or snapshot"),
             ItemKind::Root => ("L + number of the branch", "0", "Root"),
-            ItemKind::Child => ("L + number of the snapshot", "number of the child", "nothing"),
+            ItemKind::Child => {
+                ("L + number of the snapshot, or L", "number of the child", "nothing")
+            }
             other => panic!("{other:?} has no row"),
         };
         let tree = if kind.tree() == TreeId::Files { "files" } else { "space" };

@@ -239,7 +239,7 @@ impl FileSystem {
     fn fork_number(&self, new: &[u8], from: u64) -> Result<u64> {
         let fork = |store: &Store| Ok(store.fork(from, new, Timestamp::now())?);
         match self.tree(from)?.kind {
-            TreeKind::Branch => self.with_branch(from, |store, _| fork(store)),
+            TreeKind::Branch | TreeKind::Going => self.with_branch(from, |store, _| fork(store)),
             TreeKind::Snapshot => {
                 self.expect_changeable()?;
                 fork(self.core.store.store())

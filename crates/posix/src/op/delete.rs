@@ -65,8 +65,11 @@ impl FileSystem {
         let number = self.branch_no(branch)?;
         let name = name_of(self.tree(number)?);
         self.expect_not_open(number, &name)?;
-        for of in self.snapshots_of_number(number)? {
-            self.expect_not_open(of.number, &[&name, &b"@"[..], &of.name].concat())?;
+        for open in volume.all_open() {
+            let of = self.tree(open)?;
+            if of.branch == number {
+                return Err(FsError::InUse(show::name(&[&name, &b"@"[..], &of.name].concat())));
+            }
         }
         volume.store.delete_branch(number, Timestamp::now())?;
         volume.deletions.begin();

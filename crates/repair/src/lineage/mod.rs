@@ -138,6 +138,8 @@ impl Lineage {
                     }
                     is_sound
                 }
+                // A branch that goes, by its item.
+                ItemKind::Child if key.inode.0 == LINEAGE && value.is_empty() => true,
                 ItemKind::Child if is_own && value.is_empty() => {
                     listed.insert(key.offset, id);
                     true
@@ -166,6 +168,7 @@ impl Lineage {
         for id in damaged {
             lineage.damaged(id, roots.contains(&id), listed.get(&id).copied(), repairs);
         }
+        lineage.going();
         lineage.roots(&roots, repairs);
         lineage.deletions(reading, is_whole, repairs);
         lineage.epochs(reading, repairs);
@@ -245,7 +248,7 @@ impl Lineage {
         item.parent = parent;
         self.cut.insert(id);
         let kind = match item.kind {
-            TreeKind::Branch => "branch",
+            TreeKind::Branch | TreeKind::Going => "branch",
             TreeKind::Snapshot => "snapshot",
         };
         let name = match item.name.is_empty() {
@@ -295,6 +298,16 @@ impl Lineage {
             let name = item.map_or(String::new(), |item| holdfast_base::show::name(&item.name));
             self.lost.push(format!("branch {name} would be lost"));
             say(repairs, Issue::BranchRoot, format!("branch {name} is lost: it has no root"), true);
+        }
+    }
+
+    /// The snapshots of a branch that goes have followed it.
+    fn going(&mut self) {
+        let going = self.items.extract_if(.., |_, item| item.kind == TreeKind::Going);
+        let going: BTreeSet<u64> = going.map(|(id, _)| id).collect();
+        for (id, item) in self.items.iter_mut().filter(|(_, item)| going.contains(&item.branch)) {
+            (item.name, item.holds) = (Vec::new(), 0);
+            self.waiting.insert(*id);
         }
     }
 
@@ -349,7 +362,7 @@ impl Lineage {
         for id in begun {
             let parent = self.items.get(&id).map(|item| item.parent);
             self.without(id, parent, issue, repairs);
-            self.items.remove(&id);
+            self.give_up(id);
             self.ended.insert(id);
         }
     }

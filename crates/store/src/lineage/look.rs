@@ -9,7 +9,7 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_format::{ItemKind, Key, Malformed};
 
-use super::plan::{Plan, PlanResult, Planned, first_branch, trees_span};
+use super::plan::{Plan, PlanResult, Planned, trees_span};
 use crate::apply::Halt;
 use crate::error::LineageError;
 use crate::tree::open::{Ancestry, OpenTree, Walked};
@@ -78,7 +78,9 @@ impl Inner {
     /// The branch (`of` is 0) or the snapshot of a branch that has this name.
     pub(crate) fn find_tree(&self, of: u64, name: &[u8]) -> Result<u64> {
         let found = match self.look_at(|plan| plan.named(of, name)) {
-            Err(_) if of == 0 && name == first_branch().name && self.has_main_alone() => Some(MAIN),
+            Err(_) if of == 0 && name == TreeItem::first().name && self.has_main_alone() => {
+                Some(MAIN)
+            }
             looked => looked?.0,
         };
         found.ok_or_else(|| LineageError::NotFound(super::plan::shown(name)).into())
@@ -91,19 +93,24 @@ impl Inner {
 
     /// What is known of a branch or snapshot.
     pub(crate) fn tree_item(&self, number: u64) -> Result<TreeItem> {
-        match self.look_at(|plan| plan.item(number)) {
-            Err(_) if number == MAIN && self.has_main_alone() => Ok(first_branch()),
+        match self.look_at(|plan| plan.seen(number)) {
+            Err(_) if number == MAIN && self.has_main_alone() => Ok(TreeItem::first()),
             looked => Ok(looked?.0),
         }
+    }
+
+    /// Whether a snapshot is being deleted.
+    pub(crate) fn is_deleted(&self, number: u64) -> Result<bool> {
+        Ok(self.look_at(|plan| plan.is_deleted(number))?.0)
     }
 
     /// A branch or snapshot that is not being deleted.
     pub(crate) fn tree_info(&self, number: u64) -> Result<TreeInfo> {
         let look = |plan: &mut Plan<'_>| {
-            let item = plan.item(number)?;
+            let item = plan.seen(number)?;
             let (inodes, referenced_blocks) = match item.kind {
                 TreeKind::Snapshot => (item.inode_count, item.referenced_blocks),
-                TreeKind::Branch => {
+                TreeKind::Branch | TreeKind::Going => {
                     let (_, inodes, referenced_blocks) = plan.head(number)?;
                     (inodes, referenced_blocks)
                 }
@@ -151,12 +158,18 @@ impl Inner {
         let (walks, wrong) = self.walks()?;
         let walks = walks.into_iter().map(|(number, _)| number);
         let deleted: BTreeSet<u64> = walks.chain(wrong.into_iter().map(|(no, _)| no)).collect();
+        let going = found.extract_if(.., |of| of.item.kind == TreeKind::Going);
+        let going: BTreeSet<u64> = going.map(|of| of.number).collect();
         if found.first().is_none_or(|first| first.number != MAIN) {
             found.insert(0, main_alone());
         }
         let forest = self.forest.read();
         for of in &mut found {
             of.is_deleted = deleted.contains(&of.number);
+            if going.contains(&of.item.branch) {
+                of.is_deleted = true;
+                of.item.name.clear();
+            }
             if of.item.kind == TreeKind::Branch {
                 let open = forest.trees.find(of.number).map(|tree| forest.trees.get(tree));
                 let open = open.map(|tree| (tree.inodes, tree.referenced));
@@ -231,7 +244,7 @@ impl Inner {
                 let root = Root { pointer: item.root, level: item.level };
                 (root, item.inode_count, item.referenced_blocks)
             }
-            TreeKind::Branch => {
+            TreeKind::Branch | TreeKind::Going => {
                 let of_root =
                     |source| StoreError::Item { what: format!("branch {number}"), source };
                 let bytes = self.get(TreeNo::SPACE, &RootItem::key(number))?;
@@ -337,7 +350,7 @@ impl Inner {
 
 /// The branch that a volume is made with, as nothing says otherwise.
 fn main_alone() -> TreeInfo {
-    TreeInfo::at_rest(MAIN, first_branch())
+    TreeInfo::at_rest(MAIN, TreeItem::first())
 }
 
 /// Fails if a root would be of the present epoch, in which nothing of a tree that is opened was born: it could name a node that is

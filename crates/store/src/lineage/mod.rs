@@ -3,6 +3,7 @@
 //! ```text
 //!  plan (what the items become) -> by the log:      fork of a snapshot, names, holds, a deletion begins
 //!                               -> with a commit:   snapshot, rollback, a branch goes
+//!  going (its snapshots follow, step by step): by the log
 //!  walk (a deletion, step by step): in memory, durable with the next commit
 //! ```
 //!
@@ -10,6 +11,7 @@
 //! ([`holdfast_format::item::lineage`]), and of each open tree what it owns ([`crate::tree::open::Ancestry`]).
 
 mod beside;
+mod going;
 pub(crate) mod look;
 mod moved;
 mod names;
@@ -37,7 +39,7 @@ use holdfast_sync::atomic::Ordering;
 
 use crate::transaction::Changes;
 use crate::tree::TreeNo;
-use crate::{Inner, Need, Result, Transaction};
+use crate::{Inner, Need, Reservation, Result, Transaction};
 use plan::{Items, Plan, PlanResult};
 
 /// What a caller is told of a change that waits for the log.
@@ -64,7 +66,17 @@ impl Inner {
         plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>,
     ) -> Result<Made> {
         let mut walks = self.lineage.lock();
-        let mut reservation = self.reserve(TreeNo::SPACE, need)?;
+        let mut room = self.reserve(TreeNo::SPACE, need)?;
+        self.log_change(&mut walks, &mut room, plan)
+    }
+
+    /// The same, under the lock, with room for it.
+    fn log_change(
+        &self,
+        walks: &mut Walks,
+        room: &mut Reservation,
+        plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>,
+    ) -> Result<Made> {
         let planned = self.plan(plan)?;
         let changes: Changes = planned.changes;
         let mut before = Items::new();
@@ -72,9 +84,10 @@ impl Inner {
             before.insert(change.key, self.get(TreeNo::SPACE, &change.key)?);
         }
         let named = names::named(&changes, &before);
+        walks.changes(&changes);
         let transaction = Transaction { changes, ..Transaction::default() };
-        let lsn = self.apply(TreeNo::SPACE, transaction, &mut reservation)?;
-        self.walks_begin(&mut walks, &planned.begun);
+        let lsn = self.apply(TreeNo::SPACE, transaction, room)?;
+        self.walks_begin(walks, &planned.begun);
         self.lineage_changed(&named);
         Ok(Made { number: planned.number, lsn })
     }
@@ -123,6 +136,8 @@ impl Inner {
 
 #[cfg(test)]
 mod evicted_tests;
+#[cfg(test)]
+mod going_tests;
 #[cfg(test)]
 mod lies_tests;
 #[cfg(test)]

@@ -12,16 +12,16 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use holdfast_base::{Epoch, Lsn, Timestamp};
-use holdfast_format::item::lineage::{LINEAGE, MAIN, MAIN_NAME, child_key};
+use holdfast_format::item::lineage::{LINEAGE, MAIN, child_key};
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem};
 use holdfast_format::limits::COUNTER_MAX;
-use holdfast_format::{ItemKind, Key, Malformed, NodePointer};
+use holdfast_format::{ItemKind, Key, Malformed};
 
 use crate::StoreError;
 use crate::apply::Halt;
 use crate::error::LineageError;
 use crate::transaction::Changes;
-use crate::tree::{Bound, Forest, Root, TreeNo};
+use crate::tree::{Bound, Forest, MissingSet, Root, TreeNo};
 
 /// What holds the next number.
 const LINEAGE_ITEM: &str = "the item of the lineage";
@@ -139,15 +139,28 @@ impl<'a> Plan<'a> {
         self.changed.insert(key, None);
     }
 
-    /// The branch or snapshot of this number.
+    /// The item of a number, if it has one.
+    fn tree(&self, number: u64) -> PlanResult<Option<TreeItem>> {
+        let item = self.get(&TreeItem::key(number))?.map(|bytes| TreeItem::decode(&bytes));
+        item.transpose().map_err(|why| damage(&format!("tree {number}"), why))
+    }
+
+    /// The branch or snapshot of this number, as its item says.
     pub(super) fn item(&self, number: u64) -> PlanResult<TreeItem> {
-        match self.get(&TreeItem::key(number))? {
-            Some(bytes) => {
-                TreeItem::decode(&bytes).map_err(|why| damage(&format!("tree {number}"), why))
-            }
-            None if number == MAIN => Ok(first_branch()),
-            None => refuse(LineageError::NotFound(format!("number {number}"))),
+        match self.tree(number)? {
+            Some(item) if item.kind != TreeKind::Going => Ok(item),
+            None if number == MAIN => Ok(TreeItem::first()),
+            _ => refuse(LineageError::NotFound(format!("number {number}"))),
         }
+    }
+
+    /// The same, as it is seen: what is deleted has no name.
+    pub(super) fn seen(&self, number: u64) -> PlanResult<TreeItem> {
+        let mut item = self.item(number)?;
+        if item.kind == TreeKind::Snapshot && self.goes(item.branch)? {
+            item.name.clear();
+        }
+        Ok(item)
     }
 
     fn put_item(&mut self, number: u64, item: &TreeItem) {
@@ -165,8 +178,32 @@ impl<'a> Plan<'a> {
         if item.kind == TreeKind::Branch { Ok(item) } else { refuse(LineageError::Snapshot) }
     }
 
-    fn is_deleted(&self, number: u64) -> PlanResult<bool> {
+    /// Whether a snapshot is being deleted: its own deletion has begun, or its branch goes.
+    pub(super) fn is_deleted(&self, number: u64) -> PlanResult<bool> {
+        let item = self.item(number)?;
+        let goes = item.kind == TreeKind::Snapshot && self.goes(item.branch)?;
+        Ok(goes || self.is_walked(number)?)
+    }
+
+    fn is_walked(&self, number: u64) -> PlanResult<bool> {
         Ok(self.get(&WalkItem::key(number))?.is_some())
+    }
+
+    /// Whether a branch is gone, and its snapshots follow it.
+    fn goes(&self, branch: u64) -> PlanResult<bool> {
+        Ok(self.tree(branch)?.is_some_and(|item| item.kind == TreeKind::Going))
+    }
+
+    /// Says all at once that is missing of what these keys lead to.
+    fn expect_loaded(&self, keys: impl Iterator<Item = Key>) -> PlanResult<()> {
+        let mut missing = MissingSet::default();
+        for key in keys {
+            let looked = self.forest.get(TreeNo::SPACE, &key);
+            if looked.is_err_and(|one| !missing.add(one)) {
+                break;
+            }
+        }
+        Ok(missing.none()?)
     }
 
     /// A number that nothing had before.
@@ -208,7 +245,7 @@ impl<'a> Plan<'a> {
         Ok(found)
     }
 
-    /// What has grown out of a snapshot: the first of them, no more than `most`.
+    /// What has grown out of a snapshot, or, of 0, the branches that go: the first of them, no more than `most`.
     pub(super) fn children(&self, number: u64, most: usize) -> PlanResult<Vec<u64>> {
         let mut children = Vec::new();
         let mut at = Some(child_key(number, 0));
@@ -255,7 +292,7 @@ impl<'a> Plan<'a> {
             lsn: self.lsn,
             created: now,
             name: name.to_vec(),
-            ..first_branch()
+            ..TreeItem::first()
         };
         self.put_item(number, &branch);
         let root = RootItem::of(of.root, of.level, of.inode_count, of.referenced_blocks);
@@ -277,25 +314,6 @@ impl<'a> Plan<'a> {
         item.limit = blocks;
         self.put_branch(branch, &item)?;
         Ok(branch)
-    }
-}
-
-/// The branch that mkfs makes, as long as it has no item.
-pub(super) fn first_branch() -> TreeItem {
-    TreeItem {
-        kind: TreeKind::Branch,
-        parent: 0,
-        branch: 0,
-        epoch: Epoch(0),
-        lsn: Lsn(0),
-        created: Timestamp::default(),
-        holds: 0,
-        root: NodePointer { block: holdfast_base::BlockNo(0), epoch: Epoch(0) },
-        level: 0,
-        inode_count: 0,
-        referenced_blocks: 0,
-        limit: 0,
-        name: MAIN_NAME.to_vec(),
     }
 }
 

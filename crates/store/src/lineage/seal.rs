@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Lsn, Timestamp};
-use holdfast_format::item::lineage::{LINEAGE, MAIN};
-use holdfast_format::item::{RootItem, TreeKind};
+use holdfast_format::item::RootItem;
+use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::{ItemKind, Key};
 use parking_lot::MutexGuard;
 
@@ -22,7 +22,6 @@ use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
 use super::walks::Walks;
 use super::{Made, names};
 use crate::apply::{Halt, Slots};
-use crate::error::LineageError;
 use crate::room::{Tries, keep_roots};
 use crate::space::alloc::Space;
 use crate::step;
@@ -89,16 +88,6 @@ impl Inner {
         self.seal_with(&mut |plan| plan.roll_back(branch, to, kept_as, now))
     }
 
-    /// Deletes a branch and its snapshots.
-    pub(crate) fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<Made> {
-        if branch == MAIN {
-            return Err(LineageError::First.into());
-        }
-        let mut walks = self.lineage.lock();
-        let snapshots = self.snapshots_of(&mut walks, branch)?;
-        self.seal_locked(&mut walks, &mut |plan| plan.delete_branch(branch, &snapshots, now))
-    }
-
     /// Promotes a fork: a branch becomes what it is, and it goes; what the branch was is kept as a snapshot of this name, or deleted.
     pub(crate) fn promote(
         &self,
@@ -107,8 +96,8 @@ impl Inner {
         kept_as: Option<&[u8]>,
         now: Timestamp,
     ) -> Result<Made> {
-        let mut walks = self.lineage.lock();
-        let snapshots = self.snapshots_of(&mut walks, fork)?;
+        let mut walks = self.lock_listed()?;
+        let snapshots = walks.snapshots.of(fork);
         let made = self.seal_locked(&mut walks, &mut |plan| {
             plan.promote(branch, fork, &snapshots, kept_as, now)
         })?;
@@ -116,22 +105,12 @@ impl Inner {
         Ok(made)
     }
 
-    /// The snapshots of a branch. They are listed under the lock: one that is taken meanwhile would be of a branch that is gone.
-    fn snapshots_of(&self, walks: &mut Walks, branch: u64) -> Result<Vec<u64>> {
-        if !walks.snapshots.are_known() {
-            let all = self.trees()?;
-            let all = all.iter().filter(|tree| tree.item.kind == TreeKind::Snapshot);
-            walks.snapshots.are(all.map(|tree| (tree.item.branch, tree.number)));
-        }
-        Ok(walks.snapshots.of(branch))
-    }
-
     fn seal_with(&self, plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>) -> Result<Made> {
         let mut walks = self.lineage.lock();
         self.seal_locked(&mut walks, plan)
     }
 
-    fn seal_locked(
+    pub(super) fn seal_locked(
         &self,
         walks: &mut Walks,
         plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
@@ -156,6 +135,7 @@ impl Inner {
                 done => break done?,
             }
         };
+        walks.changes(&planned.changes);
         walks.snapshots.follow(&planned.changes);
         self.walks_begin(walks, &planned.begun);
         self.idle.stir();
@@ -346,7 +326,7 @@ mod tests {
             write(20);
             store.checkpoint().unwrap();
             let mut plan = |plan: &mut Plan<'_>| match deletes {
-                true => plan.delete_branch(fork, &[], now),
+                true => plan.delete_branch(fork, false, now),
                 false => plan.roll_back(fork, snapshot, None, now),
             };
             let mut sealing = Sealing::new(&mut plan, None);

@@ -41,10 +41,23 @@ impl Inner {
         let mut left = steps;
         let mut refused = None;
         self.lineage.lock().try_again();
+        self.find_going()?;
         while left > 0 {
             let mut walks = self.lineage.lock();
             let Some(walk) = self.next_walk(&mut walks, &mut refused)? else {
-                return refused.map_or(Ok(false), Err);
+                let Some(branch) = walks.next_going() else {
+                    return refused.map_or(Ok(false), Err);
+                };
+                self.check_running()?;
+                match self.step_of_going(&mut walks, branch) {
+                    Ok(()) => left = left.saturating_sub(1),
+                    Err(error) => {
+                        let what = format!("branch {branch}");
+                        self.set_aside(&mut walks, branch, &what, error, &mut refused)?;
+                    }
+                }
+                self.counters.deletions_left.set(walks.left());
+                continue;
             };
             self.check_running()?;
             match self.step_of(&walk) {
@@ -61,7 +74,9 @@ impl Inner {
                     }
                 }
                 // It waits now, so the next look finds another one.
-                Err(error) => self.set_aside(&mut walks, walk.snapshot, error, &mut refused)?,
+                Err(error) => {
+                    self.snapshot_fails(&mut walks, walk.snapshot, error, &mut refused)?
+                }
             }
             drop(walks);
             self.idle.stir();
@@ -94,7 +109,8 @@ impl Inner {
     fn set_aside(
         &self,
         walks: &mut Walks,
-        snapshot: u64,
+        number: u64,
+        what: &str,
         error: StoreError,
         refused: &mut Option<StoreError>,
     ) -> Result<()> {
@@ -106,17 +122,27 @@ impl Inner {
         if self.stop.is_stopped() {
             return Err(error);
         }
-        let why = format!("the deletion of snapshot {snapshot} does not go on: {error}");
+        let why = format!("the deletion of {what} does not go on: {error}");
         if is_damage {
             tracing::error!("{why}; it is tried again when the volume is opened next");
             self.found_damage(&why);
-            walks.set_aside(snapshot, why);
+            walks.set_aside(number, why);
             self.counters.deletions_failed.increment();
         } else {
-            walks.is_refused(snapshot, why);
+            walks.is_refused(number, why);
             refused.get_or_insert(error);
         }
         Ok(())
+    }
+
+    fn snapshot_fails(
+        &self,
+        walks: &mut Walks,
+        snapshot: u64,
+        error: StoreError,
+        refused: &mut Option<StoreError>,
+    ) -> Result<()> {
+        self.set_aside(walks, snapshot, &format!("snapshot {snapshot}"), error, refused)
     }
 
     /// The deletions that have failed since the volume was opened, or were refused by the device when they were tried last,
@@ -137,7 +163,7 @@ impl Inner {
             let (all, wrong) = self.walks()?;
             walks.are(&all);
             for (snapshot, error) in wrong {
-                self.set_aside(walks, snapshot, error, refused)?;
+                self.snapshot_fails(walks, snapshot, error, refused)?;
             }
             self.counters.deletions_left.set(walks.left());
         }
@@ -155,7 +181,7 @@ impl Inner {
                     return Ok(Some(walk));
                 }
                 Ok(None) => walks.waits(snapshot),
-                Err(error) => self.set_aside(walks, snapshot, error, refused)?,
+                Err(error) => self.snapshot_fails(walks, snapshot, error, refused)?,
             }
         }
         Ok(None)

@@ -8,6 +8,7 @@
 //! does not read just now is tried again with the next call, and others go on meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use holdfast_format::ItemKind;
 use holdfast_format::item::lineage::LINEAGE;
@@ -33,6 +34,18 @@ pub(crate) struct Walks {
     /// Steps were made since a commit of them was asked for last.
     has_freed: bool,
     pub(super) snapshots: Snapshots,
+    going: Going,
+    /// What has changed since a look at all trees began, or at the snapshots of a branch.
+    looks: BTreeMap<u64, BTreeSet<u64>>,
+}
+
+/// Branches that go, and their snapshots that follow still.
+#[derive(Debug, Default)]
+struct Going {
+    are_known: bool,
+    left: BTreeMap<u64, Vec<u64>>,
+    /// The device has kept these from going on.
+    refused: BTreeSet<u64>,
 }
 
 /// The snapshots of each branch, once they were wanted: nothing on disk lists them by branch.
@@ -75,7 +88,7 @@ impl Snapshots {
         }
     }
 
-    /// A branch is gone, and its snapshots are another one's.
+    /// A branch is gone, and its snapshots are another one's, or follow it.
     pub(super) fn gone(&mut self, branch: u64) {
         self.0.iter_mut().for_each(|known| drop(known.remove(&branch)));
     }
@@ -85,16 +98,26 @@ impl Snapshots {
         let of = self.0.iter().filter_map(|known| known.get(&branch));
         of.flatten().copied().collect()
     }
+
+    /// The first so many of a branch with larger numbers than that.
+    fn behind(&self, branch: u64, number: u64, most: usize) -> Vec<u64> {
+        let of = self.0.iter().filter_map(|known| known.get(&branch));
+        let behind = (Bound::Excluded(number), Bound::Unbounded);
+        of.flat_map(|of| of.range(behind)).take(most).copied().collect()
+    }
 }
 
 impl Walks {
+    /// What a look is at that is at all trees.
+    pub(super) const ALL: u64 = 0;
+
     pub(super) fn are_known(&self) -> bool {
         self.are_known
     }
 
     /// How many wait.
     pub(super) fn left(&self) -> u64 {
-        self.left
+        self.going.left.values().fold(self.left, |sum, of| sum.saturating_add(of.len() as u64))
     }
 
     /// These are all.
@@ -109,6 +132,8 @@ impl Walks {
             refused: BTreeMap::new(),
             has_freed: self.has_freed,
             snapshots: std::mem::take(&mut self.snapshots),
+            going: std::mem::take(&mut self.going),
+            looks: std::mem::take(&mut self.looks),
         };
     }
 
@@ -121,11 +146,13 @@ impl Walks {
     /// The device does not read what this one needs: others go on, until [`Walks::try_again`].
     pub(super) fn is_refused(&mut self, snapshot: u64, why: String) {
         self.waits(snapshot);
+        self.going.refused.insert(snapshot);
         self.refused.insert(snapshot, why);
     }
 
     /// Those that the device refused can go on, perhaps.
     pub(super) fn try_again(&mut self) {
+        self.going.refused.clear();
         self.ready.extend(self.refused.keys());
     }
 
@@ -181,10 +208,116 @@ impl Walks {
 
     /// One has come to its end: fewer trees may have grown out of its parent, and neither that nor its child waits for it.
     pub(super) fn ended(&mut self, snapshot: u64, beside: impl IntoIterator<Item = u64>) {
+        self.looks.values_mut().for_each(|of| of.extend([snapshot]));
         self.waits(snapshot);
         self.came_further(snapshot);
         self.left = self.left.saturating_sub(1);
         let beside = beside.into_iter().filter(|other| *other != 0);
         self.ready.extend(beside.filter(|other| !self.set_aside.contains_key(other)));
+    }
+
+    /// Begins a look at the snapshots of a branch, or at [`Walks::ALL`], beside another one that has begun.
+    pub(super) fn look_begins(&mut self, at: u64) {
+        self.looks.entry(at).or_default();
+    }
+
+    /// Ends it. Returns what has changed since, unless another one has ended it.
+    pub(super) fn look_ends(&mut self, at: u64) -> Option<BTreeSet<u64>> {
+        self.looks.remove(&at)
+    }
+
+    /// What is to be looked at next of the snapshots of a branch: some behind those that were looked at, and those of them that have
+    /// changed; and whether these are the last. Where another one has ended the look, it begins anew.
+    pub(super) fn look_on(&mut self, at: u64, behind: &mut u64, most: usize) -> (Vec<u64>, bool) {
+        let changed = self.looks.insert(at, BTreeSet::new());
+        if changed.is_none() {
+            *behind = 0;
+        }
+        let mut some = self.snapshots.behind(at, *behind, most);
+        let is_end = some.len() < most;
+        let last = some.last().copied().unwrap_or(*behind);
+        some.extend(changed.into_iter().flatten().filter(|number| number <= behind));
+        *behind = last;
+        (some, is_end)
+    }
+
+    /// Items change, or are about to.
+    pub(super) fn changes(&mut self, changes: &Changes) {
+        for of in self.looks.values_mut() {
+            for key in changes.iter().map(|change| change.key) {
+                let number = key.inode.0.saturating_sub(LINEAGE);
+                match key.kind {
+                    ItemKind::Tree => of.extend([number]),
+                    ItemKind::Child => of.extend([number, key.offset]),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A branch goes, and these snapshots follow it.
+    pub(super) fn goes(&mut self, branch: u64, snapshots: Vec<u64>) {
+        self.going.left.entry(branch).or_insert(snapshots);
+    }
+
+    pub(super) fn has_found_going(&self) -> bool {
+        self.going.are_known
+    }
+
+    /// There are no others that go.
+    pub(super) fn has_all_going(&mut self) {
+        self.going.are_known = true;
+    }
+
+    /// A branch that goes, whose snapshots can follow it.
+    pub(super) fn next_going(&self) -> Option<u64> {
+        let is_kept = |branch: &u64| {
+            self.going.refused.contains(branch) || self.set_aside.contains_key(branch)
+        };
+        self.going.left.keys().copied().find(|branch| !is_kept(branch))
+    }
+
+    /// Some of those that follow a branch.
+    pub(super) fn following(&self, branch: u64, most: usize) -> Vec<u64> {
+        let left = self.going.left.get(&branch).map_or(&[][..], Vec::as_slice);
+        left.iter().rev().take(most).copied().collect()
+    }
+
+    /// They have followed.
+    pub(super) fn followed(&mut self, branch: u64, some: &[u64]) {
+        self.came_further(branch);
+        if let Some(left) = self.going.left.get_mut(&branch) {
+            left.truncate(left.len().saturating_sub(some.len()));
+        }
+    }
+
+    /// All have.
+    pub(super) fn is_gone(&mut self, branch: u64) {
+        self.came_further(branch);
+        self.going.left.remove(&branch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_format::item::lineage::child_key;
+
+    use super::*;
+
+    #[test]
+    fn what_changes_beside_a_look_is_looked_at_once_more() {
+        let mut walks = Walks::default();
+        walks.snapshots.are((10..20).map(|number| (7, number)));
+        let mut behind = 0;
+        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![10, 11, 12, 13], false));
+        let mut changes = Changes::default();
+        changes.put(child_key(12, 99), b"");
+        changes.put(TreeItem::key(15), b"");
+        walks.changes(&changes);
+        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![14, 15, 16, 17, 12], false));
+        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![18, 19], true));
+        walks.look_ends(7);
+        walks.changes(&changes);
+        assert_eq!(walks.look_on(7, &mut behind, 99), ((10..20).collect(), true), "it begins anew");
     }
 }

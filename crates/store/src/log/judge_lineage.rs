@@ -190,7 +190,7 @@ impl Lineage {
         }
         for (id, item) in now.trees.iter().filter(|(_, of)| !of.name.is_empty() || of.holds > 0) {
             if item.kind == TreeKind::Snapshot
-                && (now.walks.contains(id) || self.is_walked(inner, *id)?)
+                && (now.walks.contains(id) || self.is_deleted(inner, *id, item)?)
             {
                 return refuse(format!("{id} is being deleted and has a name or holds"));
             }
@@ -239,13 +239,23 @@ impl Lineage {
 
     /// Where a fork of a snapshot begins, if one can be made.
     fn root_of_snapshot(&self, inner: &Inner, id: u64) -> Judged<Option<RootItem>> {
-        let of = self.tree(inner, id)?.filter(|of| of.kind == TreeKind::Snapshot);
-        let is_deleted = of.is_some() && self.is_walked(inner, id)?;
-        let of = of.filter(|_| !is_deleted);
-        Ok(of.map(|of| RootItem::of(of.root, of.level, of.inode_count, of.referenced_blocks)))
+        let Some(of) = self.tree(inner, id)?.filter(|of| of.kind == TreeKind::Snapshot) else {
+            return Ok(None);
+        };
+        if self.is_deleted(inner, id, &of)? {
+            return Ok(None);
+        }
+        Ok(Some(RootItem::of(of.root, of.level, of.inode_count, of.referenced_blocks)))
     }
 
-    /// Whether a snapshot is being deleted before the batch.
+    /// Whether a snapshot is being deleted before the batch, by itself or as its branch goes.
+    fn is_deleted(&self, inner: &Inner, id: u64, of: &TreeItem) -> Judged<bool> {
+        let branch = self.tree(inner, of.branch)?;
+        let goes = branch.is_some_and(|branch| branch.kind == TreeKind::Going);
+        Ok(goes || self.is_walked(inner, id)?)
+    }
+
+    /// Whether the deletion of a snapshot has begun before the batch.
     fn is_walked(&self, inner: &Inner, id: u64) -> Judged<bool> {
         Ok(self.walks.contains(&id) || inner.get(TreeNo::SPACE, &WalkItem::key(id))?.is_some())
     }

@@ -362,6 +362,7 @@ fn shown(store: &Arc<Store>) -> Seen {
         let (branch, snapshot) = match of.item.kind {
             TreeKind::Branch => (of.item.name.clone(), None),
             TreeKind::Snapshot => (name(of.item.branch).unwrap(), Some(of.item.name.clone())),
+            TreeKind::Going => unreachable!("it is in no list"),
         };
         let opened = Branch::open(store.clone(), &branch, snapshot.as_deref()).unwrap();
         seen.insert((branch, snapshot), content(&opened));

@@ -1,9 +1,10 @@
-//! Deletions of snapshots and branches: how they begin (S4, S5), and what their end leaves.
+//! Deletions of snapshots and branches: how they begin (S4), how snapshots follow their branch (S5), and what the end leaves.
 
 use std::collections::BTreeSet;
 
 use holdfast_base::Timestamp;
 use holdfast_base::mutants::{self, Mutant};
+use holdfast_format::item::lineage::{child_key, name_key};
 use holdfast_format::item::{RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 
 use super::{Plan, PlanResult, Turn, TurnTo, refuse, shown};
@@ -28,34 +29,61 @@ impl Plan<'_> {
         self.begun.push(snapshot);
     }
 
-    /// Deletes a branch with its snapshots (S5), which `snapshots` are.
+    /// Deletes a branch (S5). If it `has_snapshots` they have no names any more as well, and [`Plan::follow`] does with them what
+    /// is left: so this costs the same however many they are. Nothing keeps one of them: [`Plan::expect_unkept`].
     pub(in crate::lineage) fn delete_branch(
         &mut self,
         branch: u64,
-        snapshots: &[u64],
+        has_snapshots: bool,
         now: Timestamp,
     ) -> PlanResult<u64> {
-        for snapshot in snapshots {
-            self.refuse_forks(branch, *snapshot)?;
-        }
         let of = self.branch(branch)?;
         let (left, _) = self.leave_behind(branch, b"", now)?;
         self.begin_walk(left);
-        for snapshot in snapshots {
-            if !self.is_deleted(*snapshot)? {
-                self.delete_snapshot(*snapshot)?;
-            }
-        }
         self.take_name(0, &of.name, branch)?;
-        self.delete(TreeItem::key(branch));
         self.delete(RootItem::key(branch));
+        match has_snapshots {
+            true => {
+                self.put_item(branch, &TreeItem::going());
+                self.put(child_key(0, branch), Vec::new());
+            }
+            false => self.delete(TreeItem::key(branch)),
+        }
         self.turns.push(Turn { branch, to: TurnTo::Gone });
         Ok(left)
     }
 
-    /// Fails if another branch has grown out of a snapshot of this one, or out of what grew out of it and is being deleted:
-    /// the answer is the same before such a deletion and behind it.
-    fn refuse_forks(&self, branch: u64, snapshot: u64) -> PlanResult<()> {
+    /// The deletions of these snapshots begin, whose branch goes. Those that are gone, or on their way, are passed over.
+    pub(in crate::lineage) fn follow(&mut self, branch: u64, snapshots: &[u64]) -> PlanResult<()> {
+        let both = |number: &u64| [TreeItem::key(*number), WalkItem::key(*number)];
+        self.expect_loaded(snapshots.iter().flat_map(both))?;
+        let mut left = Vec::new();
+        for number in snapshots {
+            let item = self.tree(*number)?.filter(|item| item.kind == TreeKind::Snapshot);
+            let Some(item) = item.filter(|item| item.branch == branch) else { continue };
+            if !self.is_walked(*number)? {
+                left.push((*number, item));
+            }
+        }
+        self.expect_loaded(left.iter().map(|(_, item)| name_key(branch, &item.name)))?;
+        for (number, item) in left {
+            self.take_name(branch, &item.name, number)?;
+            self.put_item(number, &TreeItem { name: Vec::new(), holds: 0, ..item });
+            self.begin_walk(number);
+        }
+        Ok(())
+    }
+
+    /// All snapshots have followed a branch.
+    pub(in crate::lineage) fn end_going(&mut self, branch: u64) {
+        self.delete(TreeItem::key(branch));
+        self.delete(child_key(0, branch));
+    }
+
+    /// Fails if a snapshot is held, or another branch has grown out of it, or out of what grew out of it and is being deleted:
+    /// the answer is the same before such a deletion and behind it. One that is gone is kept by nothing.
+    pub(in crate::lineage) fn expect_unkept(&self, branch: u64, snapshot: u64) -> PlanResult<()> {
+        let Some(of) = self.tree(snapshot)? else { return Ok(()) };
         if self.is_deleted(snapshot)? {
             return Ok(());
         }
@@ -80,11 +108,14 @@ impl Plan<'_> {
                 }
             }
         }
-        if forks.is_empty() {
-            return Ok(());
+        if !forks.is_empty() {
+            let forks = forks.join(", ");
+            return refuse(LineageError::HasForks { snapshot: shown(&of.name), forks });
         }
-        let snapshot = shown(&self.item(snapshot)?.name);
-        refuse(LineageError::HasForks { snapshot, forks: forks.join(", ") })
+        match of.holds {
+            0 => Ok(()),
+            _ => refuse(LineageError::Held(shown(&of.name))),
+        }
     }
 
     /// A deletion has come to its end: what grew out of the snapshot has its parent now.

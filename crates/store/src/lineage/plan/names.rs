@@ -12,6 +12,9 @@ use crate::error::LineageError;
 impl Plan<'_> {
     /// The branch (`of` is 0) or the snapshot of a branch that has this name.
     pub(in crate::lineage) fn named(&self, of: u64, name: &[u8]) -> PlanResult<Option<u64>> {
+        if of != 0 && self.goes(of)? {
+            return Ok(None);
+        }
         for number in self.numbers(&name_key(of, name))? {
             if self.get(&TreeItem::key(number))?.is_none() && number != MAIN {
                 let why = format!("{number} has the sum of `{}`, but does not exist", shown(name));
@@ -71,8 +74,8 @@ impl Plan<'_> {
     }
 
     pub(super) fn name_of(&self, number: u64) -> PlanResult<String> {
-        match self.get(&TreeItem::key(number))? {
-            Some(_) => Ok(shown(&self.item(number)?.name)),
+        match self.tree(number)? {
+            Some(item) => Ok(shown(&item.name)),
             None => Ok(format!("number {number}")),
         }
     }

@@ -3,7 +3,7 @@
 use holdfast_base::Timestamp;
 use holdfast_format::item::{TreeItem, TreeKind};
 
-use super::{Plan, PlanResult, first_branch};
+use super::{Plan, PlanResult};
 
 impl Plan<'_> {
     /// Makes a branch without a parent. The item of its root is for the caller to put, who makes its tree.
@@ -19,7 +19,7 @@ impl Plan<'_> {
             lsn: self.lsn,
             created: now,
             name: name.to_vec(),
-            ..first_branch()
+            ..TreeItem::first()
         };
         self.put_item(number, &branch);
         Ok(number)
