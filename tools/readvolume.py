@@ -840,6 +840,7 @@ class Journal:
         self.nodes.made.update(made)
         for block in commit.cancels:
             self.nodes.made.pop(block, None)
+        self.log_before = self.state
         self.state, self.state_epoch, self.commits = commit.head, commit.epoch, self.commits + 1
 
     def has_data(self, commit):
@@ -852,6 +853,7 @@ class Journal:
     def replay(self):
         """Applies all commits; damage ends it and is said."""
         before, pending = self.superblock, None
+        self.log_before = before
         try:
             while (found := self.next_payload()) is not None:
                 if pending is not None:
@@ -869,6 +871,7 @@ class Journal:
             self.damaged = True
             self.findings.add(error)
         self.find_durable()
+        self.check_mark()
         self.check_nodes()
 
     def find_durable(self):
@@ -877,6 +880,21 @@ class Journal:
         if not (self.closed or self.damaged) and self.was_durable(missing):
             self.damaged = True
             self.findings.add(f"commit {missing} of the journal was durable and is not there [801]")
+
+    def check_mark(self):
+        """Something must lie where a journal without commits goes on, if it was used [807]."""
+        block, wanted = self.superblock, self.superblock.journal_sum
+        if self.commits or self.closed or self.damaged or not wanted or self.commit != block.journal_commit:
+            return
+        for head, _, _ in self.frames(block.journal_next):
+            if head.commit == self.commit + 1 and not head.index and head.prior in (wanted, wanted ^ MASK):
+                return
+        end = self.geometry.journal_end if block.journal_next == self.geometry.journal else block.journal_next
+        for at in range(end - 1, max(self.geometry.journal, end - FRAME_LIMIT // BLOCK) - 1, -1):
+            if any(head.sum == wanted and behind == end for head, _, behind in self.frames(at)):
+                return
+        self.damaged = True
+        self.findings.add(f"nothing is left of the journal at block {block.journal_next} [807]")
 
     def was_durable(self, number):
         """Whether any valid frame of the ring calls this commit durable, and is not older."""
@@ -1034,7 +1052,7 @@ class Log:
     def __init__(self, image, superblock, journal, nodes, findings):
         self.image, self.findings = image, findings
         self.geometry, self.tag = superblock.geometry, superblock.ring_tag
-        self.closed = journal.closed
+        self.closed, self.first, self.earlier = journal.closed, journal.state, journal.log_before
         self.kinds = nodes.kinds[FILES]
         state = journal.state
         self.lsn, self.inode_next, self.inode_count = state.lsn, state.inode_next, state.inode_count
@@ -1130,6 +1148,16 @@ class Log:
             if budget < 0 or self.batch(distance, at) is not None:
                 return durable
         return 0
+
+    def is_empty_around(self, state):
+        """Whether neither the batch before a mark nor one behind it is there, though the log was used."""
+        number, at, wanted = state.log_batch, state.log_next, state.log_sum
+        if not wanted or any(head.number == number + 1 and head.prior in (wanted, wanted ^ MASK) for head, _ in self.batches_at(at)):
+            return False
+        room = self.geometry.log_bytes
+        starts = ((at - back) % room for back in range(SECTOR, min(BATCH_LIMIT, room) + 1, SECTOR))
+        found = (head for start in starts for head, _ in self.batches_at(start))
+        return not any(head.sum == wanted and (head.address + head.bytes) % room == at for head in found)
 
     def drop_unwritten(self, durable):
         """Ends the log before the first batch whose data is not there."""
@@ -1283,6 +1311,8 @@ class Log:
             self.drop_unwritten(durable)
             if durable >= missing and not self.closed:
                 self.findings.add(f"batch {missing} of the log was durable and is not there [901]")
+            elif not (self.closed or self.total) and self.is_empty_around(self.first) and self.is_empty_around(self.earlier):
+                self.findings.add(f"nothing is left of the log at its byte {self.next} [907]")
         except Damage as error:
             self.findings.add(error)
         try:

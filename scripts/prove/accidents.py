@@ -2,7 +2,9 @@
 program that copies out what is left; then every file is compared. The sh script beside this says what it needs.
 
 The tree follows from a number. On each filesystem it is made, a snapshot is taken where there are any, and a part changes. Ours is killed
-then: its log is in use, and it has a snapshot and a fork. The others are unmounted in order, so that their logs are empty.
+then: its log is in use, and it has three snapshots and two forks, one of which changes as well. The others are unmounted in order, so that their logs
+are empty; and so is ours once more, in a volume of its own (`rested`), to which the other is compared where no block of a ring was hit.
+SMALL=1 in the environment takes a fifth of the size; TREES=all looks at all trees each time, and not each fifth.
 
 usage: accidents.py make SYSTEM DIR            makes DIR/SYSTEM.img; what it holds stands in DIR/SYSTEM.json
        accidents.py run SYSTEM DIR ROW FIRST COUNT   accidents FIRST and so on of one row; a line for each into DIR/results
@@ -14,23 +16,26 @@ import collections, hashlib, json, os, random, resource, shutil, signal, subproc
 
 HOLDFAST = os.environ["HOLDFAST"]
 BLOCK, MIB = 4096, 1 << 20
-SIZE = 320 * MIB
-FILES, DIRS = 2500, 60
+SMALL = bool(os.environ.get("SMALL"))
+SIZE = (64 if SMALL else 320) * MIB
+FILES, DIRS = (500, 20) if SMALL else (2500, 60)
+# All trees of ours, and what mounts them.
+TREES = {"main": "", "main@one": "@one", "main@two": "@two", "main@three": "@three", "fork": ":fork", "work": ":work"}
 # Seconds of processor time for one program, so that a busy machine stops none; and of waiting, for one that hangs.
 LIMIT, PATIENCE = 180, 1800
 
 SYSTEMS = {
     "holdfast": "Holdfast, `fsck -y --accept-loss`", "holdfast-salvage": "Holdfast, `salvage`",
-    "holdfast2": "Holdfast, `--copies metadata=2`, `fsck -y --accept-loss`", "holdfast2-salvage": "Holdfast, `--copies metadata=2`, `salvage`", "ext4": "ext4, `e2fsck -fy`", "xfs": "XFS, `xfs_repair`",
+    "holdfast2": "Holdfast, `--copies metadata=2`, `fsck -y --accept-loss`", "holdfast2-salvage": "Holdfast, `--copies metadata=2`, `salvage`", "rested": "Holdfast, left in order", "rested2": "Holdfast, `--copies metadata=2`, left in order", "ext4": "ext4, `e2fsck -fy`", "xfs": "XFS, `xfs_repair`",
     "btrfs": "btrfs, `check --repair`", "btrfs-restore": "btrfs, `restore`",
 }
 ROWS = {
-    "1 block": 22, "10 blocks": 23, "100 blocks": 23, "1,000 blocks": 23,
+    "1 block": 20, "10 blocks": 21, "100 blocks": 21, "1,000 blocks": 21, "10 nodes": 8,
     "the first MiB": 3, "the last MiB": 3, "every second MiB": 3,
 }
 
-# The programs that had to be stopped in the present accident.
-stopped = []
+# The programs that had to be stopped in the present accident, and the paths of each tree that a repair of ours calls lost.
+stopped, told = [], {}
 
 def run(*words, **more):
     """The exit code of a program and what it said; None if it had to be stopped."""
@@ -139,12 +144,13 @@ def make_peer(system, base):
     finally: must("umount", at)
     return found
 
-def tree(at, snapshot):
+def tree(at, snapshot, later=lambda chance: None):
     chance = random.Random("accidents")
     grow(at, chance)
     os.sync()
     snapshot()
     change(at, chance, 0.2)
+    later(chance)
     fd = os.open(at, os.O_RDONLY)
     os.fsync(fd)
     # What the log of ours has: some files more, each fsynced.
@@ -159,34 +165,49 @@ def keep(at, state):
     shutil.rmtree(state, ignore_errors=True)
     shutil.copytree(at, state, symlinks=True, ignore=shutil.ignore_patterns(".snapshots"))
 
+def is_ours(system): return system.startswith(("holdfast", "rested"))
+
 def make_ours(volume, base):
     image, at, states = f"{base}/{volume}.img", f"{base}/at-{volume}", f"{base}/states/{volume}"
-    os.makedirs(at, exist_ok=True)
-    copies = volume.removeprefix("holdfast") or "1"
+    fork = f"{at}-fork"
+    for place in (at, fork): os.makedirs(place, exist_ok=True)
+    copies = volume.removeprefix("holdfast").removeprefix("rested") or "1"
     must(HOLDFAST, "mkfs", "-q", "--force", "--copies", f"metadata={copies}", "--size", str(SIZE), image)
     daemon = subprocess.Popen([HOLDFAST, "mount", "--foreground", "-o", "snapdir=visible,commit=300", image, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     found = {}
-    def snapshot():
-        must(HOLDFAST, "snapshot", "create", at, "one")
-        found["main@one"] = look(f"{at}/.snapshots/one")
-        keep(f"{at}/.snapshots/one", f"{states}/one")
+    def snapshot(name="one"):
+        must(HOLDFAST, "snapshot", "create", at, name)
+        found[f"main@{name}"] = look(f"{at}/.snapshots/{name}")
+        keep(f"{at}/.snapshots/{name}", f"{states}/{name}")
+    def later(chance):
+        snapshot("two")
+        change(at, chance, 0.1)
+        snapshot("three")
+        must(HOLDFAST, "fork", image, "--from", "main@three", "work")
         must(HOLDFAST, "fork", image, "--from", "main@one", "fork")
+        must(HOLDFAST, "mount", f"{image}:fork", fork)
+        change(fork, chance, 0.1)
+        found["fork"], found["work"] = look(fork), found["main@three"]
+        keep(fork, f"{states}/fork")
+        must(HOLDFAST, "sync", at)
     try:
         while not os.path.ismount(at):
             if daemon.poll() is not None: raise SystemExit("the volume does not mount")
             time.sleep(0.02)
-        tree(at, snapshot)
+        tree(at, snapshot, later)
         found["main"] = look(at)
         keep(at, f"{states}/main")
+        if volume.startswith("rested"):
+            for place in (fork, at): must(HOLDFAST, "umount", place)
     finally:
         daemon.kill()
         daemon.wait()
-        run("umount", "-l", at)
-    found["fork"] = found["main@one"]
+        for place in (fork, at):
+            if os.path.ismount(place) or volume.startswith("holdfast"): run("umount", "-l", place)
     return found
 
 def make(system, base):
-    found = make_ours(system, base) if system.startswith("holdfast") else make_peer(system, base)
+    found = make_ours(system, base) if is_ours(system) else make_peer(system, base)
     with open(f"{base}/{system}.json", "w") as file: json.dump(found, file)
     used = os.stat(f"{base}/{system}.img").st_blocks * 512 // MIB
     print(f"  {system}: {len(found['main'])} files and links, {used} MiB of {SIZE // MIB} were written")
@@ -199,11 +220,30 @@ def damage(image, row, seed):
     if row == "the first MiB": hit = range(per)
     elif row == "the last MiB": hit = range(blocks - per, blocks)
     elif row == "every second MiB": hit = [at for at in range(blocks) if at // per % 2 == seed % 2]
-    else: hit = chance.sample(range(blocks), int(row.split()[0].replace(",", "")))
+    else:
+        among = range(blocks)
+        # Blocks with nodes of ours, of any age; elsewhere any blocks.
+        if row.endswith("nodes"):
+            with open(image, "rb") as file: content = file.read()
+            among = [at for at in among if content[at * BLOCK:at * BLOCK + 4] == b"hfNd"] or among
+        hit = chance.sample(among, int(row.split()[0].replace(",", "")))
     with open(image, "r+b") as file:
         for block in hit:
             file.seek(block * BLOCK)
             file.write(chance.randbytes(BLOCK))
+    return hit
+
+def rings(image):
+    """The blocks of journal and log of ours, in all their places."""
+    with open(image, "rb") as file:
+        for slot in (16, 48):
+            file.seek(slot * BLOCK)
+            block = file.read(BLOCK)
+            if block[:16] != b"holdfast volume\n": continue
+            number = lambda at: int.from_bytes(block[at:at + 8], "little")
+            length = number(160) + number(168)
+            return [range(at, at + length) for at in {256, 256 + number(680)}]
+    return []
 
 # Repairs. Each gives what can be read behind it, by tree.
 
@@ -217,13 +257,20 @@ def mounted(at, *mount, states=()):
         if code != 0: run("umount", "-l", at)
 
 def repaired(system, image, at, seed):
-    if system in ("holdfast", "holdfast2"):
-        run(HOLDFAST, "fsck", "-y", "--accept-loss", image)
-        # Where journal or log end early, an older state is there. That is told, but where the whole of them is gone: nothing tells that from a power cut.
-        states = [f"{os.path.dirname(image)}/states/{system}/{name}" for name in ("main", "one")]
-        # The snapshot and the fork are looked at each fifth time: reading takes most of the time.
-        others = [("main@one", "@one"), ("fork", ":fork")] if seed % 5 == 0 else []
-        return {name: mounted(at, HOLDFAST, "mount", "-o", "ro", f"{image}{place}", at, states=states) for name, place in [("main", ""), *others]}
+    if is_ours(system) and not system.endswith("-salvage"):
+        _, said = run(HOLDFAST, "fsck", "-y", "--accept-loss", "--json", image)
+        try: repairs = json.loads(said).get("repairs", [])
+        except ValueError: repairs = []
+        # The other trees are looked at each fifth time: reading takes most of the time.
+        names = TREES if os.environ.get("TREES") == "all" or seed % 5 == 0 else ["main"]
+        found = {}
+        for name in names:
+            # Where journal or log end early, an older state is there.
+            states = [f"{os.path.dirname(image)}/states/{system}/{state}" for state in dict.fromkeys([name.split("@")[-1].replace("work", "three"), "three", "two", "one"])]
+            found[name] = mounted(at, HOLDFAST, "mount", "-o", "ro", f"{image}{TREES[name]}", at, states=states)
+            told[name] = {it["path"] for it in repairs if it["loses"] and it.get("path") and (it.get("tree") or "main") == name}
+            if any(it["loses"] and not it.get("path") and it.get("tree") == name for it in repairs): told[name].add("/")
+        return found
     if system in ("holdfast-salvage", "holdfast2-salvage"): return salvaged(image, at, f"{os.path.dirname(image)}/states/{system.split('-')[0]}")
     if system == "btrfs-restore":
         run("btrfs", "rescue", "super-recover", "-y", image)
@@ -260,21 +307,29 @@ def salvaged(image, at, states):
     os.unlink(report)
     return found
 
-def count(was, now):
-    """How many files are what they were."""
+def is_told(path, names):
+    """Whether a loss names a file, or a directory above it."""
+    return path in names or any(path.startswith(name.rstrip("/") + "/") for name in names)
+
+def count(was, now, names=()):
+    """How many files are what they were, and how many are gone or older without a line of the repair that says so."""
     counts = collections.Counter()
-    if now is None: return {"lost": 1, "missing": len(was)}
+    if now is None: return {"lost": 1, "missing": len(was), "untold": 0 if "/" in names else len(was)}
     pieces = collections.Counter(tuple(one[:2]) for path, one in now.items() if path.startswith("/lost+found"))
     bad = [path for path, one in now.items() if one[0] == "error"]
     for path, one in was.items():
         there = now.get(path)
         if there and there[:2] == one: counts["right"] += 1
-        elif there and "older" in there: counts["older"] += 1
+        elif there and "older" in there:
+            counts["older"] += 1
+            counts["untold"] += not is_told(path, names)
         elif there and (there[0] == "error" or "told" in there): counts["error"] += 1
         elif there: counts["wrong"] += 1
         elif pieces[tuple(one)] > 0: counts["nameless"] += 1
         elif any(path.startswith(f"{dir}/") for dir in bad): counts["error"] += 1
-        else: counts["missing"] += 1
+        else:
+            counts["missing"] += 1
+            counts["untold"] += not is_told(path, names)
     # A file under a name that there never was.
     counts["wrong"] += sum(path not in was and one[0] != "error" and not {"older", "told"} & set(one) and not path.startswith("/lost+found") for path, one in now.items())
     return counts
@@ -286,15 +341,34 @@ def accidents(system, base, row, first, number):
     os.makedirs(at, exist_ok=True)
     for seed in range(first, first + number):
         must("cp", "--sparse=always", f"{base}/{volume}.img", image)
-        damage(image, row, seed)
+        zones = rings(image) if is_ours(system) else []
+        hit = damage(image, row, seed)
         begun = time.monotonic()
         stopped.clear()
+        told.clear()
         trees = repaired(system, image, at, seed)
         line = {"system": system, "row": row, "seed": seed, "seconds": round(time.monotonic() - begun, 2)}
         if stopped: line["stopped"] = stopped.copy()
-        line["trees"] = {name: {"all": len(was[name]), **count(was[name], now)} for name, now in trees.items()}
+        if zones: line["rings"] = sum(block in zone for block in hit for zone in zones)
+        line["trees"] = {name: {"all": len(was[name]), **count(was[name], now, told.get(name, ()))} for name, now in trees.items()}
         with open(f"{base}/results", "a") as file: file.write(json.dumps(line) + "\n")
     os.unlink(image)
+
+def beside_rest(lines):
+    """What a crash costs beside an accident: the same accidents on a volume that was killed and on one that was left in order."""
+    for crashed, rested in (("holdfast", "rested"), ("holdfast2", "rested2")):
+        of = {system: {(line["row"], line["seed"]): line for line in lines if line["system"] == system} for system in (crashed, rested)}
+        both = sorted(set(of[crashed]) & set(of[rested]))
+        for title, wanted in (("no ring hit", lambda line: not line["rings"]), ("rings hit", lambda line: line["rings"])):
+            keys = [key for key in both if wanted(of[crashed][key])]
+            if not keys: continue
+            shares = {}
+            for system in of:
+                sums = collections.Counter()
+                for key in keys:
+                    for tree in of[system][key]["trees"].values(): sums.update(tree)
+                shares[system] = f"{100 * (sums['right'] + sums['nameless']) / sums['all']:.2f} % right, {sums['older']:,} older, {sums['missing']:,} gone, {sums['untold']:,} of them without a line"
+            print(f"  {title}, {len(keys)} accidents: {SYSTEMS[crashed]}: {shares[crashed]}; {SYSTEMS[rested]}: {shares[rested]}")
 
 def table(base):
     sums = collections.defaultdict(collections.Counter)
@@ -319,10 +393,11 @@ def table(base):
         most = max(sums[row, system, True]["accidents"] for system in systems)
         print(f"| {row} | {most} | {' | '.join(cell(sums[row, system, True]) for system in systems)} |")
     for row in rows:
-        for system in ("holdfast", "holdfast2"):
+        for system in ("holdfast", "holdfast2", "rested", "rested2"):
             of = sums[row, system, False]
             if of["accidents"]: print(f"  other trees of {SYSTEMS[system]}, {row}: {cell(of)}")
-    wrong = [line for line in lines if line["system"].startswith("holdfast") and any(tree.get("wrong") for tree in line["trees"].values())]
+    beside_rest(lines)
+    wrong = [line for line in lines if is_ours(line["system"]) and any(tree.get("wrong") for tree in line["trees"].values())]
     for line in wrong[:10]: print("wrong:", json.dumps(line))
     return 1 if wrong else 0
 

@@ -5,8 +5,8 @@
 # read wrong without an error, how many are as they were before (where journal or log of ours had to end early), and how often no
 # file was left. A wrong file of ours fails the proof. For root, as peers are mounted.
 # With TMPDIR in memory (/dev/shm) it takes a quarter of the time, and 2 GiB.
-# holdfast2 is a volume of ours whose nodes are stored twice (mkfs --copies metadata=2).
-# usage: accidents.sh [ACCIDENTS [SYSTEM...]]   (default: 30; holdfast holdfast2 ext4 xfs btrfs btrfs-restore, and holdfast-salvage and
+# holdfast2 is a volume of ours whose nodes are stored twice (mkfs --copies metadata=2); rested and rested2 are the same that were left in order.
+# usage: accidents.sh [ACCIDENTS [SYSTEM...]]   (default: 30; holdfast holdfast2 rested rested2 ext4 xfs btrfs btrfs-restore, and holdfast-salvage and
 # holdfast2-salvage where there is one)
 . "$(dirname "$0")/lib.sh"
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -16,7 +16,7 @@ shift || true
 bash "$HERE/../need.sh" python3=python3 losetup=mount mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
 SYSTEMS=("$@")
 if [ $# -eq 0 ]; then
-    SYSTEMS=(holdfast holdfast2 ext4 xfs btrfs btrfs-restore)
+    SYSTEMS=(holdfast holdfast2 rested rested2 ext4 xfs btrfs btrfs-restore)
     ! "$HOLDFAST" salvage --help >/dev/null 2>&1 || SYSTEMS+=(holdfast-salvage holdfast2-salvage)
 fi
 export HOLDFAST

@@ -210,6 +210,8 @@ issues! {
         "The device could not read the journal, or what its commits build on; what they changed is left out."
     806 FramePlaceBad "frame-place-bad" Note
         "A frame of the journal stands at two places, and one does not hold it; the other one counts. The next mount for writing needs neither."
+    807 JournalWiped "journal-wiped" Error
+        "The journal was used, and nothing is where the superblock says that it goes on: it was overwritten, with what followed."
 
     901 LogDamaged "log-damaged" Error
         "A batch of the log is missing or damaged, although a later one proves that it was durable."
@@ -223,6 +225,8 @@ issues! {
         "The device could not read a part of the log; what batches there changed is left out."
     906 BatchPlaceBad "batch-place-bad" Note
         "A batch of the log stands at two places, and one does not hold it; the other one counts. The next mount for writing needs neither."
+    907 LogWiped "log-wiped" Error
+        "The log was used, and nothing is where the last commit says that it goes on: it was overwritten, with what followed."
 
     1001 LineageItemDamaged "lineage-item-damaged" Error
         "An item of branches and snapshots breaks a rule of the format."

@@ -106,13 +106,13 @@ record! {
         journal_commit: u64,
         /// Block at which the next frame of the journal lies, if there is one.
         journal_next: u64,
-        /// Checksum of the frame before it, 0 if there never was one.
+        /// Checksum of the frame before it; 0: none need be there.
         journal_sum: u64,
         /// Last batch of the log that the trees need not.
         log_batch: u64,
         /// Byte of the log ring at which the next batch begins, if there is one.
         log_next: u64,
-        /// Checksum of the batch before it, 0 if there never was one.
+        /// Checksum of the batch before it; 0: none need be there.
         log_sum: u64,
         /// What frames of the journal and batches of the log carry: drawn by chance, known to this block alone.
         ring_tag: [u8; 8],

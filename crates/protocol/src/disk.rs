@@ -15,7 +15,7 @@ pub const FILES: usize = 2;
 /// Blocks for data and nodes together: whatever is freed too early is soon used by the other kind.
 pub const POOL: usize = 7;
 /// Most batches, and most commits, that a ring holds.
-pub const RING_MAX: usize = 3;
+pub const RING_MAX: usize = 4;
 
 /// The shape of the rings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -115,10 +115,12 @@ pub enum Base {
 /// A commit of the journal: what changed in the node, and what a superblock would say.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Commit {
-    /// Its number; so many were durable before it, itself excluded.
+    /// Its number.
     pub number: u8,
     /// Sum of the one before.
     pub prior: u64,
+    /// The last commit that was durable when it was written.
+    pub durable: u8,
     /// Of the changers whose work it holds.
     pub epoch: u8,
     /// Its node, and the epoch that it was born in.
@@ -174,6 +176,40 @@ pub struct Batch {
     pub takes: Vec<Take>,
     /// Blocks freed.
     pub frees: Vec<Block>,
+}
+
+impl Commit {
+    /// A marker behind `mark`: it follows nothing, and calls nothing durable but what a mutant does.
+    pub fn marker(mark: JournalMark, durable: u8) -> Commit {
+        Commit {
+            number: mark.commit + 1,
+            prior: !mark.sum,
+            durable,
+            epoch: 0,
+            location: (0, 0),
+            base: None,
+            changes: Vec::new(),
+            extents: Vec::new(),
+            lsn: 0,
+            log: LogMark::default(),
+        }
+    }
+}
+
+impl Batch {
+    /// A batch without content behind `mark`, which follows nothing: of a recovery, or to call the batch before it durable.
+    pub fn marker(mark: LogMark, durable: u8) -> Batch {
+        Batch {
+            number: mark.batch + 1,
+            prior: !mark.sum,
+            durable,
+            after: 0,
+            last: 1,
+            puts: Vec::new(),
+            takes: Vec::new(),
+            frees: Vec::new(),
+        }
+    }
 }
 
 /// What one location holds.

@@ -17,6 +17,9 @@ use crate::mutant::Mutant;
 /// Data that no extent names: what a change of the wrong bytes makes.
 const GARBAGE: Version = Version::MAX;
 
+/// A ring that was used holds nothing where its mark is.
+pub(crate) const WIPED: Violation = "a ring counts as wiped";
+
 /// Why a recovery failed that should not.
 pub(crate) type Violation = &'static str;
 
@@ -39,6 +42,8 @@ pub(crate) struct Recovery {
     pub(crate) step: Step,
     before: Superblock,
     after: Superblock,
+    /// Goes into the journal before `after`, which has its sum.
+    marker: Option<Arc<Commit>>,
     nodes: BTreeMap<Block, (u8, Tree)>,
     data: Vec<Extent>,
     is_needed: bool,
@@ -125,13 +130,14 @@ impl Recovery {
         let mut nodes = BTreeMap::new();
         let (mut after, mut data) = (before, Vec::new());
         let (mut commits, mut given_up) = (0, None);
+        let mut log_before = before.log;
         let how = (rings, broken);
         let mut found = read_commit(device, how, before.journal, before.epoch, false);
         while let Some(commit) = found {
             let mark = JournalMark { commit: commit.number, sum: sum(&*commit) };
             found = read_commit(device, how, mark, commit.epoch, true);
             if found.is_none() && !is(Mutant::CommitDataNotVerified) {
-                if !is_there(device, &commit.extents) {
+                if !is_there(device, &commit.extents) && !is_proven(device, rings, commit.number) {
                     given_up = Some(commit.epoch);
                     break;
                 }
@@ -142,6 +148,7 @@ impl Recovery {
             if commits > rings.journal {
                 return Err("the journal overlaps itself");
             }
+            log_before = after.log;
             after = Superblock {
                 epoch: beside(&before, commit.epoch),
                 location: commit.location,
@@ -158,12 +165,35 @@ impl Recovery {
         {
             after.epoch = beside(&before, epoch.max(after.epoch));
         }
-        let (memory, log_data) = read_log(device, after, &nodes, rings, broken)?;
+        let looks = !is(Mutant::WipedNotLookedFor);
+        if looks && commits == 0 && given_up.is_none() {
+            expect_journal(device, rings, before.journal)?;
+        }
+        if is(Mutant::EarlierMarkNotLookedAt) {
+            log_before = after.log;
+        }
+        let is_needed = commits > 0 || given_up.is_some() && !is(Mutant::GivenUpEpochKept);
+        let is_marked = is_needed && !is(Mutant::FoundMarkKept);
+        let marker = is_marked.then(|| {
+            let durable = if is(Mutant::MarkerCallsDurable) { after.journal.commit } else { 0 };
+            Arc::new(Commit::marker(after.journal, durable))
+        });
+        if let Some(marker) = &marker {
+            if commits >= rings.journal {
+                return Err("the journal has no room for the marker of a recovery");
+            }
+            let sum = match is(Mutant::MarkNotRenewed) {
+                true => sum(&after.journal.sum),
+                false => sum(&**marker),
+            };
+            after.journal = JournalMark { commit: marker.number, sum };
+        }
+        let marks = looks.then_some([after.log, log_before]);
+        let (memory, log_data) = read_log(device, after, &nodes, (rings, broken), marks)?;
         if !is(Mutant::NotMadeDurable) {
             device.flush();
             device.write(Location::Superblock(before.epoch), Held::Superblock(before));
         }
-        let is_needed = commits > 0 || given_up.is_some() && !is(Mutant::GivenUpEpochKept);
         if is(Mutant::FoundDataNotWritten) {
             data.clear();
         }
@@ -171,6 +201,7 @@ impl Recovery {
             step: Step::Settling,
             before,
             after,
+            marker,
             nodes,
             data,
             is_needed,
@@ -197,10 +228,16 @@ impl Recovery {
                 for (block, (epoch, tree)) in &self.nodes {
                     device.write(Location::Pool(*block), Held::Node(*epoch, *tree));
                 }
+                if !self.memory.is(Mutant::MarkerWrittenLate) {
+                    self.write_marker(device);
+                }
                 self.step = Step::Writing;
             }
             Step::Writing => {
                 device.flush();
+                if self.memory.is(Mutant::MarkerWrittenLate) {
+                    self.write_marker(device);
+                }
                 let after = self.after;
                 device.write(Location::Superblock(after.epoch), Held::Superblock(after));
                 self.step = Step::Publishing;
@@ -213,13 +250,24 @@ impl Recovery {
         }
     }
 
-    /// `finish_log`: a checkpoint at once is begun, if the log held anything.
+    fn write_marker(&self, device: &mut Device) {
+        let Some(marker) = &self.marker else { return };
+        if self.memory.is(Mutant::MarkNotRenewed) {
+            return;
+        }
+        let slot = marker.number % self.memory.rings.journal;
+        let held = Held::Commit(marker.clone());
+        self.memory.write_places(device, |place| Location::Journal(place, slot), held);
+    }
+
+    /// `finish_log`: a checkpoint at once is begun, if the log held anything, behind a marker.
     pub(crate) fn finish_log(&self, device: &mut Device) -> Memory {
         let mut memory = self.memory.clone();
         if memory.place.head > 0 {
             for extent in &self.log_data {
                 device.write(Location::Pool(extent.block), Held::Data(extent.version));
             }
+            mark_log(&mut memory, device);
             memory.recovering = true;
             memory.checkpoint_at_once(device);
         }
@@ -232,8 +280,8 @@ fn read_log(
     device: &Device,
     after: Superblock,
     nodes: &BTreeMap<Block, (u8, Tree)>,
-    rings: Rings,
-    broken: Option<Mutant>,
+    (rings, broken): (Rings, Option<Mutant>),
+    marks: Option<[LogMark; 2]>,
 ) -> Result<(Memory, Vec<Extent>), Violation> {
     let is = |mutant| broken == Some(mutant);
     let (block, born) = after.location;
@@ -243,6 +291,12 @@ fn read_log(
         _ => return Err("the node that a superblock reaches is not there"),
     };
     let mut logged = Logged::read(device, (rings, broken), &after)?;
+    if let Some(marks) = marks.filter(|_| logged.walked == 0) {
+        expect_log(device, rings, &marks)?;
+    }
+    if logged.walked >= rings.log {
+        return Err("the log has no room for the marker of a recovery");
+    }
     let mut found = logged.verify(device, rings, is(Mutant::LogDataNotVerified));
     let mut memory = Memory::open(after, tree, rings, broken);
     for take in logged.batches.iter().flat_map(|batch| &batch.takes) {
@@ -255,12 +309,8 @@ fn read_log(
         replay(&mut memory, device, batch);
     }
     let mut mark = logged.mark;
-    if let Some(given_up) = logged.given_up {
-        // Behind it, and behind no sum that is on the device.
-        mark.sum = sum(&mark.sum);
-        if is(Mutant::GivenUpBatchKept) {
-            mark = given_up;
-        }
+    if let Some(given_up) = logged.given_up.filter(|_| is(Mutant::GivenUpBatchKept)) {
+        mark = given_up;
     }
     memory.place = LogPosition { mark, head: logged.walked };
     (memory.before, memory.confirmed) = (mark.batch, mark.batch);
@@ -268,6 +318,62 @@ fn read_log(
         found.clear();
     }
     Ok((memory, found))
+}
+
+/// A batch without content at the end of the log, with whose sum the log goes on: nothing of before follows it.
+fn mark_log(memory: &mut Memory, device: &mut Device) {
+    if memory.is(Mutant::GivenUpBatchKept) {
+        return;
+    }
+    let mark = memory.place.mark;
+    if memory.is(Mutant::MarkNotRenewed) {
+        memory.place.mark.sum = sum(&mark.sum);
+        return;
+    }
+    let durable = if memory.is(Mutant::MarkerCallsDurable) { mark.batch } else { 0 };
+    let batch = Batch::marker(mark, durable);
+    let next = (mark.next + 1) % memory.rings.log;
+    let behind = LogMark { batch: batch.number, next, sum: sum(&batch) };
+    let held = Held::Batch(Arc::new(batch));
+    memory.write_places(device, |place| Location::Log(place, mark.next), held);
+    memory.place = LogPosition { mark: behind, head: memory.place.head + 1 };
+    (memory.before, memory.confirmed) = (behind.batch, behind.batch);
+}
+
+/// Whether this commit was durable, as one behind it says.
+fn is_proven(device: &Device, rings: Rings, number: u8) -> bool {
+    commits(device, rings).any(|commit| commit.number >= number && commit.durable >= number)
+}
+
+/// Something lies where a journal that no commit follows must have it: the commit or marker before the mark, or one that would
+/// be behind it. Commits lie in the order of their numbers.
+fn expect_journal(device: &Device, rings: Rings, mark: JournalMark) -> Result<(), Violation> {
+    let is_there = |place: &RingPlace| {
+        let before = commit_at(device, *place, mark.commit % rings.journal);
+        let behind = commit_at(device, *place, (mark.commit + 1) % rings.journal);
+        before.is_some_and(|commit| sum(&**commit) == mark.sum)
+            || behind.is_some_and(|commit| {
+                commit.number == mark.commit + 1 && [mark.sum, !mark.sum].contains(&commit.prior)
+            })
+    };
+    let is_used = mark.sum != 0;
+    if is_used && !rings.places().iter().any(is_there) { Err(WIPED) } else { Ok(()) }
+}
+
+/// The same of a log: by the mark of the last commit, or that of the one before, which was durable for certain.
+fn expect_log(device: &Device, rings: Rings, marks: &[LogMark; 2]) -> Result<(), Violation> {
+    let is_there = |mark: &LogMark| {
+        rings.places().iter().any(|place| {
+            let before = batch_at(device, *place, (mark.next + rings.log - 1) % rings.log);
+            let behind = batch_at(device, *place, mark.next);
+            before.is_some_and(|batch| sum(&**batch) == mark.sum)
+                || behind.is_some_and(|batch| {
+                    batch.number == mark.batch + 1 && [mark.sum, !mark.sum].contains(&batch.prior)
+                })
+        })
+    };
+    let is_used = marks.iter().all(|mark| mark.sum != 0);
+    if is_used && !marks.iter().any(is_there) { Err(WIPED) } else { Ok(()) }
 }
 
 /// Applies a commit to the nodes that stand in front of the device.
@@ -297,14 +403,16 @@ fn apply(
     Ok(())
 }
 
+/// All commits and markers of the ring.
+fn commits(device: &Device, rings: Rings) -> impl Iterator<Item = &Arc<Commit>> {
+    rings.places().iter().flat_map(move |&place| {
+        (0..rings.journal).filter_map(move |slot| commit_at(device, place, slot))
+    })
+}
+
 /// Whether a commit is gone that a later one proves durable.
 fn is_holed(device: &Device, rings: Rings, end: JournalMark) -> bool {
-    let missing = end.commit + 1;
-    let commits = rings.places().iter().flat_map(|&place| {
-        (0..rings.journal).filter_map(move |slot| commit_at(device, place, slot))
-    });
-    // A commit is written when all before it are durable.
-    commits.into_iter().any(|commit| commit.number > missing)
+    is_proven(device, rings, end.commit + 1)
 }
 
 /// The batch behind `mark`, and which of `places` is the first that has it.
@@ -330,6 +438,8 @@ struct Logged {
     batches: Vec<Arc<Batch>>,
     mark: LogMark,
     walked: u8,
+    /// The last batch that was durable, as anything in the ring says.
+    proven: u8,
     /// In front of what was given up because data never arrived.
     given_up: Option<LogMark>,
 }
@@ -340,8 +450,13 @@ impl Logged {
         (rings, broken): (Rings, Option<Mutant>),
         superblock: &Superblock,
     ) -> Result<Logged, Violation> {
-        let mut logged =
-            Logged { batches: Vec::new(), mark: superblock.log, walked: 0, given_up: None };
+        let mut logged = Logged {
+            batches: Vec::new(),
+            mark: superblock.log,
+            walked: 0,
+            proven: 0,
+            given_up: None,
+        };
         let mut lsn = superblock.lsn;
         let mut places = places_to_read(rings, broken);
         while let Some((at, batch)) = next_batch(device, places, logged.mark, broken) {
@@ -369,17 +484,19 @@ impl Logged {
         let mut others = rings.places().iter().flat_map(|&place| {
             (0..rings.log).filter_map(move |next| batch_at(device, place, next))
         });
-        match others.any(|batch| batch.number >= missing && batch.durable >= missing) {
-            true => Err("a batch is gone although a later one proves that it was durable"),
-            false => Ok(logged),
+        if others.clone().any(|batch| batch.number >= missing && batch.durable >= missing) {
+            return Err("a batch is gone although a later one proves that it was durable");
         }
+        let said = others.by_ref().filter(|batch| batch.number >= missing);
+        let chained = logged.batches.last().map(|batch| batch.durable);
+        logged.proven = said.map(|batch| batch.durable).chain(chained).max().unwrap_or(0);
+        Ok(logged)
     }
 
     /// Gives up what lacks its data, and returns the data that was found.
     fn verify(&mut self, device: &Device, rings: Rings, believe: bool) -> Vec<Extent> {
         let mut found = Vec::new();
-        let Some(last) = self.batches.last() else { return found };
-        let durable = last.durable;
+        let durable = self.proven;
         let first = self.batches.partition_point(|batch| batch.number <= durable);
         for at in first..self.batches.len() {
             let takes = self.batches[at].takes.iter();

@@ -21,10 +21,27 @@ impl Memory {
     /// Whether `lead` would find something, and room for it.
     pub(crate) fn may_lead(&self) -> bool {
         let batches = self.pending.iter().filter(|one| one.after != one.last).count();
-        let used = self.place.head - self.log_tail;
         self.leader == Leader::Idle
             && (batches > 0 || self.appended.is_some_and(|(last, _)| last > self.durable))
-            && used as usize + batches <= self.rings.log as usize
+            && batches <= self.log_room() as usize
+    }
+
+    /// Batches for which the log has room. One place is kept for the marker of a recovery (R12), and what lies before the
+    /// tail until a batch behind it is durable.
+    fn log_room(&self) -> u8 {
+        let used = self.place.head - self.log_tail;
+        let of_tail = self.place.mark.batch - used;
+        let kept = u8::from(self.before <= of_tail && !self.is(Mutant::BatchBeforeMarkReused));
+        let marker = u8::from(!self.is(Mutant::MarkerWithoutRoom));
+        self.rings.log.saturating_sub(used + marker + kept)
+    }
+
+    /// The same of commits.
+    fn journal_room(&self) -> u8 {
+        let used = self.journal_head - self.journal_tail;
+        let kept = u8::from(used == 0 && !self.is(Mutant::FrameBeforeMarkReused));
+        let marker = u8::from(!self.is(Mutant::MarkerWithoutRoom));
+        self.rings.journal.saturating_sub(used + marker + kept)
     }
 
     /// `lead`: takes what is pending.
@@ -87,7 +104,12 @@ impl Memory {
     }
 
     /// Writes what `held` is to its places in a ring, all before the one flush (R11).
-    fn write_places(&self, device: &mut Device, at: impl Fn(RingPlace) -> Location, held: Held) {
+    pub(crate) fn write_places(
+        &self,
+        device: &mut Device,
+        at: impl Fn(RingPlace) -> Location,
+        held: Held,
+    ) {
         let late = match held {
             Held::Batch(_) => Mutant::BatchPlaceWrittenLate,
             _ => Mutant::CommitPlaceWrittenLate,
@@ -137,22 +159,15 @@ impl Memory {
             && self.appended.is_none()
             && self.confirmed != self.before
             && self.durable > self.committed
-            && self.place.head - self.log_tail < self.rings.log
+            && self.log_room() > 0
     }
 
     /// `confirm`: a batch that follows nothing says that the last one was durable. Its flush is one like others.
     pub(crate) fn confirm(&mut self, device: &mut Device) {
         let mark = self.place.mark;
-        let batch = Batch {
-            number: mark.batch + 1,
-            prior: if self.is(Mutant::ConfirmedAsHistory) { mark.sum } else { !mark.sum },
-            durable: self.before,
-            after: self.durable,
-            last: self.durable + 1,
-            puts: Vec::new(),
-            takes: Vec::new(),
-            frees: Vec::new(),
-        };
+        let marker = Batch::marker(mark, self.before);
+        let prior = if self.is(Mutant::ConfirmedAsHistory) { mark.sum } else { marker.prior };
+        let batch = Batch { prior, after: self.durable, last: self.durable + 1, ..marker };
         let held = Held::Batch(Arc::new(batch));
         self.write_places(device, |place| Location::Log(place, mark.next), held);
         self.confirmed = self.before;
@@ -187,7 +202,7 @@ impl Memory {
     pub(crate) fn may_freeze(&self, seal: bool) -> bool {
         self.committer == Committer::Idle
             && self.lsn != self.committed
-            && self.journal_head - self.journal_tail < self.rings.journal
+            && self.journal_room() > 0
             && (!seal || self.checkpointer == Checkpointer::Idle)
     }
 
@@ -201,6 +216,7 @@ impl Memory {
         let commit = Commit {
             number: self.journal.commit + 1,
             prior: self.journal.sum,
+            durable: self.journal.commit,
             epoch: self.epoch,
             location: self.location,
             base,

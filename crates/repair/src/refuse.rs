@@ -8,13 +8,15 @@ use crate::error::RepairError;
 use crate::{RepairOptions, cut};
 
 /// Findings that stand for something that was durable, or may be read another time.
-const LOSSES: [Issue; 9] = [
+const LOSSES: [Issue; 11] = [
     Issue::NodeUnreadable,
     Issue::JournalDamaged,
     Issue::CommitMalformed,
     Issue::CommitBase,
     Issue::CommitNode,
     Issue::JournalUnreadable,
+    Issue::JournalWiped,
+    Issue::LogWiped,
     Issue::LogDamaged,
     Issue::BatchMalformed,
     Issue::BatchGap,

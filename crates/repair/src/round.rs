@@ -6,7 +6,6 @@ use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, CommitNo, Epoch, I
 use holdfast_check::reading::{RingContents, TreeRoot, VolumeReading};
 use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
-use holdfast_format::checksum::crc64;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{ItemKind, JournalMark, LogMark, Superblock};
@@ -338,6 +337,12 @@ impl<'w, 'd> Round<'w, 'd> {
                 | Issue::JournalUnreadable => {
                     "the journal ends before the damage, and the log with it"
                 }
+                Issue::JournalWiped => {
+                    "the volume is as its last checkpoint left it: all that was durable since is lost, and which files that is, is not known"
+                }
+                Issue::LogWiped => {
+                    "the volume is as its last commit left it: all that was durable since is lost, and which files that is, is not known"
+                }
                 Issue::LogDamaged
                 | Issue::BatchMalformed
                 | Issue::BatchGap
@@ -430,14 +435,13 @@ impl<'w, 'd> Round<'w, 'd> {
         Epoch(next + u64::from(next % 2 != slot))
     }
 
-    /// Behind all that the ring holds: no frame of it fits.
+    /// Behind all that the ring holds: by its number no frame fits. Nothing need lie there, so nothing is written over what the
+    /// superblock of before needs; the next opening for writing puts a marker there.
     fn journal(&self, before: &Superblock) -> JournalMark {
-        let sum = crc64(&before.journal.sum.to_le_bytes()) ^ self.rings.epoch;
-        JournalMark { commit: CommitNo(self.rings.commit + 1), sum, ..before.journal }
+        JournalMark { commit: CommitNo(self.rings.commit + 1), sum: 0, ..before.journal }
     }
 
     fn log(&self, before: &Superblock) -> LogMark {
-        let sum = crc64(&before.log.sum.to_le_bytes()) ^ self.rings.epoch;
-        LogMark { batch: BatchNo(self.rings.batch + 1), sum, ..before.log }
+        LogMark { batch: BatchNo(self.rings.batch + 1), sum: 0, ..before.log }
     }
 }

@@ -75,6 +75,12 @@ fn done(issue: Issue) -> &'static str {
         | Issue::BatchGap
         | Issue::BatchBlocks
         | Issue::LogUnreadable => LOG,
+        Issue::JournalWiped => {
+            "With `--accept-loss`: the volume is as its last checkpoint left it, without the log. Which files changed since is not known."
+        }
+        Issue::LogWiped => {
+            "With `--accept-loss`: the volume is as its last commit left it. Which files changed since is not known."
+        }
         Issue::FramePlaceBad | Issue::BatchPlaceBad => {
             "The bad place is written again from the other one, with `-y`. Where more is repaired, what journal and log hold goes into the trees, and neither place is needed."
         }

@@ -60,9 +60,11 @@ pub(crate) fn create(
         device.write(at, &[0; BLOCK_SIZE])?;
     }
     let _ = device.flush()?;
-    // The rings stay as they are: no byte of them counts without the tag of this volume. So an image takes no space for
-    // them before they are used.
-    let inner = empty(device.clone(), options);
+    // But for a marker in each the rings stay as they are: no byte of them counts without the tag of this volume. So an image takes
+    // no space for them before they are used.
+    let mut inner = empty(device.clone(), options);
+    let place = inner.mark_rings()?;
+    inner.pending.get_mut().set_place(place);
     {
         let mut forest = inner.forest.write();
         let mut space = inner.space.lock();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockRange, Epoch, wait};
+use holdfast_base::{BlockNo, BlockRange, Epoch, wait};
 use holdfast_device::DeviceError;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_sync::atomic::{AtomicBool, Ordering};
@@ -125,7 +125,9 @@ impl Inner {
             return Err(StoreError::NoSpace);
         }
         let given = self.device.take_room(0, self.ring_bytes());
-        let mut logs = self.geometry().log_places();
+        // In the first block is the marker that mkfs has written.
+        let rest = |log: BlockRange| BlockRange::new(BlockNo(log.start.0 + 1), log.count - 1);
+        let mut logs = self.geometry().log_places().map(rest);
         match given.and_then(|()| logs.try_for_each(|log| self.write_zeros(log))) {
             Ok(()) => {
                 self.rings.wait.store(false, Ordering::Release);

@@ -43,6 +43,7 @@ mod host;
 mod discard;
 mod identity;
 mod apply;
+mod before_mark;
 mod room;
 mod idle;
 mod data;

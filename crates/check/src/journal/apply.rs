@@ -66,6 +66,7 @@ impl Replay {
         for block in &commit.cancels {
             self.nodes.remove(block);
         }
+        self.earlier_log = self.superblock.log;
         self.superblock = commit.head.superblock(&self.superblock, whole.epoch, whole.mark());
         self.commits += 1;
         self.bytes += bytes_of(whole.blocks());

@@ -11,6 +11,7 @@
 //! `COMMIT_BYTES_MAX` for each of two commits and `REPLAY_BYTES_MAX` for nodes (P10).
 
 mod apply;
+mod around_mark;
 mod ring;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, CommitNo};
 use holdfast_device::Device;
 use holdfast_format::Superblock;
+use holdfast_format::log::LogMark;
 
 use crate::CheckError;
 use crate::issue::Issue;
@@ -46,6 +48,8 @@ pub struct Replay {
     pub damage: Option<Damage>,
     /// Places that lack a frame of a durable commit which another place has.
     pub(crate) bad_places: Vec<(CommitNo, BadFrame)>,
+    /// Where the log went on before the last commit.
+    pub(crate) earlier_log: LogMark,
     /// What no crash explains of commits whose frames are whole.
     pub faults: Vec<Fault>,
 }
@@ -132,6 +136,7 @@ impl Replay {
             bytes: 0,
             end,
             damage: None,
+            earlier_log: superblock.log,
             bad_places: Vec::new(),
             faults: Vec::new(),
         }
@@ -191,6 +196,13 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replay, Ch
     replay.seal(superblock);
     if matches!(replay.end.reason, Reason::Nothing | Reason::Incomplete) {
         replay.damage = ring.damage(&replay.end)?;
+    }
+    let is_empty = replay.commits == 0 && replay.end.reason == Reason::Nothing;
+    if is_empty && replay.damage.is_none() && ring.is_wiped() {
+        let at = replay.end.at;
+        let what =
+            format!("nothing is left of the journal at block {at}, where frames were durable");
+        replay.faults.push(Fault { issue: Issue::JournalWiped, what, block: at });
     }
     Ok(replay)
 }

@@ -28,7 +28,7 @@ pub(crate) struct Ring<'a> {
     tag: [u8; 8],
     /// What nodes of the volume carry.
     pub(super) volume: OfVolume,
-    blocks: BlockRange,
+    pub(super) blocks: BlockRange,
     start: Expected,
 }
 
@@ -258,7 +258,11 @@ impl<'a> Ring<'a> {
     }
 
     /// Reads and judges the frame whose first place is `at`, so many blocks behind that: its header and payload, or why there is none.
-    fn frame(&self, at: BlockNo, distance: u64) -> Result<Result<Frame, String>, DeviceError> {
+    pub(super) fn frame(
+        &self,
+        at: BlockNo,
+        distance: u64,
+    ) -> Result<Result<Frame, String>, DeviceError> {
         let place = at.0 + distance;
         let mut bytes = vec![0; BLOCK_SIZE];
         self.device.read(place * BLOCK_BYTES, &mut bytes)?;

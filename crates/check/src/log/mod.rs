@@ -11,6 +11,7 @@
 //! `REPLAY_BYTES_MAX` for the batches and four times that for what they say (P10).
 
 mod apply;
+mod around_mark;
 mod blocks;
 mod give_back;
 mod judged;
@@ -247,6 +248,16 @@ pub(crate) fn replay_readable(
     let batch = replay.end.batch;
     let damage = proof.filter(|proof| proof.durable >= batch && replay.faults.is_empty());
     replay.damage = damage.map(|proof| Damage { batch, proof });
+    let is_empty = chain.is_empty() && replay.skipped == 0 && replay.end.reason == Reason::Nothing;
+    let is_open = journal.end.reason != Reason::Closed && replay.damage.is_none();
+    if is_empty && is_open && unread.is_none() && ring.is_wiped(&journal.earlier_log) {
+        let what = format!(
+            "nothing is left of the log at its byte {}, where batches were durable",
+            replay.end.at
+        );
+        let block = ring.block(replay.end.at);
+        replay.faults.push(Fault { issue: Issue::LogWiped, what, block });
+    }
     (replay, unread.map(CheckError::from))
 }
 

@@ -93,6 +93,11 @@ impl<'a> Ring<'a> {
         Expected { mark: self.mark, left: self.len }
     }
 
+    /// Bytes of the ring.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
     /// The block of the device in which byte `at` of the ring lies.
     pub(crate) fn block(&self, at: u64) -> BlockNo {
         BlockNo(self.first.0 + at / BLOCK_BYTES)
@@ -105,12 +110,12 @@ impl<'a> Ring<'a> {
     }
 
     /// How far from the first place of the ring each one is, in bytes.
-    fn places(&self) -> impl Iterator<Item = u64> + use<> {
+    pub(super) fn places(&self) -> impl Iterator<Item = u64> + use<> {
         self.places.into_iter().flatten()
     }
 
     /// Reads bytes of the ring, which go on at its start, in the place that is so far from the first.
-    fn read(&self, place: u64, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+    pub(super) fn read(&self, place: u64, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let first = self.first.0 * BLOCK_BYTES + place;
         let to_end = usize::try_from(self.len - at).unwrap_or(usize::MAX);
         let (here, rest) = into.split_at_mut(to_end.min(into.len()));
@@ -119,7 +124,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Judges the header at the front of `bytes`, which were read at `at`, before its sum is made.
-    fn header(&self, bytes: &[u8], at: u64) -> Result<LogHeader, Malformed> {
+    pub(super) fn header(&self, bytes: &[u8], at: u64) -> Result<LogHeader, Malformed> {
         let header = LogHeader::decode(bytes)?;
         let fail = |why| Err(Malformed::new(LogHeader::TITLE, why));
         if (header.address, header.volume) != (at, self.volume) {
@@ -132,7 +137,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Reads and judges the whole batch of which `bytes` are the first; returns its records.
-    fn records(
+    pub(super) fn records(
         &self,
         place: u64,
         header: &LogHeader,

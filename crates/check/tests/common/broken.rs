@@ -494,6 +494,16 @@ pub(crate) fn provoke(issue: Issue) -> (Image, &'static [Issue]) {
             });
             (image, none)
         }
+        Issue::JournalWiped => {
+            let mut maker = Maker::sample();
+            maker.superblock(|superblock| superblock.journal.sum = 0x77);
+            (Image::of(maker.make().device), none)
+        }
+        Issue::LogWiped => {
+            let mut maker = Maker::sample();
+            maker.superblock(|superblock| superblock.log.sum = 0x77);
+            (Image::of(maker.make().device), none)
+        }
         Issue::CommitMalformed => (journaled(|journal| journal.put(b"nonsense", 1)), none),
         Issue::CommitBase => {
             let image = journaled(|journal| {

@@ -435,7 +435,7 @@ pub(crate) fn made_near_the_end(from_end: u64) -> Made {
     let mut maker = Maker::sample();
     maker.superblock(move |superblock| {
         let len = superblock.geometry.log().count * BLOCK_BYTES;
-        superblock.log = LogMark { batch: BatchNo(40), next: len - from_end, sum: 0x77 };
+        superblock.log = LogMark { batch: BatchNo(40), next: len - from_end, sum: 0 };
     });
     maker.make()
 }

@@ -131,3 +131,34 @@ fn a_volume_without_its_space_tree_is_read() {
     assert!(place.run(&["info", place.dir()]).fine().contains("bitmaps"));
     place.umount();
 }
+
+/// Log and journal of a volume that crashed are written over as a whole. What was durable behind the last checkpoint is gone, and no
+/// command takes the volume for one that ended there.
+#[test]
+fn rings_that_were_wiped_are_missed() {
+    let place = TestMount::with_volume();
+    let volume = VolumeOptions::new().commit_secs(0).open(&place.image).unwrap();
+    volume.write("/first", "first").unwrap();
+    volume.close().unwrap();
+    let volume = VolumeOptions::new().commit_secs(0).open(&place.image).unwrap();
+    volume.write("/second", "second").unwrap();
+    volume.open_file("/second").and_then(|file| file.sync_all()).unwrap();
+    volume.abandon();
+    let mut image = fs::read(&place.image).unwrap();
+    let number = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+    let blocks = number(16 * BLOCK + 160) + number(16 * BLOCK + 168);
+    image[256 * BLOCK..][..blocks as usize * BLOCK].fill(0);
+    fs::write(&place.image, image).unwrap();
+    let checked = place.run(&["fsck", "-n", place.image()]);
+    assert!(checked.code == 4 && checked.out.contains("error 807 journal-wiped"), "{checked:?}");
+    place.run(&["rm", &place.inside("/first")]).fails(1, "`holdfast fsck -y --accept-loss`");
+    let listed = place.run(&["ls", &place.inside("/")]);
+    assert_eq!((listed.code, &*listed.out), (NOT_WHOLE, "first\n"), "{listed:?}");
+    let refused = place.run(&["fsck", "-y", place.image()]);
+    assert!(refused.err.contains("--accept-loss"), "{refused:?}");
+    let repaired = place.run(&["fsck", "-y", "--accept-loss", place.image()]);
+    assert!(repaired.code == 1 && repaired.out.contains("loss 807"), "{repaired:?}");
+    assert_eq!(place.run(&["ls", &place.inside("/")]).fine(), "first\n");
+    place.run(&["rm", &place.inside("/first")]).fine();
+    place.fsck();
+}

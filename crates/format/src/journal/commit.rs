@@ -52,7 +52,7 @@ record! {
         log_batch: u64,
         /// Byte of the log ring at which the next batch begins, if there is one.
         log_next: u64,
-        /// Checksum of the batch before it, 0 if there never was one.
+        /// Checksum of the batch before it; 0: none need be there.
         log_sum: u64,
     }
 }

@@ -43,7 +43,7 @@ pub struct JournalMark {
     pub commit: CommitNo,
     /// Block of the next frame.
     pub next: BlockNo,
-    /// `sum` of the frame before, 0 for the first one of a volume.
+    /// `sum` of the frame before; 0 where none need be there.
     pub sum: u64,
 }
 

@@ -47,7 +47,7 @@ pub struct LogMark {
     pub batch: BatchNo,
     /// Byte of the ring at which the next batch begins; a multiple of [`UNIT`], below the ring's length.
     pub next: u64,
-    /// `sum` of the batch before, 0 for the first one of a volume.
+    /// `sum` of the batch before; 0 where none need be there.
     pub sum: u64,
 }
 

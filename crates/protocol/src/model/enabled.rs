@@ -25,6 +25,7 @@ impl Protocol {
                 actions.push(Action::FinishLog);
             }
             Phase::Recovering(_) => actions.push(Action::RecoverWrite),
+            Phase::Down if state.seen.refused => return,
             Phase::Down => {
                 actions.push(Action::Open);
                 return self.rot(state, actions);
@@ -38,9 +39,15 @@ impl Protocol {
         }
     }
 
-    /// What may become of a disk on which the rings stand twice, once.
+    /// What may become of a disk, once: a ring is wiped, or a place of one rots where the rings stand twice.
     fn rot(&self, state: &State, actions: &mut Vec<Action>) {
         let rings = self.bounds.rings;
+        if !state.wiped && !state.rotten {
+            actions.extend([true, false].map(|journal| Action::RingIsWiped { journal }));
+        }
+        if state.wiped {
+            return;
+        }
         // What was written and not flushed is lost in a power cut as well, or torn.
         if !rings.twice || state.rotten || !state.device.is_flushed() {
             return;

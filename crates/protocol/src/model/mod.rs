@@ -12,16 +12,17 @@ mod properties;
 pub use properties::{FILLED, HOLDS, ROTTEN, UNWRITTEN};
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use stateright::{Model, Property};
 
 use crate::disk::{
-    Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, RingPlace, Rings, Superblock,
-    Tree, Version,
+    Batch, Commit, Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, RingPlace,
+    Rings, Superblock, Tree, Version, sum,
 };
 use crate::memory::Memory;
 use crate::mutant::Mutant;
-use crate::recovery::{Recovery, Violation, is_moment};
+use crate::recovery::{Recovery, Violation, WIPED, is_moment};
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +135,11 @@ pub enum Action {
     PlaceRots(RingPlace),
     /// The same of one batch or commit, in one of its places.
     Rots(Location),
+    /// While nothing is open all places of a ring are lost: that of the journal, or of the log.
+    RingIsWiped {
+        /// Of the journal.
+        journal: bool,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -159,6 +165,8 @@ pub struct State {
     crashes: u8,
     /// Something that was in a ring has rotted.
     rotten: bool,
+    /// A ring was wiped, and the next opening must say so.
+    wiped: bool,
     violation: Option<Violation>,
     /// For the questions whether something happens at all.
     seen: Seen,
@@ -172,6 +180,8 @@ struct Seen {
     lost: bool,
     /// Something in one place of the rings had rotted.
     rotten: bool,
+    /// It was refused, since a ring was wiped.
+    refused: bool,
 }
 
 impl State {
@@ -216,6 +226,7 @@ impl State {
             replayed_journal: journal,
             lost: found as usize + 1 < self.history.len(),
             rotten: self.rotten,
+            refused: false,
         };
         self.history.truncate(found as usize + 1);
         let known = memory.tree.iter().flatten().map(|extent| extent.version);
@@ -277,14 +288,23 @@ impl Model for Protocol {
 
     fn init_states(&self) -> Vec<State> {
         let tree = Tree::default();
+        let rings = self.bounds.rings;
+        // mkfs writes markers as a recovery does.
+        let commit = Commit::marker(JournalMark::default(), 0);
+        let batch = Batch::marker(LogMark::default(), 0);
         let superblock = Superblock {
             epoch: 1,
             location: (0, 1),
             lsn: 0,
-            journal: JournalMark::default(),
-            log: LogMark::default(),
+            journal: JournalMark { commit: 1, sum: sum(&commit) },
+            log: LogMark { batch: 1, next: 1 % rings.log, sum: sum(&batch) },
         };
-        let mut device = Device::new(self.bounds.rings);
+        let mut device = Device::new(rings);
+        let (commit, batch) = (Held::Commit(Arc::new(commit)), Held::Batch(Arc::new(batch)));
+        for place in rings.places() {
+            device.write(Location::Journal(*place, 1 % rings.journal), commit.clone());
+            device.write(Location::Log(*place, 0), batch.clone());
+        }
         device.write(Location::Pool(0), Held::Node(1, tree));
         device.write(Location::Superblock(1), Held::Superblock(superblock));
         device.flush();
@@ -303,6 +323,7 @@ impl Model for Protocol {
             commits: 0,
             crashes: 0,
             rotten: false,
+            wiped: false,
             violation: None,
             seen: Seen::default(),
         }]
@@ -344,8 +365,20 @@ impl Model for Protocol {
                 state.rotten = true;
                 return Some(state);
             }
+            Action::RingIsWiped { journal } => {
+                let is_of = |at: &Location| matches!(at, Location::Journal(..)) == journal;
+                for at in Location::of_rings(self.bounds.rings).filter(is_of) {
+                    device.rot(at);
+                }
+                state.wiped = true;
+                return Some(state);
+            }
             Action::Open => {
                 match Recovery::read(device, self.bounds.rings, self.broken) {
+                    Err(WIPED) if state.wiped => state.seen.refused = true,
+                    Ok(_) if state.wiped => {
+                        state.fail("P1: nothing says that a ring was wiped");
+                    }
                     Ok(recovery) => state.phase = Phase::Recovering(Box::new(recovery)),
                     Err(violation) => state.fail(violation),
                 }

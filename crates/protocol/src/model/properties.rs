@@ -37,6 +37,10 @@ pub(super) fn of(protocol: &Protocol) -> Vec<Property<Protocol>> {
                     memory.stopped && memory.checkpointer != Checkpointer::Idle
                 })
             }),
+            Property::sometimes(
+                "a volume is refused since a ring was wiped",
+                |_, state: &State| state.seen.refused,
+            ),
             Property::sometimes("unanswered operations are lost", |_, state: &State| {
                 state.seen.lost
             }),

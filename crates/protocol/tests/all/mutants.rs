@@ -23,21 +23,28 @@ fn bounds(broken: Mutant) -> Bounds {
         | LogResidentNotNamed
         | LogDataNotVerified
         | CommitDataNotVerified
-        | NotPinned => [1, 1, 1, 1, 2, 2],
+        | NotPinned => [1, 1, 1, 1, 3, 3],
         DeadLeaderStopsNothing | DeadCommitterStopsNothing | DeadCheckpointerStopsNothing => {
-            [2, 2, 1, 1, 2, 2]
+            [2, 2, 1, 1, 3, 3]
         }
-        NodeReusedAtSeal | NodeReusedAtThaw | JournalReleasedAtSeal => [2, 2, 1, 1, 2, 1],
-        BatchOverFreeze | FreedDataNamed | AppendedCalledDurable => [2, 1, 1, 1, 2, 2],
-        LogReleasedAtFreeze => [2, 1, 1, 1, 1, 1],
-        DataReusedAtOnce | DataReusedAtFreeze | PendingForgotten => [3, 1, 1, 1, 2, 2],
-        NotMadeDurable | FoundDataNotWritten => [2, 1, 2, 1, 2, 2],
-        GivenUpBatchKept | GivenUpEpochKept => [2, 1, 2, 2, 2, 2],
-        BatchPlaceWrittenLate | CommitPlaceWrittenLate | SecondPlaceNotRead => [1, 1, 1, 1, 2, 2],
-        OnePlaceForAll => [2, 1, 1, 1, 2, 2],
-        SecondPlaceNotChained => [2, 1, 2, 2, 2, 2],
-        InPlaceNotFlushed => [2, 1, 1, 1, 2, 2],
-        UnwrittenEarly | UnwrittenAfterLog | UnwrittenNamed => [3, 1, 1, 1, 2, 2],
+        NodeReusedAtSeal | NodeReusedAtThaw => [2, 2, 1, 1, 3, 3],
+        JournalReleasedAtSeal => [3, 3, 1, 1, 3, 3],
+        BatchOverFreeze | FreedDataNamed | AppendedCalledDurable => [2, 1, 1, 1, 3, 3],
+        LogReleasedAtFreeze => [3, 1, 1, 1, 3, 3],
+        DataReusedAtOnce | DataReusedAtFreeze | PendingForgotten => [3, 1, 1, 1, 3, 3],
+        NotMadeDurable | FoundDataNotWritten => [2, 1, 2, 1, 3, 3],
+        GivenUpBatchKept | GivenUpEpochKept => [2, 1, 2, 2, 3, 3],
+        BatchPlaceWrittenLate | CommitPlaceWrittenLate | SecondPlaceNotRead => [1, 1, 1, 1, 3, 3],
+        OnePlaceForAll => [2, 1, 1, 1, 3, 3],
+        SecondPlaceNotChained => [2, 1, 2, 2, 3, 3],
+        MarkNotRenewed | MarkerWrittenLate | FoundMarkKept => [2, 1, 2, 1, 3, 3],
+        MarkerCallsDurable => [2, 1, 2, 1, 3, 3],
+        MarkerWithoutRoom => [2, 1, 1, 1, 2, 2],
+        BatchBeforeMarkReused | FrameBeforeMarkReused => [1, 1, 2, 1, 2, 2],
+        EarlierMarkNotLookedAt => [2, 1, 1, 1, 3, 3],
+        WipedNotLookedFor => [1, 1, 1, 1, 3, 3],
+        InPlaceNotFlushed => [2, 1, 1, 1, 3, 3],
+        UnwrittenEarly | UnwrittenAfterLog | UnwrittenNamed => [3, 1, 1, 1, 3, 3],
     };
     let reserved =
         matches!(broken, InPlaceNotFlushed | UnwrittenEarly | UnwrittenAfterLog | UnwrittenNamed);

@@ -112,7 +112,13 @@ fn stays(issue: Issue) -> bool {
 /// What was durable is given up only by who says so.
 #[test]
 fn what_may_come_back_needs_a_second_word() {
-    for issue in [Issue::NodeUnreadable, Issue::JournalDamaged, Issue::LogDamaged] {
+    for issue in [
+        Issue::NodeUnreadable,
+        Issue::JournalDamaged,
+        Issue::JournalWiped,
+        Issue::LogDamaged,
+        Issue::LogWiped,
+    ] {
         let device = Healing::of(&provoke(issue).0);
         let options = RepairOptions { accept_loss: false, ..LOSS };
         let refused = planned(&device, &options).expect_err("it loses something");

@@ -30,6 +30,8 @@ fn a_cut_leaves_the_old_or_the_new() {
         Issue::ChildItem,
         Issue::LogDamaged,
         Issue::JournalDamaged,
+        Issue::JournalWiped,
+        Issue::LogWiped,
         Issue::NewestSuperblockLost,
         Issue::SuperblockInvalid,
     ];

@@ -77,13 +77,15 @@ fn parts(image: &MemoryDevice) -> [Vec<(u64, u64)>; 2] {
     let units = (0..log.count * BLOCK_BYTES).step_by(512);
     let batch = |at: u64| {
         let header = LogHeader::decode(&bytes[(start + at) as usize..][..512]).ok()?;
-        (header.address == at).then_some((start + at, u64::from(header.bytes)))
+        let is_there = header.address == at && header.records > 0;
+        is_there.then_some((start + at, u64::from(header.bytes)))
     };
     let blocks = journal.start.0..journal.start.0 + journal.count;
     let frame = |block: u64| {
         let at = block * BLOCK_BYTES;
         let header = FrameHeader::decode(&bytes[at as usize..][..BLOCK_SIZE]).ok()?;
-        (header.address == block).then_some((at, header.blocks() * BLOCK_BYTES))
+        let is_there = header.address == block && header.len > 0;
+        is_there.then_some((at, header.blocks() * BLOCK_BYTES))
     };
     [units.filter_map(batch).collect(), blocks.filter_map(frame).collect()]
 }

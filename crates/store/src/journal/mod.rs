@@ -2,10 +2,12 @@
 //!
 //! Always true: commits are written one at a time, each after the flush of the
 //! one before returned, so of all commits in the ring only the last can be
-//! incomplete. Blocks between `tail` and `head` are those that a recovery reads.
+//! incomplete. Blocks between `tail` and `head` are those that a recovery reads. While there are none, the frame before
+//! the mark stays, and a block is always left for the marker of a recovery (R12).
 //!
 //! Knows nothing of what a commit says.
 
+mod around_mark;
 mod frames;
 pub(crate) mod parts;
 pub(crate) mod replay;
@@ -24,6 +26,10 @@ use crate::cache::FrozenNodes;
 
 /// The buffer of the payload grows in steps of this.
 const ROOM_BYTES: usize = 1 << 20;
+/// Blocks of a marker.
+const MARKER_BLOCKS: u64 = 1;
+/// A frame takes at most this part of the ring: what stays of it leaves room for commits.
+const FRAME_PART: u64 = 8;
 /// A buffer larger than this is not kept for the next commit.
 const KEPT_BYTES: usize = 32 << 20;
 
@@ -40,6 +46,8 @@ pub(crate) struct Journal {
     head: u64,
     /// Blocks that are dead.
     tail: u64,
+    /// Blocks of the frame before the mark; 0 where there is none.
+    before: u64,
     /// Whether a frame at the mark says that no commit follows.
     ended: bool,
     /// The last commit that a frame behind it calls durable, or that needs none.
@@ -62,6 +70,7 @@ impl Journal {
             mark,
             head: 0,
             tail: 0,
+            before: 0,
             ended: false,
             confirmed: mark.commit,
             frozen: FrozenNodes::default(),
@@ -73,6 +82,16 @@ impl Journal {
     /// Where the next commit goes.
     pub(crate) fn mark(&self) -> JournalMark {
         self.mark
+    }
+
+    /// The frame before the mark has so many blocks.
+    pub(crate) fn keep_before(&mut self, blocks: u64) {
+        self.before = blocks;
+    }
+
+    /// Whether the frame is there whose sum the mark has.
+    pub(crate) fn has_before(&self) -> bool {
+        self.before != 0
     }
 
     /// Blocks written so far: what [`Journal::release`] takes.
@@ -88,8 +107,9 @@ impl Journal {
     /// Room for payload in a frame at the mark, `at` blocks further on.
     fn frame_room(&self, at: u64) -> usize {
         let place = (self.mark.next.0 - self.ring.start.0 + at) % self.ring.count;
-        let to_the_end = (self.ring.count - place).saturating_mul(BLOCK_BYTES);
-        usize::try_from(to_the_end).unwrap_or(usize::MAX).min(FRAME_BYTES_MAX) - FrameHeader::SIZE
+        let most = (self.ring.count - place).min(self.ring.count / FRAME_PART);
+        usize::try_from(most.saturating_mul(BLOCK_BYTES)).unwrap_or(usize::MAX).min(FRAME_BYTES_MAX)
+            - FrameHeader::SIZE
     }
 
     /// Frames and blocks of a commit with `payload` bytes.
@@ -125,8 +145,10 @@ impl Journal {
 
     /// Whether a commit of `payload` bytes has room.
     pub(crate) fn fits(&self, payload: usize) -> bool {
-        let used = if mutants::is(Mutant::JournalRoom) { 0 } else { self.head - self.tail };
-        payload <= COMMIT_BYTES_MAX && used + self.plan(payload).1 <= self.ring.count
+        let used = self.head - self.tail;
+        let kept = if used == 0 { self.before } else { used } + MARKER_BLOCKS;
+        let kept = if mutants::is(Mutant::JournalRoom) { 0 } else { kept };
+        payload <= COMMIT_BYTES_MAX && kept + self.plan(payload).1 <= self.ring.count
     }
 
     /// Writes the payload as the next commit and flushes once. Returns the bytes written.
@@ -159,6 +181,7 @@ impl Journal {
             mark.sum = header.encode(&self.payload[done..done + part], &mut self.frame);
             self.write_frame(device, mark.next)?;
             let frame_blocks = self.frame.len() as u64 / BLOCK_BYTES;
+            self.before = frame_blocks;
             mark.next = next_block(self.ring, mark.next, frame_blocks);
             done += part;
             at += frame_blocks;
@@ -193,7 +216,7 @@ impl Journal {
         if self.ended || self.head != self.tail {
             return Ok(());
         }
-        self.write_end(device, epoch, self.mark.sum)?;
+        self.write_end(device, epoch, self.mark.sum, self.mark.commit)?;
         self.ended = true;
         Ok(())
     }
@@ -203,7 +226,17 @@ impl Journal {
         if self.head != self.tail {
             return Ok(());
         }
-        self.write_end(device, epoch, !self.mark.sum)
+        self.write_end(device, epoch, !self.mark.sum, self.mark.commit)
+    }
+
+    /// A frame of its own for the mark, which follows nothing and says nothing: behind it the journal goes on. Only while nothing
+    /// in the ring is needed; the flush is the caller's.
+    pub(crate) fn write_marker(&mut self, device: &dyn Device, epoch: Epoch) -> Result<()> {
+        assert_eq!(self.head, self.tail, "a commit would be written over");
+        self.write_end(device, epoch, !self.mark.sum, CommitNo(0))?;
+        (self.mark, _) = marker(self.ring, self.volume, epoch, self.mark);
+        (self.before, self.confirmed, self.ended) = (MARKER_BLOCKS, self.mark.commit, false);
+        Ok(())
     }
 
     /// As [`Journal::say_left_out`], behind a commit: should the commit rot, it is missed. Returns whether anything was
@@ -213,28 +246,19 @@ impl Journal {
         if self.confirmed == self.mark.commit || used == 0 || used >= self.ring.count {
             return Ok(false);
         }
-        self.write_end(device, epoch, !self.mark.sum)?;
+        self.write_end(device, epoch, !self.mark.sum, self.mark.commit)?;
         self.confirmed = self.mark.commit;
         Ok(true)
     }
 
-    fn write_end(&mut self, device: &dyn Device, epoch: Epoch, prior: u64) -> Result<()> {
-        let header = FrameHeader {
-            magic: MAGIC,
-            kind: KIND_END,
-            sum: 0,
-            address: self.mark.next.0,
-            volume: self.volume,
-            epoch: epoch.0,
-            commit: self.mark.commit.0 + 1,
-            durable: self.mark.commit.0,
-            prior,
-            index: 0,
-            frames: 1,
-            len: 0,
-            pad: 0,
-            reserved: [0; 16],
-        };
+    fn write_end(
+        &mut self,
+        device: &dyn Device,
+        epoch: Epoch,
+        prior: u64,
+        durable: CommitNo,
+    ) -> Result<()> {
+        let header = end_frame(self.volume, epoch, self.mark, prior, durable);
         self.frame.clear();
         header.encode(&[], &mut self.frame);
         self.write_frame(device, self.mark.next)
@@ -250,4 +274,44 @@ impl Journal {
         }
         Ok(())
     }
+}
+
+/// A frame behind `mark` that is no commit.
+fn end_frame(
+    volume: [u8; 8],
+    epoch: Epoch,
+    mark: JournalMark,
+    prior: u64,
+    durable: CommitNo,
+) -> FrameHeader {
+    FrameHeader {
+        magic: MAGIC,
+        kind: KIND_END,
+        sum: 0,
+        address: mark.next.0,
+        volume,
+        epoch: epoch.0,
+        commit: mark.commit.next().0,
+        durable: durable.0,
+        prior,
+        index: 0,
+        frames: 1,
+        len: 0,
+        pad: 0,
+        reserved: [0; 16],
+    }
+}
+
+/// A marker behind `mark`, which follows nothing and calls nothing durable: where the journal goes on behind it, and its bytes.
+fn marker(
+    ring: BlockRange,
+    volume: [u8; 8],
+    epoch: Epoch,
+    mark: JournalMark,
+) -> (JournalMark, Vec<u8>) {
+    let mut bytes = Vec::new();
+    let header = end_frame(volume, epoch, mark, !mark.sum, CommitNo(0));
+    let sum = header.encode(&[], &mut bytes);
+    let next = next_block(ring, mark.next, MARKER_BLOCKS);
+    (JournalMark { commit: mark.commit.next(), next, sum }, bytes)
 }

@@ -16,11 +16,14 @@ use std::collections::BTreeMap;
 use holdfast_base::counters::Counters;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::stop::Stop;
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, flush_unless};
 use holdfast_format::Superblock;
 
 use super::replay::{BadBase, Replayed, Stopped, beside, replay_some};
+use super::{MARKER_BLOCKS, marker};
+use crate::before_mark::BeforeMark;
 use crate::nodes::NodeWrite;
 use crate::{Result, StoreError, nodes, superblock};
 
@@ -52,12 +55,31 @@ pub(crate) fn read(
         // it no journal begins with that commit.
         replayed.superblock.epoch = beside(before, epoch.max(replayed.superblock.epoch));
     }
+    if !is_reader && (replayed.commits > 0 || replayed.given_up.is_some()) {
+        mark(before, &mut replayed);
+    }
     if replayed.commits > 0 {
         counters.recovered_commits.set(replayed.commits);
         counters.recovered_nodes.set(replayed.nodes.len() as u64);
         counters.recovered_bytes.set(replayed.bytes);
     }
     Ok(replayed)
+}
+
+/// The journal goes on behind a marker: what was read is not known to be durable, so no mark may rest on it (R12).
+fn mark(before: &Superblock, replayed: &mut Replayed) {
+    let ring = before.geometry.journal();
+    let needed = (replayed.bytes / BLOCK_BYTES).saturating_add(MARKER_BLOCKS);
+    let at = &mut replayed.superblock;
+    if needed > ring.count {
+        // No program of ours leaves it so. Nothing need be there then, and the number says that nothing of before follows.
+        (at.journal.commit, at.journal.sum) = (at.journal.commit.next(), 0);
+        return;
+    }
+    let place = at.journal.next;
+    let (mark, bytes) = marker(ring, before.ring_tag, at.epoch, at.journal);
+    at.journal = mark;
+    (replayed.marker, replayed.before) = (Some((place, bytes)), BeforeMark::Whole(MARKER_BLOCKS));
 }
 
 /// The commits that can be replayed, though others follow.
@@ -79,6 +101,9 @@ fn as_far_as_it_goes(
 
 /// Why nothing may be written to the volume: what lies behind a hole was durable, and would be lost.
 pub(crate) fn hole(replayed: &Replayed) -> Option<String> {
+    if let Some(why) = &replayed.wiped {
+        return Some(why.clone());
+    }
     if let Some(why) = &replayed.left_out {
         return Some(format!("the journal cannot be replayed to its end: {why}"));
     }
@@ -116,6 +141,12 @@ pub(crate) fn write(
     for (block, bytes) in data {
         let at = block.byte_offset().expect("the extent was judged");
         device.write(at, bytes)?;
+    }
+    if let Some((block, bytes)) = &replayed.marker {
+        for distance in before.geometry.ring_places() {
+            let at = BlockNo(block.0.saturating_add(distance)).byte_offset();
+            device.write(at.expect("the superblock was judged"), bytes)?;
+        }
     }
     let homed: Vec<NodeWrite<'_>> =
         nodes.iter().map(|(block, bytes)| (*block, &bytes[..])).collect();

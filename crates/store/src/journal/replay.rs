@@ -23,9 +23,11 @@ use holdfast_format::journal::{
     Base, COMMIT_BYTES_MAX, Commit, DataExtent, FrameHeader, JournalMark, NodeChange,
     REPLAY_BYTES_MAX, next_block,
 };
+use holdfast_format::log::LogMark;
 use holdfast_format::node::{self, Expected, NodeHeader, OfVolume};
 use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
 
+use crate::before_mark::BeforeMark;
 use crate::side_by_side::side_by_side;
 use crate::verified::first_sound;
 use crate::{Result, StoreError};
@@ -60,6 +62,14 @@ pub struct Replayed {
     pub damage: Option<(CommitNo, BlockNo)>,
     /// Why the commits that follow were left out: only for readers.
     pub(crate) left_out: Option<String>,
+    /// Why the journal counts as wiped.
+    pub(crate) wiped: Option<String>,
+    /// What lies before the superblock's mark.
+    pub(crate) before: BeforeMark,
+    /// Goes into the journal before the superblock that has its sum.
+    pub(crate) marker: Option<(BlockNo, Vec<u8>)>,
+    /// Where the log went on before the last commit.
+    pub(crate) earlier_log: LogMark,
     /// Why nodes are not there that commits built on a damaged one, of the first of them: only for readers.
     pub(crate) lost: Option<String>,
 }
@@ -78,6 +88,10 @@ impl Replayed {
             given_up: None,
             damage: None,
             left_out: None,
+            wiped: None,
+            before: BeforeMark::Nothing,
+            marker: None,
+            earlier_log: superblock.log,
             lost: None,
         }
     }
@@ -166,6 +180,7 @@ fn try_replay(
         last_epoch = payload.epoch;
         done.last_epoch = last_epoch;
         let epoch = beside(superblock, payload.epoch);
+        done.earlier_log = done.superblock.log;
         done.superblock = commit.head.superblock(superblock, epoch, payload.after);
         // Both are told, and no more: [`Replay::read_commit`] has held the blocks against the ring.
         done.commits = done.commits.saturating_add(1);
@@ -182,6 +197,12 @@ fn try_replay(
     done.lost = replay.lost.first_key_value().map(|(_, why)| why.clone());
     if !done.ended && !mutants::is(Mutant::JournalHole) {
         done.damage = replay.later_frame(done.superblock.journal)?;
+    }
+    if done.commits == 0 && done.given_up.is_none() {
+        done.before = replay.before(superblock.journal);
+        if !done.ended && done.damage.is_none() {
+            done.wiped = replay.wiped(superblock.journal);
+        }
     }
     Ok(done)
 }

@@ -11,6 +11,7 @@
 //! No lock that operations take is held across I/O (R4), and nothing here waits
 //! for a commit or a checkpoint, unless the ring is truly full.
 
+mod around_mark;
 mod format;
 pub(crate) mod generation;
 mod judge;

@@ -63,12 +63,14 @@ pub(crate) struct LogPosition {
     pub(crate) head: u64,
     /// Of those, bytes of file data.
     pub(crate) data: u64,
+    /// Bytes of the batch before the mark, whose sum it has; 0 where there is none.
+    pub(crate) before: u64,
 }
 
 impl LogPosition {
     /// Where an opened log goes on.
     pub(crate) fn at(mark: LogMark) -> LogPosition {
-        LogPosition { mark, head: 0, data: 0 }
+        LogPosition { mark, head: 0, data: 0, before: 0 }
     }
 
     /// What a recovery has to do with the log between an earlier position and this one, with so many bytes of
@@ -174,8 +176,13 @@ impl Pending {
     }
 
     /// A batch is durable, or a recovery has found where the log goes on.
-    pub(super) fn set_place(&mut self, place: LogPosition) {
+    pub(crate) fn set_place(&mut self, place: LogPosition) {
         self.place = place;
+    }
+
+    /// An opening has found nothing in the log, which goes on here.
+    pub(super) fn begin_at(&mut self, place: LogPosition) {
+        (self.place, self.tail) = (place, place);
     }
 
     /// A recovery has brought the volume to `lsn`: operations go on from there.

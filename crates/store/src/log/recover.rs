@@ -14,11 +14,10 @@ use std::sync::atomic::Ordering;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, Lsn};
 use holdfast_device::Page;
-use holdfast_format::checksum::crc64;
 use holdfast_format::item::Extent;
 use holdfast_format::item::TreeItem;
 use holdfast_format::item::lineage::LINEAGE;
-use holdfast_format::log::{Content, Dropped, LogMark, Patch, Record};
+use holdfast_format::log::{Content, Dropped, Patch, Record};
 use holdfast_format::{ItemKind, Key, Superblock};
 
 use super::judge::Judge;
@@ -74,20 +73,26 @@ impl Inner {
         Ok((replay.left_out > 0).then_some(replay.left_out).map(said))
     }
 
-    /// Makes what was replayed durable: the log goes on behind it, and nothing before is needed.
-    pub(crate) fn finish_log(&mut self, logged: Logged) -> Result<()> {
+    /// Makes what was replayed durable: the log goes on behind it, and nothing before is needed. `is_marked`: what the marks of both
+    /// rings name lies before them.
+    pub(crate) fn finish_log(&mut self, logged: Logged, is_marked: bool) -> Result<()> {
         let ring = Ring::new(self.superblock.get_mut(), &*self.device);
-        let mark = follow(&logged, &ring);
+        let (mark, gap) = ring.aligned(logged.mark);
         // The superblock's mark is where the ring is still read from, until the next commit.
-        let place = LogPosition { head: logged.walked, ..LogPosition::at(mark) };
+        let head = logged.walked.saturating_add(gap);
+        let before = logged.before.len();
+        let mut place = LogPosition { head, before, ..LogPosition::at(mark) };
         *self.logging.log.get_mut() = Log::new(ring, place);
+        // Also what a commit contains was read, and is not known to be durable: nothing may be chained to it.
+        if logged.is_clean && logged.walked == 0 && gap == 0 && is_marked {
+            self.pending.get_mut().begin_at(place);
+            return Ok(());
+        }
+        if !mutants::is(Mutant::TornReturns) {
+            place = self.mark_rings()?;
+        }
         if !mutants::is(Mutant::LogPlaceForgotten) {
             self.pending.get_mut().set_place(place);
-        }
-        let is_moved = mark.next != logged.mark.next;
-        // Also what a commit contains was read, and is not known to be durable: nothing may be chained to it.
-        if logged.is_clean && logged.walked == 0 && !is_moved {
-            return Ok(());
         }
         // It was read, and is not known to be durable: a flush may have failed.
         let data = if mutants::is(Mutant::LogDataNotAgain) { &[] } else { &logged.data[..] };
@@ -111,6 +116,22 @@ impl Inner {
             }
             done => done,
         }
+    }
+
+    /// Both rings go on behind a marker: nothing of before follows it, and it is durable with the superblock that has its sum (R12).
+    pub(crate) fn mark_rings(&mut self) -> Result<LogPosition> {
+        // Behind the mark may lie a batch that was given up, or a torn one. What is written next goes to the
+        // same place, may be torn as well, and complete the old one where both are equal (P3): so nothing of
+        // before may follow from here. The epoch of the checkpoint does that for commits. Nor may it pass for the end,
+        // should the superblock that says so rot (P6): the marker has a number of its own.
+        let last = Lsn(self.lsn.load(Ordering::Acquire));
+        let place = self.logging.log.get_mut().write_marker(&*self.device, last)?;
+        let epoch = self.superblock.get_mut().epoch;
+        let journal = self.journal.get_mut();
+        if !journal.has_before() {
+            journal.write_marker(&*self.device, epoch)?;
+        }
+        Ok(place)
     }
 
     /// Applies a batch.
@@ -331,19 +352,4 @@ fn owner(logged: &Logged, superblock: &Superblock, block: BlockNo) -> Option<Ino
         }
         _ => None,
     })
-}
-
-/// Where the log of a recovered volume goes on: behind its last batch, at a place where a batch may begin.
-fn follow(logged: &Logged, ring: &Ring) -> LogMark {
-    let mut mark = logged.mark;
-    mark.next = ring.align(mark.next);
-    if !logged.is_clean && !mutants::is(Mutant::TornReturns) {
-        // Behind the mark may lie a batch that was given up, or a torn one. What is written next goes to the
-        // same place, may be torn as well, and complete the old one where both are equal (P3): so nothing of
-        // before may follow from here. The epoch of the checkpoint does that for commits.
-        mark.sum = crc64(&mark.sum.to_le_bytes());
-        // Nor may it pass for the end, should the superblock that says so rot (P6).
-        mark.batch = mark.batch.next();
-    }
-    mark
 }

@@ -26,6 +26,7 @@ use holdfast_format::{Malformed, Superblock};
 
 use super::ring::{Place, Ring};
 use crate::StoreError;
+use crate::before_mark::BeforeMark;
 
 /// Bytes that are read at once where batches are wanted one after the other.
 const AHEAD: u64 = 256 << 10;
@@ -83,6 +84,8 @@ pub(crate) struct Logged {
     pub(crate) last_birth: Epoch,
     /// Why the log ends where no crash ends it.
     pub(crate) damage: Option<String>,
+    /// What lies before the mark, where nothing lies behind it.
+    pub(crate) before: BeforeMark,
 }
 
 /// A batch that cannot be, or cannot be replayed.
@@ -106,6 +109,7 @@ impl Logged {
             bytes: 0,
             last_birth: Epoch(0),
             damage: None,
+            before: BeforeMark::Nothing,
         }
     }
 
@@ -116,9 +120,14 @@ impl Logged {
     }
 }
 
-/// Reads the log behind `superblock`, which contains the journal. `ended`: the volume was left in
-/// order, and nothing lies behind the first batch that is not there.
-pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) -> Logged {
+/// Reads the log behind `superblock`, which contains the journal. `earlier`: where it went on before the last commit. `ended`: the
+/// volume was left in order, and nothing lies behind the first batch that is not there.
+pub(crate) fn read(
+    device: &dyn Device,
+    superblock: &Superblock,
+    earlier: LogMark,
+    ended: bool,
+) -> Logged {
     let reader = Reader {
         device,
         superblock,
@@ -139,6 +148,12 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
             logged.damage = Some(format!(
                 "the log is damaged: batch {missing} was durable and is gone (the batch at byte {at} of its ring is younger)"
             ));
+        }
+    }
+    if logged.walked == 0 && logged.damage.is_none() {
+        logged.before = reader.before(superblock.log);
+        if !ended {
+            logged.damage = reader.wiped(superblock.log, earlier);
         }
     }
     if !mutants::is(Mutant::LogUnverified) {
@@ -239,7 +254,7 @@ impl Reader<'_> {
         }
     }
 
-    fn read(&self, place: Place, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
+    pub(super) fn read(&self, place: Place, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
         let mut bytes = vec![0; len];
         for (on_device, part) in self.ring.parts(place, at, len) {
             self.device.read(on_device, &mut bytes[part])?;

@@ -2,7 +2,8 @@
 //!
 //! Always true: each header names the last batch whose flush had returned, so only
 //! those behind the latest that one names can be incomplete. No physical sector of a batch
-//! that a recovery reads is ever written again.
+//! that a recovery reads is ever written again; nor is the batch before the mark, until one behind it is durable. Room for the
+//! marker of a recovery is always left (R12).
 //!
 //! Knows nothing of what a batch says.
 
@@ -62,8 +63,14 @@ impl Ring {
     }
 
     /// The place at or behind byte `at` where a batch may begin.
-    pub(super) fn align(&self, at: u64) -> u64 {
+    fn align(&self, at: u64) -> u64 {
         self.behind(at.next_multiple_of(self.sector), 0)
+    }
+
+    /// The mark moved to where a batch may begin, and by how many bytes.
+    pub(super) fn aligned(&self, mark: LogMark) -> (LogMark, u64) {
+        let gap = mark.next.next_multiple_of(self.sector).saturating_sub(mark.next);
+        (LogMark { next: self.align(mark.next), ..mark }, gap)
     }
 
     /// The place `len` bytes behind byte `at`, at the start again behind the end.
@@ -77,7 +84,7 @@ impl Ring {
     }
 
     /// The place `len` bytes before byte `at`.
-    fn before(&self, at: u64, len: u64) -> u64 {
+    pub(super) fn before(&self, at: u64, len: u64) -> u64 {
         // A batch is no longer than the ring.
         self.behind(at, self.len.saturating_sub(len))
     }
@@ -188,8 +195,10 @@ impl Log {
         if mutants::is(Mutant::LogRoom) {
             return self.ring.len;
         }
+        let kept = if self.before > tail.mark.batch { 0 } else { tail.before };
         // None where that cannot be: nothing is written over then.
         let used = self.place.head.checked_sub(tail.head);
+        let used = used.and_then(|used| used.checked_add(kept)?.checked_add(self.ring.sector));
         used.and_then(|used| self.ring.len.checked_sub(used)).unwrap_or(0)
     }
 
@@ -235,6 +244,7 @@ impl Log {
             mark: LogMark { batch: number, next: self.ring.behind(mark.next, bytes), sum },
             head: self.place.head + bytes,
             data: self.place.data + span.data_bytes,
+            before: bytes,
         };
     }
 
@@ -300,6 +310,39 @@ impl Log {
         if is_said || self.room(tail) < self.ring.sector {
             return Ok(None);
         }
+        let (bytes, _) = self.write_empty(device, last, self.before)?;
+        self.confirmed = self.before;
+        Ok(Some(bytes))
+    }
+
+    /// A batch of its own for the mark, which follows nothing and says nothing: behind it the log goes on. Only behind what was
+    /// found in an opening; the flush is the caller's. Returns where the next batch goes; where there is no room, nothing need be there.
+    pub(super) fn write_marker(&mut self, device: &dyn Device, last: Lsn) -> Result<LogPosition> {
+        let mark = self.place.mark;
+        let number = mark.batch.next();
+        let sector = self.ring.sector;
+        let has_room = self.place.head.checked_add(sector).is_some_and(|end| end <= self.ring.len);
+        let mark = if has_room {
+            let (_, sum) = self.write_empty(device, last, BatchNo(0))?;
+            LogMark { batch: number, next: self.ring.behind(mark.next, sector), sum }
+        } else {
+            LogMark { batch: number, sum: 0, ..mark }
+        };
+        let written = if has_room { sector } else { 0 };
+        let head = self.place.head.saturating_add(written);
+        self.place = LogPosition { mark, head, before: written, ..self.place };
+        (self.before, self.confirmed) = (number, number);
+        Ok(self.place)
+    }
+
+    /// Writes a batch without content behind the mark, which follows nothing, and calls `durable` durable. Returns the bytes written, and
+    /// its sum.
+    fn write_empty(
+        &mut self,
+        device: &dyn Device,
+        last: Lsn,
+        durable: BatchNo,
+    ) -> Result<(u64, u64)> {
         let mark = self.place.mark;
         self.begin();
         let header = LogHeader {
@@ -309,7 +352,7 @@ impl Log {
             address: mark.next,
             volume: self.ring.volume,
             number: mark.batch.next().0,
-            durable: self.before.0,
+            durable: durable.0,
             prior: !mark.sum,
             after: last.0,
             last: last.next().0,
@@ -320,7 +363,7 @@ impl Log {
             flags: 0,
             reserved: [0; 12],
         };
-        header.finish(&mut self.buffer, self.batch_start, self.ring.sector as usize);
+        let sum = header.finish(&mut self.buffer, self.batch_start, self.ring.sector as usize);
         let batch = &self.buffer[self.start..];
         let mut bytes = 0u64;
         for place in self.ring.places_to_write() {
@@ -329,8 +372,7 @@ impl Log {
             bytes = bytes.saturating_add(batch.len() as u64);
         }
         self.restart();
-        self.confirmed = self.before;
-        Ok(Some(bytes))
+        Ok((bytes, sum))
     }
 }
 

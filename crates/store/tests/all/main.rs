@@ -44,3 +44,4 @@ mod space;
 mod superblock_rots;
 mod superblock_says;
 mod torn_again;
+mod wiped_rings;

@@ -76,7 +76,8 @@ fn is_whole(device: &MemoryDevice, what: &str) {
     }
 }
 
-/// Where batches of the log and frames of the journal begin in their first places, and their bytes, in the order of their numbers.
+/// Where batches of the log and frames of the journal begin in their first places, and their bytes, in the order of their numbers. Markers are
+/// none.
 pub(crate) fn batches_and_frames(image: &MemoryDevice) -> [Vec<(u64, u64)>; 2] {
     let mut found = [Vec::new(), Vec::new()];
     let read = |zone: BlockRange| {
@@ -89,13 +90,16 @@ pub(crate) fn batches_and_frames(image: &MemoryDevice) -> [Vec<(u64, u64)>; 2] {
     for (at, unit) in (0..).step_by(512).zip(read(log).chunks(512)) {
         if let Ok(header) = LogHeader::decode(unit)
             && header.address == at
+            && header.records > 0
         {
             found[0].push((start(log) + at, header.bytes.into()));
         }
     }
     let journal = geometry().journal();
     for (at, block) in (start(journal)..).step_by(4096).zip(read(journal).chunks(4096)) {
-        if let Ok(header) = FrameHeader::decode(block) {
+        if let Ok(header) = FrameHeader::decode(block)
+            && header.len > 0
+        {
             found[1].push((at, header.blocks() * BLOCK_BYTES));
         }
     }

@@ -1,0 +1,44 @@
+//! What lies around the mark of a journal that holds no commit: where neither the frame before it nor one behind it is there, the
+//! journal was wiped.
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo};
+use holdfast_device::DeviceError;
+use holdfast_format::journal::JournalMark;
+use holdfast_format::journal::frame::{FRAME_BYTES_MAX, FrameHeader};
+
+use super::ring::Ring;
+
+impl Ring<'_> {
+    /// Whether a ring that was used holds nothing where it goes on. What does not read may be anything.
+    pub(super) fn is_wiped(&self) -> bool {
+        let mark = self.start().mark;
+        mark.sum != 0 && self.is_empty_around(&mark).unwrap_or(false)
+    }
+
+    fn is_empty_around(&self, mark: &JournalMark) -> Result<bool, DeviceError> {
+        for distance in self.geometry.ring_places() {
+            if let Ok((header, _)) = self.frame(mark.next, distance)? {
+                let is_next = header.commit == mark.commit.next().0 && header.index == 0;
+                if is_next && (header.prior == mark.sum || header.prior == !mark.sum) {
+                    return Ok(false);
+                }
+            }
+        }
+        let start = self.blocks.start.0;
+        let end = if mark.next.0 == start { start + self.blocks.count } else { mark.next.0 };
+        let most = (end - start).min(FRAME_BYTES_MAX as u64 / BLOCK_BYTES);
+        for distance in self.geometry.ring_places() {
+            for at in (end - most..end).rev() {
+                let mut block = vec![0; BLOCK_SIZE];
+                self.device.read((at + distance) * BLOCK_BYTES, &mut block)?;
+                let Ok(header) = FrameHeader::decode(&block) else { continue };
+                let is_it = header.sum == mark.sum && at + header.blocks() == end;
+                if is_it && self.frame(BlockNo(at), distance)?.is_ok() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,103 @@
+//! Rings that were used and hold nothing any more: a volume is not taken for one that ended with its last checkpoint, and no crash
+//! makes one look so.
+
+use std::sync::Arc;
+
+use holdfast_base::BlockRange;
+use holdfast_base::counters::Counters;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_check::{Issue, Options};
+use holdfast_device::MemoryDevice;
+use holdfast_format::Geometry;
+use holdfast_store::{OpenOptions, Store};
+
+use crate::ring_places::{crashed_as, fill, geometry};
+use crate::small;
+
+/// Both shapes of rings: with one place, and with two.
+fn shapes() -> [Geometry; 2] {
+    [Geometry { journal_blocks: 256, ..small::geometry() }, geometry()]
+}
+
+/// What is found of the rings: the values of these tests are no files.
+fn issues(device: &MemoryDevice) -> Vec<u16> {
+    let report = holdfast_check::check(device, &Options::default()).unwrap();
+    let of_rings = 800..1000;
+    report.findings.iter().map(|it| it.id).filter(|id| of_rings.contains(id)).collect()
+}
+
+fn wipe(device: &MemoryDevice, of: &Geometry, ring: BlockRange, with: u8) {
+    for distance in of.ring_places() {
+        fill(device, (ring.start.0 + distance) * BLOCK_BYTES, ring.bytes().unwrap(), with);
+    }
+}
+
+/// It says that it was wiped, and can be read.
+fn is_refused(device: &MemoryDevice, issue: Issue, what: &str) {
+    assert_eq!(issues(device), [issue.number()], "{what}");
+    let image = Arc::new(device.snapshot());
+    let error = Store::open(image.clone(), &OpenOptions::default(), Arc::default()).unwrap_err();
+    assert!(error.to_string().contains("wiped"), "{what}: {error}");
+    let options = OpenOptions { read_only: true, threads: false, ..OpenOptions::default() };
+    let store = Store::open(image, &options, Arc::new(Counters::default())).unwrap();
+    assert!(store.missing().is_some_and(|why| why.contains("wiped")), "{what}");
+}
+
+#[test]
+fn a_ring_that_was_wiped_is_missed() {
+    for geometry in shapes() {
+        for with in [0, 0xa5] {
+            let crashed = crashed_as(geometry);
+            let journal = crashed.snapshot();
+            wipe(&journal, &geometry, geometry.journal(), with);
+            is_refused(&journal, Issue::JournalWiped, "the journal");
+            let log = crashed.snapshot();
+            wipe(&log, &geometry, geometry.log(), with);
+            is_refused(&log, Issue::LogWiped, "the log");
+            wipe(&log, &geometry, geometry.journal(), with);
+            is_refused(&log, Issue::JournalWiped, "both");
+        }
+    }
+}
+
+/// Behind a recovery the rings hold nothing that is needed but what the marks name.
+#[test]
+fn a_ring_that_is_wiped_behind_a_recovery_is_missed() {
+    for geometry in shapes() {
+        let recovered = Arc::new(crashed_as(geometry));
+        let left = {
+            let store = small::open(&recovered);
+            let left = recovered.snapshot();
+            drop(store);
+            left
+        };
+        assert_eq!(issues(&left), [0; 0]);
+        for (ring, issue) in
+            [(geometry.journal(), Issue::JournalWiped), (geometry.log(), Issue::LogWiped)]
+        {
+            let image = left.snapshot();
+            wipe(&image, &geometry, ring, 0);
+            is_refused(&image, issue, "behind a recovery");
+        }
+    }
+}
+
+/// One that was closed has nothing in its rings that could be missed.
+#[test]
+fn a_volume_that_was_closed_needs_no_log() {
+    let geometry = small::geometry();
+    let device = small::formatted_as(geometry);
+    let store = small::open(&device);
+    small::put(&store, 0..10, 7, 9);
+    small::sync(&store);
+    store.close().unwrap();
+    wipe(&device, &geometry, geometry.log(), 0);
+    assert_eq!(issues(&device), [0; 0]);
+    // And from then on it has a marker there.
+    let store = small::open(&device);
+    let left = device.snapshot();
+    drop(store);
+    assert_eq!(issues(&left), [0; 0]);
+    wipe(&left, &geometry, geometry.log(), 0);
+    is_refused(&left, Issue::LogWiped, "wiped twice");
+}
