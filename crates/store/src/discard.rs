@@ -221,11 +221,19 @@ fn work(inner: &Inner) {
     let discarder = &inner.discarder;
     while discarder.wait_for_work() {
         loop {
+            let before = inner.work_of_rings();
             if !discarder.rest(discarder.delay) {
                 return;
             }
             match inner.discard_round(Scope::Quiet, &mut |took| discarder.rest(took)) {
-                Round::Done => break,
+                Round::Done => {
+                    if inner.work_of_rings() == before
+                        && let Err(error) = inner.shorten_rings()
+                    {
+                        tracing::warn!("the rings stay as they are: {error}");
+                    }
+                    break;
+                }
                 Round::Left if discarder.delay.is_zero() => break,
                 Round::Left => {}
                 Round::Over => return,
@@ -419,6 +427,7 @@ impl Inner {
         let rule = self.discard_rule(Some(least));
         let rule = rule.ok_or_else(|| DeviceError::unsupported("discard"))?;
         if rule.to_host {
+            self.shorten_rings()?;
             self.take_back_reserve(|space| space.reserve_lacks(&rule));
         }
         let begin = |at: u64| at.div_ceil(GROUP_BLOCKS * BLOCK_BYTES);

@@ -96,13 +96,19 @@ impl Inner {
             }
             return Ok(());
         }
-        let bytes = self.ring_bytes();
-        self.device.take_room(0, bytes).map_err(|error| match error.is_no_space() {
+        self.take_rings().map_err(|error| match error.is_no_space() {
             true => StoreError::Refused(format!(
                 "the host has no room for the log and the journal of this volume ({} MiB); make room there, or mount it read-only",
-                bytes >> 20
+                self.ring_bytes() >> 20
             )),
             false => error.into(),
+        })
+    }
+
+    /// Takes from the host what is in use of both rings, in all their places.
+    fn take_rings(&self) -> std::result::Result<(), DeviceError> {
+        self.geometry().rings().try_for_each(|ring| {
+            self.device.take_room(ring.start.0 * BLOCK_BYTES, ring.count * BLOCK_BYTES)
         })
     }
 
@@ -124,9 +130,9 @@ impl Inner {
             self.counters.no_space.increment();
             return Err(StoreError::NoSpace);
         }
-        let given = self.device.take_room(0, self.ring_bytes());
-        let mut logs = self.geometry().log_places();
-        match given.and_then(|()| logs.try_for_each(|log| self.write_zeros(log))) {
+        let geometry = self.geometry();
+        let mut logs = geometry.places_of_ring(geometry.log());
+        match self.take_rings().and_then(|()| logs.try_for_each(|log| self.write_zeros(log))) {
             Ok(()) => {
                 self.rings.wait.store(false, Ordering::Release);
                 Ok(())
@@ -147,12 +153,12 @@ impl Inner {
         }
     }
 
-    /// Bytes in front of the data: the superblocks, and both rings, in all their places.
+    /// Bytes that are in use of both rings, in all their places.
     fn ring_bytes(&self) -> u64 {
-        self.geometry().first_data_block().0 * BLOCK_BYTES
+        self.geometry().rings().map(|ring| ring.count * BLOCK_BYTES).sum()
     }
 
-    fn write_zeros(&self, blocks: BlockRange) -> std::result::Result<(), DeviceError> {
+    pub(crate) fn write_zeros(&self, blocks: BlockRange) -> std::result::Result<(), DeviceError> {
         let zeros = vec![0; ZEROS_BYTES];
         let (start, len) = (blocks.start.0 * BLOCK_BYTES, blocks.count * BLOCK_BYTES);
         for at in (0..len).step_by(ZEROS_BYTES) {

@@ -51,6 +51,7 @@ mod read;
 mod sealed;
 mod load;
 mod mend;
+mod ring_lengths;
 mod ring_parts;
 mod verified;
 mod tree;

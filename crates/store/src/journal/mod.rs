@@ -85,6 +85,18 @@ impl Journal {
         (self.head - self.tail) * BLOCK_BYTES
     }
 
+    /// Goes on at the start of this ring, which is the same one in another length. Returns what it was.
+    pub(crate) fn begin_in(&mut self, ring: BlockRange) -> (BlockRange, BlockNo) {
+        let was = (self.ring, self.mark.next);
+        (self.ring, self.mark.next) = (ring, ring.start);
+        was
+    }
+
+    /// It is what it was before [`Journal::begin_in`].
+    pub(crate) fn is_again(&mut self, (ring, next): (BlockRange, BlockNo)) {
+        (self.ring, self.mark.next) = (ring, next);
+    }
+
     /// Room for payload in a frame at the mark, `at` blocks further on.
     fn frame_room(&self, at: u64) -> usize {
         let place = (self.mark.next.0 - self.ring.start.0 + at) % self.ring.count;

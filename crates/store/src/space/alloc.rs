@@ -30,6 +30,8 @@ pub(crate) struct Space {
     pub(super) groups: Groups,
     used_blocks: u64,
     node_blocks: u64,
+    /// Of the rings, as far as they are in use.
+    pub(super) ring_blocks: u64,
     pub(crate) promises: Promises,
     /// What was freed and is not reusable yet.
     pub(super) freed: Freed,
@@ -65,6 +67,7 @@ impl Space {
             groups,
             used_blocks: 0,
             node_blocks: 0,
+            ring_blocks: geometry.rings().map(|ring| ring.count).sum(),
             freed: Freed::default(),
             discards: Discards::default(),
             unflushed: Unflushed::new(geometry.journal_blocks),

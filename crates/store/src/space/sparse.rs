@@ -23,8 +23,13 @@ impl Space {
 
     /// Bytes of the volume that the host is known to have given: the rings, what is in use, and what is free and shown.
     pub(crate) fn known_bytes(&self) -> u64 {
-        let blocks = self.geometry().first_data_block().0 + self.used_blocks() + self.room().blocks;
+        let blocks = self.ring_blocks + self.used_blocks() + self.room().blocks;
         blocks.saturating_mul(BLOCK_BYTES)
+    }
+
+    /// So many blocks of the rings are in use from now on.
+    pub(crate) fn rings_have(&mut self, blocks: u64) {
+        self.ring_blocks = blocks;
     }
 
     /// The next piece that the host is to be asked for.

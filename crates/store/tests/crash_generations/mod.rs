@@ -146,7 +146,7 @@ impl Conditions {
         let plain = Geometry::for_device(BYTES, self.node_size).unwrap();
         let geometry = if self.copies { plain.with_copies().unwrap() } else { plain };
         let options = CreateOptions {
-            geometry: Geometry { journal_blocks: self.journal_blocks, ..geometry },
+            geometry: geometry.with_ring_blocks(geometry.log_blocks, self.journal_blocks),
             uuid: uuid::Uuid::from_u128(9),
             label: String::new(),
             hash_seed: 1,
