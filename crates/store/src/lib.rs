@@ -426,6 +426,15 @@ impl Store {
         self.inner.rings_to_take() > 0
     }
 
+    /// Log and journal have so many blocks in use from now on: what the store else decides by itself. For tests.
+    ///
+    /// # Errors
+    /// Those of a checkpoint; refused where the rings have no such room.
+    #[doc(hidden)]
+    pub fn rings_of(&self, log_blocks: u64, journal_blocks: u64) -> Result<()> {
+        self.inner.rings_of(log_blocks, journal_blocks)
+    }
+
     /// How full the volume is. Of an image that the host has not given all of its space, no more is available than the
     /// host has.
     pub fn space_use(&self) -> SpaceUse {
