@@ -290,7 +290,12 @@ impl Inner {
         drop(self.discarder.one.lock());
         if self.discarder.is_on() {
             let until = Deadline::after(CLOSE_MAX);
-            self.discard_round(Scope::Stale, &mut |_| !until.is_over());
+            let all = self.space.lock().all_may_go();
+            let go_on = &mut |_| !until.is_over();
+            match all {
+                Some(groups) => self.discard_groups(Scope::All, groups, go_on),
+                None => self.discard_round(Scope::Stale, go_on),
+            };
         }
         let _one = self.discarder.one.lock();
         self.discarder.is_closed.store(true, Ordering::Release);
@@ -307,11 +312,24 @@ impl Inner {
 
     /// Gives back what became free. `go_on` hears what a call took, and says whether to go on.
     fn discard_round(&self, scope: Scope, go_on: &mut dyn FnMut(Duration) -> bool) -> Round {
-        let Some(rule) = self.discard_rule(None) else {
-            return Round::Over;
-        };
         let scope = if self.discarder.delay.is_zero() { Scope::Stale } else { scope };
         let groups = self.space.lock().stale_groups();
+        self.discard_groups(scope, groups, go_on)
+    }
+
+    fn discard_groups(
+        &self,
+        scope: Scope,
+        groups: Vec<u64>,
+        go_on: &mut dyn FnMut(Duration) -> bool,
+    ) -> Round {
+        let Some(mut rule) = self.discard_rule(None) else {
+            return Round::Over;
+        };
+        if scope != Scope::Quiet {
+            // No file comes that could use it.
+            rule.spare = 0;
+        }
         // From the end, so that what a reserve keeps lies at the begin, where nodes look first.
         for index in groups.into_iter().rev() {
             let one = self.discarder.one.lock();

@@ -2,7 +2,7 @@
 //! by a full host afterwards, and what the host has no room for is refused when it is asked for (P8).
 //!
 //! ```text
-//!  open: both rings, or nothing is written at all; of a new volume: the first change, or it is refused
+//!  open: what is in use of both rings, or nothing is written at all; of a new volume: the first change, or it is refused
 //!  a promise that finds no room -> 4 MiB from the host -> the free blocks among them are shown -> again
 //! ```
 //!
@@ -15,6 +15,7 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, Epoch, wait};
 use holdfast_device::DeviceError;
+use holdfast_format::Geometry;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
@@ -34,6 +35,13 @@ const LITTLE: u64 = 16 << 20;
 const ZEROS_BYTES: usize = 1 << 20;
 /// The epoch in which mkfs leaves a volume.
 pub(crate) const MADE: Epoch = Epoch(2);
+
+/// Bytes that the first change of a new volume takes of the host of a sparse image: what is in use of both rings, and a piece each for nodes,
+/// their copies and data.
+pub fn first_change_bytes(geometry: &Geometry) -> u64 {
+    let rings: u64 = geometry.with_first_rings().rings().map(|ring| ring.count * BLOCK_BYTES).sum();
+    rings + (geometry.node_copies() + 1) * PIECE_BYTES
+}
 
 /// Whether the rings of a new volume are still to be taken from the host.
 #[derive(Debug, Default)]

@@ -65,6 +65,7 @@ pub use difference::{Difference, Differing};
 pub use discard::Trimmed;
 pub use error::{LineageError, StoreError};
 pub use guard::{Guarding, Hold};
+pub use host::first_change_bytes;
 pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};

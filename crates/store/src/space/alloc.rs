@@ -27,6 +27,8 @@ pub(crate) struct Space {
     geometry: Geometry,
     /// Of a node with its copy.
     slot_blocks: u64,
+    /// Slots where nothing is in use.
+    pub(super) slots_total: u64,
     pub(super) groups: Groups,
     used_blocks: u64,
     node_blocks: u64,
@@ -63,6 +65,7 @@ impl Space {
         Space {
             geometry,
             slot_blocks: geometry.slot_blocks(),
+            slots_total: groups.free().slots,
             promises: Promises::new(&geometry, groups.free().slots),
             groups,
             used_blocks: 0,
@@ -104,6 +107,7 @@ impl Space {
     pub(super) fn has_shape(&mut self, geometry: Geometry) {
         self.node_group = self.node_group.min(self.geometry.far_copy().0 / GROUP_BLOCKS);
         self.geometry = geometry;
+        self.slots_total = Groups::slots_of(&geometry);
     }
 
     /// What is free.
@@ -525,7 +529,8 @@ impl Space {
                 // Whole pieces, as it is asked for: of a part that it gave and then refused the rest, nothing is known.
                 let whole = |room: u64| room / PIECE_BYTES * PIECE_BLOCKS;
                 let given = room.map_or(hidden.blocks, |room| whole(room).min(hidden.blocks));
-                (self.room().blocks + given).saturating_sub(self.promises.kept_blocks())
+                (self.room().blocks + given)
+                    .saturating_sub(self.promises.kept_blocks(&self.floors_with(given)))
             }
         };
         SpaceUse {
