@@ -31,16 +31,21 @@ const SHORT_BLOCKS: u64 = (4 << 20) / BLOCK_BYTES;
 const HOST_SHARE: u64 = 8;
 
 impl Inner {
-    /// Makes the rings longer that fill, as far as they have room and the host gives it.
+    /// Makes the rings longer that fill, as far as they have room and the host gives it, which is asked with no lock held.
     pub(crate) fn lengthen_rings(&self) -> Result<()> {
-        let one = self.lock_checkpoints()?;
+        let lengths = |of: &Geometry| (of.log_blocks, of.journal_blocks);
         let old = self.superblock.lock().geometry;
         let new = self.longer(&old);
-        if new == old || !self.take_growth(&old, &new) {
+        if lengths(&new) == lengths(&old) || !self.take_growth(&old, &new) {
             self.throttle.rings_stay();
             return Ok(());
         }
-        self.change_rings(&one, &new)
+        let one = self.lock_checkpoints()?;
+        // If they became shorter meanwhile, what was given may have gone back.
+        match lengths(&self.superblock.lock().geometry) == lengths(&old) {
+            true => self.change_rings(&one, &new),
+            false => Ok(()),
+        }
     }
 
     /// Both rings get the lengths of `new`, where there is place for that.
@@ -118,7 +123,8 @@ impl Inner {
             return Ok(());
         }
         self.change_rings(&one, &new)?;
-        for part in beyond(&new, &old) {
+        let (log_blocks, journal_blocks) = (old.log_room(), old.journal_room());
+        for part in beyond(&new, &Geometry { log_blocks, journal_blocks, ..old }) {
             let (at, len) = (part.start.0 * BLOCK_BYTES, part.count * BLOCK_BYTES);
             if let Err(error) = self.device.discard(at, len) {
                 tracing::debug!("the rings do not go back: {error}");
