@@ -319,7 +319,7 @@ SUPERBLOCK = Layout(
     "space_epoch:Q files_level:B space_level:B pad:6s lsn:Q inode_next:Q inode_count:Q used_blocks:Q "
     "referenced:Q journal_commit:Q journal_next:Q journal_sum:Q log_batch:Q log_next:Q log_sum:Q ring_tag:8s node_tag:8s "
     "created:q created_ns:I sums:B fault:B pad2:2s fault_time:q fault_ns:I pad3:4s fault_reason:160s writer:32s "
-    "branches:Q set_aside:112s copy_mask:Q ring_distance:Q zeros:80s"
+    "branches:Q set_aside:112s copy_mask:Q ring_distance:Q log_start:Q journal_start:Q data_start:Q zeros:56s"
 )
 NODE = Layout(
     "magic:4s level:B tree:B count:H sum:Q address:Q epoch:Q volume:8s heap_start:I garbage:I reserved:16s"
@@ -403,14 +403,14 @@ class Geometry:
         self.node_blocks = self.node_size // BLOCK
         self.copy_mask = superblock.copy_mask
         self.value_limit = 1024 if self.node_size == BLOCK else 4096
-        self.log = 256
+        self.log = superblock.log_start
         self.log_bytes = superblock.log_blocks * BLOCK
-        self.journal = self.log + superblock.log_blocks
+        self.log_end = self.log + superblock.log_blocks
+        self.journal = superblock.journal_start
         self.journal_end = self.journal + superblock.journal_blocks
         # How far from its first place each place is at which a block of a ring stands.
         self.ring_places = (0, superblock.ring_distance) if superblock.ring_distance else (0,)
-        self.rings_end = self.journal_end + superblock.ring_distance
-        self.data = (self.rings_end + 15) // 16 * 16
+        self.data = superblock.data_start
         self.far = far_copy(superblock.volume_blocks)
 
     def is_data(self, block, count=1):
@@ -442,9 +442,12 @@ def check_zones(superblock):
     geometry = Geometry(superblock)
     node = geometry.node_blocks
     first = -(-geometry.data // node) * node
-    rings = superblock.log_blocks + superblock.journal_blocks
-    need(superblock.ring_distance in (0, max(rings, superblock.ring_distance)), "the places of the rings overlap")
-    need(geometry.rings_end < geometry.far and first + 2 * node <= geometry.far, "the zones have no room")
+    start, end = min(geometry.log, geometry.journal), max(geometry.log_end, geometry.journal_end)
+    distance = superblock.ring_distance
+    need(geometry.log_end <= geometry.journal or geometry.journal_end <= geometry.log, "one ring lies in the other")
+    need(distance in (0, max(end - start, distance)), "the places of the rings overlap")
+    need(256 <= start and end + distance <= geometry.data and geometry.data % 16 == 0, "the rings are not where they can be")
+    need(first + 2 * node <= geometry.far, "the zones have no room")
     return geometry
 
 
@@ -514,7 +517,7 @@ def choose_superblock(image, findings):
         raise Damage(f"no superblock is valid ({'; '.join(invalid)}); perhaps the far copy is: --far [102]")
     if len(valid) == 2:
         older, newer = sorted(valid, key=lambda block: block.epoch)
-        same = ("node_size log_blocks journal_blocks copy_mask ring_distance hash_seed ring_tag node_tag created created_ns").split()
+        same = ("node_size log_start journal_start data_start copy_mask ring_distance hash_seed ring_tag node_tag created created_ns").split()
         if any(getattr(older, name) != getattr(newer, name) for name in same):
             findings.add("the two superblocks are not of the same volume [103]")
         if older.lsn > newer.lsn or older.inode_next > newer.inode_next:
@@ -1847,7 +1850,8 @@ def info(volume, _):
     facts = {
         "version": block.version, "uuid": block.uuid.hex(), "label": block.label, "writer": block.writer,
         "epoch": block.epoch, "node_size": block.node_size, "volume_blocks": block.volume_blocks,
-        "log_blocks": block.log_blocks, "journal_blocks": block.journal_blocks,
+        "log_start": block.log_start, "log_blocks": block.log_blocks, "journal_start": block.journal_start,
+        "journal_blocks": block.journal_blocks, "data_start": block.data_start,
         "features_compat": f"{block.compat:#x}", "features_ro_compat": f"{block.ro_compat:#x}",
         "fault": block.fault_reason or "none", "commits": journal.commits, "closed": journal.closed,
         "batches": log.applied, "lsn": log.lsn, "inode_next": log.inode_next, "inodes": len(volume.files.inodes),

@@ -4,16 +4,16 @@ use holdfast_base::units::{BLOCK_BYTES, BlockNo, BlockRange};
 
 use crate::Malformed;
 use crate::limits::{
-    GROUP_BLOCKS, JOURNAL_BLOCKS_MIN, LOG_BLOCKS_MIN, NODE_SIZES, VOLUME_BYTES_MAX,
-    VOLUME_BYTES_MIN,
+    FIRST_JOURNAL_BLOCKS, FIRST_LOG_BLOCKS, GROUP_BLOCKS, JOURNAL_BLOCKS_MIN, LOG_BLOCKS_MIN,
+    NODE_SIZES, VOLUME_BYTES_MAX, VOLUME_BYTES_MIN,
 };
 
 /// Blocks that hold a superblock. They alternate; neither moves in a volume's life.
 pub const SUPERBLOCK_SLOTS: [BlockNo; 2] = [BlockNo(16), BlockNo(48)];
 /// The block that says which program has the volume open, where that may be unknown to others (see [`guard`](crate::guard)).
 pub const GUARD: BlockNo = BlockNo(32);
-/// First block of the log ring: behind the first MiB, which other programs overwrite when they take the device for theirs.
-/// With the far copy of the superblock the volume then lacks nothing.
+/// First block that a ring may have, and where mkfs puts the log: behind the first MiB, which other programs overwrite when they take the
+/// device for theirs. With the far copy of the superblock the volume then lacks nothing.
 pub const LOG_START: BlockNo = BlockNo(256);
 /// The zones begin and end at multiples of this: nodes are aligned to their own size, up to 64 KiB.
 const ALIGNMENT: u64 = NODE_SIZES[2] as u64 / BLOCK_BYTES;
@@ -37,17 +37,23 @@ pub fn far_copy(volume_blocks: u64) -> BlockNo {
     BlockNo((volume_blocks / ALIGNMENT).saturating_sub(1) * ALIGNMENT)
 }
 
-/// The shape of a volume, fixed by mkfs.
+/// The shape of a volume, fixed by mkfs but for its size and the lengths of its rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Blocks of the volume.
     pub volume_blocks: u64,
     /// Bytes of a tree node.
     pub node_size: usize,
-    /// Blocks of the log ring.
+    /// First block of the log ring.
+    pub log_start: u64,
+    /// Blocks of the log ring that are in use.
     pub log_blocks: u64,
-    /// Blocks of the journal ring.
+    /// First block of the journal ring.
+    pub journal_start: u64,
+    /// Blocks of the journal ring that are in use.
     pub journal_blocks: u64,
+    /// First block of the data zone. Before it the rings have room to become longer.
+    pub data_start: u64,
     /// The node at block `b` has its copy at block `b ^ copy_mask`. 0: nodes have no copies.
     pub copy_mask: u64,
     /// What stands at block `b` of a ring stands a second time at block `b + ring_distance`. 0: it does not.
@@ -55,9 +61,9 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// A sensible shape for a device of `bytes` bytes.
+    /// A sensible shape for a device of `bytes` bytes, all of its rings in use.
     ///
-    /// The rings take at most a sixteenth of the volume each, at most 32 MiB (log) and 128 MiB (journal).
+    /// The rings have room for at most a sixteenth of the volume each, at most 32 MiB (log) and 128 MiB (journal).
     pub fn for_device(bytes: u64, node_size: usize) -> Result<Geometry, Malformed> {
         Geometry::with_rings(bytes, node_size, None, None)
     }
@@ -71,18 +77,64 @@ impl Geometry {
     ) -> Result<Geometry, Malformed> {
         let volume_blocks = bytes / BLOCK_BYTES;
         let blocks = |bytes: Option<u64>| bytes.map(|bytes| bytes.div_ceil(BLOCK_BYTES));
+        let log = blocks(log_bytes).unwrap_or((volume_blocks / 64).clamp(LOG_BLOCKS_MIN, 8192));
+        let journal =
+            blocks(journal_bytes).unwrap_or((volume_blocks / 32).clamp(JOURNAL_BLOCKS_MIN, 32768));
         let geometry = Geometry {
             volume_blocks,
             node_size,
-            log_blocks: blocks(log_bytes)
-                .unwrap_or((volume_blocks / 64).clamp(LOG_BLOCKS_MIN, 8192)),
-            journal_blocks: blocks(journal_bytes)
-                .unwrap_or((volume_blocks / 32).clamp(JOURNAL_BLOCKS_MIN, 32768)),
+            log_start: LOG_START.0,
+            log_blocks: log,
+            journal_start: 0,
+            journal_blocks: journal,
+            data_start: 0,
             copy_mask: 0,
             ring_distance: 0,
         };
+        let geometry = geometry.with_ring_blocks(log, journal);
         geometry.check()?;
         Ok(geometry)
+    }
+
+    /// The same volume with rings that have room for so many blocks each, all of them in use.
+    pub fn with_ring_blocks(self, log_blocks: u64, journal_blocks: u64) -> Geometry {
+        let journal_start = LOG_START.0.saturating_add(log_blocks);
+        let end = journal_start.saturating_add(journal_blocks).saturating_add(self.ring_distance);
+        let data_start = end.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
+        let log_start = LOG_START.0;
+        Geometry { log_start, log_blocks, journal_start, journal_blocks, data_start, ..self }
+    }
+
+    /// The same volume whose rings are in use as far as a new one needs them, where they have room for more: the host of a sparse image
+    /// pays for what is there.
+    pub fn with_first_rings(self) -> Geometry {
+        let log_blocks = self.log_room().min(FIRST_LOG_BLOCKS);
+        let journal_blocks = self.journal_room().min(FIRST_JOURNAL_BLOCKS);
+        Geometry { log_blocks, journal_blocks, ..self }
+    }
+
+    /// The most blocks that the log can have where it is.
+    pub fn log_room(&self) -> u64 {
+        self.room_of_ring(self.log_start)
+    }
+
+    /// The most blocks that the journal can have where it is.
+    pub fn journal_room(&self) -> u64 {
+        self.room_of_ring(self.journal_start)
+    }
+
+    /// Blocks from the first one of a ring up to what lies behind it, in the place that has fewer.
+    fn room_of_ring(&self, start: u64) -> u64 {
+        let [log, journal] = [self.log_start, self.journal_start];
+        let room = |distance: u64| {
+            let start = start.saturating_add(distance);
+            let starts = self
+                .ring_places()
+                .flat_map(|place| [log, journal].map(|at| at.saturating_add(place)));
+            let next = starts.chain([self.data_start]).filter(|at| *at > start).min();
+            next.map_or(0, |next| next.saturating_sub(start))
+        };
+        self.ring_places().map(room).min().unwrap_or(0)
     }
 
     /// Fails unless every zone fits the volume and the node size is one of those offered.
@@ -111,20 +163,37 @@ impl Geometry {
                 self.log_blocks, self.journal_blocks
             ));
         }
-        let rings = self.log_blocks.checked_add(self.journal_blocks);
-        let end = rings.and_then(|rings| rings.checked_add(self.ring_distance));
-        match end.and_then(|end| end.checked_add(LOG_START.0)) {
-            Some(end) if end < self.far_copy().0 => {}
-            _ => return fail("the rings do not fit the volume".into()),
-        }
-        if self.ring_distance != 0 && rings.is_none_or(|rings| self.ring_distance < rings) {
-            return fail("the second places of the rings lie in the first".into());
-        }
+        self.check_rings().or_else(|why| fail(why.into()))?;
         if self.data_blocks() < 2 * self.node_blocks() {
             return fail("no room is left for the roots of the trees".into());
         }
         if self.copy_mask >= GROUP_BLOCKS || !self.copy_mask.is_multiple_of(COPY_UNIT) {
             return fail(format!("no copy can be at a distance of {:#x} blocks", self.copy_mask));
+        }
+        Ok(())
+    }
+
+    /// Fails unless the rings, in all their places, lie apart between the first MiB and the data zone, and that lies in the volume.
+    fn check_rings(&self) -> Result<(), &'static str> {
+        const FIT: &str = "the rings do not fit the volume";
+        let end = |start: u64, blocks: u64| start.checked_add(blocks).ok_or(FIT);
+        let log_end = end(self.log_start, self.log_blocks)?;
+        let journal_end = end(self.journal_start, self.journal_blocks)?;
+        let (first, last) = (self.log_start.min(self.journal_start), log_end.max(journal_end));
+        if first < LOG_START.0 || self.data_start >= self.far_copy().0 {
+            return Err(FIT);
+        }
+        if end(last, self.ring_distance)? > self.data_start {
+            return Err(FIT);
+        }
+        if !self.data_start.is_multiple_of(ALIGNMENT) {
+            return Err("the data zone does not begin at a multiple of 16 blocks");
+        }
+        if log_end > self.journal_start && journal_end > self.log_start {
+            return Err("one ring lies in the other");
+        }
+        if self.ring_distance != 0 && self.ring_distance < last - first {
+            return Err("the second places of the rings lie in the first");
         }
         Ok(())
     }
@@ -137,12 +206,15 @@ impl Geometry {
 
     /// The same volume whose rings stand twice, one pair behind the other: an odd number of MiB apart, where they are large.
     fn with_ring_copies(self) -> Result<Geometry, Malformed> {
-        let rings = self.log_blocks.saturating_add(self.journal_blocks);
+        let (log, journal) = (self.log_room(), self.journal_room());
+        let rings = log.saturating_add(journal);
         let ring_distance = match rings.div_ceil(COPY_ODD) {
             0..RING_ODD_MIN => rings.next_multiple_of(ALIGNMENT),
             odd => (odd | 1).saturating_mul(COPY_ODD),
         };
-        let geometry = Geometry { ring_distance, ..self };
+        let Geometry { log_blocks, journal_blocks, .. } = self;
+        let apart = Geometry { ring_distance, ..self }.with_ring_blocks(log, journal);
+        let geometry = Geometry { log_blocks, journal_blocks, ..apart };
         geometry.check()?;
         Ok(geometry)
     }
@@ -219,14 +291,14 @@ impl Geometry {
         units.map(of_unit).sum()
     }
 
-    /// The log ring.
+    /// The log ring, as far as it is in use.
     pub fn log(&self) -> BlockRange {
-        BlockRange::new(LOG_START, self.log_blocks)
+        BlockRange::new(BlockNo(self.log_start), self.log_blocks)
     }
 
-    /// The journal ring.
+    /// The journal ring, as far as it is in use.
     pub fn journal(&self) -> BlockRange {
-        BlockRange::new(BlockNo(LOG_START.0 + self.log_blocks), self.journal_blocks)
+        BlockRange::new(BlockNo(self.journal_start), self.journal_blocks)
     }
 
     /// How far from its first place each place is at which a block of a ring stands, in blocks: 0, and the distance if there are two.
@@ -235,22 +307,27 @@ impl Geometry {
         [Some(0), second].into_iter().flatten()
     }
 
-    /// Each place of the log ring.
-    pub fn log_places(&self) -> impl Iterator<Item = BlockRange> + use<> {
-        let log = self.log();
-        self.ring_places()
-            .map(move |distance| BlockRange::new(BlockNo(log.start.0 + distance), log.count))
+    /// Each place of a ring.
+    pub fn places_of_ring(&self, ring: BlockRange) -> impl Iterator<Item = BlockRange> + use<> {
+        self.ring_places().map(move |distance| {
+            BlockRange::new(BlockNo(ring.start.0.saturating_add(distance)), ring.count)
+        })
     }
 
-    /// The blocks from the first one of the rings up to the last one of their last places.
-    pub fn rings(&self) -> BlockRange {
-        BlockRange::new(LOG_START, self.ring_distance + self.log_blocks + self.journal_blocks)
+    /// Both rings as far as they are in use, each in all its places.
+    pub fn rings(&self) -> impl Iterator<Item = BlockRange> + use<> {
+        let journal = self.places_of_ring(self.journal());
+        self.places_of_ring(self.log()).chain(journal)
+    }
+
+    /// From the first block that a ring may have up to the data.
+    pub fn ring_zone(&self) -> BlockRange {
+        BlockRange::new(LOG_START, self.data_start.saturating_sub(LOG_START.0))
     }
 
     /// First block that the allocator may give away. Blocks before it belong to no bitmap.
     pub fn first_data_block(&self) -> BlockNo {
-        let end = LOG_START.0 + self.rings().count;
-        BlockNo(end.next_multiple_of(ALIGNMENT).min(self.far_copy().0))
+        BlockNo(self.data_start)
     }
 
     /// The block that holds the far copy of the superblock. The data zone ends before it.
@@ -260,7 +337,7 @@ impl Geometry {
 
     /// Blocks that the allocator may give away.
     pub fn data_blocks(&self) -> u64 {
-        self.far_copy().0 - self.first_data_block().0
+        self.far_copy().0.saturating_sub(self.data_start)
     }
 
     /// Blocks of a node.

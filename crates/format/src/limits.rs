@@ -35,6 +35,10 @@ pub const BITMAPS_PER_GROUP: u64 = GROUP_BLOCKS / BITMAP_BLOCKS;
 pub const LOG_BLOCKS_MIN: u64 = 64;
 /// Smallest journal ring, in blocks.
 pub const JOURNAL_BLOCKS_MIN: u64 = 64;
+/// Blocks of the log that a new volume has in use, if it has room for more: 1 MiB.
+pub const FIRST_LOG_BLOCKS: u64 = 256;
+/// Blocks of the journal that a new volume has in use, if it has room for more: 1 MiB.
+pub const FIRST_JOURNAL_BLOCKS: u64 = 256;
 /// Largest volume, in bytes: 1 PiB. A program keeps a few bytes for each group of it.
 pub const VOLUME_BYTES_MAX: u64 = 1 << 50;
 /// Smallest volume, in bytes.

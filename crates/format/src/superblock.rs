@@ -72,9 +72,9 @@ record! {
         label: [u8; 64],
         /// Blocks of the volume.
         volume_blocks: u64,
-        /// Blocks of the log ring.
+        /// Blocks of the log ring that are in use.
         log_blocks: u64,
-        /// Blocks of the journal ring.
+        /// Blocks of the journal ring that are in use.
         journal_blocks: u64,
         /// Seed of the name hash.
         hash_seed: u64,
@@ -148,8 +148,14 @@ record! {
         copy_mask: u64,
         /// What stands at block `b` of a ring stands a second time at block `b + ring_distance`; 0 if it does not.
         ring_distance: u64,
+        /// First block of the log ring.
+        log_start: u64,
+        /// First block of the journal ring.
+        journal_start: u64,
+        /// First block of the data zone.
+        data_start: u64,
         /// Zero.
-        reserved: [u8; 80],
+        reserved: [u8; 56],
     }
 }
 
@@ -372,7 +378,10 @@ impl Superblock {
             mirror_state: [0; 16],
             copy_mask: self.geometry.copy_mask,
             ring_distance: self.geometry.ring_distance,
-            reserved: [0; 80],
+            log_start: self.geometry.log_start,
+            journal_start: self.geometry.journal_start,
+            data_start: self.geometry.data_start,
+            reserved: [0; 56],
         }
     }
 

@@ -59,8 +59,8 @@ impl CreateOptions {
         self
     }
 
-    /// Bytes of the ring of the journal. Default: a 32nd of the volume, from 256 KiB to 128 MiB; an image takes space for
-    /// it when it is first opened for writing.
+    /// Bytes for which the ring of the journal has room. Default: a 32nd of the volume, from 256 KiB to 128 MiB; an image takes space for
+    /// it as it fills.
     pub fn journal_size(mut self, bytes: u64) -> CreateOptions {
         self.mkfs.journal_bytes = Some(bytes);
         self
@@ -87,6 +87,11 @@ impl CreateOptions {
     pub fn allocate(mut self, yes: bool) -> CreateOptions {
         self.mkfs.allocate = yes;
         self
+    }
+
+    /// Bytes that the first change of a volume of `bytes` bytes takes of the host of a sparse file; `None`: no volume can be so.
+    pub fn first_change(&self, bytes: u64) -> Option<u64> {
+        self.mkfs.first_change(bytes)
     }
 
     /// Owner and group of the root directory. Default: those of this process; in a user namespace where there is nobody else

@@ -181,6 +181,11 @@ impl Default for MkfsOptions {
 }
 
 impl MkfsOptions {
+    /// Bytes that the first change of a volume of `bytes` bytes takes of the host of a sparse file; `None`: there is no such volume.
+    pub fn first_change(&self, bytes: u64) -> Option<u64> {
+        Some(holdfast_store::first_change_bytes(&self.geometry(bytes).ok()?))
+    }
+
     /// The shape of a volume of `bytes` bytes, or why there is none.
     pub fn geometry(&self, bytes: u64) -> std::result::Result<Geometry, Malformed> {
         let plain =

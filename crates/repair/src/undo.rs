@@ -143,7 +143,7 @@ fn rings_sum(device: &dyn Device, zone: (u64, u64), own: &[u64]) -> u64 {
 
 /// The blocks of journal and log in all their places, as first and end; of rings that are larger than any search of one, the first part.
 fn rings(geometry: &Geometry) -> (u64, u64) {
-    let zone = geometry.rings();
+    let zone = geometry.ring_zone();
     let end = zone.start.0.saturating_add(zone.count);
     (zone.start.0, end.min(zone.start.0.saturating_add(4 * SEARCH_BLOCKS_MAX)))
 }

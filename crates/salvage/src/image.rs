@@ -206,8 +206,9 @@ impl Imaging<'_, '_, '_> {
 
     /// Journal and log, and the blocks that a replay reads or verifies: without these it would end early.
     fn rings(&mut self, superblock: &Superblock) -> Result<(), SalvageError> {
-        let rings = superblock.geometry.rings();
-        self.raw(rings.start.0, rings.count)?;
+        for ring in superblock.geometry.rings() {
+            self.raw(ring.start.0, ring.count)?;
+        }
         let reading =
             VolumeReading::with_superblock(self.device, superblock.clone(), Rings::Replayed)?;
         for (start, end) in reading.rings().needed {

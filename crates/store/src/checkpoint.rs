@@ -299,7 +299,10 @@ impl Inner {
 
     /// The last act of a store: nothing is left to recover, and the journal says so.
     pub(crate) fn close(self: &Arc<Inner>) -> Result<()> {
-        self.checkpoint()?;
+        match self.may_shorten_rings() {
+            true => self.shorten_rings()?,
+            false => self.checkpoint()?,
+        }
         if self.hides_damage() {
             match self.expect_rings() {
                 Ok(()) => self.first_checkpoint()?,

@@ -20,8 +20,8 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Epoch, InodeNo, Lsn};
 use holdfast_device::flush_unless;
-use holdfast_format::Superblock;
 use holdfast_format::journal::{CommitHead, DataExtent};
+use holdfast_format::{Geometry, Superblock};
 
 use crate::apply::Halt;
 use crate::journal::Journal;
@@ -313,8 +313,11 @@ impl Inner {
     /// What a superblock would say of this moment, but for the journal.
     pub(crate) fn superblock_of(&self, forest: &Forest, space: &Space, lsn: Lsn) -> Superblock {
         let (files, space_root) = (forest.root(TreeNo::MAIN), forest.root(TreeNo::SPACE));
+        let present = self.superblock.lock().clone();
+        let [log_blocks, journal_blocks] = self.shape.ring_lengths();
         Superblock {
             epoch: forest.epoch,
+            geometry: Geometry { log_blocks, journal_blocks, ..present.geometry },
             files: files.pointer,
             files_level: files.level,
             space: space_root.pointer,
@@ -327,7 +330,7 @@ impl Inner {
             log: self.pending.lock().place().mark,
             writer: superblock::WRITER.into(),
             fault: self.fault.lock().clone(),
-            ..self.superblock.lock().clone()
+            ..present
         }
     }
 

@@ -221,11 +221,19 @@ fn work(inner: &Inner) {
     let discarder = &inner.discarder;
     while discarder.wait_for_work() {
         loop {
+            let before = inner.work_of_rings();
             if !discarder.rest(discarder.delay) {
                 return;
             }
             match inner.discard_round(Scope::Quiet, &mut |took| discarder.rest(took)) {
-                Round::Done => break,
+                Round::Done => {
+                    if inner.work_of_rings() == before
+                        && let Err(error) = inner.shorten_rings()
+                    {
+                        tracing::warn!("the rings stay as they are: {error}");
+                    }
+                    break;
+                }
                 Round::Left if discarder.delay.is_zero() => break,
                 Round::Left => {}
                 Round::Over => return,
@@ -282,7 +290,12 @@ impl Inner {
         drop(self.discarder.one.lock());
         if self.discarder.is_on() {
             let until = Deadline::after(CLOSE_MAX);
-            self.discard_round(Scope::Stale, &mut |_| !until.is_over());
+            let all = self.space.lock().all_may_go();
+            let go_on = &mut |_| !until.is_over();
+            match all {
+                Some(groups) => self.discard_groups(Scope::All, groups, go_on),
+                None => self.discard_round(Scope::Stale, go_on),
+            };
         }
         let _one = self.discarder.one.lock();
         self.discarder.is_closed.store(true, Ordering::Release);
@@ -299,11 +312,24 @@ impl Inner {
 
     /// Gives back what became free. `go_on` hears what a call took, and says whether to go on.
     fn discard_round(&self, scope: Scope, go_on: &mut dyn FnMut(Duration) -> bool) -> Round {
-        let Some(rule) = self.discard_rule(None) else {
-            return Round::Over;
-        };
         let scope = if self.discarder.delay.is_zero() { Scope::Stale } else { scope };
         let groups = self.space.lock().stale_groups();
+        self.discard_groups(scope, groups, go_on)
+    }
+
+    fn discard_groups(
+        &self,
+        scope: Scope,
+        groups: Vec<u64>,
+        go_on: &mut dyn FnMut(Duration) -> bool,
+    ) -> Round {
+        let Some(mut rule) = self.discard_rule(None) else {
+            return Round::Over;
+        };
+        if scope != Scope::Quiet {
+            // No file comes that could use it.
+            rule.spare = 0;
+        }
         // From the end, so that what a reserve keeps lies at the begin, where nodes look first.
         for index in groups.into_iter().rev() {
             let one = self.discarder.one.lock();
@@ -419,6 +445,7 @@ impl Inner {
         let rule = self.discard_rule(Some(least));
         let rule = rule.ok_or_else(|| DeviceError::unsupported("discard"))?;
         if rule.to_host {
+            self.shorten_rings()?;
             self.take_back_reserve(|space| space.reserve_lacks(&rule));
         }
         let begin = |at: u64| at.div_ceil(GROUP_BLOCKS * BLOCK_BYTES);

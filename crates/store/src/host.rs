@@ -2,7 +2,7 @@
 //! by a full host afterwards, and what the host has no room for is refused when it is asked for (P8).
 //!
 //! ```text
-//!  open: both rings, or nothing is written at all; of a new volume: the first change, or it is refused
+//!  open: what is in use of both rings, or nothing is written at all; of a new volume: the first change, or it is refused
 //!  a promise that finds no room -> 4 MiB from the host -> the free blocks among them are shown -> again
 //! ```
 //!
@@ -15,6 +15,7 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, Epoch, wait};
 use holdfast_device::DeviceError;
+use holdfast_format::Geometry;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
@@ -34,6 +35,13 @@ const LITTLE: u64 = 16 << 20;
 const ZEROS_BYTES: usize = 1 << 20;
 /// The epoch in which mkfs leaves a volume.
 pub(crate) const MADE: Epoch = Epoch(2);
+
+/// Bytes that the first change of a new volume takes of the host of a sparse image: what is in use of both rings, and a piece each for nodes,
+/// their copies and data.
+pub fn first_change_bytes(geometry: &Geometry) -> u64 {
+    let rings: u64 = geometry.with_first_rings().rings().map(|ring| ring.count * BLOCK_BYTES).sum();
+    rings + (geometry.node_copies() + 1) * PIECE_BYTES
+}
 
 /// Whether the rings of a new volume are still to be taken from the host.
 #[derive(Debug, Default)]
@@ -96,13 +104,19 @@ impl Inner {
             }
             return Ok(());
         }
-        let bytes = self.ring_bytes();
-        self.device.take_room(0, bytes).map_err(|error| match error.is_no_space() {
+        self.take_rings().map_err(|error| match error.is_no_space() {
             true => StoreError::Refused(format!(
                 "the host has no room for the log and the journal of this volume ({} MiB); make room there, or mount it read-only",
-                bytes >> 20
+                self.ring_bytes() >> 20
             )),
             false => error.into(),
+        })
+    }
+
+    /// Takes from the host what is in use of both rings, in all their places.
+    fn take_rings(&self) -> std::result::Result<(), DeviceError> {
+        self.geometry().rings().try_for_each(|ring| {
+            self.device.take_room(ring.start.0 * BLOCK_BYTES, ring.count * BLOCK_BYTES)
         })
     }
 
@@ -124,11 +138,11 @@ impl Inner {
             self.counters.no_space.increment();
             return Err(StoreError::NoSpace);
         }
-        let given = self.device.take_room(0, self.ring_bytes());
+        let geometry = self.geometry();
         // In the first block is the marker that mkfs has written.
         let rest = |log: BlockRange| BlockRange::new(BlockNo(log.start.0 + 1), log.count - 1);
-        let mut logs = self.geometry().log_places().map(rest);
-        match given.and_then(|()| logs.try_for_each(|log| self.write_zeros(log))) {
+        let mut logs = geometry.places_of_ring(geometry.log()).map(rest);
+        match self.take_rings().and_then(|()| logs.try_for_each(|log| self.write_zeros(log))) {
             Ok(()) => {
                 self.rings.wait.store(false, Ordering::Release);
                 Ok(())
@@ -149,12 +163,12 @@ impl Inner {
         }
     }
 
-    /// Bytes in front of the data: the superblocks, and both rings, in all their places.
+    /// Bytes that are in use of both rings, in all their places.
     fn ring_bytes(&self) -> u64 {
-        self.geometry().first_data_block().0 * BLOCK_BYTES
+        self.geometry().rings().map(|ring| ring.count * BLOCK_BYTES).sum()
     }
 
-    fn write_zeros(&self, blocks: BlockRange) -> std::result::Result<(), DeviceError> {
+    pub(crate) fn write_zeros(&self, blocks: BlockRange) -> std::result::Result<(), DeviceError> {
         let zeros = vec![0; ZEROS_BYTES];
         let (start, len) = (blocks.start.0 * BLOCK_BYTES, blocks.count * BLOCK_BYTES);
         for at in (0..len).step_by(ZEROS_BYTES) {

@@ -52,6 +52,7 @@ mod read;
 mod sealed;
 mod load;
 mod mend;
+mod ring_lengths;
 mod ring_parts;
 mod verified;
 mod tree;
@@ -65,6 +66,7 @@ pub use difference::{Difference, Differing};
 pub use discard::Trimmed;
 pub use error::{LineageError, StoreError};
 pub use guard::{Guarding, Hold};
+pub use host::first_change_bytes;
 pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
@@ -424,6 +426,15 @@ impl Store {
     /// Whether this is a new image to which nobody has written: its first change takes both rings from the host.
     pub fn is_without_rings(&self) -> bool {
         self.inner.rings_to_take() > 0
+    }
+
+    /// Log and journal have so many blocks in use from now on: what the store else decides by itself. For tests.
+    ///
+    /// # Errors
+    /// Those of a checkpoint; refused where the rings have no such room.
+    #[doc(hidden)]
+    pub fn rings_of(&self, log_blocks: u64, journal_blocks: u64) -> Result<()> {
+        self.inner.rings_of(log_blocks, journal_blocks)
     }
 
     /// How full the volume is. Of an image that the host has not given all of its space, no more is available than the

@@ -11,13 +11,12 @@
 //!   slot counts, its far copy is whole. Then its place is free space like any other, and so is what lay behind it.
 //! - No block of the new part has an owner before that: no state that a crash may come back to, and that says the old size, reaches
 //!   behind its end.
-//! - The reserve of commits and removals grows with the volume. On a sparse image the host gives it before anything is written, or
-//!   the volume stays as it is (P8).
+//! - The reserve of commits and removals follows what the host has given of a sparse image, not the size (P8): only the place of the far copy
+//!   is taken at once, or the volume stays as it is.
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::show;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, BlockRange};
 use holdfast_device::DeviceError;
 use holdfast_format::Geometry;
 
@@ -36,26 +35,16 @@ pub enum NewSize {
 
 /// The device has the bytes of this shape, and the host gives what it needs at once.
 #[derive(Debug)]
-struct Longer {
-    geometry: Geometry,
-    /// What the host has given ahead of need.
-    given: Vec<BlockRange>,
-}
+struct Longer(Geometry);
 
 /// Both superblocks say this shape, durably.
 #[derive(Debug)]
 struct Said(Longer);
 
-/// Bytes of what the host has to give at once, with the far copy.
-fn taken(parts: &[BlockRange]) -> u64 {
-    (parts.iter().map(|part| part.count).sum::<u64>() + 1) * BLOCK_BYTES
-}
-
-fn no_room(new: &Geometry, needed: u64) -> StoreError {
+fn no_room(new: &Geometry) -> StoreError {
     StoreError::Refused(format!(
-        "the host has no room for what a volume of {} keeps for removals and commits, {} more than now",
-        show::bytes(size(new)),
-        show::bytes(needed)
+        "the host has no room for the superblock at the end of a volume of {}",
+        show::bytes(size(new))
     ))
 }
 
@@ -102,8 +91,11 @@ impl Inner {
             return Ok(None);
         }
         let was = self.device.len();
-        if size(&geometry) > was {
-            self.expect_room(&old, &geometry)?;
+        // Before the device becomes longer, which stays: a host that has no room is known by then, unless others take it meanwhile.
+        if size(&geometry) > was
+            && self.device.room_to_grow().is_some_and(|room| room < BLOCK_BYTES)
+        {
+            return Err(no_room(&geometry));
         }
         self.device.grow(size(&geometry)).map_err(|error| match error {
             error @ (DeviceError::BeyondEnd { .. } | DeviceError::Io { .. }) => {
@@ -116,33 +108,14 @@ impl Inner {
             }
             error => error.into(),
         })?;
-        let given = self.take_reserve(&old, &geometry)?;
-        Ok(Some(Longer { geometry, given }))
-    }
-
-    /// Before the device becomes longer, which stays: a host that has no room is known by then, unless others take it meanwhile.
-    fn expect_room(&self, old: &Geometry, new: &Geometry) -> Result<()> {
-        let needed = taken(&self.space.lock().reserve_for(old, new));
-        match self.device.room_to_grow() {
-            Some(room) if room < needed => Err(no_room(new, needed)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes from the host what the volume must have as soon as it is larger: the block of the far copy, and the reserve that it keeps
-    /// more of than before.
-    fn take_reserve(&self, old: &Geometry, new: &Geometry) -> Result<Vec<BlockRange>> {
-        let given = self.space.lock().reserve_for(old, new);
-        let no_room = |error: DeviceError| match error.is_no_space() {
-            true => no_room(new, taken(&given)),
-            false => error.into(),
-        };
-        let far_copy = BlockRange::new(new.far_copy(), 1);
-        for part in [&[far_copy], &given[..]].concat() {
-            let (at, len) = (part.start.0 * BLOCK_BYTES, part.count * BLOCK_BYTES);
-            self.device.take_room(at, len).map_err(no_room)?;
-        }
-        Ok(given)
+        let far_copy = geometry.far_copy().0 * BLOCK_BYTES;
+        self.device.take_room(far_copy, BLOCK_BYTES).map_err(|error| {
+            match error.is_no_space() {
+                true => no_room(&geometry),
+                false => error.into(),
+            }
+        })?;
+        Ok(Some(Longer(geometry)))
     }
 
     /// Writes superblocks that say the new size into both slots.
@@ -150,7 +123,7 @@ impl Inner {
         let was = self.geometry().volume_blocks;
         for _slot in 0..2 {
             let mut journal = self.journal.lock();
-            self.superblock.lock().geometry.volume_blocks = longer.geometry.volume_blocks;
+            self.superblock.lock().geometry.volume_blocks = longer.0.volume_blocks;
             self.checkpoint_at_once(&mut journal).inspect_err(|_| {
                 // Nothing was written, or the volume has stopped. A size that was refused is not to be said by a later checkpoint.
                 self.superblock.lock().geometry.volume_blocks = was;
@@ -165,12 +138,12 @@ impl Inner {
 
     /// The blocks of the new part are free from now on. Returns the bytes of the volume.
     fn open_up(&self, Said(longer): Said) -> u64 {
-        let Longer { geometry, given } = longer;
+        let Longer(geometry) = longer;
         // An image that was given as a whole has a part now that was not.
         let is_sparse = self.device.room().is_some();
         let mut space = self.space.lock();
         self.shape.is_of(geometry.volume_blocks);
-        space.extend(geometry, is_sparse, &given);
+        space.extend(geometry, is_sparse);
         size(&geometry)
     }
 }
@@ -186,10 +159,4 @@ fn reason(error: DeviceError) -> String {
         DeviceError::Io { source, .. } => source.to_string(),
         _ => "make it larger first".into(),
     }
-}
-
-/// The blocks between the far copies of two shapes.
-pub(crate) fn between(old: &Geometry, new: &Geometry) -> BlockRange {
-    let (start, end) = (old.far_copy().0, new.far_copy().0);
-    BlockRange::new(BlockNo(start), end - start)
 }

@@ -1,4 +1,4 @@
-//! The shape of an open volume: fixed by mkfs, but for its size.
+//! The shape of an open volume: fixed by mkfs, but for its size and the lengths of its rings.
 
 use holdfast_format::Geometry;
 use holdfast_sync::atomic::{AtomicU64, Ordering};
@@ -8,16 +8,33 @@ use holdfast_sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Shape {
     opened: Geometry,
     volume_blocks: AtomicU64,
+    /// Blocks of log and journal that the next superblock says.
+    rings: [AtomicU64; 2],
 }
 
 impl Shape {
     pub(crate) fn new(geometry: Geometry) -> Shape {
-        Shape { opened: geometry, volume_blocks: AtomicU64::new(geometry.volume_blocks) }
+        let rings = [geometry.log_blocks, geometry.journal_blocks].map(AtomicU64::new);
+        Shape { opened: geometry, volume_blocks: AtomicU64::new(geometry.volume_blocks), rings }
     }
 
     /// As it is now.
     pub(crate) fn now(&self) -> Geometry {
-        Geometry { volume_blocks: self.volume_blocks.load(Ordering::Acquire), ..self.opened }
+        let volume_blocks = self.volume_blocks.load(Ordering::Acquire);
+        let [log_blocks, journal_blocks] = self.ring_lengths();
+        Geometry { volume_blocks, log_blocks, journal_blocks, ..self.opened }
+    }
+
+    /// Blocks of log and journal that the next superblock says.
+    pub(crate) fn ring_lengths(&self) -> [u64; 2] {
+        [&self.rings[0], &self.rings[1]].map(|blocks| blocks.load(Ordering::Acquire))
+    }
+
+    /// The next superblock says these.
+    pub(crate) fn has_rings(&self, blocks: [u64; 2]) {
+        for (is, blocks) in self.rings.iter().zip(blocks) {
+            is.store(blocks, Ordering::Release);
+        }
     }
 
     /// The volume has so many blocks from now on.

@@ -1,10 +1,10 @@
 //! Pass 1: both superblock slots.
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_format::Superblock;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::{COMPAT_KNOWN, RO_COMPAT_KNOWN};
+use holdfast_format::{Geometry, Superblock};
 
 use super::Context;
 use crate::issue::Issue;
@@ -89,6 +89,12 @@ fn words_of(slots: &Slots) -> Vec<String> {
     words.collect()
 }
 
+/// Where the rings begin, and the data: only their lengths change.
+fn place_of_rings(geometry: &Geometry) -> [u64; 4] {
+    let Geometry { log_start, journal_start, data_start, ring_distance, .. } = *geometry;
+    [log_start, journal_start, data_start, ring_distance]
+}
+
 /// What two superblocks of one volume may not differ in.
 fn disagreement(first: &Superblock, second: &Superblock) -> Option<String> {
     if first.epoch == second.epoch && first != second {
@@ -97,9 +103,7 @@ fn disagreement(first: &Superblock, second: &Superblock) -> Option<String> {
     let fixed = [
         ("node tag", first.node_tag != second.node_tag),
         ("node size", first.geometry.node_size != second.geometry.node_size),
-        ("log ring", first.geometry.log_blocks != second.geometry.log_blocks),
-        ("journal ring", first.geometry.journal_blocks != second.geometry.journal_blocks),
-        ("place of rings", first.geometry.ring_distance != second.geometry.ring_distance),
+        ("place of rings", place_of_rings(&first.geometry) != place_of_rings(&second.geometry)),
         ("copy mask", first.geometry.copy_mask != second.geometry.copy_mask),
         ("time of making", first.created != second.created),
         ("hash seed", first.hash_seed != second.hash_seed),

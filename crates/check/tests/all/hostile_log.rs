@@ -230,8 +230,8 @@ fn claims_of_a_log_cost_only_what_is_there() {
     assert_eq!(report.facts.log_batches, 1);
     assert!(!issues(&report).contains(&Issue::BlocksLeaked), "{:?}", report.findings);
     // Each block over the one before it.
-    let mut geometry = Geometry::for_device(64 << 20, NODE).expect("64 MiB are enough");
-    geometry.log_blocks = 1024;
+    let geometry = Geometry::for_device(64 << 20, NODE).expect("64 MiB are enough");
+    let geometry = geometry.with_ring_blocks(1024, geometry.journal_blocks);
     let made = Maker::empty_in(geometry).filled().make();
     let mut superblock = made.superblock.clone();
     superblock.geometry.volume_blocks = 1 << 20;

@@ -15,7 +15,7 @@ use holdfast_device::open_bytes;
 use rustix::fs::OFlags;
 use uuid::Uuid;
 
-use crate::outcome::{Context, Failure, Outcome, printable, printed, shown};
+use crate::outcome::{Context, Failure, Outcome, complain, printable, printed, shown};
 use crate::owner::{self, Owner};
 use crate::peek::Peek;
 use crate::waiting::Waiting;
@@ -32,12 +32,12 @@ pub(crate) struct Args {
     /// volumes whose files are mostly made and read in bulk. It cannot be changed later.
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = size::parse)]
     node_size: u64,
-    /// Size of the log, which fsync writes to: from 256k. Default: a 64th of the volume, at most 32M. A file takes up room for
-    /// it with the first change of the volume. It cannot be changed later.
+    /// Size that the log may have, which fsync writes to: from 256k. Default: a 64th of the volume, at most 32M. A file takes up room for
+    /// 1M of it with the first change of the volume, for more as it fills, and gives that back at rest. It cannot be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     log_size: Option<u64>,
-    /// Size of the room from which a crash is recovered: from 256k. Default: a 32nd of the volume, at most 128M. It cannot
-    /// be changed later.
+    /// Size that the room may have from which a crash is recovered: from 256k. Default: a 32nd of the volume, at most 128M. A file
+    /// takes up room for it as for the log. It cannot be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
     /// How often names, attributes and the places of data are stored: `metadata=1`, `nodes=2` or `metadata=2`. With `nodes=2` each
@@ -121,6 +121,8 @@ impl Copies {
 struct Made {
     uuid: Uuid,
     cost: DeviceStats,
+    /// What the host of a file has left, and the first change takes of that.
+    room: Option<(u64, u64)>,
 }
 
 /// Content of a file, looked at from both ends: what mkfs would destroy lies there or is found by its data.
@@ -311,8 +313,18 @@ fn format(args: &Args, shape: Shape) -> Result<Made, Failure> {
     if args.allocate {
         take_room(&*device, args.quiet);
     }
-    options(args, shape, uuid).format(&device).context(args.target.display())?;
-    Ok(Made { uuid, cost: device.stats() })
+    let options = options(args, shape, uuid);
+    let first = options.first_change(shape.bytes);
+    options.format(&device).context(args.target.display())?;
+    let room = device.room().zip(first);
+    if let Some((room, first)) = room.filter(|(room, first)| room < first) {
+        let (room, first) = (size::show(room), size::show(first));
+        complain(&format!(
+            "warning: the first change of {} takes {first} of its filesystem, which has {room}: make room there, or nothing can be written",
+            args.target.display()
+        ));
+    }
+    Ok(Made { uuid, cost: device.stats(), room })
 }
 
 /// What is taken of the host in one call: a piece that takes a while where blocks are written for it.
@@ -345,6 +357,10 @@ fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) -> io::Resu
     }
     if !args.label.is_empty() {
         writeln!(out, "  label      {}", printable(&args.label))?;
+    }
+    if let Some((_, first)) = made.as_ref().and_then(|made| made.room) {
+        let first = size::show(first);
+        writeln!(out, "  takes      {first} with the first change, then more as it is filled")?;
     }
     if let Some(Made { cost, .. }) = made {
         let written = size::show(cost.written_bytes);

@@ -51,8 +51,11 @@ impl Fields {
         let geometry = Geometry {
             volume_blocks: self.volume_blocks,
             node_size: self.node_size as usize,
+            log_start: self.log_start,
             log_blocks: self.log_blocks,
+            journal_start: self.journal_start,
             journal_blocks: self.journal_blocks,
+            data_start: self.data_start,
             copy_mask: self.copy_mask,
             ring_distance: self.ring_distance,
         };

@@ -319,19 +319,30 @@ proptest! {
         group in any::<u64>(),
         copy_mask in prop::sample::select(vec![0, 64, 1280, 16384, 32, 32768]),
         distance in any::<u64>().prop_map(|bits| bits >> (bits % 64)),
-        is_twice in any::<bool>(),
+        (is_twice, is_packed) in any::<(bool, bool)>(),
+        (log_start, journal_start, data_start) in (0..2000u64, 0..2000u64, (0..300u64).prop_map(|at| at * 16)),
     ) {
         let ring_distance = if is_twice { distance } else { 0 };
-        let geometry =
-            Geometry { volume_blocks, node_size, log_blocks, journal_blocks, copy_mask, ring_distance };
+        let plain = Geometry {
+            volume_blocks, node_size, log_start, log_blocks: 0, journal_start: 0, journal_blocks: 0, data_start, copy_mask, ring_distance,
+        };
+        let geometry = match is_packed {
+            true => plain.with_ring_blocks(log_blocks, journal_blocks),
+            false => Geometry { log_blocks, journal_start, journal_blocks, ..plain },
+        };
         if geometry.check().is_ok() {
             let first = geometry.first_data_block();
-            prop_assert!(geometry.log().end() <= Some(geometry.journal().start));
-            let ends = [geometry.journal().end().map(|end| end.0), geometry.rings().end().map(|end| end.0)];
-            prop_assert!(ends[0] <= ends[1] && ends[1] <= Some(first.0));
-            // No place of a ring lies in another one.
-            let second = BlockNo(geometry.log().start.0 + ring_distance);
-            prop_assert!(ring_distance == 0 || geometry.journal().end() <= Some(second));
+            // No place of a ring lies in another one, nor outside their zone.
+            let mut rings: Vec<_> = geometry.rings().map(|ring| (ring.start.0, ring.end().unwrap().0)).collect();
+            rings.sort_unstable();
+            prop_assert!(rings.windows(2).all(|two| two[0].1 <= two[1].0), "{rings:?}");
+            prop_assert!(rings[0].0 >= 256 && rings.last().unwrap().1 <= first.0);
+            prop_assert!(geometry.log_room() >= log_blocks && geometry.journal_room() >= journal_blocks);
+            let longest = Geometry {
+                log_blocks: geometry.log_room(), journal_blocks: geometry.journal_room(), ..geometry
+            };
+            prop_assert!(longest.check().is_ok(), "{longest:?}");
+            prop_assert!(geometry.with_first_rings().check().is_ok());
             prop_assert_eq!(geometry.ring_places().count(), if ring_distance == 0 { 1 } else { 2 });
             prop_assert!(copy_mask != 0 || geometry.holds_node(first));
             prop_assert_eq!(first.0 + geometry.data_blocks(), geometry.far_copy().0);

@@ -30,17 +30,19 @@ impl FileSystem {
         }
         let geometry = options.geometry(options.bytes.unwrap_or(device.len()));
         let geometry = geometry.map_err(|why| StoreError::Refused(why.to_string()))?;
+        if options.allocate {
+            allocate(&**device, &geometry)?;
+        }
+        // What is not written costs only a host that gives space as it is asked for.
+        let is_sparse = device.room().is_some();
         let create = CreateOptions {
-            geometry,
+            geometry: if is_sparse { geometry.with_first_rings() } else { geometry },
             uuid: options.uuid.map_or_else(Uuid::new_v4, Uuid::from_bytes),
             label: options.label.clone(),
             hash_seed: prng::entropy(),
             node_tag: prng::entropy().to_le_bytes(),
             created: Timestamp::now(),
         };
-        if options.allocate {
-            allocate(&**device, &geometry)?;
-        }
         let mut first = Transaction::new();
         first.put(Key::inode(InodeNo::ROOT), root(options.owner, options.root_mode).encode());
         first.count_inodes(1);
@@ -253,7 +255,7 @@ fn allocate(device: &dyn Device, geometry: &Geometry) -> Result<()> {
         return Err(StoreError::Refused(why.into()).into());
     }
     let zeros = vec![0; ZEROS_BYTES];
-    for log in geometry.log_places() {
+    for log in geometry.places_of_ring(geometry.log()) {
         let (start, len) = (log.start.0 * BLOCK_BYTES, log.count * BLOCK_BYTES);
         for at in (0..len).step_by(ZEROS_BYTES) {
             let part = (len - at).min(ZEROS_BYTES as u64) as usize;

@@ -207,11 +207,15 @@ fn made_up(
     let geometry = Geometry {
         volume_blocks,
         node_size: (node_blocks * BLOCK_BYTES) as usize,
-        log_blocks: LOG_BLOCKS_MIN,
-        journal_blocks: JOURNAL_BLOCKS_MIN,
+        log_start: 0,
+        log_blocks: 0,
+        journal_start: 0,
+        journal_blocks: 0,
+        data_start: 0,
         copy_mask,
         ring_distance: 0,
     };
+    let geometry = geometry.with_ring_blocks(LOG_BLOCKS_MIN, JOURNAL_BLOCKS_MIN);
     let geometry = of.map_or(geometry, |of| Geometry { volume_blocks, ..of.geometry });
     let nowhere = NodePointer { block: BlockNo(0), epoch: Epoch(0) };
     Superblock {

@@ -104,6 +104,19 @@ impl Journal {
         (self.head - self.tail) * BLOCK_BYTES
     }
 
+    /// Goes on at the start of this ring, which is the same one in another length: nothing lies before that mark. Returns what it was.
+    pub(crate) fn begin_in(&mut self, ring: BlockRange) -> (BlockRange, JournalMark, u64) {
+        let was = (self.ring, self.mark, self.before);
+        let mark = JournalMark { next: ring.start, sum: 0, ..self.mark };
+        self.is_again((ring, mark, 0));
+        was
+    }
+
+    /// It is what it was before [`Journal::begin_in`].
+    pub(crate) fn is_again(&mut self, was: (BlockRange, JournalMark, u64)) {
+        (self.ring, self.mark, self.before) = was;
+    }
+
     /// Room for payload in a frame at the mark, `at` blocks further on.
     fn frame_room(&self, at: u64) -> usize {
         let place = (self.mark.next.0 - self.ring.start.0 + at) % self.ring.count;

@@ -36,8 +36,9 @@ use holdfast_base::switch::Batching;
 use holdfast_base::{Escape, InodeNo, Lsn, Receipt};
 use holdfast_device::flush_unless;
 use holdfast_format::journal::DataExtent;
+use holdfast_format::log::LogMark;
 use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::step::Step;
 use crate::{Inner, Result};
@@ -63,9 +64,60 @@ impl Logging {
         Logging { queue: Queue::default(), log: Mutex::new(Log::new(ring, place)), batching }
     }
 
+    /// Until it is said otherwise, no batch goes on at the ring's start: the ring is about to be longer.
+    pub(crate) fn keeps_before_the_end(&self, yes: bool) {
+        self.log.lock().keeps_before_the_end(yes);
+    }
+
+    /// Whether the batch before the mark goes on at the ring's start: in a longer ring it would lie elsewhere.
+    pub(crate) fn is_split_before_the_mark(&self) -> bool {
+        let place = self.log.lock().place();
+        place.before > place.mark.next
+    }
+
+    /// The ring has so many bytes from now on.
+    pub(crate) fn has_length(&self, bytes: u64) {
+        self.log.lock().has_length(bytes);
+    }
+
+    /// While it is held no batch is written; the next one goes to the ring's start.
+    pub(crate) fn at_start<'a>(&'a self, pending: &'a Mutex<Pending>) -> AtStart<'a> {
+        let mut log = self.log.lock();
+        let was = log.place();
+        let mark = LogMark { next: 0, sum: 0, ..was.mark };
+        let place = LogPosition { mark, before: 0, ..was };
+        log.goes_on_at(place);
+        pending.lock().set_place(place);
+        AtStart { log, pending, was: Some(was) }
+    }
+
     /// How long a batch takes, if anything but `of` was fsynced lately.
     pub(crate) fn beside(&self, of: Option<InodeNo>) -> Option<Duration> {
         self.queue.beside(of)
+    }
+}
+
+/// The log at its ring's start. Where it is not said to stay, it goes on where it was.
+pub(crate) struct AtStart<'a> {
+    log: MutexGuard<'a, Log>,
+    pending: &'a Mutex<Pending>,
+    was: Option<LogPosition>,
+}
+
+impl AtStart<'_> {
+    /// A superblock says so, and that the ring has so many bytes.
+    pub(crate) fn stays(mut self, bytes: u64) {
+        self.log.has_length(bytes);
+        self.was = None;
+    }
+}
+
+impl Drop for AtStart<'_> {
+    fn drop(&mut self) {
+        if let Some(was) = self.was.take() {
+            self.log.goes_on_at(was);
+            self.pending.lock().set_place(was);
+        }
     }
 }
 

@@ -147,6 +147,8 @@ pub(crate) struct Log {
     before: BatchNo,
     /// The last batch that something on the device calls durable.
     confirmed: BatchNo,
+    /// No batch goes on at the ring's start: the ring is about to have another length.
+    keeps_before_the_end: bool,
     /// Batches that no flush has followed yet.
     appended: Option<Appended>,
     buffer: Vec<u8>,
@@ -173,7 +175,18 @@ impl Log {
         let (buffer, start, batch_start) = (Vec::new(), 0, 0);
         // What an opening found, it has made a part of a checkpoint: nothing need be said of it.
         let (confirmed, appended) = (before, None);
-        let mut log = Log { ring, place, before, confirmed, appended, buffer, start, batch_start };
+        let keeps_before_the_end = false;
+        let mut log = Log {
+            ring,
+            place,
+            before,
+            confirmed,
+            keeps_before_the_end,
+            appended,
+            buffer,
+            start,
+            batch_start,
+        };
         log.restart();
         log
     }
@@ -199,7 +212,32 @@ impl Log {
         // None where that cannot be: nothing is written over then.
         let used = self.place.head.checked_sub(tail.head);
         let used = used.and_then(|used| used.checked_add(kept)?.checked_add(self.ring.sector));
-        used.and_then(|used| self.ring.len.checked_sub(used)).unwrap_or(0)
+        let room = used.and_then(|used| self.ring.len.checked_sub(used)).unwrap_or(0);
+        match self.keeps_before_the_end {
+            // Behind a batch up to the very end the next one is at the start.
+            true => room.min(self.ring.until_end(self.place.mark.next).saturating_sub(1)),
+            false => room,
+        }
+    }
+
+    /// Until it is said otherwise, no batch goes on at the ring's start, or all may.
+    pub(super) fn keeps_before_the_end(&mut self, yes: bool) {
+        self.keeps_before_the_end = yes;
+    }
+
+    /// The ring has so many bytes from now on: all that a recovery reads lies at the same place in it.
+    pub(super) fn has_length(&mut self, bytes: u64) {
+        self.ring.len = bytes;
+    }
+
+    /// The next batch goes there.
+    pub(super) fn goes_on_at(&mut self, place: LogPosition) {
+        self.place = place;
+    }
+
+    /// Where the next batch goes.
+    pub(super) fn place(&self) -> LogPosition {
+        self.place
     }
 
     /// Begins a batch: its records are appended to what this returns.

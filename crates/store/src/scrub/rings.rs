@@ -183,13 +183,19 @@ impl Rings<'_> {
         if !goes_on {
             return Ok(false);
         }
-        let (superblock, mut end) = (inner.superblock.lock().clone(), None);
+        let mut end = None;
         loop {
+            // Before what is in use: of a ring of another length all of that was dead.
+            let superblock = inner.superblock.lock().clone();
             let (mark, used) = inner.log_in_use();
             let end = *end.get_or_insert(used.end);
             self.found.ends[1] = end;
             let batches = Batches::new(&*inner.device, &superblock);
-            let is_used = |at: u64| inner.log_in_use().1.start <= at;
+            let ring = superblock.geometry.log();
+            let is_used = |at: u64| {
+                let is_same = inner.superblock.lock().geometry.log() == ring;
+                is_same && inner.log_in_use().1.start <= at
+            };
             if let Some(goes_on) = self.walk_in_use(&batches, (mark, used.start), end, is_used)? {
                 return Ok(goes_on);
             }

@@ -27,9 +27,13 @@ pub(crate) struct Space {
     geometry: Geometry,
     /// Of a node with its copy.
     slot_blocks: u64,
+    /// Slots where nothing is in use.
+    pub(super) slots_total: u64,
     pub(super) groups: Groups,
     used_blocks: u64,
     node_blocks: u64,
+    /// Of the rings, as far as they are in use.
+    pub(super) ring_blocks: u64,
     pub(crate) promises: Promises,
     /// What was freed and is not reusable yet.
     pub(super) freed: Freed,
@@ -61,10 +65,12 @@ impl Space {
         Space {
             geometry,
             slot_blocks: geometry.slot_blocks(),
+            slots_total: groups.free().slots,
             promises: Promises::new(&geometry, groups.free().slots),
             groups,
             used_blocks: 0,
             node_blocks: 0,
+            ring_blocks: geometry.rings().map(|ring| ring.count).sum(),
             freed: Freed::default(),
             discards: Discards::default(),
             unflushed: Unflushed::new(geometry.journal_blocks),
@@ -101,6 +107,7 @@ impl Space {
     pub(super) fn has_shape(&mut self, geometry: Geometry) {
         self.node_group = self.node_group.min(self.geometry.far_copy().0 / GROUP_BLOCKS);
         self.geometry = geometry;
+        self.slots_total = Groups::slots_of(&geometry);
     }
 
     /// What is free.
@@ -522,7 +529,8 @@ impl Space {
                 // Whole pieces, as it is asked for: of a part that it gave and then refused the rest, nothing is known.
                 let whole = |room: u64| room / PIECE_BYTES * PIECE_BLOCKS;
                 let given = room.map_or(hidden.blocks, |room| whole(room).min(hidden.blocks));
-                (self.room().blocks + given).saturating_sub(self.promises.kept_blocks())
+                (self.room().blocks + given)
+                    .saturating_sub(self.promises.kept_blocks(&self.floors_with(given)))
             }
         };
         SpaceUse {

@@ -86,6 +86,11 @@ pub(crate) struct Unflushed {
 }
 
 impl Unflushed {
+    /// The journal has so many blocks from now on.
+    pub(crate) fn journal_is(&mut self, blocks: u64) {
+        self.blocks_max = DATA_BLOCKS_MAX.min(blocks / 8);
+    }
+
     pub(super) fn new(journal_blocks: u64) -> Unflushed {
         Unflushed {
             extents: BTreeMap::new(),

@@ -18,7 +18,10 @@ use super::discard::{
 use super::group::discard::pieces;
 use super::group::{Group, Run};
 use super::hidden::{Hidden, PIECE_BLOCKS};
-use super::promise::Wanted;
+use super::promise::{Floors, Wanted};
+
+/// The roots of both trees, and what an emptied space tree has left.
+const EMPTY_NODES: u64 = 4;
 
 impl Space {
     /// How many discards have come to their end, if one is under way.
@@ -182,9 +185,27 @@ impl Space {
         runs
     }
 
+    /// Whether nothing is there that could be removed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inodes <= 1 && self.nodes() <= EMPTY_NODES
+    }
+
+    /// Of an empty image the groups of which the host has given anything: all of it may go.
+    pub(crate) fn all_may_go(&self) -> Option<Vec<u64>> {
+        let hidden = self.hidden.as_ref().filter(|_| self.is_empty())?;
+        Some(hidden.list_given(self.groups.count()))
+    }
+
+    /// What stays of the reserve where free space goes back: an empty volume needs none for removals, as a new one has none.
+    fn floor_of_given(&self) -> u64 {
+        let Floors { checkpoint, grow, .. } = self.promises.floors;
+        if self.is_empty() { checkpoint } else { grow }
+    }
+
     /// Blocks and slots that are free beside what is promised and reserved, and `spare` blocks.
     fn free_beside(&self, spare: u64) -> (u64, u64) {
-        let (room, floor) = (self.room(), self.promises.floors.grow);
+        let (room, floor) = (self.room(), self.floor_of_given());
+        let spare = if self.is_empty() { 0 } else { spare };
         let wanted = self.promises.wanted_blocks(Wanted::default(), floor).saturating_add(spare);
         let slots = self.promises.spare_slots(room, floor);
         let spare_slots = spare.div_ceil(self.geometry().node_blocks());
@@ -193,7 +214,7 @@ impl Space {
 
     /// Bytes that promises, reserves and what is spared beside them have too little of what is free and known to be given.
     pub(crate) fn reserve_lacks(&self, rule: &DiscardRule) -> u64 {
-        let (room, floor) = (self.room(), self.promises.floors.grow);
+        let (room, floor) = (self.room(), self.floor_of_given());
         let blocks =
             self.promises.wanted_blocks(Wanted::default(), floor).saturating_add(rule.spare);
         let node_blocks = self.geometry().node_blocks();
@@ -224,6 +245,13 @@ impl Space {
             hidden.end_discard(|piece| self.groups.has_hidden(piece), &geometry);
         }
         self.groups.forget_empty(index);
+        if to_host
+            && self.groups.get(index).is_none()
+            && let Some(hidden) = &mut self.hidden
+        {
+            hidden.has_given_of(index, false);
+        }
+        self.keep_for_given();
     }
 
     /// What [`Mutant::DiscardedEarly`] discards: blocks that a recovery may come back to.

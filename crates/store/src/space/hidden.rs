@@ -28,6 +28,9 @@ pub(crate) struct Hidden {
     /// Of these, the ones with hidden blocks that no thread asks for at this moment. A full volume has hardly any, and
     /// a piece without a free block is not worth a call of the host.
     wanted: Bits,
+    /// Groups of which the host has given something, and how many.
+    groups: Bits,
+    group_count: u64,
     /// Where the search for the next one begins.
     next: u64,
     /// What is in piece `p` has its copy in piece `p ^ copy_pieces`.
@@ -43,7 +46,7 @@ pub(crate) struct Hidden {
     pub(super) blocks: u64,
 }
 
-/// One bit for each piece.
+/// One bit for each piece, or group.
 #[derive(Debug)]
 struct Bits(Vec<u64>);
 
@@ -89,24 +92,32 @@ pub(crate) enum Next {
 }
 
 impl Hidden {
-    /// All pieces. `blocks` of the volume are free, and `has_free` says of a piece whether any are there.
+    /// All pieces. `blocks` of the volume are free, `has_free` says of a piece whether any are there, and `is_used` of a group whether others are.
     pub(super) fn all(
         geometry: &Geometry,
         blocks: u64,
         has_free: impl Fn(BlockRange) -> bool,
+        is_used: impl Fn(u64) -> bool,
     ) -> Hidden {
         let mut hidden = Hidden::none(geometry);
         for number in hidden.next..count(geometry) {
             hidden.pieces.set(number, true);
             hidden.wanted.set(number, has_free(piece(geometry, number)));
         }
+        let used: Vec<u64> = (0..geometry.group_count()).filter(|group| is_used(*group)).collect();
+        (hidden.groups, hidden.group_count) = (Bits::new(geometry.group_count()), 0);
+        used.into_iter().for_each(|group| hidden.has_given_of(group, true));
         hidden.blocks = blocks;
         hidden
     }
 
     /// No piece: the host has given all.
     pub(super) fn none(geometry: &Geometry) -> Hidden {
+        let mut groups = Bits::new(geometry.group_count());
+        (0..geometry.group_count()).for_each(|group| groups.set(group, true));
         Hidden {
+            groups,
+            group_count: geometry.group_count(),
             pieces: Bits::new(count(geometry)),
             wanted: Bits::new(count(geometry)),
             next: geometry.first_data_block().0 / PIECE_BLOCKS,
@@ -118,33 +129,35 @@ impl Hidden {
         }
     }
 
-    /// The volume has become larger: the blocks from `start` on are hidden. Returns whether those before them in the same piece are.
-    pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) -> bool {
-        let is_across = !start.0.is_multiple_of(PIECE_BLOCKS);
-        let is_hidden = is_across && self.holds(start);
+    /// Groups of which the host has given something.
+    pub(super) fn given_groups(&self) -> u64 {
+        self.group_count
+    }
+
+    /// Their numbers.
+    pub(super) fn list_given(&self, groups: u64) -> Vec<u64> {
+        (0..groups).filter(|group| self.groups.is_set(*group)).collect()
+    }
+
+    /// The host has given something of a group, or has all of it.
+    pub(super) fn has_given_of(&mut self, group: u64, yes: bool) {
+        if self.groups.is_set(group) != yes {
+            self.groups.set(group, yes);
+            self.group_count = if yes { self.group_count + 1 } else { self.group_count - 1 };
+        }
+    }
+
+    /// The volume has become larger: the blocks from `start` on are hidden.
+    pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) {
         for bits in [&mut self.pieces, &mut self.wanted] {
             bits.0.resize(count(geometry).div_ceil(64) as usize, 0);
         }
+        self.groups.0.resize(geometry.group_count().div_ceil(64) as usize, 0);
         for number in start.0 / PIECE_BLOCKS..count(geometry) {
             self.pieces.set(number, true);
             self.wanted.set(number, !self.is_discarding(number));
         }
         self.blocks += geometry.far_copy().0 - start.0;
-        is_hidden
-    }
-
-    /// The host has given these blocks, of which `shown` are hidden no more: whole pieces, but for the first one, which stays hidden if it
-    /// was.
-    pub(super) fn given(&mut self, range: BlockRange, is_first_hidden: bool, shown: u64) {
-        for part in by_piece(range) {
-            if is_first_hidden && !part.start.0.is_multiple_of(PIECE_BLOCKS) {
-                continue;
-            }
-            for bits in [&mut self.pieces, &mut self.wanted] {
-                bits.set(part.start.0 / PIECE_BLOCKS, false);
-            }
-        }
-        self.blocks -= shown;
     }
 
     /// The next piece that the host is to be asked for.
@@ -181,6 +194,9 @@ impl Hidden {
         self.answers += 1;
         self.blocks -= shown;
         // The last piece may have grown meanwhile.
+        if is_given {
+            self.has_given_of(number / PIECES_PER_GROUP, true);
+        }
         if is_given && range == piece(geometry, number) {
             self.pieces.set(number, false);
         }
@@ -252,14 +268,6 @@ fn numbers(group: u64, pieces: u32) -> impl Iterator<Item = u64> {
 /// Pieces of a volume: behind the far copy lies no group.
 fn count(geometry: &Geometry) -> u64 {
     geometry.far_copy().0.div_ceil(PIECE_BLOCKS)
-}
-
-/// The whole pieces that have a block of a range.
-pub(super) fn pieces_around(geometry: &Geometry, range: BlockRange) -> BlockRange {
-    let first = range.start.0 / PIECE_BLOCKS * PIECE_BLOCKS;
-    let end = (range.start.0 + range.count).next_multiple_of(PIECE_BLOCKS);
-    let start = first.max(geometry.first_data_block().0);
-    BlockRange::new(BlockNo(start), end.min(geometry.far_copy().0).saturating_sub(start))
 }
 
 /// The blocks of a piece that belong to the data zone.

@@ -6,7 +6,7 @@
 //! [`super::delayed`].
 
 use holdfast_format::Geometry;
-use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES};
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP};
 
 use super::delayed::Delayed;
 
@@ -26,14 +26,31 @@ pub(crate) struct Floors {
     pub(crate) grow: u64,
 }
 
+/// What is in use of a volume, or may be given away: of a sparse image what the host has given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given {
+    /// Block groups with any of it.
+    pub(super) groups: u64,
+    pub(super) blocks: u64,
+}
+
+impl Given {
+    /// The whole volume.
+    pub(super) fn all(geometry: &Geometry) -> Given {
+        Given { groups: geometry.group_count(), blocks: geometry.data_blocks() }
+    }
+}
+
 impl Floors {
-    /// For a volume that has so many slots where nothing is in use.
+    /// For a volume that has so many slots where nothing is in use, and of which so much is given: no more is kept than that may need, and
+    /// whatever the host gives is more than what it lets be kept.
     ///
     /// Commits may copy the whole space tree while the locations of its copies of the epoch before still
     /// wait for their checkpoint, and split some of it; operations that make room need a few nodes
     /// beyond that.
-    pub(super) fn new(geometry: &Geometry, total: u64) -> Floors {
+    pub(super) fn new(geometry: &Geometry, total: u64, given: Given) -> Floors {
         let pieces = geometry.volume_blocks.div_ceil(BITMAP_BLOCKS);
+        let pieces = pieces.min(given.groups * BITMAPS_PER_GROUP);
         let tree_bytes = pieces * (BITMAP_BYTES as u64 + 64);
         let tree_nodes = tree_bytes * 2 / geometry.node_size as u64 + 2;
         let checkpoint = (tree_nodes * 4 + 4).min(total / 4);
@@ -44,11 +61,12 @@ impl Floors {
             0 => total,
             _ => geometry.data_blocks() / geometry.node_blocks(),
         };
+        let (all, nodes) = (nodes, nodes.min(given.blocks / geometry.node_blocks()));
         let extra = (nodes / 64).clamp(128, 256).min(total / 4);
         // Reserved blocks that are written one by one with gaps between them leave an item for each and one for each
         // gap: 112 bytes for two blocks, in leaves that are half full at least. A 52nd of the volume is 78 bytes for
         // each of its blocks: enough if 70 in 100 of them are reserved and written so, in leaves that hold nothing else.
-        let reserved = (nodes / 52).clamp(16, RESERVED_SLOTS_MAX).min(nodes / 16);
+        let reserved = (nodes / 52).clamp(16, RESERVED_SLOTS_MAX).min(all / 16);
         let fill = checkpoint + extra;
         Floors { checkpoint, fill, grow: fill + reserved }
     }
@@ -118,7 +136,7 @@ impl Promises {
             nodes: 0,
             levels: 1,
             roots: 0,
-            floors: Floors::new(geometry, slots_total),
+            floors: Floors::new(geometry, slots_total, Given::all(geometry)),
         }
     }
 
@@ -165,9 +183,9 @@ impl Promises {
         self.blocks_for(self.kept_for_all(floor, wanted), wanted.blocks)
     }
 
-    /// Blocks that have to be free before one can be promised to data when nothing is delayed any more.
-    pub(super) fn kept_blocks(&self) -> u64 {
-        self.blocks_for(self.kept(self.floors.grow), 0)
+    /// Blocks that have to be free before one can be promised to data when nothing is delayed any more, with these floors.
+    pub(super) fn kept_blocks(&self, floors: &Floors) -> u64 {
+        self.blocks_for(self.kept(floors.grow), 0)
     }
 
     fn blocks_for(&self, slots: u64, blocks: u64) -> u64 {

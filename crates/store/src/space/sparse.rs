@@ -2,10 +2,11 @@
 
 use holdfast_base::BlockRange;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::alloc::Space;
 use super::hidden::{Hidden, Next};
-use super::promise::Wanted;
+use super::promise::{Floors, Given, Wanted};
 
 impl Space {
     /// Hides everything that is free: the host has to be asked for it first.
@@ -13,7 +14,27 @@ impl Space {
         let (geometry, blocks) = (*self.geometry(), self.room().blocks);
         self.groups.hide();
         let has_free = |piece| self.groups.has_hidden(piece);
-        self.hidden = Some(Hidden::all(&geometry, blocks, has_free));
+        let is_used = |index| self.groups.get(index).is_some_and(|group| group.used_blocks > 0);
+        self.hidden = Some(Hidden::all(&geometry, blocks, has_free, is_used));
+        self.keep_for_given();
+    }
+
+    /// What is kept follows what the host has given.
+    pub(super) fn keep_for_given(&mut self) {
+        self.promises.floors = self.floors_with(0);
+    }
+
+    /// What would be kept if the host gave so many blocks more.
+    pub(super) fn floors_with(&self, more: u64) -> Floors {
+        let geometry = self.geometry();
+        let given = match &self.hidden {
+            None => Given::all(geometry),
+            Some(hidden) => Given {
+                groups: hidden.given_groups() + more.div_ceil(GROUP_BLOCKS),
+                blocks: self.used_blocks() + self.room().blocks + more,
+            },
+        };
+        Floors::new(geometry, self.slots_total, given)
     }
 
     /// Free blocks that the host has not given yet.
@@ -23,8 +44,13 @@ impl Space {
 
     /// Bytes of the volume that the host is known to have given: the rings, what is in use, and what is free and shown.
     pub(crate) fn known_bytes(&self) -> u64 {
-        let blocks = self.geometry().first_data_block().0 + self.used_blocks() + self.room().blocks;
+        let blocks = self.ring_blocks + self.used_blocks() + self.room().blocks;
         blocks.saturating_mul(BLOCK_BYTES)
+    }
+
+    /// So many blocks of the rings are in use from now on.
+    pub(crate) fn rings_have(&mut self, blocks: u64) {
+        self.ring_blocks = blocks;
     }
 
     /// The next piece that the host is to be asked for.
@@ -40,6 +66,7 @@ impl Space {
         if let Some(hidden) = &mut self.hidden {
             hidden.answered(range, is_given, shown, &geometry);
         }
+        self.keep_for_given();
     }
 
     /// Answers of the host so far, to whichever piece.

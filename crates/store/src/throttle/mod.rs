@@ -13,7 +13,7 @@
 mod pressure;
 pub(crate) mod access_times;
 
-use holdfast_sync::atomic::Ordering;
+use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,10 +55,11 @@ const LOG_SHARE: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Throttle {
     levels: Levels,
-    /// A commit is wanted when so many bytes of the log wait for one.
-    log_bytes_max: u64,
-    commit_bytes: u64,
-    pending_bytes: u64,
+    /// Bytes of the log's ring that are in use, and for which it has room.
+    log_ring: AtomicU64,
+    log_room: u64,
+    /// Longer rings are not to be had before the next checkpoint.
+    rings_stay: AtomicBool,
     /// There are no threads: the caller that changes something does the wanted job itself.
     alone: bool,
     state: Mutex<State>,
@@ -70,6 +71,7 @@ pub(crate) struct Throttle {
 struct State {
     commit: bool,
     checkpoint: bool,
+    rings: bool,
     ended: bool,
 }
 
@@ -79,6 +81,7 @@ impl State {
         match job {
             Job::Commit => &mut self.commit,
             Job::Checkpoint => &mut self.checkpoint,
+            Job::Rings => &mut self.rings,
         }
     }
 }
@@ -88,6 +91,8 @@ impl State {
 enum Job {
     Commit,
     Checkpoint,
+    /// Makes the rings longer, which is a checkpoint as well.
+    Rings,
 }
 
 /// What a recovery may take on a device.
@@ -111,11 +116,10 @@ impl Throttle {
     ) -> Throttle {
         let levels = Levels::new(geometry, options, places);
         counters.recovery_budget_ns.set(nanos(levels.budget));
-        let log_ring = geometry.log().bytes().unwrap_or(u64::MAX);
         Throttle {
-            log_bytes_max: log_ring / 2,
-            commit_bytes: COMMIT_BYTES.min(levels.ring_bytes / 8),
-            pending_bytes: PENDING_BYTES.min(geometry.log_blocks * BLOCK_BYTES / 4),
+            log_ring: AtomicU64::new(geometry.log().bytes().unwrap_or(u64::MAX)),
+            log_room: geometry.log_room().saturating_mul(BLOCK_BYTES),
+            rings_stay: AtomicBool::new(false),
             alone: !options.threads,
             state: Mutex::default(),
             wanted: Condvar::new(),
@@ -127,7 +131,7 @@ impl Throttle {
     /// The cache after a change.
     pub(crate) fn cache_is(&self, cache: &Cache) {
         let uncommitted = cache.uncommitted_bytes() as u64;
-        if uncommitted > self.commit_bytes {
+        if uncommitted > COMMIT_BYTES.min(self.levels.ring_bytes() / 8) {
             self.want(Job::Commit);
         }
         if self.levels.cache_is(uncommitted, cache.dirty_nodes() as u64) {
@@ -137,7 +141,7 @@ impl Throttle {
 
     /// What waits for the log after a change, in bytes.
     pub(crate) fn pending_is(&self, pending: usize) {
-        if pending as u64 > self.pending_bytes {
+        if pending as u64 > PENDING_BYTES.min(self.log_ring() / 4) {
             self.want(Job::Commit);
         }
     }
@@ -148,12 +152,42 @@ impl Throttle {
         self.levels.log_is(all);
         counters.log_bytes_used.set(all.log_bytes);
         counters.recovery_estimate_ns.set(nanos(self.levels.read().recovery));
-        if fresh.log_bytes > self.log_bytes_max
+        if fills(all.log_bytes, self.log_ring()) && self.log_ring() < self.log_room {
+            self.want_longer_rings();
+        }
+        if fresh.log_bytes > self.log_ring() / 2
             || fresh.log_blocks > LOG_BLOCKS_MAX
             || self.levels.estimate(fresh).saturating_sub(self.levels.cost().fixed())
                 > self.log_time()
         {
             self.want(Job::Commit);
+        }
+    }
+
+    /// Bytes of the log's ring.
+    fn log_ring(&self) -> u64 {
+        self.log_ring.load(Ordering::Relaxed)
+    }
+
+    /// Whether log and journal fill so that they should be longer.
+    pub(crate) fn rings_that_fill(&self) -> [bool; 2] {
+        [fills(self.levels.log_bytes(), self.log_ring()), self.levels.fills_journal()]
+    }
+
+    /// The rings have other lengths from now on.
+    pub(crate) fn rings_are(&self, geometry: &Geometry) {
+        self.log_ring.store(geometry.log_blocks * BLOCK_BYTES, Ordering::Relaxed);
+        self.levels.ring_is(geometry.journal_blocks * BLOCK_BYTES);
+    }
+
+    /// Nothing makes them longer before the next checkpoint.
+    pub(crate) fn rings_stay(&self) {
+        self.rings_stay.store(true, Ordering::Relaxed);
+    }
+
+    fn want_longer_rings(&self) {
+        if !self.rings_stay.load(Ordering::Relaxed) {
+            self.want(Job::Rings);
         }
     }
 
@@ -203,6 +237,9 @@ impl Throttle {
     /// Reads the levels; a checkpoint is wanted if it says so.
     fn look(&self) -> Pressure {
         let reading = self.levels.read();
+        if self.levels.fills_journal() && self.levels.has_room() {
+            self.want_longer_rings();
+        }
         if reading.pressure >= WORK {
             self.want(Job::Checkpoint);
         }
@@ -211,6 +248,7 @@ impl Throttle {
 
     /// A checkpoint has made room.
     pub(crate) fn relieved(&self) {
+        self.rings_stay.store(false, Ordering::Relaxed);
         let _state = self.state.lock();
         self.relief.notify_all();
     }
@@ -281,6 +319,11 @@ impl Throttle {
     }
 }
 
+/// Whether so many bytes of a ring are a reason to make it longer: long before they are one for a commit or a checkpoint.
+pub(super) fn fills(bytes: u64, ring: u64) -> bool {
+    bytes > ring / 4
+}
+
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -288,7 +331,10 @@ fn nanos(time: Duration) -> u64 {
 /// Starts the threads that make commits and checkpoints when they are wanted, and adds them to `threads`. One that
 /// panics stops the volume: its work would not be done.
 pub(crate) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
-    for (job, name) in [(Job::Commit, "commit"), (Job::Checkpoint, "checkpoint")] {
+    let all = [(Job::Commit, "commit"), (Job::Checkpoint, "checkpoint"), (Job::Rings, "rings")];
+    for (job, name) in
+        all.into_iter().filter(|(job, _)| *job != Job::Rings || inner.has_short_rings())
+    {
         let inner = inner.clone();
         let started = holdfast_sync::start(name, move || {
             let step = inner.step("the work of a background thread");
@@ -327,7 +373,7 @@ fn work(inner: &Inner, job: Job) {
 impl Inner {
     /// Makes a writer wait as long as the pressure asks for. No lock is held meanwhile.
     pub(crate) fn throttle(&self) -> Result<()> {
-        for job in [Job::Commit, Job::Checkpoint] {
+        for job in [Job::Rings, Job::Commit, Job::Checkpoint] {
             if self.throttle.is_mine(job)
                 && let Err(error) = self.perform(job)
             {
@@ -363,6 +409,7 @@ impl Inner {
         match job {
             Job::Commit => self.commit_upto(holdfast_base::Lsn(self.lsn.load(Ordering::Acquire))),
             Job::Checkpoint => self.checkpoint_above(WORK),
+            Job::Rings => self.lengthen_rings(),
         }
     }
 
@@ -398,11 +445,11 @@ mod tests {
         log_is(512, 0);
         assert!(counters.recovery_estimate_ns.get() >= nanos(FIXED));
         assert!(!throttle.state.lock().commit);
-        log_is(throttle.log_bytes_max + 512, 0);
+        log_is(throttle.log_ring() / 2 + 512, 0);
         assert!(throttle.state.lock().commit, "a commit makes it dead");
         assert_eq!(throttle.levels.read().pressure, 0.0, "no checkpoint is needed");
         let before = throttle.levels.read().recovery;
-        log_is(throttle.log_bytes_max + 512, 256);
+        log_is(throttle.log_ring() / 2 + 512, 256);
         assert!(throttle.levels.read().recovery > before, "data in the log goes to its place");
         log_is(0, 0);
         assert_eq!((counters.log_bytes_used.get(), counters.recovery_estimate_ns.get()), (0, 0));

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::recover::{BYTES_PER_SECOND, Cost, PLACE, RecoveryWork};
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_format::Geometry;
 use holdfast_format::journal::REPLAY_BYTES_MAX;
 
-use super::SLOW;
 use super::access_times::AccessTimes;
+use super::{SLOW, fills};
 use crate::OpenOptions;
 
 /// A smaller budget would mean nothing but checkpoints.
@@ -34,7 +35,9 @@ const HEAD_BYTES: u64 = 48;
 /// The quantities that fill, and their bounds.
 #[derive(Debug)]
 pub(super) struct Levels {
-    pub(super) ring_bytes: u64,
+    ring_bytes: AtomicU64,
+    /// For which the ring has room.
+    ring_room: u64,
     pub(super) dirty_nodes_max: u64,
     pub(super) budget: Duration,
     node_bytes: u64,
@@ -83,7 +86,8 @@ impl Levels {
         let node_bytes = geometry.node_size as u64;
         let memory = (options.cache_bytes as u64 / 2).clamp(16 * node_bytes, REPLAY_BYTES_MAX / 4);
         Levels {
-            ring_bytes: geometry.journal().bytes().unwrap_or(u64::MAX),
+            ring_bytes: AtomicU64::new(geometry.journal().bytes().unwrap_or(u64::MAX)),
+            ring_room: geometry.journal_room().saturating_mul(BLOCK_BYTES),
             dirty_nodes_max: memory / node_bytes,
             budget: options.recover.max(BUDGET_MIN),
             node_bytes,
@@ -121,6 +125,32 @@ impl Levels {
     /// Bytes of commits in the ring.
     pub(super) fn journal_is(&self, bytes: u64) {
         self.journal_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the log that a recovery would read.
+    pub(super) fn log_bytes(&self) -> u64 {
+        self.log_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the journal's ring.
+    pub(super) fn ring_bytes(&self) -> u64 {
+        self.ring_bytes.load(Ordering::Relaxed)
+    }
+
+    /// It has so many from now on.
+    pub(super) fn ring_is(&self, bytes: u64) {
+        self.ring_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the journal could be longer.
+    pub(super) fn has_room(&self) -> bool {
+        self.ring_bytes() < self.ring_room
+    }
+
+    /// Whether it fills so that it should be.
+    pub(super) fn fills_journal(&self) -> bool {
+        let waits = self.uncommitted_bytes.load(Ordering::Relaxed);
+        fills(self.journal_bytes.load(Ordering::Relaxed) + waits, self.ring_bytes())
     }
 
     /// So many nodes are on their way to their locations.
@@ -205,7 +235,7 @@ impl Levels {
         let time = self.estimate(work.without_log()).saturating_sub(fixed).as_secs_f64()
             / room.as_secs_f64();
         let pressure = share(self.dirty_nodes.load(Ordering::Relaxed), self.dirty_nodes_max)
-            .max(share(work.journal_bytes + uncommitted, self.ring_bytes))
+            .max(share(work.journal_bytes + uncommitted, self.ring_bytes()))
             .max(time);
         let recovery = self.estimate(work);
         let kept = self.budget.max(fixed.saturating_add(room));
@@ -237,8 +267,8 @@ mod tests {
         assert!(pressure() < 0.01);
         levels.cache_is(0, levels.dirty_nodes_max / 2);
         assert!((0.45..0.55).contains(&pressure()), "memory: {}", pressure());
-        levels.journal_is(levels.ring_bytes / 2);
-        levels.cache_is(levels.ring_bytes / 4, 1);
+        levels.journal_is(levels.ring_bytes() / 2);
+        levels.cache_is(levels.ring_bytes() / 4, 1);
         assert!((0.7..0.8).contains(&pressure()), "ring: {}", pressure());
     }
 
@@ -312,7 +342,7 @@ mod tests {
         assert!(!levels.cache_is(STEP_BYTES + 1, 1));
         assert!(levels.cache_is(0, 1), "a commit took them");
 
-        levels.journal_is(levels.ring_bytes);
+        levels.journal_is(levels.ring_bytes());
         assert!(levels.is_low(), "nobody has looked");
         levels.read();
         assert!(!levels.is_low());

@@ -201,7 +201,7 @@ fn a_batch_that_builds_on_a_lost_commit_is_a_hole() {
 #[test]
 fn a_ring_full_of_claims_is_searched_in_bounded_time() {
     let geometry = Geometry::for_device(4 * BYTES, 4096).unwrap();
-    let geometry = Geometry { log_blocks: 1024, ..geometry };
+    let geometry = geometry.with_ring_blocks(1024, geometry.journal_blocks);
     let image = Arc::new(formatted_as(geometry));
     // Not left in order: something may follow.
     let store = open(image.clone(), false).unwrap();

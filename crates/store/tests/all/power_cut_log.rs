@@ -101,6 +101,27 @@ fn commits_and_checkpoints_beside_fsyncs() {
     }
 }
 
+/// Rings that become longer when they fill, and longer or shorter whenever a call says so: between two steps, and beside them.
+#[test]
+fn rings_whose_lengths_change() {
+    let short = Conditions { ring_room: 256, checkpoints: 0, ..Conditions::fsyncs() };
+    let turned = |first, how: &Conditions| {
+        let seen = survive(first, 2, 50, how);
+        println!("{seen:?}");
+        assert!(seen.turned > 0, "{seen:?}");
+        seen
+    };
+    let fills = Conditions { commits: 0, steps: 60, ..short.clone() };
+    turned(700, &fills);
+    turned(710, &Conditions { turns: 6, steps: 60, ..short.clone() });
+    turned(720, &Conditions { turns: 3, openings: 6, steps: 12, ..short.clone() });
+    turned(730, &Conditions { turns: 2, generations: 8, steps: 10, log_data: 1, ..short.clone() });
+    let beside = Conditions { turns_beside: true, commits_beside: true, rests: 3, ..short.clone() };
+    let seen = turned(740, &beside);
+    assert!(seen.turned > 20, "{seen:?}");
+    turned(750, &Conditions { turns: 4, copies: true, ring_room: 144, steps: 30, ..short });
+}
+
 #[test]
 fn recovery_cut_at_every_call_of_every_image() {
     survive(400, 1, 1, &Conditions { steps: 8, ..Conditions::fsyncs() });

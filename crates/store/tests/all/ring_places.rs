@@ -21,7 +21,7 @@ pub(crate) const COMMITTED: u64 = 40;
 pub(crate) const LOGGED: u64 = 24;
 
 pub(crate) fn geometry() -> Geometry {
-    let plain = Geometry { journal_blocks: 256, ..small::geometry() };
+    let plain = small::geometry().with_ring_blocks(512, 256);
     plain.with_copies().unwrap()
 }
 
@@ -294,7 +294,7 @@ fn power_that_fails_between_the_two_writes_takes_nothing() {
 /// A volume that was made before rings stood twice keeps one place of each.
 #[test]
 fn a_volume_with_copies_of_nodes_alone_goes_on_working() {
-    let geometry = Geometry { ring_distance: 0, ..geometry() };
+    let geometry = Geometry { ring_distance: 0, ..geometry() }.with_ring_blocks(512, 256);
     assert_eq!(geometry.node_copies(), 2);
     let image = crashed_as(geometry);
     is_whole(&image, "rings stand once");

@@ -67,7 +67,8 @@ fn scrub(store: &Store) -> Vec<BadRing> {
 }
 
 fn once() -> Geometry {
-    Geometry { ring_distance: 0, ..geometry() }
+    let Geometry { log_blocks, journal_blocks, .. } = geometry();
+    Geometry { ring_distance: 0, ..geometry() }.with_ring_blocks(log_blocks, journal_blocks)
 }
 
 /// The places that become bad.

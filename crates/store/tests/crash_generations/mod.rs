@@ -30,7 +30,7 @@ use holdfast_format::geometry::LOG_START;
 use holdfast_format::item::Extent;
 use holdfast_format::journal::FrameHeader;
 use holdfast_format::log::LogHeader;
-use holdfast_format::{Geometry, ItemKind, Key};
+use holdfast_format::{Geometry, ItemKind, Key, Superblock};
 use holdfast_store::{
     Branch, CreateOptions, LoggedBlock, Need, OpenOptions, Reservation, Store, StoreError,
     Transaction, Written,
@@ -52,6 +52,12 @@ pub(crate) struct Conditions {
     pub physical_sector: u32,
     /// Blocks of the ring: the fewer, the more commits become checkpoints, and the more wrap around.
     pub journal_blocks: u64,
+    /// Blocks for which both rings have room, each in use from 64 on; 0: all that they have is in use.
+    pub ring_room: u64,
+    /// After one step in so many the rings get other lengths; 0 for never, but for those that they take when they fill.
+    pub turns: u64,
+    /// Another thread gives the rings other lengths whenever it has done so.
+    pub turns_beside: bool,
     /// What follows a step: by sync, by commit, by neither, in shares.
     pub syncs: u64,
     pub commits: u64,
@@ -88,6 +94,9 @@ impl Default for Conditions {
             sector: 512,
             physical_sector: 512,
             journal_blocks: 64,
+            ring_room: 0,
+            turns: 0,
+            turns_beside: false,
             syncs: 0,
             commits: 1,
             neither: 3,
@@ -129,6 +138,8 @@ pub(crate) struct Seen {
     pub together: usize,
     /// Batches that became commits for lack of room.
     pub log_full: u64,
+    /// Superblocks that say another length of a ring.
+    pub turned: usize,
 }
 
 impl Conditions {
@@ -144,9 +155,17 @@ impl Conditions {
         let device = Arc::new(MemoryDevice::with_sector_sizes(BYTES, self.sector, physical));
         let shared: Arc<dyn Device> = device.clone();
         let plain = Geometry::for_device(BYTES, self.node_size).unwrap();
+        let plain = match self.ring_room {
+            0 => plain,
+            room => plain.with_ring_blocks(room, room),
+        };
         let geometry = if self.copies { plain.with_copies().unwrap() } else { plain };
+        let geometry = match self.ring_room {
+            0 => geometry.with_ring_blocks(geometry.log_blocks, self.journal_blocks),
+            _ => Geometry { log_blocks: 64, journal_blocks: 64, ..geometry },
+        };
         let options = CreateOptions {
-            geometry: Geometry { journal_blocks: self.journal_blocks, ..geometry },
+            geometry,
             uuid: uuid::Uuid::from_u128(9),
             label: String::new(),
             hash_seed: 1,
@@ -350,7 +369,7 @@ pub(crate) fn run(seed: u64, how: &Conditions, again: usize) -> Seen {
         let sim = Arc::new(SimDevice::new(&image));
         let told = live(&what, how, &sim, history, &mut prng, &mut seen);
         let recording = sim.recording();
-        count_frames(&recording, how, &mut seen);
+        count_frames(&recording, &mut seen);
         let at = prng.below(recording.events.len() as u64) as usize;
         let mut left = judge_all(&what, seed, how, &recording, &told, again, at, &mut seen);
         (image, history) = left.swap_remove(prng.below(left.len() as u64) as usize);
@@ -358,17 +377,26 @@ pub(crate) fn run(seed: u64, how: &Conditions, again: usize) -> Seen {
     seen
 }
 
-fn count_frames(recording: &Recording, how: &Conditions, seen: &mut Seen) {
+/// What is written into a slot.
+fn superblock(at: u64, bytes: &[u8]) -> Option<Superblock> {
+    Superblock::decode(bytes.try_into().ok()?, BlockNo(at / BLOCK_BYTES)).ok()
+}
+
+fn count_frames(recording: &Recording, seen: &mut Seen) {
+    let (mut was, mut distance) = (None, 0);
     let ring = LOG_START.0 * BLOCK_BYTES;
     for event in &recording.events {
         let Event::Write { at, bytes, .. } = event else { continue };
+        if let Some(superblock) = superblock(*at, bytes) {
+            distance = superblock.geometry.ring_distance * BLOCK_BYTES;
+            let lengths = (superblock.geometry.log_blocks, superblock.geometry.journal_blocks);
+            seen.turned += usize::from(was.replace(lengths).is_some_and(|was| was != lengths));
+        }
         let frame = FrameHeader::decode(bytes);
         seen.spanning += usize::from(frame.is_ok_and(|header| header.index > 0));
         if let Ok(header) = LogHeader::decode(bytes) {
-            if header.address != at - ring {
-                assert!(how.copies, "a batch lies where it says");
-                continue;
-            }
+            let places = [header.address, header.address + distance];
+            assert!(places.contains(&(at - ring)), "a batch lies where it says");
             let wraps = bytes.len() < header.bytes as usize;
             seen.wrapped += usize::from(wraps);
             seen.together += usize::from(bytes.len() > header.bytes as usize);
@@ -419,6 +447,9 @@ fn live(
             if how.commits_beside {
                 beside(Store::commit);
             }
+            if how.turns_beside {
+                beside(turn);
+            }
             // Also when a step panics, or the thread would run for ever.
             let _end = SetAtEnd(&ended);
             for _ in 0..how.steps {
@@ -437,6 +468,10 @@ fn live(
                 };
                 history.push(Arc::new(after));
                 assert_eq!(store.latest().0 as usize, history.len() - 1);
+                if how.turns != 0 && prng.one_in(how.turns) {
+                    let turned = turn(&store);
+                    assert!(turned.is_ok() || sim.faults_fired() > 0, "{what}: {turned:?}");
+                }
                 let ticket = prng.below(how.commits + how.syncs + how.neither);
                 let durable = if ticket < how.commits {
                     store.commit()
@@ -474,6 +509,13 @@ fn live(
     told
 }
 
+/// Gives both rings other lengths.
+fn turn(store: &Store) -> Result<(), StoreError> {
+    let lengths = [64, 80, 128, 144];
+    let at = store.superblock().epoch.0 as usize;
+    store.rings_of(lengths[at % 4], lengths[at / 4 % 4])
+}
+
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -499,6 +541,7 @@ pub(crate) fn survive(first: u64, usual: u64, again: usize, how: &Conditions) ->
         all.wrapped += seen.wrapped;
         all.together += seen.together;
         all.log_full += seen.log_full;
+        all.turned += seen.turned;
     }
     assert!(all.images > 60, "{all:?}");
     all

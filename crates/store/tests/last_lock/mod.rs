@@ -22,7 +22,7 @@ use crate::small::{self, first, formatted_as, key, open, prepared, put_one_trans
 /// Rings in which nothing becomes urgent.
 fn large_rings() -> Geometry {
     let volume = Geometry::for_device(64 << 20, 4096).expect("a size that is offered");
-    Geometry { journal_blocks: 4096, log_blocks: 4096, ..volume }
+    volume.with_ring_blocks(4096, 4096)
 }
 
 /// Values of this volume: some 500 leaves.

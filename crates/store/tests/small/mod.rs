@@ -24,7 +24,7 @@ pub(crate) fn key(number: u64) -> Key {
 }
 
 pub(crate) fn geometry() -> Geometry {
-    Geometry { journal_blocks: 64, log_blocks: 512, ..Geometry::for_device(BYTES, 4096).unwrap() }
+    Geometry::for_device(BYTES, 4096).unwrap().with_ring_blocks(512, 64)
 }
 
 pub(crate) fn formatted() -> Arc<MemoryDevice> {

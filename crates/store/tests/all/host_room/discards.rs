@@ -176,7 +176,7 @@ fn an_image_gives_its_host_back_what_it_does_not_need() {
     go_on(&store);
     let (full, now) = (geometry.volume_blocks * BLOCK_BYTES, host.given());
     println!("of {full}: empty {empty}, half {half}, emptied {now}");
-    assert!(half < full * 3 / 4 && now <= empty + (2 << 20), "{empty} {half} {now}");
+    assert!(half < full * 3 / 4 && now <= empty + (8 << 20), "{empty} {half} {now}");
     let differs = store.space_use().available.abs_diff(usual.available);
     assert!(differs < 64, "{:?}, then {:?}", usual, store.space_use());
     // Another file of the host has what was given back: it is no free space any more. The reserve is.
@@ -228,10 +228,11 @@ fn a_reserve_keeps_no_more_of_the_host_than_it_needs() {
     go_on(&store);
     let kept = host.given() - empty;
     println!("{empty} of an empty volume, {kept} beside that for {KEPT} blocks");
-    assert!(kept <= KEPT * BLOCK_BYTES + (4 << 20), "{kept}");
+    // An empty volume keeps no reserve for removals; this one has nodes.
+    assert!(kept <= KEPT * BLOCK_BYTES + (8 << 20), "{kept}");
     drop(room);
     store.close().unwrap();
-    assert!(host.given() <= empty + (2 << 20), "{} of {empty}", host.given());
+    assert!(host.given() <= empty + (4 << 20), "{} of {empty}", host.given());
 }
 
 /// What is free between files in runs too short for the background is as good a reserve as any. When its neighbours are free as
