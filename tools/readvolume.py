@@ -331,7 +331,7 @@ INODE_ITEM = Layout(
 )
 DENTRY_ITEM = Layout("inode:Q type:B length:B")
 XATTR_ITEM = Layout("length:B place:B value_len:I value_id:I")
-EXTENT_ITEM = Layout("block:Q birth:Q count:I state:B codec:B flags:B stored:B")
+EXTENT_ITEM = Layout("block:Q birth:Q count:I state:B codec:B place:B reserved:B")
 PUNCH_ITEM = Layout("first:Q end:Q state:I reserved:4s")
 TREE_LAYOUT = Layout(
     "parent:Q branch:Q epoch:Q lsn:Q created:q created_ns:I kind:B level:B length:B pad:B holds:I root_block:Q "
@@ -1547,7 +1547,7 @@ class Files:
         """A range of a file with its checksums."""
         item = EXTENT_ITEM.at(value)
         sums = None if item.state else value[EXTENT_ITEM.size :]
-        need(item.state < 2 and not (item.codec or item.flags or item.stored), "it is of no kind [301]")
+        need(item.state < 2 and not (item.codec or item.place or item.reserved), "it is of no kind [301]")
         need(len(value) == EXTENT_ITEM.size + (0 if item.state else 8 * item.count), "it has another length [301]")
         need(item.count and not item.block >> 56, "it has no blocks [301]")
         need(offset % BLOCK == 0 and offset + item.count * BLOCK <= FILE_LIMIT, "it is at no place of a file [306]")

@@ -43,6 +43,8 @@ pub const NODE_COPIES: u64 = 1;
 pub const RING_COPIES: u64 = 2;
 /// Features that a program must know in order to read. Bits known here.
 pub const INCOMPAT_KNOWN: u64 = 0;
+/// Of the incompat features: extents may be parts of runs, see [`crate::item::run`]. Its form is fixed; no program has it yet.
+pub const RUNS: u64 = 1;
 
 record! {
     /// The superblock's fields; the rest of the block is zero.

@@ -7,6 +7,7 @@ pub mod inode;
 pub mod lineage;
 pub mod orphan;
 pub mod punch;
+pub mod run;
 pub mod xattr;
 
 pub use dentry::Dentry;
@@ -15,4 +16,5 @@ pub use group::GroupItem;
 pub use inode::{FileType, InodeItem};
 pub use lineage::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 pub use punch::PunchItem;
+pub use run::RunPart;
 pub use xattr::Xattr;

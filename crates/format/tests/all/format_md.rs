@@ -12,6 +12,7 @@ use holdfast_format::guard::GuardFields;
 use holdfast_format::item::dentry::{DentryHead, slot};
 use holdfast_format::item::extent::ExtentHead;
 use holdfast_format::item::lineage::{LineageItem, TreeHead};
+use holdfast_format::item::run::RunFields;
 use holdfast_format::item::xattr::XattrHead;
 use holdfast_format::item::{
     Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem, RootItem, WalkItem,
@@ -42,6 +43,7 @@ fn parts() -> Vec<(&'static str, String)> {
         ("table: dentry", fields_table(&DentryHead::fields())),
         ("table: xattr", fields_table(&XattrHead::fields())),
         ("table: extent", fields_table(&ExtentHead::fields())),
+        ("table: run", fields_table(&RunFields::fields())),
         ("table: punch", fields_table(&PunchItem::fields())),
         ("table: group", fields_table(&GroupItem::fields())),
         ("table: tree", fields_table(&TreeHead::fields())),
@@ -564,6 +566,7 @@ fn every_record_has_a_table() {
         DentryHead::TITLE,
         XattrHead::TITLE,
         ExtentHead::TITLE,
+        RunFields::TITLE,
         GroupItem::TITLE,
         TreeHead::TITLE,
         RootItem::TITLE,
