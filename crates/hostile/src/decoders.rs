@@ -12,7 +12,7 @@ use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::codec::Reader;
 use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS};
 use holdfast_format::guard::{self as guard_words, Guard};
-use holdfast_format::item::group::{GroupItem, decode_bitmap};
+use holdfast_format::item::group::{GroupItem, SharedItem, decode_bitmap};
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::{
     Dentry, Extent, InodeItem, LineageItem, PunchItem, RootItem, RunPart, TreeItem, WalkItem,
@@ -158,6 +158,10 @@ fn value(kind: ItemKind, bytes: &[u8]) {
             drop(RunPart::decode(bytes).map(|part| same(part.encode())));
         }
         ItemKind::Group => drop(GroupItem::decode(bytes).map(|group| same(group.encode()))),
+        ItemKind::Shared => {
+            let key = SharedItem::key(0, 7);
+            drop(SharedItem::decode(&key, bytes).map(|item| same(item.bytes().to_vec())));
+        }
         ItemKind::Bitmap => drop(decode_bitmap(bytes).map(|bits| same(bits.to_vec()))),
         ItemKind::Orphan => drop(orphan::decode(bytes).map(|()| same(Vec::new()))),
         ItemKind::Punch => drop(PunchItem::decode(bytes).map(|punch| same(punch.encode()))),

@@ -12,7 +12,7 @@ pub mod xattr;
 
 pub use dentry::Dentry;
 pub use extent::Extent;
-pub use group::GroupItem;
+pub use group::{GroupItem, SharedItem};
 pub use inode::{FileType, InodeItem};
 pub use lineage::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 pub use punch::PunchItem;

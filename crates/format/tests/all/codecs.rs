@@ -8,8 +8,8 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{
-    Dentry, Extent, FileType, GroupItem, InodeItem, LineageItem, RootItem, RunPart, TreeItem,
-    WalkItem, Xattr, group, orphan,
+    Dentry, Extent, FileType, GroupItem, InodeItem, LineageItem, RootItem, RunPart, SharedItem,
+    TreeItem, WalkItem, Xattr, group, orphan,
 };
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, GROUP_BLOCKS, LINK_MAX, NODE_SIZES};
@@ -29,7 +29,7 @@ fn key_again(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     Ok([&key.encode(), &bytes[Key::SIZE..]].concat())
 }
 
-const DECODERS: [(&str, Again); 15] = [
+const DECODERS: [(&str, Again); 16] = [
     ("key", key_again),
     ("node pointer", |bytes| Ok(NodePointer::decode(bytes)?.encode().to_vec())),
     ("inode", |bytes| Ok([&InodeItem::decode(bytes)?.encode(), InodeItem::tail(bytes)].concat())),
@@ -38,6 +38,7 @@ const DECODERS: [(&str, Again); 15] = [
     ("run", |bytes| Ok(RunPart::decode(bytes)?.encode())),
     ("xattr", |bytes| Ok(Xattr::decode(bytes)?.encode())),
     ("group", |bytes| Ok(GroupItem::decode(bytes)?.encode())),
+    ("shared", |bytes| Ok(SharedItem::decode(&SharedItem::key(1, 9), bytes)?.bytes().to_vec())),
     ("bitmap", |bytes| Ok(group::decode_bitmap(bytes)?.to_vec())),
     ("orphan", |bytes| orphan::decode(bytes).map(|()| orphan::VALUE.to_vec())),
     ("tree", |bytes| Ok(TreeItem::decode(bytes)?.encode())),
@@ -151,7 +152,8 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
             Xattr { name: &name, value }.encode()
         });
     let groups = (0..=32768u32, 0..=32768u32).prop_map(|(a, b)| {
-        GroupItem { used_blocks: a.max(b), node_blocks: a.min(b), reserved: [0; 8] }.encode()
+        let (used, nodes) = (a.max(b), a.min(b));
+        GroupItem { shared_blocks: (used - nodes) / 2, ..GroupItem::of(used, nodes) }.encode()
     });
     prop_oneof![
         keys().prop_map(|key| key.encode().to_vec()),

@@ -15,7 +15,7 @@ use holdfast_format::item::lineage::{LineageItem, TreeHead};
 use holdfast_format::item::run::RunFields;
 use holdfast_format::item::xattr::XattrHead;
 use holdfast_format::item::{
-    Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem, RootItem, WalkItem,
+    Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem, RootItem, SharedItem, WalkItem,
 };
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{
@@ -46,6 +46,7 @@ fn parts() -> Vec<(&'static str, String)> {
         ("table: run", fields_table(&RunFields::fields())),
         ("table: punch", fields_table(&PunchItem::fields())),
         ("table: group", fields_table(&GroupItem::fields())),
+        ("table: shared", fields_table(&SharedItem::fields())),
         ("table: tree", fields_table(&TreeHead::fields())),
         ("table: root", fields_table(&RootItem::fields())),
         ("table: walk", fields_table(&WalkItem::fields())),
@@ -161,6 +162,7 @@ fn kinds_table() -> String {
             ItemKind::Tree => ("L + its number", "0", "Branch or snapshot"),
             ItemKind::Root => ("L + number of the branch", "0", "Root"),
             ItemKind::Child => ("L + number of the snapshot", "number of the child", "nothing"),
+            ItemKind::Shared => ("the group", "first block in the group", "Shared blocks"),
             other => panic!("{other:?} has no row"),
         };
         let tree = if kind.tree() == TreeId::Files { "files" } else { "space" };
@@ -568,6 +570,7 @@ fn every_record_has_a_table() {
         ExtentHead::TITLE,
         RunFields::TITLE,
         GroupItem::TITLE,
+        SharedItem::TITLE,
         TreeHead::TITLE,
         RootItem::TITLE,
         WalkItem::TITLE,
