@@ -37,6 +37,8 @@ GROUP = 32768
 # The ro_compat feature of copies of nodes.
 NODE_COPIES = 1
 RING_COPIES = 2
+# The ro_compat feature of blocks with several references.
+SHARED_BLOCKS = 4
 COUNTER_LIMIT = 1 << 62
 FILE_LIMIT = 9223372036854771712
 FRAME_LIMIT = 1 << 20
@@ -57,8 +59,9 @@ BITS_PER_ITEM = 4096
 GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM = 16, 17, 18
 NEXT_ITEM, NAME_ITEM, WALK_ITEM, TREE_ITEM, ROOT_ITEM, CHILD_ITEM = range(19, 25)
 OF_LINEAGE = set(range(NEXT_ITEM, CHILD_ITEM + 1))
+SHARED_ITEM = 27
 FILES, SPACE = 1, 2
-KNOWN_KINDS = {FILES: set(range(INODE, PUNCH + 1)), SPACE: {GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM} | OF_LINEAGE}
+KNOWN_KINDS = {FILES: set(range(INODE, PUNCH + 1)), SPACE: {GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM, SHARED_ITEM} | OF_LINEAGE}
 # The inode of keys of branches and snapshots; behind it come their numbers.
 LINEAGE = 1 << 62
 NO_NAME = re.compile(rb"[/@:\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
@@ -331,7 +334,7 @@ INODE_ITEM = Layout(
 )
 DENTRY_ITEM = Layout("inode:Q type:B length:B")
 XATTR_ITEM = Layout("length:B place:B value_len:I value_id:I")
-EXTENT_ITEM = Layout("block:Q birth:Q count:I state:B codec:B flags:B stored:B")
+EXTENT_ITEM = Layout("block:Q birth:Q count:I state:B codec:B place:B reserved:B")
 PUNCH_ITEM = Layout("first:Q end:Q state:I reserved:4s")
 TREE_LAYOUT = Layout(
     "parent:Q branch:Q epoch:Q lsn:Q created:q created_ns:I kind:B level:B length:B pad:B holds:I root_block:Q "
@@ -492,7 +495,7 @@ def read_superblock(image, address, far=False):
     need(not any(block.pad + block.pad2 + block.pad3 + block.set_aside + block.zeros), "reserved bytes are not zero")
     need((block.copy_mask != 0) == (block.ro_compat & NODE_COPIES != 0), "copies of nodes are there and are not")
     need((block.ring_distance != 0) == (block.ro_compat & RING_COPIES != 0), "rings stand twice and do not")
-    block.unknown_ro_compat = block.ro_compat & ~(NODE_COPIES | RING_COPIES)
+    block.unknown_ro_compat = block.ro_compat & ~(NODE_COPIES | RING_COPIES | SHARED_BLOCKS)
     extra = block.compat or block.unknown_ro_compat
     need(extra or not any(data[SUPERBLOCK.size :]), "bytes behind the fields are not zero")
     return block
@@ -1596,7 +1599,7 @@ class Files:
         """A range of a file with its checksums."""
         item = EXTENT_ITEM.at(value)
         sums = None if item.state else value[EXTENT_ITEM.size :]
-        need(item.state < 2 and not (item.codec or item.flags or item.stored), "it is of no kind [301]")
+        need(item.state < 2 and not (item.codec or item.place or item.reserved), "it is of no kind [301]")
         need(len(value) == EXTENT_ITEM.size + (0 if item.state else 8 * item.count), "it has another length [301]")
         need(item.count and not item.block >> 56, "it has no blocks [301]")
         need(offset % BLOCK == 0 and offset + item.count * BLOCK <= FILE_LIMIT, "it is at no place of a file [306]")
@@ -2087,10 +2090,18 @@ def check_names(volume, files):
 def check_space(volume, extents):
     """What is marked as in use against what all trees reach [40x]."""
     add, geometry = volume.findings.add, volume.geometry
-    marked, groups = [], {}
+    marked, groups, shared_items = [], {}, []
+    counts = volume.superblock.ro_compat & SHARED_BLOCKS
     for (number, kind, offset), value in volume.space.items():
         if kind == GROUP_ITEM:
-            groups[offset] = struct.unpack("<II8s", value) if len(value) == 16 and number == 0 else (0, 0, b"?")
+            groups[offset] = struct.unpack("<III4s", value) if len(value) == 16 and number == 0 else (0, 0, 0, b"?")
+        elif kind == SHARED_ITEM and counts and len(value) == 8 and offset < GROUP:
+            blocks, references = struct.unpack("<II", value)
+            first = number * GROUP + offset
+            right = 0 < blocks <= GROUP - offset and references > 1 and (not shared_items or shared_items[-1][1] <= first)
+            shared_items += [(first, first + blocks, references)] if right else []
+            if not right:
+                add(f"shared blocks {(number, offset)} cannot be [404]")
         elif kind == BITMAP_ITEM and len(value) == 512 and offset < 8:
             bits = f"{int.from_bytes(value, 'little'):0{BITS_PER_ITEM}b}"[::-1]
             base = number * GROUP + offset * BITS_PER_ITEM
@@ -2098,11 +2109,12 @@ def check_space(volume, extents):
         elif kind in KNOWN_KINDS[SPACE] - OF_LINEAGE:
             add(f"item {(number, kind, offset)} of the space tree is none [404] [408]")
     nodes = [(at, at + geometry.node_blocks) for block in volume.reached for at in geometry.places(block)]
-    used, node_used = per_group(marked), per_group(nodes)
+    used, node_used, shared_used = per_group(marked), per_group(nodes), per_group([item[:2] for item in shared_items])
     for group in sorted(set(used) | set(groups)):
-        found = groups.get(group, (0, 0, bytes(8)))
-        if found != (used[group], node_used[group], bytes(8)):
-            add(f"group {group}: says {found[:2]}, has {(used[group], node_used[group])} [406]")
+        found = groups.get(group, (0, 0, 0, bytes(4)))
+        has = (used[group], node_used[group], shared_used[group])
+        if found != (*has, bytes(4)):
+            add(f"group {group}: says {found[:3]}, has {has} [406]")
     if sum(used.values()) != volume.journal.state.used_blocks:
         add(f"{sum(used.values())} blocks are marked, not {volume.journal.state.used_blocks} [407]")
     for first, end in marked:
@@ -2112,8 +2124,9 @@ def check_space(volume, extents):
     if overlap(sorted(marked + taken)) or overlap(freed) or minus(freed, union(marked + taken)):
         add("the log takes blocks that are in use, or gives back others [904]")
     in_use = minus(union(marked + taken), freed)
-    shared = union_of_files(extents, add)
-    reached = nodes + shared
+    if counts and with_references(extents) != joined(shared_items):
+        add("references to blocks are not as many as are counted [401] [406]")
+    reached = nodes + union_of_files(extents, (lambda _: None) if counts else add)
     for first, end in minus(union(reached), in_use):
         add(f"blocks {first} to {end - 1} are in use and not marked [402]")
     for first, end in minus(in_use, union(reached)):
@@ -2133,6 +2146,31 @@ def union_of_files(extents, add):
             runs.append((max(first, last), end))
             last, owner = end, own
     return union(runs)
+
+
+def with_references(extents):
+    """Runs of blocks with more than one reference, and how many: file, birth and place tell references apart."""
+    own, change, result, last, count = {}, Counter(), [], 0, 0
+    for first, end, inode, start, birth in extents:
+        own.setdefault((inode, start - first, birth), []).append((first, end))
+    for runs in own.values():
+        for first, end in union(runs):
+            change[first] += 1
+            change[end] -= 1
+    for at in sorted(change):
+        result += [(last, at, count)] if count > 1 else []
+        last, count = at, count + change[at]
+    return joined(result)
+
+
+def joined(counted):
+    """Runs with a number, of which none touches another one with the same number."""
+    result = []
+    for first, end, count in counted:
+        if result and result[-1][1:] == (first, count):
+            first = result.pop()[0]
+        result.append((first, end, count))
+    return result
 
 
 def per_group(runs):

@@ -139,7 +139,7 @@ issues! {
         "An extent became part of the tree in an epoch that is still to come, or in none."
 
     401 BlocksShared "blocks-shared" Error
-        "Blocks belong to two owners."
+        "Blocks belong to more owners than are counted."
     402 BlocksNotMarked "blocks-not-marked" Error
         "Blocks in use are marked free and may be overwritten."
     403 BlocksLeaked "blocks-leaked" Warning
@@ -149,7 +149,7 @@ issues! {
     405 SpaceItemOutside "space-item-outside" Error
         "A group, a bitmap or a marked block lies outside the data zone."
     406 GroupCount "group-count" Warning
-        "A block group's record does not count its blocks."
+        "A block group does not count its blocks, or the references to them."
     407 UsedBlocks "used-blocks" Warning
         "The superblock's number of blocks in use is wrong."
     408 SettingUnknown "setting-unknown" Note

@@ -7,8 +7,8 @@ use holdfast_base::{Timestamp, TreeId};
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{
-    Dentry, Extent, GroupItem, InodeItem, LineageItem, PunchItem, RootItem, TreeItem, TreeKind,
-    WalkItem, WalkPlace, Xattr, group,
+    Dentry, Extent, GroupItem, InodeItem, LineageItem, PunchItem, RootItem, SharedItem, TreeItem,
+    TreeKind, WalkItem, WalkPlace, Xattr, group,
 };
 use holdfast_format::{ItemKind, Key, Malformed};
 
@@ -45,8 +45,16 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
             format!("blocks {} to {} of the file read as zeros and {what}", punch.first, punch.end)
         }),
         ItemKind::Group => GroupItem::decode(value).map(|group| {
-            format!("used_blocks={} node_blocks={}", group.used_blocks, group.node_blocks)
+            let GroupItem { used_blocks, node_blocks, shared_blocks, .. } = group;
+            let shared = if shared_blocks > 0 {
+                format!(" shared_blocks={shared_blocks}")
+            } else {
+                String::new()
+            };
+            format!("used_blocks={used_blocks} node_blocks={node_blocks}{shared}")
         }),
+        ItemKind::Shared => SharedItem::decode(key, value)
+            .map(|item| format!("blocks={} references={}", item.blocks, item.references)),
         ItemKind::Bitmap => bitmap_text(value),
         ItemKind::Tree => TreeItem::decode(value).map(|tree| tree_text(&tree)),
         ItemKind::Root => RootItem::decode(value).map(|root| {

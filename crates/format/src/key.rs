@@ -56,8 +56,11 @@ impl ItemKind {
     /// What grew out of a snapshot (space tree). The offset is its number.
     pub const Child: ItemKind = ItemKind(24);
 
+    /// Blocks with more than one reference (space tree). The inode is the group, the offset the first block in it.
+    pub const Shared: ItemKind = ItemKind(27);
+
     /// Every kind that this program knows.
-    pub const ALL: [ItemKind; 17] = [
+    pub const ALL: [ItemKind; 18] = [
         ItemKind::Inode,
         ItemKind::Inline,
         ItemKind::Dentry,
@@ -75,6 +78,7 @@ impl ItemKind {
         ItemKind::Tree,
         ItemKind::Root,
         ItemKind::Child,
+        ItemKind::Shared,
     ];
     /// Kinds of the files tree that a compat feature may bring.
     pub const FILES_COMPAT: RangeInclusive<u8> = 64..=95;
@@ -103,7 +107,7 @@ impl ItemKind {
 
     /// The kind with this number on disk, known or in a range set aside.
     pub fn from_raw(raw: u8) -> Option<ItemKind> {
-        matches!(raw, 1..=8 | 16..=24 | 64..=191).then_some(ItemKind(raw))
+        matches!(raw, 1..=8 | 16..=24 | 27 | 64..=191).then_some(ItemKind(raw))
     }
 
     /// Whether items of this kind tell of branches and snapshots.
@@ -147,6 +151,7 @@ impl fmt::Debug for ItemKind {
             ItemKind::Tree => "Tree",
             ItemKind::Root => "Root",
             ItemKind::Child => "Child",
+            ItemKind::Shared => "Shared",
             ItemKind(number) => return write!(f, "ItemKind{number}"),
         };
         f.write_str(name)

@@ -41,8 +41,12 @@ pub const RO_COMPAT_KNOWN: u64 = NODE_COPIES | RING_COPIES;
 pub const NODE_COPIES: u64 = 1;
 /// What stands in the rings stands there twice (ro_compat).
 pub const RING_COPIES: u64 = 2;
+/// Blocks may have several references, which are counted (ro_compat). Readers judge them; no program writes such a volume yet.
+pub const SHARED_BLOCKS: u64 = 4;
 /// Features that a program must know in order to read. Bits known here.
 pub const INCOMPAT_KNOWN: u64 = 0;
+/// Of the incompat features: extents may be parts of runs, see [`crate::item::run`]. Its form is fixed; no program has it yet.
+pub const RUNS: u64 = 1;
 
 record! {
     /// The superblock's fields; the rest of the block is zero.
@@ -321,7 +325,7 @@ impl Superblock {
     pub fn carried(&self) -> Carried {
         Carried {
             compat: self.features_compat & !COMPAT_KNOWN != 0,
-            ro_compat: self.features_ro_compat & !RO_COMPAT_KNOWN != 0,
+            ro_compat: self.features_ro_compat & !(RO_COMPAT_KNOWN | SHARED_BLOCKS) != 0,
         }
     }
 

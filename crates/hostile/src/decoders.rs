@@ -12,10 +12,11 @@ use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::codec::Reader;
 use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS};
 use holdfast_format::guard::{self as guard_words, Guard};
-use holdfast_format::item::group::{GroupItem, decode_bitmap};
+use holdfast_format::item::group::{GroupItem, SharedItem, decode_bitmap};
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::{
-    Dentry, Extent, InodeItem, LineageItem, PunchItem, RootItem, TreeItem, WalkItem, Xattr, orphan,
+    Dentry, Extent, InodeItem, LineageItem, PunchItem, RootItem, RunPart, TreeItem, WalkItem,
+    Xattr, orphan,
 };
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{Commit, FrameHeader, frame};
@@ -152,8 +153,15 @@ fn value(kind: ItemKind, bytes: &[u8]) {
         }
         ItemKind::Dentry => drop(Dentry::decode(bytes).map(|entry| same(entry.encode()))),
         ItemKind::Xattr => drop(Xattr::decode(bytes).map(|xattr| same(xattr.encode()))),
-        ItemKind::Extent => drop(Extent::decode(bytes).map(|extent| same(extent.encode()))),
+        ItemKind::Extent => {
+            drop(Extent::decode(bytes).map(|extent| same(extent.encode())));
+            drop(RunPart::decode(bytes).map(|part| same(part.encode())));
+        }
         ItemKind::Group => drop(GroupItem::decode(bytes).map(|group| same(group.encode()))),
+        ItemKind::Shared => {
+            let key = SharedItem::key(0, 7);
+            drop(SharedItem::decode(&key, bytes).map(|item| same(item.bytes().to_vec())));
+        }
         ItemKind::Bitmap => drop(decode_bitmap(bytes).map(|bits| same(bits.to_vec()))),
         ItemKind::Orphan => drop(orphan::decode(bytes).map(|()| same(Vec::new()))),
         ItemKind::Punch => drop(PunchItem::decode(bytes).map(|punch| same(punch.encode()))),

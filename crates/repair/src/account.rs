@@ -214,8 +214,7 @@ fn accounts(
     }
     let mut items = BTreeMap::new();
     for (group, (used, of_nodes)) in groups {
-        let item =
-            GroupItem { used_blocks: used as u32, node_blocks: of_nodes as u32, reserved: [0; 8] };
+        let item = GroupItem::of(used as u32, of_nodes as u32);
         items.insert(GroupItem::key(group), item.encode());
     }
     for ((group, piece), bits) in bits {

@@ -15,6 +15,7 @@ mod lineage;
 mod log;
 mod names;
 mod orphans;
+mod references;
 mod space;
 mod superblocks;
 mod trees;
@@ -165,16 +166,21 @@ pub(crate) struct Use {
     pub(crate) owner: Owner,
     /// Of data: when it became part of a tree, and the block of the file that the first one is.
     of: (Epoch, u64),
+    is_written: bool,
 }
+
+/// What tells references to blocks apart: the file, the birth, and the place, as far behind the block.
+pub(crate) type Reference = (InodeNo, Epoch, u64);
 
 impl Use {
     pub(crate) fn node(blocks: BlockRange, tree: TreeId) -> Use {
-        Use { blocks, owner: Owner::Node(tree), of: (Epoch(0), 0) }
+        Use { blocks, owner: Owner::Node(tree), of: (Epoch(0), 0), is_written: true }
     }
 
     pub(crate) fn of(key: &Key, extent: &Extent) -> Use {
         let of = (extent.birth, key.offset / BLOCK_BYTES);
-        Use { blocks: extent.blocks, owner: Owner::File(key.inode), of }
+        let (blocks, owner) = (extent.blocks, Owner::File(key.inode));
+        Use { blocks, owner, of, is_written: extent.is_written() }
     }
 
     /// Without so many of the first blocks.
@@ -185,11 +191,24 @@ impl Use {
         Use { blocks, of: (birth, at.saturating_add(count)), ..self }
     }
 
-    /// Whether trees share these blocks: they are the same ones of the same file, born together.
+    /// The reference that it is, of data.
+    pub(crate) fn reference(&self) -> Option<Reference> {
+        match self.owner {
+            Owner::Node(_) => None,
+            Owner::File(inode) => {
+                Some((inode, self.of.0, self.of.1.wrapping_sub(self.blocks.start.0)))
+            }
+        }
+    }
+
+    /// Whether trees share these blocks: they have one reference to them.
     fn is_same(&self, other: &Use) -> bool {
-        let place = |used: &Use| used.of.1.wrapping_sub(used.blocks.start.0);
-        matches!(self.owner, Owner::File(_))
-            && (self.owner, self.of.0, place(self)) == (other.owner, other.of.0, place(other))
+        self.reference().is_some_and(|own| other.reference() == Some(own))
+    }
+
+    /// Whether blocks may have both references, if they are counted.
+    fn may_share(&self, other: &Use) -> bool {
+        [self, other].iter().all(|used| used.reference().is_some() && used.is_written)
     }
 }
 

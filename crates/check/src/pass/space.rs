@@ -7,9 +7,10 @@ use std::ops::ControlFlow;
 use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::ItemKind;
 use holdfast_format::item::lineage::LINEAGE;
-use holdfast_format::item::{GroupItem, group};
+use holdfast_format::item::{GroupItem, SharedItem, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, GROUP_BLOCKS};
 
+use super::references::{self, Counted};
 use super::{Context, Owner, Use};
 use crate::bounds::Bounds;
 use crate::issue::Issue;
@@ -20,6 +21,7 @@ use crate::runs::{Run, Runs};
 struct Said {
     marked: Runs,
     groups: Vec<(u64, GroupItem)>,
+    shared: Vec<Counted>,
 }
 
 /// What the trees reach.
@@ -42,6 +44,7 @@ pub(super) fn run(context: &mut Context<'_>) {
     compare_marks(context, &said, &reached);
     if context.is_whole() {
         compare_counts(context, &said, &reached);
+        references::compare(context, &said.shared);
     }
 }
 
@@ -49,12 +52,13 @@ fn read(context: &mut Context<'_>) -> Said {
     let mut said = Said::default();
     let volume = context.volume;
     let geometry = &volume.superblock.geometry;
+    let counts = references::are_counted(context);
     let _ = volume.items(TreeId::Space, Bounds::ALL, &mut |block, key, value| {
         if key.kind.tree() != TreeId::Space || key.kind.asks().is_some() {
             return ControlFlow::Continue(());
         }
         let outside = match key.kind {
-            ItemKind::Group | ItemKind::Bitmap => {
+            ItemKind::Group | ItemKind::Bitmap | ItemKind::Shared => {
                 group::group_of(&key).is_none_or(|group| group >= geometry.group_count())
             }
             // A setting, of the whole volume.
@@ -69,8 +73,18 @@ fn read(context: &mut Context<'_>) -> Said {
         }
         let outcome = match key.kind {
             ItemKind::Group => {
-                GroupItem::decode(value).map(|item| said.groups.push((key.offset, item)))
+                let item = GroupItem::decode(value).and_then(|item| match item.shared_blocks {
+                    1.. if !counts => Err(references::not_counted()),
+                    _ => Ok(item),
+                });
+                item.map(|item| said.groups.push((key.offset, item)))
             }
+            ItemKind::Shared if !counts => Err(references::not_counted()),
+            ItemKind::Shared => SharedItem::decode(&key, value).map(|item| {
+                let start = key.inode.0 * GROUP_BLOCKS + key.offset;
+                let end = start + u64::from(item.blocks);
+                said.shared.push(Counted { start, end, references: item.references.into() });
+            }),
             ItemKind::Bitmap => group::decode_bitmap(value).map(|bits| {
                 // In range: the group exists, and the geometry fits 64 bits.
                 let start = key.inode.0 * GROUP_BLOCKS + key.offset * BITMAP_BLOCKS;
@@ -105,6 +119,7 @@ fn read(context: &mut Context<'_>) -> Said {
 /// Sorts all uses, reports those that overlap, and joins them to runs.
 fn sweep(context: &mut Context<'_>) -> Reached {
     context.uses.sort_unstable_by_key(|used| used.blocks.start);
+    let counts = references::are_counted(context);
     let mut reached = Reached::default();
     let mut last: Option<Use> = None;
     for used in &context.uses {
@@ -112,6 +127,7 @@ fn sweep(context: &mut Context<'_>) -> Reached {
         if let Some(last) = &last
             && start < ends(last.blocks).1
             && !last.is_same(used)
+            && !(counts && last.may_share(used))
         {
             let count = ends(last.blocks).1.min(end) - start;
             let what = format!(
@@ -190,6 +206,12 @@ fn compare_counts(context: &mut Context<'_>, said: &Said, reached: &Reached) {
         let used = reached.all.count_between(begin(group), begin(next));
         let nodes = reached.nodes.count_between(begin(group), begin(next));
         let (taken, freed) = by_log(begin(group), begin(next));
+        let shared = references::between(&said.shared, begin(group), begin(next));
+        if u64::from(item.shared_blocks) != shared {
+            let counted = item.shared_blocks;
+            let what = format!("group {group} counts {counted} shared blocks, its items {shared}");
+            context.findings.add(Issue::GroupCount, what).block(BlockNo(begin(group)));
+        }
         let said = (u64::from(item.used_blocks) + taken, u64::from(item.node_blocks));
         if said != (used + freed, nodes) {
             let what = format!(

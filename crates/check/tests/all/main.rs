@@ -19,4 +19,5 @@ mod issues;
 mod journal;
 mod log;
 mod log_damage;
+mod references;
 mod rotten_parents;

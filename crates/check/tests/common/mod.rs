@@ -320,11 +320,8 @@ impl Maker {
             bits[(block / 8) as usize] |= 1 << (block % 8);
         }
         let mut space = std::mem::take(&mut self.space);
-        let group = GroupItem {
-            used_blocks: used.len() as u32,
-            node_blocks: nodes.len() as u32 * self.geometry.node_copies() as u32,
-            reserved: [0; 8],
-        };
+        let of_nodes = nodes.len() as u32 * self.geometry.node_copies() as u32;
+        let group = GroupItem::of(used.len() as u32, of_nodes);
         space.insert(GroupItem::key(0), group.encode());
         for (piece, bits) in bits.chunks(BITMAP_BYTES).enumerate() {
             if bits.iter().any(|&byte| byte != 0) {

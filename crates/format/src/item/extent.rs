@@ -8,7 +8,7 @@ use crate::limits::{COUNTER_MAX, EXTENT_BLOCKS_MAX, value_max};
 use crate::node::check_device;
 
 record! {
-    /// The head of an extent; a CRC-64/NVME (u64) for each block follows if it is written.
+    /// The head of an extent. What the state says follows.
     #[derive(Copy)]
     pub struct ExtentHead("extent", 24 bytes) {
         /// First block on the device.
@@ -17,14 +17,15 @@ record! {
         birth: u64,
         /// Blocks of the file, at least 1.
         count: u32,
-        /// 0: written, checksums follow. 1: allocated but never written, reads as zeros.
+        /// 0: written, a checksum of each block follows. 1: allocated but never written, reads as zeros. 2: a part of a run, which
+        /// follows.
         state: u8,
-        /// How its data is coded. 0: not at all.
+        /// Of a run: how its bytes are coded. Else 0.
         codec: u8,
-        /// Bit 0 is set aside: other extents may have the same blocks. Zero.
-        flags: u8,
-        /// Blocks on the device, if the data is coded. With codec 0, which has as many as the file: 0.
-        stored: u8,
+        /// Of a run: where it begins in the first block, in units of 512 bytes. Else 0.
+        place: u8,
+        /// Zero.
+        reserved: u8,
     }
 }
 
@@ -106,8 +107,8 @@ impl Extent {
             count: self.blocks.count as u32,
             state: u8::from(!self.is_written()),
             codec: 0,
-            flags: 0,
-            stored: 0,
+            place: 0,
+            reserved: 0,
         };
         head.write(out);
         for sum in &self.sums {
@@ -115,7 +116,8 @@ impl Extent {
         }
     }
 
-    /// Reads and judges an extent. Whether its blocks lie inside the volume is the caller's to check.
+    /// Reads and judges an extent of a volume without runs ([`crate::item::run`]). Whether its blocks lie inside the volume is the
+    /// caller's to check.
     pub fn decode(bytes: &[u8]) -> Result<Extent, Malformed> {
         let fail = |why: String| Err(Malformed::new(ExtentHead::TITLE, why));
         let mut reader = Reader::new(ExtentHead::TITLE, bytes);
@@ -126,8 +128,8 @@ impl Extent {
             return fail(format!("blocks {blocks:?} make no sense"));
         }
         check_device(blocks.start).map_err(|why| Malformed::new(ExtentHead::TITLE, why))?;
-        if head.codec != 0 || head.flags != 0 || head.stored != 0 {
-            return fail("its codec, flags or stored blocks are unknown".into());
+        if [head.codec, head.place, head.reserved] != [0; 3] {
+            return fail("it has a codec, a place or reserved bytes".into());
         }
         if head.birth > COUNTER_MAX {
             return fail(format!("it cannot be born in epoch {}", head.birth));

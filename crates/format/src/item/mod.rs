@@ -7,12 +7,14 @@ pub mod inode;
 pub mod lineage;
 pub mod orphan;
 pub mod punch;
+pub mod run;
 pub mod xattr;
 
 pub use dentry::Dentry;
 pub use extent::Extent;
-pub use group::GroupItem;
+pub use group::{GroupItem, SharedItem};
 pub use inode::{FileType, InodeItem};
 pub use lineage::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 pub use punch::PunchItem;
+pub use run::RunPart;
 pub use xattr::Xattr;

@@ -8,12 +8,12 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{
-    Dentry, Extent, FileType, GroupItem, InodeItem, LineageItem, RootItem, TreeItem, WalkItem,
-    Xattr, group, orphan,
+    Dentry, Extent, FileType, GroupItem, InodeItem, LineageItem, RootItem, RunPart, SharedItem,
+    TreeItem, WalkItem, Xattr, group, orphan,
 };
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, GROUP_BLOCKS, LINK_MAX, NODE_SIZES};
-use holdfast_format::superblock::{FoundDamage, NODE_COPIES, RING_COPIES};
+use holdfast_format::superblock::{FoundDamage, NODE_COPIES, RING_COPIES, RUNS, newer_program};
 use holdfast_format::{
     Geometry, ItemKind, JournalMark, Key, LogMark, Malformed, NodePointer, Superblock,
 };
@@ -29,14 +29,16 @@ fn key_again(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     Ok([&key.encode(), &bytes[Key::SIZE..]].concat())
 }
 
-const DECODERS: [(&str, Again); 14] = [
+const DECODERS: [(&str, Again); 16] = [
     ("key", key_again),
     ("node pointer", |bytes| Ok(NodePointer::decode(bytes)?.encode().to_vec())),
     ("inode", |bytes| Ok([&InodeItem::decode(bytes)?.encode(), InodeItem::tail(bytes)].concat())),
     ("dentry", |bytes| Ok(Dentry::decode(bytes)?.encode())),
     ("extent", |bytes| Ok(Extent::decode(bytes)?.encode())),
+    ("run", |bytes| Ok(RunPart::decode(bytes)?.encode())),
     ("xattr", |bytes| Ok(Xattr::decode(bytes)?.encode())),
     ("group", |bytes| Ok(GroupItem::decode(bytes)?.encode())),
+    ("shared", |bytes| Ok(SharedItem::decode(&SharedItem::key(1, 9), bytes)?.bytes().to_vec())),
     ("bitmap", |bytes| Ok(group::decode_bitmap(bytes)?.to_vec())),
     ("orphan", |bytes| orphan::decode(bytes).map(|()| orphan::VALUE.to_vec())),
     ("tree", |bytes| Ok(TreeItem::decode(bytes)?.encode())),
@@ -127,6 +129,20 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
             let count = if sums.is_empty() { count.into() } else { sums.len() as u64 };
             Extent::new(BlockRange::new(BlockNo(start), count), sums).encode()
         });
+    let runs =
+        (0..1u64 << 55, 1..=64u16, any::<[u16; 3]>(), prop::collection::vec(any::<u64>(), 64))
+            .prop_map(|(block, decoded, [codec, skip, less], mut sums)| {
+                let codec = (codec % 2) as u8;
+                let skip = skip % decoded;
+                let count = 1 + less % (decoded - skip);
+                sums.truncate(if codec == 0 { count.into() } else { 1 });
+                let stored = u32::from(decoded) * BLOCK_SIZE as u32 - 1 - u32::from(less % 4095);
+                let (block, place, birth) = (BlockNo(block), (less % 8) as u8, Epoch(block >> 8));
+                let part =
+                    RunPart { block, place, codec, stored, decoded, skip, count, birth, sums };
+                assert_eq!(RunPart::decode(&part.encode()), Ok(part.clone()));
+                part.encode()
+            });
     let xattrs = (names(), prop::collection::vec(any::<u8>(), 0..300), any::<Option<(u32, u16)>>())
         .prop_map(|(name, value, pieces)| {
             let value = match pieces {
@@ -136,7 +152,8 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
             Xattr { name: &name, value }.encode()
         });
     let groups = (0..=32768u32, 0..=32768u32).prop_map(|(a, b)| {
-        GroupItem { used_blocks: a.max(b), node_blocks: a.min(b), reserved: [0; 8] }.encode()
+        let (used, nodes) = (a.max(b), a.min(b));
+        GroupItem { shared_blocks: (used - nodes) / 2, ..GroupItem::of(used, nodes) }.encode()
     });
     prop_oneof![
         keys().prop_map(|key| key.encode().to_vec()),
@@ -146,6 +163,7 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
         inodes().prop_map(|inode| inode.encode()),
         dentries,
         extents,
+        runs,
         xattrs,
         groups,
         prop::collection::vec(any::<u8>(), 512),
@@ -292,6 +310,17 @@ proptest! {
         let mut block = superblock.encode(slot);
         block[at] ^= by;
         prop_assert!(Superblock::decode(&block, slot).is_err());
+    }
+
+    /// Features that change what items mean keep a program that lacks them away from all of the volume.
+    #[test]
+    fn a_feature_that_no_program_has_yet_is_obeyed(superblock in superblocks()) {
+        let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];
+        let mut block = superblock.encode(slot);
+        block[64..72].copy_from_slice(&RUNS.to_le_bytes());
+        reseal(&mut block);
+        prop_assert!(Superblock::decode(&block, slot).is_err());
+        prop_assert!(newer_program(&block, slot).is_some());
     }
 
     #[test]

@@ -12,9 +12,10 @@ use holdfast_format::guard::GuardFields;
 use holdfast_format::item::dentry::{DentryHead, slot};
 use holdfast_format::item::extent::ExtentHead;
 use holdfast_format::item::lineage::{LineageItem, TreeHead};
+use holdfast_format::item::run::RunFields;
 use holdfast_format::item::xattr::XattrHead;
 use holdfast_format::item::{
-    Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem, RootItem, WalkItem,
+    Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem, RootItem, SharedItem, WalkItem,
 };
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{
@@ -42,8 +43,10 @@ fn parts() -> Vec<(&'static str, String)> {
         ("table: dentry", fields_table(&DentryHead::fields())),
         ("table: xattr", fields_table(&XattrHead::fields())),
         ("table: extent", fields_table(&ExtentHead::fields())),
+        ("table: run", fields_table(&RunFields::fields())),
         ("table: punch", fields_table(&PunchItem::fields())),
         ("table: group", fields_table(&GroupItem::fields())),
+        ("table: shared", fields_table(&SharedItem::fields())),
         ("table: tree", fields_table(&TreeHead::fields())),
         ("table: root", fields_table(&RootItem::fields())),
         ("table: walk", fields_table(&WalkItem::fields())),
@@ -161,6 +164,7 @@ fn kinds_table() -> String {
             ItemKind::Child => {
                 ("L + number of the snapshot, or L", "number of the child", "nothing")
             }
+            ItemKind::Shared => ("the group", "first block in the group", "Shared blocks"),
             other => panic!("{other:?} has no row"),
         };
         let tree = if kind.tree() == TreeId::Files { "files" } else { "space" };
@@ -566,7 +570,9 @@ fn every_record_has_a_table() {
         DentryHead::TITLE,
         XattrHead::TITLE,
         ExtentHead::TITLE,
+        RunFields::TITLE,
         GroupItem::TITLE,
+        SharedItem::TITLE,
         TreeHead::TITLE,
         RootItem::TITLE,
         WalkItem::TITLE,

@@ -367,7 +367,9 @@ fn value_number(
     story: &mut Vec<String>,
 ) {
     use holdfast_format::item::lineage::{LineageItem, RootItem, TreeHead, WalkItem};
-    use holdfast_format::item::{GroupItem, InodeItem, PunchItem, dentry, extent, xattr};
+    use holdfast_format::item::{
+        GroupItem, InodeItem, PunchItem, SharedItem, dentry, extent, xattr,
+    };
     let leaf = |structure: &Structure| structure.sort == Sort::Node && structure.bytes[4] == 0;
     let Some(index) = pick(image, program, leaf) else { return };
     let bytes = bytes(image, touched, index);
@@ -387,6 +389,7 @@ fn value_number(
         ItemKind::Extent => extent::ExtentHead::fields(),
         ItemKind::Punch => PunchItem::fields(),
         ItemKind::Group => GroupItem::fields(),
+        ItemKind::Shared => SharedItem::fields(),
         ItemKind::Tree => TreeHead::fields(),
         ItemKind::Root => RootItem::fields(),
         ItemKind::Walk => WalkItem::fields(),

@@ -94,7 +94,7 @@ fn outside(piece: &Piece, ranges: &[Range<u64>]) -> Vec<BlockRange> {
     blocks
 }
 
-/// The parts of a piece that another tree has at the same place of the same file.
+/// The parts of a piece that another tree has: the same blocks at the same place of the same file, of the same birth.
 fn shared(
     forest: &Forest,
     tree: TreeNo,
@@ -105,9 +105,16 @@ fn shared(
     for other in overlapping(forest, tree, key, piece)? {
         let (mine, theirs) = (piece.range(), other.range());
         let both = mine.start.max(theirs.start)..mine.end.min(theirs.end);
-        if !both.is_empty() && piece.block(both.start) == other.block(both.start) {
-            shared.push(both);
+        if both.is_empty() || piece.block(both.start) != other.block(both.start) {
+            continue;
         }
+        // A second reference to them. Its count would say whether they are free, and no volume that this program writes has one.
+        let births = [piece.extent.birth, other.extent.birth];
+        if births[0] != births[1] {
+            let why = format!("another tree has its blocks with birth {}", births[1]);
+            return Err(damage(key, Malformed::new("extent", why)));
+        }
+        shared.push(both);
     }
     Ok(shared)
 }
@@ -184,4 +191,46 @@ pub(super) fn end_of_last_extent(
     let extent = last_before(forest, walk.of, &from, &Bound::Excluded(end))?;
     let behind = extent.map(|(key, piece)| piece.behind(&key));
     Ok(behind.filter(|behind| *behind > WalkPlace::item(&end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::{InodeNo, Timestamp};
+
+    use super::super::lies_tests::{made, put};
+    use super::*;
+    use crate::{Branch, Need, Transaction};
+
+    /// A reference is a block at a place in a file with a birth. The same block at the same place with another birth is another one, which no
+    /// count of the volume knows: to keep it for the snapshot's would leak it, to free it would give it twice.
+    #[test]
+    fn another_birth_is_another_reference() {
+        for is_other in [false, true] {
+            let (_, store) = made();
+            let main = Branch::main(store.clone());
+            let key = Key::new(InodeNo(21), ItemKind::Extent, 0);
+            let mut room = main.reserve(Need::Grow { changes: 2, blocks: 1 }).unwrap();
+            let placed = main.allocate(&mut room, 1, None).unwrap();
+            let written = main.write(placed, &[1; BLOCK_BYTES as usize]).unwrap();
+            let mut transaction = Transaction::new();
+            let extent = transaction.publish(written);
+            transaction.put(key, extent.encode());
+            main.apply(transaction, &mut room).unwrap();
+            drop(room);
+            let first = store.snapshot(1, b"first", Timestamp::default()).unwrap();
+            let mut now = Extent::decode(&main.get(&key).unwrap().unwrap()).unwrap();
+            if is_other {
+                now.birth = Extent::UNBORN;
+            }
+            put(&store, TreeNo::MAIN, &[(key, now.encode()), (Key::inode(InodeNo(20)), vec![1])]);
+            store.delete_snapshot(first).unwrap();
+            while store.work_off_deletions(9).unwrap() {}
+            let failed = store.failed_deletions();
+            assert_eq!(
+                failed.iter().map(|of| of.0).collect::<Vec<_>>(),
+                if is_other { vec![first] } else { vec![] }
+            );
+            assert!(failed.iter().all(|(_, why)| why.contains("birth")), "{failed:?}");
+        }
+    }
 }

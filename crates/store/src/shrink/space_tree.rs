@@ -76,8 +76,7 @@ fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> 
         }
         let own = own.iter().filter(|block| block.0 / GROUP_BLOCKS == group).count() as u64;
         let of_nodes = rewrite.node_blocks(group) + own * node_blocks;
-        let item =
-            GroupItem { used_blocks: used as u32, node_blocks: of_nodes as u32, reserved: [0; 8] };
+        let item = GroupItem::of(used as u32, of_nodes as u32);
         items.push((GroupItem::key(group), item.encode()));
         let per_piece = words.len() / BITMAPS_PER_GROUP as usize;
         for (piece, words) in (0..).zip(words.chunks(per_piece)) {

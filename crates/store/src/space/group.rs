@@ -315,11 +315,7 @@ impl Group {
 
     /// The record that the tree should hold.
     pub(crate) fn item(&self) -> GroupItem {
-        GroupItem {
-            used_blocks: self.used_blocks as u32,
-            node_blocks: self.node_blocks as u32,
-            reserved: [0; 8],
-        }
+        GroupItem::of(self.used_blocks as u32, self.node_blocks as u32)
     }
 
     /// What must be done so that the tree holds the present record.

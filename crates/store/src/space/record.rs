@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn item(used: u32, nodes: u32) -> GroupItem {
-        GroupItem { used_blocks: used, node_blocks: nodes, reserved: [0; 8] }
+        GroupItem::of(used, nodes)
     }
 
     #[test]
