@@ -277,12 +277,7 @@ pub(crate) fn is_logged(store: &Store) -> bool {
 fn look(volume: &Volume, quiet: &mut Quiet) -> Result<()> {
     let done = match quiet.look(stamp(volume)) {
         Due::Nothing => return Ok(()),
-        Due::Append => {
-            let written = each(volume, Core::write_back);
-            let upto = volume.store.latest();
-            let appended = volume.store.append().map_err(FsError::from);
-            appended.and(written).map(|()| upto)
-        }
+        Due::Append => append(volume),
         Due::Confirm => {
             let upto = volume.store.latest();
             volume.store.confirm().map(|_| upto).map_err(FsError::from)
@@ -290,6 +285,15 @@ fn look(volume: &Volume, quiet: &mut Quiet) -> Result<()> {
     };
     quiet.wrote(stamp(volume), done.as_ref().ok().copied());
     done.map(drop)
+}
+
+/// Delayed data goes to its location, and what is pending to the log, without a flush; returns up to where. What cannot be written keeps
+/// nothing else back.
+pub(crate) fn append(volume: &Volume) -> Result<Lsn> {
+    let written = each(volume, Core::write_back);
+    let upto = volume.store.latest();
+    let appended = volume.store.append().map_err(FsError::from);
+    written.and(appended).map(|()| upto)
 }
 
 impl Drop for Committer {

@@ -62,7 +62,27 @@ impl FileSystem {
 
 /// Whether anything but the size is to change.
 fn touches_item(change: &SetAttr) -> bool {
-    change.kill_suid_sgid || SetAttr { size: None, ..*change } != SetAttr::default()
+    SetAttr { size: None, ..*change } != SetAttr::default()
+}
+
+/// What it does, as far as flags forbid it; `None`: it only takes rights away, as what has written or cut the file wants it, which was
+/// judged itself.
+fn deed(change: &SetAttr) -> Option<Deed> {
+    // Times that are those of the call come with what is added.
+    let is_time = |time: SetTime| matches!(time, SetTime::At(_));
+    let sets = change.size.is_some()
+        || change.perm.is_some()
+        || change.uid.is_some()
+        || change.gid.is_some()
+        || change.btime.is_some()
+        || [change.atime, change.mtime].into_iter().flatten().any(is_time);
+    let is_touched = change.atime.or(change.mtime).is_some();
+    (sets || is_touched).then(|| Deed::adding(!sets))
+}
+
+/// Fails if flags forbid the change. Looked at once more under the lock under which it is made.
+fn expect_changeable(item: &InodeItem, change: &SetAttr) -> Result<()> {
+    deed(change).map_or(Ok(()), |deed| allow::expect_changeable(item, deed))
 }
 
 /// Fails unless `caller` may make the change.
@@ -75,17 +95,7 @@ fn check(
     change: &SetAttr,
 ) -> Result<()> {
     let item = &state.attr;
-    // Times that are those of the call come with what is added.
-    let is_time = |time: SetTime| matches!(time, SetTime::At(_));
-    let sets = change.size.is_some()
-        || change.perm.is_some()
-        || change.uid.is_some()
-        || change.gid.is_some()
-        || change.btime.is_some()
-        || [change.atime, change.mtime].into_iter().flatten().any(is_time);
-    if sets || touches_item(&SetAttr { kill_suid_sgid: false, ..*change }) {
-        allow::expect_changeable(item, Deed::adding(!sets))?;
-    }
+    expect_changeable(item, change)?;
     if let Some(size) = change.size {
         match inode.file_type {
             FileType::Regular => {}
@@ -145,7 +155,7 @@ fn check(
 }
 
 /// Changes everything but the size, as one step.
-fn apply(
+pub(crate) fn apply(
     core: &Core,
     caller: &Caller,
     inode: &Arc<Inode>,
@@ -157,6 +167,7 @@ fn apply(
         let mut reservation = core.reserve(Need::Change { changes, blocks: 0 })?;
         let mut state = inode.state.write();
         state.expect_alive()?;
+        expect_changeable(&state.attr, change)?;
         let mut item = state.next_disk();
         let mut transaction = Transaction::new();
         change_item(&mut item, caller, change, now);

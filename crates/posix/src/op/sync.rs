@@ -106,11 +106,11 @@ impl FileSystem {
 
     /// What the background does when the volume rests: delayed data goes to its location, what is pending is appended
     /// to the log without a flush, and what is durable already is confirmed (see [`holdfast_store::Store::confirm`]).
-    /// Makes nothing durable.
+    /// Makes nothing durable. What fails keeps nothing else from being done; the first error is returned.
     pub fn rest(&self) -> Result<()> {
-        self.volume.volume.write_back()?;
-        self.core.store.append()?;
-        Ok(self.core.store.confirm().map(drop)?)
+        let appended = crate::committer::append(&self.volume.volume);
+        let confirmed = self.core.store.confirm();
+        appended.and(confirmed.map_err(FsError::from)).map(drop)
     }
 
     /// Makes a checkpoint of everything that has reached the trees; delayed data stays in memory. It is never required:

@@ -12,6 +12,7 @@ use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::{Need, Transaction};
 
+use crate::allow::Deed;
 use crate::core::Core;
 use crate::data::grow::{clean_tail_locked, make_dirty, pages_before_growth};
 use crate::data::publish::publish;
@@ -20,7 +21,7 @@ use crate::file::inline;
 use crate::file::lookup::{FILE_BLOCKS_MAX, last_pieces};
 use crate::file_data::{MapGuard, WriterGuard};
 use crate::inode::Inode;
-use crate::{FsError, Result};
+use crate::{FsError, Result, allow};
 
 /// Extents removed by one transaction.
 const BATCH_EXTENTS: usize = 64;
@@ -39,6 +40,8 @@ pub(crate) fn set_size(
         return Err(FsError::FileTooLarge);
     }
     let writer = inode.data.lock_writer();
+    // Flags may have come since the call was judged.
+    allow::expect_changeable(&inode.state.read().attr, Deed::Changes)?;
     core.with_room(|| {
         let map = inode.data.lock_map();
         let size = inode.state.read().attr.size;

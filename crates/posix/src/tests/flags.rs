@@ -185,3 +185,35 @@ fn snapshots_and_forks_keep_flags() {
     refused(v.unlink(ROOT, "f"));
     v.check();
 }
+
+/// Flags may come between the judgement of a call and what it does.
+#[test]
+fn attributes_are_judged_once_more_where_they_are_changed() {
+    let v = Volume::new();
+    let f = v.file(ROOT, "f");
+    let now = holdfast_base::Timestamp::now();
+    let inode = v.fs.core.inode(f).unwrap();
+    let behind_the_judgement = |of: SetAttr| match of.size {
+        Some(size) => crate::op::truncate::set_size(&v.fs.core, &inode, size, now),
+        None => crate::op::attr::apply(&v.fs.core, &root(), &inode, &of, now),
+    };
+    let all = [
+        SetAttr { size: Some(3), ..SetAttr::default() },
+        SetAttr { perm: Some(0o600), ..SetAttr::default() },
+        SetAttr { uid: Some(5), ..SetAttr::default() },
+    ];
+    for flags in [FileFlags::IMMUTABLE, FileFlags::APPEND_ONLY] {
+        set(&v, f, flags);
+        all.iter().for_each(|of| refused(behind_the_judgement(*of)));
+        let time = SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() };
+        let kept = behind_the_judgement(time).is_err();
+        assert_eq!(kept, flags == FileFlags::IMMUTABLE);
+        let stat = v.stat(f);
+        assert_eq!((stat.size, stat.perm, stat.uid), (0, 0o644, 0));
+    }
+    // What has written or cut the file was judged itself.
+    behind_the_judgement(SetAttr { kill_suid_sgid: true, ..SetAttr::default() }).unwrap();
+    set(&v, f, FileFlags::empty());
+    all.iter().for_each(|of| behind_the_judgement(*of).unwrap());
+    v.check();
+}

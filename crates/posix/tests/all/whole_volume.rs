@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use holdfast_base::InodeNo;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
-use holdfast_posix::{FileSystem, MkfsOptions, OpenFlags};
+use holdfast_posix::{Caller, FileSystem, MkfsOptions, OpenFlags};
 
 use crate::common::*;
 
@@ -66,8 +67,10 @@ fn a_loss_in_one_branch_is_reported_by_a_sync_of_each() {
     let start = main.superblock().geometry.first_data_block().byte_offset().unwrap();
     let of_data = When::Inside { start, end: u64::MAX, skip: 0, times: u64::MAX };
     sim.set_faults(Faults::none().with(Call::Write, of_data, Action::Fail));
-    // As the background does it.
+    // As the background does it. What can be appended is, all the same.
+    main.mkdir(&Caller::root(), InodeNo::ROOT, b"d", 0o755).unwrap();
     assert_eq!(main.rest().unwrap_err().errno(), libc::EIO);
+    assert!(left(&sim.image()).lookup(&Caller::root(), InodeNo::ROOT, b"d").is_ok());
     sim.set_faults(Faults::none());
     write_all(&fork, &create(&fork, "f"), 0, BYTES);
     for fs in [&fork, &main] {
