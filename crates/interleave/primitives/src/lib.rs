@@ -70,6 +70,13 @@ impl<T> Debug for Mutex<T> {
     }
 }
 
+impl<T> MutexGuard<'_, T> {
+    /// Lets the lock go, as behind each other end of a lock here.
+    pub fn unlock_fair(guard: Self) {
+        drop(guard);
+    }
+}
+
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
