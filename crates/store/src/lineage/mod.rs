@@ -136,7 +136,7 @@ impl Inner {
 
 #[cfg(test)]
 mod evicted_tests;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "steered")))]
 mod going_tests;
 #[cfg(test)]
 mod lies_tests;
