@@ -85,6 +85,8 @@ pub struct SetAttr {
     pub btime: Option<Timestamp>,
     /// Clear set-id bits as a write by an unprivileged user does (FUSE KILL_SUIDGID).
     pub kill_suid_sgid: bool,
+    /// Take the file's capabilities away (`security.capability`).
+    pub kill_capabilities: bool,
 }
 
 /// What a new inode is.
@@ -116,7 +118,8 @@ bitflags! {
         const DSYNC = 32;
         /// Reading does not touch the access time.
         const NOATIME = 64;
-        /// It is judged as one that appends; where its writes go they say themselves, as a kernel does.
+        /// It is judged as one that appends; where its writes go they say themselves, as a kernel does. What may be read as well is
+        /// judged as any other: a kernel asks nobody before a program stores into a mapping.
         const APPENDS = 128;
     }
 

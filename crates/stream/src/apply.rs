@@ -124,11 +124,18 @@ impl Files {
         if self.table.len() >= TABLE_MAX {
             return nonsense("it speaks of too many files at a time");
         }
+        self.lift_flags(id, attr.inode)?;
         let entry = Entry { inode: attr.inode, file_type: attr.file_type };
         match self.table.insert(id, entry) {
             None => Ok(()),
             Some(_) => nonsense(format!("it names file {id} twice")),
         }
+    }
+
+    /// Nothing forbids to change a file of a merge: see [`crate::flags`].
+    fn lift_flags(&mut self, id: u64, inode: InodeNo) -> Obeyed<()> {
+        let Some(flags) = &mut self.flags else { return Ok(()) };
+        flags.lift(&self.fs, id, inode).about(|| format!("the flags of file {id}"))
     }
 
     fn known(&mut self, of: &Known<'_>) -> Obeyed<()> {
@@ -160,6 +167,10 @@ impl Files {
         let dir = self.directory(of.dir)?;
         let about = || format!("the name {}", shown(of.name));
         self.expect_ours(of.name)?;
+        if self.flags.is_some() {
+            let inode = self.fs.lookup(&self.caller, dir, of.name).about(about)?.inode;
+            self.lift_flags(inode.0, inode)?;
+        }
         if let Some(id) = of.park {
             let (fs, flags) = (&self.fs, RenameFlags::NOREPLACE);
             match fs.rename(&self.caller, dir, of.name, self.parking.inode, &parked(id), flags) {

@@ -8,6 +8,7 @@ use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, FileType, FsError, OpenFile, SetAttr};
 
 use crate::error::Doing;
+use crate::flags::Flags;
 use crate::record::ROOT;
 use crate::{Result, StreamError};
 
@@ -36,6 +37,8 @@ pub(crate) struct Files {
     pub(crate) base: Option<Arc<FileSystem>>,
     /// What the fork began with, if that is not the base: others have changed that as well.
     pub(crate) theirs: Option<Arc<FileSystem>>,
+    /// The flags of both, then.
+    pub(crate) flags: Option<Flags>,
     pub(crate) caller: Caller,
     pub(crate) parking: Parking,
     pub(crate) table: HashMap<u64, Entry>,
@@ -62,6 +65,7 @@ impl Files {
             fs,
             base,
             theirs: None,
+            flags: None,
             caller: Caller::root(),
             parking,
             table: HashMap::from([(ROOT, entry)]),
@@ -108,10 +112,12 @@ impl Files {
         fs.rmdir(caller, InodeNo::ROOT, &self.parking.name).doing(what)
     }
 
-    /// The root becomes what it is in the end.
+    /// The root becomes what it is in the end, and all flags.
     pub(crate) fn end_root(&self) -> Result<()> {
         let set = self.fs.setattr(&self.caller, InodeNo::ROOT, None, self.root);
-        set.map(drop).doing(|| "the root directory".into())
+        set.map(drop).doing(|| "the root directory".into())?;
+        let put_back = self.flags.as_ref().map_or(Ok(()), |flags| flags.put_back(&self.fs));
+        put_back.doing(|| "the flags of files".into())
     }
 }
 

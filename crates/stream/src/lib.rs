@@ -15,6 +15,7 @@
 mod apply;
 mod error;
 mod files;
+mod flags;
 mod frame;
 mod merge;
 mod origin;

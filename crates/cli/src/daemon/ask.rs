@@ -269,7 +269,7 @@ fn write_pages(dir: &Path) -> io::Result<bool> {
     let hidden = [Errno::ACCESS, Errno::PERM, Errno::NOENT, Errno::NOTDIR, Errno::STALE];
     match File::open(dir) {
         Ok(root) => {
-            rustix::fs::syncfs(&root)?;
+            rustix::fs::syncfs(&root).map_err(of_a_write)?;
             settle(dir);
             Ok(true)
         }
@@ -280,9 +280,23 @@ fn write_pages(dir: &Path) -> io::Result<bool> {
     }
 }
 
+/// An error of syncfs is what some write was answered with, and says nothing of this caller's rights.
+fn of_a_write(error: Errno) -> Errno {
+    match error {
+        Errno::PERM | Errno::ACCESS => Errno::IO,
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_write_was_refused_for_is_no_matter_of_rights() {
+        let all = [Errno::PERM, Errno::ACCESS, Errno::NOSPC];
+        assert_eq!(all.map(of_a_write), [Errno::IO, Errno::IO, Errno::NOSPC]);
+    }
 
     #[test]
     fn what_does_not_come_to_an_end_is_not_waited_for() {

@@ -355,6 +355,23 @@ mod tests {
         assert_eq!(gone, [2, 4, 5, 6, 1, 3]);
     }
 
+    /// Without an answer, and however much of its time is left.
+    #[test]
+    fn the_oldest_goes_where_all_places_are_taken() {
+        let (listener, places) = (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::default());
+        let mut clients = Vec::new();
+        let taken = (0..=CLIENTS as u64).map(|number| {
+            clients.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+            let (stream, from) = listener.accept().unwrap();
+            Places::take(&places, number, from.ip(), &stream).unwrap()
+        });
+        let _taken: Vec<Place> = taken.collect();
+        assert_eq!(clients[0].read(&mut [0]).unwrap(), 0);
+        clients[1].set_nonblocking(true).unwrap();
+        let stays = clients[1].read(&mut [0]).unwrap_err();
+        assert_eq!(stays.kind(), io::ErrorKind::WouldBlock);
+    }
+
     #[test]
     fn a_head_asks_for_a_text_or_is_told_what_is_wrong() {
         let asked = |text: &str| request(text.as_bytes()).unwrap();

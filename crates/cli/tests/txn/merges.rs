@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use rustix::fs::IFlags;
+
 use crate::common::{PROGRAM, TestMount, said, signal, wait_for, wait_until_ended};
 use crate::{can_run, expect_nothing_left, go_on, lineage, mounted, names, start, text, txn};
 
@@ -85,6 +87,47 @@ fn what_others_did_elsewhere_is_carried_over() {
     assert_eq!((failed.code, at("failed").exists()), (4, false));
     let both = ["txn", "--dry-run", "--theirs-if-disjoint", place.dir(), "--", "true"];
     place.run(&both).fails(125, "cannot be used with");
+    place.umount();
+    place.fsck();
+}
+
+/// What chattr(1) has set, on either side, is there behind a merge, and is in nobody's way.
+#[test]
+fn flags_of_both_are_kept() {
+    if !can_run() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = mounted();
+    let at = |name: &str| place.dir.join(name);
+    let set = |name: &str, flags| {
+        let file = fs::File::open(at(name)).unwrap();
+        rustix::fs::ioctl_setflags(&file, flags).unwrap();
+    };
+    fs::create_dir(at("grows")).unwrap();
+    for name in ["log", "fixed", "gone", "free", "kept", "other"] {
+        fs::write(at(name), name).unwrap();
+    }
+    ["log", "grows"].iter().for_each(|name| set(name, IFlags::APPEND));
+    ["fixed", "gone", "kept"].iter().for_each(|name| set(name, IFlags::IMMUTABLE));
+    let script = "echo more >>log; touch grows/mine; chattr -i fixed gone; rm gone; echo new >fixed; \
+        chattr +i fixed; echo more >>free; chattr +i free; echo new >new; chattr +a new; mkdir d; chattr +i d";
+    let child = start(&place, DISJOINT, &format!("set -e; {script}"));
+    fs::write(at("grows/theirs"), "").unwrap();
+    set("other", IFlags::IMMUTABLE);
+    set("kept", IFlags::APPEND);
+    go_on(child).fine();
+    let of = |name: &str| rustix::fs::ioctl_getflags(fs::File::open(at(name)).unwrap()).unwrap();
+    for (flags, names) in [
+        (IFlags::IMMUTABLE, &["fixed", "free", "d", "other"][..]),
+        (IFlags::APPEND, &["log", "grows", "new", "kept"]),
+        (IFlags::empty(), &["grows/mine", "grows/theirs", "."]),
+    ] {
+        names.iter().for_each(|name| assert_eq!(of(name), flags, "{name}"));
+    }
+    let texts = ["log", "fixed", "free", "new"].map(|name| text(&place, name));
+    assert_eq!(texts, ["logmore\n", "new\n", "freemore\n", "new\n"]);
+    assert!(!at("gone").exists());
+    expect_nothing_left(&place);
     place.umount();
     place.fsck();
 }

@@ -34,14 +34,18 @@ impl Server {
             change = self.owners().stored(&fs.getattr(inode)?, change)?;
         }
         let file = handle.as_ref().map(|handle| &*handle.file);
-        if change.uid.is_some() || change.gid.is_some() || change.size.is_some() {
-            self.drop_unseen_capabilities(&fs, inode)?;
-        }
+        let turn = fs.turns();
+        let takes_capabilities =
+            change.uid.is_some() || change.gid.is_some() || change.size.is_some();
+        change.kill_capabilities = takes_capabilities && self.may_hide_capabilities(inode);
         if change.uid.is_some() || change.gid.is_some() {
             // A new owner clears the bits of everything but directories, whichever user sets it.
             change.kill_suid_sgid = fs.getattr(inode)?.file_type != FileType::Directory;
         }
         let attr = fs.setattr(&self.caller(&fs, request)?, inode, file, change)?;
+        if change.kill_capabilities {
+            self.has_no_capabilities(inode, turn);
+        }
         Ok((attr, self.ttl))
     }
 

@@ -48,11 +48,8 @@ impl Server {
             return length(write.bytes.len());
         }
         // For files that the kernel opened itself it has cleared them before the write.
-        if handle.direct && !self.kernel_opens() {
-            self.drop_capabilities(&fs, inode)?;
-        } else {
-            self.drop_unseen_capabilities(&fs, inode)?;
-        }
+        let mut kill_capabilities =
+            handle.direct && !self.kernel_opens() || self.may_hide_capabilities(inode);
         let mut tell = write.kill_suid_sgid && self.has_privileges(&fs, inode);
         let caller = self.caller(&fs, request)?;
         let written = loop {
@@ -60,12 +57,19 @@ impl Server {
                 verdict == Verdict::Append && self.ends_elsewhere(&fs, write, turn)?;
             let how = WriteHow {
                 kill_suid_sgid: write.kill_suid_sgid,
+                kill_capabilities,
                 append: is_elsewhere,
                 turn: Some(turn),
                 ..WriteHow::default()
             };
             match fs.write(&caller, file, write.offset, write.bytes, how) {
                 Err(FsError::Turned) => {}
+                // Flags forbid it. Linux does not know of them, has let a program store that, and shows it. An error would be told to
+                // whoever syncs next, and leave it shown.
+                Err(FsError::NotPermitted) if write.is_cached => {
+                    self.forget_pages(write);
+                    return length(write.bytes.len());
+                }
                 Ok(written) if is_elsewhere => {
                     self.forget_misplaced(write);
                     break written;
@@ -78,9 +82,12 @@ impl Server {
                 return length(write.bytes.len());
             }
             // What the kernel has cleared, or knows, is that of the head that is gone.
-            self.drop_capabilities(&fs, inode)?;
+            kill_capabilities = true;
             tell = write.kill_suid_sgid && self.has_privileges(&fs, inode);
         };
+        if kill_capabilities {
+            self.has_no_capabilities(inode, turn);
+        }
         self.requests.operations().written_bytes.add(written as u64);
         if tell {
             self.tell_attr_changed(inode);
@@ -111,8 +118,14 @@ impl Server {
             self.notices.note(Notice::Bytes(inode, first, last - first));
             self.notices.drain();
         }
+        self.forget_pages(write);
+    }
+
+    /// The kernel drops all pages that have bytes of a write, once it has the answer.
+    fn forget_pages(&self, write: &Write<'_>) {
+        let end = write.offset.saturating_add(write.bytes.len() as u64);
         let (first, last) = (align_down(write.offset), align_up(end).unwrap_or(end));
-        self.notices.note(Notice::Bytes(inode, first, last - first));
+        self.notices.note(Notice::Bytes(write.file.inode.0, first, last - first));
     }
 
     /// Allocates, punches or zeroes a range; `mode` as for fallocate(2).
@@ -127,8 +140,8 @@ impl Server {
         let _timed = self.timed(Operation::Other);
         let fs = self.fs()?;
         let file = &self.file(&fs, file)?.file;
-        self.drop_unseen_capabilities(&fs, file.inode())?;
         fs.fallocate(file, flags::fallocate(mode)?, offset, len)?;
+        self.drop_unseen_capabilities(&fs, file.inode())?;
         self.drop_privileges_for(request, &fs, file.inode())
     }
 
@@ -149,7 +162,7 @@ impl Server {
         let from = &self.file(&fs, copy.from)?.file;
         let to = &self.file(&fs, copy.to)?.file;
         let caller = self.caller(&fs, request)?;
-        self.drop_unseen_capabilities(&fs, to.inode())?;
+        let kill_capabilities = self.may_hide_capabilities(to.inode());
         let read_before = fs.getattr(copy.from.inode)?.atime;
         let most = copy.len.min(COPY_MOST);
         let mut piece = vec![0; COPY_PIECE.min(most as usize)];
@@ -157,7 +170,8 @@ impl Server {
         while done < most {
             let want = piece.len().min((most - done) as usize);
             // Bytes of a head that is gone are not written into the next one.
-            let how = WriteHow { turn: Some(fs.turns()), ..WriteHow::default() };
+            let turn = fs.turns();
+            let how = WriteHow { turn: Some(turn), kill_capabilities, ..WriteHow::default() };
             let step =
                 fs.read(from, copy.offset_in + done, &mut piece[..want]).and_then(
                     |got| match got {
@@ -168,7 +182,12 @@ impl Server {
             match step {
                 Err(FsError::Turned) => {}
                 Ok(0) => break,
-                Ok(moved) => done += moved as u64,
+                Ok(moved) => {
+                    done += moved as u64;
+                    if kill_capabilities {
+                        self.has_no_capabilities(to.inode(), turn);
+                    }
+                }
                 // What has been copied counts; the error comes back with the next request.
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error.into()),

@@ -6,6 +6,7 @@ use holdfast_posix::{Caller, FileFlags};
 use super::Server;
 use super::new_head::StopOnPanic;
 use crate::interface::{Answer, Errno, Request};
+use crate::notices::Notice;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -79,8 +80,63 @@ impl Server {
             u32::MAX => Caller::root(),
             _ => self.caller(&fs, request)?,
         };
-        fs.set_file_flags(&caller, inode, flags)?;
-        self.tell_attr_changed(inode);
+        if fs.file_flags(inode)? != flags {
+            // What is in mappings is judged by the flags as they were, and what comes meanwhile by the new ones.
+            self.drop_pages(inode);
+            fs.set_file_flags(&caller, inode, flags)?;
+            self.drop_pages(inode);
+        }
         Ok(Vec::new())
+    }
+
+    /// The kernel writes what programs have stored into mappings of an inode, and asks again for all that it knew of it. Not waited for
+    /// long: it may be waiting for this server.
+    fn drop_pages(&self, inode: InodeNo) {
+        if self.kernel.get().is_some() {
+            self.notices.note(Notice::Inode(inode.0));
+            self.notices.drain();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interface::{FileId, Mode, Write};
+    use crate::server::fresh;
+
+    /// Linux writes what a program has stored, whatever the flags say; an error would be told to whoever syncs.
+    #[test]
+    fn what_a_mapping_has_stored_is_dropped_where_flags_forbid_it() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        server.set_kernel_opens();
+        let request = Request { uid: 0, gid: 0, pid: 0 };
+        let mode = Mode { mode: libc::S_IFREG | 0o666, umask: 0 };
+        let made = server.mknod(&request, InodeNo::ROOT, b"f", mode, 0).unwrap();
+        let inode = made.attr.unwrap().inode;
+        let capabilities = b"security.capability";
+        let write = |bytes: &[u8], flags, is_cached| {
+            let file = FileId { inode, fh: 0, flags };
+            let write = Write { file, offset: 0, bytes, kill_suid_sgid: false, is_cached };
+            server.write(&request, &write)
+        };
+        assert_eq!(write(b"as it was", 0, false), Ok(9));
+        let none = holdfast_posix::XattrFlags::empty();
+        fs.setxattr(&Caller::root(), inode, capabilities, b"all", none).unwrap();
+        // So that a write would take them away.
+        server.set_no_xattrs();
+        for flags in [FileFlags::IMMUTABLE, FileFlags::APPEND_ONLY] {
+            fs.set_file_flags(&Caller::root(), inode, flags).unwrap();
+            assert_eq!(write(b"changed", 0, false), Err(Errno(libc::EPERM)));
+            assert_eq!(write(b"changed", libc::O_APPEND, true), Ok(7));
+            assert_eq!(write(b"changed", 0, true), Ok(7));
+            let mut bytes = [0; 20];
+            let file = FileId { inode, fh: 0, flags: 0 };
+            assert_eq!(server.read(file, 0, &mut bytes), Ok(9));
+            assert!(bytes.starts_with(b"as it was\0"));
+            assert!(fs.getxattr(&Caller::root(), inode, capabilities).is_ok());
+        }
+        server.close();
     }
 }

@@ -8,7 +8,7 @@
 //! back.
 
 use holdfast_base::{InodeNo, wait};
-use holdfast_posix::{Caller, FileSystem, FsError, SetAttr};
+use holdfast_posix::{Caller, FileSystem, SetAttr};
 
 use super::Server;
 use crate::caller::Capability;
@@ -16,8 +16,6 @@ use crate::interface::{Answer, Request};
 
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
-/// The attribute with the rights that a program gives to the users that run it.
-const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Server {
     /// Whether the file has set-id bits.
@@ -25,27 +23,27 @@ impl Server {
         fs.getattr(inode).is_ok_and(|attr| attr.perm & SET_ID != 0)
     }
 
-    /// Removes the capabilities of a file, as every write does, whichever user writes.
-    pub(super) fn drop_capabilities(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
-        match fs.getxattr(&Caller::root(), inode, CAPABILITIES) {
-            Ok(_) => Ok(fs.removexattr(&Caller::root(), inode, CAPABILITIES)?),
-            Err(FsError::NoAttribute) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+    /// Whether a file may have capabilities that a write takes away, and the kernel does not: it does not know that files have any, or
+    /// that this one has some since a rollback.
+    pub(super) fn may_hide_capabilities(&self, inode: InodeNo) -> bool {
+        !self.has_xattrs() || self.rolled_back.may_have_capabilities(inode)
     }
 
-    /// The same where the kernel does not know that files have any, or that this one has some since a rollback, and so clears none
-    /// itself.
+    /// Removes the capabilities of a file that was changed, whichever user did that, where the kernel does not.
     pub(super) fn drop_unseen_capabilities(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
         let turn = fs.turns();
-        let is_unsure = self.rolled_back.may_have_capabilities(inode);
-        if is_unsure || !self.has_xattrs() {
-            self.drop_capabilities(fs, inode)?;
-        }
-        if is_unsure {
-            self.rolled_back.has_no_capabilities(inode, turn);
+        if self.may_hide_capabilities(inode) {
+            fs.drop_capabilities(inode)?;
+            self.has_no_capabilities(inode, turn);
         }
         Ok(())
+    }
+
+    /// They were taken away behind this turn.
+    pub(super) fn has_no_capabilities(&self, inode: InodeNo, turn: u64) {
+        if self.rolled_back.may_have_capabilities(inode) {
+            self.rolled_back.has_no_capabilities(inode, turn);
+        }
     }
 
     /// Clears the set-id bits, as a write by an unprivileged user does.

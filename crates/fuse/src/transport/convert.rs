@@ -144,6 +144,7 @@ pub(super) fn set_attr(set: &abi::SetattrIn) -> (SetAttr, Option<u64>) {
         mtime: time(fattr::MTIME, fattr::MTIME_NOW, set.mtime, set.mtimensec),
         btime: None,
         kill_suid_sgid: has(fattr::KILL_SUIDGID),
+        kill_capabilities: false,
     };
     (change, has(fattr::FH).then_some(set.fh))
 }

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ fn a_program_that_runs_is_not_emptied() {
     let program = mount.path("sleep");
     fs::copy("/bin/sleep", &program).unwrap();
     let size = fs::metadata(&program).unwrap().len();
-    let mut running = Command::new(&program).arg("600").spawn().unwrap();
+    let _running = Running(Command::new(&program).arg("600").spawn().unwrap());
     for write in [false, true] {
         let mut how = OpenOptions::new();
         let refused =
@@ -87,8 +87,16 @@ fn a_program_that_runs_is_not_emptied() {
         assert_eq!(refused.raw_os_error(), Some(libc::ETXTBSY));
         assert_eq!(fs::metadata(&program).unwrap().len(), size);
     }
-    running.kill().unwrap();
-    running.wait().unwrap();
+}
+
+/// A program that runs until the test is over, however that ends: a mount ends only without it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]

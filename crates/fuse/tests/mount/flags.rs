@@ -5,7 +5,10 @@ use std::io::Write;
 
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
+use holdfast_fuse::Opens;
+
 use crate::common::{Mount, can_mount};
+use crate::programs;
 
 #[test]
 fn flags_are_kept_and_obeyed() {
@@ -56,4 +59,19 @@ fn flags_are_kept_and_obeyed() {
     set(&mount, "d", IFlags::empty()).unwrap();
     fs::remove_dir_all(mount.path("d")).unwrap();
     fs::remove_file(&path).unwrap();
+}
+
+/// Linux maps what it has open and writes what was stored, and clears capabilities by a call of its own.
+#[test]
+fn what_linux_lets_pass_changes_nothing_that_others_read() {
+    if !can_mount() {
+        return;
+    }
+    for opens in [Opens::Server, Opens::Kernel] {
+        let mount = Mount::opened_by(opens);
+        // The kernel learns at the first file that it need not ask.
+        fs::write(mount.path("warm"), b"warm").unwrap();
+        let word = if opens == Opens::Kernel { "kernel" } else { "server" };
+        programs::told(include_str!("flags.py"), &[mount.dir.path().to_str().unwrap(), word]);
+    }
 }

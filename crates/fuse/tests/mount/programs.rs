@@ -19,7 +19,7 @@ fn python(program: &str, arguments: &[&str]) -> Option<Output> {
 }
 
 /// What it prints. It must end well.
-fn told(program: &str, arguments: &[&str]) -> Option<String> {
+pub(crate) fn told(program: &str, arguments: &[&str]) -> Option<String> {
     let output = python(program, arguments)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let complaint = String::from_utf8_lossy(&output.stderr);

@@ -49,6 +49,9 @@ impl FileSystem {
             state.expect_alive()?;
             check(core, caller, &inode, &state, file, &change)?;
         }
+        if change.kill_capabilities {
+            crate::op::xattr::drop_capabilities(core, &inode)?;
+        }
         if let Some(size) = change.size {
             crate::op::truncate::set_size(core, &inode, size, now)?;
         }
@@ -62,7 +65,7 @@ impl FileSystem {
 
 /// Whether anything but the size is to change.
 fn touches_item(change: &SetAttr) -> bool {
-    SetAttr { size: None, ..*change } != SetAttr::default()
+    SetAttr { size: None, kill_capabilities: false, ..*change } != SetAttr::default()
 }
 
 /// What it does, as far as flags forbid it; `None`: it only takes rights away, as what has written or cut the file wants it, which was

@@ -126,8 +126,10 @@ impl FileSystem {
             let mut state = inode.state.write();
             state.expect_alive()?;
             if changes {
-                let appends =
-                    flags.intersects(OpenFlags::APPEND | OpenFlags::APPENDS) && !truncates;
+                let may_be_mapped = flags.contains(OpenFlags::READ);
+                let appends = flags.contains(OpenFlags::APPEND)
+                    || flags.contains(OpenFlags::APPENDS) && !may_be_mapped;
+                let appends = appends && !truncates;
                 allow::expect_changeable(&state.attr, Deed::adding(appends))?;
             }
             allow::expect(core, caller, inode.no, &state.attr, wanted)?;

@@ -26,6 +26,8 @@ pub struct WriteHow {
     pub append: bool,
     /// Clear set-id bits (FUSE KILL_SUIDGID).
     pub kill_suid_sgid: bool,
+    /// Take the file's capabilities away (`security.capability`).
+    pub kill_capabilities: bool,
     /// [`FsError::Turned`] if the branch is rolled back after [`FileSystem::turns`] was this, and before the write.
     pub turn: Option<u64>,
 }
@@ -68,6 +70,9 @@ impl FileSystem {
                 return Err(FsError::FileTooLarge);
             }
             let room = (FILE_SIZE_MAX - start).min(bytes.len() as u64) as usize;
+            if how.kill_capabilities {
+                crate::op::xattr::drop_capabilities(&self.core, inode)?;
+            }
             if how.kill_suid_sgid || (!caller.trusted && !caller.is_root()) {
                 clear_set_ids(&self.core, inode)?;
             }

@@ -11,6 +11,9 @@ use crate::core::Core;
 use crate::inode::Inode;
 use crate::*;
 
+/// The attribute with the rights that a program gives to the users that run it.
+const CAPABILITIES: &[u8] = b"security.capability";
+
 /// The name spaces that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
@@ -81,8 +84,9 @@ impl Space {
         caller: &Caller,
         inode: &Inode,
         item: &InodeItem,
+        deed: Deed,
     ) -> Result<()> {
-        allow::expect_changeable(item, Deed::Changes)?;
+        allow::expect_changeable(item, deed)?;
         match self {
             Space::User => {
                 if !takes_user_names(inode) {
@@ -173,7 +177,7 @@ impl FileSystem {
         let changes = 2 + value.len().div_ceil(core.store.value_max()) as u32;
         let grow = |changes| Need::Grow { changes, blocks: 0 };
         change(core, &inode, changes, grow, |item, transaction| {
-            space.check_write(core, caller, &inode, item)?;
+            space.check_write(core, caller, &inode, item, Deed::Changes)?;
             if space == Space::AccessAcl
                 && let Some(list) = &list
             {
@@ -192,19 +196,27 @@ impl FileSystem {
         })
     }
 
+    /// Takes the capabilities of a file away, as part of a call that flags allow.
+    pub fn drop_capabilities(&self, inode: InodeNo) -> Result<()> {
+        let _inside = self.core.gate.enter();
+        drop_capabilities(&self.core, &*self.core.inode(inode)?)
+    }
+
     /// Removes an attribute.
     pub fn removexattr(&self, caller: &Caller, inode: InodeNo, name: &[u8]) -> Result<()> {
         let _inside = self.core.gate.enter();
         let core = &*self.core;
         let inode = core.inode(inode)?;
         let space = Space::of(name)?;
+        // So the kernel asks before a write, which may be an append.
+        let deed = Deed::adding(name == CAPABILITIES);
         change(
             core,
             &inode,
             2,
             |changes| Need::Shrink { changes },
             |item, transaction| {
-                space.check_write(core, caller, &inode, item)?;
+                space.check_write(core, caller, &inode, item, deed)?;
                 // Removing a list that does not exist succeeds, as on Linux.
                 let is_list = matches!(space, Space::AccessAcl | Space::DefaultAcl);
                 if xattr_items::plan_remove(core, inode.no, name, transaction)? || is_list {
@@ -215,6 +227,21 @@ impl FileSystem {
             },
         )
     }
+}
+
+/// Takes the capabilities of a file away, as part of a call that flags allow.
+pub(crate) fn drop_capabilities(core: &Core, inode: &Inode) -> Result<()> {
+    let has_some = {
+        let state = inode.state.read();
+        xattr_items::load(core, inode.no, &state.disk, CAPABILITIES)?.is_some()
+    };
+    if !has_some {
+        return Ok(());
+    }
+    let shrink = |changes| Need::Shrink { changes };
+    change(core, inode, 2, shrink, |_, transaction| {
+        xattr_items::plan_remove(core, inode.no, CAPABILITIES, transaction).map(drop)
+    })
 }
 
 /// Applies what `plan` adds to a transaction and changes in the inode's item, as one step. `changes` is a guess;

@@ -186,6 +186,22 @@ fn snapshots_and_forks_keep_flags() {
     v.check();
 }
 
+/// A kernel asks nobody before a program stores into a mapping, and that of a handle that reads and writes may be stored into.
+#[test]
+fn what_a_kernel_has_open_to_append_is_not_mapped_to_be_written() {
+    let v = Volume::new();
+    let f = v.file(ROOT, "f");
+    set(&v, f, FileFlags::APPEND_ONLY);
+    let appends = WRITE | OpenFlags::APPENDS;
+    refused(v.fs.open(&root(), f, appends | OpenFlags::READ));
+    refused(v.fs.create(&root(), ROOT, b"f", 0o644, appends | OpenFlags::READ, false));
+    write(&v, &v.fs.open(&root(), f, appends).unwrap(), 0).unwrap();
+    // The library's own handles are not mapped.
+    write(&v, &v.fs.open(&root(), f, APPEND | OpenFlags::READ).unwrap(), 0).unwrap();
+    assert_eq!(v.stat(f).size, 10);
+    v.check();
+}
+
 /// Flags may come between the judgement of a call and what it does.
 #[test]
 fn attributes_are_judged_once_more_where_they_are_changed() {
@@ -215,5 +231,46 @@ fn attributes_are_judged_once_more_where_they_are_changed() {
     behind_the_judgement(SetAttr { kill_suid_sgid: true, ..SetAttr::default() }).unwrap();
     set(&v, f, FileFlags::empty());
     all.iter().for_each(|of| behind_the_judgement(*of).unwrap());
+    v.check();
+}
+
+/// Whoever appends takes capabilities away, as any write does; the kernel by a call of its own.
+#[test]
+fn capabilities_go_with_an_append_and_not_with_what_is_refused() {
+    let v = Volume::new();
+    let f = v.file(ROOT, "f");
+    let (name, none) = (b"security.capability", XattrFlags::empty());
+    let give = || {
+        set(&v, f, FileFlags::empty());
+        v.fs.setxattr(&root(), f, name, b"all", none).unwrap();
+    };
+    let has_some = || v.fs.getxattr(&root(), f, name).is_ok();
+    give();
+    set(&v, f, FileFlags::IMMUTABLE);
+    refused(v.fs.removexattr(&root(), f, name));
+    set(&v, f, FileFlags::APPEND_ONLY);
+    refused(v.fs.setxattr(&root(), f, name, b"others", none));
+    v.fs.removexattr(&root(), f, name).unwrap();
+    assert!(!has_some());
+    give();
+    let file = v.fs.open(&root(), f, WRITE | OpenFlags::APPENDS).unwrap();
+    let write = |at| {
+        let how = WriteHow { kill_capabilities: true, ..WriteHow::default() };
+        v.fs.write(&root(), &file, at, b"bytes", how)
+    };
+    write(0).unwrap();
+    assert!(!has_some());
+    give();
+    set(&v, f, FileFlags::APPEND_ONLY);
+    refused(write(0));
+    assert!(has_some());
+    let chown = SetAttr { uid: Some(5), kill_capabilities: true, ..SetAttr::default() };
+    refused(change(&v, f, chown));
+    assert!(has_some());
+    write(5).unwrap();
+    assert!(!has_some());
+    give();
+    change(&v, f, chown).unwrap();
+    assert!(!has_some());
     v.check();
 }

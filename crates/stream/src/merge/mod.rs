@@ -23,6 +23,7 @@ use holdfast_posix::{SetAttr, SetTime};
 use self::disjoint::Touched;
 use crate::error::Doing;
 use crate::files::{Files, make_parking};
+use crate::flags::Flags;
 use crate::frame::Sink;
 use crate::record::Record;
 use crate::send::{self, Side};
@@ -167,7 +168,7 @@ fn apply(
     into: &Volume,
     check: &dyn Fn() -> io::Result<()>,
 ) -> (Result<Merged>, Vec<Side>) {
-    let files = match begin(&base, &theirs, into) {
+    let files = match begin([&base, &mine, &theirs], into) {
         Ok(files) => files,
         Err(error) => return (Err(error), vec![base, mine, theirs]),
     };
@@ -181,7 +182,7 @@ fn apply(
     (done.map(|()| Merged::Done), sides)
 }
 
-fn begin(base: &Side, theirs: &Side, into: &Volume) -> Result<Files> {
+fn begin([base, mine, theirs]: [&Side; 3], into: &Volume) -> Result<Files> {
     let what = || "the fork of the branch".to_string();
     let fs = into.engine().doing(what)?;
     // Names are made and removed in it for the parking place alone.
@@ -191,9 +192,12 @@ fn begin(base: &Side, theirs: &Side, into: &Volume) -> Result<Files> {
         mtime: Some(SetTime::At(was.mtime)),
         ..SetAttr::default()
     };
+    let mut flags = Flags::new([&base.fs, &mine.fs, &theirs.fs]);
+    flags.lift(&fs, InodeNo::ROOT.0, InodeNo::ROOT).doing(what)?;
     let name = format!(".holdfast-merging-{:016x}{:016x}", prng::entropy(), prng::entropy());
     let parking = make_parking(into, name).doing(what)?;
     let mut files = Files::new(fs, Some(base.fs.clone()), parking, root);
     files.theirs = Some(theirs.fs.clone());
+    files.flags = Some(flags);
     Ok(files)
 }

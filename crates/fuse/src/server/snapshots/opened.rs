@@ -185,7 +185,11 @@ impl Opened {
         let Some(known) = self.table.lock().by_slot.get(&slot).cloned() else { return Ok(()) };
         known.is_doomed.store(true, Ordering::Release);
         if known.references.load(Ordering::Relaxed) > 0 {
-            return self.server(slot, open).map(drop);
+            drop(self.server(slot, open)?);
+            // If the last one was given back before it was open, nothing was found to be closed then.
+            if known.references.load(Ordering::Relaxed) > 0 {
+                return Ok(());
+            }
         }
         // Who gets the first one meanwhile opens it itself.
         if let Some(server) = known.take_idle() {
@@ -303,6 +307,14 @@ mod tests {
         opened.refer_again(slots[99], 2);
         assert!(!opened.forget(slots[99], 2) && opened.forget(slots[99], 1));
         assert!(opened.find(slots[99]).is_none());
+        // Nor is one left open whose last reference went before it was: who gave that back found nothing to close.
+        opened.refer(98).unwrap();
+        let gone = |of| {
+            opened.table.lock().by_slot[&slots[97]].references.store(0, Ordering::Relaxed);
+            open(of)
+        };
+        opened.keep(98, gone).unwrap();
+        assert!(opened.find(slots[97]).is_none());
         opened.close();
         assert_eq!(Arc::strong_count(&fs), 1, "all are closed");
     }
