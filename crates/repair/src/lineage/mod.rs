@@ -138,9 +138,7 @@ impl Lineage {
                     }
                     is_sound
                 }
-                // A branch that goes, by its item.
-                ItemKind::Child if key.inode.0 == LINEAGE && value.is_empty() => true,
-                ItemKind::Child if is_own && value.is_empty() => {
+                ItemKind::Child if key.inode.0 >= LINEAGE && value.is_empty() => {
                     listed.insert(key.offset, id);
                     true
                 }
@@ -168,7 +166,6 @@ impl Lineage {
         for id in damaged {
             lineage.damaged(id, roots.contains(&id), listed.get(&id).copied(), repairs);
         }
-        lineage.going();
         lineage.roots(&roots, repairs);
         lineage.deletions(reading, is_whole, repairs);
         lineage.epochs(reading, repairs);
@@ -319,6 +316,7 @@ impl Lineage {
         is_whole: bool,
         repairs: &mut Vec<Repair>,
     ) {
+        self.going();
         let issue = Issue::DeletionWrong;
         let walks = reading
             .lineage()

@@ -175,3 +175,18 @@ fn a_fork_beside_a_deletion_is_refused_or_keeps_the_branch() {
         }
     }
 }
+
+/// A promotion of a fork with many snapshots, cold, is planned a few times, and not once for each node that it misses.
+#[test]
+fn a_promotion_misses_nodes_side_by_side() {
+    let (device, work, taken) = with_snapshots(1000);
+    let store = open(&device);
+    let mut tries = 0;
+    let promoted = store.inner.seal_with(&mut |plan| {
+        tries += 1;
+        plan.promote(1, work, &taken, None, now())
+    });
+    promoted.unwrap();
+    assert!(tries < 30, "it was planned {tries} times");
+    assert_eq!(store.find_snapshot(1, b"s7").unwrap(), taken[7]);
+}

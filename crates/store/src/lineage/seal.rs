@@ -105,7 +105,10 @@ impl Inner {
         Ok(made)
     }
 
-    fn seal_with(&self, plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>) -> Result<Made> {
+    pub(super) fn seal_with(
+        &self,
+        plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
+    ) -> Result<Made> {
         let mut walks = self.lineage.lock();
         self.seal_locked(&mut walks, plan)
     }

@@ -160,6 +160,7 @@ impl Plan<'_> {
         if fork == branch {
             return refuse(LineageError::Exists(shown(&of_fork.name)));
         }
+        self.expect_named(snapshots, branch)?;
         for snapshot in snapshots {
             self.give_snapshot(*snapshot, branch)?;
         }
@@ -173,6 +174,18 @@ impl Plan<'_> {
         self.delete(RootItem::key(fork));
         self.turns.push(Turn { branch: fork, to: TurnTo::Gone });
         Ok(left)
+    }
+
+    /// Says all at once that is missing of what gives these snapshots to a branch: else each node that is missed would cost one more try
+    /// of all of it.
+    fn expect_named(&self, snapshots: &[u64], branch: u64) -> PlanResult<()> {
+        self.expect_loaded(snapshots.iter().map(|number| TreeItem::key(*number)))?;
+        let mut keys = Vec::new();
+        for number in snapshots {
+            let item = self.item(*number)?;
+            keys.extend([item.branch, branch].map(|of| name_key(of, &item.name)));
+        }
+        self.expect_loaded(keys.into_iter())
     }
 
     /// From now on it is a snapshot of another branch.
