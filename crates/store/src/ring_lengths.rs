@@ -42,10 +42,11 @@ impl Inner {
         }
         let one = self.lock_checkpoints()?;
         // If they became shorter meanwhile, what was given may have gone back.
-        match lengths(&self.superblock.lock().geometry) == lengths(&old) {
-            true => self.change_rings(&one, &new),
-            false => Ok(()),
+        let now = self.superblock.lock().geometry;
+        if lengths(&now) != lengths(&old) {
+            return Ok(());
         }
+        self.change_rings(&one, &new)
     }
 
     /// Both rings get the lengths of `new`, where there is place for that.

@@ -48,20 +48,6 @@ fn on_a_full_ext4_writes_are_refused_in_time_and_what_was_accepted_stays() {
     }
 }
 
-#[test]
-fn on_a_full_xfs_writes_are_refused_in_time_and_what_was_accepted_stays() {
-    if can_mount() {
-        SmallHost::xfs().into_iter().for_each(|host| is_filled_from_outside(&host));
-    }
-}
-
-#[test]
-fn on_a_full_btrfs_writes_are_refused_in_time_and_what_was_accepted_stays() {
-    if can_mount() {
-        SmallHost::btrfs(120).into_iter().for_each(|host| is_filled_from_outside(&host));
-    }
-}
-
 /// A volume with holes lives on a host that others fill, and make room on again.
 fn is_filled_from_outside(host: &SmallHost) {
     let place = host::volume(Some(host.path("volume.img")));
@@ -249,41 +235,6 @@ fn what_is_freed_goes_back_to_the_host() {
     assert!(held(&place.image) <= most, "{} bytes", held(&place.image));
     place.run(&["trim", &format!("{}:main", place.image())]).fails(2, "name the volume alone");
     place.fsck();
-}
-
-/// The host pays for what is there: a volume of any size with little in it, and one that was emptied.
-#[test]
-fn the_host_pays_for_what_is_there() {
-    if !can_mount() {
-        return;
-    }
-    let Some(host) = SmallHost::tmpfs(100) else { return };
-    for size in ["1G", "64G", "1T"] {
-        let mut place = TestMount::new();
-        place.image = host.path(size);
-        let said = place.run(&["mkfs", "--size", size, place.image()]).fine();
-        assert!(said.contains("10.0 MiB with the first change"), "{said}");
-        place.mount();
-        for number in 0..200 {
-            fs::write(place.dir.join(format!("f{number}")), vec![7; 100_000]).unwrap();
-        }
-        place.run(&["sync", place.dir()]).fine();
-        let (filled, most) = (held(&place.image), 20_000_000 + (12 << 20));
-        assert!(filled <= most, "{size}: {filled} bytes for 20 MB");
-        for number in 0..200 {
-            fs::remove_file(place.dir.join(format!("f{number}"))).unwrap();
-        }
-        place.umount();
-        let emptied = held(&place.image);
-        println!("{size}: {filled} with 20 MB, {emptied} emptied");
-        assert!(emptied <= 4 << 20, "{size}: {emptied} bytes for nothing");
-        place.fsck();
-        fs::remove_file(&place.image).unwrap();
-    }
-    let Some(small) = SmallHost::tmpfs(6) else { return };
-    let image = small.path("volume.img");
-    let said = TestMount::new().run(&["mkfs", "-q", "--size", "1G", image.to_str().unwrap()]);
-    assert!(said.err.contains("warning: the first change"), "{}", said.err);
 }
 
 /// All of an image is there from the beginning, and stays: a host that fills up later is no concern of it.
