@@ -174,20 +174,10 @@ impl Recovery {
         }
         let is_needed = commits > 0 || given_up.is_some() && !is(Mutant::GivenUpEpochKept);
         let is_marked = is_needed && !is(Mutant::FoundMarkKept);
-        let marker = is_marked.then(|| {
-            let durable = if is(Mutant::MarkerCallsDurable) { after.journal.commit } else { 0 };
-            Arc::new(Commit::marker(after.journal, durable))
-        });
-        if let Some(marker) = &marker {
-            if commits >= rings.journal {
-                return Err("the journal has no room for the marker of a recovery");
-            }
-            let sum = match is(Mutant::MarkNotRenewed) {
-                true => sum(&after.journal.sum),
-                false => sum(&**marker),
-            };
-            after.journal = JournalMark { commit: marker.number, sum };
-        }
+        let marker = match is_marked {
+            true => Some(mark_journal(&mut after.journal, (rings, broken), commits)?),
+            false => None,
+        };
         let marks = looks.then_some([after.log, log_before]);
         let (memory, log_data) = read_log(device, after, &nodes, (rings, broken), marks)?;
         if !is(Mutant::NotMadeDurable) {
@@ -318,6 +308,25 @@ fn read_log(
         found.clear();
     }
     Ok((memory, found))
+}
+
+/// A marker at the end of the journal, behind which it goes on.
+fn mark_journal(
+    mark: &mut JournalMark,
+    (rings, broken): (Rings, Option<Mutant>),
+    commits: u8,
+) -> Result<Arc<Commit>, Violation> {
+    if commits >= rings.journal {
+        return Err("the journal has no room for the marker of a recovery");
+    }
+    let durable = if broken == Some(Mutant::MarkerCallsDurable) { mark.commit } else { 0 };
+    let marker = Commit::marker(*mark, durable);
+    let sum = match broken {
+        Some(Mutant::MarkNotRenewed) => sum(&mark.sum),
+        _ => sum(&marker),
+    };
+    *mark = JournalMark { commit: marker.number, sum };
+    Ok(Arc::new(marker))
 }
 
 /// A batch without content at the end of the log, with whose sum the log goes on: nothing of before follows it.

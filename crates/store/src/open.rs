@@ -92,9 +92,7 @@ fn open_alone(
     let mut logged = match &hole {
         // The log goes on behind commits that are gone: their blocks may serve others since.
         Some(_) => Logged::nothing(replayed.superblock.log),
-        None => {
-            log::replay::read(&**device, &replayed.superblock, replayed.earlier_log, replayed.ended)
-        }
+        None => log::replay::read(&**device, &replayed),
     };
     logged.last_birth = replayed.last_epoch.next();
     let mut took = time.nanos();
@@ -141,9 +139,7 @@ fn open_alone(
         let (time, threads) = (Stopwatch::start(), options.threads);
         recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay, threads)?;
         inner.overlay = BTreeMap::new();
-        inner.journal.get_mut().keep_before(replayed.before.len());
-        let is_marked = replayed.before.is_fine() && logged.before.is_fine();
-        inner.finish_log(logged, is_marked)?;
+        inner.finish_log(logged, replayed.before)?;
         if let Some(other) = of_other_size {
             end_change_of_size(&inner, &other, &superblock)?;
         }

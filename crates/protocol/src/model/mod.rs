@@ -208,6 +208,27 @@ impl State {
         self.crashes = 0;
     }
 
+    /// What rots, or is wiped, while nothing is open.
+    fn rot(&mut self, action: &Action, rings: Rings) {
+        let is_hit = |at: &Location| match (*at, action) {
+            (Location::Log(at, _) | Location::Journal(at, _), Action::PlaceRots(place)) => {
+                at == *place
+            }
+            (at, Action::Rots(rotten)) => at == *rotten,
+            (at, Action::RingIsWiped { journal }) => {
+                matches!(at, Location::Journal(..)) == *journal
+            }
+            _ => false,
+        };
+        for at in Location::of_rings(rings).filter(is_hit) {
+            self.device.rot(at);
+        }
+        match action {
+            Action::RingIsWiped { .. } => self.wiped = true,
+            _ => self.rotten = true,
+        }
+    }
+
     /// A recovery shows its files: one moment of history, not before the last answer.
     fn judge(&mut self, memory: &Memory, journal: bool) {
         let found = memory.lsn;
@@ -351,26 +372,8 @@ impl Model for Protocol {
                 state.crashes += 1;
                 return Some(state);
             }
-            Action::PlaceRots(_) | Action::Rots(_) => {
-                let is_hit = |at: &Location| match (*at, &action) {
-                    (Location::Log(at, _) | Location::Journal(at, _), Action::PlaceRots(place)) => {
-                        at == *place
-                    }
-                    (at, Action::Rots(rotten)) => at == *rotten,
-                    _ => false,
-                };
-                for at in Location::of_rings(self.bounds.rings).filter(is_hit) {
-                    device.rot(at);
-                }
-                state.rotten = true;
-                return Some(state);
-            }
-            Action::RingIsWiped { journal } => {
-                let is_of = |at: &Location| matches!(at, Location::Journal(..)) == journal;
-                for at in Location::of_rings(self.bounds.rings).filter(is_of) {
-                    device.rot(at);
-                }
-                state.wiped = true;
+            Action::PlaceRots(_) | Action::Rots(_) | Action::RingIsWiped { .. } => {
+                state.rot(&action, self.bounds.rings);
                 return Some(state);
             }
             Action::Open => {

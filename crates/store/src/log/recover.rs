@@ -24,6 +24,7 @@ use super::judge::Judge;
 use super::replay::{Broken, Logged, LoggedBatch};
 use super::{Log, LogPosition, Ring};
 use crate::apply::Slots;
+use crate::before_mark::BeforeMark;
 use crate::given_up::owned;
 use crate::transaction::Changes;
 use crate::tree::TreeNo;
@@ -73,13 +74,15 @@ impl Inner {
         Ok((replay.left_out > 0).then_some(replay.left_out).map(said))
     }
 
-    /// Makes what was replayed durable: the log goes on behind it, and nothing before is needed. `is_marked`: what the marks of both
-    /// rings name lies before them.
-    pub(crate) fn finish_log(&mut self, logged: Logged, is_marked: bool) -> Result<()> {
+    /// Makes what was replayed durable: the log goes on behind it, and nothing before is needed. `before` is what lies before
+    /// the mark of the journal.
+    pub(crate) fn finish_log(&mut self, logged: Logged, before: BeforeMark) -> Result<()> {
         let ring = Ring::new(self.superblock.get_mut(), &*self.device);
         let (mark, gap) = ring.aligned(logged.mark);
         // The superblock's mark is where the ring is still read from, until the next commit.
         let head = logged.walked.saturating_add(gap);
+        self.journal.get_mut().keep_before(before.len());
+        let is_marked = before.is_fine() && logged.before.is_fine();
         let before = logged.before.len();
         let mut place = LogPosition { head, before, ..LogPosition::at(mark) };
         *self.logging.log.get_mut() = Log::new(ring, place);

@@ -27,6 +27,7 @@ use holdfast_format::{Malformed, Superblock};
 use super::ring::{Place, Ring};
 use crate::StoreError;
 use crate::before_mark::BeforeMark;
+use crate::journal::replay::Replayed;
 
 /// Bytes that are read at once where batches are wanted one after the other.
 const AHEAD: u64 = 256 << 10;
@@ -120,14 +121,10 @@ impl Logged {
     }
 }
 
-/// Reads the log behind `superblock`, which contains the journal. `earlier`: where it went on before the last commit. `ended`: the
-/// volume was left in order, and nothing lies behind the first batch that is not there.
-pub(crate) fn read(
-    device: &dyn Device,
-    superblock: &Superblock,
-    earlier: LogMark,
-    ended: bool,
-) -> Logged {
+/// Reads the log behind what the journal leaves. If that was left in order, nothing lies behind the first batch that is not there.
+pub(crate) fn read(device: &dyn Device, replayed: &Replayed) -> Logged {
+    let Replayed { superblock, earlier_log, ended, .. } = replayed;
+    let ended = *ended;
     let reader = Reader {
         device,
         superblock,
@@ -153,7 +150,7 @@ pub(crate) fn read(
     if logged.walked == 0 && logged.damage.is_none() {
         logged.before = reader.before(superblock.log);
         if !ended {
-            logged.damage = reader.wiped(superblock.log, earlier);
+            logged.damage = reader.wiped(superblock.log, *earlier_log);
         }
     }
     if !mutants::is(Mutant::LogUnverified) {
