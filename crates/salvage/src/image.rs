@@ -195,8 +195,8 @@ impl Imaging<'_, '_, '_> {
             self.device.fill(place.0.saturating_mul(BLOCK_BYTES), &mut bytes);
             let is_known = bytes.starts_with(&MAGIC) || place == GUARD && self.content;
             if is_known && place.0 < newest.geometry.volume_blocks {
-                if let Some(names) = &self.names {
-                    bytes = without_names(&bytes, place, names);
+                if !self.content {
+                    bytes = without_rings(&bytes, place, self.names.as_ref());
                 }
                 (self.write)(place.0, &bytes)?;
             }
@@ -273,23 +273,31 @@ impl Imaging<'_, '_, '_> {
     }
 }
 
-/// A superblock with another label, the seed of the copy, and no words about damage. One that is not valid may hold anything: it stays
-/// one that is not valid.
-fn without_names(bytes: &[u8; BLOCK_SIZE], at: BlockNo, names: &Scrambled) -> [u8; BLOCK_SIZE] {
+/// A superblock whose marks name nothing that must lie in the rings, which stay behind; where names are replaced, with another label, the
+/// seed of the copy, and no words about damage. One that is not valid may hold anything: it stays one that is not valid.
+fn without_rings(
+    bytes: &[u8; BLOCK_SIZE],
+    at: BlockNo,
+    names: Option<&Scrambled>,
+) -> [u8; BLOCK_SIZE] {
     // Spaces are left, to be read as a sentence that is not there.
     let without =
         |text: &str| text.bytes().map(|byte| if byte == b' ' { ' ' } else { 'x' }).collect();
-    match Superblock::decode(bytes, at) {
-        Ok(mut superblock) => {
-            superblock.label = without(&superblock.label);
-            if let Some(fault) = &mut superblock.fault {
-                fault.reason = without(&fault.reason);
+    match (Superblock::decode(bytes, at), names) {
+        (Ok(mut superblock), names) => {
+            (superblock.journal.sum, superblock.log.sum) = (0, 0);
+            if let Some(names) = names {
+                superblock.label = without(&superblock.label);
+                if let Some(fault) = &mut superblock.fault {
+                    fault.reason = without(&fault.reason);
+                }
+                superblock.hash_seed = names.seed(superblock.hash_seed);
+                superblock.rest.clear();
             }
-            superblock.hash_seed = names.seed(superblock.hash_seed);
-            superblock.rest.clear();
             *superblock.encode(at)
         }
-        Err(_) => {
+        (Err(_), None) => *bytes,
+        (Err(_), Some(_)) => {
             let mut nothing = [0; BLOCK_SIZE];
             nothing[..MAGIC.len()].copy_from_slice(&MAGIC);
             nothing

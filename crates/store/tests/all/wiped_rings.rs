@@ -16,7 +16,7 @@ use crate::small;
 
 /// Both shapes of rings: with one place, and with two.
 fn shapes() -> [Geometry; 2] {
-    [Geometry { journal_blocks: 256, ..small::geometry() }, geometry()]
+    [small::geometry().with_ring_blocks(512, 256), geometry()]
 }
 
 /// What is found of the rings: the values of these tests are no files.
