@@ -3,7 +3,7 @@
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, DeviceError};
-use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copies_of_round_sizes, far_copy};
+use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::superblock::{
     Fields, FoundDamage, MAGIC, VERSION, newer_program, other_version, tags_of, version_of,
 };
@@ -115,7 +115,7 @@ impl Slots {
 }
 
 /// The far copy: where the newest valid slot has it; where the other one has it, or a volume as large as the device, if it is newer there: the
-/// size was being changed. Without a valid slot where a volume as large as the device has it, or else one of a round size.
+/// size was being changed. Without a valid slot where a volume as large as the device has it.
 fn far(
     device: &dyn Device,
     slots: &[Result<Superblock, Malformed>; 2],
@@ -138,10 +138,6 @@ fn far(
             Err(SlotError::Malformed(malformed)) if at == 0 => first = Some(Err(malformed)),
             Err(_) => {}
         }
-    }
-    if valid.is_empty() && newest.is_none() {
-        newest =
-            far_copies_of_round_sizes(blocks).find_map(|place| read_slot(device, place).1.ok());
     }
     newest.map(Ok).or(first)
 }

@@ -37,16 +37,6 @@ pub fn far_copy(volume_blocks: u64) -> BlockNo {
     BlockNo((volume_blocks / ALIGNMENT).saturating_sub(1) * ALIGNMENT)
 }
 
-/// Where volumes have their far copy that were made on a device of at most so many blocks with a round size: one of at most seven significant bits,
-/// like 300M, 10G or 1T. The largest first, 64 for each doubling. So a volume whose device has become longer is found without its first MiB.
-pub fn far_copies_of_round_sizes(device_blocks: u64) -> impl Iterator<Item = BlockNo> {
-    let sizes = VOLUME_BYTES_MIN / BLOCK_BYTES..=device_blocks;
-    let all = (0..u64::BITS - 7)
-        .rev()
-        .flat_map(|shift| (64..128u64).rev().map(move |bits| bits << shift));
-    all.filter(move |blocks| sizes.contains(blocks)).map(far_copy)
-}
-
 /// The shape of a volume, fixed by mkfs but for its size and the lengths of its rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {

@@ -11,7 +11,7 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
-use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copies_of_round_sizes, far_copy};
+use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::superblock::{
     FoundDamage, newer_program, other_version as other, tags_of, version_of,
 };
@@ -127,7 +127,7 @@ pub(crate) fn far_place(device: &dyn Device) -> BlockNo {
 }
 
 /// The far copy, if there is one that is valid: of those that lie where a valid slot says, or where a volume as large as the device has it, the
-/// newest. A volume whose size was being changed may have two. Without a valid slot, and none there, one of a volume of a round size.
+/// newest. A volume whose size was being changed may have two.
 pub(crate) fn far(device: &dyn Device) -> Result<Option<Superblock>> {
     let blocks = device.len() / BLOCK_BYTES;
     let slots = valid_slots(device);
@@ -143,13 +143,6 @@ pub(crate) fn far(device: &dyn Device) -> Result<Option<Superblock>> {
         if is_of_volume && newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch) {
             newest = Some(found);
         }
-    }
-    if slots.is_empty() && newest.is_none() {
-        let mut block = [0; BLOCK_SIZE];
-        newest = far_copies_of_round_sizes(blocks).find_map(|place| {
-            device.read(place.byte_offset()?, &mut block).ok()?;
-            Superblock::decode(&block, place).ok()
-        });
     }
     Ok(newest)
 }
