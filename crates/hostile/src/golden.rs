@@ -15,6 +15,8 @@ use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::{FileType, InodeItem};
+use holdfast_format::journal::JournalMark;
+use holdfast_format::log::LogMark;
 use holdfast_format::{Geometry, Key, Superblock};
 use holdfast_script::{Outcome, Script, Target};
 use holdfast_sim::{Engine, Setup, judge};
@@ -216,16 +218,20 @@ fn mkfs(device: &Arc<dyn Device>, recipe: &Recipe) {
     first.put(Key::inode(InodeNo::ROOT), root.encode());
     first.count_inodes(1);
     Store::create_with(device, &options, first).expect("memory does not fail");
-    // The tag of the rings is random. Only the frame that says that no commit follows carries it
-    // yet; without that frame none follows either.
-    let first = geometry.journal().start.0 * BLOCK_BYTES;
-    device.write(first, &[0; BLOCK_SIZE]).expect("memory does not fail");
+    // The tag of the rings is random. Only markers and the frame that says that no commit follows carry it yet; without these none
+    // follows either, where the marks name none.
+    for ring in geometry.rings() {
+        let first = [0; 4 * BLOCK_SIZE];
+        device.write(ring.start.0 * BLOCK_BYTES, &first).expect("memory does not fail");
+    }
     for slot in SUPERBLOCK_SLOTS.into_iter().chain([geometry.far_copy()]) {
         let at = slot.0 * BLOCK_BYTES;
         let mut block = [0; BLOCK_SIZE];
         device.read(at, &mut block).expect("memory does not fail");
         if let Ok(found) = Superblock::decode(&block, slot) {
-            let fixed = Superblock { ring_tag: *b"ringtag!", ..found };
+            let journal = JournalMark { sum: 0, ..found.journal };
+            let log = LogMark { sum: 0, ..found.log };
+            let fixed = Superblock { ring_tag: *b"ringtag!", journal, log, ..found };
             device.write(at, &fixed.encode(slot)[..]).expect("memory does not fail");
         }
     }

@@ -33,7 +33,9 @@ pub fn agree(device: &dyn Device) -> Result<Verdict, String> {
     let Some(before) = newest(device)? else {
         return Ok(Verdict::NoVolume);
     };
-    let theirs = holdfast_store::replay(device, &before);
+    let theirs = holdfast_store::replay(device, &before).map_err(|error| error.to_string());
+    // An opening refuses that.
+    let theirs = theirs.and_then(|theirs| theirs.wiped.clone().map_or(Ok(theirs), Err));
     let ours = holdfast_check::journal::replay(device, &before);
     let (theirs, ours) = match (theirs, ours) {
         (Ok(theirs), Ok(ours)) if ours.faults.is_empty() => (theirs, ours),

@@ -139,8 +139,13 @@ impl Inner {
             return Err(StoreError::NoSpace);
         }
         let geometry = self.geometry();
-        // In the first block is the marker that mkfs has written.
-        let rest = |log: BlockRange| BlockRange::new(BlockNo(log.start.0 + 1), log.count - 1);
+        // In front of the mark are the markers of mkfs and of recoveries. Where they go up to the very end, all of it is written.
+        let marked = match self.pending.lock().place().mark.next.div_ceil(BLOCK_BYTES) {
+            0 => geometry.log_blocks,
+            blocks => blocks.min(geometry.log_blocks),
+        };
+        let rest =
+            |log: BlockRange| BlockRange::new(BlockNo(log.start.0 + marked), log.count - marked);
         let mut logs = geometry.places_of_ring(geometry.log()).map(rest);
         match self.take_rings().and_then(|()| logs.try_for_each(|log| self.write_zeros(log))) {
             Ok(()) => {

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = size::parse)]
     node_size: u64,
     /// Size that the log may have, which fsync writes to: from 256k. Default: a 64th of the volume, at most 32M. A file takes up room for
-    /// 1M of it with the first change of the volume, for more as it fills, and gives that back at rest. It cannot be changed later.
+    /// 1M of it with the first change of the volume, for more as it fills, and gives that back when it is not used. It cannot be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     log_size: Option<u64>,
     /// Size that the room may have from which a crash is recovered: from 256k. Default: a 32nd of the volume, at most 128M. A file

@@ -63,7 +63,7 @@ pub struct Replayed {
     /// Why the commits that follow were left out: only for readers.
     pub(crate) left_out: Option<String>,
     /// Why the journal counts as wiped.
-    pub(crate) wiped: Option<String>,
+    pub wiped: Option<String>,
     /// What lies before the superblock's mark.
     pub(crate) before: BeforeMark,
     /// Goes into the journal before the superblock that has its sum.

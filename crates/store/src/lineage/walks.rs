@@ -236,7 +236,7 @@ impl Walks {
         let mut some = self.snapshots.behind(at, *behind, most);
         let is_end = some.len() < most;
         let last = some.last().copied().unwrap_or(*behind);
-        some.extend(changed.into_iter().flatten().filter(|number| number <= behind));
+        some.extend(changed.unwrap_or_default().into_iter().filter(|number| number <= behind));
         *behind = last;
         (some, is_end)
     }

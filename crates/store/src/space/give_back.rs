@@ -196,10 +196,14 @@ impl Space {
         Some(hidden.list_given(self.groups.count()))
     }
 
-    /// What stays of the reserve where free space goes back: an empty volume needs none for removals, as a new one has none.
+    /// Slots that stay of the reserve where free space goes back: an empty volume needs none for removals, as a new one has none. Else as
+    /// many as a piece has: a full host that is asked for a piece again, behind the next opening, gives only one that it has in whole.
     fn floor_of_given(&self) -> u64 {
         let Floors { checkpoint, grow, .. } = self.promises.floors;
-        if self.is_empty() { checkpoint } else { grow }
+        match self.is_empty() {
+            true => checkpoint,
+            false => grow.max(PIECE_BLOCKS / self.geometry().slot_blocks()),
+        }
     }
 
     /// Blocks and slots that are free beside what is promised and reserved, and `spare` blocks.
