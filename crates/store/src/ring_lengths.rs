@@ -67,6 +67,20 @@ impl Inner {
         Ok(())
     }
 
+    /// Makes a checkpoint with both rings at their starts, and marks that name nothing of before.
+    pub(crate) fn begin_rings_anew(&self) -> Result<()> {
+        let _one = self.lock_checkpoints()?;
+        let geometry = self.geometry_now();
+        let log = self.logging.at_start(&self.pending);
+        self.turn_rings(&geometry)?;
+        log.stays(geometry.log_blocks * BLOCK_BYTES);
+        Ok(())
+    }
+
+    fn geometry_now(&self) -> Geometry {
+        self.superblock.lock().geometry
+    }
+
     /// The rings have these lengths from now on.
     pub(crate) fn rings_of(&self, log_blocks: u64, journal_blocks: u64) -> Result<()> {
         let one = self.lock_checkpoints()?;

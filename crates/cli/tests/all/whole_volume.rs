@@ -154,12 +154,14 @@ fn a_sync_takes_the_mapped_pages_of_a_mount_that_is_hidden() {
     let it = Several { place, work, monday, daemon };
     let mut python = it.map();
     let hidden = Command::new("mount").args(["-t", "tmpfs", "none", &above]).status();
-    if !hidden.unwrap().success() {
+    let is_hidden = hidden.unwrap().success();
+    if !is_hidden {
         holdfast_base::skip::skipped(format_args!("nothing can be mounted here"));
-        return;
     }
     it.place.run(&["sync", it.place.dir()]).fine();
-    assert!(Command::new("umount").args(["-l", &above]).status().unwrap().success());
+    if is_hidden {
+        assert!(Command::new("umount").args(["-l", &above]).status().unwrap().success());
+    }
     it.die();
     drop(python.stdin.take());
     python.wait().unwrap();

