@@ -136,7 +136,8 @@ impl Inner {
 
 #[cfg(test)]
 mod evicted_tests;
-#[cfg(all(test, not(feature = "steered")))]
+#[cfg(test)]
+#[cfg(not(feature = "steered"))]
 mod going_tests;
 #[cfg(test)]
 mod lies_tests;
