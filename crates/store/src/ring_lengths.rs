@@ -50,35 +50,34 @@ impl Inner {
     }
 
     /// Both rings get the lengths of `new`, where there is place for that.
-    fn change_rings(&self, _one: &MutexGuard<'_, ()>, new: &Geometry) -> Result<()> {
-        let (log, bytes) = (&self.logging, new.log_blocks * BLOCK_BYTES);
+    fn change_rings(&self, one: &MutexGuard<'_, ()>, new: &Geometry) -> Result<()> {
+        let log = &self.logging;
         let is_longer = new.log_blocks >= self.superblock.lock().geometry.log_blocks;
         // From here on no batch becomes one that is split.
         log.keeps_before_the_end(is_longer);
         if is_longer && !log.is_split_before_the_mark() {
+            let bytes = new.log_blocks * BLOCK_BYTES;
             let done = self.turn_rings(new).inspect(|()| log.has_length(bytes));
             log.keeps_before_the_end(false);
             return done;
         }
         log.keeps_before_the_end(false);
-        let log = log.at_start(&self.pending);
+        self.turn_rings_from_start(one, new)
+    }
+
+    /// Both rings go on at their starts, in the lengths of `new`. No batch is written meanwhile.
+    fn turn_rings_from_start(&self, _one: &MutexGuard<'_, ()>, new: &Geometry) -> Result<()> {
+        let log = self.logging.at_start(&self.pending);
         self.turn_rings(new)?;
-        log.stays(bytes);
+        log.stays(new.log_blocks * BLOCK_BYTES);
         Ok(())
     }
 
     /// Makes a checkpoint with both rings at their starts, and marks that name nothing of before.
     pub(crate) fn begin_rings_anew(&self) -> Result<()> {
-        let _one = self.lock_checkpoints()?;
-        let geometry = self.geometry_now();
-        let log = self.logging.at_start(&self.pending);
-        self.turn_rings(&geometry)?;
-        log.stays(geometry.log_blocks * BLOCK_BYTES);
-        Ok(())
-    }
-
-    fn geometry_now(&self) -> Geometry {
-        self.superblock.lock().geometry
+        let one = self.lock_checkpoints()?;
+        let geometry = self.superblock.lock().geometry;
+        self.turn_rings_from_start(&one, &geometry)
     }
 
     /// The rings have these lengths from now on.
