@@ -47,7 +47,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
         is_ours(found) && (found.file_type().is_char_device() || found.file_type().is_fifo())
     };
     if std::fs::symlink_metadata(path).is_ok_and(|found| is_ours(&found)) {
-        // Held before it is judged: another one in its place, that nobody reads, would be waited for.
+        // Held before it is judged: an open for writing would wait for a reader of a pipe that has taken its place.
         let flags = OFlags::PATH.bits().cast_signed();
         let held = File::options().read(true).custom_flags(flags).open(path)?;
         return match takes_bytes(&held.metadata()?) {

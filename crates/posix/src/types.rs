@@ -119,7 +119,7 @@ bitflags! {
         /// Reading does not touch the access time.
         const NOATIME = 64;
         /// It is judged as one that appends; where its writes go they say themselves, as a kernel does. What may be read as well is
-        /// judged as any other: a kernel asks nobody before a program stores into a mapping.
+        /// judged as any other: no message tells of a store into a mapping.
         const APPENDS = 128;
     }
 

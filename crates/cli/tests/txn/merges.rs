@@ -91,7 +91,7 @@ fn what_others_did_elsewhere_is_carried_over() {
     place.fsck();
 }
 
-/// What chattr(1) has set, on either side, is there behind a merge, and is in nobody's way.
+/// What chattr(1) has set, on either side, is there behind a merge, and refuses no merge.
 #[test]
 fn flags_of_both_are_kept() {
     if !can_run() || !rustix::process::geteuid().is_root() {

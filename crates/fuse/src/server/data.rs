@@ -64,8 +64,8 @@ impl Server {
             };
             match fs.write(&caller, file, write.offset, write.bytes, how) {
                 Err(FsError::Turned) => {}
-                // Flags forbid it. Linux does not know of them, has let a program store that, and shows it. An error would be told to
-                // whoever syncs next, and leave it shown.
+                // Flags forbid it. Linux does not know of them, has let a program store that, and shows it. The next caller
+                // that syncs would get an error, and the bytes would stay shown.
                 Err(FsError::NotPermitted) if write.is_cached => {
                     self.forget_pages(write);
                     return length(write.bytes.len());

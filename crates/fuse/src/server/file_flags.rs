@@ -105,7 +105,7 @@ mod tests {
     use crate::interface::{FileId, Mode, Write};
     use crate::server::fresh;
 
-    /// Linux writes what a program has stored, whatever the flags say; an error would be told to whoever syncs.
+    /// Linux writes what a program has stored, whatever the flags say; the next caller that syncs would get an error.
     #[test]
     fn what_a_mapping_has_stored_is_dropped_where_flags_forbid_it() {
         let fs = fresh::mount(&fresh::volume());

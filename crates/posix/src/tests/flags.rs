@@ -186,7 +186,7 @@ fn snapshots_and_forks_keep_flags() {
     v.check();
 }
 
-/// A kernel asks nobody before a program stores into a mapping, and that of a handle that reads and writes may be stored into.
+/// No message tells of a store into a mapping, and the mapping of a handle that reads and writes takes stores.
 #[test]
 fn what_a_kernel_has_open_to_append_is_not_mapped_to_be_written() {
     let v = Volume::new();
@@ -234,7 +234,7 @@ fn attributes_are_judged_once_more_where_they_are_changed() {
     v.check();
 }
 
-/// Whoever appends takes capabilities away, as any write does; the kernel by a call of its own.
+/// An append takes capabilities away, as any write does; the kernel sends a call of its own for that.
 #[test]
 fn capabilities_go_with_an_append_and_not_with_what_is_refused() {
     let v = Volume::new();

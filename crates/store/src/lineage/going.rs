@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Others change the lineage between two parts of the look: what they have changed is looked at once more. Nothing here is longer
-//! under a lock than for some snapshots, however many there are; but for the first list of them, which waits for nobody.
+//! under a lock than for some snapshots, however many there are; but for the first list of them, which is made without the lock of the lineage.
 
 use holdfast_base::{Lsn, Timestamp};
 use holdfast_format::item::TreeKind;
