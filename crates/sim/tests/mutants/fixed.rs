@@ -209,6 +209,7 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
             Mutant::WeakerInode,
             Mutant::RenameHalf,
             Mutant::LogUnverified,
+            Mutant::ChainUnchecked,
             Mutant::BaseForgotten,
             Mutant::InodeNextForgotten,
             Mutant::LogPlaceForgotten,
@@ -236,7 +237,6 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
     ("lost batches", &[Mutant::LogHole]),
     ("lost commits", &[Mutant::JournalHole]),
     ("a superblock that was not flushed", &[Mutant::SuperblockNotMadeDurable]),
-    ("a batch of another history", &[Mutant::ChainUnchecked]),
     ("a commit that was given up", &[Mutant::GivenUpEpochKept]),
     (
         "branches",
