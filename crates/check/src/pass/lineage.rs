@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_format::item::lineage::{LINEAGE, MAIN, child_key, decode_numbers, name_key};
-use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::item::{
+    HoldItem, LineageItem, OriginItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+};
 use holdfast_format::{ItemKind, Key, Malformed, NodePointer};
 
 use super::Context;
@@ -72,6 +74,7 @@ impl Judge<'_, '_> {
         for (key, value) in &self.lineage.0 {
             let judged = match key.kind {
                 ItemKind::Tree => TreeItem::decode(value).and_then(|item| {
+                    item.check_carried(self.context.volume.superblock.carried())?;
                     match number(key) == Some(MAIN) && item.kind != TreeKind::Branch {
                         true => Err(Malformed::new("tree", "main is no branch")),
                         false => Ok(()),
@@ -81,11 +84,22 @@ impl Judge<'_, '_> {
                 ItemKind::Walk => WalkItem::decode(value).map(drop),
                 ItemKind::Lineage => LineageItem::decode(value).map(drop),
                 ItemKind::Name => decode_numbers(value).map(drop),
+                ItemKind::Hold => HoldItem::decode(value).and_then(|hold| {
+                    match number(key).map(|id| HoldItem::key(id, &hold.tag)) == Some(*key) {
+                        true => Ok(()),
+                        false => Err(Malformed::new("hold", "its key is of another tag")),
+                    }
+                }),
+                ItemKind::Origin => OriginItem::decode(value).map(drop),
                 _ => Ok(()),
             };
             let is_own = number(key).is_some_and(|number| number > 0);
             let is_placed = match key.kind {
                 ItemKind::Tree | ItemKind::Root => is_own && key.offset == 0,
+                ItemKind::Hold => is_own && self.is_snapshot(key),
+                ItemKind::Origin => {
+                    is_own && self.is_snapshot(key) && key.offset < OriginItem::MOST as u64
+                }
                 ItemKind::Child => is_own && value.is_empty(),
                 ItemKind::Lineage => !is_own && key.offset == 0,
                 _ => !is_own,
@@ -99,6 +113,15 @@ impl Judge<'_, '_> {
             self.context.others_lost |=
                 matches!(key.kind, ItemKind::Tree | ItemKind::Root | ItemKind::Walk);
             self.context.findings.add(Issue::LineageItemDamaged, format!("{key:?}: {why}"));
+        }
+    }
+
+    /// Whether the item of a key belongs to a snapshot; of what cannot be read that is not known.
+    fn is_snapshot(&self, key: &Key) -> bool {
+        let id = number(key).unwrap_or_default();
+        match self.trees.get(&id) {
+            Some(item) => item.kind == TreeKind::Snapshot,
+            None => id != MAIN && (self.exists(id) || !self.context.space_lost.is_empty()),
         }
     }
 
@@ -308,7 +331,7 @@ impl Judge<'_, '_> {
                 "is a branch"
             } else if !item.name.is_empty() {
                 "has a name"
-            } else if item.holds > 0 {
+            } else if self.lineage.is_held(id) {
                 "is held"
             } else if !has_begun(self.lineage, id) {
                 continue;

@@ -1,10 +1,11 @@
 //! What the items of the lineage become by one change of it: made from what they are, before anything changes.
 //!
-//! Here is the plan itself, and what changes one item. Names are in `names.rs`, heads that become snapshots or move in
+//! Here is the plan itself, and what changes one item. Names are in `names.rs`, holds in `holds.rs`, heads that become snapshots or move in
 //! `heads.rs`, what begins and ends deletions in `deletions.rs`.
 
 mod deletions;
 mod heads;
+mod holds;
 mod names;
 mod new_branch;
 
@@ -143,7 +144,9 @@ impl<'a> Plan<'a> {
     pub(super) fn item(&self, number: u64) -> PlanResult<TreeItem> {
         match self.get(&TreeItem::key(number))? {
             Some(bytes) => {
-                TreeItem::decode(&bytes).map_err(|why| damage(&format!("tree {number}"), why))
+                let item = TreeItem::decode(&bytes)
+                    .and_then(|item| item.check_carried(self.forest.volume.carried).map(|()| item));
+                item.map_err(|why| damage(&format!("tree {number}"), why))
             }
             None if number == MAIN => Ok(first_branch()),
             None => refuse(LineageError::NotFound(format!("number {number}"))),
@@ -210,29 +213,29 @@ impl<'a> Plan<'a> {
 
     /// What has grown out of a snapshot: the first of them, no more than `most`.
     pub(super) fn children(&self, number: u64, most: usize) -> PlanResult<Vec<u64>> {
-        let mut children = Vec::new();
-        let mut at = Some(child_key(number, 0));
-        let last = child_key(number, u64::MAX);
-        while let Some(from) = at {
-            let visit = &mut |key: Key, _: &[u8]| {
-                children.push(key.offset);
+        let found = self.between((child_key(number, 0), child_key(number, u64::MAX)), most)?;
+        Ok(found.keys().map(|key| key.offset).take(most).collect())
+    }
+
+    /// The items from one key to another, both included; of more than `most` some.
+    fn between(&self, span: (Key, Key), most: usize) -> PlanResult<BTreeMap<Key, Vec<u8>>> {
+        let mut found = BTreeMap::new();
+        let (mut at, last) = (Some(span.0), span.1);
+        while let Some(from) = at.filter(|_| found.len() <= most) {
+            let visit = &mut |key: Key, value: &[u8]| {
+                found.insert(key, value.to_vec());
                 ControlFlow::Continue(())
             };
             at = self.forest.scan_leaf(TreeNo::SPACE, &from, &last, visit)?;
-            if children.len() > most {
-                break;
-            }
         }
-        let span = child_key(number, 0)..=last;
-        let before = self.before.into_iter().flat_map(|before| before.range(span.clone()));
-        for (key, value) in before.chain(self.changed.range(span.clone())) {
-            children.retain(|child| *child != key.offset);
-            if value.is_some() {
-                children.push(key.offset);
-            }
+        let before = self.before.into_iter().flat_map(|before| before.range(span.0..=last));
+        for (key, value) in before.chain(self.changed.range(span.0..=last)) {
+            match value {
+                Some(value) => found.insert(*key, value.clone()),
+                None => found.remove(key),
+            };
         }
-        children.truncate(most);
-        Ok(children)
+        Ok(found)
     }
 
     /// From now on `child` has grown out of another snapshot.
@@ -264,14 +267,6 @@ impl<'a> Plan<'a> {
         Ok(number)
     }
 
-    pub(super) fn hold(&mut self, snapshot: u64, held: bool) -> PlanResult<u64> {
-        let mut item = self.snapshot(snapshot)?;
-        let holds = item.holds;
-        item.holds = if held { holds.saturating_add(1) } else { holds.saturating_sub(1) };
-        self.put_item(snapshot, &item);
-        Ok(snapshot)
-    }
-
     pub(super) fn limit(&mut self, branch: u64, blocks: u64) -> PlanResult<u64> {
         let mut item = self.branch(branch)?;
         item.limit = blocks;
@@ -289,13 +284,13 @@ pub(super) fn first_branch() -> TreeItem {
         epoch: Epoch(0),
         lsn: Lsn(0),
         created: Timestamp::default(),
-        holds: 0,
         root: NodePointer { block: holdfast_base::BlockNo(0), epoch: Epoch(0) },
         level: 0,
         inode_count: 0,
         referenced_blocks: 0,
         limit: 0,
         name: MAIN_NAME.to_vec(),
+        tail: Vec::new(),
     }
 }
 

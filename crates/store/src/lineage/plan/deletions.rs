@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_base::Timestamp;
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_format::item::{RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::item::{OriginItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 
 use super::{Plan, PlanResult, Turn, TurnTo, refuse, shown};
 use crate::error::LineageError;
@@ -12,8 +12,12 @@ use crate::error::LineageError;
 impl Plan<'_> {
     pub(in crate::lineage) fn delete_snapshot(&mut self, snapshot: u64) -> PlanResult<u64> {
         let mut item = self.snapshot(snapshot)?;
-        if item.holds > 0 {
-            return refuse(LineageError::Held(shown(&item.name)));
+        let tags: Vec<_> = self.holds(snapshot)?.iter().map(|hold| shown(&hold.tag)).collect();
+        if !tags.is_empty() {
+            return refuse(LineageError::Held {
+                snapshot: shown(&item.name),
+                tags: tags.join("`, `"),
+            });
         }
         self.take_name(item.branch, &item.name, snapshot)?;
         item.name = Vec::new();
@@ -100,6 +104,9 @@ impl Plan<'_> {
             item.parent = of.parent;
             self.put_item(child, &item);
             self.adopt(child, snapshot, of.parent);
+        }
+        for origin in self.between(OriginItem::span(snapshot), usize::MAX)?.into_keys() {
+            self.delete(origin);
         }
         self.delete(TreeItem::key(snapshot));
         self.delete(WalkItem::key(snapshot));
