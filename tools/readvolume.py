@@ -57,8 +57,8 @@ FINDINGS_LIMIT = 1000
 INODE, INLINE, DENTRY, XATTR, PIECE, EXTENT, ORPHAN, PUNCH = range(1, 9)
 BITS_PER_ITEM = 4096
 GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM = 16, 17, 18
-NEXT_ITEM, NAME_ITEM, WALK_ITEM, TREE_ITEM, ROOT_ITEM, CHILD_ITEM = range(19, 25)
-OF_LINEAGE = set(range(NEXT_ITEM, CHILD_ITEM + 1))
+NEXT_ITEM, NAME_ITEM, WALK_ITEM, TREE_ITEM, ROOT_ITEM, CHILD_ITEM, HOLD_ITEM, ORIGIN_ITEM = range(19, 27)
+OF_LINEAGE = set(range(NEXT_ITEM, ORIGIN_ITEM + 1))
 SHARED_ITEM = 27
 FILES, SPACE = 1, 2
 KNOWN_KINDS = {FILES: set(range(INODE, PUNCH + 1)), SPACE: {GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM, SHARED_ITEM} | OF_LINEAGE}
@@ -337,9 +337,11 @@ XATTR_ITEM = Layout("length:B place:B value_len:I value_id:I")
 EXTENT_ITEM = Layout("block:Q birth:Q count:I state:B codec:B place:B reserved:B")
 PUNCH_ITEM = Layout("first:Q end:Q state:I reserved:4s")
 TREE_LAYOUT = Layout(
-    "parent:Q branch:Q epoch:Q lsn:Q created:q created_ns:I kind:B level:B length:B pad:B holds:I root_block:Q "
-    "root_epoch:Q inode_count:Q referenced:Q limit:Q reserved:4s"
+    "parent:Q branch:Q epoch:Q lsn:Q created:q created_ns:I kind:B level:B length:B pad:B root_block:Q "
+    "root_epoch:Q inode_count:Q referenced:Q limit:Q reserved:8s"
 )
+HOLD_LAYOUT = Layout("created:q created_ns:I length:B reserved:3s")
+ORIGIN_LAYOUT = Layout("volume:16s number:Q lsn:Q created:q created_ns:I reserved:4s")
 ROOT_LAYOUT = Layout("block:Q epoch:Q inode_count:Q referenced:Q level:B reserved:7s")
 WALK_LAYOUT = Layout("inode:Q offset:Q zeros:4s kind:B more:3s level:B reserved:7s")
 FRAME = Layout(
@@ -1333,16 +1335,21 @@ class Log:
 
 def judge_said(before, said, removed):
     """What a batch says of branches and snapshots: only what operations by the log change [902]."""
-    need(all(key[:2] == (LINEAGE, NAME_ITEM) for key in removed), "something goes that only commits can take [902]")
-    now = Lineage({**before.items, **said})
+    goes = all(key[:2] == (LINEAGE, NAME_ITEM) or key[1] == HOLD_ITEM and key[0] > LINEAGE for key in removed)
+    need(goes, "something goes that only commits can take [902]")
+    now = Lineage({key: value for key, value in {**before.items, **said}.items() if key not in removed}, before.features)
     first, behind = before.next(), now.next()
     need(first <= behind <= COUNTER_LIMIT, f"the next number goes back from {first} to {behind} [902]")
     children = [(key[2], key[0] - LINEAGE) for key in said if key[1] == CHILD_ITEM]
     parents, made = dict(children), set()
     for inode, kind, offset in said:
-        own = kind in (TREE_ITEM, ROOT_ITEM, CHILD_ITEM)
+        own = kind in (TREE_ITEM, ROOT_ITEM, CHILD_ITEM, HOLD_ITEM)
+        need(kind != ORIGIN_ITEM, "an origin comes with commits [902]")
+        held = now.tree(inode - LINEAGE) if kind == HOLD_ITEM else None
+        there = held and held.kind == SNAPSHOT and not now.deleted(inode - LINEAGE, held)
+        need(kind != HOLD_ITEM or there and now.hold(inode, offset), f"there is no snapshot {inode - LINEAGE} to be held [902]")
         need(inode > LINEAGE if own else inode == LINEAGE, f"kind {kind} stands at {inode} [902]")
-        need(offset == 0 or kind in (NAME_ITEM, WALK_ITEM, CHILD_ITEM), f"kind {kind} stands at offset {offset} [902]")
+        need(offset == 0 or kind in (NAME_ITEM, WALK_ITEM, CHILD_ITEM, HOLD_ITEM), f"kind {kind} stands at offset {offset} [902]")
     for number in [key[0] - LINEAGE for key in said if key[1] == TREE_ITEM]:
         old, item = before.tree(number), now.tree(number)
         if old is None and number != MAIN:
@@ -1357,24 +1364,45 @@ def judge_said(before, said, removed):
         elif old is None:
             need(item.kind == BRANCH and item.parent == 0, "the first branch is another [902]")
         else:
-            changing = {"parent", "length", "name", "holds", "limit"}
+            changing = {"parent", "length", "name", "limit"}
             same = all(getattr(old, name) == getattr(item, name) for name in set(TREE_LAYOUT.names) - changing)
-            need(same, f"{number} becomes another [902]")
+            need(same and old.tail == item.tail, f"{number} becomes another [902]")
         going = item.kind == SNAPSHOT and now.deleted(number, item)
-        need(not going or not (item.name or item.holds), f"{number} is being deleted and has a name or holds [902]")
+        need(not going or not item.name, f"{number} is being deleted and has a name [902]")
     placed = {key[0] - LINEAGE for key in said if key[1] == ROOT_ITEM} | set(parents)
     need(placed <= made and len(parents) == len(children), "it places a branch that it does not make [902]")
     for number in [key[2] for key in said if key[1] == WALK_ITEM]:
         item, start = now.tree(number), ((0, INODE, 0), 0)
         begins = item and item.kind == SNAPSHOT and before.cursor(number) is None and now.cursor(number) == start
-        need(begins and not item.name and not item.holds, f"the deletion of {number} cannot begin [902]")
+        need(begins and not item.name and not now.tags(number), f"the deletion of {number} cannot begin [902]")
 
 
 class Lineage:
     """Branches and snapshots, as items of the space tree."""
 
-    def __init__(self, items):
-        self.items = items
+    def __init__(self, items, features):
+        self.items, self.features = items, features
+
+    def hold(self, inode, offset):
+        """The tag of a hold, which must be valid."""
+        value = self.items[inode, HOLD_ITEM, offset]
+        item = HOLD_LAYOUT.at(value)
+        tag = value[HOLD_LAYOUT.size :]
+        bad = NO_NAME.search(tag) or tag in (b".", b"..") or len(tag) != item.length or crc64((inode - LINEAGE).to_bytes(8, "little") + tag) != offset
+        need(tag and not bad and item.created_ns < 10**9 and not any(item.reserved), f"the hold {inode, offset} is none [1001]")
+        return tag
+
+    def tags(self, number):
+        """Who holds a snapshot."""
+        keys = [key for key in self.items if key[:2] == (LINEAGE + number, HOLD_ITEM)]
+        return sorted(self.hold(inode, offset) for inode, _, offset in keys)
+
+    def origin(self, inode, offset):
+        """What a snapshot is a copy of, which must be valid."""
+        value = self.items[inode, ORIGIN_ITEM, offset]
+        item = ORIGIN_LAYOUT.at(value)
+        fits = len(value) == ORIGIN_LAYOUT.size and offset < 8 and item.created_ns < 10**9 and not any(item.reserved)
+        need(fits and max(item.number, item.lsn) <= COUNTER_LIMIT, f"the origin {inode, offset} is none [1001]")
 
     def tree(self, number):
         """A branch or snapshot, which must be valid; or nothing."""
@@ -1382,7 +1410,9 @@ class Lineage:
         if value is None:
             return None
         item = TREE_LAYOUT.at(value)
-        item.name = value[TREE_LAYOUT.size :]
+        end = TREE_LAYOUT.size + item.length
+        item.name, item.tail = value[TREE_LAYOUT.size : end], value[end:]
+        need(not item.tail or self.features and len(item.tail) <= 512, f"tree {number} has more than its name [1001]")
         bad = NO_NAME.search(item.name) or item.name in (b".", b"..")
         if item.kind == GOING:
             need(value == bytes(44) + bytes([GOING]) + bytes(TREE_LAYOUT.size - 45), f"tree {number} is none [1001]")
@@ -1395,7 +1425,7 @@ class Lineage:
             need(0 < item.root_epoch <= item.epoch and item.level < LEVELS, f"the root of {number} cannot be [1001]")
             need(item.branch and not item.limit, f"snapshot {number} is of no branch, or has a limit [1001]")
         else:
-            only = (item.branch, item.epoch, item.holds, item.level, item.root_block, item.root_epoch, *counts)
+            only = (item.branch, item.epoch, item.level, item.root_block, item.root_epoch, *counts)
             need(not any(only), f"branch {number} has what only snapshots have [1001]")
         return item
 
@@ -1780,7 +1810,8 @@ class Volume:
         self.reached, lost = set(), []
         roots = (state.space_block, state.space_epoch, state.space_level)
         self.space = dict(nodes.walk(SPACE, roots, findings, self.reached, lost))
-        self.lineage = Lineage(self.space)
+        features = self.superblock.compat or self.superblock.unknown_ro_compat
+        self.lineage = Lineage(self.space, features)
         # Items of files trees, by their numbers, and what of them is lost.
         self.trees, self.lost = {}, {}
         self.log = Log(self.image, self.superblock, self.journal, nodes, findings)
@@ -1973,10 +2004,10 @@ def dress(volume, inode, target):
 def list_trees(volume, _):
     """One line for each branch and snapshot."""
     for number in sorted({MAIN, *volume.lineage.numbers()}):
-        item = volume.lineage.tree(number) or SimpleNamespace(kind=BRANCH, parent=0, epoch=0, holds=0)
+        item = volume.lineage.tree(number) or SimpleNamespace(kind=BRANCH, parent=0, epoch=0)
         kind = "branch" if item.kind == BRANCH else "snapshot"
         deleted = item.kind == SNAPSHOT and volume.lineage.deleted(number, item)
-        state = "deleted" if deleted else f"holds={item.holds}"
+        state = "deleted" if deleted else f"holds={len(volume.lineage.tags(number))}"
         count = volume.root(number)[1]
         name = printable(volume.lineage.label(number))
         print(f"{number} {kind} parent={item.parent} epoch={item.epoch} inodes={count} {state} {name}")
@@ -2028,6 +2059,11 @@ def check_lineage(volume):
     going = {number for number in lineage.going() if lineage.tree(number)}
     children = {(number, item.parent) for number, item in trees.items() if item.parent} | {(number, 0) for number in going}
     listed = {(key[2], key[0] - LINEAGE) for key in lineage.items if key[1] == CHILD_ITEM}
+    for inode, kind, offset in lineage.items:
+        if kind in (HOLD_ITEM, ORIGIN_ITEM):
+            lineage.hold(inode, offset) if kind == HOLD_ITEM else lineage.origin(inode, offset)
+            if inode - LINEAGE not in trees or trees[inode - LINEAGE].kind != SNAPSHOT:
+                add(f"item {(inode, kind, offset)} is of no snapshot [1001]")
     for number, parent in children ^ listed:
         add(f"tree {number}: it grew out of {parent} and is not listed there, or the reverse [1005]")
     for number, item in trees.items():
@@ -2048,9 +2084,9 @@ def check_lineage(volume):
         root = volume.root(number)[0]
         if item.parent and root[1] <= parent.epoch and root[:2] != (parent.root_block, parent.root_epoch):
             add(f"tree {number}: its root is neither that of {item.parent} nor younger [1008]")
-        if lineage.cursor(number) and (item.kind != SNAPSHOT or item.name or item.holds):
+        if lineage.cursor(number) and (item.kind != SNAPSHOT or item.name or lineage.tags(number)):
             add(f"tree {number}: it is being deleted and is no snapshot, or has a name or holds [1009]")
-        if item.holds and item.branch in going:
+        if item.branch in going and lineage.tags(number):
             add(f"snapshot {number}: its branch goes, and it is held [1009]")
 
 

@@ -7,8 +7,8 @@ use holdfast_base::{Timestamp, TreeId};
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{
-    Dentry, Extent, GroupItem, InodeItem, LineageItem, PunchItem, RootItem, SharedItem, TreeItem,
-    TreeKind, WalkItem, WalkPlace, Xattr, group,
+    Dentry, Extent, GroupItem, HoldItem, InodeItem, LineageItem, OriginItem, PunchItem, RootItem,
+    SharedItem, TreeItem, TreeKind, WalkItem, WalkPlace, Xattr, group,
 };
 use holdfast_format::{ItemKind, Key, Malformed};
 
@@ -64,6 +64,13 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
                  referenced_blocks={referenced_blocks}"
             )
         }),
+        ItemKind::Hold => HoldItem::decode(value)
+            .map(|hold| format!("tag={:?} created={}", printable(&hold.tag), time(hold.created))),
+        ItemKind::Origin => OriginItem::decode(value).map(|of| {
+            let volume: String = of.volume.iter().map(|byte| format!("{byte:02x}")).collect();
+            let (number, lsn, created) = (of.number, of.lsn, time(of.created));
+            format!("volume={volume} number={number} lsn={lsn} created={created}")
+        }),
         ItemKind::Walk => WalkItem::decode(value).map(|cursor| place(&cursor)),
         ItemKind::Lineage => LineageItem::decode(value).map(|item| format!("next={}", item.next)),
         ItemKind::Name => decode_numbers(value).map(|numbers| {
@@ -100,10 +107,9 @@ fn tree_text(tree: &TreeItem) -> String {
         TreeKind::Branch => format!("branch {shared} limit={}", tree.limit),
         TreeKind::Going => "branch that goes".into(),
         TreeKind::Snapshot => format!(
-            "snapshot {shared} branch={} epoch={} holds={} block={} root_epoch={} level={} inode_count={} referenced_blocks={}",
+            "snapshot {shared} branch={} epoch={} block={} root_epoch={} level={} inode_count={} referenced_blocks={}",
             tree.branch,
             tree.epoch,
-            tree.holds,
             tree.root.block,
             tree.root.epoch,
             tree.level,

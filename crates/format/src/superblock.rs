@@ -47,6 +47,8 @@ pub const SHARED_BLOCKS: u64 = 4;
 pub const INCOMPAT_KNOWN: u64 = 0;
 /// Of the incompat features: extents may be parts of runs, see [`crate::item::run`]. Its form is fixed; no program has it yet.
 pub const RUNS: u64 = 1;
+/// Extents may be of base images, see [`crate::item::base`] (incompat). Its form is fixed; no program has it yet.
+pub const BASES: u64 = 2;
 
 record! {
     /// The superblock's fields; the rest of the block is zero.

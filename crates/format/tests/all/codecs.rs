@@ -8,12 +8,14 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{
-    Dentry, Extent, FileType, GroupItem, InodeItem, LineageItem, RootItem, RunPart, SharedItem,
-    TreeItem, WalkItem, Xattr, group, orphan,
+    Dentry, Extent, FileType, GroupItem, HoldItem, InodeItem, LineageItem, OriginItem, RootItem,
+    RunPart, SharedItem, TreeItem, WalkItem, Xattr, group, orphan,
 };
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, GROUP_BLOCKS, LINK_MAX, NODE_SIZES};
-use holdfast_format::superblock::{FoundDamage, NODE_COPIES, RING_COPIES, RUNS, newer_program};
+use holdfast_format::superblock::{
+    BASES, FoundDamage, NODE_COPIES, RING_COPIES, RUNS, newer_program,
+};
 use holdfast_format::{
     Geometry, ItemKind, JournalMark, Key, LogMark, Malformed, NodePointer, Superblock,
 };
@@ -29,7 +31,7 @@ fn key_again(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     Ok([&key.encode(), &bytes[Key::SIZE..]].concat())
 }
 
-const DECODERS: [(&str, Again); 16] = [
+const DECODERS: [(&str, Again); 18] = [
     ("key", key_again),
     ("node pointer", |bytes| Ok(NodePointer::decode(bytes)?.encode().to_vec())),
     ("inode", |bytes| Ok([&InodeItem::decode(bytes)?.encode(), InodeItem::tail(bytes)].concat())),
@@ -42,6 +44,8 @@ const DECODERS: [(&str, Again); 16] = [
     ("bitmap", |bytes| Ok(group::decode_bitmap(bytes)?.to_vec())),
     ("orphan", |bytes| orphan::decode(bytes).map(|()| orphan::VALUE.to_vec())),
     ("tree", |bytes| Ok(TreeItem::decode(bytes)?.encode())),
+    ("hold", |bytes| Ok(HoldItem::decode(bytes)?.encode())),
+    ("origin", |bytes| Ok(OriginItem::decode(bytes)?.bytes().to_vec())),
     ("root", |bytes| Ok(RootItem::decode(bytes)?.bytes().to_vec())),
     ("walk", |bytes| Ok(WalkItem::at(&WalkItem::decode(bytes)?).bytes().to_vec())),
     ("lineage", |bytes| Ok(LineageItem::decode(bytes)?.bytes().to_vec())),
@@ -155,7 +159,9 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
         let (used, nodes) = (a.max(b), a.min(b));
         GroupItem { shared_blocks: (used - nodes) / 2, ..GroupItem::of(used, nodes) }.encode()
     });
+    let holds = (names(), times()).prop_map(|(tag, created)| HoldItem { tag, created }.encode());
     prop_oneof![
+        holds,
         keys().prop_map(|key| key.encode().to_vec()),
         (any::<u64>(), any::<u64>()).prop_map(|(block, epoch)| {
             NodePointer { block: BlockNo(block >> 8), epoch: Epoch(epoch) }.encode().to_vec()
@@ -316,11 +322,13 @@ proptest! {
     #[test]
     fn a_feature_that_no_program_has_yet_is_obeyed(superblock in superblocks()) {
         let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];
-        let mut block = superblock.encode(slot);
-        block[64..72].copy_from_slice(&RUNS.to_le_bytes());
-        reseal(&mut block);
-        prop_assert!(Superblock::decode(&block, slot).is_err());
-        prop_assert!(newer_program(&block, slot).is_some());
+        for feature in [RUNS, BASES] {
+            let mut block = superblock.encode(slot);
+            block[64..72].copy_from_slice(&feature.to_le_bytes());
+            reseal(&mut block);
+            prop_assert!(Superblock::decode(&block, slot).is_err());
+            prop_assert!(newer_program(&block, slot).is_some());
+        }
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn a_branch_goes_step_by_step() {
         is_gone(store.tree(work));
         for number in [taken[0], taken[taken.len() / 2]] {
             is_gone(store.fork(number, b"fork", now()));
-            is_gone(store.hold(number, true));
+            is_gone(store.hold(number, b"mine", now()));
             is_gone(store.rename_tree(number, b"other"));
             is_gone(store.delete_snapshot(number));
             is_gone(store.roll_back(1, number, None, now()));

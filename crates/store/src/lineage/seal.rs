@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Lsn, Timestamp};
-use holdfast_format::item::RootItem;
 use holdfast_format::item::lineage::LINEAGE;
+use holdfast_format::item::{OriginItem, RootItem};
 use holdfast_format::{ItemKind, Key};
 use parking_lot::MutexGuard;
 
@@ -47,6 +47,17 @@ impl Inner {
     /// Takes a snapshot of a branch. It is durable when this returns (P12).
     pub(crate) fn snapshot(&self, branch: u64, name: &[u8], now: Timestamp) -> Result<Made> {
         self.seal_with(&mut |plan| plan.take(branch, name, now))
+    }
+
+    /// As [`Inner::snapshot`], of what is a copy of snapshots of other volumes.
+    pub(crate) fn snapshot_of_copy(
+        &self,
+        branch: u64,
+        name: &[u8],
+        of: &[OriginItem],
+        now: Timestamp,
+    ) -> Result<Made> {
+        self.seal_with(&mut |plan| plan.take_copy(branch, name, of, now))
     }
 
     /// Makes a branch out of another as it is now.
