@@ -101,6 +101,7 @@ fn disagreement(first: &Superblock, second: &Superblock) -> Option<String> {
         ("journal ring", first.geometry.journal_blocks != second.geometry.journal_blocks),
         ("place of rings", first.geometry.ring_distance != second.geometry.ring_distance),
         ("copy mask", first.geometry.copy_mask != second.geometry.copy_mask),
+        ("copies of leaves", first.geometry.leaf_copies != second.geometry.leaf_copies),
         ("time of making", first.created != second.created),
         ("hash seed", first.hash_seed != second.hash_seed),
         ("ring tag", first.ring_tag != second.ring_tag),

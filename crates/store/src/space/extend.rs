@@ -1,6 +1,6 @@
 //! The space of a volume that becomes larger.
 
-use holdfast_base::BlockRange;
+use holdfast_base::{BlockRange, TreeId};
 use holdfast_format::Geometry;
 
 use super::alloc::Space;
@@ -14,13 +14,16 @@ impl Space {
     /// and with each piece for nodes the one that their copies lie in.
     pub(crate) fn reserve_for(&self, old: &Geometry, new: &Geometry) -> Vec<BlockRange> {
         let added = between(old, new);
-        let more = floors_of(new).grow.saturating_sub(self.promises.floors.grow);
+        let more = floors_of(new).grow.without(self.promises.floors.grow).whole(new);
         let (mut wanted, mut slots) = (Vec::new(), 0);
         for part in by_piece(added) {
             if slots >= more {
                 break;
             }
-            match new.copy_of(part.start).map(|copy| pieces_around(new, BlockRange::new(copy, 1))) {
+            match new
+                .copy_of(part.start, new.stored(TreeId::Space, 0))
+                .map(|copy| pieces_around(new, BlockRange::new(copy, 1)))
+            {
                 // Nodes have no place here: their copies would lie behind the end.
                 Some(copy) if copy.count == 0 => continue,
                 Some(copy) if copy.start > part.start => {
@@ -69,7 +72,7 @@ fn new_part(range: BlockRange, old: &Geometry) -> BlockRange {
 
 /// Slots that a volume of this shape keeps for commits and for what makes room.
 pub(crate) fn reserve_of(geometry: &Geometry) -> u64 {
-    floors_of(geometry).grow
+    floors_of(geometry).grow.whole(geometry)
 }
 
 fn floors_of(geometry: &Geometry) -> Floors {
