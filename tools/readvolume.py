@@ -34,9 +34,10 @@ from types import SimpleNamespace
 BLOCK = 4096
 SECTOR = 512
 GROUP = 32768
-# The ro_compat feature of copies of nodes.
+# The ro_compat features of what stands twice.
 NODE_COPIES = 1
 RING_COPIES = 2
+LEAF_COPIES = 8
 # The ro_compat feature of blocks with several references.
 SHARED_BLOCKS = 4
 COUNTER_LIMIT = 1 << 62
@@ -407,6 +408,7 @@ class Geometry:
         self.node_size = superblock.node_size
         self.node_blocks = self.node_size // BLOCK
         self.copy_mask = superblock.copy_mask
+        self.leaf_copies = bool(superblock.ro_compat & LEAF_COPIES)
         self.value_limit = 1024 if self.node_size == BLOCK else 4096
         self.log = superblock.log_start
         self.log_bytes = superblock.log_blocks * BLOCK
@@ -422,15 +424,16 @@ class Geometry:
         """Whether blocks lie in the data zone of device 0."""
         return count >= 1 and self.data <= block and block + count <= self.far
 
-    def is_node(self, block):
-        """Whether a node can be there."""
-        places = self.places(block)
+    def is_node(self, block, tree=FILES, level=0):
+        """Whether such a node can be there; as a leaf of a files tree lies anywhere, any node."""
+        places = self.places(block, tree, level)
         in_zone = all(self.is_data(at, self.node_blocks) for at in places)
         return block % self.node_blocks == 0 and places == sorted(places) and in_zone
 
-    def places(self, block):
-        """Where the node at a block is, and where its copy is."""
-        return [block, block ^ self.copy_mask] if self.copy_mask else [block]
+    def places(self, block, tree, level):
+        """Where the node at a block is, and where its copy is, if such a node has one."""
+        is_twice = self.copy_mask and (self.leaf_copies or level > 0 or tree == SPACE)
+        return [block, block ^ self.copy_mask] if is_twice else [block]
 
 
 def far_copy(volume_blocks):
@@ -458,8 +461,9 @@ def check_zones(superblock):
 
 def check_state(state, geometry, epoch):
     """What superblocks and heads of commits have in common."""
-    for root in (state.files_block, state.space_block):
-        need(geometry.is_node(root), f"no root of a tree can be at block {root}")
+    roots = (state.files_block, FILES, state.files_level), (state.space_block, SPACE, state.space_level)
+    for root, tree, level in roots:
+        need(geometry.is_node(root, tree, level), f"no root of a tree can be at block {root}")
     need(state.files_block != state.space_block, "both trees have the same root")
     need(max(state.files_epoch, state.space_epoch) <= epoch, "a root is too young")
     need(max(state.files_level, state.space_level) < LEVELS, "a tree is too high")
@@ -496,8 +500,9 @@ def read_superblock(image, address, far=False):
     need(block.fault == 1 or block.fault == 0 and clean, "the fault is neither there nor not")
     need(not any(block.pad + block.pad2 + block.pad3 + block.set_aside + block.zeros), "reserved bytes are not zero")
     need((block.copy_mask != 0) == (block.ro_compat & NODE_COPIES != 0), "copies of nodes are there and are not")
+    need(block.copy_mask or not block.ro_compat & LEAF_COPIES, "leaves have copies, and nothing says where")
     need((block.ring_distance != 0) == (block.ro_compat & RING_COPIES != 0), "rings stand twice and do not")
-    block.unknown_ro_compat = block.ro_compat & ~(NODE_COPIES | RING_COPIES | SHARED_BLOCKS)
+    block.unknown_ro_compat = block.ro_compat & ~(NODE_COPIES | RING_COPIES | LEAF_COPIES | SHARED_BLOCKS)
     extra = block.compat or block.unknown_ro_compat
     need(extra or not any(data[SUPERBLOCK.size :]), "bytes behind the fields are not zero")
     return block
@@ -555,7 +560,9 @@ class Nodes:
         """Bytes, header and records of the node at a block, which must be valid [202], and what its parent names by epoch,
         tree and level. It may be bad in one of its places [211]."""
         data = self.made.get(block)
-        places, first = [block] if data else self.geometry.places(block), None
+        # Of which tree and level it is may be said by the node alone.
+        of = named[1:] if named else (SPACE, 0) if self.geometry.is_node(block, SPACE) else (FILES, 0)
+        places, first = [block] if data else self.geometry.places(block, *of), None
         for place in places:
             try:
                 if place not in self.made:
@@ -615,10 +622,10 @@ class Nodes:
             if cursor and node_place(upper, level) < cursor:
                 continue
             try:
-                need(self.geometry.is_node(block), f"no node can be at block {block} [203]")
+                need(self.geometry.is_node(block, tree, level), f"no node can be at block {block} [203]")
                 need(block not in reached, f"node at block {block} is reached twice [204]")
                 _, _, records = self.load(block, (epoch, tree, level))
-                reached.add(block)
+                reached[block] = (tree, level)
                 here = (tree, level, lower, upper)
                 need(self.places.setdefault(block, here) == here, f"node at block {block}: another range elsewhere [208]")
                 keys = [key for key, _ in records]
@@ -1807,7 +1814,7 @@ class Volume:
         self.journal = Journal(self.image, self.superblock, nodes, findings)
         self.journal.replay()
         state = self.journal.state
-        self.reached, lost = set(), []
+        self.reached, lost = {}, []
         roots = (state.space_block, state.space_epoch, state.space_level)
         self.space = dict(nodes.walk(SPACE, roots, findings, self.reached, lost))
         features = self.superblock.compat or self.superblock.unknown_ro_compat
@@ -1839,13 +1846,13 @@ class Volume:
             return self.space
         if number not in self.trees:
             # Into a set of its own: other trees have the same nodes.
-            reached, self.lost[number], cursor = set(), [], self.lineage.cursor(number)
+            reached, self.lost[number], cursor = {}, [], self.lineage.cursor(number)
             root = self.root(number)[0]
             walk = self.nodes.walk(FILES, root, self.findings, reached, self.lost[number], cursor)
             self.trees[number] = dict(walk)
             self.reached |= reached
             if not self.lost[number] and not cursor:
-                self.compare_referenced(number, len(reached))
+                self.compare_referenced(number, reached)
         return self.trees[number]
 
     def compare_referenced(self, number, nodes):
@@ -1855,7 +1862,8 @@ class Volume:
             item = self.lineage.tree(number)
             item = item if item.kind == SNAPSHOT else self.lineage.root(number)
         extents = (value for key, value in self.trees[number].items() if key[1] == EXTENT)
-        of_nodes = nodes * self.geometry.node_blocks * len(self.geometry.places(0))
+        places = sum(len(self.geometry.places(block, *of)) for block, of in nodes.items())
+        of_nodes = places * self.geometry.node_blocks
         found = of_nodes + sum(u32(value, 16) for value in extents if len(value) >= 20)
         if item.referenced != found:
             self.findings.add(f"tree {number} counts {item.referenced} blocks that it refers to, there are {found} [210]")
@@ -2144,7 +2152,7 @@ def check_space(volume, extents):
             marked += [(base + run.start(), base + run.end()) for run in re.finditer("1+", bits)]
         elif kind in KNOWN_KINDS[SPACE] - OF_LINEAGE:
             add(f"item {(number, kind, offset)} of the space tree is none [404] [408]")
-    nodes = [(at, at + geometry.node_blocks) for block in volume.reached for at in geometry.places(block)]
+    nodes = [(at, at + geometry.node_blocks) for block, of in volume.reached.items() for at in geometry.places(block, *of)]
     used, node_used, shared_used = per_group(marked), per_group(nodes), per_group([item[:2] for item in shared_items])
     for group in sorted(set(used) | set(groups)):
         found = groups.get(group, (0, 0, 0, bytes(4)))

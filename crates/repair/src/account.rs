@@ -57,9 +57,10 @@ impl Reach {
             let node = reading.node(TreeId::Files, place, None, &mut buffer);
             node.map_err(|lost| unsound(lost.why))?
         };
-        let places = geometry.places_of_node(block);
+        let stored = geometry.stored(TreeId::Files, place.level);
+        let places = geometry.places_of_node(block, stored);
         self.nodes.extend(places.map(|place| (place.start.0, place.start.0 + place.count)));
-        let mut referenced = geometry.slot_blocks();
+        let mut referenced = geometry.blocks_of(stored);
         if place.level == 0 {
             for index in 0..node.count() {
                 if node.key(index).kind != ItemKind::Extent {
@@ -107,10 +108,11 @@ pub(crate) fn write(
     let of_files = nodes.len();
     // Its own nodes need marks, which need nodes. Pieces that are there once stay, so this comes to an end.
     let mut own: Vec<BlockNo> = Vec::new();
+    let stored = geometry.stored(TreeId::Space, 0);
     let mut pieces: BTreeSet<(u64, u64)> = BTreeSet::new();
     loop {
         nodes.truncate(of_files);
-        let places = own.iter().flat_map(|block| geometry.places_of_node(*block));
+        let places = own.iter().flat_map(|block| geometry.places_of_node(*block, stored));
         nodes.extend(places.map(|place| (place.start.0, place.start.0 + place.count)));
         let all = Blocks::of(reached.iter().chain(nodes.iter().copied()).collect());
         let mut accounts = accounts(&all, &Blocks::of(nodes.clone()), &mut pieces);
@@ -120,8 +122,8 @@ pub(crate) fn write(
         let needed: usize = shape.iter().sum();
         if needed > own.len() {
             for _ in own.len()..needed {
-                let place = space.take_node(geometry);
-                own.push(place.ok_or(RepairError::NoSpace(geometry.slot_blocks()))?);
+                let place = space.take_node(geometry, stored);
+                own.push(place.ok_or(RepairError::NoSpace(geometry.blocks_of(stored)))?);
             }
             continue;
         }

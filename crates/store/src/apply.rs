@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, BlockRange, Epoch, Lsn, applied};
-use holdfast_format::Malformed;
+use holdfast_base::{BlockNo, BlockRange, Epoch, Lsn, TreeId, applied};
 use holdfast_format::limits::value_max;
+use holdfast_format::{Malformed, Stored};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
 use crate::discard::Wanting;
@@ -18,6 +18,7 @@ use crate::given_up::{Counts, GivenUp};
 use crate::room::{Tries, keep_roots};
 use crate::space::alloc::Space;
 use crate::space::promise::Wanted;
+use crate::space::slots::NodeSlots;
 use crate::space::{Allocated, Filling, Reservation};
 use crate::step::{self, Step};
 use crate::transaction::{Change, Taken, TakenContent};
@@ -30,21 +31,19 @@ const HOST_ROOM_MIN: u64 = 64 << 20;
 /// Allocates the nodes that one change makes, out of the promise of its reservation.
 pub(crate) struct Slots<'a> {
     pub(crate) space: &'a mut Space,
-    pub(crate) promised: &'a mut u64,
+    pub(crate) promised: &'a mut NodeSlots,
 }
 
 impl NodeAllocator for Slots<'_> {
-    fn take(&mut self) -> BlockNo {
-        if *self.promised > 0 {
-            *self.promised -= 1;
-            self.space.forget(1, 0);
-        }
-        self.space.take_node()
+    fn take(&mut self, stored: Stored) -> BlockNo {
+        let taken = self.promised.take_one(stored);
+        self.space.forget(taken, 0);
+        self.space.take_node(stored)
     }
 
-    fn give_back(&mut self, block: BlockNo) {
-        if self.space.is_node(block) {
-            self.space.free_node(block);
+    fn give_back(&mut self, block: BlockNo, stored: Stored) {
+        if self.space.is_node(block, stored) {
+            self.space.free_node(block, stored);
         } else {
             self.space.damage = Some(format!("the node at block {block} is not marked as one"));
         }
@@ -167,6 +166,7 @@ impl Inner {
     /// Promises what `need` needs, if it is free and the branch may refer to so much; with `ask_host` also if the host of a
     /// sparse image gives it.
     fn promise(&self, tree: TreeNo, need: Need, ask_host: bool) -> Result<Option<Reservation>> {
+        let (geometry, floor) = (self.geometry(), need.floor());
         let mut wanting = None;
         loop {
             let forest = self.forest.read();
@@ -175,7 +175,11 @@ impl Inner {
             let still = (of.limit != 0).then_some(forest);
             let levels = u64::from(of.root.level) + 1;
             let wanted = |space: &Space| Wanted {
-                slots: need.slots(levels, space.nodes()),
+                slots: NodeSlots::of_tree(
+                    &geometry,
+                    TreeId::Files,
+                    need.nodes(levels, space.nodes()),
+                ),
                 blocks: need.blocks(),
                 growth: need.growth().unwrap_or(0),
                 delayed: need.delayed(),
@@ -187,13 +191,10 @@ impl Inner {
                 }
                 space.promises.wanted_by(levels);
                 let wanted = wanted(space);
-                let floor = need.floor(&space.promises.floors);
                 Ok(space.promise(wanted, floor).then_some(wanted))
             })?;
             drop(still);
-            let lacking = |space: &Space| {
-                space.lacking_bytes(wanted(space), need.floor(&space.promises.floors))
-            };
+            let lacking = |space: &Space| space.lacking_bytes(wanted(space), floor);
             if promised.is_some() || !ask_host {
                 return Ok(promised);
             }

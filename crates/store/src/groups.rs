@@ -15,6 +15,7 @@ use holdfast_format::item::group::bitmap_key;
 use crate::apply::Slots;
 use crate::space::alloc::Space;
 use crate::space::record::Step;
+use crate::space::slots::NodeSlots;
 use crate::tree::{Forest, Missing, TreeNo};
 use crate::{Inner, Result};
 
@@ -80,7 +81,7 @@ impl Inner {
             self.counters.group_records_written.increment();
             let before = space.group(index).record;
             space.group(index).record.begin();
-            let slots = &mut Slots { space, promised: &mut 0 };
+            let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
             match &step {
                 Step::Put(item) => forest.put(tree, &group_key, &item.bytes(), prepared, slots),
                 Step::Delete | Step::Skip => forest.delete(tree, &group_key, prepared, slots),
@@ -93,7 +94,7 @@ impl Inner {
             self.counters.group_records_skipped.increment();
         }
         for ((piece, bytes), prepared) in pieces.into_iter().zip(of_pieces) {
-            let slots = &mut Slots { space, promised: &mut 0 };
+            let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
             match bytes {
                 Some(bytes) => forest.put(tree, &piece_key(piece), &bytes, prepared, slots),
                 None => forest.delete(tree, &piece_key(piece), prepared, slots),

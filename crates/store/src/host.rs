@@ -40,7 +40,7 @@ pub(crate) const MADE: Epoch = Epoch(2);
 /// their copies and data.
 pub fn first_change_bytes(geometry: &Geometry) -> u64 {
     let rings: u64 = geometry.with_first_rings().rings().map(|ring| ring.count * BLOCK_BYTES).sum();
-    rings + (geometry.node_copies() + 1) * PIECE_BYTES
+    rings + (geometry.node_copies().0 + 1) * PIECE_BYTES
 }
 
 /// Whether the rings of a new volume are still to be taken from the host.

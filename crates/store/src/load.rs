@@ -139,7 +139,7 @@ impl Inner {
     fn try_load(&self, missing: &Missing) -> Result<Option<Missing>> {
         let expected = &missing.expected;
         let block = expected.pointer.block;
-        if !self.geometry().holds_node(block) {
+        if !expected.can_be(&self.geometry()) {
             let why = Malformed::new("node pointer", "it leads outside the data zone");
             return Err(damage(expected, why));
         }
@@ -176,7 +176,7 @@ impl Inner {
     fn read_node(&self, missing: &Missing) -> Result<Verified<Body>> {
         let expected = &missing.expected;
         let mut beside = self.read_region(missing);
-        let places = self.geometry().places_of_node(expected.pointer.block);
+        let places = expected.places(&self.geometry());
         let read = first_sound(places, |place| match beside.take() {
             Some(bytes) => self.opened(expected, bytes),
             None => self.read_place(expected, place).map(Body::of),
@@ -201,7 +201,7 @@ impl Inner {
         let mut neighbours = self.forest.read().neighbours(missing, is_near);
         neighbours.retain(|near| {
             let block = near.expected.pointer.block;
-            self.geometry().holds_node(block) && !self.overlay.contains_key(&block)
+            near.expected.can_be(&self.geometry()) && !self.overlay.contains_key(&block)
         });
         // A parent on a damaged disk may name one node again and again.
         neighbours.sort_unstable_by_key(|near| near.expected.pointer.block);
@@ -254,7 +254,7 @@ impl Inner {
     /// [`StoreError::Node`]: it is in none of them. What was asked for may have left its tree since: the caller looks.
     pub(crate) fn verify_node(&self, expected: &Expected) -> Result<Verified<Arc<[u8]>>> {
         let pointer = expected.pointer;
-        if !self.geometry().holds_node(pointer.block) {
+        if !expected.can_be(&self.geometry()) {
             let why = Malformed::new("node pointer", "it leads outside the data zone");
             return Err(damage(expected, why));
         }
@@ -264,7 +264,7 @@ impl Inner {
             return Ok(Verified { value, place: self.node_range(pointer), bad: None });
         }
         let other = || damage(expected, Malformed::new("node", "it is another version of it"));
-        let places = self.geometry().places_of_node(pointer.block);
+        let places = expected.places(&self.geometry());
         all_sound(places, |place| self.read_place(expected, place), other)
     }
 
@@ -292,7 +292,7 @@ impl Inner {
         let pointer = expected.pointer;
         let in_use = {
             let space = self.space.lock();
-            !space.loaded || space.is_used_by_node(pointer.block)
+            !space.loaded || space.is_used_by_node(pointer.block, expected.stored(&self.geometry()))
         };
         // What is in memory counts, if another thread was faster.
         let known = forest.node(missing.tree, pointer, expected.level);

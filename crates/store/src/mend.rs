@@ -167,7 +167,7 @@ impl Inner {
     /// Whether the bitmaps say that all places of a node are in use by nodes.
     fn has_places(&self, expected: &Expected) -> bool {
         let space = self.space.lock();
-        space.loaded && space.is_node(expected.pointer.block)
+        space.loaded && space.is_node(expected.pointer.block, expected.stored(&self.geometry()))
     }
 
     /// Writes the bad place. The caller holds the lock that lets one checkpoint be made at a time, and has asked whose the place is.

@@ -253,8 +253,7 @@ fn at(
         Root { pointer: superblock.files, level: superblock.files_level },
     );
     trees.get_mut(TreeNo::MAIN).referenced = superblock.referenced_blocks;
-    let cache =
-        Cache::new(options.cache_bytes, geometry.node_size, options.dirty, counters.clone());
+    let cache = Cache::new(options.cache_bytes, geometry, options.dirty, counters.clone());
     let volume = superblock.nodes();
     let epoch = superblock.epoch.next();
     let place = LogPosition::at(superblock.log);
@@ -341,8 +340,8 @@ fn load_groups(inner: &Inner) -> Result<()> {
     space.inodes = superblock.inode_count;
     space.loaded = true;
     // From here on every node is held against the bitmaps when it is read; these came before them.
-    for pointer in forest.cache.pointers() {
-        if !space.is_used_by_node(pointer.block) {
+    for (pointer, stored) in forest.cache.pointers() {
+        if !space.is_used_by_node(pointer.block, stored) {
             return Err(damage(format!(
                 "the node at block {} is not marked as used",
                 pointer.block

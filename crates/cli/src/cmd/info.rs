@@ -89,7 +89,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("node size", size::show(summary.node_size)),
         (
             "copies",
-            super::mkfs::Copies::of(summary.metadata_copies, summary.ring_copies).words().into(),
+            super::mkfs::Copies::of(
+                summary.metadata_copies,
+                summary.leaf_copies,
+                summary.ring_copies,
+            )
+            .words()
+            .into(),
         ),
         ("log ring", size::show(summary.log_bytes)),
         ("journal ring", size::show(summary.journal_bytes)),

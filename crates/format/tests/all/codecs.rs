@@ -3,7 +3,9 @@
 //! Three sources of bytes: valid values, valid values with a few bytes
 //! changed, and noise. proptest prints the smallest failing input and its seed.
 
-use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp};
+use holdfast_base::{
+    BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId,
+};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
@@ -14,10 +16,10 @@ use holdfast_format::item::{
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, GROUP_BLOCKS, LINK_MAX, NODE_SIZES};
 use holdfast_format::superblock::{
-    BASES, FoundDamage, NODE_COPIES, RING_COPIES, RUNS, newer_program,
+    BASES, FoundDamage, LEAF_COPIES, NODE_COPIES, RING_COPIES, RUNS, newer_program,
 };
 use holdfast_format::{
-    Geometry, ItemKind, JournalMark, Key, LogMark, Malformed, NodePointer, Superblock,
+    Geometry, ItemKind, JournalMark, Key, LogMark, Malformed, NodePointer, Stored, Superblock,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -189,7 +191,10 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
         };
         let first = geometry.first_data_block();
         let places = (first.0..).step_by(geometry.node_blocks() as usize).map(BlockNo);
-        let places: Vec<_> = places.filter(|at| geometry.holds_node(*at)).take(2).collect();
+        let places: Vec<_> = places
+            .filter(|at| geometry.holds_node(*at, geometry.stored(TreeId::Space, 0)))
+            .take(2)
+            .collect();
         let at = |index: u64| NodePointer {
             block: places[index as usize],
             epoch: Epoch(epoch - index.min(epoch)),
@@ -203,7 +208,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             hash_seed: numbers[0],
             features_compat: 0,
             features_ro_compat: (unknown << 5)
-                | ((geometry.node_copies() - 1) * (NODE_COPIES | RING_COPIES)),
+                | ((geometry.node_copies().0 - 1) * (NODE_COPIES | LEAF_COPIES | RING_COPIES)),
             files: at(0),
             files_level: levels[0],
             space: at(1),
@@ -361,7 +366,8 @@ proptest! {
     ) {
         let ring_distance = if is_twice { distance } else { 0 };
         let plain = Geometry {
-            volume_blocks, node_size, log_start, log_blocks: 0, journal_start: 0, journal_blocks: 0, data_start, copy_mask, ring_distance,
+            volume_blocks, node_size, log_start, log_blocks: 0, journal_start: 0, journal_blocks: 0, data_start, copy_mask, leaf_copies: false,
+            ring_distance,
         };
         let geometry = match is_packed {
             true => plain.with_ring_blocks(log_blocks, journal_blocks),
@@ -381,7 +387,7 @@ proptest! {
             prop_assert!(longest.check().is_ok(), "{longest:?}");
             prop_assert!(geometry.with_first_rings().check().is_ok());
             prop_assert_eq!(geometry.ring_places().count(), if ring_distance == 0 { 1 } else { 2 });
-            prop_assert!(copy_mask != 0 || geometry.holds_node(first));
+            prop_assert!(geometry.holds_some_node(first));
             prop_assert_eq!(first.0 + geometry.data_blocks(), geometry.far_copy().0);
             prop_assert!((16..32).contains(&(volume_blocks - geometry.far_copy().0)));
             let blocks = geometry.group_blocks(group);
@@ -418,10 +424,11 @@ fn copies_lie_as_far_away_as_the_volume_allows() {
                 "the other kind of MiB"
             );
             let block = BlockNo(geometry.first_data_block().0.next_multiple_of(1 << 15));
-            let copy = geometry.copy_of(block).expect("it has copies");
+            let copy = geometry.copy_of(block, Stored::Twice).expect("it has copies");
             assert_eq!(copy.0 >> 8 & 1, 1 - (block.0 >> 8 & 1), "the other kind of MiB");
-            assert_eq!(geometry.copy_of(copy), Some(block));
-            assert!(!geometry.holds_node(copy), "a copy is no node");
+            assert_eq!(geometry.copy_of(copy, Stored::Twice), Some(block));
+            assert!(!geometry.holds_node(copy, Stored::Twice), "a copy is no node");
+            assert!(geometry.holds_node(copy, Stored::Once), "but any place may hold a leaf");
         }
     }
 }
@@ -439,8 +446,13 @@ fn slots_of_a_group_are_the_places_for_nodes_in_it() {
             for group in partial.into_iter().filter(|group| *group < geometry.group_count()) {
                 let begin = group * GROUP_BLOCKS;
                 let blocks = (begin..begin + GROUP_BLOCKS).map(BlockNo);
-                let places = blocks.filter(|at| geometry.holds_node(*at)).count() as u64;
+                let places = blocks
+                    .filter(|at| geometry.holds_node(*at, geometry.stored(TreeId::Space, 0)))
+                    .count() as u64;
                 assert_eq!(places, geometry.slots_of_group(group), "{geometry:?}, group {group}");
+                let blocks = (begin..begin + GROUP_BLOCKS).map(BlockNo);
+                let single = blocks.filter(|at| geometry.holds_some_node(*at)).count() as u64;
+                assert_eq!(single, geometry.places_of_group(group), "{geometry:?}, group {group}");
             }
         }
     }

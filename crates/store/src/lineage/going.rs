@@ -19,6 +19,7 @@ use super::walks::Walks;
 use crate::apply::Slots;
 use crate::error::LineageError;
 use crate::room::Tries;
+use crate::space::slots::NodeSlots;
 use crate::tree::TreeNo;
 use crate::{Inner, Need, Result, StoreError};
 
@@ -142,10 +143,10 @@ impl Inner {
                 plan.end_going(branch);
                 let changes = plan.done(branch).changes;
                 forest.prepare_all(TreeNo::SPACE, &changes)?;
-                if !self.has_slots(forest, space, TreeNo::SPACE, &changes, 0) {
+                if !self.has_slots(forest, space, TreeNo::SPACE, &changes, NodeSlots::none()) {
                     return Err(StoreError::NoSpace.into());
                 }
-                let slots = &mut Slots { space, promised: &mut 0 };
+                let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
                 forest.carry_out_all(TreeNo::SPACE, &changes, slots);
                 Ok(())
             });

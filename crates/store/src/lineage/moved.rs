@@ -7,6 +7,7 @@ use crate::Inner;
 use crate::apply::{Halt, Slots};
 use crate::room::keep_roots;
 use crate::space::alloc::Space;
+use crate::space::slots::NodeSlots;
 use crate::transaction::Change;
 use crate::tree::{Forest, TreeNo};
 
@@ -26,7 +27,7 @@ impl Inner {
                 let bytes = item.bytes();
                 let change = Change { key: RootItem::key(of.number), value: Some(&bytes) };
                 let prepared = forest.prepare_change(TreeNo::SPACE, change)?;
-                let slots = &mut Slots { space, promised: &mut 0 };
+                let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
                 forest.carry_out(TreeNo::SPACE, change, prepared, slots);
             }
             forest.trees.carried(tree);

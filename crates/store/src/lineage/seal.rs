@@ -24,6 +24,7 @@ use super::{Made, names};
 use crate::apply::{Halt, Slots};
 use crate::room::{Tries, keep_roots};
 use crate::space::alloc::Space;
+use crate::space::slots::NodeSlots;
 use crate::step;
 use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, OpenTree};
@@ -188,14 +189,14 @@ impl Inner {
             planned.changes.put(RootItem::key(planned.number), &root.bytes());
         }
         forest.prepare_all(TreeNo::SPACE, &planned.changes)?;
-        if !self.has_slots(forest, space, TreeNo::SPACE, &planned.changes, 0) {
+        if !self.has_slots(forest, space, TreeNo::SPACE, &planned.changes, NodeSlots::none()) {
             return Err(StoreError::NoSpace.into());
         }
         for change in planned.changes.iter() {
             let before = forest.get(TreeNo::SPACE, &change.key)?.map(<[u8]>::to_vec);
             sealing.before.entry(change.key).or_insert(before);
         }
-        let slots = &mut Slots { space, promised: &mut 0 };
+        let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
         forest.carry_out_all(TreeNo::SPACE, &planned.changes, slots);
         sealing.planned = Some(planned);
         Ok(())
@@ -280,7 +281,7 @@ impl Inner {
                 }
             }
             forest.prepare_all(TreeNo::SPACE, &changes)?;
-            let slots = &mut Slots { space, promised: &mut 0 };
+            let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
             forest.carry_out_all(TreeNo::SPACE, &changes, slots);
             Ok(())
         });

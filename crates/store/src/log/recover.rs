@@ -26,6 +26,7 @@ use super::{Log, LogPosition, Ring};
 use crate::apply::Slots;
 use crate::before_mark::BeforeMark;
 use crate::given_up::owned;
+use crate::space::slots::NodeSlots;
 use crate::transaction::Changes;
 use crate::tree::TreeNo;
 use crate::{Inner, Result, StoreError};
@@ -293,7 +294,7 @@ impl Inner {
                 }
             };
             let mut space = self.space.lock();
-            let slots = &mut Slots { space: &mut space, promised: &mut 0 };
+            let slots = &mut Slots { space: &mut space, promised: &mut NodeSlots::none() };
             forest.carry_out(tree, change, prepared, slots);
             if let Some(damage) = &space.damage {
                 return Err(StoreError::Refused(format!("{damage}; run fsck")));

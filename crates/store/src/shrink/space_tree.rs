@@ -25,6 +25,7 @@ pub(super) fn build(
 ) -> Result<(Root, u64)> {
     // Its own nodes are in its bitmaps, which may need more of them.
     let mut taken: Vec<BlockNo> = Vec::new();
+    let stored = geometry.stored(TreeId::Space, 0);
     let leaves = loop {
         let items = items(rewrite, &taken, &lineage);
         let leaves = filled(items, geometry.node_size);
@@ -33,8 +34,8 @@ pub(super) fn build(
             had if had == needed => break leaves,
             had if had < needed => {
                 for _ in had..needed {
-                    let place = rewrite.place()?;
-                    rewrite.mark_node(place.0, true);
+                    let place = rewrite.place(stored)?;
+                    rewrite.mark_node((place.0, stored), true);
                     taken.push(place);
                 }
             }
@@ -54,7 +55,7 @@ pub(super) fn build(
             let expected =
                 Expected { pointer, tree: TreeId::Space, level, volume: rewrite.nodes.volume };
             let mut bytes = node_of(&records, geometry.node_size, &expected);
-            rewrite.write(pointer.block, &mut bytes)?;
+            rewrite.write((pointer.block, stored), &mut bytes)?;
             if is_root {
                 return Ok((Root { pointer, level }, rewrite.after.count()));
             }
@@ -68,7 +69,8 @@ pub(super) fn build(
 /// All items, in their order.
 fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> {
     let mut items: Vec<Item> = lineage.to_vec();
-    let node_blocks = rewrite.nodes.geometry.slot_blocks();
+    let geometry = &rewrite.nodes.geometry;
+    let node_blocks = geometry.blocks_of(geometry.stored(TreeId::Space, 0));
     for (group, words) in rewrite.after.groups() {
         let used: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
         if used == 0 {

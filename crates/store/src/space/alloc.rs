@@ -4,19 +4,20 @@
 //! Knows nothing of trees; commits carry dirty groups into theirs.
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BlockNo, BlockRange};
-use holdfast_format::Geometry;
+use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::limits::GROUP_BLOCKS;
+use holdfast_format::{Geometry, Stored};
 
 use super::SpaceUse;
 use super::delayed::Delayed;
 use super::discard::Discards;
 use super::freed::{Freed, Unflushed};
-use super::group::{Group, Run};
+use super::group::{Group, Run, Whole};
 use super::groups::{Groups, by_group};
 use super::having::Round;
 use super::hidden::{Hidden, PIECE_BLOCKS, PIECE_BYTES, by_piece};
-use super::promise::{Promises, Room, Wanted};
+use super::promise::{Floor, Promises, Wanted};
+use super::slots::{NodeSlots, Room};
 
 /// A run of 1 MiB is as good as any.
 const GOOD_RUN: u64 = 256;
@@ -25,8 +26,6 @@ const GOOD_RUN: u64 = 256;
 #[derive(Debug)]
 pub(crate) struct Space {
     geometry: Geometry,
-    /// Of a node with its copy.
-    slot_blocks: u64,
     /// Slots where nothing is in use.
     pub(super) slots_total: u64,
     pub(super) groups: Groups,
@@ -43,6 +42,8 @@ pub(crate) struct Space {
     pub(crate) unflushed: Unflushed,
     /// No group before it has a free slot.
     node_group: u64,
+    /// Where places are looked for that are free without their other ones.
+    single_group: u64,
     /// Where the next data goes that has no goal.
     data_next: BlockNo,
     pub(crate) inodes: u64,
@@ -64,9 +65,8 @@ impl Space {
         let groups = Groups::new(geometry);
         Space {
             geometry,
-            slot_blocks: geometry.slot_blocks(),
-            slots_total: groups.free().slots,
-            promises: Promises::new(&geometry, groups.free().slots),
+            slots_total: groups.free().pairs,
+            promises: Promises::new(&geometry, groups.free().pairs),
             groups,
             used_blocks: 0,
             node_blocks: 0,
@@ -75,6 +75,7 @@ impl Space {
             discards: Discards::default(),
             unflushed: Unflushed::new(geometry.journal_blocks),
             node_group: 0,
+            single_group: 0,
             data_next: BlockNo(
                 geometry.first_data_block().0 + (geometry.data_blocks() / 16).next_multiple_of(16),
             ),
@@ -121,7 +122,7 @@ impl Space {
     }
 
     /// Promises all of `wanted`, or nothing.
-    pub(crate) fn promise(&mut self, wanted: Wanted, floor: u64) -> bool {
+    pub(crate) fn promise(&mut self, wanted: Wanted, floor: Floor) -> bool {
         self.promises.promise(self.room(), wanted, floor)
     }
 
@@ -131,7 +132,7 @@ impl Space {
     }
 
     /// Takes promises back.
-    pub(crate) fn forget(&mut self, slots: u64, blocks: u64) {
+    pub(crate) fn forget(&mut self, slots: NodeSlots, blocks: u64) {
         self.promises.forget(slots, blocks);
     }
 
@@ -144,23 +145,35 @@ impl Space {
         } else {
             self.geometry.first_data_block()
         };
+        let spare = self.promises.spare_slots(self.room(), Floor::Grow);
         // A run of n blocks touches at most n / place + 2 places, each of another slot or of the same.
-        let spare = self.promises.spare_slots(self.room(), self.promises.floors.grow);
         let place_blocks = self.geometry.node_blocks();
+        let touches = |most: u64| match place_blocks {
+            1 => most,
+            _ => most.saturating_sub(2) * place_blocks,
+        };
+        let of_places = match self.geometry.leaf_copies {
+            true => u64::MAX,
+            false => touches(spare.places),
+        };
         // Where nodes have copies, one run may break as many slots as it has blocks: it is looked at again before that becomes many.
-        let most = if self.geometry.copy_mask == 0 { spare } else { spare.div_ceil(4) };
-        let may_touch =
-            if place_blocks == 1 { most } else { most.saturating_sub(2) * place_blocks };
-        let range = if may_touch > 0 {
-            let loose = self.loose_data(want, goal, spare);
-            loose.or_else(|| self.find_data(want.min(may_touch), goal, false))
+        let of_slots = match self.geometry.copy_mask {
+            0 => of_places,
+            _ => touches(spare.pairs.div_ceil(4)).min(of_places),
+        };
+        let range = if of_slots > 0 {
+            let loose = self.loose_data(want.min(of_places), goal, spare);
+            loose.or_else(|| self.find_data(want.min(of_slots), goal, Whole::Nothing))
         } else {
             // Few whole slots are left: use up broken ones, else break one that may be broken.
-            let run = self.find_data(want, goal, true);
-            run.or_else(|| self.find_data(1, goal, false))
+            let single =
+                (of_places > 0).then(|| self.find_data(want.min(of_places), goal, Whole::Slots));
+            let broken = single.flatten().or_else(|| self.find_data(want, goal, Whole::Places));
+            let one = |whole| self.find_data(1, goal, whole);
+            broken.or_else(|| [Whole::Slots, Whole::Nothing].into_iter().find_map(one))
         };
         let (index, run) = range?;
-        self.promises.forget(0, run.len);
+        self.promises.forget(NodeSlots::none(), run.len);
         let range = self.groups.change(index, |group| {
             group.take(run);
             group.blocks(run)
@@ -171,19 +184,19 @@ impl Space {
 
     /// A place for data where no node with its copy could be, while more blocks are such than there are in slots that data may break: on
     /// a small volume data would else leave no slot for nodes, long before it is full.
-    fn loose_data(&mut self, want: u64, goal: BlockNo, spare_slots: u64) -> Option<(u64, Run)> {
-        let room = self.room();
-        let loose = room.blocks.saturating_sub(room.slots * self.slot_blocks);
-        if self.geometry.copy_mask == 0 || loose < spare_slots * self.slot_blocks {
+    fn loose_data(&mut self, want: u64, goal: BlockNo, spare: Room) -> Option<(u64, Run)> {
+        let (room, slot_blocks) = (self.room(), self.geometry.slot_blocks());
+        let loose = room.blocks.saturating_sub(room.pairs * slot_blocks);
+        if self.geometry.copy_mask == 0 || loose < spare.pairs * slot_blocks {
             return None;
         }
         // Not at the price of many pieces.
-        let found = self.find_data(want, goal, true);
+        let found = self.find_data(want, goal, Whole::Slots);
         found.filter(|(_, run)| run.len >= want.min(GOOD_RUN))
     }
 
     /// The place for `want` blocks: the group of `goal` first, then the next ones around the volume.
-    fn find_data(&mut self, want: u64, goal: BlockNo, broken_only: bool) -> Option<(u64, Run)> {
+    fn find_data(&mut self, want: u64, goal: BlockNo, whole: Whole) -> Option<(u64, Run)> {
         let first = goal.0 / GROUP_BLOCKS % self.groups.count();
         let mut round = Round::from(first);
         let mut best: Option<(u64, Run)> = None;
@@ -196,7 +209,7 @@ impl Space {
             if run_max <= best.map_or(0, |(_, best)| best.len) {
                 continue;
             }
-            let run = self.groups.get_mut(index).find_run(from, want, broken_only);
+            let run = self.groups.get_mut(index).find_run(from, want, whole);
             if let Some(run) = run
                 && best.is_none_or(|(_, best)| run.len > best.len)
             {
@@ -212,26 +225,34 @@ impl Space {
         best
     }
 
-    /// Takes a slot for a node, used from now on. Slots for nodes are kept free; should a damaged
+    /// Takes room for a node, used from now on. Slots for nodes are kept free; should a damaged
     /// volume have none, the node gets a location behind the end, and the volume stops.
-    pub(crate) fn take_node(&mut self) -> BlockNo {
+    pub(crate) fn take_node(&mut self, stored: Stored) -> BlockNo {
         if self.is_unknown {
             return self.behind_the_end();
         }
-        let Some(index) = self.groups.with_slots(self.node_group) else {
+        let single = self.groups.with_singles(self.single_group);
+        let single = single.filter(|_| stored == Stored::Once);
+        let Some(index) = single.or_else(|| self.groups.with_slots(self.node_group)) else {
             self.damage = Some("no room is left for nodes".into());
             return self.behind_the_end();
         };
-        self.node_group = index;
+        match single {
+            Some(_) => self.single_group = index,
+            None => self.node_group = index,
+        }
         let block = self.groups.change(index, |group| {
-            let place = group.find_slot().expect("this group has a free slot");
+            let place = match single {
+                Some(_) => group.find_single().expect("this group has a free place"),
+                None => group.find_slot().expect("this group has a free slot"),
+            };
             group.take(place);
-            if let Some(copy) = group.copy_of(place) {
+            if let Some(copy) = group.copy_of(place).filter(|_| stored == Stored::Twice) {
                 group.take(copy);
             }
             group.blocks(place).start
         });
-        for place in self.places_of_node(block) {
+        for place in self.places_of_node(block, stored) {
             self.set_used(place, true, true);
         }
         block
@@ -239,15 +260,16 @@ impl Space {
 
     fn behind_the_end(&mut self) -> BlockNo {
         self.beyond_the_end += 1;
-        BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.slot_blocks)
+        BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.geometry.slot_blocks())
     }
 
     /// The blocks of the node at `block`, and those of its copy.
     pub(crate) fn places_of_node(
         &self,
         block: BlockNo,
+        stored: Stored,
     ) -> impl Iterator<Item = BlockRange> + use<> {
-        self.geometry.places_of_node(block)
+        self.geometry.places_of_node(block, stored)
     }
 
     /// Takes these very blocks, which come from a log; false, and nothing is changed, if one of them is not free.
@@ -329,9 +351,10 @@ impl Space {
 
     /// The group may have a free slot from now on.
     pub(super) fn may_have_slots(&mut self, index: u64) {
-        if self.groups.free_in(index).slots > 0 {
+        if self.groups.free_in(index).pairs > 0 {
             self.node_group = self.node_group.min(index);
         }
+        self.single_group = self.single_group.min(index);
     }
 
     /// Whether every block of `range`, which may come from a damaged disk, is in use and not a
@@ -346,14 +369,14 @@ impl Space {
     }
 
     /// Whether the blocks of a node at `block`, which may come from a damaged disk, and those of its copy are in use.
-    pub(crate) fn is_used_by_node(&self, block: BlockNo) -> bool {
-        self.places_of_node(block).all(|place| self.is_used(place))
+    pub(crate) fn is_used_by_node(&self, block: BlockNo, stored: Stored) -> bool {
+        self.places_of_node(block, stored).all(|place| self.is_used(place))
     }
 
     /// Whether they are, and by nodes, as far as their group knows.
-    pub(crate) fn is_node(&self, block: BlockNo) -> bool {
-        let places: Vec<_> = self.places_of_node(block).collect();
-        self.is_used_by_node(block) && self.can_be_nodes(&places)
+    pub(crate) fn is_node(&self, block: BlockNo, stored: Stored) -> bool {
+        let places: Vec<_> = self.places_of_node(block, stored).collect();
+        self.is_used_by_node(block, stored) && self.can_be_nodes(&places)
     }
 
     /// Whether all of `ranges`, which do not overlap and are in use, can be nodes.
@@ -382,11 +405,11 @@ impl Space {
     }
 
     /// Frees the location of a node with that of its copy. They are reusable when the next checkpoint is durable (R2).
-    pub(crate) fn free_node(&mut self, block: BlockNo) {
+    pub(crate) fn free_node(&mut self, block: BlockNo, stored: Stored) {
         if self.is_unknown {
             return;
         }
-        for place in self.places_of_node(block) {
+        for place in self.places_of_node(block, stored) {
             self.set_used(place, false, true);
             self.freed.add(place, true);
         }
@@ -423,7 +446,7 @@ impl Space {
 
     /// Whether a commit or checkpoint gives anything back.
     pub(crate) fn has_pending_or_roots(&self) -> bool {
-        self.has_pending() || self.promises.roots > 0
+        self.has_pending() || self.promises.roots != NodeSlots::none()
     }
 
     /// The data freed so far waits for the commit that begins now.
@@ -505,9 +528,15 @@ impl Space {
         Ok(())
     }
 
-    /// Nodes of both trees.
+    /// Nodes of all trees, at most: how many of them are stored twice is not known.
     pub(crate) fn nodes(&self) -> u64 {
-        self.node_blocks / self.slot_blocks
+        let leaf = self.geometry.stored(TreeId::Files, 0);
+        self.node_blocks / self.geometry.blocks_of(leaf)
+    }
+
+    /// Blocks of nodes of all trees, with their copies.
+    pub(super) fn node_blocks(&self) -> u64 {
+        self.node_blocks
     }
 
     /// Blocks in use.

@@ -10,8 +10,8 @@ use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::group::Group;
 use super::having::{Having, Round};
-use super::promise::Room;
 use super::record::Record;
+use super::slots::Room;
 
 /// All groups. One that is not in memory is empty.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Groups {
     with_blocks: Having,
     /// Groups with a free slot.
     with_slots: Having,
+    /// Groups with a place that is free without its other one.
+    with_singles: Having,
     /// Of each group whether what is free in it is hidden, if it is not in memory.
     is_hidden: Vec<bool>,
     /// Groups that may differ from the tree.
@@ -40,15 +42,17 @@ impl Groups {
         let mut groups = Groups {
             geometry,
             list: (0..count).map(|_| None).collect(),
-            free: Room { blocks: geometry.data_blocks(), slots: 0 },
+            free: Room { blocks: geometry.data_blocks(), places: 0, pairs: 0 },
             with_blocks: Having::none_of(count),
             with_slots: Having::none_of(count),
+            with_singles: Having::none_of(count),
             is_hidden: vec![false; count as usize],
             dirty: Vec::new(),
             stale: Vec::new(),
             stale_pieces: 0,
         };
-        groups.free.slots = Groups::slots_of(&geometry);
+        groups.free.pairs = Groups::slots_of(&geometry);
+        groups.free.places = Groups::places_of(&geometry);
         groups.find_having();
         groups
     }
@@ -57,6 +61,7 @@ impl Groups {
     fn find_having(&mut self) {
         let count = self.count();
         (self.with_blocks, self.with_slots) = (Having::none_of(count), Having::none_of(count));
+        self.with_singles = Having::none_of(count);
         (0..count).for_each(|index| self.note_having(index));
     }
 
@@ -64,7 +69,8 @@ impl Groups {
     fn note_having(&mut self, index: u64) {
         let free = self.free_in(index);
         self.with_blocks.set(index, free.blocks > 0);
-        self.with_slots.set(index, free.slots > 0);
+        self.with_slots.set(index, free.pairs > 0);
+        self.with_singles.set(index, self.geometry.copy_mask != 0 && free.places > 2 * free.pairs);
     }
 
     /// The next group with a free block on a way round all of them.
@@ -75,6 +81,16 @@ impl Groups {
     /// A group with a free slot, the first from `from` on if there is one.
     pub(super) fn with_slots(&self, from: u64) -> Option<u64> {
         self.with_slots.next(from).or_else(|| self.with_slots.next(0))
+    }
+
+    /// The first group from `from` on, around the end, with a place that is free without its other one.
+    pub(super) fn with_singles(&self, from: u64) -> Option<u64> {
+        self.with_singles.next(from).or_else(|| self.with_singles.next(0))
+    }
+
+    /// Places for nodes of a volume of this shape in which nothing is in use.
+    fn places_of(geometry: &Geometry) -> u64 {
+        (0..geometry.group_count()).map(|index| geometry.places_of_group(index)).sum()
     }
 
     /// Slots of a volume of this shape in which nothing is in use.
@@ -97,10 +113,9 @@ impl Groups {
             group.extend(geometry.group_blocks(last), is_hidden);
         }
         let added = (last..self.count()).map(|index| self.free_in(index));
-        let (blocks, slots) =
-            added.fold((0, 0), |sum, free| (sum.0 + free.blocks, sum.1 + free.slots));
-        self.free.blocks = self.free.blocks + blocks - before.blocks;
-        self.free.slots = self.free.slots + slots - before.slots;
+        let none = Room { blocks: 0, places: 0, pairs: 0 };
+        let added = added.fold(none, Room::and);
+        self.free = self.free.and(added).less(before);
         self.find_having();
     }
 
@@ -139,16 +154,16 @@ impl Groups {
         let group = self.get_mut(index);
         let stale_before = group.stale.waiting().count_ones();
         let result = change(group);
-        let (blocks, slots) = (group.free_blocks, group.free_slots);
+        let after = group.room();
         let stale = group.stale.waiting().count_ones();
         let is_unlisted = stale > 0 && !std::mem::replace(&mut group.stale.listed, true);
-        self.free.blocks = self.free.blocks + blocks - before.blocks;
-        self.free.slots = self.free.slots + slots - before.slots;
+        self.free = self.free.and(after).less(before);
         self.stale_pieces = self.stale_pieces + u64::from(stale) - u64::from(stale_before);
         if is_unlisted {
             self.stale.push(index);
         }
-        if (before.blocks == 0) != (blocks == 0) || (before.slots == 0) != (slots == 0) {
+        let has = |room: Room| (room.blocks > 0, room.pairs > 0, room.places > 2 * room.pairs);
+        if has(before) != has(after) {
             self.note_having(index);
         }
         result
@@ -187,11 +202,12 @@ impl Groups {
     /// What is free in a group, also in one that is not in memory because it is empty.
     pub(super) fn free_in(&self, index: u64) -> Room {
         match self.get(index) {
-            Some(group) => Room { blocks: group.free_blocks, slots: group.free_slots },
-            None if self.is_hidden[index as usize] => Room { blocks: 0, slots: 0 },
+            Some(group) => group.room(),
+            None if self.is_hidden[index as usize] => Room { blocks: 0, places: 0, pairs: 0 },
             None => Room {
                 blocks: self.geometry.group_blocks(index).count,
-                slots: self.geometry.slots_of_group(index),
+                places: self.geometry.places_of_group(index),
+                pairs: self.geometry.slots_of_group(index),
             },
         }
     }
@@ -199,7 +215,7 @@ impl Groups {
     /// Hides everything that is free.
     pub(super) fn hide(&mut self) {
         self.list.iter_mut().flatten().for_each(|group| group.hide());
-        self.free = Room { blocks: 0, slots: 0 };
+        self.free = Room { blocks: 0, places: 0, pairs: 0 };
         self.is_hidden.fill(true);
         self.find_having();
     }

@@ -17,6 +17,7 @@ pub(crate) mod hidden;
 pub(crate) mod promise;
 pub(crate) mod record;
 mod reservation;
+pub(crate) mod slots;
 mod sparse;
 mod written;
 

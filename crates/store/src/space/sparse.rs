@@ -6,7 +6,7 @@ use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::alloc::Space;
 use super::hidden::{Hidden, Next};
-use super::promise::{Floors, Given, Wanted};
+use super::promise::{Floor, Floors, Given, Wanted};
 
 impl Space {
     /// Hides everything that is free: the host has to be asked for it first.
@@ -75,7 +75,7 @@ impl Space {
     }
 
     /// Blocks that would have to be given before `wanted` can be promised above `floor`, about.
-    pub(crate) fn lacking_bytes(&self, wanted: Wanted, floor: u64) -> u64 {
+    pub(crate) fn lacking_bytes(&self, wanted: Wanted, floor: Floor) -> u64 {
         let wanted = self.promises.wanted_blocks(wanted, floor);
         wanted.saturating_sub(self.room().blocks).saturating_mul(BLOCK_BYTES)
     }

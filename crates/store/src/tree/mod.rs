@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 use holdfast_base::{BlockNo, Epoch};
 use holdfast_format::key::RawKey;
 use holdfast_format::node::{Expected, OfVolume};
-use holdfast_format::{Geometry, Key, NodePointer, NodeView};
+use holdfast_format::{Geometry, Key, NodePointer, NodeView, Stored};
 
 use crate::cache::{Cache, Node};
 
@@ -57,8 +57,7 @@ pub(crate) struct Forest {
     pub(crate) sealed: Option<Epoch>,
     pub(crate) volume: OfVolume,
     pub(crate) node_size: usize,
-    /// Blocks that a node has on the device, with those of its copy.
-    node_blocks: u64,
+    geometry: Geometry,
     /// Counts how often a node came, went or moved to another location: while it is unchanged, every leaf covers the
     /// same keys.
     shape: u64,
@@ -70,9 +69,9 @@ pub(crate) struct Forest {
 /// Where new nodes come from and old ones go: space, as the tree sees it.
 pub(crate) trait NodeAllocator {
     /// A location for a node. The reserve makes sure that there is one.
-    fn take(&mut self) -> BlockNo;
+    fn take(&mut self, stored: Stored) -> BlockNo;
     /// The node at `block` left the tree.
-    fn give_back(&mut self, block: BlockNo);
+    fn give_back(&mut self, block: BlockNo, stored: Stored);
     /// The tree is not one: two parents share a node. Nothing may be written any more.
     fn damaged(&mut self, why: &str);
 }
@@ -96,7 +95,7 @@ impl Forest {
             sealed: None,
             volume,
             node_size: geometry.node_size,
-            node_blocks: geometry.slot_blocks(),
+            geometry: *geometry,
             shape: 0,
             leaf_hints,
             prepared: Vec::new(),
@@ -126,6 +125,16 @@ impl Forest {
         self.shape += 1;
         let no = self.trees.add(tree);
         self.trees.hold(no)
+    }
+
+    /// How often a node is stored.
+    pub(crate) fn stored(&self, tree: TreeNo, level: u8) -> Stored {
+        self.geometry.stored(tree.id(), level)
+    }
+
+    /// Blocks of a node, with those of its copy.
+    fn blocks_of(&self, tree: TreeNo, level: u8) -> u64 {
+        self.geometry.blocks_of(self.stored(tree, level))
     }
 
     pub(crate) fn expected(&self, tree: TreeNo, pointer: NodePointer, level: u8) -> Expected {
@@ -387,7 +396,7 @@ impl Forest {
         high: Option<Key>,
     ) -> Option<u64> {
         let node = self.node(tree, pointer, level)?;
-        let mut referenced = Some(self.node_blocks);
+        let mut referenced = Some(self.blocks_of(tree, level));
         let mut reader = holdfast_format::codec::Reader::new("node", node.bytes());
         let header =
             holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");
