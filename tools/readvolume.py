@@ -2036,7 +2036,7 @@ def check_space(volume, extents):
     marked, groups = [], {}
     for (number, kind, offset), value in volume.space.items():
         if kind == GROUP_ITEM:
-            groups[offset] = struct.unpack("<II8s", value) if len(value) == 16 and number == 0 else (0, 0, b"?")
+            groups[offset] = struct.unpack("<III4s", value) if len(value) == 16 and number == 0 else (0, 0, 0, b"?")
         elif kind == BITMAP_ITEM and len(value) == 512 and offset < 8:
             bits = f"{int.from_bytes(value, 'little'):0{BITS_PER_ITEM}b}"[::-1]
             base = number * GROUP + offset * BITS_PER_ITEM
@@ -2046,9 +2046,11 @@ def check_space(volume, extents):
     nodes = [(at, at + geometry.node_blocks) for block in volume.reached for at in geometry.places(block)]
     used, node_used = per_group(marked), per_group(nodes)
     for group in sorted(set(used) | set(groups)):
-        found = groups.get(group, (0, 0, bytes(8)))
-        if found != (used[group], node_used[group], bytes(8)):
-            add(f"group {group}: says {found[:2]}, has {(used[group], node_used[group])} [406]")
+        *found, slots, zeros = groups.get(group, (0, 0, 0, bytes(4)))
+        if (*found, zeros) != (used[group], node_used[group], bytes(4)):
+            add(f"group {group}: says {found}, has {(used[group], node_used[group])} [406]")
+        elif slots > free_slots(geometry, group, marked):
+            add(f"group {group}: has fewer than {slots} free slots [406]")
     if sum(used.values()) != volume.journal.state.used_blocks:
         add(f"{sum(used.values())} blocks are marked, not {volume.journal.state.used_blocks} [407]")
     for first, end in marked:
@@ -2090,6 +2092,16 @@ def per_group(runs):
             counts[first // GROUP] += behind - first
             first = behind
     return counts
+
+
+def free_slots(geometry, group, marked):
+    """How many nodes, each with its copy, have room in a group."""
+    begin, end = group * GROUP, (group + 1) * GROUP
+    taken = {block for first, behind in marked for block in range(max(first, begin), min(behind, end))}
+    count = geometry.node_blocks
+    places = (list(geometry.places(block)) for block in range(begin, end, count))
+    is_free = lambda at: geometry.is_data(at, count) and taken.isdisjoint(range(at, at + count))
+    return sum(block[0] == min(block) and all(map(is_free, block)) for block in places)
 
 
 def overlap(runs):

@@ -45,7 +45,8 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
             format!("blocks {} to {} of the file read as zeros and {what}", punch.first, punch.end)
         }),
         ItemKind::Group => GroupItem::decode(value).map(|group| {
-            format!("used_blocks={} node_blocks={}", group.used_blocks, group.node_blocks)
+            let GroupItem { used_blocks, node_blocks, free_slots, .. } = group;
+            format!("used_blocks={used_blocks} node_blocks={node_blocks} free_slots={free_slots}")
         }),
         ItemKind::Bitmap => bitmap_text(value),
         ItemKind::Tree => TreeItem::decode(value).map(|tree| tree_text(&tree)),

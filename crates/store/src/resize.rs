@@ -168,9 +168,12 @@ impl Inner {
         let Longer { geometry, given } = longer;
         // An image that was given as a whole has a part now that was not.
         let is_sparse = self.device.room().is_some();
-        let mut space = self.space.lock();
-        self.shape.is_of(geometry.volume_blocks);
-        space.extend(geometry, is_sparse, &given);
+        // The last group gets more blocks.
+        let last = BlockRange::new(BlockNo(self.geometry().far_copy().0 - 1), 1);
+        self.with_bitmaps(last, |space| {
+            self.shape.is_of(geometry.volume_blocks);
+            space.extend(geometry, is_sparse, &given);
+        });
         size(&geometry)
     }
 }

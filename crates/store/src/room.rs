@@ -27,8 +27,7 @@ impl Inner {
     ) -> bool {
         let left = space.room().slots + own;
         let kept = kept(forest, space) + next_root(forest, tree);
-        let levels = u64::from(forest.root(tree).level) + 1;
-        let most = changes.len() as u64 * (3 * levels + 2);
+        let most = slots_at_most(forest, tree, changes.len());
         left >= kept + most || left >= kept + forest.slots_needed(tree, changes)
     }
 
@@ -36,15 +35,18 @@ impl Inner {
     /// certain.
     pub(crate) fn has_slots_for(&self, tree: TreeNo, changes: u32, own: u64) -> bool {
         let forest = self.forest.read();
-        let levels = u64::from(forest.root(tree).level) + 1;
         let space = self.space.lock();
         let kept = kept(&forest, &space) + next_root(&forest, tree);
-        space.room().slots + own >= kept + u64::from(changes) * (3 * levels + 2)
+        space.room().slots + own >= kept + slots_at_most(&forest, tree, changes as usize)
     }
 
     /// A change has found too little room, and has changed nothing: makes some, and says whether to try again. No lock of
     /// forest and space is held.
     pub(crate) fn make_room(&self, tries: &mut Tries) -> Result<bool> {
+        // There may be more than the records of groups say.
+        if self.look_closer(|space, most| space.unsure(most)) {
+            return Ok(true);
+        }
         // All that is free may be what the host of a sparse image has not given yet, and no change can ask it.
         if self.take_from_host(|_| 0) {
             return Ok(true);
@@ -60,6 +62,12 @@ impl Inner {
         }
         Ok(true)
     }
+}
+
+/// Slots that so many changes take at most.
+pub(crate) fn slots_at_most(forest: &Forest, tree: TreeNo, changes: usize) -> u64 {
+    let levels = u64::from(forest.root(tree).level) + 1;
+    changes as u64 * (3 * levels + 2)
 }
 
 /// What a change leaves.

@@ -136,7 +136,9 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
             Xattr { name: &name, value }.encode()
         });
     let groups = (0..=32768u32, 0..=32768u32).prop_map(|(a, b)| {
-        GroupItem { used_blocks: a.max(b), node_blocks: a.min(b), reserved: [0; 8] }.encode()
+        let (used_blocks, node_blocks) = (a.max(b), a.min(b));
+        let free_slots = (32768 - used_blocks) / 4;
+        GroupItem { used_blocks, node_blocks, free_slots, reserved: [0; 4] }.encode()
     });
     prop_oneof![
         keys().prop_map(|key| key.encode().to_vec()),
@@ -393,6 +395,7 @@ fn slots_of_a_group_are_the_places_for_nodes_in_it() {
                 let blocks = (begin..begin + GROUP_BLOCKS).map(BlockNo);
                 let places = blocks.filter(|at| geometry.holds_node(*at)).count() as u64;
                 assert_eq!(places, geometry.slots_of_group(group), "{geometry:?}, group {group}");
+                assert_eq!(places, geometry.free_slots_of_group(group, &[]), "{geometry:?}");
             }
         }
     }

@@ -135,6 +135,17 @@ impl Cache {
         }
     }
 
+    /// The clean leaves among these leave memory, as far as nobody needs them.
+    pub(crate) fn forget_leaves(&mut self, blocks: &[BlockNo]) {
+        for block in blocks {
+            let may_go = |frame: &Frame| frame.state == State::Clean && frame.node().level() == 0;
+            if self.frames.get(block).is_some_and(may_go) && !self.pinned.contains_key(block) {
+                self.frames.remove(block);
+                self.counters.nodes_evicted.increment();
+            }
+        }
+    }
+
     /// As much goes as may go, as if many others had read meanwhile.
     #[cfg(test)]
     pub(crate) fn evict_all(&mut self) {

@@ -23,12 +23,12 @@ use super::walks::Walks;
 use super::{Made, names};
 use crate::apply::{Halt, Slots};
 use crate::error::LineageError;
-use crate::room::{Tries, keep_roots};
+use crate::room::{Tries, keep_roots, slots_at_most};
 use crate::space::alloc::Space;
 use crate::step;
 use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, OpenTree};
-use crate::tree::{Forest, Root, TreeNo};
+use crate::tree::{Forest, MissingSet, Root, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 /// A change of the lineage that a commit makes.
@@ -189,6 +189,9 @@ impl Inner {
             let number = (sealing.plan)(&mut plan)?;
             plan.done(number)
         };
+        let of_tree = sealing.new_tree.as_ref().map_or(0, NewTree::changes);
+        let slots = slots_at_most(forest, TreeNo::SPACE, planned.changes.len() + of_tree + 1);
+        space.expect_slots(slots).map_err(MissingSet::from)?;
         if let Some(tree) = &mut sealing.new_tree {
             let root = tree.root(planned.number, forest, space)?;
             planned.changes.put(RootItem::key(planned.number), &root.bytes());
@@ -286,6 +289,8 @@ impl Inner {
                 }
             }
             forest.prepare_all(TreeNo::SPACE, &changes)?;
+            let slots = slots_at_most(forest, TreeNo::SPACE, changes.len());
+            space.expect_slots(slots).map_err(MissingSet::from)?;
             let slots = &mut Slots { space, promised: &mut 0 };
             forest.carry_out_all(TreeNo::SPACE, &changes, slots);
             Ok(())

@@ -26,7 +26,7 @@ pub(super) fn build(
     // Its own nodes are in its bitmaps, which may need more of them.
     let mut taken: Vec<BlockNo> = Vec::new();
     let leaves = loop {
-        let items = items(rewrite, &taken, &lineage);
+        let items = items(rewrite, geometry, &taken, &lineage);
         let leaves = filled(items, geometry.node_size);
         let needed = count(leaves.len(), geometry.node_size);
         match taken.len() {
@@ -66,7 +66,12 @@ pub(super) fn build(
 }
 
 /// All items, in their order.
-fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> {
+fn items(
+    rewrite: &Rewrite<'_>,
+    geometry: &Geometry,
+    own: &[BlockNo],
+    lineage: &[Item],
+) -> Vec<Item> {
     let mut items: Vec<Item> = lineage.to_vec();
     let node_blocks = rewrite.nodes.geometry.slot_blocks();
     for (group, words) in rewrite.after.groups() {
@@ -77,7 +82,7 @@ fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> 
         let own = own.iter().filter(|block| block.0 / GROUP_BLOCKS == group).count() as u64;
         let of_nodes = rewrite.node_blocks(group) + own * node_blocks;
         let item =
-            GroupItem { used_blocks: used as u32, node_blocks: of_nodes as u32, reserved: [0; 8] };
+            GroupItem::bounded(used, of_nodes, geometry.free_slots_of_group(group, words), None);
         items.push((GroupItem::key(group), item.encode()));
         let per_piece = words.len() / BITMAPS_PER_GROUP as usize;
         for (piece, words) in (0..).zip(words.chunks(per_piece)) {

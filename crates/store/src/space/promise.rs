@@ -154,6 +154,11 @@ impl Promises {
         room.slots.saturating_sub(self.kept_for_all(floor, Wanted::default()))
     }
 
+    /// Whether too few slots are free to promise `wanted` above `floor`.
+    pub(super) fn lacks_slots(&self, room: Room, wanted: Wanted, floor: u64) -> bool {
+        room.slots < self.kept_for_all(floor, wanted)
+    }
+
     /// Blocks that can be promised to data when nothing is delayed any more.
     pub(super) fn data_available(&self, room: Room) -> u64 {
         let kept = self.kept(self.floors.grow).min(room.slots) * self.slot_blocks;

@@ -84,8 +84,8 @@ impl Record {
 mod tests {
     use super::*;
 
-    fn item(used: u32, nodes: u32) -> GroupItem {
-        GroupItem { used_blocks: used, node_blocks: nodes, reserved: [0; 8] }
+    fn item(used: u64, nodes: u64) -> GroupItem {
+        GroupItem::bounded(used, nodes, 0, None)
     }
 
     #[test]
