@@ -78,7 +78,7 @@ impl Loading<'_> {
 impl Inner {
     /// Takes the bitmap of a group into memory if the nodes that have it are there.
     fn take_bitmap(&self, index: u64) -> std::result::Result<(), Missing> {
-        let forest = self.forest.read();
+        let mut forest = self.forest.write();
         let mut space = self.space.lock();
         if index >= space.group_count() || !space.is_away(index) {
             return Ok(());
@@ -88,8 +88,10 @@ impl Inner {
             *bytes = forest.get(TreeNo::SPACE, &bitmap_key(index, piece))?;
         }
         space.evict_bitmaps();
-        let nodes = forest.cache.pointers().map(|pointer| pointer.block);
-        let loaded = space.load(index, &pieces, nodes);
+        let loaded = space.load(index, &pieces);
+        // They are judged again when they are wanted, and read for that: a node that was read beside another may be one of before.
+        let strangers = space.not_used(index, forest.cache.pointers().map(|pointer| pointer.block));
+        forest.cache.forget_clean(&strangers);
         drop(space);
         drop(forest);
         if let Err(why) = loaded {

@@ -99,12 +99,12 @@ impl Loading<'_> {
 }
 
 impl Loading<'_> {
-    /// The leaves that it has read leave memory again: nobody wants them soon.
+    /// What it has read leaves memory again: nobody wants it soon.
     pub(crate) fn forget(&mut self) {
         let pinned = std::mem::take(&mut self.pinned);
         let cache = &mut self.inner.forest.write().cache;
         cache.unpin(&pinned);
-        cache.forget_leaves(&pinned);
+        cache.forget_clean(&pinned);
     }
 }
 

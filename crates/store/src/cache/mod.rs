@@ -135,11 +135,10 @@ impl Cache {
         }
     }
 
-    /// The clean leaves among these leave memory, as far as nobody needs them.
-    pub(crate) fn forget_leaves(&mut self, blocks: &[BlockNo]) {
+    /// The clean ones of these leave memory.
+    pub(crate) fn forget_clean(&mut self, blocks: &[BlockNo]) {
         for block in blocks {
-            let may_go = |frame: &Frame| frame.state == State::Clean && frame.node().level() == 0;
-            if self.frames.get(block).is_some_and(may_go) && !self.pinned.contains_key(block) {
+            if self.frames.get(block).is_some_and(|frame| frame.state == State::Clean) {
                 self.frames.remove(block);
                 self.counters.nodes_evicted.increment();
             }

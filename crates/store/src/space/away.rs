@@ -267,29 +267,19 @@ impl Groups {
         self.away.clock.push_back(index);
     }
 
-    /// Takes the bitmap of a group in, which comes from the disk. `nodes` are places there that nodes in memory have. Fails, and the
-    /// group is lost, if it is not what the record says.
-    pub(super) fn load(
-        &mut self,
-        index: u64,
-        pieces: &Pieces<'_>,
-        nodes: &[BlockRange],
-    ) -> Result<(), String> {
+    /// Takes the bitmap of a group in, which comes from the disk. Fails, and the group is lost, if it is not what the record says.
+    pub(super) fn load(&mut self, index: u64, pieces: &Pieces<'_>) -> Result<(), String> {
         let done = self.turn(index, |groups| {
-            let group = groups.judged(index, pieces, nodes)?;
+            let group = groups.judged(index, pieces)?;
             groups.put(index, group);
+            groups.away.summaries[index as usize].is_bound = false;
             groups.away.unsure.set(index, false);
             Ok(())
         });
         done.inspect_err(|_| self.lose(index))
     }
 
-    fn judged(
-        &self,
-        index: u64,
-        pieces: &Pieces<'_>,
-        nodes: &[BlockRange],
-    ) -> Result<Group, String> {
+    fn judged(&self, index: u64, pieces: &Pieces<'_>) -> Result<Group, String> {
         let Summary { used, nodes: node_blocks, said_slots, .. } =
             self.away.summaries[index as usize];
         let mut group = self.new_group(index);
@@ -311,8 +301,7 @@ impl Groups {
             return Err(format!("{:?}, but its bitmap {used} and {slots}", group.record));
         }
         let freed = self.away.beside.get(&index).map_or(&[][..], |beside| &beside.freed);
-        if let Some(range) = freed.iter().chain(nodes).find(|range| !group.all_used(**range, true))
-        {
+        if let Some(range) = freed.iter().find(|range| !group.all_used(**range, true)) {
             return Err(format!("the node at block {} is not marked as used", range.start));
         }
         for range in freed {

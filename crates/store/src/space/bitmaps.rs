@@ -2,6 +2,7 @@
 
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::item::GroupItem;
+use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::alloc::{Space, Wants};
 use super::away::Pieces;
@@ -74,20 +75,10 @@ impl Space {
         self.groups.unsure(most).into_iter().map(Wants).collect()
     }
 
-    /// Takes the bitmap of a group in, which comes from the disk. `nodes` are those in memory that may lie there. Fails, and the group
-    /// counts as full, if it cannot be.
-    pub(crate) fn load(
-        &mut self,
-        index: u64,
-        pieces: &Pieces<'_>,
-        nodes: impl Iterator<Item = BlockNo>,
-    ) -> Result<(), String> {
-        let places = nodes.flat_map(|block| self.places_of_node(block));
-        let is_here = |part: &(u64, BlockRange)| part.0 == index;
-        let nodes: Vec<BlockRange> =
-            places.flat_map(by_group).filter(is_here).map(|(_, part)| part).collect();
+    /// Takes the bitmap of a group in, which comes from the disk. Fails, and the group counts as full, if it cannot be.
+    pub(crate) fn load(&mut self, index: u64, pieces: &Pieces<'_>) -> Result<(), String> {
         let hidden = self.groups.hidden_in(index);
-        match self.groups.load(index, pieces, &nodes) {
+        match self.groups.load(index, pieces) {
             Ok(()) => {
                 self.may_have_slots(index);
                 if let Some(all) = &mut self.hidden {
@@ -100,6 +91,16 @@ impl Space {
                 Err(why)
             }
         }
+    }
+
+    /// Those of `nodes` that lie in a group and are not marked as in use: they were read before its bitmap.
+    pub(crate) fn not_used(
+        &self,
+        index: u64,
+        nodes: impl Iterator<Item = BlockNo>,
+    ) -> Vec<BlockNo> {
+        let here = nodes.filter(|block| block.0 / GROUP_BLOCKS == index);
+        here.filter(|block| !self.is_used_by_node(*block)).collect()
     }
 
     /// The bitmap of a group does not read: the group counts as full.

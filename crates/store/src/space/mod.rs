@@ -5,6 +5,8 @@
 
 pub(crate) mod alloc;
 pub(crate) mod away;
+#[cfg(test)]
+mod away_tests;
 mod bitmaps;
 pub(crate) mod delayed;
 pub(crate) mod discard;
