@@ -73,9 +73,9 @@ fn holds(tib: u64) {
     drop(placed);
     let mut transaction = Transaction::new();
     transaction.put(Key::new(InodeNo(9), ItemKind::Dentry, 0), vec![1; 50]);
-    store.apply(transaction, &mut room).unwrap();
+    let lsn = store.apply(transaction, &mut room).unwrap();
     drop(room);
-    store.sync().unwrap();
+    store.sync(lsn, InodeNo(9)).unwrap();
     let (reads, _) = device.take_reads();
     assert!(reads <= 40, "{reads}");
     store.close().unwrap();
