@@ -2138,7 +2138,7 @@ def check_space(volume, extents):
     counts = volume.superblock.ro_compat & SHARED_BLOCKS
     for (number, kind, offset), value in volume.space.items():
         if kind == GROUP_ITEM:
-            groups[offset] = struct.unpack("<III4s", value) if len(value) == 16 and number == 0 else (0, 0, 0, b"?")
+            groups[offset] = struct.unpack("<IIII", value) if len(value) == 16 and number == 0 else (-1, 0, 0, 0)
         elif kind == SHARED_ITEM and counts and len(value) == 8 and offset < GROUP:
             blocks, references = struct.unpack("<II", value)
             first = number * GROUP + offset
@@ -2155,10 +2155,12 @@ def check_space(volume, extents):
     nodes = [(at, at + geometry.node_blocks) for block, of in volume.reached.items() for at in geometry.places(block, *of)]
     used, node_used, shared_used = per_group(marked), per_group(nodes), per_group([item[:2] for item in shared_items])
     for group in sorted(set(used) | set(groups)):
-        found = groups.get(group, (0, 0, 0, bytes(4)))
-        has = (used[group], node_used[group], shared_used[group])
-        if found != (*has, bytes(4)):
-            add(f"group {group}: says {found[:3]}, has {has} [406]")
+        *found, slots = groups.get(group, (0, 0, 0, 0))
+        has = [used[group], node_used[group], shared_used[group]]
+        if found != has:
+            add(f"group {group}: says {found}, has {has} [406]")
+        elif slots > free_slots(geometry, group, marked):
+            add(f"group {group}: has fewer than {slots} free slots [406]")
     if sum(used.values()) != volume.journal.state.used_blocks:
         add(f"{sum(used.values())} blocks are marked, not {volume.journal.state.used_blocks} [407]")
     for first, end in marked:
@@ -2226,6 +2228,16 @@ def per_group(runs):
             counts[first // GROUP] += behind - first
             first = behind
     return counts
+
+
+def free_slots(geometry, group, marked):
+    """How many nodes, each with its copy, have room in a group."""
+    begin, end = group * GROUP, (group + 1) * GROUP
+    taken = {block for first, behind in marked for block in range(max(first, begin), min(behind, end))}
+    count = geometry.node_blocks
+    places = (geometry.places(block, SPACE, 0) for block in range(begin, end, count))
+    is_free = lambda at: geometry.is_data(at, count) and taken.isdisjoint(range(at, at + count))
+    return sum(block[0] == min(block) and all(map(is_free, block)) for block in places)
 
 
 def overlap(runs):

@@ -45,13 +45,13 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
             format!("blocks {} to {} of the file read as zeros and {what}", punch.first, punch.end)
         }),
         ItemKind::Group => GroupItem::decode(value).map(|group| {
-            let GroupItem { used_blocks, node_blocks, shared_blocks, .. } = group;
+            let GroupItem { used_blocks, node_blocks, shared_blocks, free_slots } = group;
             let shared = if shared_blocks > 0 {
                 format!(" shared_blocks={shared_blocks}")
             } else {
                 String::new()
             };
-            format!("used_blocks={used_blocks} node_blocks={node_blocks}{shared}")
+            format!("used_blocks={used_blocks} node_blocks={node_blocks}{shared} free_slots={free_slots}")
         }),
         ItemKind::Shared => SharedItem::decode(key, value)
             .map(|item| format!("blocks={} references={}", item.blocks, item.references)),

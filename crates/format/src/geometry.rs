@@ -355,6 +355,31 @@ impl Geometry {
         units.map(of_unit).sum()
     }
 
+    /// Slots of a group that are free, if `used` has a bit for each of its blocks that is in use.
+    pub fn free_slots_of_group(&self, index: u64, used: &[u64]) -> u64 {
+        let (inside, place) = (self.group_blocks(index), self.node_blocks());
+        let start = inside.start.0.saturating_sub(index * GROUP_BLOCKS);
+        let end = start + inside.count;
+        let first_bits = |count: u64| u64::MAX.checked_shr(64 - count.min(64) as u32).unwrap_or(0);
+        let taken = |word: usize| {
+            let at = word as u64 * 64;
+            let is_inside =
+                first_bits(end.saturating_sub(at)) & !first_bits(start.saturating_sub(at));
+            used.get(word).copied().unwrap_or(0) | !is_inside
+        };
+        // One bit for each place of a word.
+        let places = u64::MAX / first_bits(place);
+        let slots = |word: usize| {
+            let mut taken = taken(word) | taken(word ^ (self.copy_mask / 64) as usize);
+            for bits in (0..place.ilog2()).map(|bit| 1 << bit) {
+                taken |= taken >> bits;
+            }
+            u64::from((!taken & places).count_ones())
+        };
+        // A node and its copy lie in two words.
+        (0..(GROUP_BLOCKS / 64) as usize).map(slots).sum::<u64>() / self.node_copies().0
+    }
+
     /// The log ring, as far as it is in use.
     pub fn log(&self) -> BlockRange {
         BlockRange::new(BlockNo(self.log_start), self.log_blocks)

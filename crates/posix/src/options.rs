@@ -8,7 +8,7 @@ use holdfast_base::Lsn;
 use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 use holdfast_format::limits::NODE_SIZE_DEFAULT;
 use holdfast_format::{Geometry, Malformed};
-use holdfast_store::DISCARD_DELAY;
+use holdfast_store::{BITMAPS, DISCARD_DELAY};
 pub use holdfast_store::{Discard, Trimmed};
 
 /// How a volume is mounted.
@@ -34,6 +34,8 @@ pub struct MountOptions {
     pub atime: Atime,
     /// Memory for tree nodes, in bytes. For each key four more come on top, and at most sixteen.
     pub cache_bytes: usize,
+    /// Bitmaps of so many block groups stay in memory, beside those that are being changed: 8 KiB each.
+    pub bitmaps: usize,
     /// Memory for written data that is not on the device yet, in bytes. Up to 64 MiB of it that are not in use stay with the
     /// program for what is written next; half of that goes each `commit_secs`, and all of it at rest.
     pub dirty_bytes: usize,
@@ -80,6 +82,7 @@ impl Default for MountOptions {
             commit_secs: 5,
             atime: Atime::Relative,
             cache_bytes: 256 << 20,
+            bitmaps: BITMAPS,
             dirty_bytes: 256 << 20,
             recent_bytes: 16 << 20,
             inode_cache: 16384,

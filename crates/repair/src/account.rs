@@ -9,7 +9,7 @@ use holdfast_format::item::group::bitmap_key;
 use holdfast_format::item::{Extent, GroupItem};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use holdfast_format::node::Expected;
-use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
+use holdfast_format::{Geometry, ItemKind, Key, NodePointer, NodeView};
 
 use crate::blocks::{Blocks, Space};
 use crate::error::RepairError;
@@ -115,7 +115,7 @@ pub(crate) fn write(
         let places = own.iter().flat_map(|block| geometry.places_of_node(*block, stored));
         nodes.extend(places.map(|place| (place.start.0, place.start.0 + place.count)));
         let all = Blocks::of(reached.iter().chain(nodes.iter().copied()).collect());
-        let mut accounts = accounts(&all, &Blocks::of(nodes.clone()), &mut pieces);
+        let mut accounts = accounts(geometry, &all, &Blocks::of(nodes.clone()), &mut pieces);
         accounts.extend(items.iter().map(|(key, value)| (*key, value.clone())));
         let accounts: Vec<Item> = accounts.into_iter().collect();
         let shape = shape(&accounts, size);
@@ -185,6 +185,7 @@ impl Places<'_, '_> {
 
 /// Groups and bitmaps.
 fn accounts(
+    geometry: &Geometry,
     all: &Blocks,
     nodes: &Blocks,
     pieces: &mut BTreeSet<(u64, u64)>,
@@ -216,7 +217,10 @@ fn accounts(
     }
     let mut items = BTreeMap::new();
     for (group, (used, of_nodes)) in groups {
-        let item = GroupItem::of(used as u32, of_nodes as u32);
+        let words: Vec<u64> =
+            (0..BITMAPS_PER_GROUP).flat_map(|piece| words_of(&bits, (group, piece))).collect();
+        let free_slots = geometry.free_slots_of_group(group, &words);
+        let item = GroupItem::bounded(used, of_nodes, free_slots, None);
         items.insert(GroupItem::key(group), item.encode());
     }
     for ((group, piece), bits) in bits {
@@ -224,6 +228,12 @@ fn accounts(
         items.insert(bitmap_key(group, piece), bits);
     }
     items
+}
+
+/// The words of a piece of a bitmap. One that is not there is all zero.
+fn words_of(bits: &BTreeMap<(u64, u64), Vec<u8>>, piece: (u64, u64)) -> Vec<u64> {
+    let bytes = bits.get(&piece).map_or(&[0; BITMAP_BYTES][..], |bits| bits);
+    bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
 }
 
 /// Marks blocks of one piece of a bitmap.

@@ -15,7 +15,7 @@ use parking_lot::{MutexGuard, RwLockWriteGuard};
 use crate::discard::Wanting;
 use crate::error::LineageError;
 use crate::given_up::{Counts, GivenUp};
-use crate::room::{Tries, keep_roots};
+use crate::room::{Tries, keep_roots, slots_at_most};
 use crate::space::alloc::Space;
 use crate::space::promise::Wanted;
 use crate::space::slots::NodeSlots;
@@ -194,6 +194,11 @@ impl Inner {
                 Ok(space.promise(wanted, floor).then_some(wanted))
             })?;
             drop(still);
+            if promised.is_none()
+                && self.look_closer(|space, most| space.unsure_for(wanted(space), floor, most))
+            {
+                continue;
+            }
             let lacking = |space: &Space| space.lacking_bytes(wanted(space), floor);
             if promised.is_some() || !ask_host {
                 return Ok(promised);
@@ -271,6 +276,12 @@ impl Inner {
                 return Err(gone.into());
             }
             let space = self.space.lock();
+            if let Err(missing) = bitmaps_for(&forest, &space, tree, &transaction) {
+                drop(space);
+                drop(forest);
+                loading.load(missing)?;
+                continue;
+            }
             self.check_freed(&transaction, &space)?;
             let of = forest.trees.get(tree);
             if transaction.unwritten.iter().any(|(_, birth)| !of.owns_for_good(*birth)) {
@@ -381,6 +392,17 @@ impl Inner {
             }
         }
     }
+}
+
+/// Fails unless the bitmaps are in memory of what the transaction frees, and of enough slots for its nodes.
+fn bitmaps_for(
+    forest: &Forest,
+    space: &Space,
+    tree: TreeNo,
+    transaction: &Transaction,
+) -> std::result::Result<(), MissingSet> {
+    space.expect_bitmaps(transaction.dropped.iter().map(|of| of.blocks))?;
+    Ok(space.expect_slots(slots_at_most(forest, tree, transaction.changes.len()))?)
 }
 
 /// Counts inodes that a transaction adds to a tree or, below zero, takes from it.

@@ -291,6 +291,7 @@ impl Inner {
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
         }
+        self.space.lock().evict_bitmaps();
         self.space_was_freed();
         self.throttle.sealed_are(NodeSlots::none());
         journal.release(published.journal_head);

@@ -219,11 +219,18 @@ impl Inner {
         if lacking > LITTLE && room.is_some_and(|room| room < lacking) {
             return false;
         }
-        for _ in 0..if idle < LITTLE { REFUSED_MAX } else { REFUSED_MAX_IDLE } {
+        let mut loading = self.loading();
+        let mut left = if idle < LITTLE { REFUSED_MAX } else { REFUSED_MAX_IDLE };
+        while left > 0 {
             let mut space = self.space.lock();
             let range = match space.next_hidden() {
                 Next::Ask(range) => range,
                 Next::Nothing => return false,
+                Next::Load(group) => {
+                    drop(space);
+                    loading.bring(&[group]);
+                    continue;
+                }
                 Next::Wait(answers) => {
                     drop(space);
                     wait::will_wait();
@@ -242,6 +249,7 @@ impl Inner {
                 }
                 Err(error) => tracing::debug!("the host gives nothing: {error}"),
             }
+            left -= 1;
         }
         false
     }

@@ -42,14 +42,19 @@ const ALONE: usize = 4;
 /// at the next try.
 #[derive(Debug)]
 pub(crate) struct Loading<'a> {
-    inner: &'a Inner,
+    pub(crate) inner: &'a Inner,
     failed: Vec<(NodePointer, StoreError)>,
     pinned: Vec<BlockNo>,
+    /// Groups whose bitmaps it has loaded.
+    pub(crate) groups: Vec<u64>,
 }
 
 impl Drop for Loading<'_> {
-    /// The caller holds no lock of the forest.
+    /// The caller holds no lock of the forest and the space.
     fn drop(&mut self) {
+        if !self.groups.is_empty() {
+            self.inner.space.lock().unpin_bitmaps(&self.groups);
+        }
         if !self.pinned.is_empty() {
             let cache = &mut self.inner.forest.write().cache;
             cache.unpin(&self.pinned);
@@ -59,12 +64,13 @@ impl Drop for Loading<'_> {
 }
 
 impl Loading<'_> {
-    /// Reads missing nodes and takes them into memory, several at a time, without holding the lock meanwhile.
+    /// Reads what is missing and takes it into memory, several nodes at a time, without holding the lock meanwhile.
     ///
     /// # Errors
-    /// What kept one of them from being read at the try before this one.
+    /// What kept one of the nodes from being read at the try before this one.
     pub(crate) fn load(&mut self, missing: impl Into<MissingSet>) -> Result<()> {
-        let wanted = missing.into().into_sorted();
+        let (wanted, groups) = missing.into().into_sorted();
+        self.bring(&groups);
         let is_wanted = |of: NodePointer| wanted.iter().any(|one| one.expected.pointer == of);
         let failed = std::mem::take(&mut self.failed);
         if let Some((_, error)) = failed.into_iter().find(|(of, _)| is_wanted(*of)) {
@@ -92,6 +98,16 @@ impl Loading<'_> {
     }
 }
 
+impl Loading<'_> {
+    /// What it has read leaves memory again: nobody wants it soon.
+    pub(crate) fn forget(&mut self) {
+        let pinned = std::mem::take(&mut self.pinned);
+        let cache = &mut self.inner.forest.write().cache;
+        cache.unpin(&pinned);
+        cache.forget_clean(&pinned);
+    }
+}
+
 fn damage(expected: &Expected, source: Malformed) -> StoreError {
     StoreError::Node { block: expected.pointer.block, tree: expected.tree, source }
 }
@@ -116,7 +132,7 @@ pub(crate) fn regions() -> BufferPool {
 impl Inner {
     /// What a call needs to load nodes.
     pub(crate) fn loading(&self) -> Loading<'_> {
-        Loading { inner: self, failed: Vec::new(), pinned: Vec::new() }
+        Loading { inner: self, failed: Vec::new(), pinned: Vec::new(), groups: Vec::new() }
     }
 
     /// Takes a missing node into memory, or the first above it that is missing as well. Returns the block of it, where it stays until

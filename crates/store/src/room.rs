@@ -42,7 +42,7 @@ impl Inner {
         (tree, nodes): (TreeNo, NodesNeeded),
         own: NodeSlots,
     ) -> bool {
-        let needed = NodeSlots::of_tree(&self.geometry(), tree.id(), nodes);
+        let needed = forest.slots_of(tree, nodes);
         let kept = self.kept(forest, space) + self.next_root(forest, tree);
         let pairs = space.promises.pairs_left(needed.once > 0);
         space.room().holds((kept + needed).without(own), pairs)
@@ -72,6 +72,10 @@ impl Inner {
     /// A change has found too little room, and has changed nothing: makes some, and says whether to try again. No lock of
     /// forest and space is held.
     pub(crate) fn make_room(&self, tries: &mut Tries) -> Result<bool> {
+        // There may be more than the records of groups say.
+        if self.look_closer(|space, most| space.unsure(most)) {
+            return Ok(true);
+        }
         // All that is free may be what the host of a sparse image has not given yet, and no change can ask it.
         if self.take_from_host(|_| 0) {
             return Ok(true);
@@ -89,9 +93,22 @@ impl Inner {
     }
 }
 
+/// Slots that so many changes of a tree take, at most.
+pub(crate) fn slots_at_most(forest: &Forest, tree: TreeNo, changes: usize) -> NodeSlots {
+    forest.slots_of(tree, most(forest, tree, changes as u64))
+}
+
+/// Those of a files tree that so many changes make out of nothing.
+pub(crate) fn slots_of_new_tree(forest: &Forest, changes: usize) -> NodeSlots {
+    forest.slots_of(TreeNo::MAIN, most_of(1, changes as u64))
+}
+
 /// Nodes that so many changes of a tree take, at most.
 fn most(forest: &Forest, tree: TreeNo, changes: u64) -> NodesNeeded {
-    let levels = u64::from(forest.root(tree).level) + 1;
+    most_of(u64::from(forest.root(tree).level) + 1, changes)
+}
+
+fn most_of(levels: u64, changes: u64) -> NodesNeeded {
     let all = changes * (3 * levels + 2);
     NodesNeeded { leaves: changes * 4, above: changes * (3 * levels - 1), all }
 }

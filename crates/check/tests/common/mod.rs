@@ -321,8 +321,14 @@ impl Maker {
             bits[(block / 8) as usize] |= 1 << (block % 8);
         }
         let mut space = std::mem::take(&mut self.space);
-        let of_nodes = nodes.len() as u32 * self.geometry.node_copies().0 as u32;
-        let group = GroupItem::of(used.len() as u32, of_nodes);
+        let words: Vec<u64> =
+            { bits.as_chunks::<8>().0 }.iter().map(|of| u64::from_le_bytes(*of)).collect();
+        let group = GroupItem::bounded(
+            used.len() as u64,
+            nodes.len() as u64 * self.geometry.node_copies().0,
+            self.geometry.free_slots_of_group(0, &words),
+            None,
+        );
         space.insert(GroupItem::key(0), group.encode());
         for (piece, bits) in bits.chunks(BITMAP_BYTES).enumerate() {
             if bits.iter().any(|&byte| byte != 0) {

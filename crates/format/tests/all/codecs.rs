@@ -158,8 +158,10 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
             Xattr { name: &name, value }.encode()
         });
     let groups = (0..=32768u32, 0..=32768u32).prop_map(|(a, b)| {
-        let (used, nodes) = (a.max(b), a.min(b));
-        GroupItem { shared_blocks: (used - nodes) / 2, ..GroupItem::of(used, nodes) }.encode()
+        let (used_blocks, node_blocks) = (a.max(b), a.min(b));
+        let (shared_blocks, free_slots) =
+            ((used_blocks - node_blocks) / 2, (32768 - used_blocks) / 4);
+        GroupItem { used_blocks, node_blocks, shared_blocks, free_slots }.encode()
     });
     let holds = (names(), times()).prop_map(|(tag, created)| HoldItem { tag, created }.encode());
     prop_oneof![
@@ -450,6 +452,7 @@ fn slots_of_a_group_are_the_places_for_nodes_in_it() {
                     .filter(|at| geometry.holds_node(*at, geometry.stored(TreeId::Space, 0)))
                     .count() as u64;
                 assert_eq!(places, geometry.slots_of_group(group), "{geometry:?}, group {group}");
+                assert_eq!(places, geometry.free_slots_of_group(group, &[]), "{geometry:?}");
                 let blocks = (begin..begin + GROUP_BLOCKS).map(BlockNo);
                 let single = blocks.filter(|at| geometry.holds_some_node(*at)).count() as u64;
                 assert_eq!(single, geometry.places_of_group(group), "{geometry:?}, group {group}");

@@ -143,6 +143,16 @@ impl Cache {
         }
     }
 
+    /// The clean ones of these leave memory.
+    pub(crate) fn forget_clean(&mut self, blocks: &[BlockNo]) {
+        for block in blocks {
+            if self.frames.get(block).is_some_and(|frame| frame.state == State::Clean) {
+                self.frames.remove(block);
+                self.counters.nodes_evicted.increment();
+            }
+        }
+    }
+
     /// As much goes as may go, as if many others had read meanwhile.
     #[cfg(test)]
     pub(crate) fn evict_all(&mut self) {

@@ -18,9 +18,9 @@ use super::plan::Plan;
 use super::walks::Walks;
 use crate::apply::Slots;
 use crate::error::LineageError;
-use crate::room::Tries;
+use crate::room::{Tries, slots_at_most};
 use crate::space::slots::NodeSlots;
-use crate::tree::TreeNo;
+use crate::tree::{MissingSet, TreeNo};
 use crate::{Inner, Need, Result, StoreError};
 
 /// Snapshots that are looked at, or follow their branch, in one step.
@@ -146,6 +146,8 @@ impl Inner {
                 if !self.has_slots(forest, space, TreeNo::SPACE, &changes, NodeSlots::none()) {
                     return Err(StoreError::NoSpace.into());
                 }
+                let slots = slots_at_most(forest, TreeNo::SPACE, changes.len());
+                space.expect_slots(slots).map_err(MissingSet::from)?;
                 let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
                 forest.carry_out_all(TreeNo::SPACE, &changes, slots);
                 Ok(())

@@ -9,7 +9,7 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{
     HoldItem, OriginItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
 };
-use holdfast_format::{ItemKind, Key, Malformed};
+use holdfast_format::{ItemKind, Malformed};
 
 use super::plan::{Plan, PlanResult, Planned, trees_span};
 use crate::apply::Halt;
@@ -388,9 +388,4 @@ fn not_a_snapshot(number: u64) -> StoreError {
         what: format!("tree {number}"),
         source: Malformed::new("tree", "others have grown out of it, but it is a branch"),
     }
-}
-
-/// Where the items of the lineage begin: behind those of all block groups.
-pub(crate) fn first_key() -> Key {
-    Key::new(holdfast_base::InodeNo(LINEAGE), ItemKind::Inode, 0)
 }

@@ -26,7 +26,6 @@ mod walks;
 mod way;
 
 pub use look::TreeInfo;
-pub(crate) use look::first_key;
 pub(crate) use names::NameListener;
 pub use names::SnapshotNamed;
 pub(crate) use seal::Sealing;

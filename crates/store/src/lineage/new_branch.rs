@@ -33,6 +33,11 @@ pub(super) struct NewTree {
 }
 
 impl NewTree {
+    /// How many changes make it.
+    pub(super) fn changes(&self) -> usize {
+        self.items.len() + 1
+    }
+
     /// The item of its root. The first time that a change is tried the tree is made, as branch `number`; later it is there.
     pub(super) fn root(
         &mut self,

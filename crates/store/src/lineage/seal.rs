@@ -22,13 +22,13 @@ use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
 use super::walks::Walks;
 use super::{Made, names};
 use crate::apply::{Halt, Slots};
-use crate::room::{Tries, keep_roots};
+use crate::room::{Tries, keep_roots, slots_at_most, slots_of_new_tree};
 use crate::space::alloc::Space;
 use crate::space::slots::NodeSlots;
 use crate::step;
 use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, OpenTree};
-use crate::tree::{Forest, Root, TreeNo};
+use crate::tree::{Forest, MissingSet, Root, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 /// A change of the lineage that a commit makes.
@@ -184,6 +184,10 @@ impl Inner {
             let number = (sealing.plan)(&mut plan)?;
             plan.done(number)
         };
+        let of_tree = sealing.new_tree.as_ref().map_or(0, NewTree::changes);
+        let slots = slots_at_most(forest, TreeNo::SPACE, planned.changes.len() + 1);
+        let slots = slots + slots_of_new_tree(forest, of_tree);
+        space.expect_slots(slots).map_err(MissingSet::from)?;
         if let Some(tree) = &mut sealing.new_tree {
             let root = tree.root(planned.number, forest, space)?;
             planned.changes.put(RootItem::key(planned.number), &root.bytes());
@@ -281,6 +285,8 @@ impl Inner {
                 }
             }
             forest.prepare_all(TreeNo::SPACE, &changes)?;
+            let slots = slots_at_most(forest, TreeNo::SPACE, changes.len());
+            space.expect_slots(slots).map_err(MissingSet::from)?;
             let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
             forest.carry_out_all(TreeNo::SPACE, &changes, slots);
             Ok(())

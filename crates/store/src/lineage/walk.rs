@@ -26,12 +26,12 @@ use super::walk_down::find;
 use super::walks::Walks;
 use super::way::{Found, Walk};
 use crate::apply::{Halt, Slots};
-use crate::room::Tries;
+use crate::room::{Tries, slots_at_most};
 use crate::space::alloc::Space;
 use crate::space::slots::NodeSlots;
 use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, Walked};
-use crate::tree::{Forest, TreeNo};
+use crate::tree::{Forest, MissingSet, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 impl Inner {
@@ -282,6 +282,11 @@ impl Inner {
         let found = find(walk, forest)?;
         let changes = self.changes_of(walk, forest, found.cursor)?;
         forest.prepare_all(TreeNo::SPACE, &changes)?;
+        let nodes = { found.nodes.iter() }
+            .flat_map(|(of, level)| space.places_of_node(of.block, forest.stored(walk.of, *level)));
+        space.expect_bitmaps(nodes.chain(found.data.iter().copied())).map_err(MissingSet::from)?;
+        let slots = slots_at_most(forest, TreeNo::SPACE, changes.len());
+        space.expect_slots(slots).map_err(MissingSet::from)?;
         self.check_found(&found, space)?;
         if !self.has_slots(forest, space, TreeNo::SPACE, &changes, NodeSlots::none()) {
             return Err(StoreError::NoSpace.into());

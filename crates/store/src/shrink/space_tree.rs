@@ -27,7 +27,7 @@ pub(super) fn build(
     let mut taken: Vec<BlockNo> = Vec::new();
     let stored = geometry.stored(TreeId::Space, 0);
     let leaves = loop {
-        let items = items(rewrite, &taken, &lineage);
+        let items = items(rewrite, geometry, &taken, &lineage);
         let leaves = filled(items, geometry.node_size);
         let needed = count(leaves.len(), geometry.node_size);
         match taken.len() {
@@ -67,9 +67,13 @@ pub(super) fn build(
 }
 
 /// All items, in their order.
-fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> {
+fn items(
+    rewrite: &Rewrite<'_>,
+    geometry: &Geometry,
+    own: &[BlockNo],
+    lineage: &[Item],
+) -> Vec<Item> {
     let mut items: Vec<Item> = lineage.to_vec();
-    let geometry = &rewrite.nodes.geometry;
     let node_blocks = geometry.blocks_of(geometry.stored(TreeId::Space, 0));
     for (group, words) in rewrite.after.groups() {
         let used: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
@@ -78,7 +82,8 @@ fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> 
         }
         let own = own.iter().filter(|block| block.0 / GROUP_BLOCKS == group).count() as u64;
         let of_nodes = rewrite.node_blocks(group) + own * node_blocks;
-        let item = GroupItem::of(used as u32, of_nodes as u32);
+        let item =
+            GroupItem::bounded(used, of_nodes, geometry.free_slots_of_group(group, words), None);
         items.push((GroupItem::key(group), item.encode()));
         let per_piece = words.len() / BITMAPS_PER_GROUP as usize;
         for (piece, words) in (0..).zip(words.chunks(per_piece)) {

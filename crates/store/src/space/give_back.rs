@@ -67,6 +67,7 @@ impl Space {
         // What a trim of longer runs leaves is still the background's.
         let (stale, fresh) = match scope == Scope::All && rule.least > LEAST_BLOCKS {
             true => (0, 0),
+            false if self.is_lost(index) => (0, 0),
             false => self.groups.change(index, |group| group.stale.look(scope == Scope::Quiet)),
         };
         match scope {
@@ -85,6 +86,9 @@ impl Space {
         rule: &DiscardRule,
     ) -> Option<Discarding> {
         assert!(!self.discards.is_under_way, "one discard at a time");
+        if self.is_lost(index) {
+            return None;
+        }
         let to_host = rule.to_host || self.hidden.is_some();
         if to_host && self.hidden.is_none() {
             // All of it was given; what is given back has to be asked for from now on.
@@ -260,7 +264,7 @@ impl Space {
         }
         self.groups.forget_empty(index);
         if to_host
-            && self.groups.get(index).is_none()
+            && self.groups.is_empty(index)
             && let Some(hidden) = &mut self.hidden
         {
             hidden.has_given_of(index, false);

@@ -9,13 +9,12 @@
 //! Knows nothing of other groups or of trees.
 
 pub(super) mod discard;
+mod stored;
 
-use holdfast_base::switch::Accounting;
 use holdfast_base::{BlockNo, BlockRange};
-use holdfast_format::item::GroupItem;
-use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
-use super::record::{Record, Step};
+use super::record::Record;
 use super::slots::Room;
 use discard::Stale;
 
@@ -33,8 +32,6 @@ pub(crate) struct Group {
     /// Of `busy`: blocks that are not allocated, but that the host has not given yet.
     hidden: Option<Box<[u64; WORDS]>>,
     busy: Box<[u64; WORDS]>,
-    /// Of `used`: blocks that were reserved and were written in place since the volume was opened.
-    filled: Option<Box<[u64; WORDS]>>,
     pub(crate) used_blocks: u64,
     pub(crate) node_blocks: u64,
     pub(crate) free_blocks: u64,
@@ -46,6 +43,8 @@ pub(crate) struct Group {
     pub(crate) record: Record,
     /// Whether it is on the list of groups that the next commit looks at.
     pub(super) listed: bool,
+    /// Something was changed since it was last a candidate to leave memory.
+    pub(super) is_recent: bool,
     /// No free slot lies in a word before this one.
     slot_hint: usize,
     /// No place that is free without its other one lies in a word before this one.
@@ -87,7 +86,6 @@ impl Group {
             used: Box::new([0; WORDS]),
             hidden: None,
             busy: Box::new([u64::MAX; WORDS]),
-            filled: None,
             used_blocks: 0,
             node_blocks: 0,
             free_blocks: 0,
@@ -96,6 +94,7 @@ impl Group {
             dirty_pieces: 0,
             record: Record::Absent,
             listed: false,
+            is_recent: true,
             slot_hint: 0,
             single_hint: 0,
             run_max: GROUP_BLOCKS,
@@ -131,23 +130,6 @@ impl Group {
             at += len;
             Some((word, mask))
         })
-    }
-
-    /// Whether a block of the run was written in place.
-    pub(super) fn has_filled(&self, run: Run) -> bool {
-        let filled = self.filled.as_ref();
-        filled.is_some_and(|filled| Group::words(run).any(|(word, mask)| filled[word] & mask != 0))
-    }
-
-    /// Whether the blocks of the run were written in place, from now on.
-    pub(super) fn set_filled(&mut self, run: Run, is_filled: bool) {
-        if self.filled.is_none() && !is_filled {
-            return;
-        }
-        let filled = self.filled.get_or_insert_with(|| Box::new([0; WORDS]));
-        for (word, mask) in Group::words(run) {
-            filled[word] = if is_filled { filled[word] | mask } else { filled[word] & !mask };
-        }
     }
 
     /// Which bits of a word belong to no slot that is free: their blocks are busy, or those of the copy.
@@ -261,13 +243,6 @@ impl Group {
         self.stale.freed(run);
     }
 
-    /// Whether anything of `range` is hidden.
-    pub(super) fn has_hidden(&self, range: BlockRange) -> bool {
-        self.hidden.as_ref().is_some_and(|hidden| {
-            Group::words(self.run(range)).any(|(word, mask)| hidden[word] & mask != 0)
-        })
-    }
-
     /// What is hidden of `range` is free from now on.
     pub(super) fn show(&mut self, range: BlockRange) {
         let run = self.run(range);
@@ -324,58 +299,6 @@ impl Group {
             self.used_blocks -= run.len;
             self.node_blocks -= node_len;
         }
-    }
-
-    /// Fills in a piece of the bitmap that was read from the tree. Fails on blocks outside the data zone.
-    pub(crate) fn load_piece(&mut self, piece: u64, bytes: &[u8; BITMAP_BYTES]) -> Result<(), ()> {
-        let first = piece as usize * WORDS_PER_PIECE;
-        for (word, bytes) in (first..).zip(bytes.as_chunks::<8>().0) {
-            let used = u64::from_le_bytes(*bytes);
-            if used & self.busy[word] != 0 {
-                return Err(());
-            }
-            self.used[word] = used;
-            self.set_busy(word, self.busy[word] | used);
-            self.free_blocks -= u64::from(used.count_ones());
-            self.used_blocks += u64::from(used.count_ones());
-        }
-        Ok(())
-    }
-
-    /// The record that the tree should hold.
-    pub(crate) fn item(&self) -> GroupItem {
-        GroupItem::of(self.used_blocks as u32, self.node_blocks as u32)
-    }
-
-    /// What must be done so that the tree holds the present record.
-    pub(crate) fn step(&self, accounting: Accounting) -> Step {
-        self.record.step(self.item(), accounting)
-    }
-
-    /// The dirty pieces with their bytes; `None` for one that is all zero. They are clean afterwards.
-    pub(crate) fn take_dirty(&mut self) -> Vec<(u64, Option<[u8; BITMAP_BYTES]>)> {
-        let dirty = std::mem::take(&mut self.dirty_pieces);
-        (0..BITMAPS_PER_GROUP)
-            .filter(|piece| dirty & (1 << piece) != 0)
-            .map(|piece| {
-                let first = piece as usize * WORDS_PER_PIECE;
-                let words = &self.used[first..first + WORDS_PER_PIECE];
-                if words.iter().all(|word| *word == 0) {
-                    return (piece, None);
-                }
-                let mut bytes = [0; BITMAP_BYTES];
-                for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
-                    chunk.copy_from_slice(&word.to_le_bytes());
-                }
-                (piece, Some(bytes))
-            })
-            .collect()
-    }
-
-    /// Pieces that differ from the tree.
-    pub(crate) fn dirty_pieces(&self) -> impl Iterator<Item = u64> {
-        let dirty = self.dirty_pieces;
-        (0..BITMAPS_PER_GROUP).filter(move |piece| dirty & (1 << piece) != 0)
     }
 
     /// What is free.

@@ -4,6 +4,10 @@
 //! holding one is the proof that the step before has happened (R3).
 
 pub(crate) mod alloc;
+pub(crate) mod away;
+#[cfg(test)]
+mod away_tests;
+mod bitmaps;
 pub(crate) mod delayed;
 pub(crate) mod discard;
 mod extend;
@@ -24,6 +28,7 @@ mod written;
 pub use delayed::Delayed;
 pub(crate) use extend::reserve_of;
 pub(crate) use filling::Filling;
+pub(crate) use groups::by_group;
 pub(crate) use reservation::SharedSpace;
 pub use reservation::{Allocated, KeptNodes, Reservation};
 pub(crate) use written::{Destination, WrittenContent};

@@ -193,6 +193,12 @@ impl Promises {
         room.beside(self.kept_for_all(floor, Wanted::default()))
     }
 
+    /// Whether enough slots are free to promise `wanted` above `floor`.
+    pub(super) fn has_slots(&self, room: Room, wanted: Wanted, floor: Floor) -> bool {
+        let has_leaves = wanted.slots.once > 0 || wanted.delayed != Delayed::default();
+        room.holds(self.kept_for_all(floor, wanted), self.pairs_left(has_leaves))
+    }
+
     /// Blocks that can be promised to data when nothing is delayed any more.
     pub(super) fn data_available(&self, room: Room) -> u64 {
         let kept = self.kept(Floor::Grow);
@@ -225,9 +231,8 @@ impl Promises {
     /// Promises all of `wanted` above `floor`, or nothing. Who wants nothing is never refused, whatever is kept for others: a
     /// hole between the borders of blocks is made on a full volume (P8).
     pub(super) fn promise(&mut self, room: Room, wanted: Wanted, floor: Floor) -> bool {
-        let has_leaves = wanted.slots.once > 0 || wanted.delayed != Delayed::default();
         let done = wanted.is_nothing()
-            || room.holds(self.kept_for_all(floor, wanted), self.pairs_left(has_leaves))
+            || self.has_slots(room, wanted, floor)
                 && room.blocks >= self.wanted_blocks(wanted, floor);
         if done {
             self.slots += wanted.slots;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_base::{BlockNo, BlockRange};
 use parking_lot::Mutex;
 
-use super::alloc::Space;
+use super::alloc::{Space, Wants};
 use super::delayed::Delayed;
 use super::promise::Wanted;
 use super::slots::NodeSlots;
@@ -103,16 +103,21 @@ impl Reservation {
         Reservation { space, tree, slots: NodeSlots::none(), blocks: 0, growth: 0, delayed }
     }
 
-    pub(crate) fn place(&mut self, want: u64, goal: Option<BlockNo>) -> Option<Allocated> {
+    pub(crate) fn place(
+        &mut self,
+        want: u64,
+        goal: Option<BlockNo>,
+    ) -> std::result::Result<Option<Allocated>, Wants> {
         let want = want.min(self.blocks);
         if want == 0 {
-            return None;
+            return Ok(None);
         }
-        let blocks = self.space.lock().take_data(want, goal)?;
+        let taken = self.space.lock().take_data(want, goal)?;
+        let Some(blocks) = taken else { return Ok(None) };
         let growth = self.growth_with(blocks.count);
         self.blocks -= blocks.count;
         let (space, tree) = (self.space.clone(), self.tree);
-        Some(Allocated { space, tree, blocks, growth, published: false })
+        Ok(Some(Allocated { space, tree, blocks, growth, published: false }))
     }
 }
 

@@ -118,6 +118,14 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// Nothing.
+    pub(crate) const NONE: Room = Room { blocks: 0, places: 0, pairs: 0 };
+
+    /// Places that are free, and their other ones not, where nodes have copies.
+    pub(crate) fn singles(&self) -> u64 {
+        self.places.saturating_sub(2 * self.pairs)
+    }
+
     /// Whether so many nodes find room. Those that are stored once leave `pairs` whole.
     pub(crate) fn holds(&self, nodes: NodeSlots, pairs: u64) -> bool {
         let whole = NodeSlots { twice: nodes.twice.max(pairs), ..nodes };

@@ -13,8 +13,8 @@ impl Space {
     pub(crate) fn hide(&mut self) {
         let (geometry, blocks) = (*self.geometry(), self.room().blocks);
         self.groups.hide();
-        let has_free = |piece| self.groups.has_hidden(piece);
-        let is_used = |index| self.groups.get(index).is_some_and(|group| group.used_blocks > 0);
+        let has_free = |group| self.groups.hidden_pieces(group);
+        let is_used = |index| self.groups.is_used_at_all(index);
         self.hidden = Some(Hidden::all(&geometry, blocks, has_free, is_used));
         self.keep_for_given();
     }
@@ -56,7 +56,8 @@ impl Space {
     /// The next piece that the host is to be asked for.
     pub(crate) fn next_hidden(&mut self) -> Next {
         let geometry = *self.geometry();
-        self.hidden.as_mut().map_or(Next::Nothing, |hidden| hidden.next(&geometry))
+        let is_away = |group| self.groups.is_away(group);
+        self.hidden.as_mut().map_or(Next::Nothing, |hidden| hidden.next(&geometry, is_away))
     }
 
     /// What the host said to that piece: its free blocks may be promised from now on, or it is asked again later.

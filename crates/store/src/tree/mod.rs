@@ -22,6 +22,7 @@ use holdfast_format::node::{Expected, OfVolume};
 use holdfast_format::{Geometry, Key, NodePointer, NodeView, Stored};
 
 use crate::cache::{Cache, Node};
+use crate::space::slots::{NodeSlots, NodesNeeded};
 
 pub(crate) use change::Prepared;
 use leaf_hint::LeafHints;
@@ -64,6 +65,16 @@ pub(crate) struct Forest {
     leaf_hints: LeafHints,
     /// Of the transaction that is being applied; of no use after the lock was let go. Kept for its memory.
     prepared: Vec<Prepared>,
+}
+
+/// A walk to leaves.
+struct Leaves {
+    /// The first and the last key.
+    keys: (RawKey, RawKey),
+    left: usize,
+    /// Where it would have gone on.
+    end: Option<Key>,
+    missing: MissingSet,
 }
 
 /// Where new nodes come from and old ones go: space, as the tree sees it.
@@ -130,6 +141,11 @@ impl Forest {
     /// How often a node is stored.
     pub(crate) fn stored(&self, tree: TreeNo, level: u8) -> Stored {
         self.geometry.stored(tree.id(), level)
+    }
+
+    /// Room for so many nodes of a tree.
+    pub(crate) fn slots_of(&self, tree: TreeNo, nodes: NodesNeeded) -> NodeSlots {
+        NodeSlots::of_tree(&self.geometry, tree.id(), nodes)
     }
 
     /// Blocks of a node, with those of its copy.
@@ -291,6 +307,52 @@ impl Forest {
             node = self.child(tree, &node, node.child_index(&wanted.low), below).ok()?;
         }
         (node.child(node.child_index(&wanted.low)) == pointer).then_some(node)
+    }
+
+    /// Whether the leaves that cover `from` up to `to` are in memory, so many of them at most. Then: where those behind them begin, if
+    /// there are any. Fails with all that can be seen to be missing.
+    pub(crate) fn leaves_of(
+        &self,
+        tree: TreeNo,
+        (from, to): (&Key, &Key),
+        most: usize,
+    ) -> Result<Option<Key>, MissingSet> {
+        let mut walk = Leaves {
+            keys: (from.raw(), to.raw()),
+            left: most,
+            end: None,
+            missing: MissingSet::default(),
+        };
+        let root = self.root(tree);
+        self.leaves_below(tree, (root.pointer, root.level, Key::MIN.raw()), &mut walk);
+        walk.missing.none().map(|()| walk.end)
+    }
+
+    fn leaves_below(
+        &self,
+        tree: TreeNo,
+        (pointer, level, low): (NodePointer, u8, RawKey),
+        walk: &mut Leaves,
+    ) {
+        let node = match self.node_at(tree, pointer, level, low) {
+            Ok(node) if level > 0 => node,
+            found => {
+                walk.left = walk.left.saturating_sub(1);
+                if let Err(missing) = found
+                    && !walk.missing.add(missing)
+                {
+                    walk.left = 0;
+                }
+                return;
+            }
+        };
+        for index in node.child_index(&walk.keys.0)..=node.child_index(&walk.keys.1) {
+            if walk.left == 0 {
+                walk.end.get_or_insert(node.key(index));
+                return;
+            }
+            self.leaves_below(tree, (node.child(index), level - 1, node.raw_key(index)), walk);
+        }
     }
 
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on.

@@ -184,7 +184,7 @@ impl Group {
     /// Whether it is as a group that was never touched; then whether everything in it is hidden, or free.
     pub(in crate::space) fn is_as_new(&self, blocks: u64) -> Option<bool> {
         let is_unused = self.used_blocks == 0 && self.dirty_pieces == 0 && !self.listed;
-        let is_unknown = matches!(self.record, super::Record::Absent) && self.filled.is_none();
+        let is_unknown = matches!(self.record, super::Record::Absent);
         let is_looked_at = self.stale.is_nothing() && !self.stale.listed;
         let count = |hidden: &[u64]| hidden.iter().map(|word| u64::from(word.count_ones())).sum();
         let hidden: u64 = self.hidden.as_ref().map_or(0, |hidden| count(&hidden[..]));
