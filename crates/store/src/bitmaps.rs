@@ -14,9 +14,8 @@ use holdfast_format::superblock::SHARED_BLOCKS;
 use holdfast_format::{Key, Malformed};
 
 use crate::load::Loading;
-use crate::space::alloc::{Space, Wants};
-use crate::space::away::Pieces;
-use crate::space::by_group;
+use crate::space::alloc::Space;
+use crate::space::{Pieces, Wants, by_group};
 use crate::tree::{Missing, MissingSet, TreeNo};
 use crate::{Inner, Result, StoreError};
 
@@ -208,8 +207,9 @@ impl Inner {
         wrong.map_err(damage)
     }
 
-    /// Loads the bitmaps that the first changes want.
+    /// Loads the bitmaps that the first changes want; a reader makes none.
     pub(crate) fn load_first_bitmaps(&self, most: usize) {
+        let most = if self.read_only { 0 } else { most };
         let first: Vec<u64> = {
             let space = self.space.lock();
             (0..space.group_count()).filter(|index| space.is_away(*index)).take(most).collect()

@@ -15,7 +15,8 @@ use holdfast_format::limits::BITMAPS_PER_GROUP;
 
 use crate::apply::{Halt, Slots};
 use crate::room::slots_at_most;
-use crate::space::alloc::{Space, Wants};
+use crate::space::Wants;
+use crate::space::alloc::Space;
 use crate::space::record::Step;
 use crate::space::slots::NodeSlots;
 use crate::tree::{Forest, Missing, MissingSet, TreeNo};

@@ -103,9 +103,7 @@ fn open_alone(
             at((device, &stop), options, &counters, &replayed.superblock, nodes, &places);
         let unknown =
             inner.load_groups().map(|()| None).or_else(|error| without_bitmaps(&inner, error))?;
-        if !options.read_only {
-            inner.load_first_bitmaps(bitmaps::AT_ONCE.min(options.bitmaps));
-        }
+        inner.load_first_bitmaps(bitmaps::AT_ONCE.min(options.bitmaps));
         inner.find_ancestry_of_main()?;
         let time = Stopwatch::start();
         let done = inner.replay_log(&replayed.superblock, &logged);

@@ -14,17 +14,13 @@ use super::delayed::Delayed;
 use super::discard::Discards;
 use super::freed::{Freed, Unflushed};
 use super::group::{Group, Run, Whole};
-use super::groups::{Groups, by_group};
+use super::groups::{Groups, Wants, by_group};
 use super::having::Round;
 use super::hidden::{Hidden, PIECE_BLOCKS, PIECE_BYTES, by_piece};
 use super::promise::{Floor, Promises, Wanted};
 use super::record::Step;
 use super::slots::{NodeSlots, Room};
 use crate::marks::Marks;
-
-/// The bitmap of this group is wanted in memory first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wants(pub(crate) u64);
 
 /// Where something can be put.
 type Found = Result<Option<(u64, Run)>, Wants>;

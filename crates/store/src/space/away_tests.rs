@@ -8,8 +8,8 @@ use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::limits::BITMAPS_PER_GROUP;
 use holdfast_format::{Geometry, Stored};
 
-use super::alloc::{Space, Wants};
-use super::away::Pieces;
+use super::alloc::Space;
+use super::groups::{Pieces, Wants};
 use super::promise::{Floor, Wanted};
 use super::record::Step;
 use super::slots::NodeSlots;

@@ -5,9 +5,8 @@ use holdfast_format::Stored;
 use holdfast_format::item::GroupItem;
 use holdfast_format::limits::GROUP_BLOCKS;
 
-use super::alloc::{Space, Wants};
-use super::away::Pieces;
-use super::groups::by_group;
+use super::alloc::Space;
+use super::groups::{Pieces, Wants, by_group};
 use super::promise::{Floor, Wanted};
 use super::slots::NodeSlots;
 

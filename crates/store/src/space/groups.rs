@@ -3,28 +3,35 @@
 //!
 //! Knows nothing of promises, and of where something is put.
 
+mod away;
+
 use std::collections::BTreeMap;
 
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
 
-use super::away::{Away, Present, State};
 use super::group::discard::{Stale, pieces};
 use super::group::{Group, Run};
 use super::having::{Having, Round};
 use super::hidden::PIECES_PER_GROUP;
 use super::slots::{NodeSlots, Room};
+pub(crate) use away::Pieces;
+use away::{Away, Present, State};
+
+/// The bitmap of this group is wanted in memory first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wants(pub(crate) u64);
 
 /// All groups.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    pub(super) geometry: Geometry,
+    geometry: Geometry,
     /// Those that are in memory.
-    pub(super) list: Vec<Option<Box<Group>>>,
-    pub(super) away: Away,
+    list: Vec<Option<Box<Group>>>,
+    away: Away,
     /// Sums over all groups.
-    pub(super) free: Room,
+    free: Room,
     pub(super) used_blocks: u64,
     pub(super) node_blocks: u64,
     /// Groups with a free block.
@@ -40,9 +47,9 @@ pub(crate) struct Groups {
     /// The same of places that are free without their other ones.
     away_with_singles: Having,
     /// Of each group whether what is free in it is hidden, if it is not in memory.
-    pub(super) is_hidden: Vec<bool>,
+    is_hidden: Vec<bool>,
     /// Groups that may differ from the tree.
-    pub(super) dirty: Vec<u64>,
+    dirty: Vec<u64>,
     /// Groups with stale pieces, and how many pieces wait.
     stale: Vec<u64>,
     stale_pieces: u64,

@@ -4,7 +4,6 @@
 //! holding one is the proof that the step before has happened (R3).
 
 pub(crate) mod alloc;
-pub(crate) mod away;
 #[cfg(test)]
 mod away_tests;
 mod bitmaps;
@@ -28,7 +27,7 @@ mod written;
 pub use delayed::Delayed;
 pub(crate) use extend::reserve_of;
 pub(crate) use filling::Filling;
-pub(crate) use groups::by_group;
+pub(crate) use groups::{Pieces, Wants, by_group};
 pub(crate) use reservation::SharedSpace;
 pub use reservation::{Allocated, KeptNodes, Reservation};
 pub(crate) use written::{Destination, WrittenContent};

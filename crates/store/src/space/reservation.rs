@@ -5,8 +5,9 @@ use std::sync::Arc;
 use holdfast_base::{BlockNo, BlockRange};
 use parking_lot::Mutex;
 
-use super::alloc::{Space, Wants};
+use super::alloc::Space;
 use super::delayed::Delayed;
+use super::groups::Wants;
 use super::promise::Wanted;
 use super::slots::NodeSlots;
 use crate::Result;

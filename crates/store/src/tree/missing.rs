@@ -1,7 +1,7 @@
 //! What a call has missed: nodes, and bitmaps of block groups.
 
 use super::Missing;
-use crate::space::alloc::Wants;
+use crate::space::Wants;
 
 /// What a call has missed at one try, each once, and no more nodes than are worth reading before the next one.
 #[derive(Debug, Default)]

@@ -19,13 +19,12 @@ use holdfast_format::item::GroupItem;
 use holdfast_format::item::group::decode_bitmap;
 use holdfast_format::limits::{BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
-use super::alloc::Wants;
-use super::group::Group;
-use super::group::discard::Stale;
-use super::groups::Groups;
-use super::having::{Having, Round};
-use super::record::Record;
-use super::slots::{NodeSlots, Room};
+use super::{Groups, Wants};
+use crate::space::group::Group;
+use crate::space::group::discard::Stale;
+use crate::space::having::{Having, Round};
+use crate::space::record::Record;
+use crate::space::slots::{NodeSlots, Room};
 
 /// With less free than this in the group that data goes to, 8 MiB, the next one is loaded.
 const LITTLE_BLOCKS: u64 = 2048;
@@ -183,28 +182,28 @@ impl Away {
 
 impl Groups {
     /// No more groups than this stay in memory, but for those that are being changed.
-    pub(super) fn keep_at_most(&mut self, most: usize) {
+    pub(in crate::space) fn keep_at_most(&mut self, most: usize) {
         self.away.most = most;
     }
 
     /// Whether the bitmap of a group has to be loaded before it is of use.
-    pub(super) fn is_away(&self, index: u64) -> bool {
+    pub(in crate::space) fn is_away(&self, index: u64) -> bool {
         self.list[index as usize].is_none() && self.away.state(index) == State::Stored
     }
 
     /// Whether the bitmap of a group is damaged.
-    pub(super) fn is_lost(&self, index: u64) -> bool {
+    pub(in crate::space) fn is_lost(&self, index: u64) -> bool {
         self.list[index as usize].is_none() && self.away.state(index) == State::Lost
     }
 
     /// Groups that have to be loaded before it is known how many slots are free there, the first ones.
-    pub(super) fn unsure(&self, most: usize) -> Vec<u64> {
+    pub(in crate::space) fn unsure(&self, most: usize) -> Vec<u64> {
         let next = |from: &u64| self.away.unsure.next(from + 1);
         std::iter::successors(self.away.unsure.next(0), next).take(most).collect()
     }
 
     /// Hidden blocks of a group that is not in memory.
-    pub(super) fn hidden_in(&self, index: u64) -> u64 {
+    pub(in crate::space) fn hidden_in(&self, index: u64) -> u64 {
         let blocks = self.geometry.group_blocks(index).count;
         let Summary { used, free, .. } = self.away.summaries[index as usize];
         blocks.saturating_sub(u64::from(used) + u64::from(free))
@@ -212,7 +211,7 @@ impl Groups {
 
     /// A group that has to be loaded before long: the next one behind that of a block, or behind those with slots, when there is little
     /// left in these.
-    pub(super) fn wanted_soon(&self, next: u64) -> Option<Wants> {
+    pub(in crate::space) fn wanted_soon(&self, next: u64) -> Option<Wants> {
         let first = next / GROUP_BLOCKS;
         let group = self.list.get(first as usize)?.as_ref();
         let is_little = group.is_some_and(|group| group.free_blocks < LITTLE_BLOCKS);
@@ -225,7 +224,7 @@ impl Groups {
     }
 
     /// Fills in what the record of a group says, which comes from the disk and says more than nothing.
-    pub(super) fn record(&mut self, index: u64, item: &GroupItem) -> Result<(), String> {
+    pub(in crate::space) fn record(&mut self, index: u64, item: &GroupItem) -> Result<(), String> {
         let blocks = self.geometry.group_blocks(index).count;
         let free = blocks.checked_sub(item.used_blocks.into());
         let has_slots = u64::from(item.free_slots) <= self.geometry.slots_of_group(index);
@@ -274,7 +273,7 @@ impl Groups {
     }
 
     /// Takes the bitmap of a group in, which comes from the disk. Fails, and the group is lost, if it is not what the record says.
-    pub(super) fn load(&mut self, index: u64, pieces: &Pieces<'_>) -> Result<(), String> {
+    pub(in crate::space) fn load(&mut self, index: u64, pieces: &Pieces<'_>) -> Result<(), String> {
         let done = self.turn(index, |groups| {
             let group = groups.judged(index, pieces)?;
             groups.put(index, group);
@@ -319,7 +318,7 @@ impl Groups {
 
     /// The bitmap of a group does not read, or is not what its record says: the group counts as full, and what was freed there
     /// stays in use.
-    pub(super) fn lose(&mut self, index: u64) {
+    pub(in crate::space) fn lose(&mut self, index: u64) {
         self.turn(index, |groups| {
             let freed = groups.away.freed_in(index);
             groups.used_blocks += freed;
@@ -336,12 +335,12 @@ impl Groups {
     }
 
     /// A call needs a group in memory, until [`Groups::unpin`].
-    pub(super) fn pin(&mut self, index: u64) {
+    pub(in crate::space) fn pin(&mut self, index: u64) {
         *self.away.pinned.entry(index).or_default() += 1;
     }
 
     /// Ends a [`Groups::pin`].
-    pub(super) fn unpin(&mut self, index: u64) {
+    pub(in crate::space) fn unpin(&mut self, index: u64) {
         if let Some(pins) = self.away.pinned.get_mut(&index) {
             *pins -= 1;
             if *pins == 0 {
@@ -351,7 +350,7 @@ impl Groups {
     }
 
     /// Groups leave memory that nobody has changed lately, until few enough are there, or all were looked at twice.
-    pub(super) fn evict(&mut self) {
+    pub(in crate::space) fn evict(&mut self) {
         let mut looks = self.away.clock.len() * 2;
         while self.away.in_memory > self.away.most && looks > 0 {
             looks -= 1;
