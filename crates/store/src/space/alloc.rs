@@ -48,8 +48,6 @@ pub(crate) struct Space {
     pub(crate) unflushed: Unflushed,
     /// No group before it has a free slot.
     node_group: u64,
-    /// Where places are looked for that are free without their other ones.
-    single_group: u64,
     /// Where the next data goes that has no goal.
     data_next: BlockNo,
     pub(crate) inodes: u64,
@@ -80,7 +78,6 @@ impl Space {
             discards: Discards::default(),
             unflushed: Unflushed::new(geometry.journal_blocks),
             node_group: 0,
-            single_group: 0,
             data_next: BlockNo(
                 geometry.first_data_block().0 + (geometry.data_blocks() / 16).next_multiple_of(16),
             ),
@@ -115,11 +112,6 @@ impl Space {
         self.node_group = self.node_group.min(self.geometry.far_copy().0 / GROUP_BLOCKS);
         self.geometry = geometry;
         self.slots_total = Groups::slots_of(&geometry);
-    }
-
-    /// Where places are looked for that are free without their other ones.
-    pub(super) fn single_group(&self) -> u64 {
-        self.single_group
     }
 
     /// Where the next data goes that has no goal.
@@ -266,15 +258,14 @@ impl Space {
         if self.is_unknown {
             return self.behind_the_end();
         }
-        let single = self.groups.with_singles(self.single_group);
+        let single = self.groups.with_singles();
         let single = single.filter(|_| stored == Stored::Once);
         let Some(index) = single.or_else(|| self.groups.with_slots(self.node_group)) else {
             self.damage = Some("no room is left for nodes".into());
             return self.behind_the_end();
         };
-        match single {
-            Some(_) => self.single_group = index,
-            None => self.node_group = index,
+        if single.is_none() {
+            self.node_group = index;
         }
         let block = self.groups.change(index, |group| {
             let place = match single {
@@ -388,7 +379,6 @@ impl Space {
         if self.groups.free_in(index).pairs > 0 {
             self.node_group = self.node_group.min(index);
         }
-        self.single_group = self.single_group.min(index);
     }
 
     /// Whether every block of `range`, which may come from a damaged disk, is in use and not a

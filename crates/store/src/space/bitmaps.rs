@@ -58,7 +58,7 @@ impl Space {
             return Ok(());
         }
         let kept = self.promises.kept_now(Floor::Grow).twice;
-        let wanted = self.groups.wanted_for_slots(slots, self.single_group(), kept);
+        let wanted = self.groups.wanted_for_slots(slots, kept);
         wanted.map_or(Ok(()), |index| Err(Wants(index)))
     }
 

@@ -133,9 +133,9 @@ impl Groups {
         self.with_slots.next(from).or_else(|| self.with_slots.next(0))
     }
 
-    /// The first group from `from` on, around the end, with a place that is free without its other one.
-    pub(super) fn with_singles(&self, from: u64) -> Option<u64> {
-        self.with_singles.next(from).or_else(|| self.with_singles.next(0))
+    /// The first group with a place that is free without its other one, of those whose bitmaps are known.
+    pub(super) fn with_singles(&self) -> Option<u64> {
+        self.with_singles.next(0)
     }
 
     /// Places for nodes of a volume of this shape in which nothing is in use.
@@ -144,9 +144,9 @@ impl Groups {
     }
 
     /// The first group that has to be loaded before there is room for so many nodes in those whose bitmaps are known, or that lies before
-    /// all of these. Single places are looked for from group `from` on; so many pairs as are `kept` are not broken while there are others.
-    pub(super) fn wanted_for_slots(&self, slots: NodeSlots, from: u64, kept: u64) -> Option<u64> {
-        let of_singles = self.wanted_for_singles(slots, from, kept);
+    /// all of these. So many pairs as are `kept` are not broken while there are single places.
+    pub(super) fn wanted_for_slots(&self, slots: NodeSlots, kept: u64) -> Option<u64> {
+        let of_singles = self.wanted_for_singles(slots, kept);
         of_singles.or_else(|| {
             let first = self.away_with_slots.next(0)?;
             let is_before = self.with_slots.next(0).is_none_or(|ready| first < ready);
@@ -154,12 +154,9 @@ impl Groups {
         })
     }
 
-    fn wanted_for_singles(&self, slots: NodeSlots, from: u64, kept: u64) -> Option<u64> {
-        let away = &self.away_with_singles;
-        let first = away.next(from).or_else(|| away.next(0)).filter(|_| slots.once > 0)?;
-        // On the way around.
-        let place = |index: u64| (index < from, index);
-        let is_before = self.with_singles(from).is_none_or(|ready| place(first) < place(ready));
+    fn wanted_for_singles(&self, slots: NodeSlots, kept: u64) -> Option<u64> {
+        let first = self.away_with_singles.next(0).filter(|_| slots.once > 0)?;
+        let is_before = self.with_singles().is_none_or(|ready| first < ready);
         let broken = slots.once.saturating_sub(self.ready.singles()).div_ceil(2);
         let breaks_kept = broken > 0 && self.free.pairs < kept + slots.twice + broken;
         (is_before || breaks_kept).then_some(first)

@@ -22,8 +22,8 @@ const NODE: usize = 16384;
 const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
 /// Nodes are three quarters full.
 const FULL: usize = (NODE - SLOTS_AT) / 4 * 3;
-/// The group in which the nodes begin.
-const FIRST: u64 = 1;
+/// The group in which the nodes begin: behind the one with the end of the rings.
+const FIRST: u64 = 2;
 
 type Items = Vec<(Key, Vec<u8>)>;
 
@@ -96,8 +96,9 @@ impl Tree {
     /// Blocks of a group that are in use.
     fn used(&self, group: u64) -> BlockRange {
         let start = group * GROUP_BLOCKS;
-        if group == 0 {
-            return BlockRange::new(self.superblock.files.block, 4);
+        if group < FIRST {
+            let files = self.superblock.files.block;
+            return BlockRange::new(files, if files.0 / GROUP_BLOCKS == group { 4 } else { 0 });
         }
         let end = (FIRST * GROUP_BLOCKS + self.nodes() * 4).min(start + GROUP_BLOCKS);
         match group < self.special {

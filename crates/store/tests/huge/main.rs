@@ -1,5 +1,6 @@
 //! A volume of 100 TiB with 10^9 blocks in use is opened with few reads and little memory, and what is changed in it reads the
 //! bitmaps that it needs. Reads and bytes of the heap are counted.
+//! A program of its own: the heap has nothing else in it.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 

@@ -220,7 +220,7 @@ impl Groups {
         let of_data = of_data.filter(|index| self.is_away(*index));
         let of_tree = |tree| NodeSlots::of(self.geometry.stored(tree, 0), LITTLE_SLOTS / 2);
         let little = of_tree(TreeId::Space) + of_tree(TreeId::Files);
-        of_data.or_else(|| self.wanted_for_slots(little, 0, 0)).map(Wants)
+        of_data.or_else(|| self.wanted_for_slots(little, 0)).map(Wants)
     }
 
     /// Fills in what the record of a group says, which comes from the disk and says more than nothing.
