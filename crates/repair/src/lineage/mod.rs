@@ -356,19 +356,18 @@ impl Lineage {
         }
     }
 
-    /// The snapshots of a branch that goes have followed it, held or not.
+    /// The snapshots of a branch that goes have followed it, but for those that are held: that ends no data.
     fn going(&mut self, repairs: &mut Vec<Repair>) {
         let going = self.items.extract_if(.., |_, item| item.kind == TreeKind::Going);
         let going: BTreeSet<u64> = going.map(|(id, _)| id).collect();
-        for (id, item) in self.items.iter_mut().filter(|(_, item)| going.contains(&item.branch)) {
-            item.name.clear();
-            self.waiting.insert(*id);
-        }
-        for id in &self.waiting {
-            let (first, last) = HoldItem::span(*id);
-            if self.told.extract_if(first..=last, |_, _| true).count() > 0 {
-                let what = format!("snapshot {id}, which is held, is deleted as its branch was");
-                say(repairs, Issue::DeletionWrong, what, true);
+        let of_these = self.items.iter().filter(|(_, item)| going.contains(&item.branch));
+        for id in of_these.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if self.is_held(id) {
+                let what = format!("snapshot {id} stays where its branch goes, as it is held");
+                say(repairs, Issue::DeletionWrong, what, false);
+            } else if let Some(item) = self.items.get_mut(&id) {
+                item.name.clear();
+                self.waiting.insert(id);
             }
         }
     }
