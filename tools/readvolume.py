@@ -34,9 +34,10 @@ from types import SimpleNamespace
 BLOCK = 4096
 SECTOR = 512
 GROUP = 32768
-# The ro_compat feature of copies of nodes.
+# The ro_compat features of what stands twice.
 NODE_COPIES = 1
 RING_COPIES = 2
+LEAF_COPIES = 8
 # The ro_compat feature of blocks with several references.
 SHARED_BLOCKS = 4
 COUNTER_LIMIT = 1 << 62
@@ -57,8 +58,8 @@ FINDINGS_LIMIT = 1000
 INODE, INLINE, DENTRY, XATTR, PIECE, EXTENT, ORPHAN, PUNCH = range(1, 9)
 BITS_PER_ITEM = 4096
 GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM = 16, 17, 18
-NEXT_ITEM, NAME_ITEM, WALK_ITEM, TREE_ITEM, ROOT_ITEM, CHILD_ITEM = range(19, 25)
-OF_LINEAGE = set(range(NEXT_ITEM, CHILD_ITEM + 1))
+NEXT_ITEM, NAME_ITEM, WALK_ITEM, TREE_ITEM, ROOT_ITEM, CHILD_ITEM, HOLD_ITEM, ORIGIN_ITEM = range(19, 27)
+OF_LINEAGE = set(range(NEXT_ITEM, ORIGIN_ITEM + 1))
 SHARED_ITEM = 27
 FILES, SPACE = 1, 2
 KNOWN_KINDS = {FILES: set(range(INODE, PUNCH + 1)), SPACE: {GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM, SHARED_ITEM} | OF_LINEAGE}
@@ -337,9 +338,11 @@ XATTR_ITEM = Layout("length:B place:B value_len:I value_id:I")
 EXTENT_ITEM = Layout("block:Q birth:Q count:I state:B codec:B place:B reserved:B")
 PUNCH_ITEM = Layout("first:Q end:Q state:I reserved:4s")
 TREE_LAYOUT = Layout(
-    "parent:Q branch:Q epoch:Q lsn:Q created:q created_ns:I kind:B level:B length:B pad:B holds:I root_block:Q "
-    "root_epoch:Q inode_count:Q referenced:Q limit:Q reserved:4s"
+    "parent:Q branch:Q epoch:Q lsn:Q created:q created_ns:I kind:B level:B length:B pad:B root_block:Q "
+    "root_epoch:Q inode_count:Q referenced:Q limit:Q reserved:8s"
 )
+HOLD_LAYOUT = Layout("created:q created_ns:I length:B reserved:3s")
+ORIGIN_LAYOUT = Layout("volume:16s number:Q lsn:Q created:q created_ns:I reserved:4s")
 ROOT_LAYOUT = Layout("block:Q epoch:Q inode_count:Q referenced:Q level:B reserved:7s")
 WALK_LAYOUT = Layout("inode:Q offset:Q zeros:4s kind:B more:3s level:B reserved:7s")
 FRAME = Layout(
@@ -405,6 +408,7 @@ class Geometry:
         self.node_size = superblock.node_size
         self.node_blocks = self.node_size // BLOCK
         self.copy_mask = superblock.copy_mask
+        self.leaf_copies = bool(superblock.ro_compat & LEAF_COPIES)
         self.value_limit = 1024 if self.node_size == BLOCK else 4096
         self.log = superblock.log_start
         self.log_bytes = superblock.log_blocks * BLOCK
@@ -420,15 +424,16 @@ class Geometry:
         """Whether blocks lie in the data zone of device 0."""
         return count >= 1 and self.data <= block and block + count <= self.far
 
-    def is_node(self, block):
-        """Whether a node can be there."""
-        places = self.places(block)
+    def is_node(self, block, tree=FILES, level=0):
+        """Whether such a node can be there; as a leaf of a files tree lies anywhere, any node."""
+        places = self.places(block, tree, level)
         in_zone = all(self.is_data(at, self.node_blocks) for at in places)
         return block % self.node_blocks == 0 and places == sorted(places) and in_zone
 
-    def places(self, block):
-        """Where the node at a block is, and where its copy is."""
-        return [block, block ^ self.copy_mask] if self.copy_mask else [block]
+    def places(self, block, tree, level):
+        """Where the node at a block is, and where its copy is, if such a node has one."""
+        is_twice = self.copy_mask and (self.leaf_copies or level > 0 or tree == SPACE)
+        return [block, block ^ self.copy_mask] if is_twice else [block]
 
 
 def far_copy(volume_blocks):
@@ -456,8 +461,9 @@ def check_zones(superblock):
 
 def check_state(state, geometry, epoch):
     """What superblocks and heads of commits have in common."""
-    for root in (state.files_block, state.space_block):
-        need(geometry.is_node(root), f"no root of a tree can be at block {root}")
+    roots = (state.files_block, FILES, state.files_level), (state.space_block, SPACE, state.space_level)
+    for root, tree, level in roots:
+        need(geometry.is_node(root, tree, level), f"no root of a tree can be at block {root}")
     need(state.files_block != state.space_block, "both trees have the same root")
     need(max(state.files_epoch, state.space_epoch) <= epoch, "a root is too young")
     need(max(state.files_level, state.space_level) < LEVELS, "a tree is too high")
@@ -494,8 +500,9 @@ def read_superblock(image, address, far=False):
     need(block.fault == 1 or block.fault == 0 and clean, "the fault is neither there nor not")
     need(not any(block.pad + block.pad2 + block.pad3 + block.set_aside + block.zeros), "reserved bytes are not zero")
     need((block.copy_mask != 0) == (block.ro_compat & NODE_COPIES != 0), "copies of nodes are there and are not")
+    need(block.copy_mask or not block.ro_compat & LEAF_COPIES, "leaves have copies, and nothing says where")
     need((block.ring_distance != 0) == (block.ro_compat & RING_COPIES != 0), "rings stand twice and do not")
-    block.unknown_ro_compat = block.ro_compat & ~(NODE_COPIES | RING_COPIES | SHARED_BLOCKS)
+    block.unknown_ro_compat = block.ro_compat & ~(NODE_COPIES | RING_COPIES | LEAF_COPIES | SHARED_BLOCKS)
     extra = block.compat or block.unknown_ro_compat
     need(extra or not any(data[SUPERBLOCK.size :]), "bytes behind the fields are not zero")
     return block
@@ -553,7 +560,9 @@ class Nodes:
         """Bytes, header and records of the node at a block, which must be valid [202], and what its parent names by epoch,
         tree and level. It may be bad in one of its places [211]."""
         data = self.made.get(block)
-        places, first = [block] if data else self.geometry.places(block), None
+        # Of which tree and level it is may be said by the node alone.
+        of = named[1:] if named else (SPACE, 0) if self.geometry.is_node(block, SPACE) else (FILES, 0)
+        places, first = [block] if data else self.geometry.places(block, *of), None
         for place in places:
             try:
                 if place not in self.made:
@@ -613,10 +622,10 @@ class Nodes:
             if cursor and node_place(upper, level) < cursor:
                 continue
             try:
-                need(self.geometry.is_node(block), f"no node can be at block {block} [203]")
+                need(self.geometry.is_node(block, tree, level), f"no node can be at block {block} [203]")
                 need(block not in reached, f"node at block {block} is reached twice [204]")
                 _, _, records = self.load(block, (epoch, tree, level))
-                reached.add(block)
+                reached[block] = (tree, level)
                 here = (tree, level, lower, upper)
                 need(self.places.setdefault(block, here) == here, f"node at block {block}: another range elsewhere [208]")
                 keys = [key for key, _ in records]
@@ -1333,16 +1342,21 @@ class Log:
 
 def judge_said(before, said, removed):
     """What a batch says of branches and snapshots: only what operations by the log change [902]."""
-    need(all(key[:2] == (LINEAGE, NAME_ITEM) for key in removed), "something goes that only commits can take [902]")
-    now = Lineage({**before.items, **said})
+    goes = all(key[:2] == (LINEAGE, NAME_ITEM) or key[1] == HOLD_ITEM and key[0] > LINEAGE for key in removed)
+    need(goes, "something goes that only commits can take [902]")
+    now = Lineage({key: value for key, value in {**before.items, **said}.items() if key not in removed}, before.features)
     first, behind = before.next(), now.next()
     need(first <= behind <= COUNTER_LIMIT, f"the next number goes back from {first} to {behind} [902]")
     children = [(key[2], key[0] - LINEAGE) for key in said if key[1] == CHILD_ITEM]
     parents, made = dict(children), set()
     for inode, kind, offset in said:
-        own = kind in (TREE_ITEM, ROOT_ITEM, CHILD_ITEM)
+        own = kind in (TREE_ITEM, ROOT_ITEM, CHILD_ITEM, HOLD_ITEM)
+        need(kind != ORIGIN_ITEM, "an origin comes with commits [902]")
+        held = now.tree(inode - LINEAGE) if kind == HOLD_ITEM else None
+        there = held and held.kind == SNAPSHOT and not now.deleted(inode - LINEAGE, held)
+        need(kind != HOLD_ITEM or there and now.hold(inode, offset), f"there is no snapshot {inode - LINEAGE} to be held [902]")
         need(inode > LINEAGE if own else inode == LINEAGE, f"kind {kind} stands at {inode} [902]")
-        need(offset == 0 or kind in (NAME_ITEM, WALK_ITEM, CHILD_ITEM), f"kind {kind} stands at offset {offset} [902]")
+        need(offset == 0 or kind in (NAME_ITEM, WALK_ITEM, CHILD_ITEM, HOLD_ITEM), f"kind {kind} stands at offset {offset} [902]")
     for number in [key[0] - LINEAGE for key in said if key[1] == TREE_ITEM]:
         old, item = before.tree(number), now.tree(number)
         if old is None and number != MAIN:
@@ -1357,24 +1371,45 @@ def judge_said(before, said, removed):
         elif old is None:
             need(item.kind == BRANCH and item.parent == 0, "the first branch is another [902]")
         else:
-            changing = {"parent", "length", "name", "holds", "limit"}
+            changing = {"parent", "length", "name", "limit"}
             same = all(getattr(old, name) == getattr(item, name) for name in set(TREE_LAYOUT.names) - changing)
-            need(same, f"{number} becomes another [902]")
+            need(same and old.tail == item.tail, f"{number} becomes another [902]")
         going = item.kind == SNAPSHOT and now.deleted(number, item)
-        need(not going or not (item.name or item.holds), f"{number} is being deleted and has a name or holds [902]")
+        need(not going or not item.name, f"{number} is being deleted and has a name [902]")
     placed = {key[0] - LINEAGE for key in said if key[1] == ROOT_ITEM} | set(parents)
     need(placed <= made and len(parents) == len(children), "it places a branch that it does not make [902]")
     for number in [key[2] for key in said if key[1] == WALK_ITEM]:
         item, start = now.tree(number), ((0, INODE, 0), 0)
         begins = item and item.kind == SNAPSHOT and before.cursor(number) is None and now.cursor(number) == start
-        need(begins and not item.name and not item.holds, f"the deletion of {number} cannot begin [902]")
+        need(begins and not item.name and not now.tags(number), f"the deletion of {number} cannot begin [902]")
 
 
 class Lineage:
     """Branches and snapshots, as items of the space tree."""
 
-    def __init__(self, items):
-        self.items = items
+    def __init__(self, items, features):
+        self.items, self.features = items, features
+
+    def hold(self, inode, offset):
+        """The tag of a hold, which must be valid."""
+        value = self.items[inode, HOLD_ITEM, offset]
+        item = HOLD_LAYOUT.at(value)
+        tag = value[HOLD_LAYOUT.size :]
+        bad = NO_NAME.search(tag) or tag in (b".", b"..") or len(tag) != item.length or crc64((inode - LINEAGE).to_bytes(8, "little") + tag) != offset
+        need(tag and not bad and item.created_ns < 10**9 and not any(item.reserved), f"the hold {inode, offset} is none [1001]")
+        return tag
+
+    def tags(self, number):
+        """Who holds a snapshot."""
+        keys = [key for key in self.items if key[:2] == (LINEAGE + number, HOLD_ITEM)]
+        return sorted(self.hold(inode, offset) for inode, _, offset in keys)
+
+    def origin(self, inode, offset):
+        """What a snapshot is a copy of, which must be valid."""
+        value = self.items[inode, ORIGIN_ITEM, offset]
+        item = ORIGIN_LAYOUT.at(value)
+        fits = len(value) == ORIGIN_LAYOUT.size and offset < 8 and item.created_ns < 10**9 and not any(item.reserved)
+        need(fits and max(item.number, item.lsn) <= COUNTER_LIMIT, f"the origin {inode, offset} is none [1001]")
 
     def tree(self, number):
         """A branch or snapshot, which must be valid; or nothing."""
@@ -1382,7 +1417,9 @@ class Lineage:
         if value is None:
             return None
         item = TREE_LAYOUT.at(value)
-        item.name = value[TREE_LAYOUT.size :]
+        end = TREE_LAYOUT.size + item.length
+        item.name, item.tail = value[TREE_LAYOUT.size : end], value[end:]
+        need(not item.tail or self.features and len(item.tail) <= 512, f"tree {number} has more than its name [1001]")
         bad = NO_NAME.search(item.name) or item.name in (b".", b"..")
         if item.kind == GOING:
             need(value == bytes(44) + bytes([GOING]) + bytes(TREE_LAYOUT.size - 45), f"tree {number} is none [1001]")
@@ -1395,7 +1432,7 @@ class Lineage:
             need(0 < item.root_epoch <= item.epoch and item.level < LEVELS, f"the root of {number} cannot be [1001]")
             need(item.branch and not item.limit, f"snapshot {number} is of no branch, or has a limit [1001]")
         else:
-            only = (item.branch, item.epoch, item.holds, item.level, item.root_block, item.root_epoch, *counts)
+            only = (item.branch, item.epoch, item.level, item.root_block, item.root_epoch, *counts)
             need(not any(only), f"branch {number} has what only snapshots have [1001]")
         return item
 
@@ -1777,10 +1814,11 @@ class Volume:
         self.journal = Journal(self.image, self.superblock, nodes, findings)
         self.journal.replay()
         state = self.journal.state
-        self.reached, lost = set(), []
+        self.reached, lost = {}, []
         roots = (state.space_block, state.space_epoch, state.space_level)
         self.space = dict(nodes.walk(SPACE, roots, findings, self.reached, lost))
-        self.lineage = Lineage(self.space)
+        features = self.superblock.compat or self.superblock.unknown_ro_compat
+        self.lineage = Lineage(self.space, features)
         # Items of files trees, by their numbers, and what of them is lost.
         self.trees, self.lost = {}, {}
         self.log = Log(self.image, self.superblock, self.journal, nodes, findings)
@@ -1808,13 +1846,13 @@ class Volume:
             return self.space
         if number not in self.trees:
             # Into a set of its own: other trees have the same nodes.
-            reached, self.lost[number], cursor = set(), [], self.lineage.cursor(number)
+            reached, self.lost[number], cursor = {}, [], self.lineage.cursor(number)
             root = self.root(number)[0]
             walk = self.nodes.walk(FILES, root, self.findings, reached, self.lost[number], cursor)
             self.trees[number] = dict(walk)
             self.reached |= reached
             if not self.lost[number] and not cursor:
-                self.compare_referenced(number, len(reached))
+                self.compare_referenced(number, reached)
         return self.trees[number]
 
     def compare_referenced(self, number, nodes):
@@ -1824,7 +1862,8 @@ class Volume:
             item = self.lineage.tree(number)
             item = item if item.kind == SNAPSHOT else self.lineage.root(number)
         extents = (value for key, value in self.trees[number].items() if key[1] == EXTENT)
-        of_nodes = nodes * self.geometry.node_blocks * len(self.geometry.places(0))
+        places = sum(len(self.geometry.places(block, *of)) for block, of in nodes.items())
+        of_nodes = places * self.geometry.node_blocks
         found = of_nodes + sum(u32(value, 16) for value in extents if len(value) >= 20)
         if item.referenced != found:
             self.findings.add(f"tree {number} counts {item.referenced} blocks that it refers to, there are {found} [210]")
@@ -1973,10 +2012,10 @@ def dress(volume, inode, target):
 def list_trees(volume, _):
     """One line for each branch and snapshot."""
     for number in sorted({MAIN, *volume.lineage.numbers()}):
-        item = volume.lineage.tree(number) or SimpleNamespace(kind=BRANCH, parent=0, epoch=0, holds=0)
+        item = volume.lineage.tree(number) or SimpleNamespace(kind=BRANCH, parent=0, epoch=0)
         kind = "branch" if item.kind == BRANCH else "snapshot"
         deleted = item.kind == SNAPSHOT and volume.lineage.deleted(number, item)
-        state = "deleted" if deleted else f"holds={item.holds}"
+        state = "deleted" if deleted else f"holds={len(volume.lineage.tags(number))}"
         count = volume.root(number)[1]
         name = printable(volume.lineage.label(number))
         print(f"{number} {kind} parent={item.parent} epoch={item.epoch} inodes={count} {state} {name}")
@@ -2028,6 +2067,11 @@ def check_lineage(volume):
     going = {number for number in lineage.going() if lineage.tree(number)}
     children = {(number, item.parent) for number, item in trees.items() if item.parent} | {(number, 0) for number in going}
     listed = {(key[2], key[0] - LINEAGE) for key in lineage.items if key[1] == CHILD_ITEM}
+    for inode, kind, offset in lineage.items:
+        if kind in (HOLD_ITEM, ORIGIN_ITEM):
+            lineage.hold(inode, offset) if kind == HOLD_ITEM else lineage.origin(inode, offset)
+            if inode - LINEAGE not in trees or trees[inode - LINEAGE].kind != SNAPSHOT:
+                add(f"item {(inode, kind, offset)} is of no snapshot [1001]")
     for number, parent in children ^ listed:
         add(f"tree {number}: it grew out of {parent} and is not listed there, or the reverse [1005]")
     for number, item in trees.items():
@@ -2048,9 +2092,9 @@ def check_lineage(volume):
         root = volume.root(number)[0]
         if item.parent and root[1] <= parent.epoch and root[:2] != (parent.root_block, parent.root_epoch):
             add(f"tree {number}: its root is neither that of {item.parent} nor younger [1008]")
-        if lineage.cursor(number) and (item.kind != SNAPSHOT or item.name or item.holds):
+        if lineage.cursor(number) and (item.kind != SNAPSHOT or item.name or lineage.tags(number)):
             add(f"tree {number}: it is being deleted and is no snapshot, or has a name or holds [1009]")
-        if item.holds and item.branch in going:
+        if item.branch in going and lineage.tags(number):
             add(f"snapshot {number}: its branch goes, and it is held [1009]")
 
 
@@ -2094,7 +2138,7 @@ def check_space(volume, extents):
     counts = volume.superblock.ro_compat & SHARED_BLOCKS
     for (number, kind, offset), value in volume.space.items():
         if kind == GROUP_ITEM:
-            groups[offset] = struct.unpack("<III4s", value) if len(value) == 16 and number == 0 else (0, 0, 0, b"?")
+            groups[offset] = struct.unpack("<IIII", value) if len(value) == 16 and number == 0 else (-1, 0, 0, 0)
         elif kind == SHARED_ITEM and counts and len(value) == 8 and offset < GROUP:
             blocks, references = struct.unpack("<II", value)
             first = number * GROUP + offset
@@ -2108,13 +2152,15 @@ def check_space(volume, extents):
             marked += [(base + run.start(), base + run.end()) for run in re.finditer("1+", bits)]
         elif kind in KNOWN_KINDS[SPACE] - OF_LINEAGE:
             add(f"item {(number, kind, offset)} of the space tree is none [404] [408]")
-    nodes = [(at, at + geometry.node_blocks) for block in volume.reached for at in geometry.places(block)]
+    nodes = [(at, at + geometry.node_blocks) for block, of in volume.reached.items() for at in geometry.places(block, *of)]
     used, node_used, shared_used = per_group(marked), per_group(nodes), per_group([item[:2] for item in shared_items])
     for group in sorted(set(used) | set(groups)):
-        found = groups.get(group, (0, 0, 0, bytes(4)))
-        has = (used[group], node_used[group], shared_used[group])
-        if found != (*has, bytes(4)):
-            add(f"group {group}: says {found[:3]}, has {has} [406]")
+        *found, slots = groups.get(group, (0, 0, 0, 0))
+        has = [used[group], node_used[group], shared_used[group]]
+        if found != has:
+            add(f"group {group}: says {found}, has {has} [406]")
+        elif slots > free_slots(geometry, group, marked):
+            add(f"group {group}: has fewer than {slots} free slots [406]")
     if sum(used.values()) != volume.journal.state.used_blocks:
         add(f"{sum(used.values())} blocks are marked, not {volume.journal.state.used_blocks} [407]")
     for first, end in marked:
@@ -2182,6 +2228,16 @@ def per_group(runs):
             counts[first // GROUP] += behind - first
             first = behind
     return counts
+
+
+def free_slots(geometry, group, marked):
+    """How many nodes, each with its copy, have room in a group."""
+    begin, end = group * GROUP, (group + 1) * GROUP
+    taken = {block for first, behind in marked for block in range(max(first, begin), min(behind, end))}
+    count = geometry.node_blocks
+    places = (geometry.places(block, SPACE, 0) for block in range(begin, end, count))
+    is_free = lambda at: geometry.is_data(at, count) and taken.isdisjoint(range(at, at + count))
+    return sum(block[0] == min(block) and all(map(is_free, block)) for block in places)
 
 
 def overlap(runs):

@@ -11,7 +11,7 @@ use holdfast::{
     XattrFlags,
 };
 use holdfast_base::InodeNo;
-use holdfast_base::attribute::{RECEIVED, is_not_taken};
+use holdfast_base::attribute::is_not_taken;
 
 use crate::read::{Kind, Member, Members};
 use crate::whiteout::Kept;
@@ -309,11 +309,8 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// An attribute that the volume has no place for is left out, and so is what a receive says of another volume.
+    /// An attribute that the volume has no place for is left out.
     fn take_xattr(&mut self, name: &[u8], set: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        if name == RECEIVED {
-            return Ok(());
-        }
         match set() {
             Err(error) if is_not_taken(&error) => {
                 self.imported.xattrs_left_out += 1;

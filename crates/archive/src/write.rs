@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use holdfast::{Dir, File, FileType, Metadata, OpenOptions};
-use holdfast_base::attribute::RECEIVED;
 use tar::EntryType;
 
 use crate::header::{BLOCK, Said, pad};
@@ -390,8 +389,6 @@ fn said<'a>(found: &Metadata, path: &'a [u8], kind: EntryType) -> Said<'a> {
 /// Names and values in the order of the names.
 fn xattrs(dir: &Dir, name: &OsStr) -> io::Result<Xattrs> {
     let mut names = dir.xattrs(name)?;
-    // It says something of this volume only.
-    names.retain(|name| name.as_bytes() != RECEIVED);
     names.sort_unstable();
     values(dir, name, names)
 }

@@ -69,7 +69,7 @@ pub struct RecoveryWork {
     pub nodes: u64,
     /// Bytes of a node.
     pub node_bytes: u64,
-    /// Places to which a node is written beside its own: 0 or 1.
+    /// Copies of them that are written as well.
     pub copies: u64,
 }
 
@@ -89,8 +89,8 @@ impl RecoveryWork {
         if self.journal_bytes == 0 && self.log_bytes == 0 && self.nodes == 0 {
             return Duration::ZERO;
         }
-        // Each node is read as a base and written to its location, and to that of its copy.
-        let writes = self.nodes.saturating_mul(self.copies.saturating_add(1));
+        // Each node is read as a base and written to its location, and perhaps to that of its copy.
+        let writes = self.nodes.saturating_add(self.copies);
         let nodes = self.nodes.saturating_add(writes).saturating_mul(self.node_bytes);
         let bytes = nodes
             .saturating_add(self.journal_bytes)
@@ -136,7 +136,7 @@ mod tests {
         assert!(
             many.estimate_at(&Cost { place: Duration::MAX, ..disk }) > Duration::from_secs(1 << 20)
         );
-        let twice = RecoveryWork { copies: 1, ..many };
+        let twice = RecoveryWork { copies: 5000, ..many };
         let more = twice.estimate() - many.estimate();
         assert!(more > Duration::from_millis(350), "78 MiB of copies: {more:?}");
         let more = twice.estimate_at(&disk) - many.estimate_at(&disk);

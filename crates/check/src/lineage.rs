@@ -9,7 +9,9 @@ use std::ops::ControlFlow;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{InodeNo, TreeId};
 use holdfast_format::item::lineage::{LINEAGE, MAIN, MAIN_NAME};
-use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::item::{
+    HoldItem, LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+};
 use holdfast_format::log::Dropped;
 use holdfast_format::{ItemKind, Key, NodePointer};
 
@@ -93,6 +95,12 @@ impl Lineage {
     /// How far the deletion of a snapshot has come.
     pub(crate) fn cursor(&self, id: u64) -> Option<WalkPlace> {
         self.item(&WalkItem::key(id), |value| WalkItem::decode(value).ok())
+    }
+
+    /// Whether a snapshot is held.
+    pub(crate) fn is_held(&self, id: u64) -> bool {
+        let (first, last) = HoldItem::span(id);
+        self.0.range(first..=last).next().is_some()
     }
 
     /// The next number; where none was given yet, the first. `None`: it cannot be read.

@@ -167,8 +167,10 @@ pub struct Summary {
     pub volume_bytes: u64,
     /// Bytes of a tree node.
     pub node_size: u64,
-    /// How often each node is stored.
+    /// How often nodes above the leaves are stored, and those of the space tree.
     pub metadata_copies: u64,
+    /// How often the leaves of files trees are stored.
+    pub leaf_copies: u64,
     /// How often each batch of the log and each frame of the journal is stored.
     pub ring_copies: u64,
     /// Bytes of the log ring.
@@ -223,7 +225,8 @@ impl Summary {
             fault: slots.fault().map(|fault| (fault.time.secs, fault.reason.clone())),
             volume_bytes: bytes(geometry.volume_blocks),
             node_size: geometry.node_size as u64,
-            metadata_copies: geometry.node_copies(),
+            metadata_copies: geometry.node_copies().0,
+            leaf_copies: geometry.node_copies().1,
             ring_copies: geometry.ring_places().count() as u64,
             log_bytes: bytes(geometry.log_room()),
             journal_bytes: bytes(geometry.journal_room()),

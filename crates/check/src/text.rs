@@ -7,8 +7,8 @@ use holdfast_base::{Timestamp, TreeId};
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{
-    Dentry, Extent, GroupItem, InodeItem, LineageItem, PunchItem, RootItem, SharedItem, TreeItem,
-    TreeKind, WalkItem, WalkPlace, Xattr, group,
+    Dentry, Extent, GroupItem, HoldItem, InodeItem, LineageItem, OriginItem, PunchItem, RootItem,
+    SharedItem, TreeItem, TreeKind, WalkItem, WalkPlace, Xattr, group,
 };
 use holdfast_format::{ItemKind, Key, Malformed};
 
@@ -45,13 +45,13 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
             format!("blocks {} to {} of the file read as zeros and {what}", punch.first, punch.end)
         }),
         ItemKind::Group => GroupItem::decode(value).map(|group| {
-            let GroupItem { used_blocks, node_blocks, shared_blocks, .. } = group;
+            let GroupItem { used_blocks, node_blocks, shared_blocks, free_slots } = group;
             let shared = if shared_blocks > 0 {
                 format!(" shared_blocks={shared_blocks}")
             } else {
                 String::new()
             };
-            format!("used_blocks={used_blocks} node_blocks={node_blocks}{shared}")
+            format!("used_blocks={used_blocks} node_blocks={node_blocks}{shared} free_slots={free_slots}")
         }),
         ItemKind::Shared => SharedItem::decode(key, value)
             .map(|item| format!("blocks={} references={}", item.blocks, item.references)),
@@ -63,6 +63,13 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
                 "block={block} epoch={epoch} level={level} inode_count={inode_count} \
                  referenced_blocks={referenced_blocks}"
             )
+        }),
+        ItemKind::Hold => HoldItem::decode(value)
+            .map(|hold| format!("tag={:?} created={}", printable(&hold.tag), time(hold.created))),
+        ItemKind::Origin => OriginItem::decode(value).map(|of| {
+            let volume: String = of.volume.iter().map(|byte| format!("{byte:02x}")).collect();
+            let (number, lsn, created) = (of.number, of.lsn, time(of.created));
+            format!("volume={volume} number={number} lsn={lsn} created={created}")
         }),
         ItemKind::Walk => WalkItem::decode(value).map(|cursor| place(&cursor)),
         ItemKind::Lineage => LineageItem::decode(value).map(|item| format!("next={}", item.next)),
@@ -100,10 +107,9 @@ fn tree_text(tree: &TreeItem) -> String {
         TreeKind::Branch => format!("branch {shared} limit={}", tree.limit),
         TreeKind::Going => "branch that goes".into(),
         TreeKind::Snapshot => format!(
-            "snapshot {shared} branch={} epoch={} holds={} block={} root_epoch={} level={} inode_count={} referenced_blocks={}",
+            "snapshot {shared} branch={} epoch={} block={} root_epoch={} level={} inode_count={} referenced_blocks={}",
             tree.branch,
             tree.epoch,
-            tree.holds,
             tree.root.block,
             tree.root.epoch,
             tree.level,

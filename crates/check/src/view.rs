@@ -101,10 +101,11 @@ fn nodes<'a>(
     trees: impl Iterator<Item = (&'a Tree, Volume<'a>)>,
 ) -> Result<Runs, CheckError> {
     let (mut firsts, mut lost) = (Vec::new(), None);
+    let geometry = &volume.superblock.geometry;
     let mut walk = |volume: &Volume<'_>, tree, way, seen: &mut Seen| {
         let _ = volume.walk_unseen(tree, way, seen, &mut |step| match step {
-            Step::Node { pointer, .. } => {
-                firsts.push(pointer.block.0);
+            Step::Node { pointer, node, .. } => {
+                firsts.push((pointer.block.0, geometry.stored(tree, node.level())));
                 ControlFlow::Continue(())
             }
             Step::Lost { pointer, problem, .. } => {
@@ -124,8 +125,7 @@ fn nodes<'a>(
     }
     firsts.sort_unstable();
     let mut runs = Runs::default();
-    let geometry = &volume.superblock.geometry;
-    let places = firsts.iter().flat_map(|first| geometry.places_of_node(BlockNo(*first)));
+    let places = firsts.iter().flat_map(|(at, of)| geometry.places_of_node(BlockNo(*at), *of));
     let mut places: Vec<_> =
         places.map(|place| (place.start.0, place.start.0 + place.count)).collect();
     places.sort_unstable();

@@ -138,7 +138,7 @@ impl<'a> Volume<'a> {
     pub(crate) fn read_ahead(&self, blocks: impl Iterator<Item = BlockNo>) {
         let geometry = &self.superblock.geometry;
         let on_device =
-            |block: &BlockNo| geometry.holds_node(*block) && !self.nodes.contains_key(block);
+            |block: &BlockNo| geometry.holds_some_node(*block) && !self.nodes.contains_key(block);
         self.read.read_ahead(self.device, blocks.filter(on_device).collect(), geometry.node_size);
     }
 
@@ -182,7 +182,7 @@ impl<'a> Volume<'a> {
         buffer: &'b mut Vec<u8>,
     ) -> Result<NodeView<'b>, Problem> {
         let pointer = expected.pointer;
-        if !self.superblock.geometry.holds_node(pointer.block) {
+        if !expected.can_be(&self.superblock.geometry) {
             return Err(Problem::Outside);
         }
         if pointer.epoch > self.superblock.epoch {
@@ -206,7 +206,9 @@ impl<'a> Volume<'a> {
     /// Reads the copy of a node, if there is one and it is sound. It is kept for the next who asks for the node.
     fn read_copy(&self, expected: &Expected, buffer: &mut Vec<u8>) -> Option<()> {
         let (block, geometry) = (expected.pointer.block, &self.superblock.geometry);
-        let copy = geometry.copy_of(block).filter(|_| self.is_on_device(block))?;
+        let copy = geometry
+            .copy_of(block, expected.stored(geometry))
+            .filter(|_| self.is_on_device(block))?;
         buffer.resize(geometry.node_size, 0);
         self.read(copy, buffer).ok()?;
         NodeView::open(buffer, expected).ok()?;
@@ -255,14 +257,6 @@ impl<'a> Volume<'a> {
             pointer = node.child(node.child_index(&key.raw()));
         }
         Look::Lost
-    }
-
-    /// Blocks of the node at `block`, and those of its copy.
-    pub(crate) fn places_of_node(
-        &self,
-        block: BlockNo,
-    ) -> impl Iterator<Item = BlockRange> + use<> {
-        self.superblock.geometry.places_of_node(block)
     }
 }
 

@@ -125,7 +125,8 @@ impl Walk<'_, '_> {
                 return (self.visit)(Step::Lost { pointer, level, bounds, problem });
             }
         };
-        let own = self.volume.superblock.geometry.slot_blocks() + blocks_of_extents(&node);
+        let geometry = &self.volume.superblock.geometry;
+        let own = geometry.blocks_of(expected.stored(geometry)) + blocks_of_extents(&node);
         let before = self.seen.referenced();
         let is_first = self.seen.meets(pointer.block, now, own);
         (self.visit)(Step::Node { pointer, node, is_first })?;

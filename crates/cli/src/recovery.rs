@@ -177,6 +177,7 @@ mod tests {
             volume_bytes: 0,
             node_size: 16384,
             metadata_copies: 1,
+            leaf_copies: 1,
             ring_copies: 1,
             log_bytes: 0,
             journal_bytes: 1 << 20,

@@ -23,7 +23,7 @@ use holdfast_wire::ask::{CHANGE_XATTR, CONTROL, PERMIT, PIECE, attribute};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-pub use message::{Ask, Branch, Failed, Origin, Reply, Snapshot};
+pub use message::{Ask, Branch, CopyOf, Failed, HeldBy, Origin, Reply, Snapshot};
 pub use name::{Name, NotText};
 pub use parts::{Listed, Nonsense, in_parts};
 pub use which::Which;

@@ -35,8 +35,8 @@ pub enum Ask {
     },
     /// Give a snapshot another name.
     RenameSnapshot { branch: Option<Which>, name: Which, new_name: Name },
-    /// Hold a snapshot, or end one hold.
-    Hold { branch: Option<Which>, name: Which, held: bool },
+    /// Hold a snapshot under a tag, or end that hold.
+    Hold { branch: Option<Which>, name: Which, tag: Name, held: bool },
     /// Delete a branch and its snapshots; with a number only if it has that.
     DeleteBranch {
         name: Which,
@@ -169,7 +169,9 @@ pub struct Snapshot {
     /// The number of the snapshot that its branch had grown out of.
     pub parent: Option<u64>,
     /// While it has any, it is not deleted.
-    pub holds: u32,
+    pub holds: Vec<HeldBy>,
+    /// What it is a copy of, if it was received: the snapshot that was sent, then those that this was a copy of.
+    pub received: Vec<CopyOf>,
     /// Inodes in it.
     pub inodes: u64,
     /// Branches that grew out of it.
@@ -178,6 +180,28 @@ pub struct Snapshot {
     pub more_forks: bool,
     /// It is mounted.
     pub mounted: bool,
+}
+
+/// A snapshot of another volume.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct CopyOf {
+    /// The id of the volume.
+    pub volume: [u8; 16],
+    /// Its number there.
+    pub number: u64,
+    /// Its place in history there.
+    pub lsn: u64,
+    /// When it was taken: nanoseconds since 1970.
+    pub created_ns: i64,
+}
+
+/// A hold of a snapshot.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct HeldBy {
+    /// Who holds it.
+    pub tag: Name,
+    /// Since when: nanoseconds since 1970.
+    pub created_ns: i64,
 }
 
 /// A deletion that has failed and waits. The first part of a list has some of them.

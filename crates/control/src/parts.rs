@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use crate::{Branch, Name, Snapshot};
+use crate::{Branch, CopyOf, HeldBy, Name, Snapshot};
 
 /// Entries of a list that are believed, and bytes that they may take here.
 const MOST: usize = 1_000_000;
@@ -35,7 +35,9 @@ impl Listed for Snapshot {
 
     fn bytes(&self) -> usize {
         let forks = self.forks.iter().map(|name| size_of::<Name>() + held(name));
-        size_of::<Snapshot>() + held(&self.name) + forks.sum::<usize>()
+        let holds = self.holds.iter().map(|hold| size_of::<HeldBy>() + held(&hold.tag));
+        let received = self.received.capacity() * size_of::<CopyOf>();
+        size_of::<Snapshot>() + held(&self.name) + forks.chain(holds).sum::<usize>() + received
     }
 }
 
@@ -187,7 +189,8 @@ mod tests {
             created_ns: 0,
             lsn: 1,
             parent: None,
-            holds: 0,
+            holds: Vec::new(),
+            received: Vec::new(),
             inodes: 1,
             forks: vec![name(), name()],
             more_forks: false,

@@ -1,5 +1,6 @@
 //! Where zones begin and end: pure arithmetic on the numbers of a volume.
 
+use holdfast_base::TreeId;
 use holdfast_base::units::{BLOCK_BYTES, BlockNo, BlockRange};
 
 use crate::Malformed;
@@ -37,6 +38,15 @@ pub fn far_copy(volume_blocks: u64) -> BlockNo {
     BlockNo((volume_blocks / ALIGNMENT).saturating_sub(1) * ALIGNMENT)
 }
 
+/// How often a node is stored: its tree and its level say, wherever it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stored {
+    /// At its own place alone.
+    Once,
+    /// At its own place, and at that of its copy.
+    Twice,
+}
+
 /// The shape of a volume, fixed by mkfs but for its size and the lengths of its rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -54,8 +64,10 @@ pub struct Geometry {
     pub journal_blocks: u64,
     /// First block of the data zone. Before it the rings have room to become longer.
     pub data_start: u64,
-    /// The node at block `b` has its copy at block `b ^ copy_mask`. 0: nodes have no copies.
+    /// A node at block `b` that is stored twice has its copy at block `b ^ copy_mask`. 0: each node is stored once.
     pub copy_mask: u64,
+    /// If there are copies, the leaves of files trees have them as well.
+    pub leaf_copies: bool,
     /// What stands at block `b` of a ring stands a second time at block `b + ring_distance`. 0: it does not.
     pub ring_distance: u64,
 }
@@ -89,6 +101,7 @@ impl Geometry {
             journal_blocks: journal,
             data_start: 0,
             copy_mask: 0,
+            leaf_copies: false,
             ring_distance: 0,
         };
         let geometry = geometry.with_ring_blocks(log, journal);
@@ -170,6 +183,9 @@ impl Geometry {
         if self.copy_mask >= GROUP_BLOCKS || !self.copy_mask.is_multiple_of(COPY_UNIT) {
             return fail(format!("no copy can be at a distance of {:#x} blocks", self.copy_mask));
         }
+        if self.leaf_copies && self.copy_mask == 0 {
+            return fail("leaves have copies, and nothing says where".into());
+        }
         Ok(())
     }
 
@@ -198,14 +214,18 @@ impl Geometry {
         Ok(())
     }
 
-    /// The same volume whose nodes have copies, as far away as a block group and the volume allow, and so that neither damage to
-    /// one region nor to every second MiB takes both; and whose rings stand twice. Fails where too little of the volume has a place for a copy.
+    /// The same volume of which everything but data is stored twice: rings and all nodes. Fails as [`Geometry::with_root_copies`] does.
     pub fn with_copies(self) -> Result<Geometry, Malformed> {
         self.with_ring_copies()?.with_node_copies()
     }
 
+    /// The same volume whose nodes have copies, all of them. Fails as [`Geometry::with_root_copies`] does.
+    pub fn with_node_copies(self) -> Result<Geometry, Malformed> {
+        Ok(Geometry { leaf_copies: true, ..self.with_root_copies()? })
+    }
+
     /// The same volume whose rings stand twice, one pair behind the other: an odd number of MiB apart, where they are large.
-    fn with_ring_copies(self) -> Result<Geometry, Malformed> {
+    pub fn with_ring_copies(self) -> Result<Geometry, Malformed> {
         let (log, journal) = (self.log_room(), self.journal_room());
         let rings = log.saturating_add(journal);
         let ring_distance = match rings.div_ceil(COPY_ODD) {
@@ -219,8 +239,10 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// The same volume whose nodes have copies, and whose rings stand once: an fsync is one write.
-    pub fn with_node_copies(self) -> Result<Geometry, Malformed> {
+    /// The same volume of which what is near the roots has copies: what stands above the leaves, and the space tree. As far away as a block
+    /// group and the volume allow, and so that neither damage to one region nor to every second MiB takes both. Fails where too little of
+    /// the volume has a place for a copy.
+    pub fn with_root_copies(self) -> Result<Geometry, Malformed> {
         let mut distance = GROUP_BLOCKS / 2;
         while distance >= COPY_UNIT {
             let odd = if distance > COPY_ODD { COPY_ODD } else { 0 };
@@ -244,29 +266,61 @@ impl Geometry {
         slots >= COPY_SLOTS_MIN && slots * self.slot_blocks() >= self.data_blocks() / 2
     }
 
-    /// How often a node is stored: 1 or 2.
-    pub fn node_copies(&self) -> u64 {
-        if self.copy_mask == 0 { 1 } else { 2 }
+    /// How often a node of this tree and level is stored.
+    pub fn stored(&self, tree: TreeId, level: u8) -> Stored {
+        let is_near_a_root = level > 0 || tree == TreeId::Space;
+        match self.copy_mask != 0 && (is_near_a_root || self.leaf_copies) {
+            true => Stored::Twice,
+            false => Stored::Once,
+        }
     }
 
-    /// Blocks that a node takes, with its copy.
+    /// How often a node is stored at most, 1 or 2, and how often a leaf of a files tree is.
+    pub fn node_copies(&self) -> (u64, u64) {
+        (1 + u64::from(self.copy_mask != 0), 1 + u64::from(self.leaf_copies))
+    }
+
+    /// Blocks that a node takes, with its copy if it has one.
+    pub fn blocks_of(&self, stored: Stored) -> u64 {
+        match stored {
+            Stored::Once => self.node_blocks(),
+            Stored::Twice => 2 * self.node_blocks(),
+        }
+    }
+
+    /// Blocks of a slot: room for a node, however often it is stored.
     pub fn slot_blocks(&self) -> u64 {
-        self.node_blocks() * self.node_copies()
+        self.node_blocks() * self.node_copies().0
     }
 
-    /// Where the copy of the node at `block` is.
-    pub fn copy_of(&self, block: BlockNo) -> Option<BlockNo> {
-        (self.copy_mask != 0).then_some(BlockNo(block.0 ^ self.copy_mask))
+    /// Where the copy of the node at `block` is, if it is stored twice.
+    pub fn copy_of(&self, block: BlockNo, stored: Stored) -> Option<BlockNo> {
+        (stored == Stored::Twice).then_some(BlockNo(block.0 ^ self.copy_mask))
     }
 
     /// The blocks of the node at `block`, and those of its copy.
-    pub fn places_of_node(&self, block: BlockNo) -> impl Iterator<Item = BlockRange> + use<> {
+    pub fn places_of_node(
+        &self,
+        block: BlockNo,
+        stored: Stored,
+    ) -> impl Iterator<Item = BlockRange> + use<> {
         let count = self.node_blocks();
-        let places = [Some(block), self.copy_of(block)].into_iter().flatten();
+        let places = [Some(block), self.copy_of(block, stored)].into_iter().flatten();
         places.map(move |block| BlockRange::new(block, count))
     }
 
-    /// Slots of group `index`: where a node could be, if nothing were in use.
+    /// Where the node at `block` may be read of which nothing else is known: its bytes say whose they are.
+    pub fn places_of_some_node(&self, block: BlockNo) -> impl Iterator<Item = BlockRange> + use<> {
+        let has_copy = self.copy_mask != 0 && self.holds_node(block, Stored::Twice);
+        self.places_of_node(block, if has_copy { Stored::Twice } else { Stored::Once })
+    }
+
+    /// Places of group `index`: where a node that is stored once could be, if nothing were in use.
+    pub fn places_of_group(&self, index: u64) -> u64 {
+        Geometry { copy_mask: 0, leaf_copies: false, ..*self }.slots_of_group(index)
+    }
+
+    /// Slots of group `index`: where a node could be however often it is stored, if nothing were in use.
     pub fn slots_of_group(&self, index: u64) -> u64 {
         let (inside, count) = (self.group_blocks(index), self.node_blocks());
         if inside.count == GROUP_BLOCKS {
@@ -289,6 +343,31 @@ impl Geometry {
             slots(skipped, left.min(COPY_UNIT))
         };
         units.map(of_unit).sum()
+    }
+
+    /// Slots of a group that are free, if `used` has a bit for each of its blocks that is in use.
+    pub fn free_slots_of_group(&self, index: u64, used: &[u64]) -> u64 {
+        let (inside, place) = (self.group_blocks(index), self.node_blocks());
+        let start = inside.start.0.saturating_sub(index * GROUP_BLOCKS);
+        let end = start + inside.count;
+        let first_bits = |count: u64| u64::MAX.checked_shr(64 - count.min(64) as u32).unwrap_or(0);
+        let taken = |word: usize| {
+            let at = word as u64 * 64;
+            let is_inside =
+                first_bits(end.saturating_sub(at)) & !first_bits(start.saturating_sub(at));
+            used.get(word).copied().unwrap_or(0) | !is_inside
+        };
+        // One bit for each place of a word.
+        let places = u64::MAX / first_bits(place);
+        let slots = |word: usize| {
+            let mut taken = taken(word) | taken(word ^ (self.copy_mask / 64) as usize);
+            for bits in (0..place.ilog2()).map(|bit| 1 << bit) {
+                taken |= taken >> bits;
+            }
+            u64::from((!taken & places).count_ones())
+        };
+        // A node and its copy lie in two words.
+        (0..(GROUP_BLOCKS / 64) as usize).map(slots).sum::<u64>() / self.node_copies().0
     }
 
     /// The log ring, as far as it is in use.
@@ -367,9 +446,14 @@ impl Geometry {
     }
 
     /// Whether a node may live at `at`: inside the data zone and aligned to the node size, before its copy, and the copy as well.
-    pub fn holds_node(&self, at: BlockNo) -> bool {
+    pub fn holds_node(&self, at: BlockNo, stored: Stored) -> bool {
         at.0.is_multiple_of(self.node_blocks())
-            && self.copy_of(at).is_none_or(|copy| at < copy)
-            && self.places_of_node(at).all(|place| self.holds_data(place))
+            && self.copy_of(at, stored).is_none_or(|copy| at < copy)
+            && self.places_of_node(at, stored).all(|place| self.holds_data(place))
+    }
+
+    /// Whether some node may live at `at`: what may be known of one before it is read.
+    pub fn holds_some_node(&self, at: BlockNo) -> bool {
+        self.holds_node(at, self.stored(TreeId::Files, 0))
     }
 }

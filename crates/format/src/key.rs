@@ -56,11 +56,15 @@ impl ItemKind {
     /// What grew out of a snapshot (space tree). The offset is its number.
     pub const Child: ItemKind = ItemKind(24);
 
+    /// A hold of a snapshot (space tree). The offset is the hash of its tag.
+    pub const Hold: ItemKind = ItemKind(25);
+    /// What a snapshot is a copy of (space tree). The offset counts them.
+    pub const Origin: ItemKind = ItemKind(26);
     /// Blocks with more than one reference (space tree). The inode is the group, the offset the first block in it.
     pub const Shared: ItemKind = ItemKind(27);
 
     /// Every kind that this program knows.
-    pub const ALL: [ItemKind; 18] = [
+    pub const ALL: [ItemKind; 20] = [
         ItemKind::Inode,
         ItemKind::Inline,
         ItemKind::Dentry,
@@ -78,6 +82,8 @@ impl ItemKind {
         ItemKind::Tree,
         ItemKind::Root,
         ItemKind::Child,
+        ItemKind::Hold,
+        ItemKind::Origin,
         ItemKind::Shared,
     ];
     /// Kinds of the files tree that a compat feature may bring.
@@ -107,12 +113,12 @@ impl ItemKind {
 
     /// The kind with this number on disk, known or in a range set aside.
     pub fn from_raw(raw: u8) -> Option<ItemKind> {
-        matches!(raw, 1..=8 | 16..=24 | 27 | 64..=191).then_some(ItemKind(raw))
+        matches!(raw, 1..=8 | 16..=27 | 64..=191).then_some(ItemKind(raw))
     }
 
     /// Whether items of this kind tell of branches and snapshots.
     pub fn is_lineage(self) -> bool {
-        (ItemKind::Lineage..=ItemKind::Child).contains(&self)
+        (ItemKind::Lineage..=ItemKind::Origin).contains(&self)
     }
 
     /// What a kind that this program does not know asks of it. `None` if it knows it.
@@ -151,6 +157,8 @@ impl fmt::Debug for ItemKind {
             ItemKind::Tree => "Tree",
             ItemKind::Root => "Root",
             ItemKind::Child => "Child",
+            ItemKind::Hold => "Hold",
+            ItemKind::Origin => "Origin",
             ItemKind::Shared => "Shared",
             ItemKind(number) => return write!(f, "ItemKind{number}"),
         };

@@ -33,7 +33,7 @@ pub mod superblock;
 
 pub use error::Malformed;
 pub use feature::Carried;
-pub use geometry::Geometry;
+pub use geometry::{Geometry, Stored};
 pub use journal::JournalMark;
 pub use key::{ItemKind, Key};
 pub use log::LogMark;

@@ -18,12 +18,13 @@
 
 use std::ops::Range;
 
-use holdfast_base::{BlockNo, Epoch, TreeId};
+use holdfast_base::{BlockNo, BlockRange, Epoch, TreeId};
 
 use crate::Malformed;
 use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
 use crate::feature::Carried;
+use crate::geometry::{Geometry, Stored};
 use crate::key::{Key, RawKey};
 use crate::limits::{TREE_LEVELS_MAX, value_max};
 
@@ -128,6 +129,29 @@ pub struct Expected {
     pub level: u8,
     /// Its volume.
     pub volume: OfVolume,
+}
+
+impl Expected {
+    /// How often such a node is stored.
+    pub fn stored(&self, geometry: &Geometry) -> Stored {
+        geometry.stored(self.tree, self.level)
+    }
+
+    /// Its own place, and that of its copy.
+    pub fn places(&self, geometry: &Geometry) -> impl Iterator<Item = BlockRange> + use<> {
+        geometry.places_of_node(self.pointer.block, self.stored(geometry))
+    }
+
+    /// Whether it may live where the pointer says.
+    pub fn can_be(&self, geometry: &Geometry) -> bool {
+        geometry.holds_node(self.pointer.block, self.stored(geometry))
+    }
+}
+
+/// How often a node with these bytes is stored, as its head says.
+pub fn stored(bytes: &[u8], geometry: &Geometry) -> Stored {
+    let tree = bytes.get(5).and_then(|tree| TreeId::from_raw(*tree)).unwrap_or(TreeId::Files);
+    geometry.stored(tree, bytes.get(4).copied().unwrap_or(0))
 }
 
 /// What all nodes of a volume have in common.

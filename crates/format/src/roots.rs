@@ -1,6 +1,6 @@
 //! What the roots of the two trees may be, wherever a record names them.
 
-use holdfast_base::Epoch;
+use holdfast_base::{Epoch, TreeId};
 
 use crate::geometry::Geometry;
 use crate::limits::TREE_LEVELS_MAX;
@@ -12,8 +12,9 @@ pub(crate) fn judge_roots(
     epoch: Epoch,
     roots: [(NodePointer, u8); 2],
 ) -> Result<(), String> {
-    for (root, level) in roots {
-        if !geometry.holds_node(root.block) || root.epoch > epoch {
+    for ((root, level), tree) in roots.into_iter().zip([TreeId::Files, TreeId::Space]) {
+        let stored = geometry.stored(tree, level);
+        if !geometry.holds_node(root.block, stored) || root.epoch > epoch {
             return Err(format!("the root {root:?} cannot be"));
         }
         if level >= TREE_LEVELS_MAX {

@@ -36,17 +36,21 @@ const SUM_AT: usize = 16;
 /// Features whose absence from a program does no harm. Bits known here.
 pub const COMPAT_KNOWN: u64 = 0;
 /// Features that a program must know in order to write. Bits known here.
-pub const RO_COMPAT_KNOWN: u64 = NODE_COPIES | RING_COPIES;
-/// Of the ro_compat features: nodes have copies, at a distance that `copy_mask` says.
+pub const RO_COMPAT_KNOWN: u64 = NODE_COPIES | RING_COPIES | LEAF_COPIES;
+/// Of the ro_compat features: nodes above the leaves and those of the space tree have copies, at a distance that `copy_mask` says.
 pub const NODE_COPIES: u64 = 1;
 /// What stands in the rings stands there twice (ro_compat).
 pub const RING_COPIES: u64 = 2;
 /// Blocks may have several references, which are counted (ro_compat). Readers judge them; no program writes such a volume yet.
 pub const SHARED_BLOCKS: u64 = 4;
+/// The leaves of files trees have copies as well (ro_compat).
+pub const LEAF_COPIES: u64 = 8;
 /// Features that a program must know in order to read. Bits known here.
 pub const INCOMPAT_KNOWN: u64 = 0;
 /// Of the incompat features: extents may be parts of runs, see [`crate::item::run`]. Its form is fixed; no program has it yet.
 pub const RUNS: u64 = 1;
+/// Extents may be of base images, see [`crate::item::base`] (incompat). Its form is fixed; no program has it yet.
+pub const BASES: u64 = 2;
 
 record! {
     /// The superblock's fields; the rest of the block is zero.
@@ -148,7 +152,7 @@ record! {
         mirror: [u8; 16],
         /// Set aside: state of a mirror.
         mirror_state: [u8; 16],
-        /// The node at block `b` has its copy at block `b ^ copy_mask`; 0 if nodes have none.
+        /// A node at block `b` that is stored twice has its copy at block `b ^ copy_mask`; 0 if none is.
         copy_mask: u64,
         /// What stands at block `b` of a ring stands a second time at block `b + ring_distance`; 0 if it does not.
         ring_distance: u64,

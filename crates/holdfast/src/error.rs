@@ -57,10 +57,10 @@ pub(crate) fn volume_error(error: FsError) -> io::Error {
 
 fn lineage_kind(error: &LineageError) -> io::ErrorKind {
     match error {
-        LineageError::Exists(_) => io::ErrorKind::AlreadyExists,
-        LineageError::NotFound(_) => io::ErrorKind::NotFound,
+        LineageError::Exists(_) | LineageError::HeldAlready { .. } => io::ErrorKind::AlreadyExists,
+        LineageError::NotFound(_) | LineageError::NotHeld { .. } => io::ErrorKind::NotFound,
         LineageError::Name(_) => io::ErrorKind::InvalidInput,
-        LineageError::Held(_) | LineageError::HasForks { .. } => io::ErrorKind::ResourceBusy,
+        LineageError::Held { .. } | LineageError::HasForks { .. } => io::ErrorKind::ResourceBusy,
         LineageError::First => io::ErrorKind::PermissionDenied,
         LineageError::Snapshot => io::ErrorKind::ReadOnlyFilesystem,
     }

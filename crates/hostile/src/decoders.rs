@@ -15,8 +15,8 @@ use holdfast_format::guard::{self as guard_words, Guard};
 use holdfast_format::item::group::{GroupItem, SharedItem, decode_bitmap};
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::{
-    Dentry, Extent, InodeItem, LineageItem, PunchItem, RootItem, RunPart, TreeItem, WalkItem,
-    Xattr, orphan,
+    Dentry, Extent, HoldItem, InodeItem, LineageItem, OriginItem, PunchItem, RootItem, RunPart,
+    TreeItem, WalkItem, Xattr, orphan,
 };
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{Commit, FrameHeader, frame};
@@ -166,6 +166,8 @@ fn value(kind: ItemKind, bytes: &[u8]) {
         ItemKind::Orphan => drop(orphan::decode(bytes).map(|()| same(Vec::new()))),
         ItemKind::Punch => drop(PunchItem::decode(bytes).map(|punch| same(punch.encode()))),
         ItemKind::Tree => drop(TreeItem::decode(bytes).map(|tree| same(tree.encode()))),
+        ItemKind::Hold => drop(HoldItem::decode(bytes).map(|hold| same(hold.encode()))),
+        ItemKind::Origin => drop(OriginItem::decode(bytes).map(|of| same(of.bytes().to_vec()))),
         ItemKind::Root => drop(RootItem::decode(bytes).map(|root| same(root.bytes().to_vec()))),
         ItemKind::Walk => {
             drop(WalkItem::decode(bytes).map(|at| same(WalkItem::at(&at).bytes().to_vec())))

@@ -42,10 +42,10 @@ impl FsError {
 
 fn of_lineage(error: &LineageError) -> i32 {
     match error {
-        LineageError::Exists(_) => libc::EEXIST,
-        LineageError::NotFound(_) => libc::ENOENT,
+        LineageError::Exists(_) | LineageError::HeldAlready { .. } => libc::EEXIST,
+        LineageError::NotFound(_) | LineageError::NotHeld { .. } => libc::ENOENT,
         LineageError::Name(_) => libc::EINVAL,
-        LineageError::Held(_) | LineageError::HasForks { .. } => libc::EBUSY,
+        LineageError::Held { .. } | LineageError::HasForks { .. } => libc::EBUSY,
         LineageError::First => libc::EPERM,
         LineageError::Snapshot => libc::EROFS,
     }

@@ -49,6 +49,7 @@ mod tests;
 pub use changes::{Change, ChangeKind, Changes, Moment, Parts};
 pub use error::FsError;
 pub use holdfast_format::item::lineage::judge_name as judge_branch_name;
+pub use holdfast_format::item::{HoldItem, OriginItem};
 pub use holdfast_store::{
     Device, Hold, LineageError, NewSize, Shrinking, SnapshotNamed, StoreError,
 };

@@ -8,7 +8,7 @@ use holdfast_base::Lsn;
 use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 use holdfast_format::limits::NODE_SIZE_DEFAULT;
 use holdfast_format::{Geometry, Malformed};
-use holdfast_store::DISCARD_DELAY;
+use holdfast_store::{BITMAPS, DISCARD_DELAY};
 pub use holdfast_store::{Discard, Trimmed};
 
 /// How a volume is mounted.
@@ -34,6 +34,8 @@ pub struct MountOptions {
     pub atime: Atime,
     /// Memory for tree nodes, in bytes. For each key four more come on top, and at most sixteen.
     pub cache_bytes: usize,
+    /// Bitmaps of so many block groups stay in memory, beside those that are being changed: 8 KiB each.
+    pub bitmaps: usize,
     /// Memory for written data that is not on the device yet, in bytes. Up to 64 MiB of it that are not in use stay with the
     /// program for what is written next; half of that goes each `commit_secs`, and all of it at rest.
     pub dirty_bytes: usize,
@@ -80,6 +82,7 @@ impl Default for MountOptions {
             commit_secs: 5,
             atime: Atime::Relative,
             cache_bytes: 256 << 20,
+            bitmaps: BITMAPS,
             dirty_bytes: 256 << 20,
             recent_bytes: 16 << 20,
             inode_cache: 16384,
@@ -154,13 +157,20 @@ pub struct MkfsOptions {
     pub log_bytes: Option<u64>,
     /// Bytes of the journal ring, rounded up to blocks; by the size of the volume if `None`.
     pub journal_bytes: Option<u64>,
-    /// How often each node of the trees is stored, 1 or 2 times.
+    /// How often all of the metadata is stored, leaves of the trees and rings included, 1 or 2 times.
     pub metadata_copies: u8,
-    /// How often each batch of the log and each frame of the journal is stored, 1 or 2 times; as the nodes if `None`.
+    /// How often what is near the roots is stored, if all is once: what stands above the leaves, and the space tree. If `None`,
+    /// twice from [`ROOT_COPIES_MIN`] bytes on.
+    pub root_copies: Option<u8>,
+    /// How often each batch of the log and each frame of the journal is stored, 1 or 2 times; as `metadata_copies` if `None`.
     pub ring_copies: Option<u8>,
     /// All of an image is taken from its host at once, and the log is written: no change finds the host full later.
     pub allocate: bool,
 }
+
+/// From so many bytes on what is near the roots is stored twice, unless it is said otherwise. On a smaller volume the places that are kept
+/// for it were too large a share.
+pub const ROOT_COPIES_MIN: u64 = 256 << 20;
 
 impl Default for MkfsOptions {
     fn default() -> MkfsOptions {
@@ -174,6 +184,7 @@ impl Default for MkfsOptions {
             log_bytes: None,
             journal_bytes: None,
             metadata_copies: 1,
+            root_copies: None,
             ring_copies: None,
             allocate: false,
         }
@@ -190,16 +201,23 @@ impl MkfsOptions {
     pub fn geometry(&self, bytes: u64) -> std::result::Result<Geometry, Malformed> {
         let plain =
             Geometry::with_rings(bytes, self.node_size, self.log_bytes, self.journal_bytes)?;
-        match (self.metadata_copies, self.ring_copies.unwrap_or(self.metadata_copies)) {
-            (1, 1) => Ok(plain),
-            (2, 1) => plain.with_node_copies(),
-            (2, 2) => plain.with_copies(),
-            (nodes, rings) => Err(Malformed::new(
-                "geometry",
-                format!(
-                    "nodes are stored 1 or 2 times and rings not more often, not {nodes} and {rings}"
-                ),
-            )),
+        let roots = self.root_copies.map(|copies| copies.max(self.metadata_copies));
+        let rings = self.ring_copies.unwrap_or(self.metadata_copies);
+        let said = [self.metadata_copies, roots.unwrap_or(self.metadata_copies), rings];
+        if said.iter().any(|copies| !(1..=2).contains(copies)) {
+            let why = format!(
+                "metadata is stored 1 or 2 times, not {}",
+                said.map(|it| it.to_string()).join(", ")
+            );
+            return Err(Malformed::new("geometry", why));
+        }
+        let plain = if rings == 2 { plain.with_ring_copies()? } else { plain };
+        match (self.metadata_copies, roots) {
+            (2, _) => plain.with_node_copies(),
+            (_, Some(2)) => plain.with_root_copies(),
+            // Not asked for: where there is no room it need not be.
+            (_, None) if bytes >= ROOT_COPIES_MIN => Ok(plain.with_root_copies().unwrap_or(plain)),
+            _ => Ok(plain),
         }
     }
 }

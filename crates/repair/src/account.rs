@@ -9,7 +9,7 @@ use holdfast_format::item::group::bitmap_key;
 use holdfast_format::item::{Extent, GroupItem};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use holdfast_format::node::Expected;
-use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
+use holdfast_format::{Geometry, ItemKind, Key, NodePointer, NodeView};
 
 use crate::blocks::{Blocks, Space};
 use crate::error::RepairError;
@@ -57,9 +57,10 @@ impl Reach {
             let node = reading.node(TreeId::Files, place, None, &mut buffer);
             node.map_err(|lost| unsound(lost.why))?
         };
-        let places = geometry.places_of_node(block);
+        let stored = geometry.stored(TreeId::Files, place.level);
+        let places = geometry.places_of_node(block, stored);
         self.nodes.extend(places.map(|place| (place.start.0, place.start.0 + place.count)));
-        let mut referenced = geometry.slot_blocks();
+        let mut referenced = geometry.blocks_of(stored);
         if place.level == 0 {
             for index in 0..node.count() {
                 if node.key(index).kind != ItemKind::Extent {
@@ -107,21 +108,22 @@ pub(crate) fn write(
     let of_files = nodes.len();
     // Its own nodes need marks, which need nodes. Pieces that are there once stay, so this comes to an end.
     let mut own: Vec<BlockNo> = Vec::new();
+    let stored = geometry.stored(TreeId::Space, 0);
     let mut pieces: BTreeSet<(u64, u64)> = BTreeSet::new();
     loop {
         nodes.truncate(of_files);
-        let places = own.iter().flat_map(|block| geometry.places_of_node(*block));
+        let places = own.iter().flat_map(|block| geometry.places_of_node(*block, stored));
         nodes.extend(places.map(|place| (place.start.0, place.start.0 + place.count)));
         let all = Blocks::of(reached.iter().chain(nodes.iter().copied()).collect());
-        let mut accounts = accounts(&all, &Blocks::of(nodes.clone()), &mut pieces);
+        let mut accounts = accounts(geometry, &all, &Blocks::of(nodes.clone()), &mut pieces);
         accounts.extend(items.iter().map(|(key, value)| (*key, value.clone())));
         let accounts: Vec<Item> = accounts.into_iter().collect();
         let shape = shape(&accounts, size);
         let needed: usize = shape.iter().sum();
         if needed > own.len() {
             for _ in own.len()..needed {
-                let place = space.take_node(geometry);
-                own.push(place.ok_or(RepairError::NoSpace(geometry.slot_blocks()))?);
+                let place = space.take_node(geometry, stored);
+                own.push(place.ok_or(RepairError::NoSpace(geometry.blocks_of(stored)))?);
             }
             continue;
         }
@@ -183,6 +185,7 @@ impl Places<'_, '_> {
 
 /// Groups and bitmaps.
 fn accounts(
+    geometry: &Geometry,
     all: &Blocks,
     nodes: &Blocks,
     pieces: &mut BTreeSet<(u64, u64)>,
@@ -214,7 +217,10 @@ fn accounts(
     }
     let mut items = BTreeMap::new();
     for (group, (used, of_nodes)) in groups {
-        let item = GroupItem::of(used as u32, of_nodes as u32);
+        let words: Vec<u64> =
+            (0..BITMAPS_PER_GROUP).flat_map(|piece| words_of(&bits, (group, piece))).collect();
+        let free_slots = geometry.free_slots_of_group(group, &words);
+        let item = GroupItem::bounded(used, of_nodes, free_slots, None);
         items.insert(GroupItem::key(group), item.encode());
     }
     for ((group, piece), bits) in bits {
@@ -222,6 +228,12 @@ fn accounts(
         items.insert(bitmap_key(group, piece), bits);
     }
     items
+}
+
+/// The words of a piece of a bitmap. One that is not there is all zero.
+fn words_of(bits: &BTreeMap<(u64, u64), Vec<u8>>, piece: (u64, u64)) -> Vec<u64> {
+    let bytes = bits.get(&piece).map_or(&[0; BITMAP_BYTES][..], |bits| bits);
+    bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
 }
 
 /// Marks blocks of one piece of a bitmap.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::BlockNo;
-use holdfast_format::Geometry;
+use holdfast_format::{Geometry, Stored};
 
 /// Sorted, disjoint runs of blocks, each as its start and end.
 #[derive(Clone, Debug, Default)]
@@ -90,9 +90,9 @@ impl Space {
 
 impl Space {
     /// Takes a place for a node, and that of its copy.
-    pub(crate) fn take_node(&mut self, geometry: &Geometry) -> Option<BlockNo> {
+    pub(crate) fn take_node(&mut self, geometry: &Geometry, stored: Stored) -> Option<BlockNo> {
         let count = geometry.node_blocks();
-        if geometry.copy_mask == 0 {
+        if stored == Stored::Once {
             return self.take(count, count).map(BlockNo);
         }
         let found = self.free.iter().find_map(|free| {
@@ -101,11 +101,12 @@ impl Space {
                 (first..).step_by(count as usize).take_while(move |at| at + count <= *end)
             });
             { starts }.map(BlockNo).find(|at| {
-                let copy = geometry.copy_of(*at).filter(|_| geometry.holds_node(*at));
+                let copy =
+                    geometry.copy_of(*at, stored).filter(|_| geometry.holds_node(*at, stored));
                 copy.is_some_and(|copy| self.run_of(copy.0, count).is_some())
             })
         })?;
-        for place in geometry.places_of_node(found) {
+        for place in geometry.places_of_node(found, stored) {
             let (kind, run) = self.run_of(place.start.0, count)?;
             let free = &mut self.free[kind];
             let end = free.remove(&run)?;

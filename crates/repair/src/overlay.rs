@@ -6,7 +6,7 @@ use std::sync::{RwLock, RwLockReadGuard};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, DeviceError, forward};
-use holdfast_format::Geometry;
+use holdfast_format::{Geometry, node};
 
 type Block = Box<[u8; BLOCK_SIZE]>;
 
@@ -40,7 +40,9 @@ impl<'d> Overlay<'d> {
 
     /// Keeps a node, and its copy.
     pub(crate) fn put_node(&self, geometry: &Geometry, block: BlockNo, bytes: &[u8]) {
-        geometry.places_of_node(block).for_each(|place| self.put(place.start, bytes));
+        geometry
+            .places_of_node(block, node::stored(bytes, geometry))
+            .for_each(|place| self.put(place.start, bytes));
     }
 
     /// Whether the block is one of these.

@@ -361,7 +361,10 @@ pub(crate) fn write(
 ) -> Result<NodePointer, RepairError> {
     let superblock = reading.superblock();
     let geometry = &superblock.geometry;
-    let block = space.take_node(geometry).ok_or(RepairError::NoSpace(geometry.slot_blocks()))?;
+    let stored = geometry.stored(tree, level);
+    let block = space
+        .take_node(geometry, stored)
+        .ok_or(RepairError::NoSpace(geometry.blocks_of(stored)))?;
     let pointer = NodePointer { block, epoch };
     let expected = Expected { pointer, tree, level, volume: superblock.nodes() };
     overlay.put_node(geometry, block, &pack::seal(geometry.node_size, &expected, items));

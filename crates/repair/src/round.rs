@@ -8,7 +8,7 @@ use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
-use holdfast_format::{ItemKind, JournalMark, LogMark, Superblock};
+use holdfast_format::{ItemKind, JournalMark, LogMark, Stored, Superblock, node};
 
 use crate::blocks::{Blocks, Space};
 use crate::copies::{Mended, Mends};
@@ -129,10 +129,14 @@ fn is_cut(issue: Issue) -> bool {
 fn displaced(reading: &VolumeReading<'_>, uses: &Uses) -> BTreeSet<u64> {
     let data = Blocks::of(uses.runs().collect());
     let geometry = reading.superblock().geometry;
-    let of_journal = reading.journal_nodes().keys().map(|block| block.0);
+    let of_journal = reading.journal_nodes().iter();
     let meets =
         |place: BlockRange| data.meet(place.start.0, place.start.0.saturating_add(place.count));
-    of_journal.filter(|block| geometry.places_of_node(BlockNo(*block)).any(meets)).collect()
+    let places = |block: BlockNo, bytes: &[u8]| {
+        geometry.places_of_node(block, node::stored(bytes, &geometry))
+    };
+    let displaced = of_journal.filter(|(block, bytes)| places(**block, bytes).any(meets));
+    displaced.map(|(block, _)| block.0).collect()
 }
 
 /// The nodes of what is being deleted, and whether all of them are known: what that has not passed yet stays whole until the repair is durable.
@@ -141,7 +145,7 @@ fn going(
     reading: &VolumeReading<'_>,
     ended: &[TreeRoot],
     reached: &mut Vec<(u64, u64)>,
-) -> (BTreeSet<u64>, bool) {
+) -> (BTreeSet<(u64, Stored)>, bool) {
     let mut going = Survey::default();
     let mut is_whole = true;
     for root in ended {
@@ -198,7 +202,9 @@ impl<'w, 'd> Round<'w, 'd> {
             let is_cut = lineage.is_cut(root.id);
             states.push(State::new(root, edits, surveyed, is_cut));
         }
-        let places = |block: &u64| superblock.geometry.places_of_node(BlockNo(*block));
+        let geometry = &superblock.geometry;
+        let places =
+            |(block, stored): &(u64, Stored)| geometry.places_of_node(BlockNo(*block), *stored);
         let mut reached: Vec<(u64, u64)> = uses.runs().collect();
         let (going, is_whole) = going(reading, &ended, &mut reached);
         let nodes = survey.nodes.iter().chain(&going);

@@ -7,7 +7,7 @@ use holdfast_base::TreeId;
 use holdfast_check::Issue;
 use holdfast_check::reading::{LostNode, NodePlace, TreeRoot, VolumeReading};
 use holdfast_format::item::{Extent, WalkPlace};
-use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Stored};
 
 /// Keys of a tree with what they will be; `None`: nothing.
 pub(crate) type Edits = BTreeMap<Key, Option<Vec<u8>>>;
@@ -138,8 +138,8 @@ pub(crate) fn children(node: &NodeView<'_>, place: &NodePlace) -> Vec<NodePlace>
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     met: HashMap<u64, Met>,
-    /// First blocks of all nodes.
-    pub(crate) nodes: BTreeSet<u64>,
+    /// First blocks of all nodes, and how often each is stored.
+    pub(crate) nodes: BTreeSet<(u64, Stored)>,
 }
 
 #[derive(Debug)]
@@ -216,12 +216,14 @@ impl Survey {
             Err(LostNode { issue, why }) => return leave_out(issue, &why),
         };
         let lacks = tree.cursor.is_some();
-        let mut referenced = reading.superblock().geometry.slot_blocks();
+        let geometry = &reading.superblock().geometry;
+        let stored = geometry.stored(TreeId::Files, place.level);
+        let mut referenced = geometry.blocks_of(stored);
         if place.level == 0 {
             referenced = referenced.saturating_add(extent_blocks(&node));
         }
         self.met.insert(block, Met { place: *place, by: tree.id, lacks, referenced });
-        self.nodes.insert(block);
+        self.nodes.insert((block, stored));
         if place.level == 0 {
             if is_new {
                 leaf(place, &node);

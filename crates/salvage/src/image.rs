@@ -14,7 +14,7 @@ use holdfast_check::reading::{NodePlace, Rings, VolumeReading};
 use holdfast_device::Device;
 use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::superblock::MAGIC;
-use holdfast_format::{NodeView, Superblock};
+use holdfast_format::{NodeView, Stored, Superblock};
 
 use crate::error::SalvageError;
 use crate::progress::Progress;
@@ -87,9 +87,7 @@ pub fn image(
         if content {
             imaging.rings(superblock)?;
         }
-        walk.trees(device, superblock, &mut |reading, block, node| {
-            imaging.node(reading, block, node)
-        })?;
+        walk.trees(device, superblock, &mut |reading, at, node| imaging.node(reading, at, node))?;
     }
     Ok(imaging.imaged)
 }
@@ -115,9 +113,12 @@ fn gather(
     gathering.solve()
 }
 
-/// Takes the first block of a node, and its bytes if it is sound.
+/// First block of a node, and how often it is stored.
+type At = (u64, Stored);
+
+/// Takes where a node is, and its bytes if it is sound.
 type EachNode<'f> =
-    dyn FnMut(&VolumeReading<'_>, u64, Option<&mut Vec<u8>>) -> Result<(), SalvageError> + 'f;
+    dyn FnMut(&VolumeReading<'_>, At, Option<&mut Vec<u8>>) -> Result<(), SalvageError> + 'f;
 
 /// Goes through trees, once through what they share.
 struct Walk<'a> {
@@ -157,9 +158,10 @@ impl Walk<'_> {
             return Ok(());
         }
         (self.progress)(Progress { step: self.step, done: self.met.len() as u64, total: 0 });
+        let stored = reading.superblock().geometry.stored(tree, at.level);
         let mut buffer = Vec::new();
         if reading.node(tree, &at, None, &mut buffer).is_err() {
-            return each(reading, block, None);
+            return each(reading, (block, stored), None);
         }
         let node = NodeView::trusted(&buffer);
         let child = |index: usize| {
@@ -169,7 +171,7 @@ impl Walk<'_> {
         };
         let inner = if at.level > 0 { node.count() } else { 0 };
         let children: Vec<NodePlace> = (0..inner).map(child).collect();
-        each(reading, block, Some(&mut buffer))?;
+        each(reading, (block, stored), Some(&mut buffer))?;
         for child in children {
             self.descend(reading, tree, child, each)?;
         }
@@ -235,14 +237,15 @@ impl Imaging<'_, '_, '_> {
     fn node(
         &mut self,
         reading: &VolumeReading<'_>,
-        block: u64,
+        (block, stored): At,
         node: Option<&mut Vec<u8>>,
     ) -> Result<(), SalvageError> {
         let geometry = &reading.superblock().geometry;
+        let places = geometry.places_of_node(BlockNo(block), stored);
         let Some(bytes) = node else {
             self.imaged.damaged += 1;
-            if self.content && geometry.holds_node(BlockNo(block)) {
-                for place in geometry.places_of_node(BlockNo(block)) {
+            if self.content && geometry.holds_node(BlockNo(block), stored) {
+                for place in places {
                     self.raw(place.start.0, place.count)?;
                 }
             }
@@ -250,7 +253,7 @@ impl Imaging<'_, '_, '_> {
         };
         // What stands in the other place is not what is here: it is as bad in the copy.
         let (good, bad): (Vec<BlockRange>, Vec<BlockRange>) =
-            geometry.places_of_node(BlockNo(block)).partition(|place| self.holds(*place, bytes));
+            places.partition(|place| self.holds(*place, bytes));
         if !self.content {
             scrub(bytes, self.names.as_ref());
         }

@@ -82,6 +82,15 @@ pub(crate) struct FoundSuperblock {
     pub(crate) superblock: Superblock,
 }
 
+/// Which nodes of a volume have copies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Copies {
+    /// By what the blocks of a node and of its copy differ; 0: none has one.
+    pub(crate) mask: u64,
+    /// Leaves of files trees have them as well.
+    pub(crate) of_leaves: bool,
+}
+
 /// All that a device holds of volumes.
 #[derive(Debug, Default)]
 pub struct Scan {
@@ -91,9 +100,8 @@ pub struct Scan {
     pub(crate) superblocks: Vec<FoundSuperblock>,
     /// The tags of the volumes, by their numbers in [`FoundNode`].
     pub(crate) volumes: Vec<Tag>,
-    /// By what the blocks of nodes and of their copies differ, for each of the volumes: its newest superblock says so; without one, what was met
-    /// most often. 0: nodes have no copies.
-    pub(crate) copy_masks: Vec<u64>,
+    /// For each of the volumes: its newest superblock says so; without one, what was met most often.
+    pub(crate) copies: Vec<Copies>,
     /// Whether a node of the volume is in its first place. Those of an image inside a file are not, and may look like copies.
     pub(crate) has_first: Vec<bool>,
     /// Superblocks that are intact and of no use to this program: their epochs, as far as those are known, and why.
@@ -121,8 +129,8 @@ struct Scanning {
     sizes: BTreeMap<u32, usize>,
     /// Nodes that are sound in their second place alone, with the distance to the first.
     second: Vec<(u64, FoundNode)>,
-    /// How often which distance to a copy was met, by volume and distance.
-    distances: BTreeMap<(u32, u64), u64>,
+    /// How often which distance to a copy was met, by volume and distance, and how often that of a leaf of a files tree.
+    distances: BTreeMap<(u32, u64), (u64, u64)>,
 }
 
 impl Scanning {
@@ -139,7 +147,7 @@ impl Scanning {
         let Claim { pointer, tag, distance, .. } = *claim;
         let known = self.numbers.get(&tag).copied();
         if distance != 0 && known.is_some_and(|number| self.has_met(number, pointer)) {
-            self.met_at(known.unwrap_or_default(), distance);
+            self.met_at(known.unwrap_or_default(), claim);
             return;
         }
         let known = known.and_then(|number| self.sizes.get(&number));
@@ -154,7 +162,7 @@ impl Scanning {
             if distance == 0 {
                 self.found.nodes.push(found);
             } else {
-                self.met_at(number, distance);
+                self.met_at(number, claim);
                 self.second.push((distance, found));
             }
             return;
@@ -169,8 +177,10 @@ impl Scanning {
         { there }.any(|node| node.volume == volume && node.epoch >= pointer.epoch.0)
     }
 
-    fn met_at(&mut self, volume: u32, distance: u64) {
-        *self.distances.entry((volume, distance)).or_default() += 1;
+    fn met_at(&mut self, volume: u32, claim: &Claim) {
+        let (all, leaves) = self.distances.entry((volume, claim.distance)).or_default();
+        *all += 1;
+        *leaves += u64::from(claim.level == 0 && claim.tree == TreeId::Files);
     }
 
     fn look_at_superblock(&mut self, number: u64, block: &[u8]) {
@@ -206,26 +216,33 @@ impl Scanning {
     }
 
     fn end(mut self) -> Scan {
-        let masks = |volume: u32| {
+        let is_leaf = |node: &&FoundNode| node.level == 0 && node.tree == TreeId::Files as u8;
+        let copies = |volume: u32| {
             let tag = self.found.volumes[volume as usize];
             let own = self.found.superblocks.iter().map(|found| &found.superblock);
             let own = own.filter(|superblock| superblock.node_tag == tag);
             if let Some(newest) = own.max_by_key(|superblock| superblock.epoch) {
-                return newest.geometry.copy_mask;
+                let of = &newest.geometry;
+                return Copies { mask: of.copy_mask, of_leaves: of.leaf_copies };
             }
             let met = self.distances.range((volume, 0)..=(volume, u64::MAX));
-            met.max_by_key(|(_, count)| **count).map_or(0, |((_, distance), _)| *distance)
+            let most = met.max_by_key(|(_, (count, _))| *count);
+            most.map_or(Copies::default(), |((_, mask), (_, leaves))| {
+                let firsts = self.found.nodes.iter().filter(|node| node.volume == volume);
+                let of_leaves = *leaves > 0 && leaves * 2 >= firsts.filter(is_leaf).count() as u64;
+                Copies { mask: *mask, of_leaves }
+            })
         };
-        let masks: Vec<u64> = (0..self.found.volumes.len() as u32).map(masks).collect();
-        self.found.has_first = vec![false; masks.len()];
+        let copies: Vec<Copies> = (0..self.found.volumes.len() as u32).map(copies).collect();
+        self.found.has_first = vec![false; copies.len()];
         for node in &self.found.nodes {
             self.found.has_first[node.volume as usize] = true;
         }
         let is_copy =
-            |(distance, node): &(u64, FoundNode)| masks[node.volume as usize] == *distance;
+            |(distance, node): &(u64, FoundNode)| copies[node.volume as usize].mask == *distance;
         let mut second: Vec<FoundNode> =
             self.second.drain(..).filter(is_copy).map(|(_, node)| node).collect();
-        self.found.copy_masks = masks;
+        self.found.copies = copies;
         if !second.is_empty() {
             let nodes = &mut self.found.nodes;
             nodes.append(&mut second);

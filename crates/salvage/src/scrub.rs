@@ -2,9 +2,12 @@
 
 use holdfast_format::item::dentry::{Dentry, DentryHead};
 use holdfast_format::item::extent::{Extent, ExtentHead};
-use holdfast_format::item::lineage::{LineageItem, RootItem};
+use holdfast_format::item::hold::HoldHead;
+use holdfast_format::item::lineage::{LineageItem, RootItem, TreeHead};
 use holdfast_format::item::xattr::{XattrHead, XattrValue};
-use holdfast_format::item::{GroupItem, InodeItem, PunchItem, TreeItem, WalkItem, Xattr};
+use holdfast_format::item::{
+    GroupItem, HoldItem, InodeItem, OriginItem, PunchItem, SharedItem, TreeItem, WalkItem, Xattr,
+};
 use holdfast_format::limits::BITMAP_BYTES;
 use holdfast_format::node::{self, SLOT_SIZE, SLOTS_AT};
 use holdfast_format::{ItemKind, Key, NodeView};
@@ -71,9 +74,12 @@ fn names_at(key: &Key, value: &[u8]) -> usize {
         ItemKind::Dentry => DentryHead::SIZE * usize::from(Dentry::decode(value).is_ok()),
         ItemKind::Xattr => XattrHead::SIZE * usize::from(Xattr::decode(value).is_ok()),
         ItemKind::Tree => match TreeItem::decode(value) {
-            Ok(item) => value.len() - item.name.len(),
+            Ok(_) => TreeHead::SIZE,
             Err(_) => 0,
         },
+        ItemKind::Hold => HoldHead::SIZE * usize::from(HoldItem::decode(value).is_ok()),
+        ItemKind::Origin => value.len().min(OriginItem::SIZE),
+        ItemKind::Shared => value.len().min(SharedItem::SIZE),
         // The sum of a block that is known but for some bytes says what these are.
         ItemKind::Extent if Extent::decode(value).is_ok() => ExtentHead::SIZE,
         ItemKind::Extent => 0,

@@ -73,10 +73,10 @@ pub enum BranchOp {
     RenameSnapshot { from: TreeName, to: TreeName },
     /// `mvbranch OLD NEW`
     RenameBranch { from: TreeName, to: TreeName },
-    /// `hold SNAPSHOT`: it cannot be removed until `unhold` was said as often.
-    Hold { name: TreeName },
-    /// `unhold SNAPSHOT`: nothing, if it is not held.
-    Unhold { name: TreeName },
+    /// `hold SNAPSHOT [TAG]`: it cannot be removed until `unhold` was said of each tag. EEXIST if it was held under that.
+    Hold { name: TreeName, tag: Option<TreeName> },
+    /// `unhold SNAPSHOT [TAG]`: ENOENT, if it is not held under that.
+    Unhold { name: TreeName, tag: Option<TreeName> },
     /// `branches`: their names, sorted, and in which the script is.
     Branches,
     /// `snapshots`: names, sorted.
@@ -86,6 +86,14 @@ pub enum BranchOp {
 }
 
 impl BranchOp {
+    /// The tag of a hold that says none.
+    pub const TAG: &[u8] = b"hold";
+
+    /// The tag of a hold.
+    pub fn tag(tag: &Option<TreeName>) -> &[u8] {
+        tag.as_ref().map_or(BranchOp::TAG, TreeName::as_bytes)
+    }
+
     /// The names of branches of which it speaks.
     pub fn branches(&self) -> Vec<&TreeName> {
         match self {
@@ -104,8 +112,8 @@ impl BranchOp {
         match self {
             BranchOp::Snapshot { name }
             | BranchOp::RemoveSnapshot { name }
-            | BranchOp::Hold { name }
-            | BranchOp::Unhold { name }
+            | BranchOp::Hold { name, .. }
+            | BranchOp::Unhold { name, .. }
             | BranchOp::Look { name } => vec![name],
             BranchOp::Fork { from, .. } => from.iter().collect(),
             BranchOp::Promote { keep, .. } => keep.iter().collect(),
@@ -144,8 +152,8 @@ impl Display for BranchOp {
             BranchOp::RemoveBranch { branch } => words("rmbranch", branch, None),
             BranchOp::RenameSnapshot { from, to } => words("mvsnapshot", from, Some(to)),
             BranchOp::RenameBranch { from, to } => words("mvbranch", from, Some(to)),
-            BranchOp::Hold { name } => words("hold", name, None),
-            BranchOp::Unhold { name } => words("unhold", name, None),
+            BranchOp::Hold { name, tag } => words("hold", name, tag.as_ref()),
+            BranchOp::Unhold { name, tag } => words("unhold", name, tag.as_ref()),
             BranchOp::Look { name } => words("look", name, None),
             BranchOp::Branches => f.write_str("branches"),
             BranchOp::Snapshots => f.write_str("snapshots"),

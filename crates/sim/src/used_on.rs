@@ -146,20 +146,17 @@ impl<'a> Removal<'a> {
         };
         done(self.engine, BranchOp::Switch { branch })?;
         let op = BranchOp::RemoveSnapshot { name: name.clone() };
-        // It may be held, more than once.
-        for _ in 0..64 {
-            match self.engine.branch(&op) {
-                Outcome::Ok(_) => {
-                    self.left.0.remove(tree);
-                    return Ok(true);
-                }
-                Outcome::Err(Errno::EBUSY) => {
-                    done(self.engine, BranchOp::Unhold { name: name.clone() })?;
-                }
-                other => return Err(format!("{op} answers {other}")),
+        // It may be held, under one of the tags of scripts or both.
+        for tag in [None, TreeName::new(b"backup".to_vec())] {
+            let unhold = BranchOp::Unhold { name: name.clone(), tag };
+            match self.engine.branch(&unhold) {
+                Outcome::Ok(_) | Outcome::Err(Errno::ENOENT) => {}
+                other => return Err(format!("{unhold} answers {other}")),
             }
         }
-        Err(format!("{op} is refused, however often it is let go"))
+        done(self.engine, op)?;
+        self.left.0.remove(tree);
+        Ok(true)
     }
 
     /// Now and then the program is killed, or removals end, or everything is looked at.

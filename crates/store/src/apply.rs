@@ -7,17 +7,18 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, BlockRange, Epoch, Lsn, applied};
-use holdfast_format::Malformed;
+use holdfast_base::{BlockNo, BlockRange, Epoch, Lsn, TreeId, applied};
 use holdfast_format::limits::value_max;
+use holdfast_format::{Malformed, Stored};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
 use crate::discard::Wanting;
 use crate::error::LineageError;
 use crate::given_up::{Counts, GivenUp};
-use crate::room::{Tries, keep_roots};
+use crate::room::{Tries, keep_roots, slots_at_most};
 use crate::space::alloc::Space;
 use crate::space::promise::Wanted;
+use crate::space::slots::NodeSlots;
 use crate::space::{Allocated, Filling, Reservation};
 use crate::step::{self, Step};
 use crate::transaction::{Change, Taken, TakenContent};
@@ -30,21 +31,19 @@ const HOST_ROOM_MIN: u64 = 64 << 20;
 /// Allocates the nodes that one change makes, out of the promise of its reservation.
 pub(crate) struct Slots<'a> {
     pub(crate) space: &'a mut Space,
-    pub(crate) promised: &'a mut u64,
+    pub(crate) promised: &'a mut NodeSlots,
 }
 
 impl NodeAllocator for Slots<'_> {
-    fn take(&mut self) -> BlockNo {
-        if *self.promised > 0 {
-            *self.promised -= 1;
-            self.space.forget(1, 0);
-        }
-        self.space.take_node()
+    fn take(&mut self, stored: Stored) -> BlockNo {
+        let taken = self.promised.take_one(stored);
+        self.space.forget(taken, 0);
+        self.space.take_node(stored)
     }
 
-    fn give_back(&mut self, block: BlockNo) {
-        if self.space.is_node(block) {
-            self.space.free_node(block);
+    fn give_back(&mut self, block: BlockNo, stored: Stored) {
+        if self.space.is_node(block, stored) {
+            self.space.free_node(block, stored);
         } else {
             self.space.damage = Some(format!("the node at block {block} is not marked as one"));
         }
@@ -167,6 +166,7 @@ impl Inner {
     /// Promises what `need` needs, if it is free and the branch may refer to so much; with `ask_host` also if the host of a
     /// sparse image gives it.
     fn promise(&self, tree: TreeNo, need: Need, ask_host: bool) -> Result<Option<Reservation>> {
+        let (geometry, floor) = (self.geometry(), need.floor());
         let mut wanting = None;
         loop {
             let forest = self.forest.read();
@@ -175,7 +175,11 @@ impl Inner {
             let still = (of.limit != 0).then_some(forest);
             let levels = u64::from(of.root.level) + 1;
             let wanted = |space: &Space| Wanted {
-                slots: need.slots(levels, space.nodes()),
+                slots: NodeSlots::of_tree(
+                    &geometry,
+                    TreeId::Files,
+                    need.nodes(levels, space.nodes()),
+                ),
                 blocks: need.blocks(),
                 growth: need.growth().unwrap_or(0),
                 delayed: need.delayed(),
@@ -187,13 +191,15 @@ impl Inner {
                 }
                 space.promises.wanted_by(levels);
                 let wanted = wanted(space);
-                let floor = need.floor(&space.promises.floors);
                 Ok(space.promise(wanted, floor).then_some(wanted))
             })?;
             drop(still);
-            let lacking = |space: &Space| {
-                space.lacking_bytes(wanted(space), need.floor(&space.promises.floors))
-            };
+            if promised.is_none()
+                && self.look_closer(|space, most| space.unsure_for(wanted(space), floor, most))
+            {
+                continue;
+            }
+            let lacking = |space: &Space| space.lacking_bytes(wanted(space), floor);
             if promised.is_some() || !ask_host {
                 return Ok(promised);
             }
@@ -270,6 +276,12 @@ impl Inner {
                 return Err(gone.into());
             }
             let space = self.space.lock();
+            if let Err(missing) = bitmaps_for(&forest, &space, tree, &transaction) {
+                drop(space);
+                drop(forest);
+                loading.load(missing)?;
+                continue;
+            }
             self.check_freed(&transaction, &space)?;
             let of = forest.trees.get(tree);
             if transaction.unwritten.iter().any(|(_, birth)| !of.owns_for_good(*birth)) {
@@ -380,6 +392,17 @@ impl Inner {
             }
         }
     }
+}
+
+/// Fails unless the bitmaps are in memory of what the transaction frees, and of enough slots for its nodes.
+fn bitmaps_for(
+    forest: &Forest,
+    space: &Space,
+    tree: TreeNo,
+    transaction: &Transaction,
+) -> std::result::Result<(), MissingSet> {
+    space.expect_bitmaps(transaction.dropped.iter().map(|of| of.blocks))?;
+    Ok(space.expect_slots(slots_at_most(forest, tree, transaction.changes.len()))?)
 }
 
 /// Counts inodes that a transaction adds to a tree or, below zero, takes from it.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use holdfast_base::{BlockRange, Epoch, InodeNo, Lsn, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::lineage::MAIN;
-use holdfast_format::item::{TreeItem, TreeKind};
+use holdfast_format::item::{OriginItem, TreeItem, TreeKind};
 
 use crate::error::LineageError;
 use crate::tree::open::OpenTree;
@@ -288,6 +288,18 @@ impl Store {
         Ok(self.inner.snapshot(branch, named(name)?, now)?.number)
     }
 
+    /// As [`Store::snapshot`], of a branch that is a copy of these snapshots of other volumes, the one that was sent first. That is known with the
+    /// snapshot, and goes with it.
+    pub fn snapshot_of_copy(
+        &self,
+        branch: u64,
+        name: &[u8],
+        of: &[OriginItem],
+        now: Timestamp,
+    ) -> Result<u64> {
+        Ok(self.inner.snapshot_of_copy(branch, named(name)?, of, now)?.number)
+    }
+
     /// Makes a branch out of a snapshot, or out of another branch as it is now (S3). Returns its number.
     pub fn fork(&self, from: u64, name: &[u8], now: Timestamp) -> Result<u64> {
         let item = self.tree(from)?;
@@ -363,9 +375,15 @@ impl Store {
         self.durable_behind(made.lsn)
     }
 
-    /// Holds a snapshot, or ends one hold: what is held is not deleted.
-    pub fn hold(&self, snapshot: u64, held: bool) -> Result<()> {
-        let made = self.inner.hold(snapshot, held)?;
+    /// Holds a snapshot under a tag, which it must not be held under yet: what is held is not deleted.
+    pub fn hold(&self, snapshot: u64, tag: &[u8], now: Timestamp) -> Result<()> {
+        let made = self.inner.hold(snapshot, tag, now)?;
+        self.durable_behind(made.lsn)
+    }
+
+    /// Ends the hold of this tag, which there must be.
+    pub fn unhold(&self, snapshot: u64, tag: &[u8]) -> Result<()> {
+        let made = self.inner.unhold(snapshot, tag)?;
         self.durable_behind(made.lsn)
     }
 

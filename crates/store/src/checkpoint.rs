@@ -22,7 +22,7 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, Lsn};
 use holdfast_device::flush_unless;
-use holdfast_format::Superblock;
+use holdfast_format::{Superblock, node};
 
 use parking_lot::MutexGuard;
 
@@ -34,6 +34,7 @@ use crate::mend::AT_ONCE;
 use crate::nodes::NodeWrite;
 use crate::sealed::{LeftOver, Sealed};
 use crate::space::alloc::Space;
+use crate::space::slots::NodeSlots;
 use crate::step::Step;
 use crate::tree::Forest;
 use crate::{Inner, Result, StoreError, nodes, superblock};
@@ -213,8 +214,9 @@ impl Inner {
         forest.sealed = Some(forest.epoch);
         let superblock = self.superblock_of(forest, space, lsn);
         space.seal();
+        let slots = forest.cache.dirty_slots();
         let nodes = forest.cache.seal();
-        self.throttle.sealed_are(nodes.len());
+        self.throttle.sealed_are(slots);
         self.throttle.cache_is(&forest.cache);
         forest.epoch = forest.epoch.next();
         Sealed { nodes, superblock, journal_head: 0, step }
@@ -224,11 +226,14 @@ impl Inner {
     fn write_sealed<'a>(&self, sealed: Sealed<'a>) -> Result<Published<'a>> {
         let time = Stopwatch::start();
         let Sealed { nodes, superblock, journal_head, step } = sealed;
-        let bytes = nodes.len() as u64 * self.geometry().slot_blocks() * BLOCK_BYTES;
+        let geometry = self.geometry();
+        let stored = |node: &SealedNode| geometry.blocks_of(node::stored(&node.bytes, &geometry));
+        let bytes = nodes.iter().map(stored).sum::<u64>() * BLOCK_BYTES;
         let done = step.check(self.try_write_sealed(nodes, &superblock));
         let nanos = time.nanos();
         self.counters.checkpoint_ns.add(nanos);
         let (blocks, runs) = done?;
+        self.counters.checkpoint_bytes.add(bytes);
         self.throttle.checkpoint_took(bytes, runs, nanos);
         Ok(Published { blocks, superblock, journal_head, step })
     }
@@ -259,8 +264,6 @@ impl Inner {
         // Their bytes are not read here any more: a change of such a node need not copy it from now on.
         let blocks = nodes.into_iter().map(|node| node.block).collect();
         self.counters.checkpoint_nodes.add(count);
-        let copies = superblock.geometry.node_copies();
-        self.counters.checkpoint_bytes.add(count * copies * self.geometry().node_size as u64);
         let reached = flush_unless(&*self.device, Mutant::CheckpointFlush)?;
         let present = self.superblock.lock().epoch;
         let _published = superblock::publish(&*self.device, superblock, present, reached)?;
@@ -288,8 +291,9 @@ impl Inner {
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
         }
+        self.space.lock().evict_bitmaps();
         self.space_was_freed();
-        self.throttle.sealed_are(0);
+        self.throttle.sealed_are(NodeSlots::none());
         journal.release(published.journal_head);
         self.counters.checkpoints.increment();
         self.throttle.journal_is(journal.used_bytes(), &self.counters);

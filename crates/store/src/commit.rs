@@ -219,7 +219,7 @@ impl Inner {
         &self,
         forest: &mut Forest,
         space: &mut Space,
-    ) -> std::result::Result<(), crate::tree::Missing> {
+    ) -> std::result::Result<(), crate::tree::MissingSet> {
         let time = Stopwatch::start();
         let carried = self.carry_groups(forest, space, usize::MAX);
         self.counters.frozen_groups_ns.add(time.nanos());
@@ -290,6 +290,7 @@ impl Inner {
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
         }
+        self.space.lock().evict_bitmaps();
         self.space_was_freed();
     }
 

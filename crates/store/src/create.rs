@@ -11,7 +11,7 @@ use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, prng};
 use holdfast_device::{Device, Discards, Sticky};
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::node::OfVolume;
-use holdfast_format::superblock::{NODE_COPIES, RING_COPIES};
+use holdfast_format::superblock::{LEAF_COPIES, NODE_COPIES, RING_COPIES};
 use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -27,6 +27,7 @@ use crate::log_resident::LogResident;
 use crate::mend::Mends;
 use crate::shape::Shape;
 use crate::space::alloc::Space;
+use crate::space::slots::NodeSlots;
 use crate::throttle::Throttle;
 use crate::tree::open::OpenTrees;
 use crate::tree::{Forest, Root, TreeNo};
@@ -70,7 +71,7 @@ pub(crate) fn create(
         let mut space = inner.space.lock();
         space.loaded = true;
         for tree in [TreeNo::MAIN, TreeNo::SPACE] {
-            let slots = &mut Slots { space: &mut space, promised: &mut 0 };
+            let slots = &mut Slots { space: &mut space, promised: &mut NodeSlots::none() };
             forest.plant(tree, slots);
         }
     }
@@ -99,6 +100,7 @@ fn superblock_of(options: &CreateOptions) -> Superblock {
         hash_seed: options.hash_seed,
         features_compat: 0,
         features_ro_compat: if geometry.copy_mask == 0 { 0 } else { NODE_COPIES }
+            | if geometry.leaf_copies { LEAF_COPIES } else { 0 }
             | if geometry.ring_distance == 0 { 0 } else { RING_COPIES },
         files: NOWHERE,
         files_level: 0,
@@ -130,7 +132,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let superblock = superblock_of(options);
     let root = Root { pointer: NOWHERE, level: 0 };
     let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
-    let cache = Cache::new(CACHE_BYTES, geometry.node_size, how.dirty, counters.clone());
+    let cache = Cache::new(CACHE_BYTES, geometry, how.dirty, counters.clone());
     let volume = OfVolume::tagged(options.node_tag);
     let throttle = Throttle::new(&geometry, &how, &counters, Arc::default());
     let place = LogPosition::at(superblock.log);

@@ -381,6 +381,8 @@ impl Inner {
         if self.discarder.is_closed.load(Ordering::Acquire) {
             return Ok(false);
         }
+        let mut loading = self.loading();
+        loading.bring(&[index]);
         let due = self.space.lock().due_pieces(index, scope, rule);
         let mut below = Some(GROUP_BLOCKS);
         while let Some(end) = below {

@@ -120,8 +120,29 @@ pub enum LineageError {
     #[error("{0}")]
     Name(&'static str),
     /// It is held.
-    #[error("`{0}` is held: `unhold` it first")]
-    Held(String),
+    #[error("`{snapshot}` is held by `{tags}`: `unhold` it first")]
+    Held {
+        /// The snapshot.
+        snapshot: String,
+        /// Who holds it.
+        tags: String,
+    },
+    /// There is a hold of this tag.
+    #[error("`{snapshot}` is held by `{tag}` already")]
+    HeldAlready {
+        /// The snapshot.
+        snapshot: String,
+        /// Who holds it.
+        tag: String,
+    },
+    /// There is no hold of this tag.
+    #[error("`{snapshot}` is not held by `{tag}`")]
+    NotHeld {
+        /// The snapshot.
+        snapshot: String,
+        /// Who does not hold it.
+        tag: String,
+    },
     /// Other branches have grown out of it.
     #[error("`{snapshot}` has forks, which need it: {forks}")]
     HasForks {

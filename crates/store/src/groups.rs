@@ -11,11 +11,15 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::item::GroupItem;
 use holdfast_format::item::group::bitmap_key;
+use holdfast_format::limits::BITMAPS_PER_GROUP;
 
-use crate::apply::Slots;
+use crate::apply::{Halt, Slots};
+use crate::room::slots_at_most;
+use crate::space::Wants;
 use crate::space::alloc::Space;
 use crate::space::record::Step;
-use crate::tree::{Forest, Missing, TreeNo};
+use crate::space::slots::NodeSlots;
+use crate::tree::{Forest, Missing, MissingSet, TreeNo};
 use crate::{Inner, Result};
 
 /// Groups carried under one hold of the lock, before commit begin stops all operations.
@@ -26,12 +30,13 @@ impl Inner {
     /// time in which they are frozen; and reads the nodes that it needs.
     pub(crate) fn carry_groups_early(&self) -> Result<()> {
         let time = Stopwatch::start();
+        self.load_ahead();
         // Writers make groups dirty meanwhile; the freeze takes care of those.
         let rounds = self.space.lock().dirty_groups() / AT_ONCE + 1;
         for _ in 0..rounds {
             self.stop_changers(|forest, space| {
                 self.check_damage(space)?;
-                Ok(self.carry_groups(forest, space, AT_ONCE)?)
+                self.carry_groups(forest, space, AT_ONCE).map_err(Halt::Missing)
             })?;
         }
         self.counters.early_groups_ns.add(time.nanos());
@@ -44,7 +49,7 @@ impl Inner {
         forest: &mut Forest,
         space: &mut Space,
         most: usize,
-    ) -> std::result::Result<(), Missing> {
+    ) -> std::result::Result<(), MissingSet> {
         for _ in 0..most {
             let Some(index) = space.next_dirty() else {
                 return Ok(());
@@ -59,11 +64,20 @@ impl Inner {
         forest: &mut Forest,
         space: &mut Space,
         index: u64,
-    ) -> std::result::Result<(), Missing> {
+    ) -> std::result::Result<(), MissingSet> {
+        if space.is_away(index) {
+            // Nodes were freed there.
+            return Err(Wants(index).into());
+        }
+        if space.is_lost(index) {
+            space.take_dirty();
+            return Ok(());
+        }
         let tree = TreeNo::SPACE;
+        space.expect_slots(slots_at_most(forest, tree, BITMAPS_PER_GROUP as usize + 1))?;
         let group_key = GroupItem::key(index);
         let piece_key = |piece| bitmap_key(index, piece);
-        let step = space.group(index).step(self.accounting);
+        let step = space.step(index, self.accounting);
         // First everything that can fail: from here on the record is as the tree holds it, or written.
         let of_record = match step {
             Step::Skip => None,
@@ -72,7 +86,7 @@ impl Inner {
         };
         let of_pieces = (space.group(index).dirty_pieces())
             .map(|piece| forest.prepare(tree, &piece_key(piece), true))
-            .collect::<std::result::Result<Vec<_>, _>>()?;
+            .collect::<std::result::Result<Vec<_>, Missing>>()?;
         let taken = space.take_dirty();
         assert_eq!(taken, Some(index), "nobody else takes groups under this lock");
         let pieces = space.group(index).take_dirty();
@@ -80,7 +94,7 @@ impl Inner {
             self.counters.group_records_written.increment();
             let before = space.group(index).record;
             space.group(index).record.begin();
-            let slots = &mut Slots { space, promised: &mut 0 };
+            let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
             match &step {
                 Step::Put(item) => forest.put(tree, &group_key, &item.bytes(), prepared, slots),
                 Step::Delete | Step::Skip => forest.delete(tree, &group_key, prepared, slots),
@@ -93,7 +107,7 @@ impl Inner {
             self.counters.group_records_skipped.increment();
         }
         for ((piece, bytes), prepared) in pieces.into_iter().zip(of_pieces) {
-            let slots = &mut Slots { space, promised: &mut 0 };
+            let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
             match bytes {
                 Some(bytes) => forest.put(tree, &piece_key(piece), &bytes, prepared, slots),
                 None => forest.delete(tree, &piece_key(piece), prepared, slots),
@@ -108,7 +122,7 @@ impl Inner {
         &self,
         forest: &Forest,
         space: &mut Space,
-    ) -> std::result::Result<(), Missing> {
+    ) -> std::result::Result<(), MissingSet> {
         use crate::space::record::Record;
         for index in space.groups_in_memory() {
             let found = match forest.get(TreeNo::SPACE, &GroupItem::key(index))? {

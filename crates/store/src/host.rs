@@ -40,7 +40,7 @@ pub(crate) const MADE: Epoch = Epoch(2);
 /// their copies and data.
 pub fn first_change_bytes(geometry: &Geometry) -> u64 {
     let rings: u64 = geometry.with_first_rings().rings().map(|ring| ring.count * BLOCK_BYTES).sum();
-    rings + (geometry.node_copies() + 1) * PIECE_BYTES
+    rings + (geometry.node_copies().0 + 1) * PIECE_BYTES
 }
 
 /// Whether the rings of a new volume are still to be taken from the host.
@@ -224,11 +224,18 @@ impl Inner {
         if lacking > LITTLE && room.is_some_and(|room| room < lacking) {
             return false;
         }
-        for _ in 0..if idle < LITTLE { REFUSED_MAX } else { REFUSED_MAX_IDLE } {
+        let mut loading = self.loading();
+        let mut left = if idle < LITTLE { REFUSED_MAX } else { REFUSED_MAX_IDLE };
+        while left > 0 {
             let mut space = self.space.lock();
             let range = match space.next_hidden() {
                 Next::Ask(range) => range,
                 Next::Nothing => return false,
+                Next::Load(group) => {
+                    drop(space);
+                    loading.bring(&[group]);
+                    continue;
+                }
                 Next::Wait(answers) => {
                     drop(space);
                     wait::will_wait();
@@ -247,6 +254,7 @@ impl Inner {
                 }
                 Err(error) => tracing::debug!("the host gives nothing: {error}"),
             }
+            left -= 1;
         }
         false
     }

@@ -19,6 +19,7 @@ use holdfast_device::flush_unless;
 use holdfast_format::Malformed;
 use holdfast_format::checksum::block_sums;
 
+use crate::space::alloc::Space;
 use crate::space::{Filling, Written};
 use crate::{Inner, Result, StoreError, step};
 
@@ -58,11 +59,9 @@ impl Inner {
             what: format!("the extent {blocks:?}"),
             source: Malformed::new("extent", why),
         };
-        {
-            let space = self.space.lock();
-            if !space.is_used(blocks) || !space.can_be_data(&[blocks]) {
-                return Err(wrong("its blocks are not in use as data"));
-            }
+        let is_data = |space: &mut Space| space.is_used(blocks) && space.can_be_data(&[blocks]);
+        if !self.with_bitmaps(blocks, is_data) {
+            return Err(wrong("its blocks are not in use as data"));
         }
         let filling = Filling::begin(&self.space, blocks)
             .ok_or_else(|| wrong("another extent that has its blocks was written"))?;

@@ -44,6 +44,7 @@ mod discard;
 mod identity;
 mod apply;
 mod before_mark;
+mod bitmaps;
 mod room;
 mod idle;
 mod data;
@@ -73,7 +74,7 @@ pub use in_place::{Reserved, Sent};
 use lineage::Walks;
 pub use lineage::{Inodes, SnapshotNamed, TreeInfo};
 pub use need::Need;
-pub use options::{CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
+pub use options::{BITMAPS, CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
 pub use pin::Pin;
 pub use resize::NewSize;
 pub use ring_parts::RingName;
@@ -314,7 +315,13 @@ impl Store {
         want: u64,
         goal: Option<BlockNo>,
     ) -> Result<Allocated> {
-        from.place(want, goal).ok_or(StoreError::NoSpace)
+        let mut loading = self.inner.loading();
+        loop {
+            match from.place(want, goal) {
+                Ok(placed) => return placed.ok_or(StoreError::NoSpace),
+                Err(wanted) => loading.load(wanted)?,
+            }
+        }
     }
 
     /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly. An error returns

@@ -42,14 +42,19 @@ const ALONE: usize = 4;
 /// at the next try.
 #[derive(Debug)]
 pub(crate) struct Loading<'a> {
-    inner: &'a Inner,
+    pub(crate) inner: &'a Inner,
     failed: Vec<(NodePointer, StoreError)>,
     pinned: Vec<BlockNo>,
+    /// Groups whose bitmaps it has loaded.
+    pub(crate) groups: Vec<u64>,
 }
 
 impl Drop for Loading<'_> {
-    /// The caller holds no lock of the forest.
+    /// The caller holds no lock of the forest and the space.
     fn drop(&mut self) {
+        if !self.groups.is_empty() {
+            self.inner.space.lock().unpin_bitmaps(&self.groups);
+        }
         if !self.pinned.is_empty() {
             let cache = &mut self.inner.forest.write().cache;
             cache.unpin(&self.pinned);
@@ -59,12 +64,13 @@ impl Drop for Loading<'_> {
 }
 
 impl Loading<'_> {
-    /// Reads missing nodes and takes them into memory, several at a time, without holding the lock meanwhile.
+    /// Reads what is missing and takes it into memory, several nodes at a time, without holding the lock meanwhile.
     ///
     /// # Errors
-    /// What kept one of them from being read at the try before this one.
+    /// What kept one of the nodes from being read at the try before this one.
     pub(crate) fn load(&mut self, missing: impl Into<MissingSet>) -> Result<()> {
-        let wanted = missing.into().into_sorted();
+        let (wanted, groups) = missing.into().into_sorted();
+        self.bring(&groups);
         let is_wanted = |of: NodePointer| wanted.iter().any(|one| one.expected.pointer == of);
         let failed = std::mem::take(&mut self.failed);
         if let Some((_, error)) = failed.into_iter().find(|(of, _)| is_wanted(*of)) {
@@ -92,6 +98,16 @@ impl Loading<'_> {
     }
 }
 
+impl Loading<'_> {
+    /// What it has read leaves memory again: nobody wants it soon.
+    pub(crate) fn forget(&mut self) {
+        let pinned = std::mem::take(&mut self.pinned);
+        let cache = &mut self.inner.forest.write().cache;
+        cache.unpin(&pinned);
+        cache.forget_clean(&pinned);
+    }
+}
+
 fn damage(expected: &Expected, source: Malformed) -> StoreError {
     StoreError::Node { block: expected.pointer.block, tree: expected.tree, source }
 }
@@ -116,7 +132,7 @@ pub(crate) fn regions() -> BufferPool {
 impl Inner {
     /// What a call needs to load nodes.
     pub(crate) fn loading(&self) -> Loading<'_> {
-        Loading { inner: self, failed: Vec::new(), pinned: Vec::new() }
+        Loading { inner: self, failed: Vec::new(), pinned: Vec::new(), groups: Vec::new() }
     }
 
     /// Takes a missing node into memory, or the first above it that is missing as well. Returns the block of it, where it stays until
@@ -139,7 +155,7 @@ impl Inner {
     fn try_load(&self, missing: &Missing) -> Result<Option<Missing>> {
         let expected = &missing.expected;
         let block = expected.pointer.block;
-        if !self.geometry().holds_node(block) {
+        if !expected.can_be(&self.geometry()) {
             let why = Malformed::new("node pointer", "it leads outside the data zone");
             return Err(damage(expected, why));
         }
@@ -176,7 +192,7 @@ impl Inner {
     fn read_node(&self, missing: &Missing) -> Result<Verified<Body>> {
         let expected = &missing.expected;
         let mut beside = self.read_region(missing);
-        let places = self.geometry().places_of_node(expected.pointer.block);
+        let places = expected.places(&self.geometry());
         let read = first_sound(places, |place| match beside.take() {
             Some(bytes) => self.opened(expected, bytes),
             None => self.read_place(expected, place).map(Body::of),
@@ -201,7 +217,7 @@ impl Inner {
         let mut neighbours = self.forest.read().neighbours(missing, is_near);
         neighbours.retain(|near| {
             let block = near.expected.pointer.block;
-            self.geometry().holds_node(block) && !self.overlay.contains_key(&block)
+            near.expected.can_be(&self.geometry()) && !self.overlay.contains_key(&block)
         });
         // A parent on a damaged disk may name one node again and again.
         neighbours.sort_unstable_by_key(|near| near.expected.pointer.block);
@@ -254,7 +270,7 @@ impl Inner {
     /// [`StoreError::Node`]: it is in none of them. What was asked for may have left its tree since: the caller looks.
     pub(crate) fn verify_node(&self, expected: &Expected) -> Result<Verified<Arc<[u8]>>> {
         let pointer = expected.pointer;
-        if !self.geometry().holds_node(pointer.block) {
+        if !expected.can_be(&self.geometry()) {
             let why = Malformed::new("node pointer", "it leads outside the data zone");
             return Err(damage(expected, why));
         }
@@ -264,7 +280,7 @@ impl Inner {
             return Ok(Verified { value, place: self.node_range(pointer), bad: None });
         }
         let other = || damage(expected, Malformed::new("node", "it is another version of it"));
-        let places = self.geometry().places_of_node(pointer.block);
+        let places = expected.places(&self.geometry());
         all_sound(places, |place| self.read_place(expected, place), other)
     }
 
@@ -292,7 +308,7 @@ impl Inner {
         let pointer = expected.pointer;
         let in_use = {
             let space = self.space.lock();
-            !space.loaded || space.is_used_by_node(pointer.block)
+            !space.loaded || space.is_used_by_node(pointer.block, expected.stored(&self.geometry()))
         };
         // What is in memory counts, if another thread was faster.
         let known = forest.node(missing.tree, pointer, expected.level);

@@ -20,11 +20,15 @@ impl Marks {
         let end = range.start.0.saturating_add(range.count);
         let mut at = range.start.0;
         while at < end {
-            let group = self.0.entry(at / GROUP_BLOCKS).or_insert_with(|| Box::new([0; WORDS]));
+            let index = at / GROUP_BLOCKS;
+            let group = match value {
+                true => Some(self.0.entry(index).or_insert_with(|| Box::new([0; WORDS]))),
+                false => self.0.get_mut(&index),
+            };
             let (word, bit) = ((at % GROUP_BLOCKS / 64) as usize, at % 64);
             let count = end.saturating_sub(at).min(64_u64.saturating_sub(bit));
             let mask = (u64::MAX >> 64_u64.saturating_sub(count)) << bit;
-            if let Some(word) = group.get_mut(word) {
+            if let Some(word) = group.and_then(|group| group.get_mut(word)) {
                 *word = if value { *word | mask } else { *word & !mask };
             }
             at = at.saturating_add(count);
@@ -46,6 +50,12 @@ impl Marks {
         let word = self.0.get(&(block.0 / GROUP_BLOCKS));
         let word = word.and_then(|words| words.get((block.0 % GROUP_BLOCKS / 64) as usize));
         word.is_some_and(|word| word >> (block.0 % 64) & 1 == 1)
+    }
+
+    /// Whether a block of a range is marked.
+    pub(crate) fn touches(&self, range: BlockRange) -> bool {
+        (range.start.0..range.start.0.saturating_add(range.count))
+            .any(|block| self.has(BlockNo(block)))
     }
 
     /// How many.

@@ -28,6 +28,7 @@ use holdfast_format::node::Expected;
 use holdfast_sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
+use crate::space::alloc::Space;
 use crate::verified::BadPlace;
 use crate::{Inner, Result};
 
@@ -166,8 +167,16 @@ impl Inner {
 
     /// Whether the bitmaps say that all places of a node are in use by nodes.
     fn has_places(&self, expected: &Expected) -> bool {
-        let space = self.space.lock();
-        space.loaded && space.is_node(expected.pointer.block)
+        if self.read_only {
+            return false;
+        }
+        let (block, stored) = (expected.pointer.block, expected.stored(&self.geometry()));
+        let is_node = |space: &mut Space| {
+            let is_known = !space.groups_of(BlockRange::new(block, 1)).any(|of| space.is_lost(of));
+            space.loaded && is_known && space.is_node(block, stored)
+        };
+        // A node and its copy lie in one group.
+        self.with_bitmaps(BlockRange::new(block, 1), is_node)
     }
 
     /// Writes the bad place. The caller holds the lock that lets one checkpoint be made at a time, and has asked whose the place is.

@@ -1,7 +1,8 @@
 //! What an operation needs of the free space, and what has to stay free for others (P8).
 
 use crate::space::Delayed;
-use crate::space::promise::Floors;
+use crate::space::promise::Floor;
+use crate::space::slots::NodesNeeded;
 
 /// What an operation needs before it may start. See [`crate::Branch::reserve`].
 #[derive(Clone, Copy, Debug)]
@@ -92,29 +93,30 @@ impl Need {
         }
     }
 
-    /// Slots of nodes that its puts and deletes may need in a tree of so many `levels`: each copies its path and splits
+    /// Nodes that its puts and deletes may need in a tree of so many `levels`: each copies its path and splits
     /// all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
-    pub(crate) fn slots(self, levels: u64, nodes: u64) -> u64 {
-        let (changes, each) = match self {
-            Need::Delay { .. } | Need::Fill { .. } => return 0,
+    pub(crate) fn nodes(self, levels: u64, nodes: u64) -> NodesNeeded {
+        let (changes, leaves, above) = match self {
+            Need::Delay { .. } | Need::Fill { .. } => return NodesNeeded::default(),
             Need::Grow { changes, .. }
             | Need::Change { changes, .. }
             | Need::Writeback { changes }
-            | Need::Delete { changes } => (changes, 2 * levels + 1),
-            Need::Shrink { changes } => (changes, levels),
+            | Need::Delete { changes } => (changes, 2, 2 * levels - 1),
+            Need::Shrink { changes } => (changes, 1, levels - 1),
         };
         let changes = u64::from(changes);
-        (changes * each).min(2 * nodes + 8 + changes)
+        let of = |each: u64| (changes * each).min(2 * nodes + 8 + changes);
+        NodesNeeded { leaves: of(leaves), above: of(above), all: of(leaves + above) }
     }
 
     /// What must stay free for others.
-    pub(crate) fn floor(self, floors: &Floors) -> u64 {
+    pub(crate) fn floor(self) -> Floor {
         match self {
             // Growth of blocks that it has already takes nothing from others.
-            Need::Fill { .. } | Need::Delay { blocks: 0, .. } => floors.fill,
-            Need::Grow { .. } | Need::Change { .. } | Need::Delay { .. } => floors.grow,
-            Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
-            Need::Delete { .. } => floors.checkpoint.div_ceil(2),
+            Need::Fill { .. } | Need::Delay { blocks: 0, .. } => Floor::Fill,
+            Need::Grow { .. } | Need::Change { .. } | Need::Delay { .. } => Floor::Grow,
+            Need::Writeback { .. } | Need::Shrink { .. } => Floor::Checkpoint,
+            Need::Delete { .. } => Floor::HalfCheckpoint,
         }
     }
 }

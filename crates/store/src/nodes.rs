@@ -52,8 +52,9 @@ fn with_copies<'a>(geometry: &Geometry, nodes: &[NodeWrite<'a>]) -> Option<Vec<N
     if geometry.copy_mask == 0 || mutants::is(Mutant::CopyNotWritten) {
         return None;
     }
-    let copies =
-        nodes.iter().filter_map(|(block, bytes)| Some((geometry.copy_of(*block)?, *bytes)));
+    let copies = nodes.iter().filter_map(|(block, bytes)| {
+        Some((geometry.copy_of(*block, node::stored(bytes, geometry))?, *bytes))
+    });
     let mut all: Vec<_> = nodes.iter().copied().chain(copies).collect();
     all.sort_unstable_by_key(|(block, _)| *block);
     Some(all)
@@ -83,6 +84,7 @@ fn write_run(device: &dyn Device, run: &[NodeWrite<'_>]) -> Result<()> {
 mod tests {
     use super::*;
     use holdfast_device::MemoryDevice;
+    use holdfast_format::Stored;
 
     #[test]
     fn neighbours_go_together_and_every_node_arrives() {
@@ -99,12 +101,15 @@ mod tests {
         let geometry = geometry.with_copies().unwrap();
         write(&device, &Stop::default(), &geometry, &nodes, true).unwrap();
         // Neighbours are written together, be they nodes or copies.
-        let mut places: Vec<u64> =
-            nodes.iter().flat_map(|(at, _)| [at.0, geometry.copy_of(*at).unwrap().0]).collect();
+        let mut places: Vec<u64> = nodes
+            .iter()
+            .flat_map(|(at, _)| [at.0, geometry.copy_of(*at, Stored::Twice).unwrap().0])
+            .collect();
         places.sort_unstable();
         let apart = places.windows(2).filter(|pair| pair[0] + 4 != pair[1]).count() as u64;
         assert_eq!(device.stats().writes - 200, apart + 1);
-        let copies = content.iter().map(|(at, node)| (geometry.copy_of(*at).unwrap(), node));
+        let copies =
+            content.iter().map(|(at, node)| (geometry.copy_of(*at, Stored::Twice).unwrap(), node));
         for (at, node) in content.iter().map(|(at, node)| (*at, node)).chain(copies) {
             let mut sealed = node.clone();
             node::seal(&mut sealed);

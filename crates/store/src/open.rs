@@ -9,28 +9,26 @@
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use holdfast_base::BlockNo;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, InodeNo};
 use holdfast_device::{Device, Sticky};
-use holdfast_format::item::group::{GroupItem, decode_bitmap, group_of};
+use holdfast_format::Superblock;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
-use holdfast_format::{ItemKind, Key, Malformed, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use crate::bitmaps;
 use crate::cache::Cache;
 use crate::discard::Discarder;
 use crate::freezes::Freezes;
 use crate::guard::{Guarded, Keeper};
 use crate::host::MADE;
 use crate::journal::{Journal, recover};
-use crate::lineage;
 use crate::load;
 use crate::log::replay::{Broken, Logged};
 use crate::log::{self, LogPosition, Logging, Pending, Ring};
@@ -38,8 +36,6 @@ use crate::log_resident::LogResident;
 use crate::mend::Mends;
 use crate::shape::Shape;
 use crate::space::alloc::Space;
-use crate::space::group::Group;
-use crate::space::record::Record;
 use crate::throttle::Throttle;
 use crate::throttle::access_times::AccessTimes;
 use crate::tree::open::OpenTrees;
@@ -106,7 +102,8 @@ fn open_alone(
         let mut inner =
             at((device, &stop), options, &counters, &replayed.superblock, nodes, &places);
         let unknown =
-            load_groups(&inner).map(|()| None).or_else(|error| without_bitmaps(&inner, error))?;
+            inner.load_groups().map(|()| None).or_else(|error| without_bitmaps(&inner, error))?;
+        inner.load_first_bitmaps(bitmaps::AT_ONCE.min(options.bitmaps));
         inner.find_ancestry_of_main()?;
         let time = Stopwatch::start();
         let done = inner.replay_log(&replayed.superblock, &logged);
@@ -248,13 +245,14 @@ fn at(
     places: &Arc<AccessTimes>,
 ) -> Inner {
     let geometry = superblock.geometry;
+    let mut space = Space::new(geometry);
+    space.keep_bitmaps(options.bitmaps);
     let mut trees = OpenTrees::new(
         Root { pointer: superblock.space, level: superblock.space_level },
         Root { pointer: superblock.files, level: superblock.files_level },
     );
     trees.get_mut(TreeNo::MAIN).referenced = superblock.referenced_blocks;
-    let cache =
-        Cache::new(options.cache_bytes, geometry.node_size, options.dirty, counters.clone());
+    let cache = Cache::new(options.cache_bytes, geometry, options.dirty, counters.clone());
     let volume = superblock.nodes();
     let epoch = superblock.epoch.next();
     let place = LogPosition::at(superblock.log);
@@ -272,7 +270,7 @@ fn at(
         shape: Shape::new(geometry),
         accounting: options.accounting,
         forest: RwLock::new(Forest::new(trees, cache, epoch, volume, &geometry)),
-        space: Arc::new(Mutex::new(Space::new(geometry))),
+        space: Arc::new(Mutex::new(space)),
         host_answered: Condvar::new(),
         rings: Default::default(),
         host_said: Default::default(),
@@ -299,72 +297,5 @@ fn at(
         idle: Arc::default(),
         freezes: Mutex::new(Freezes::default()),
         guard: None,
-    }
-}
-
-/// Reads the records and bitmaps of all groups, and judges them against each other.
-fn load_groups(inner: &Inner) -> Result<()> {
-    let damage = |why: String| StoreError::Item {
-        what: "the space tree".into(),
-        source: Malformed::new("block group", why),
-    };
-    let mut wrong = None;
-    // Behind them are branches and snapshots, which are read when they are wanted.
-    inner.scan(TreeNo::SPACE, &Key::MIN, &lineage::first_key(), &mut |key, value| {
-        // None is known: a later program may have left one. What must be known has a bit among the features.
-        if key == Key::new(InodeNo(0), ItemKind::Setting, key.offset) || key.kind.asks().is_some() {
-            return ControlFlow::Continue(());
-        }
-        let load = |group| inner.space.lock().load(group, |group| load_item(group, &key, value));
-        match group_of(&key).map_or_else(|| Err(format!("{key:?} does not belong there")), load) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(why) => {
-                wrong = Some(why);
-                ControlFlow::Break(())
-            }
-        }
-    })?;
-    if let Some(why) = wrong {
-        return Err(damage(why));
-    }
-    let forest = inner.forest.read();
-    let mut space = inner.space.lock();
-    space.check_loaded().map_err(damage)?;
-    let superblock = inner.superblock.lock();
-    if space.used_blocks() != superblock.used_blocks {
-        return Err(damage(format!(
-            "the superblock counts {} blocks in use, the groups {}",
-            superblock.used_blocks,
-            space.used_blocks()
-        )));
-    }
-    space.inodes = superblock.inode_count;
-    space.loaded = true;
-    // From here on every node is held against the bitmaps when it is read; these came before them.
-    for pointer in forest.cache.pointers() {
-        if !space.is_used_by_node(pointer.block) {
-            return Err(damage(format!(
-                "the node at block {} is not marked as used",
-                pointer.block
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn load_item(group: &mut Group, key: &Key, value: &[u8]) -> std::result::Result<(), String> {
-    match key.kind {
-        ItemKind::Group => {
-            let item = GroupItem::decode(value).map_err(|malformed| malformed.to_string())?;
-            group.record = Record::InTree(item);
-            group.node_blocks = item.node_blocks.into();
-            Ok(())
-        }
-        _ => {
-            let bytes = decode_bitmap(value).map_err(|malformed| malformed.to_string())?;
-            group
-                .load_piece(key.offset, bytes)
-                .map_err(|()| format!("{key:?} claims blocks outside the data zone"))
-        }
     }
 }

@@ -12,6 +12,9 @@ use crate::guard::Guarding;
 /// What became free goes back when nobody has touched it for so long: seconds in which a file may be written again.
 pub const DISCARD_DELAY: Duration = Duration::from_secs(5);
 
+/// Bitmaps of so many block groups stay in memory, beside those that are being changed: 8 MiB.
+pub const BITMAPS: usize = 1024;
+
 /// What mkfs decides for the life of a volume.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
@@ -36,6 +39,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Memory for tree nodes, in bytes. Dirty nodes may take half of it before writers wait.
     pub cache_bytes: usize,
+    /// Bitmaps of so many block groups stay in memory, beside those that are being changed: 8 KiB each.
+    pub bitmaps: usize,
     /// How nodes remember what changed (M3).
     pub dirty: Dirty,
     /// Which records of block groups a commit writes (M1).
@@ -72,6 +77,7 @@ impl Default for OpenOptions {
         OpenOptions {
             read_only: false,
             cache_bytes: 256 << 20,
+            bitmaps: BITMAPS,
             dirty: Dirty::default(),
             accounting: Accounting::default(),
             recover: holdfast_base::recover::BUDGET_DEFAULT,

@@ -17,6 +17,7 @@
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::show;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, BlockRange};
 use holdfast_device::DeviceError;
 use holdfast_format::Geometry;
 
@@ -141,9 +142,12 @@ impl Inner {
         let Longer(geometry) = longer;
         // An image that was given as a whole has a part now that was not.
         let is_sparse = self.device.room().is_some();
-        let mut space = self.space.lock();
-        self.shape.is_of(geometry.volume_blocks);
-        space.extend(geometry, is_sparse);
+        // The last group gets more blocks.
+        let last = BlockRange::new(BlockNo(self.geometry().far_copy().0 - 1), 1);
+        self.with_bitmaps(last, |space| {
+            self.shape.is_of(geometry.volume_blocks);
+            space.extend(geometry, is_sparse);
+        });
         size(&geometry)
     }
 }

@@ -1,6 +1,10 @@
 //! Room for nodes: whether there is enough for a change before it begins, and what makes some (P8).
 
+use holdfast_base::TreeId;
+
 use crate::space::alloc::Space;
+use crate::space::promise::Floor;
+use crate::space::slots::{NodeSlots, NodesNeeded};
 use crate::transaction::Changes;
 use crate::tree::{Forest, TreeNo};
 use crate::{Inner, Result};
@@ -23,28 +27,55 @@ impl Inner {
         space: &Space,
         tree: TreeNo,
         changes: &Changes,
-        own: u64,
+        own: NodeSlots,
     ) -> bool {
-        let left = space.room().slots + own;
-        let kept = kept(forest, space) + next_root(forest, tree);
-        let levels = u64::from(forest.root(tree).level) + 1;
-        let most = changes.len() as u64 * (3 * levels + 2);
-        left >= kept + most || left >= kept + forest.slots_needed(tree, changes)
+        let has_room = |nodes| self.has_room(forest, space, (tree, nodes), own);
+        has_room(most(forest, tree, changes.len() as u64))
+            || has_room(forest.nodes_needed(tree, changes))
+    }
+
+    /// Whether so many nodes of a tree find room beside what is kept, of which `own` is for them.
+    fn has_room(
+        &self,
+        forest: &Forest,
+        space: &Space,
+        (tree, nodes): (TreeNo, NodesNeeded),
+        own: NodeSlots,
+    ) -> bool {
+        let needed = forest.slots_of(tree, nodes);
+        let kept = self.kept(forest, space) + self.next_root(forest, tree);
+        let pairs = space.promises.pairs_left(needed.once > 0);
+        space.room().holds((kept + needed).without(own), pairs)
     }
 
     /// As [`Inner::has_slots`], for a transaction of so many changes whose keys are not known yet: false if room is not
     /// certain.
-    pub(crate) fn has_slots_for(&self, tree: TreeNo, changes: u32, own: u64) -> bool {
+    pub(crate) fn has_slots_for(&self, tree: TreeNo, changes: u32, own: NodeSlots) -> bool {
         let forest = self.forest.read();
-        let levels = u64::from(forest.root(tree).level) + 1;
         let space = self.space.lock();
-        let kept = kept(&forest, &space) + next_root(&forest, tree);
-        space.room().slots + own >= kept + u64::from(changes) * (3 * levels + 2)
+        self.has_room(&forest, &space, (tree, most(&forest, tree, changes.into())), own)
+    }
+
+    /// What a change leaves.
+    fn kept(&self, forest: &Forest, space: &Space) -> NodeSlots {
+        // A recovery copies every node that changed since the last commit once more, beside what its own commit carries.
+        let again = forest.cache.uncommitted_slots();
+        space.promises.kept_now(Floor::HalfCheckpoint) + again
+    }
+
+    /// What a change of a tree adds to that.
+    fn next_root(&self, forest: &Forest, tree: TreeNo) -> NodeSlots {
+        let nodes = if forest.trees.will_move(tree) { of_root(forest) } else { 0 };
+        NodeSlots::of(self.geometry().stored(TreeId::Space, 0), nodes)
     }
 
     /// A change has found too little room, and has changed nothing: makes some, and says whether to try again. No lock of
     /// forest and space is held.
     pub(crate) fn make_room(&self, tries: &mut Tries) -> Result<bool> {
+        // There may be more than the records of groups say.
+        if self.look_closer(|space, most| space.unsure(most)) {
+            return Ok(true);
+        }
         // All that is free may be what the host of a sparse image has not given yet, and no change can ask it.
         if self.take_from_host(|_| 0) {
             return Ok(true);
@@ -62,11 +93,24 @@ impl Inner {
     }
 }
 
-/// What a change leaves.
-fn kept(forest: &Forest, space: &Space) -> u64 {
-    // A recovery copies every node that changed since the last commit once more, beside what its own commit carries.
-    let again = forest.cache.uncommitted_nodes() as u64;
-    space.promises.kept_now(space.promises.floors.checkpoint.div_ceil(2)) + again
+/// Slots that so many changes of a tree take, at most.
+pub(crate) fn slots_at_most(forest: &Forest, tree: TreeNo, changes: usize) -> NodeSlots {
+    forest.slots_of(tree, most(forest, tree, changes as u64))
+}
+
+/// Those of a files tree that so many changes make out of nothing.
+pub(crate) fn slots_of_new_tree(forest: &Forest, changes: usize) -> NodeSlots {
+    forest.slots_of(TreeNo::MAIN, most_of(1, changes as u64))
+}
+
+/// Nodes that so many changes of a tree take, at most.
+fn most(forest: &Forest, tree: TreeNo, changes: u64) -> NodesNeeded {
+    most_of(u64::from(forest.root(tree).level) + 1, changes)
+}
+
+fn most_of(levels: u64, changes: u64) -> NodesNeeded {
+    let all = changes * (3 * levels + 2);
+    NodesNeeded { leaves: changes * 4, above: changes * (3 * levels - 1), all }
 }
 
 /// Slots that a commit may take in the space tree for one root: its leaf and the way there. The item is there and keeps its
@@ -75,14 +119,9 @@ fn of_root(forest: &Forest) -> u64 {
     u64::from(forest.root(TreeNo::SPACE).level) + 1
 }
 
-/// What a change of a tree adds to that.
-fn next_root(forest: &Forest, tree: TreeNo) -> u64 {
-    if forest.trees.will_move(tree) { of_root(forest) } else { 0 }
-}
-
 /// Branches have changed, or a commit has carried their roots: what the next one needs for them is kept from everybody else. In one
 /// epoch a node is copied once, so it is never more than all nodes.
 pub(crate) fn keep_roots(forest: &Forest, space: &mut Space) {
-    let roots = forest.trees.moved_count() * of_root(forest);
-    space.promises.roots = roots.min(space.nodes());
+    let roots = (forest.trees.moved_count() * of_root(forest)).min(space.nodes());
+    space.promises.keep_roots(roots);
 }

@@ -3,7 +3,6 @@
 //! What a stream says is judged as a program's calls are: by the filesystem, which answers nonsense with an error. Here is judged
 //! what only a stream can get wrong.
 
-use holdfast_base::attribute::RECEIVED;
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{
     Attr, FallocateFlags, FileType, FsError, NewNode, OpenFlags, RenameFlags, SetAttr, SetTime,
@@ -283,9 +282,6 @@ impl Files {
 
     fn xattr(&mut self, id: u64, name: &[u8], value: Option<&[u8]>) -> Obeyed<()> {
         let inode = self.entry(id)?.inode;
-        if name == RECEIVED {
-            return nonsense("it sets what only a receive sets");
-        }
         let done = match value {
             Some(value) => {
                 let flags = XattrFlags::empty();

@@ -1,56 +1,43 @@
-//! Which snapshot a snapshot is a copy of.
-//!
-//! A received snapshot says so in an extended attribute of its root, together with its own number and the id of its volume. What
-//! grows out of it inherits the attribute and has another number, and what copies files to another volume has another id: there it
-//! counts for nothing.
+//! Which snapshot a snapshot is a copy of: items beside that of the snapshot say it, which come and go with it.
 
 use std::io;
 
-use holdfast::{FileSystem, Snapshot};
-use holdfast_base::InodeNo;
-use holdfast_base::attribute::RECEIVED;
-use holdfast_posix::{Caller, XattrFlags};
-use serde::{Deserialize, Serialize};
+use holdfast::{FileSystem, OriginItem, Snapshot};
+use holdfast_base::Timestamp;
 
 use crate::error::Doing;
 use crate::record::{IDS_MAX, Identity, Named};
 use crate::{Result, StreamError, partial};
 
-/// The value of the attribute.
-#[derive(Debug, Serialize, Deserialize)]
-struct Origin {
-    /// The id of the volume of that.
-    volume: [u8; 16],
-    /// The number of the snapshot that this is about.
-    number: u64,
-    /// The snapshots that it is a copy of.
-    ids: Vec<Identity>,
+/// Takes a snapshot of a branch, as a copy of those.
+pub(crate) fn take(fs: &FileSystem, branch: u64, name: &str, ids: &[Identity]) -> Result<()> {
+    let origin = |id: &Identity| OriginItem {
+        volume: id.volume,
+        number: id.number,
+        lsn: id.lsn,
+        created: Timestamp { secs: id.secs, nanos: id.nanos },
+        reserved: [0; 4],
+    };
+    // One that no volume can have is none.
+    let origins = ids.iter().map(origin).filter(|of| OriginItem::decode(&of.bytes()).is_ok());
+    let origins: Vec<OriginItem> = origins.take(OriginItem::MOST).collect();
+    let taken = fs.snapshot_of_copy(branch, name.as_bytes(), &origins);
+    taken.map(drop).doing(|| format!("snapshot {name}"))
 }
 
-/// Writes into a tree that its next snapshot, if that gets this number, is a copy.
-pub(crate) fn put(fs: &FileSystem, number: u64, ids: &[Identity]) -> Result<()> {
-    let volume = *fs.superblock().uuid.as_bytes();
-    let origin = Origin { volume, number, ids: ids.iter().take(IDS_MAX).cloned().collect() };
-    let value = postcard::to_allocvec(&origin).expect("plain fields go into memory");
-    let flags = XattrFlags::empty();
-    fs.setxattr(&Caller::root(), InodeNo::ROOT, RECEIVED, &value, flags)
-        .doing(|| "where the snapshot comes from".into())
-}
-
-/// What a snapshot is called anywhere: its own id, and those of the snapshots that it is a copy of. `fs` is anything of its volume.
-pub(crate) fn ids(volume: [u8; 16], snapshot: &Snapshot, fs: &FileSystem) -> Result<Vec<Identity>> {
-    let value = fs.root_attribute(snapshot.number(), RECEIVED);
-    let value = value.doing(|| "where the snapshot comes from".into())?;
-    let mut ids = vec![own(volume, snapshot)];
-    let Some(value) = value else { return Ok(ids) };
-    // Root can write anything there: what makes no sense says nothing.
-    let origin = postcard::from_bytes::<Origin>(&value).ok();
-    let is_of_this = |of: &Origin| (of.volume, of.number) == (volume, snapshot.number());
-    let origin = origin.filter(is_of_this);
-    ids.extend(origin.into_iter().flat_map(|origin| origin.ids));
+/// What a snapshot is called anywhere: its own id, and those of the snapshots that it is a copy of.
+pub(crate) fn ids(volume: [u8; 16], snapshot: &Snapshot) -> Vec<Identity> {
+    let copied = snapshot.origins().iter().map(|of| Identity {
+        volume: of.volume,
+        number: of.number,
+        lsn: of.lsn,
+        secs: of.created.secs,
+        nanos: of.created.nanos,
+    });
+    let mut ids: Vec<Identity> = std::iter::once(own(volume, snapshot)).chain(copied).collect();
     ids.dedup();
     ids.truncate(IDS_MAX);
-    Ok(ids)
+    ids
 }
 
 fn own(volume: [u8; 16], snapshot: &Snapshot) -> Identity {
@@ -65,29 +52,18 @@ fn own(volume: [u8; 16], snapshot: &Snapshot) -> Identity {
 }
 
 /// What a snapshot is called anywhere, and its name here.
-pub(crate) fn named(volume: [u8; 16], snapshot: &Snapshot, fs: &FileSystem) -> Result<Named> {
+pub(crate) fn named(volume: [u8; 16], snapshot: &Snapshot) -> Named {
     let (branch, name) = (snapshot.branch().name().into(), snapshot.name().into());
-    Ok(Named { branch, snapshot: name, ids: ids(volume, snapshot, fs)? })
+    Named { branch, snapshot: name, ids: ids(volume, snapshot) }
 }
 
 /// A snapshot that is this one, or a copy of it, or of the same.
 pub(crate) fn find(volume: &holdfast::Volume, wanted: &[Identity]) -> Result<Option<Snapshot>> {
     let uuid = volume.info().doing(|| "the volume".into())?.uuid;
     let all = snapshots(volume).doing(|| "the snapshots".into())?;
-    // None is opened: there may be thousands.
-    let fs = volume.engine().doing(|| "the volume".into())?;
     // The newest first: mostly it is that.
-    for snapshot in all.into_iter().rev() {
-        if wanted.contains(&own(uuid, &snapshot)) {
-            return Ok(Some(snapshot));
-        }
-        // One that is damaged is none; another one may be whole.
-        let found = ids(uuid, &snapshot, &fs);
-        if found.is_ok_and(|ids| ids.iter().any(|id| wanted.contains(id))) {
-            return Ok(Some(snapshot));
-        }
-    }
-    Ok(None)
+    let is_it = |of: &Snapshot| ids(uuid, of).iter().any(|id| wanted.contains(id));
+    Ok(all.into_iter().rev().find(is_it))
 }
 
 /// All snapshots of a volume but those of receives, in the order in which they were taken.

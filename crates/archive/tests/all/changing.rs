@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use holdfast::{OpenOptions, Volume, XattrFlags};
+use holdfast::{OpenOptions, Volume};
 use holdfast_archive::{Error, Form, export, import};
 
 /// An archive that changes the volume behind the first bytes of a member.
@@ -186,32 +186,4 @@ fn a_directory_that_goes_behind_its_header_is_left_empty() {
         assert_eq!(copy.read_dir("/b").unwrap().count(), 0, "{what}");
         assert_eq!(copy.read("/c").unwrap(), b"behind", "{what}");
     }
-}
-
-/// What a receive says of its volume means nothing elsewhere: it is not written, and not taken.
-#[test]
-fn the_mark_of_a_receive_is_in_no_archive() {
-    const MARK: &str = "trusted.holdfast.received";
-    const OTHER: &str = "trusted.holdfast.receivem";
-    let volume = Volume::in_memory(64 << 20).unwrap();
-    let exported = |volume: &Volume| {
-        let mut bytes = Vec::new();
-        export(volume, Form::Tar, usize::MAX, &mut bytes).unwrap();
-        bytes
-    };
-    let before = exported(&volume);
-    volume.set_xattr("/", MARK, b"value", XattrFlags::empty()).unwrap();
-    let mut with_mark = exported(&volume);
-    assert!(!String::from_utf8_lossy(&with_mark).contains(MARK));
-    // Only the time of the change differs, which no archive has.
-    assert_eq!(with_mark, before);
-    // One that another program has written.
-    volume.set_xattr("/", OTHER, b"value", XattrFlags::empty()).unwrap();
-    with_mark = exported(&volume);
-    let at = with_mark.windows(OTHER.len()).position(|it| it == OTHER.as_bytes()).unwrap();
-    with_mark[at..at + MARK.len()].copy_from_slice(MARK.as_bytes());
-    let copy = Volume::in_memory(64 << 20).unwrap();
-    let imported = import(&copy, Form::Tar, "importing", &with_mark[..]).unwrap();
-    assert_eq!(imported.xattrs_left_out, 0);
-    assert!(copy.xattrs("/").unwrap().is_empty());
 }

@@ -137,8 +137,9 @@ impl Replay {
             Ok(judged.map(|()| node).map_err(|malformed| malformed.why))
         };
         let first = at(pointer.block);
-        let copy = ring.geometry.copy_of(pointer.block).filter(|_| !matches!(first, Ok(Ok(_))));
-        match copy.map(at) {
+        let mut copy = ring.geometry.places_of_some_node(pointer.block).skip(1);
+        let copy = copy.next().filter(|_| !matches!(first, Ok(Ok(_))));
+        match copy.map(|place| at(place.start)) {
             Some(Ok(Ok(node))) => Ok(Ok(node)),
             _ => first,
         }

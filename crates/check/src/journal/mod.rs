@@ -20,8 +20,8 @@ use holdfast_base::recover::RecoveryWork;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, CommitNo};
 use holdfast_device::Device;
-use holdfast_format::Superblock;
 use holdfast_format::log::LogMark;
+use holdfast_format::{Stored, Superblock, node};
 
 use crate::CheckError;
 use crate::issue::Issue;
@@ -149,11 +149,13 @@ impl Replay {
 
     /// What a recovery would have to do.
     pub fn work(&self) -> RecoveryWork {
+        let geometry = &self.superblock.geometry;
+        let is_twice = |bytes: &[u8]| node::stored(bytes, geometry) == Stored::Twice;
         RecoveryWork {
             journal_bytes: self.bytes,
             nodes: self.nodes.len() as u64,
             node_bytes: self.superblock.geometry.node_size as u64,
-            copies: self.superblock.geometry.node_copies().saturating_sub(1),
+            copies: self.nodes.values().filter(|node| is_twice(node)).count() as u64,
             ..RecoveryWork::default()
         }
     }

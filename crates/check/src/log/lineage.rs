@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_format::item::lineage::{LINEAGE, MAIN, decode_numbers};
-use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::item::{
+    HoldItem, LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+};
 use holdfast_format::{ItemKind, Key};
 
 use crate::lineage::Lineage;
@@ -56,10 +58,28 @@ pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), String> {
         }
     }
     for (id, item) in &said.trees {
-        let is_called = !item.name.is_empty() || item.holds > 0;
         let is_going = said.walks.contains(id) || before.is_deleted(*id, item);
-        if item.kind == TreeKind::Snapshot && is_called && is_going {
-            return malformed(format!("{id} is being deleted and has a name or holds"));
+        if item.kind == TreeKind::Snapshot && !item.name.is_empty() && is_going {
+            return malformed(format!("{id} is being deleted and has a name"));
+        }
+    }
+    holds(before, &said)
+}
+
+/// Holds are of snapshots that are there, and what the batch begins to delete has none behind it.
+fn holds(before: &Lineage, said: &Said) -> Result<(), String> {
+    for (key, _) in said.holds.iter().filter(|(_, is_put)| **is_put) {
+        let id = key.inode.0.saturating_sub(LINEAGE);
+        let of = before.tree(id).filter(|of| of.kind == TreeKind::Snapshot);
+        if of.is_none_or(|of| said.walks.contains(&id) || before.is_deleted(id, &of)) {
+            return malformed(format!("there is no snapshot {id} to be held"));
+        }
+    }
+    for id in &said.walks {
+        let (first, last) = HoldItem::span(*id);
+        let mut held = before.0.range(first..=last).map(|(key, _)| key);
+        if held.any(|key| said.holds.get(key) != Some(&false)) {
+            return malformed(format!("{id} is being deleted and has holds"));
         }
     }
     Ok(())
@@ -73,6 +93,8 @@ struct Said {
     /// The snapshot under which each child is put.
     parents: BTreeMap<u64, u64>,
     walks: BTreeSet<u64>,
+    /// Holds that it puts, or ends.
+    holds: BTreeMap<Key, bool>,
 }
 
 /// Sorts the items of a batch, each of which must be sound and at its place.
@@ -83,8 +105,10 @@ fn sort(items: &Items) -> Result<Said, String> {
         let of_all = key.inode.0 == LINEAGE;
         let own = key.inode.0.checked_sub(LINEAGE).filter(|id| *id > 0);
         let Some(value) = value else {
-            if key.kind != ItemKind::Name || !of_all {
-                bad()?;
+            match (key.kind, own) {
+                (ItemKind::Name, None) if of_all => {}
+                (ItemKind::Hold, Some(_)) => drop(said.holds.insert(*key, false)),
+                _ => bad()?,
             }
             continue;
         };
@@ -106,6 +130,10 @@ fn sort(items: &Items) -> Result<Said, String> {
                 let item = RootItem::decode(value).ok();
                 item.is_some_and(|item| said.roots.insert(id, item).is_none())
             }
+            (ItemKind::Hold, Some(id)) => {
+                said.holds.insert(*key, true);
+                HoldItem::decode(value).is_ok_and(|hold| *key == HoldItem::key(id, &hold.tag))
+            }
             (ItemKind::Child, Some(id)) => {
                 value.is_empty() && said.parents.insert(key.offset, id).is_none()
             }
@@ -118,14 +146,14 @@ fn sort(items: &Items) -> Result<Said, String> {
     Ok(said)
 }
 
-/// Name, holds and limit may change. The parent in a record counts for nothing.
+/// Name and limit may change. The parent in a record counts for nothing.
 fn is_kept(id: u64, was: &TreeItem, now: &TreeItem) -> Result<(), String> {
     let same = |item: &TreeItem| {
         let TreeItem { kind, branch, epoch, lsn, created, root, level, .. } = *item;
         let counts = (item.inode_count, item.referenced_blocks);
         (kind, branch, epoch, lsn, created, root, level, counts)
     };
-    match same(was) == same(now) {
+    match same(was) == same(now) && was.tail == now.tail {
         true => Ok(()),
         false => malformed(format!("{id} becomes another branch or snapshot")),
     }

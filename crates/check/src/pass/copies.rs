@@ -3,7 +3,7 @@
 //! The walk has found each node in one of its places at least; what it has found in none is lost, and not in here.
 
 use holdfast_base::{BlockNo, BlockRange, TreeId};
-use holdfast_format::{NodePointer, NodeView};
+use holdfast_format::{NodePointer, NodeView, Stored};
 
 use super::Context;
 use crate::issue::Issue;
@@ -34,8 +34,8 @@ impl Copies {
         pointer: NodePointer,
         level: u8,
     ) {
-        let has_copy = volume.superblock.geometry.copy_of(pointer.block).is_some();
-        if has_copy && volume.is_on_device(pointer.block) {
+        let is_twice = volume.superblock.geometry.stored(tree, level) == Stored::Twice;
+        if is_twice && volume.is_on_device(pointer.block) {
             self.0.push(Node { pointer, tree, level });
         }
     }
@@ -48,13 +48,13 @@ impl Copies {
         let geometry = &volume.superblock.geometry;
         for some in self.0.chunks(STRIDE) {
             let first: Vec<BlockNo> = some.iter().map(|node| node.pointer.block).collect();
-            let mut second: Vec<_> =
-                some.iter().filter_map(|node| geometry.copy_of(node.pointer.block)).collect();
+            let copy_of = |node: &Node| geometry.copy_of(node.pointer.block, Stored::Twice);
+            let mut second: Vec<_> = some.iter().filter_map(copy_of).collect();
             second.sort_unstable();
             let nodes = read_plain(volume.device, &first, geometry.node_size);
             let copies = read_plain(volume.device, &second, geometry.node_size);
             for (node, bytes) in some.iter().zip(nodes) {
-                let Some(at) = geometry.copy_of(node.pointer.block) else { continue };
+                let Some(at) = copy_of(node) else { continue };
                 let copy = second.binary_search(&at).ok().and_then(|index| copies[index].as_ref());
                 if let Some((bad, sound, why)) = judge(&volume, node, at, bytes.as_ref(), copy) {
                     let what = format!(

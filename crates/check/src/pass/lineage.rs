@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_format::item::lineage::{LINEAGE, MAIN, child_key, decode_numbers, name_key};
-use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::item::{
+    HoldItem, LineageItem, OriginItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+};
 use holdfast_format::{ItemKind, Key, Malformed, NodePointer};
 
 use super::Context;
@@ -73,6 +75,7 @@ impl Judge<'_, '_> {
         for (key, value) in &self.lineage.0 {
             let judged = match key.kind {
                 ItemKind::Tree => TreeItem::decode(value).and_then(|item| {
+                    item.check_carried(self.context.volume.superblock.carried())?;
                     match number(key) == Some(MAIN) && item.kind != TreeKind::Branch {
                         true => Err(Malformed::new("tree", "main is no branch")),
                         false => Ok(()),
@@ -82,11 +85,22 @@ impl Judge<'_, '_> {
                 ItemKind::Walk => WalkItem::decode(value).map(drop),
                 ItemKind::Lineage => LineageItem::decode(value).map(drop),
                 ItemKind::Name => decode_numbers(value).map(drop),
+                ItemKind::Hold => HoldItem::decode(value).and_then(|hold| {
+                    match number(key).map(|id| HoldItem::key(id, &hold.tag)) == Some(*key) {
+                        true => Ok(()),
+                        false => Err(Malformed::new("hold", "its key is of another tag")),
+                    }
+                }),
+                ItemKind::Origin => OriginItem::decode(value).map(drop),
                 _ => Ok(()),
             };
             let is_own = number(key).is_some_and(|number| number > 0);
             let is_placed = match key.kind {
                 ItemKind::Tree | ItemKind::Root => is_own && key.offset == 0,
+                ItemKind::Hold => is_own && self.is_snapshot(key),
+                ItemKind::Origin => {
+                    is_own && self.is_snapshot(key) && key.offset < OriginItem::MOST as u64
+                }
                 ItemKind::Child => value.is_empty() && number(key).is_some(),
                 ItemKind::Lineage => !is_own && key.offset == 0,
                 _ => !is_own,
@@ -100,6 +114,15 @@ impl Judge<'_, '_> {
             self.context.others_lost |=
                 matches!(key.kind, ItemKind::Tree | ItemKind::Root | ItemKind::Walk);
             self.context.findings.add(Issue::LineageItemDamaged, format!("{key:?}: {why}"));
+        }
+    }
+
+    /// Whether the item of a key belongs to a snapshot; of what cannot be read that is not known.
+    fn is_snapshot(&self, key: &Key) -> bool {
+        let id = number(key).unwrap_or_default();
+        match self.trees.get(&id) {
+            Some(item) => item.kind == TreeKind::Snapshot,
+            None => id != MAIN && (self.exists(id) || !self.context.space_lost.is_empty()),
         }
     }
 
@@ -314,7 +337,7 @@ impl Judge<'_, '_> {
                 "is a branch"
             } else if !item.name.is_empty() {
                 "has a name"
-            } else if item.holds > 0 {
+            } else if self.lineage.is_held(id) {
                 "is held"
             } else if !has_begun(self.lineage, id) {
                 continue;
@@ -328,9 +351,9 @@ impl Judge<'_, '_> {
             let what = format!("{} is being deleted and {why}", self.name(id));
             self.report(Issue::DeletionWrong, what);
         }
-        let follows = |item: &TreeItem| item.holds > 0 && self.lineage.goes(item.branch);
-        let held = self.trees.iter().filter(|(_, item)| follows(item)).map(|(id, _)| *id);
-        for id in held.collect::<Vec<_>>() {
+        let follows = |item: &TreeItem| self.lineage.goes(item.branch);
+        let following = self.trees.iter().filter(|(_, item)| follows(item)).map(|(id, _)| *id);
+        for id in following.filter(|id| self.lineage.is_held(*id)).collect::<Vec<_>>() {
             let what = format!("the branch of {} goes, and it is held", self.name(id));
             self.report(Issue::DeletionWrong, what);
         }

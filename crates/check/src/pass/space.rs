@@ -2,13 +2,14 @@
 //!
 //! The log writes no bitmap: what it took and gave back is counted in here.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, TreeId};
-use holdfast_format::ItemKind;
 use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{GroupItem, SharedItem, group};
-use holdfast_format::limits::{BITMAP_BLOCKS, GROUP_BLOCKS};
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
+use holdfast_format::{Geometry, ItemKind, Key};
 
 use super::references::{self, Counted};
 use super::{Context, Owner, Use};
@@ -22,6 +23,39 @@ struct Said {
     marked: Runs,
     groups: Vec<(u64, GroupItem)>,
     shared: Vec<Counted>,
+    /// Of each group with a bitmap how many slots are free by that.
+    free_slots: BTreeMap<u64, u64>,
+}
+
+/// The bitmap of the group that is being read.
+struct Reading {
+    group: u64,
+    words: [u64; (GROUP_BLOCKS / 64) as usize],
+}
+
+impl Reading {
+    /// Goes on with a piece, which may be the first of another group.
+    fn take(&mut self, key: &Key, bits: &[u8; BITMAP_BYTES], said: &mut Said, geometry: &Geometry) {
+        if key.inode.0 != self.group {
+            self.end(said, geometry);
+            *self = Reading { group: key.inode.0, ..Reading::default() };
+        }
+        let first = (key.offset * BITMAP_BLOCKS / 64) as usize;
+        for (word, bytes) in self.words.iter_mut().skip(first).zip(bits.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+    }
+
+    fn end(&self, said: &mut Said, geometry: &Geometry) {
+        let slots = geometry.free_slots_of_group(self.group, &self.words);
+        said.free_slots.insert(self.group, slots);
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Reading {
+        Reading { group: 0, words: [0; (GROUP_BLOCKS / 64) as usize] }
+    }
 }
 
 /// What the trees reach.
@@ -49,7 +83,7 @@ pub(super) fn run(context: &mut Context<'_>) {
 }
 
 fn read(context: &mut Context<'_>) -> Said {
-    let mut said = Said::default();
+    let (mut said, mut reading) = (Said::default(), Reading::default());
     let volume = context.volume;
     let geometry = &volume.superblock.geometry;
     let counts = references::are_counted(context);
@@ -89,6 +123,7 @@ fn read(context: &mut Context<'_>) -> Said {
                 // In range: the group exists, and the geometry fits 64 bits.
                 let start = key.inode.0 * GROUP_BLOCKS + key.offset * BITMAP_BLOCKS;
                 said.marked.push_bits(start, bits);
+                reading.take(&key, bits, &mut said, geometry);
             }),
             kind if kind.is_lineage() => Ok(()),
             _ => {
@@ -103,6 +138,7 @@ fn read(context: &mut Context<'_>) -> Said {
         }
         ControlFlow::Continue(())
     });
+    reading.end(&mut said, geometry);
     let marked = &said.marked;
     let first = geometry.first_data_block().0;
     let before = marked.count_between(0, first);
@@ -212,12 +248,21 @@ fn compare_counts(context: &mut Context<'_>, said: &Said, reached: &Reached) {
             let what = format!("group {group} counts {counted} shared blocks, its items {shared}");
             context.findings.add(Issue::GroupCount, what).block(BlockNo(begin(group)));
         }
+        let said_slots = &said.free_slots;
         let said = (u64::from(item.used_blocks) + taken, u64::from(item.node_blocks));
         if said != (used + freed, nodes) {
             let what = format!(
                 "group {group} counts {} blocks in use and {} of nodes, there are {used} and {nodes}",
                 said.0.saturating_sub(freed),
                 said.1
+            );
+            context.findings.add(Issue::GroupCount, what).block(BlockNo(begin(group)));
+        } else if let Some(free) =
+            said_slots.get(&group).filter(|free| **free < item.free_slots.into())
+        {
+            let what = format!(
+                "group {group} says that {} slots are free, there are {free}",
+                item.free_slots
             );
             context.findings.add(Issue::GroupCount, what).block(BlockNo(begin(group)));
         }

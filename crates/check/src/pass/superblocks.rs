@@ -105,6 +105,7 @@ fn disagreement(first: &Superblock, second: &Superblock) -> Option<String> {
         ("node size", first.geometry.node_size != second.geometry.node_size),
         ("place of rings", place_of_rings(&first.geometry) != place_of_rings(&second.geometry)),
         ("copy mask", first.geometry.copy_mask != second.geometry.copy_mask),
+        ("copies of leaves", first.geometry.leaf_copies != second.geometry.leaf_copies),
         ("time of making", first.created != second.created),
         ("hash seed", first.hash_seed != second.hash_seed),
         ("ring tag", first.ring_tag != second.ring_tag),

@@ -39,8 +39,6 @@ pub(super) fn run(context: &mut Context<'_>) {
     let volume = context.volume;
     let seen = &mut Seen::default();
     walk(context, &volume, TreeId::Space, Way::default(), (seen, &mut copies));
-    context.facts.node_blocks = (context.facts.files_nodes + context.facts.space_nodes)
-        * context.volume.superblock.geometry.slot_blocks();
     copies.compare(context);
     context.facts.complete = context.is_whole() && context.space_lost.is_empty();
 }
@@ -57,7 +55,10 @@ fn walk(
             // A part of what is below it was not walked before.
             Step::Node { is_first: false, .. } => {}
             Step::Node { pointer, node, .. } => {
-                let places = volume.places_of_node(pointer.block);
+                let geometry = &volume.superblock.geometry;
+                let stored = geometry.stored(tree, node.level());
+                let places = geometry.places_of_node(pointer.block, stored);
+                context.facts.node_blocks += geometry.blocks_of(stored);
                 context.uses.extend(places.map(|blocks| Use::node(blocks, tree)));
                 copies.meets(volume, tree, pointer, node.level());
                 let nodes = match tree {

@@ -4,14 +4,14 @@
 use std::ops::ControlFlow;
 
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
-use holdfast_base::{BlockNo, TreeId};
+use holdfast_base::{BlockRange, TreeId};
 use holdfast_device::Device;
+use holdfast_format::Superblock;
 use holdfast_format::journal::commit::Commit;
 use holdfast_format::journal::frame::FrameHeader;
 use holdfast_format::journal::{Base, SEARCH_BLOCKS_MAX};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::log::{Content, Decoder, LogHeader, Record, UNIT};
-use holdfast_format::{Geometry, Superblock};
 
 use crate::changes::NO_CHANGES;
 use crate::journal::{self, Found, Ring as Journal};
@@ -98,7 +98,7 @@ fn commits(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
         };
         for change in &commit.nodes {
             if let Base::Copied(from) = change.base {
-                rings.need_node(&mark.geometry, from.block);
+                rings.need_places(mark.geometry.places_of_some_node(from.block));
             }
         }
         for extent in &commit.extents {
@@ -137,8 +137,9 @@ fn bases(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let volume = Volume::before_log(device, &alone);
     let mut walk = |volume: &Volume<'_>, tree, way, seen: &mut Seen| {
         let _ = volume.walk_unseen(tree, way, seen, &mut |step| {
-            if let Step::Node { pointer, .. } = step {
-                rings.need_node(&mark.geometry, pointer.block);
+            if let Step::Node { pointer, node, .. } = step {
+                let stored = mark.geometry.stored(tree, node.level());
+                rings.need_places(mark.geometry.places_of_node(pointer.block, stored));
             }
             ControlFlow::Continue(())
         });
@@ -170,8 +171,8 @@ impl RingContents {
         }
     }
 
-    fn need_node(&mut self, geometry: &Geometry, block: BlockNo) {
-        geometry.places_of_node(block).for_each(|place| self.need(place.start.0, place.count));
+    fn need_places(&mut self, places: impl Iterator<Item = BlockRange>) {
+        places.for_each(|place| self.need(place.start.0, place.count));
     }
 
     fn need(&mut self, start: u64, count: u64) {

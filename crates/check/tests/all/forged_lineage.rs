@@ -10,12 +10,14 @@ use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_check::Issue;
 use holdfast_device::Device;
 use holdfast_format::item::lineage::{LINEAGE, LineageItem, child_key, name_key};
-use holdfast_format::item::{Extent, RootItem, TreeItem, WalkItem, WalkPlace};
+use holdfast_format::item::{
+    Extent, HoldItem, OriginItem, RootItem, TreeItem, WalkItem, WalkPlace,
+};
 use holdfast_format::log::{Content, Dropped, Encoder};
 use holdfast_format::{ItemKind, Key};
 use holdfast_store::Branch;
 
-use crate::common::branches::{Grown, Items, grown, open};
+use crate::common::branches::{Grown, Items, grown, moment, open};
 use crate::common::log::{Log, last_shown};
 use crate::common::*;
 
@@ -100,6 +102,11 @@ impl Writer<'_> {
         }
     }
 
+    fn hold(&mut self, id: u64, tag: &[u8], at: &[u8]) {
+        let hold = HoldItem { tag: tag.into(), created: moment() };
+        self.put(HoldItem::key(id, at), &hold.encode());
+    }
+
     /// The deletion of the snapshot begins, as the engine says it.
     fn delete(&mut self) {
         self.put_tree(2, |item| item.name.clear());
@@ -147,8 +154,9 @@ fn what_operations_say_is_taken() {
             of.fork(|_| {});
             of.delete();
         }),
-        ("holds, and another parent, which counts for nothing", &|of| {
-            of.put_tree(2, |item| (item.holds, item.parent) = (3, 77));
+        ("a hold, and another parent, which counts for nothing", &|of| {
+            of.put_tree(2, |item| item.parent = 77);
+            of.hold(2, b"mine", b"mine");
         }),
     ];
     for (what, write) in honest {
@@ -281,6 +289,25 @@ fn what_no_operation_says_is_refused() {
             Box::new(|of| {
                 of.put_tree(2, |_| {});
                 of.walk(2, &WalkPlace::start());
+            }),
+        ),
+        ("a hold of a branch", Box::new(|of| of.hold(3, b"mine", b"mine"))),
+        ("a hold of what is not there", Box::new(|of| of.hold(8, b"mine", b"mine"))),
+        ("a hold at the key of another", Box::new(|of| of.hold(2, b"mine", b"other"))),
+        (
+            "a hold of what is being deleted",
+            Box::new(|of| {
+                of.delete();
+                of.hold(2, b"mine", b"mine");
+            }),
+        ),
+        (
+            "where a snapshot comes from",
+            Box::new(|of| {
+                let created = moment();
+                let of_other =
+                    OriginItem { volume: [7; 16], number: 9, lsn: 7, created, reserved: [0; 4] };
+                of.put(OriginItem::key(2, 0), &of_other.bytes());
             }),
         ),
         (

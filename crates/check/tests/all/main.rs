@@ -13,6 +13,7 @@ mod front;
 mod fsck_md;
 mod fsyncs;
 mod histories;
+mod holds;
 mod hostile;
 mod hostile_log;
 mod issues;

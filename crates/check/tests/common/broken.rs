@@ -20,7 +20,7 @@ use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::node::SLOTS_AT;
 use holdfast_format::superblock::FoundDamage;
-use holdfast_format::{ItemKind, Key, NodePointer, Superblock};
+use holdfast_format::{ItemKind, Key, NodePointer, Stored, Superblock};
 
 use super::branches::{Grown, Items, grown, grown_behind};
 use super::journal::{Journal, new_leaf};
@@ -209,7 +209,7 @@ pub(crate) fn provoke(issue: Issue) -> (Image, &'static [Issue]) {
             let mut maker = Maker::sample_with_copies();
             maker.leaf_items = 6;
             let made = maker.make();
-            let copy = made.superblock.geometry.copy_of(made.files[2].block);
+            let copy = made.superblock.geometry.copy_of(made.files[2].block, Stored::Twice);
             made.poke(copy.expect("it has copies"), BLOCK_SIZE, |bytes| bytes[3000] ^= 1);
             (Image::of(made.device), none)
         }

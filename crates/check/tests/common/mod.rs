@@ -26,7 +26,7 @@ use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
 use holdfast_format::limits::{BITMAP_BYTES, GROUP_BLOCKS};
 use holdfast_format::node::{self, Expected, OfVolume, SLOT_SIZE, SLOTS_AT};
-use holdfast_format::superblock::{NODE_COPIES, RING_COPIES};
+use holdfast_format::superblock::{LEAF_COPIES, NODE_COPIES, RING_COPIES};
 use holdfast_format::{Geometry, ItemKind, JournalMark, Key, LogMark, NodePointer, Superblock};
 use uuid::Uuid;
 
@@ -149,7 +149,7 @@ impl Maker {
     /// The same volume, with rings that stand twice.
     pub(crate) fn sample_with_ring_copies() -> Maker {
         let twice = Maker::empty().geometry.with_copies().expect("8 MiB are enough for copies");
-        Maker::sample_as(Geometry { copy_mask: 0, ..twice })
+        Maker::sample_as(Geometry { copy_mask: 0, leaf_copies: false, ..twice })
     }
 
     fn sample_as(geometry: Geometry) -> Maker {
@@ -304,7 +304,8 @@ impl Maker {
         let mut bits = vec![0u8; (GROUP_BLOCKS / 8) as usize];
         let mut used: Vec<u64> = Vec::new();
         let nodes: Vec<_> = files.iter().map(|node| node.0.block).chain([space_at]).collect();
-        let copies = nodes.iter().filter_map(|block| self.geometry.copy_of(*block));
+        let stored = self.geometry.stored(TreeId::Space, 0);
+        let copies = nodes.iter().filter_map(|block| self.geometry.copy_of(*block, stored));
         used.extend(nodes.iter().copied().chain(copies).map(|block| block.0));
         for (key, value) in &self.files {
             if key.kind == ItemKind::Extent
@@ -320,8 +321,14 @@ impl Maker {
             bits[(block / 8) as usize] |= 1 << (block % 8);
         }
         let mut space = std::mem::take(&mut self.space);
-        let of_nodes = nodes.len() as u32 * self.geometry.node_copies() as u32;
-        let group = GroupItem::of(used.len() as u32, of_nodes);
+        let words: Vec<u64> =
+            { bits.as_chunks::<8>().0 }.iter().map(|of| u64::from_le_bytes(*of)).collect();
+        let group = GroupItem::bounded(
+            used.len() as u64,
+            nodes.len() as u64 * self.geometry.node_copies().0,
+            self.geometry.free_slots_of_group(0, &words),
+            None,
+        );
         space.insert(GroupItem::key(0), group.encode());
         for (piece, bits) in bits.chunks(BITMAP_BYTES).enumerate() {
             if bits.iter().any(|&byte| byte != 0) {
@@ -347,7 +354,7 @@ impl Maker {
             label: "sample".into(),
             hash_seed: SEED,
             features_compat: 0,
-            features_ro_compat: ((self.geometry.node_copies() - 1) * NODE_COPIES)
+            features_ro_compat: ((self.geometry.node_copies().0 - 1) * (NODE_COPIES | LEAF_COPIES))
                 | if self.geometry.ring_distance == 0 { 0 } else { RING_COPIES },
             files: root,
             files_level: level,
@@ -375,7 +382,7 @@ impl Maker {
             change(&mut superblock);
         }
         for block in nodes {
-            if let Some(copy) = self.geometry.copy_of(block) {
+            if let Some(copy) = self.geometry.copy_of(block, stored) {
                 let mut bytes = vec![0; NODE];
                 device.read(block.0 * BLOCK_BYTES, &mut bytes).expect("it was written");
                 put(&device, copy, &bytes);

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use comfy_table::{CellAlignment, Table};
-use holdfast_control::{Branch, Failed, Origin, Snapshot};
+use holdfast_control::{Branch, CopyOf, Failed, HeldBy, Origin, Snapshot};
 use serde_json::{Map, Value};
 
 use super::Name;
@@ -23,6 +23,20 @@ pub(crate) fn forks(of: &Snapshot) -> String {
         forks.push("...".into());
     }
     forks.join(", ")
+}
+
+/// Who holds a snapshot.
+pub(crate) fn holds(of: &Snapshot) -> String {
+    let tags: Vec<String> = of.holds.iter().map(|hold| hold.tag.to_string()).collect();
+    tags.join(", ")
+}
+
+/// What a snapshot is a copy of.
+pub(crate) fn copy_of(of: &Snapshot) -> String {
+    of.received.first().map_or("nothing".into(), |first| {
+        let volume = uuid::Uuid::from_bytes(first.volume);
+        format!("number {} of volume {volume}", first.number)
+    })
 }
 
 /// `main@before-upgrade`, or what is known of it.
@@ -188,13 +202,30 @@ pub(crate) fn snapshot(of: &Snapshot) -> Map<String, Value> {
         ("created_ns".into(), of.created_ns.into()),
         ("lsn".into(), of.lsn.into()),
         ("parent".into(), of.parent.into()),
-        ("holds".into(), of.holds.into()),
+        ("holds".into(), of.holds.iter().map(hold).collect::<Vec<_>>().into()),
+        ("received".into(), of.received.iter().map(received).collect::<Vec<_>>().into()),
         ("inodes".into(), of.inodes.into()),
         ("forks".into(), forks.into()),
         ("more_forks".into(), of.more_forks.into()),
         ("mounted".into(), of.mounted.into()),
     ]);
     object
+}
+
+fn hold(of: &HeldBy) -> Map<String, Value> {
+    let mut object = Map::new();
+    put(&mut object, "tag", &of.tag);
+    object.insert("created_ns".into(), of.created_ns.into());
+    object
+}
+
+fn received(of: &CopyOf) -> Map<String, Value> {
+    Map::from_iter([
+        ("volume".into(), uuid::Uuid::from_bytes(of.volume).to_string().into()),
+        ("number".into(), of.number.into()),
+        ("lsn".into(), of.lsn.into()),
+        ("created_ns".into(), of.created_ns.into()),
+    ])
 }
 
 /// A branch for programs.

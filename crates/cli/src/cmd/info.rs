@@ -79,6 +79,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let used = size::show(summary.used_blocks.saturating_mul(block));
     let all = size::show(summary.data_blocks.saturating_mul(block));
     let recovery = recovery_line(&live, &summary);
+    let copies = copies(&summary);
     let lines = [
         ("uuid", summary.uuid),
         ("label", summary.label),
@@ -87,10 +88,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("damage", damage(summary.fault, lineage.as_ref())),
         ("size", shown_size(&image, &device, summary.volume_bytes)),
         ("node size", size::show(summary.node_size)),
-        (
-            "copies",
-            super::mkfs::Copies::of(summary.metadata_copies, summary.ring_copies).words().into(),
-        ),
+        ("copies", copies),
         ("log ring", size::show(summary.log_bytes)),
         ("journal ring", size::show(summary.journal_bytes)),
         ("phys. sector", sector(&physical)),
@@ -111,6 +109,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }
     Ok(0)
+}
+
+/// What is stored twice, as it is given to mkfs.
+fn copies(summary: &Summary) -> String {
+    let (roots, leaves) = (summary.metadata_copies, summary.leaf_copies);
+    super::mkfs::Copies::of(roots, leaves, summary.ring_copies).words().into()
 }
 
 /// Properties of a device. udev runs this as root for whatever is plugged in, so it reads the superblocks and nothing

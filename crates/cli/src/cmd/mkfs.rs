@@ -5,11 +5,11 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use holdfast::CreateOptions;
 use holdfast::device::{Device, DeviceStats};
+use holdfast::{CreateOptions, ROOT_COPIES_MIN};
 use holdfast_base::user_namespace::maker;
 use holdfast_device::open_bytes;
 use rustix::fs::OFlags;
@@ -40,10 +40,11 @@ pub(crate) struct Args {
     /// takes up room for it as for the log. It cannot be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
-    /// How often names, attributes and the places of data are stored: `metadata=1`, `nodes=2` or `metadata=2`. With `nodes=2` each
-    /// piece of them is written twice, far apart; one that is damaged on the device is read from the other place, and written again
-    /// from it. With `metadata=2` so is what an fsync writes, which then is two writes and one flush instead of one and one. Data of files is stored once in any case, but for what lies in the log. It cannot be changed later. Default: `nodes=2` on a
-    /// block device that has room for it, `metadata=1` in a file, whose host may keep it twice already.
+    /// What of the metadata (names, attributes, the places of data) is stored twice, far apart; a piece that is damaged on the device is
+    /// read from the other place, and written again from it. `roots=2`: what much else is found by, which only checkpoints write.
+    /// `rings=2`: that, and what an fsync writes, which then is two writes and one flush instead of one and one. `nodes=2`: all pieces
+    /// of it, but once what an fsync writes. `metadata=2`: both. `metadata=1`: nothing. Data of files is stored once in any case, but
+    /// for what lies in the log. It cannot be changed later. Default: `roots=2` from 256M on, else `metadata=1`.
     #[arg(long, value_name = "WHAT=N", value_parser = Copies::parse)]
     copies: Option<Copies>,
     /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made
@@ -87,32 +88,64 @@ struct Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
     Nothing,
+    Roots,
+    RootsAndRings,
     Nodes,
     All,
 }
 
 impl Copies {
-    /// Nodes and rings, by how often each is stored.
-    pub(super) fn of(nodes: u64, rings: u64) -> Copies {
-        match (nodes, rings) {
-            (1, _) => Copies::Nothing,
-            (_, 1) => Copies::Nodes,
+    const ALL: [Copies; 5] =
+        [Copies::Nothing, Copies::Roots, Copies::RootsAndRings, Copies::Nodes, Copies::All];
+
+    /// What is near the roots, leaves and rings, by how often each is stored.
+    pub(super) fn of(roots: u64, leaves: u64, rings: u64) -> Copies {
+        match (roots, leaves, rings) {
+            (1, ..) => Copies::Nothing,
+            (_, 1, 1) => Copies::Roots,
+            (_, 1, _) => Copies::RootsAndRings,
+            (_, _, 1) => Copies::Nodes,
             _ => Copies::All,
         }
     }
 
     fn parse(word: &str) -> Result<Copies, String> {
-        let all = [Copies::Nothing, Copies::Nodes, Copies::All];
-        let found = all.into_iter().find(|copies| copies.words() == word);
-        found.ok_or_else(|| "it is metadata=1, nodes=2 or metadata=2".into())
+        let found = Copies::ALL.into_iter().find(|copies| copies.words() == word);
+        found.ok_or_else(|| Copies::ALL.map(Copies::words).join(", or "))
     }
 
     /// As they are given to mkfs.
     pub(super) fn words(self) -> &'static str {
         match self {
             Copies::Nothing => "metadata=1",
+            Copies::Roots => "roots=2",
+            Copies::RootsAndRings => "rings=2",
             Copies::Nodes => "nodes=2",
             Copies::All => "metadata=2",
+        }
+    }
+
+    /// What that means.
+    fn told(self) -> &'static str {
+        match self {
+            Copies::Nothing => "stored once",
+            Copies::Roots => "stored twice: what leads to the rest of the metadata",
+            Copies::RootsAndRings => {
+                "stored twice: what leads to the rest of the metadata, and what an fsync writes"
+            }
+            Copies::Nodes => "stored twice: all of the metadata but what an fsync writes",
+            Copies::All => "stored twice: all of the metadata",
+        }
+    }
+
+    /// How often all of it, what is near the roots, and rings are stored.
+    fn counts(self) -> [u8; 3] {
+        match self {
+            Copies::Nothing => [1, 1, 1],
+            Copies::Roots => [1, 2, 1],
+            Copies::RootsAndRings => [1, 2, 2],
+            Copies::Nodes => [2, 2, 1],
+            Copies::All => [2, 2, 2],
         }
     }
 }
@@ -159,11 +192,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         })?,
         Some(found) => size_of_existing(args, found)?,
     };
-    let is_block_device = existing.as_ref().is_some_and(|it| it.file_type().is_block_device());
-    let shape = Shape {
-        bytes,
-        copies: args.copies.unwrap_or(copies_by_default(is_block_device, args, bytes)),
-    };
+    let copies = args.copies.unwrap_or_else(|| copies_by_default(args, bytes));
+    let shape = Shape { bytes, copies };
     // Before anything is made longer or shorter: what is refused stays as it was.
     check_size(args, shape).map_err(|error| Failure::plain(error.to_string()))?;
     if args.dry_run {
@@ -175,11 +205,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
-/// A device may be all that holds the volume; below an image lies a filesystem, which may have its own redundancy.
-fn copies_by_default(is_block_device: bool, args: &Args, bytes: u64) -> Copies {
-    let copies = Copies::Nodes;
+/// What is near the roots, where the places that are kept for that are a small share of the volume.
+fn copies_by_default(args: &Args, bytes: u64) -> Copies {
+    let copies = Copies::Roots;
     let has_room = || check_size(args, Shape { bytes, copies }).is_ok();
-    if is_block_device && has_room() { copies } else { Copies::Nothing }
+    if bytes >= ROOT_COPIES_MIN && has_room() { copies } else { Copies::Nothing }
 }
 
 fn check_size(args: &Args, shape: Shape) -> io::Result<()> {
@@ -253,11 +283,13 @@ fn options(args: &Args, shape: Shape, uuid: Uuid) -> CreateOptions {
     let own = maker();
     let asked = args.owner.unwrap_or(Owner { user: None, group: None });
     let owner = (asked.user.unwrap_or(own.0), asked.group.unwrap_or(own.1));
+    let [all, roots, rings] = shape.copies.counts();
     let mut options = CreateOptions::new()
         .node_size(args.node_size as usize)
         .label(args.label.clone())
-        .metadata_copies(if shape.copies == Copies::Nothing { 1 } else { 2 })
-        .ring_copies(if shape.copies == Copies::All { 2 } else { 1 })
+        .metadata_copies(all)
+        .root_copies(roots)
+        .ring_copies(rings)
         .uuid(*uuid.as_bytes())
         .owner(owner.0, owner.1)
         .root_mode(args.mode)
@@ -351,7 +383,7 @@ fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) -> io::Resu
     let bytes = size::show(shape.bytes);
     writeln!(out, "{verb} a Holdfast volume of {bytes} in {}", shown(&args.target))?;
     writeln!(out, "  node size  {}", size::show(args.node_size))?;
-    writeln!(out, "  copies     {}", shape.copies.words())?;
+    writeln!(out, "  copies     {} ({})", shape.copies.told(), shape.copies.words())?;
     if let Some(uuid) = made.as_ref().map(|made| made.uuid).or(args.uuid) {
         writeln!(out, "  uuid       {uuid}")?;
     }

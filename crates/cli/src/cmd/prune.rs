@@ -188,7 +188,7 @@ fn judge(snapshots: &[(Snapshot, By)], rules: &[Rule], undo: Duration, now_ns: i
         () if kept.contains(&at) => Fate::ByRule,
         () if *by == By::Undo && is_within(of, undo) => Fate::Undo,
         () if newest_first.first() == Some(&at) => Fate::Newest,
-        () if of.holds > 0 => Fate::Held,
+        () if !of.holds.is_empty() => Fate::Held,
         () if of.mounted => Fate::Mounted,
         () if !of.forks.is_empty() || of.more_forks => Fate::HasForks,
         () => Fate::Goes,
@@ -268,6 +268,8 @@ fn show_line(branch: &Name, of: &Snapshot, fate: Fate, word: &str) -> Result<(),
 mod tests {
     use super::*;
 
+    use holdfast_control::HeldBy;
+
     const HOUR: i64 = 3_600_000_000_000;
 
     const MONTH: Duration = Duration::from_secs(30 * 86_400);
@@ -279,7 +281,8 @@ mod tests {
             created_ns,
             lsn: number,
             parent: None,
-            holds: 0,
+            holds: Vec::new(),
+            received: Vec::new(),
             inodes: 1,
             forks: Vec::new(),
             more_forks: false,
@@ -331,7 +334,7 @@ mod tests {
     fn what_is_used_stays_and_is_named() {
         let now = 1000 * 24 * HOUR;
         let mut all: Vec<_> = (0..5).map(|at| snapshot(at, at as i64 * HOUR)).collect();
-        all[0].0.holds = 1;
+        all[0].0.holds = vec![HeldBy { tag: Name("backup".into()), created_ns: 0 }];
         all[1].0.mounted = true;
         all[2].0.forks = vec![Name("work".into())];
         let fates = judge(&all, &rules("1h:1h"), MONTH, now);

@@ -308,10 +308,10 @@ pages! {
         "Two of them": "holdfast snapshot delete /mnt monday tuesday",
     }
     "snapshot hold", Plain, [("holdfast-snapshot-unhold", "1")] {
-        "Keep one from being deleted": "holdfast snapshot hold /mnt monday",
+        "Keep one from being deleted": "holdfast snapshot hold --tag backup /mnt monday",
     }
     "snapshot unhold", Plain, [("holdfast-snapshot-hold", "1")] {
-        "Let it be deleted again": "holdfast snapshot unhold /mnt monday",
+        "Let it be deleted again": "holdfast snapshot unhold --tag backup /mnt monday",
     }
     "snapshot rollback", NewHead, [("holdfast-snapshot-create", "1"), ("holdfast-branch-promote", "1")] {
         "Be what it was on Monday, and keep what it is": "holdfast snapshot rollback /mnt monday",

@@ -127,10 +127,14 @@ fn node_sizes_and_uuid_are_what_was_asked() {
 #[test]
 fn metadata_is_stored_twice_if_it_is_asked_for() {
     let place = TestMount::new();
-    let asked: [(&[&str], &str); 4] = [
+    let asked: [(&[&str], &str); 8] = [
         (&["--size", "64M"], "metadata=1"),
         (&["--size", "64M", "--copies", "metadata=2"], "metadata=2"),
         (&["--size", "64M", "--copies", "nodes=2"], "nodes=2"),
+        (&["--size", "64M", "--copies", "rings=2"], "rings=2"),
+        (&["--size", "64M", "--copies", "roots=2"], "roots=2"),
+        (&["--size", "255M"], "metadata=1"),
+        (&["--size", "256M"], "roots=2"),
         (&["--size", "1G", "--copies", "metadata=1"], "metadata=1"),
     ];
     for (args, copies) in asked {
@@ -173,12 +177,15 @@ fn the_root_directory_is_whose_it_is_said_to_be() {
 
 /// Whether `info --json` says how often nodes and rings are stored.
 fn is_told(info: &str, copies: &str) {
-    let (nodes, rings) = match copies {
-        "metadata=1" => (1, 1),
-        "nodes=2" => (2, 1),
-        _ => (2, 2),
+    let (roots, leaves, rings) = match copies {
+        "metadata=1" => (1, 1, 1),
+        "roots=2" => (2, 1, 1),
+        "rings=2" => (2, 1, 2),
+        "nodes=2" => (2, 2, 1),
+        _ => (2, 2, 2),
     };
-    for told in [format!("\"metadata_copies\":{nodes},"), format!("\"ring_copies\":{rings},")] {
+    for (what, times) in [("metadata", roots), ("leaf", leaves), ("ring", rings)] {
+        let told = format!("\"{what}_copies\":{times},");
         assert!(info.contains(&told), "{copies}: {info}");
     }
 }
@@ -188,7 +195,8 @@ fn is_told(info: &str, copies: &str) {
 #[test]
 fn a_block_device_gets_nodes_twice() {
     for (size, args, copies) in [
-        (64 << 20, &[][..], "nodes=2"),
+        (64 << 20, &[][..], "metadata=1"),
+        (64 << 20, &["--copies", "nodes=2"], "nodes=2"),
         (64 << 20, &["--copies", "metadata=1"], "metadata=1"),
         (64 << 20, &["--copies", "metadata=2"], "metadata=2"),
         (8 << 20, &["--node-size", "64k"], "metadata=1"),

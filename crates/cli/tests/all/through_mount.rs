@@ -479,9 +479,9 @@ fn the_daemon_is_asked_for_branches_and_snapshots() {
     fork.snapshot("of-the-first").unwrap();
     assert_eq!(names_of(&volume, "later").1, ["of-the-first"]);
     assert_eq!(names_of(&volume, "work").1, [""; 0]);
-    before.hold().unwrap();
+    before.hold("mine").unwrap();
     assert_eq!(before.clone().delete().unwrap_err().kind(), ErrorKind::ResourceBusy);
-    before.unhold().unwrap();
+    before.unhold("mine").unwrap();
     before.rename("monday").unwrap();
     assert_eq!(names_of(&volume, "main").1, ["monday"]);
     assert_eq!(before.fork("old").unwrap_err().kind(), ErrorKind::AlreadyExists);

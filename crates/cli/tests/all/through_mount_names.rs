@@ -213,15 +213,15 @@ fn a_snapshot_that_has_the_name_of_another_one_by_now_is_let_alone() {
     opened.close().unwrap();
     assert_eq!(x.open().unwrap().read("file").unwrap(), b"x");
     assert_eq!(y.open().unwrap().read("file").unwrap(), b"y");
-    x.hold().unwrap();
+    x.hold("mine").unwrap();
     assert_eq!(x.clone().delete().unwrap_err().kind(), ErrorKind::ResourceBusy);
-    x.unhold().unwrap();
+    x.unhold("mine").unwrap();
     let mut renamed = x.clone();
     renamed.rename("w").unwrap();
     assert_eq!(snapshots_of(&main), ["w", "x"]);
     x.delete().unwrap();
     assert_eq!(snapshots_of(&main), ["x"]);
-    assert_eq!(renamed.hold().unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(renamed.hold("mine").unwrap_err().kind(), ErrorKind::NotFound);
     y.delete().unwrap();
     drop((main, volume, renamed));
     place.umount();

@@ -137,8 +137,12 @@ impl Mounted {
                 self.command(&["snapshot", "rename"], &[from, to])
             }
             BranchOp::RenameBranch { from, to } => self.command(&["branch", "rename"], &[from, to]),
-            BranchOp::Hold { name } => self.command(&["snapshot", "hold"], &[name]),
-            BranchOp::Unhold { name } => self.command(&["snapshot", "unhold"], &[name]),
+            BranchOp::Hold { name, tag } => {
+                self.command(&["snapshot", "hold", "--tag", &tag_of(tag)], &[name])
+            }
+            BranchOp::Unhold { name, tag } => {
+                self.command(&["snapshot", "unhold", "--tag", &tag_of(tag)], &[name])
+            }
             BranchOp::Look { .. } => unreachable!("it is a mount"),
         };
         done?;
@@ -153,6 +157,10 @@ impl Mounted {
 
 fn word(name: &TreeName) -> &OsStr {
     OsStr::from_bytes(name.as_bytes())
+}
+
+fn tag_of(tag: &Option<TreeName>) -> String {
+    String::from_utf8_lossy(BranchOp::tag(tag)).into_owned()
 }
 
 fn text(name: &TreeName) -> Cow<'_, str> {

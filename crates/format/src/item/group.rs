@@ -11,6 +11,9 @@ use crate::codec::Reader;
 use crate::limits::{BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use crate::{ItemKind, Key, Malformed};
 
+/// What a record says of free slots is a multiple of this.
+const SLOTS_STEP: u64 = 32;
+
 /// The key of a piece of the bitmap of `group`.
 pub const fn bitmap_key(group: u64, piece: u64) -> Key {
     Key::new(InodeNo(group), ItemKind::Bitmap, piece)
@@ -37,8 +40,8 @@ record! {
         node_blocks: u32,
         /// Blocks with more than one reference: those of its shared items.
         shared_blocks: u32,
-        /// Zero.
-        reserved: [u8; 4],
+        /// At least so many slots are free, each room for a node with its copy.
+        free_slots: u32,
     }
 }
 
@@ -74,14 +77,28 @@ impl SharedItem {
 }
 
 impl GroupItem {
-    /// The record of a group whose blocks have one reference each.
-    pub const fn of(used_blocks: u32, node_blocks: u32) -> GroupItem {
-        GroupItem { used_blocks, node_blocks, shared_blocks: 0, reserved: [0; 4] }
-    }
-
     /// The key of the record of `group`.
     pub const fn key(group: u64) -> Key {
         Key::new(InodeNo(0), ItemKind::Group, group)
+    }
+
+    /// A record of these counts, of a group whose blocks have one reference each. Of `free_slots` it says a bound that stays good for a while, as a commit would
+    /// else write it for each block that moves: the one that stands `before`, or the next lower one.
+    pub fn bounded(
+        used_blocks: u64,
+        node_blocks: u64,
+        free_slots: u64,
+        before: Option<&GroupItem>,
+    ) -> GroupItem {
+        let bound = before.map(|item| u64::from(item.free_slots));
+        let bound = bound.filter(|bound| (*bound..bound + 2 * SLOTS_STEP).contains(&free_slots));
+        let bound = bound.unwrap_or(free_slots / SLOTS_STEP * SLOTS_STEP);
+        GroupItem {
+            used_blocks: used_blocks as u32,
+            node_blocks: node_blocks as u32,
+            shared_blocks: 0,
+            free_slots: bound as u32,
+        }
     }
 
     /// The bytes on disk.
@@ -94,17 +111,15 @@ impl GroupItem {
         let mut reader = Reader::new(GroupItem::TITLE, bytes);
         let item = GroupItem::read(&mut reader)?;
         reader.finish()?;
-        if u64::from(item.used_blocks) > GROUP_BLOCKS || item.node_blocks > item.used_blocks {
-            return Err(Malformed::new(
-                GroupItem::TITLE,
-                format!("{} used, {} of nodes", item.used_blocks, item.node_blocks),
-            ));
+        let GroupItem { used_blocks, node_blocks, shared_blocks, free_slots } = item;
+        let free = GROUP_BLOCKS.checked_sub(used_blocks.into());
+        if node_blocks > used_blocks || free.is_none_or(|free| u64::from(free_slots) > free) {
+            let why =
+                format!("{used_blocks} used, {node_blocks} of nodes, {free_slots} slots free");
+            return Err(Malformed::new(GroupItem::TITLE, why));
         }
-        if item.reserved != [0; 4] || item.shared_blocks > item.used_blocks - item.node_blocks {
-            return Err(Malformed::new(
-                GroupItem::TITLE,
-                "its shared blocks or reserved bytes cannot be",
-            ));
+        if shared_blocks > used_blocks - node_blocks {
+            return Err(Malformed::new(GroupItem::TITLE, "its shared blocks cannot be"));
         }
         Ok(item)
     }

@@ -8,6 +8,7 @@ use holdfast_base::{Epoch, InodeNo, Lsn, Timestamp};
 
 use crate::checksum::crc64;
 use crate::codec::Reader;
+use crate::feature::Carried;
 use crate::key::RawKey;
 use crate::limits::{COUNTER_MAX, TREE_LEVELS_MAX};
 use crate::node::{NodePointer, check_device};
@@ -44,8 +45,6 @@ record! {
         name_len: u8,
         /// Zero.
         pad: u8,
-        /// Of a snapshot: holds, each of which keeps it from being deleted.
-        holds: u32,
         /// Of a snapshot: block of its root.
         root_block: u64,
         /// Of a snapshot: epoch of its root.
@@ -57,7 +56,7 @@ record! {
         /// Of a branch: most blocks that it may refer to, 0 if there is no limit.
         limit: u64,
         /// Zero.
-        reserved: [u8; 4],
+        reserved: [u8; 8],
     }
 }
 
@@ -130,8 +129,6 @@ pub struct TreeItem {
     pub lsn: Lsn,
     /// When it was made.
     pub created: Timestamp,
-    /// Of a snapshot: holds on it.
-    pub holds: u32,
     /// Of a snapshot: its root.
     pub root: NodePointer,
     /// Of a snapshot: level of its root.
@@ -144,9 +141,25 @@ pub struct TreeItem {
     pub limit: u64,
     /// Empty: it has none, or not any more.
     pub name: Vec<u8>,
+    /// What a feature has put behind the name.
+    pub tail: Vec<u8>,
 }
 
 impl TreeItem {
+    /// Most bytes that features may put behind the name.
+    pub const TAIL_MAX: usize = 512;
+
+    /// Fails if the item has bytes that no feature of the volume brought.
+    pub fn check_carried(&self, carried: Carried) -> Result<(), Malformed> {
+        match self.tail.is_empty() || carried.is_any() {
+            true => Ok(()),
+            false => Err(Malformed::new(
+                TreeHead::TITLE,
+                "it has bytes of a feature that the volume has not",
+            )),
+        }
+    }
+
     /// The bytes on disk.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.name.len() <= NAME_MAX, "names are judged when they come in");
@@ -164,27 +177,32 @@ impl TreeItem {
             level: self.level,
             name_len: self.name.len() as u8,
             pad: 0,
-            holds: self.holds,
             root_block: self.root.block.0,
             root_epoch: self.root.epoch.0,
             inode_count: self.inode_count,
             referenced_blocks: self.referenced_blocks,
             limit: self.limit,
-            reserved: [0; 4],
+            reserved: [0; 8],
         };
-        let mut out = Vec::with_capacity(TreeHead::SIZE + self.name.len());
+        let bytes = TreeHead::SIZE + self.name.len() + self.tail.len();
+        let mut out = Vec::with_capacity(bytes);
         head.write(&mut out);
         out.extend_from_slice(&self.name);
+        out.extend_from_slice(&self.tail);
         out
     }
 
-    /// Reads and judges a branch or snapshot. Whether its root lies inside the volume is the caller's to check.
+    /// Reads and judges a branch or snapshot. Whether its root lies inside the volume, and whether the volume may have its tail, is the
+    /// caller's to check.
     pub fn decode(bytes: &[u8]) -> Result<TreeItem, Malformed> {
         let mut reader = Reader::new(TreeHead::TITLE, bytes);
         let head = TreeHead::read(&mut reader)?;
         let name = reader.bytes(head.name_len.into())?.to_vec();
-        reader.finish()?;
+        let tail = reader.rest().to_vec();
         let fail = |why: String| Err(Malformed::new(TreeHead::TITLE, why));
+        if tail.len() > TreeItem::TAIL_MAX {
+            return fail(format!("{} bytes behind its name are too many", tail.len()));
+        }
         let kind = match head.kind {
             1 => TreeKind::Branch,
             2 => TreeKind::Snapshot,
@@ -194,7 +212,7 @@ impl TreeItem {
             3 => TreeKind::Going,
             kind => return fail(format!("kind {kind} is unknown")),
         };
-        if head.pad != 0 || head.reserved != [0; 4] {
+        if head.pad != 0 || head.reserved != [0; 8] {
             return fail("its reserved bytes are set".into());
         }
         let counts = [
@@ -234,7 +252,7 @@ impl TreeItem {
                     head.inode_count,
                     head.referenced_blocks,
                 ];
-                if unused != [0; 6] || head.holds != 0 || head.level != 0 {
+                if unused != [0; 6] || head.level != 0 {
                     return fail("a branch has what only snapshots have".into());
                 }
             }
@@ -246,13 +264,13 @@ impl TreeItem {
             epoch: Epoch(head.epoch),
             lsn: Lsn(head.lsn),
             created: head.created,
-            holds: head.holds,
             root,
             level: head.level,
             inode_count: head.inode_count,
             referenced_blocks: head.referenced_blocks,
             limit: head.limit,
             name,
+            tail,
         })
     }
 
@@ -270,13 +288,13 @@ impl TreeItem {
             epoch: Epoch(0),
             lsn: Lsn(0),
             created: Timestamp::default(),
-            holds: 0,
             root: NodePointer { block: holdfast_base::BlockNo(0), epoch: Epoch(0) },
             level: 0,
             inode_count: 0,
             referenced_blocks: 0,
             limit: 0,
             name: MAIN_NAME.to_vec(),
+            tail: Vec::new(),
         }
     }
 
@@ -470,13 +488,13 @@ mod tests {
             epoch: Epoch(9),
             lsn: Lsn(70),
             created: Timestamp { secs: 5, nanos: 6 },
-            holds: 1,
             root: NodePointer { block: BlockNo(4096), epoch: Epoch(8) },
             level: 1,
             inode_count: 3,
             referenced_blocks: 21,
             limit: 0,
             name: b"before-upgrade".to_vec(),
+            tail: Vec::new(),
         }
     }
 
@@ -512,6 +530,15 @@ mod tests {
         assert!(
             TreeItem::decode(&snapshot().encode()[..TreeHead::SIZE]).is_err(),
             "its name is missing"
+        );
+        let tail = |bytes| TreeItem { tail: vec![7; bytes], ..snapshot() };
+        assert_eq!(TreeItem::decode(&tail(512).encode()), Ok(tail(512)));
+        assert!(TreeItem::decode(&tail(513).encode()).is_err());
+        let feature = Carried { compat: true, ro_compat: false };
+        assert!(tail(1).check_carried(Carried::NOTHING).is_err(), "nobody brought it");
+        assert!(
+            tail(1).check_carried(feature).is_ok()
+                && tail(0).check_carried(Carried::NOTHING).is_ok()
         );
         assert!(decode_numbers(&[0; 12]).is_err());
         assert!(decode_numbers(&[1; 16]).is_err(), "twice the same");

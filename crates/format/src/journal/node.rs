@@ -138,14 +138,14 @@ pub(super) fn decode_node<'a>(
     let fail = |why: String| Err(Malformed::new(NodeRecord::TITLE, why));
     let head = NodeRecord::read(reader)?;
     let block = BlockNo(head.block);
-    if head.pad != 0 || !geometry.holds_node(block) {
+    if head.pad != 0 || !geometry.holds_some_node(block) {
         return fail(format!("a node at block {block} cannot be"));
     }
     let base = match head.kind {
         NODE_NEW => Base::Zeros,
         NODE_COPY => {
             let pointer = NodePointer::decode(reader.bytes(POINTER_SIZE)?)?;
-            if !geometry.holds_node(pointer.block) || pointer.epoch >= epoch {
+            if !geometry.holds_some_node(pointer.block) || pointer.epoch >= epoch {
                 return fail(format!("the base {pointer:?} cannot be"));
             }
             Base::Copied(pointer)

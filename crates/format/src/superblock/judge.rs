@@ -3,8 +3,8 @@
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Timestamp};
 
 use super::{
-    Fields, FoundDamage, INCOMPAT_KNOWN, MAGIC, NODE_COPIES, RING_COPIES, SUM_AT, SUMS_CRC64, fail,
-    other_version, text,
+    Fields, FoundDamage, INCOMPAT_KNOWN, LEAF_COPIES, MAGIC, NODE_COPIES, RING_COPIES, SUM_AT,
+    SUMS_CRC64, fail, other_version, text,
 };
 use crate::Malformed;
 use crate::checksum::crc64_with_hole;
@@ -57,6 +57,7 @@ impl Fields {
             journal_blocks: self.journal_blocks,
             data_start: self.data_start,
             copy_mask: self.copy_mask,
+            leaf_copies: self.features_ro_compat & LEAF_COPIES != 0,
             ring_distance: self.ring_distance,
         };
         geometry.check()?;

@@ -3,19 +3,23 @@
 //! Three sources of bytes: valid values, valid values with a few bytes
 //! changed, and noise. proptest prints the smallest failing input and its seed.
 
-use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp};
+use holdfast_base::{
+    BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId,
+};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{
-    Dentry, Extent, FileType, GroupItem, InodeItem, LineageItem, RootItem, RunPart, SharedItem,
-    TreeItem, WalkItem, Xattr, group, orphan,
+    Dentry, Extent, FileType, GroupItem, HoldItem, InodeItem, LineageItem, OriginItem, RootItem,
+    RunPart, SharedItem, TreeItem, WalkItem, Xattr, group, orphan,
 };
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, GROUP_BLOCKS, LINK_MAX, NODE_SIZES};
-use holdfast_format::superblock::{FoundDamage, NODE_COPIES, RING_COPIES, RUNS, newer_program};
+use holdfast_format::superblock::{
+    BASES, FoundDamage, LEAF_COPIES, NODE_COPIES, RING_COPIES, RUNS, newer_program,
+};
 use holdfast_format::{
-    Geometry, ItemKind, JournalMark, Key, LogMark, Malformed, NodePointer, Superblock,
+    Geometry, ItemKind, JournalMark, Key, LogMark, Malformed, NodePointer, Stored, Superblock,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -29,7 +33,7 @@ fn key_again(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     Ok([&key.encode(), &bytes[Key::SIZE..]].concat())
 }
 
-const DECODERS: [(&str, Again); 16] = [
+const DECODERS: [(&str, Again); 18] = [
     ("key", key_again),
     ("node pointer", |bytes| Ok(NodePointer::decode(bytes)?.encode().to_vec())),
     ("inode", |bytes| Ok([&InodeItem::decode(bytes)?.encode(), InodeItem::tail(bytes)].concat())),
@@ -42,6 +46,8 @@ const DECODERS: [(&str, Again); 16] = [
     ("bitmap", |bytes| Ok(group::decode_bitmap(bytes)?.to_vec())),
     ("orphan", |bytes| orphan::decode(bytes).map(|()| orphan::VALUE.to_vec())),
     ("tree", |bytes| Ok(TreeItem::decode(bytes)?.encode())),
+    ("hold", |bytes| Ok(HoldItem::decode(bytes)?.encode())),
+    ("origin", |bytes| Ok(OriginItem::decode(bytes)?.bytes().to_vec())),
     ("root", |bytes| Ok(RootItem::decode(bytes)?.bytes().to_vec())),
     ("walk", |bytes| Ok(WalkItem::at(&WalkItem::decode(bytes)?).bytes().to_vec())),
     ("lineage", |bytes| Ok(LineageItem::decode(bytes)?.bytes().to_vec())),
@@ -152,10 +158,14 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
             Xattr { name: &name, value }.encode()
         });
     let groups = (0..=32768u32, 0..=32768u32).prop_map(|(a, b)| {
-        let (used, nodes) = (a.max(b), a.min(b));
-        GroupItem { shared_blocks: (used - nodes) / 2, ..GroupItem::of(used, nodes) }.encode()
+        let (used_blocks, node_blocks) = (a.max(b), a.min(b));
+        let (shared_blocks, free_slots) =
+            ((used_blocks - node_blocks) / 2, (32768 - used_blocks) / 4);
+        GroupItem { used_blocks, node_blocks, shared_blocks, free_slots }.encode()
     });
+    let holds = (names(), times()).prop_map(|(tag, created)| HoldItem { tag, created }.encode());
     prop_oneof![
+        holds,
         keys().prop_map(|key| key.encode().to_vec()),
         (any::<u64>(), any::<u64>()).prop_map(|(block, epoch)| {
             NodePointer { block: BlockNo(block >> 8), epoch: Epoch(epoch) }.encode().to_vec()
@@ -183,7 +193,10 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
         };
         let first = geometry.first_data_block();
         let places = (first.0..).step_by(geometry.node_blocks() as usize).map(BlockNo);
-        let places: Vec<_> = places.filter(|at| geometry.holds_node(*at)).take(2).collect();
+        let places: Vec<_> = places
+            .filter(|at| geometry.holds_node(*at, geometry.stored(TreeId::Space, 0)))
+            .take(2)
+            .collect();
         let at = |index: u64| NodePointer {
             block: places[index as usize],
             epoch: Epoch(epoch - index.min(epoch)),
@@ -197,7 +210,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             hash_seed: numbers[0],
             features_compat: 0,
             features_ro_compat: (unknown << 5)
-                | ((geometry.node_copies() - 1) * (NODE_COPIES | RING_COPIES)),
+                | ((geometry.node_copies().0 - 1) * (NODE_COPIES | LEAF_COPIES | RING_COPIES)),
             files: at(0),
             files_level: levels[0],
             space: at(1),
@@ -316,11 +329,13 @@ proptest! {
     #[test]
     fn a_feature_that_no_program_has_yet_is_obeyed(superblock in superblocks()) {
         let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];
-        let mut block = superblock.encode(slot);
-        block[64..72].copy_from_slice(&RUNS.to_le_bytes());
-        reseal(&mut block);
-        prop_assert!(Superblock::decode(&block, slot).is_err());
-        prop_assert!(newer_program(&block, slot).is_some());
+        for feature in [RUNS, BASES] {
+            let mut block = superblock.encode(slot);
+            block[64..72].copy_from_slice(&feature.to_le_bytes());
+            reseal(&mut block);
+            prop_assert!(Superblock::decode(&block, slot).is_err());
+            prop_assert!(newer_program(&block, slot).is_some());
+        }
     }
 
     #[test]
@@ -353,7 +368,8 @@ proptest! {
     ) {
         let ring_distance = if is_twice { distance } else { 0 };
         let plain = Geometry {
-            volume_blocks, node_size, log_start, log_blocks: 0, journal_start: 0, journal_blocks: 0, data_start, copy_mask, ring_distance,
+            volume_blocks, node_size, log_start, log_blocks: 0, journal_start: 0, journal_blocks: 0, data_start, copy_mask, leaf_copies: false,
+            ring_distance,
         };
         let geometry = match is_packed {
             true => plain.with_ring_blocks(log_blocks, journal_blocks),
@@ -373,7 +389,7 @@ proptest! {
             prop_assert!(longest.check().is_ok(), "{longest:?}");
             prop_assert!(geometry.with_first_rings().check().is_ok());
             prop_assert_eq!(geometry.ring_places().count(), if ring_distance == 0 { 1 } else { 2 });
-            prop_assert!(copy_mask != 0 || geometry.holds_node(first));
+            prop_assert!(geometry.holds_some_node(first));
             prop_assert_eq!(first.0 + geometry.data_blocks(), geometry.far_copy().0);
             prop_assert!((16..32).contains(&(volume_blocks - geometry.far_copy().0)));
             let blocks = geometry.group_blocks(group);
@@ -410,10 +426,11 @@ fn copies_lie_as_far_away_as_the_volume_allows() {
                 "the other kind of MiB"
             );
             let block = BlockNo(geometry.first_data_block().0.next_multiple_of(1 << 15));
-            let copy = geometry.copy_of(block).expect("it has copies");
+            let copy = geometry.copy_of(block, Stored::Twice).expect("it has copies");
             assert_eq!(copy.0 >> 8 & 1, 1 - (block.0 >> 8 & 1), "the other kind of MiB");
-            assert_eq!(geometry.copy_of(copy), Some(block));
-            assert!(!geometry.holds_node(copy), "a copy is no node");
+            assert_eq!(geometry.copy_of(copy, Stored::Twice), Some(block));
+            assert!(!geometry.holds_node(copy, Stored::Twice), "a copy is no node");
+            assert!(geometry.holds_node(copy, Stored::Once), "but any place may hold a leaf");
         }
     }
 }
@@ -431,8 +448,14 @@ fn slots_of_a_group_are_the_places_for_nodes_in_it() {
             for group in partial.into_iter().filter(|group| *group < geometry.group_count()) {
                 let begin = group * GROUP_BLOCKS;
                 let blocks = (begin..begin + GROUP_BLOCKS).map(BlockNo);
-                let places = blocks.filter(|at| geometry.holds_node(*at)).count() as u64;
+                let places = blocks
+                    .filter(|at| geometry.holds_node(*at, geometry.stored(TreeId::Space, 0)))
+                    .count() as u64;
                 assert_eq!(places, geometry.slots_of_group(group), "{geometry:?}, group {group}");
+                assert_eq!(places, geometry.free_slots_of_group(group, &[]), "{geometry:?}");
+                let blocks = (begin..begin + GROUP_BLOCKS).map(BlockNo);
+                let single = blocks.filter(|at| geometry.holds_some_node(*at)).count() as u64;
+                assert_eq!(single, geometry.places_of_group(group), "{geometry:?}, group {group}");
             }
         }
     }

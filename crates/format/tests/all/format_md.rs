@@ -11,11 +11,13 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::guard::GuardFields;
 use holdfast_format::item::dentry::{DentryHead, slot};
 use holdfast_format::item::extent::ExtentHead;
+use holdfast_format::item::hold::HoldHead;
 use holdfast_format::item::lineage::{LineageItem, TreeHead};
 use holdfast_format::item::run::RunFields;
 use holdfast_format::item::xattr::XattrHead;
 use holdfast_format::item::{
-    Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem, RootItem, SharedItem, WalkItem,
+    Dentry, Extent, FileType, GroupItem, InodeItem, OriginItem, PunchItem, RootItem, SharedItem,
+    WalkItem,
 };
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{
@@ -48,6 +50,8 @@ fn parts() -> Vec<(&'static str, String)> {
         ("table: group", fields_table(&GroupItem::fields())),
         ("table: shared", fields_table(&SharedItem::fields())),
         ("table: tree", fields_table(&TreeHead::fields())),
+        ("table: hold", fields_table(&HoldHead::fields())),
+        ("table: origin", fields_table(&OriginItem::fields())),
         ("table: root", fields_table(&RootItem::fields())),
         ("table: walk", fields_table(&WalkItem::fields())),
         ("table: lineage", fields_table(&LineageItem::fields())),
@@ -164,6 +168,8 @@ fn kinds_table() -> String {
             ItemKind::Child => {
                 ("L + number of the snapshot, or L", "number of the child", "nothing")
             }
+            ItemKind::Hold => ("L + number of the snapshot", "hash of the tag", "Hold"),
+            ItemKind::Origin => ("L + number of the snapshot", "0 to 7", "Origin"),
             ItemKind::Shared => ("the group", "first block in the group", "Shared blocks"),
             other => panic!("{other:?} has no row"),
         };
@@ -573,6 +579,8 @@ fn every_record_has_a_table() {
         RunFields::TITLE,
         GroupItem::TITLE,
         SharedItem::TITLE,
+        HoldHead::TITLE,
+        OriginItem::TITLE,
         TreeHead::TITLE,
         RootItem::TITLE,
         WalkItem::TITLE,

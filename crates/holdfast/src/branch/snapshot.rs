@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_posix::{FileSystem, FsError, Moment, MountOptions, SnapshotInfo};
+use holdfast_posix::{FileSystem, FsError, Moment, MountOptions, OriginItem, SnapshotInfo};
 
 use super::Branch;
 use crate::diff::Diff;
@@ -103,6 +103,11 @@ impl Snapshot {
         self.info.inodes
     }
 
+    /// What it is a copy of, if it was received: the snapshot that was sent, then those that this was a copy of.
+    pub fn origins(&self) -> &[OriginItem] {
+        &self.info.origins
+    }
+
     /// Makes a branch out of it.
     pub fn fork(&self, name: &str) -> io::Result<Branch> {
         let number = self.reach(
@@ -147,19 +152,25 @@ impl Snapshot {
         )
     }
 
-    /// Holds it: it is not deleted until as many [`Snapshot::unhold`] have followed, by whomever.
-    pub fn hold(&self) -> io::Result<()> {
+    /// Holds it under a tag, which says who holds: it is not deleted until each hold has been ended.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if it is held under this tag.
+    pub fn hold(&self, tag: &str) -> io::Result<()> {
         self.reach(
-            |fs, branch, of| fs.hold(branch, of),
-            |mount, branch, of| mount.hold(branch, of, true),
+            |fs, branch, of| fs.hold(branch, of, tag.as_bytes()),
+            |mount, branch, of| mount.hold(branch, of, tag, true),
         )
     }
 
-    /// Ends one hold.
-    pub fn unhold(&self) -> io::Result<()> {
+    /// Ends the hold of a tag.
+    ///
+    /// # Errors
+    /// `NotFound` if it is not held under this tag.
+    pub fn unhold(&self, tag: &str) -> io::Result<()> {
         self.reach(
-            |fs, branch, of| fs.unhold(branch, of),
-            |mount, branch, of| mount.hold(branch, of, false),
+            |fs, branch, of| fs.unhold(branch, of, tag.as_bytes()),
+            |mount, branch, of| mount.hold(branch, of, tag, false),
         )
     }
 

@@ -6,8 +6,8 @@ use std::io;
 use std::sync::Arc;
 
 use holdfast_base::{Lsn, Timestamp};
-use holdfast_control::{Ask, Branch, Name, Reply, Snapshot, in_parts};
-use holdfast_posix::{Caller, MountOptions, SnapshotInfo, Which};
+use holdfast_control::{Ask, Branch, CopyOf, HeldBy, Name, Reply, Snapshot, in_parts};
+use holdfast_posix::{Caller, HoldItem, MountOptions, OriginItem, SnapshotInfo, Which};
 
 use super::daemon::{judged, nonsense, refused};
 use super::{Meant, Mount, Wanted};
@@ -109,9 +109,10 @@ impl Mount {
         self.done(&ask).map(drop)
     }
 
-    /// Holds a snapshot, or ends one hold.
-    pub(crate) fn hold(&self, branch: u64, snapshot: u64, held: bool) -> io::Result<()> {
-        self.done(&Ask::Hold { branch: Some(branch.into()), name: snapshot.into(), held }).map(drop)
+    /// Holds a snapshot under a tag, or ends that hold.
+    pub(crate) fn hold(&self, branch: u64, of: u64, tag: &str, held: bool) -> io::Result<()> {
+        let (branch, tag) = (Some(branch.into()), Name(tag.into()));
+        self.done(&Ask::Hold { branch, name: of.into(), tag, held }).map(drop)
     }
 
     /// Limits the blocks of a branch.
@@ -213,17 +214,29 @@ fn one<T>(which: Which<'_>, mut list: Vec<T>, of: impl Fn(&T) -> (&Name, u64)) -
     if is_it { Ok(found) } else { Err(nonsense()) }
 }
 
+fn time(ns: i64) -> Timestamp {
+    Timestamp { secs: ns.div_euclid(1_000_000_000), nanos: ns.rem_euclid(1_000_000_000) as u32 }
+}
+
+fn hold(of: HeldBy) -> HoldItem {
+    HoldItem { tag: of.tag.0, created: time(of.created_ns) }
+}
+
+fn origin(of: CopyOf) -> OriginItem {
+    let CopyOf { volume, number, lsn, created_ns } = of;
+    OriginItem { volume, number, lsn, created: time(created_ns), reserved: [0; 4] }
+}
+
 fn info(of: Snapshot, branch: u64) -> SnapshotInfo {
-    let (secs, nanos) =
-        (of.created_ns.div_euclid(1_000_000_000), of.created_ns.rem_euclid(1_000_000_000));
     SnapshotInfo {
         name: of.name.0,
         number: of.number,
         branch,
-        created: Timestamp { secs, nanos: nanos as u32 },
+        created: time(of.created_ns),
         lsn: Lsn(of.lsn),
         parent: of.parent,
-        holds: of.holds,
+        holds: of.holds.into_iter().map(hold).collect(),
+        origins: of.received.into_iter().map(origin).collect(),
         inodes: of.inodes,
         is_open: of.mounted,
     }
@@ -240,7 +253,8 @@ mod tests {
             created_ns: -1,
             lsn: 1,
             parent: None,
-            holds: 0,
+            holds: Vec::new(),
+            received: Vec::new(),
             inodes: 1,
             forks: Vec::new(),
             more_forks: false,

@@ -20,9 +20,16 @@ fn what_fails_says_why() {
     assert_eq!(kind(main.snapshot("s")), ErrorKind::AlreadyExists);
     assert_eq!(kind(main.snapshot("")), ErrorKind::InvalidInput);
     assert_eq!(kind(main.snapshot_named("t")), ErrorKind::NotFound);
-    snapshot.hold().unwrap();
-    assert_eq!(kind(snapshot.clone().delete()), ErrorKind::ResourceBusy);
-    snapshot.unhold().unwrap();
+    snapshot.hold("mine").unwrap();
+    snapshot.hold("backup").unwrap();
+    assert_eq!(kind(snapshot.hold("mine")), ErrorKind::AlreadyExists);
+    assert_eq!(kind(snapshot.hold("a/b")), ErrorKind::InvalidInput);
+    snapshot.unhold("mine").unwrap();
+    assert_eq!(kind(snapshot.unhold("mine")), ErrorKind::NotFound);
+    let refused = snapshot.clone().delete().expect_err("another one holds it");
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+    assert!(refused.to_string().contains("backup"), "{refused}");
+    snapshot.unhold("backup").unwrap();
     let fork = snapshot.fork("fork").unwrap();
     fork.snapshot("t").unwrap().fork("third").unwrap();
     let refused = fork.clone().delete().expect_err("it has a fork");
@@ -143,7 +150,7 @@ fn a_handle_goes_on_meaning_the_same_branch_and_snapshot() {
     work.snapshot_named("t").unwrap().delete().unwrap();
     let again = work.snapshot("t").unwrap();
     assert_eq!(kind(snapshot.open()), ErrorKind::NotFound);
-    assert_eq!(kind(snapshot.hold()), ErrorKind::NotFound);
+    assert_eq!(kind(snapshot.hold("mine")), ErrorKind::NotFound);
     assert_eq!(kind(snapshot.fork("never")), ErrorKind::NotFound);
     assert_eq!(kind(work.rollback_to(&snapshot, None)), ErrorKind::NotFound);
     assert_eq!(kind(snapshot.clone().rename("never")), ErrorKind::NotFound);

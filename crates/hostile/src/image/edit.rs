@@ -368,7 +368,7 @@ fn value_number(
 ) {
     use holdfast_format::item::lineage::{LineageItem, RootItem, TreeHead, WalkItem};
     use holdfast_format::item::{
-        GroupItem, InodeItem, PunchItem, SharedItem, dentry, extent, xattr,
+        GroupItem, InodeItem, OriginItem, PunchItem, SharedItem, dentry, extent, hold, xattr,
     };
     let leaf = |structure: &Structure| structure.sort == Sort::Node && structure.bytes[4] == 0;
     let Some(index) = pick(image, program, leaf) else { return };
@@ -392,6 +392,8 @@ fn value_number(
         ItemKind::Shared => SharedItem::fields(),
         ItemKind::Tree => TreeHead::fields(),
         ItemKind::Root => RootItem::fields(),
+        ItemKind::Hold => hold::HoldHead::fields(),
+        ItemKind::Origin => OriginItem::fields(),
         ItemKind::Walk => WalkItem::fields(),
         ItemKind::Lineage => LineageItem::fields(),
         _ => return,

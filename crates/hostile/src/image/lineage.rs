@@ -7,7 +7,7 @@ use holdfast_base::{BlockNo, Epoch, InodeNo, Lsn, Timestamp};
 use holdfast_format::item::lineage::{
     LINEAGE, LineageItem, RootItem, WalkItem, child_key, name_key,
 };
-use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
+use holdfast_format::item::{HoldItem, TreeItem, TreeKind, WalkPlace};
 use holdfast_format::{ItemKind, Key, NodePointer};
 
 use super::Image;
@@ -67,13 +67,13 @@ fn tree(image: &Image, program: &mut Program<'_>, items: &mut Vec<Item>) {
         epoch: Epoch(0),
         lsn: superblock.lsn,
         created: Timestamp { secs: 1, nanos: 0 },
-        holds: 0,
         root: NodePointer { block: BlockNo(0), epoch: Epoch(0) },
         level: 0,
         inode_count: 0,
         referenced_blocks: 0,
         limit: 0,
         name,
+        tail: Vec::new(),
     };
     if kind == TreeKind::Snapshot {
         (item.root, item.level, item.branch) = (root, level, 1 + id(image, program) % 3);
@@ -81,10 +81,14 @@ fn tree(image: &Image, program: &mut Program<'_>, items: &mut Vec<Item>) {
         item.inode_count = superblock.inode_count;
         item.referenced_blocks = superblock.referenced_blocks;
     }
-    match program.byte() % 8 {
+    match program.byte() % 9 {
         0 => item.epoch = Epoch(program.number(item.epoch.0, &known)),
         1 => item.lsn = Lsn(program.number(item.lsn.0, &known)),
-        2 => item.holds = program.byte().into(),
+        2 => item.tail = vec![1; program.byte().into()],
+        7 => {
+            let hold = HoldItem { tag: b"held".to_vec(), created: item.created };
+            items.push((HoldItem::key(own, &hold.tag), hold.encode()));
+        }
         3 => item.inode_count = program.number(item.inode_count, &known),
         4 => item.branch = id(image, program),
         5 => item.referenced_blocks = program.number(item.referenced_blocks, &known),

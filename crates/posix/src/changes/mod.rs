@@ -15,7 +15,6 @@
 //! Access times, the times of the last change of inodes, the numbers of links and reserved blocks are no differences. Nor are
 //! the times of a directory whose names differ: the names say it.
 
-mod attribute;
 mod content;
 mod side;
 mod walk;

@@ -72,17 +72,6 @@ impl Side {
         Ok(store.get_pinned(&self.pin, key)?)
     }
 
-    /// Visits the values between two keys, upwards.
-    pub(super) fn scan(
-        &self,
-        store: &Store,
-        from: &Key,
-        to: &Key,
-        mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        Ok(store.scan_pinned(&self.pin, from, to, |_, bytes| visit(bytes))?)
-    }
-
     /// An inode that has a name: orphans are not shown.
     pub(super) fn inode(&self, store: &Store, no: InodeNo) -> Result<Option<InodeItem>> {
         let Some(bytes) = self.get(store, &Key::inode(no))? else { return Ok(None) };

@@ -454,7 +454,7 @@ fn same_attribute(
 }
 
 /// The value of an attribute.
-pub(super) fn value(store: &Store, no: InodeNo, side: &Side, of: &Xattr<'_>) -> Result<Vec<u8>> {
+fn value(store: &Store, no: InodeNo, side: &Side, of: &Xattr<'_>) -> Result<Vec<u8>> {
     let (id, len) = match of.value {
         XattrValue::Here(bytes) => return Ok(bytes.to_vec()),
         XattrValue::Pieces { id, len } => (id, len as usize),

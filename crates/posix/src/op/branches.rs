@@ -55,7 +55,9 @@ pub struct SnapshotInfo {
     /// The number of the snapshot that its branch had grown out of.
     pub parent: Option<u64>,
     /// While it has any, it is not deleted.
-    pub holds: u32,
+    pub holds: Vec<HoldItem>,
+    /// What it is a copy of, if it was received: the snapshot that was sent, then those that this was a copy of.
+    pub origins: Vec<OriginItem>,
     /// Inodes in it.
     pub inodes: u64,
     /// It is open in this program.
@@ -172,6 +174,18 @@ impl FileSystem {
     /// As [`FileSystem::snapshot`], of any branch, whether it is open or not.
     pub fn snapshot_of<'a>(&self, branch: impl Into<Which<'a>>, name: &[u8]) -> Result<u64> {
         self.snapshot_number(self.branch_no(branch.into())?, name)
+    }
+
+    /// As [`FileSystem::snapshot_of`], of a branch that is a copy of these snapshots.
+    pub fn snapshot_of_copy<'a>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        name: &[u8],
+        of: &[OriginItem],
+    ) -> Result<u64> {
+        let branch = self.branch_no(branch.into())?;
+        let now = Timestamp::now();
+        self.with_branch(branch, |store, _| Ok(store.snapshot_of_copy(branch, name, of, now)?))
     }
 
     /// Makes a branch `new` out of a snapshot of this branch; `None`: out of what is open here, as it is now. Returns its
@@ -362,26 +376,28 @@ impl FileSystem {
         Ok(self.core.store.rename_tree(number, new_name)?)
     }
 
-    /// Holds a snapshot: it is not deleted until as many [`FileSystem::unhold`] have followed.
+    /// Holds a snapshot under a tag: it is not deleted until each of its holds has been ended. EEXIST if there is one of this tag.
     pub fn hold<'a, 'b>(
         &self,
         branch: impl Into<Which<'a>>,
         snapshot: impl Into<Which<'b>>,
+        tag: &[u8],
     ) -> Result<()> {
         self.expect_changeable()?;
         let number = self.snapshot_no(branch.into(), snapshot.into())?;
-        Ok(self.core.store.hold(number, true)?)
+        Ok(self.core.store.store().hold(number, tag, Timestamp::now())?)
     }
 
-    /// Ends one [`FileSystem::hold`].
+    /// Ends the [`FileSystem::hold`] of a tag. ENOENT if there is none.
     pub fn unhold<'a, 'b>(
         &self,
         branch: impl Into<Which<'a>>,
         snapshot: impl Into<Which<'b>>,
+        tag: &[u8],
     ) -> Result<()> {
         self.expect_changeable()?;
         let number = self.snapshot_no(branch.into(), snapshot.into())?;
-        Ok(self.core.store.hold(number, false)?)
+        Ok(self.core.store.store().unhold(number, tag)?)
     }
 
     /// Limits the blocks that a branch may refer to; `None`: no limit. What would make it refer to more
@@ -449,7 +465,8 @@ impl FileSystem {
             created: of.item.created,
             lsn: of.item.lsn,
             parent: Some(of.item.parent).filter(|parent| *parent != 0),
-            holds: of.item.holds,
+            holds: of.holds,
+            origins: of.origins,
             inodes: of.inodes,
             is_open: self.volume.volume.is_open(of.number),
             name: of.item.name,

@@ -56,6 +56,7 @@ impl FileSystem {
         let open = OpenOptions {
             read_only: options.read_only,
             cache_bytes: options.cache_bytes,
+            bitmaps: options.bitmaps,
             dirty: options.dirty,
             accounting: options.accounting,
             batching: options.batching,

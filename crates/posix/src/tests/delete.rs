@@ -65,8 +65,8 @@ fn who_shows_snapshots_hears_of_each_name() {
     assert_eq!(heard(), [told(main, "", "s")]);
     fs.rename_snapshot(b"main", b"s", b"t").unwrap();
     assert_eq!(heard(), [told(main, "s", "t")]);
-    fs.hold(b"main", b"t").unwrap();
-    fs.unhold(b"main", b"t").unwrap();
+    fs.hold(b"main", b"t", b"mine").unwrap();
+    fs.unhold(b"main", b"t", b"mine").unwrap();
     assert_eq!(heard(), []);
     fs.rollback(b"t", Some(b"kept")).unwrap();
     assert_eq!(heard(), [told(main, "", "kept")]);

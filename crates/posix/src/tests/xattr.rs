@@ -177,27 +177,3 @@ fn a_list_set_from_outside_the_group_takes_set_gid_away() {
     v.fs.setxattr(&user(5, 5), a, acl::ACCESS, &plain, NONE).unwrap();
     assert_eq!(v.stat(a).perm, 0o755);
 }
-
-/// What a receive asks of each snapshot, without opening one.
-#[test]
-fn an_attribute_of_a_root_is_read_without_opening_it() {
-    let v = Volume::with(32 << 20, 4096, options());
-    let (fs, root) = (&v.fs, Caller::root());
-    let none = fs.snapshot(b"none").unwrap();
-    let values: [&[u8]; 3] = [b"", b"short", &[7; 60_000]];
-    let mut taken = Vec::new();
-    for (n, value) in values.iter().enumerate() {
-        fs.setxattr(&root, ROOT, b"user.other", b"x", NONE).unwrap();
-        fs.setxattr(&root, ROOT, b"trusted.of", value, NONE).unwrap();
-        taken.push(fs.snapshot(format!("s{n}").as_bytes()).unwrap());
-    }
-    assert_eq!(fs.root_attribute(none, b"trusted.of").unwrap(), None);
-    for (number, value) in taken.iter().zip(values) {
-        let found = fs.root_attribute(*number, b"trusted.of").unwrap();
-        assert_eq!(found.as_deref(), Some(value));
-        assert_eq!(fs.root_attribute(*number, b"trusted.no").unwrap(), None);
-    }
-    assert!(fs.root_attribute(u64::MAX, b"trusted.of").is_err());
-    fs.delete_snapshot(&b"main"[..], taken[0]).unwrap();
-    fs.finish_deletions().unwrap();
-}

@@ -11,8 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_check::Issue;
 use holdfast_check::reading::VolumeReading;
 use holdfast_format::item::lineage::{LINEAGE, MAIN, decode_numbers};
-use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
-use holdfast_format::{ItemKind, NodePointer};
+use holdfast_format::item::{
+    HoldItem, LineageItem, OriginItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+};
+use holdfast_format::{Carried, ItemKind, Key, NodePointer};
 
 use crate::error::RepairError;
 use crate::plan::Repair;
@@ -22,6 +24,8 @@ use crate::plan::Repair;
 pub(crate) struct Lineage {
     /// The items of branches and snapshots that stay.
     items: BTreeMap<u64, TreeItem>,
+    /// Holds, and what snapshots are copies of.
+    told: BTreeMap<Key, Vec<u8>>,
     /// Snapshots whose deletion comes to its end with the repair.
     ended: BTreeSet<u64>,
     /// Snapshots whose deletion has not begun, and stays to be done.
@@ -33,6 +37,20 @@ pub(crate) struct Lineage {
     next: u64,
     /// Whether there is more than `main` without an item.
     is_kept: bool,
+}
+
+/// What was read beside the items of branches and snapshots.
+#[derive(Debug, Default)]
+struct Found {
+    /// The snapshot under which each child stands.
+    listed: BTreeMap<u64, u64>,
+    roots: BTreeSet<u64>,
+    /// Whose item says nothing.
+    damaged: Vec<u64>,
+    /// Whose item had bytes that no feature brought.
+    tails: Vec<u64>,
+    /// The next number; without an item none was given yet.
+    next: u64,
 }
 
 /// The root of a tree as it will be.
@@ -113,52 +131,18 @@ impl Lineage {
         let all = reading.lineage();
         let is_whole = older.say(reading, accepts_loss, repairs)?;
         let mut lineage = Lineage { is_kept: !all.is_empty(), ..Lineage::default() };
-        let mut listed: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut roots = BTreeSet::new();
-        let mut damaged = Vec::new();
-        // Without an item none was given yet.
-        let mut said_next = MAIN + 1;
+        let carried = reading.superblock().carried();
+        let mut found = Found { next: MAIN + 1, ..Found::default() };
         for (key, value) in all {
-            let id = key.inode.0.saturating_sub(LINEAGE);
-            let is_own = id > 0 && key.inode.0 >= LINEAGE;
-            let is_sound = match key.kind {
-                ItemKind::Tree if is_own && key.offset == 0 => match TreeItem::decode(value) {
-                    Ok(item) if id != MAIN || item.kind == TreeKind::Branch => {
-                        lineage.items.insert(id, item).is_none()
-                    }
-                    _ => {
-                        damaged.push(id);
-                        true
-                    }
-                },
-                ItemKind::Root if is_own && key.offset == 0 => {
-                    let is_sound = RootItem::decode(value).is_ok();
-                    if is_sound {
-                        roots.insert(id);
-                    }
-                    is_sound
-                }
-                ItemKind::Child if key.inode.0 >= LINEAGE && value.is_empty() => {
-                    listed.insert(key.offset, id);
-                    true
-                }
-                ItemKind::Lineage if !is_own && key.offset == 0 => {
-                    let item = LineageItem::decode(value);
-                    said_next = item.as_ref().map_or(0, |item| item.next);
-                    item.is_ok()
-                }
-                ItemKind::Name => !is_own && decode_numbers(value).is_ok(),
-                ItemKind::Walk => !is_own && WalkItem::decode(value).is_ok(),
-                _ => false,
-            };
-            if !is_sound {
-                say(
-                    repairs,
-                    Issue::LineageItemDamaged,
-                    format!("the item {key:?} is removed"),
-                    false,
-                );
+            if !lineage.take(key, value, carried, &mut found) {
+                let what = format!("the item {key:?} is removed");
+                say(repairs, Issue::LineageItemDamaged, what, false);
             }
+        }
+        let Found { listed, roots, mut damaged, tails, next: said_next } = found;
+        for id in tails {
+            let what = format!("bytes that no feature brought go from the item of {id}");
+            say(repairs, Issue::LineageItemDamaged, what, false);
         }
         if !is_whole {
             lineage.add_lost(&roots, &mut damaged);
@@ -166,6 +150,7 @@ impl Lineage {
         for id in damaged {
             lineage.damaged(id, roots.contains(&id), listed.get(&id).copied(), repairs);
         }
+        lineage.of_no_snapshot(repairs);
         lineage.roots(&roots, repairs);
         lineage.deletions(reading, is_whole, repairs);
         lineage.epochs(reading, repairs);
@@ -183,6 +168,79 @@ impl Lineage {
             say(repairs, Issue::TreeNumber, format!("the next number is {}", lineage.next), false);
         }
         Ok(lineage)
+    }
+
+    /// Takes an item as it is. `false`: it cannot stay.
+    fn take(&mut self, key: &Key, value: &[u8], carried: Carried, found: &mut Found) -> bool {
+        let id = key.inode.0.saturating_sub(LINEAGE);
+        let is_own = id > 0 && key.inode.0 >= LINEAGE;
+        match key.kind {
+            ItemKind::Tree if is_own && key.offset == 0 => match TreeItem::decode(value) {
+                Ok(mut item) if id != MAIN || item.kind == TreeKind::Branch => {
+                    if item.check_carried(carried).is_err() {
+                        item.tail.clear();
+                        found.tails.push(id);
+                    }
+                    self.items.insert(id, item).is_none()
+                }
+                _ => {
+                    found.damaged.push(id);
+                    true
+                }
+            },
+            ItemKind::Root if is_own && key.offset == 0 => {
+                let is_sound = RootItem::decode(value).is_ok();
+                if is_sound {
+                    found.roots.insert(id);
+                }
+                is_sound
+            }
+            ItemKind::Child if key.inode.0 >= LINEAGE && value.is_empty() => {
+                found.listed.insert(key.offset, id);
+                true
+            }
+            ItemKind::Lineage if !is_own && key.offset == 0 => {
+                let item = LineageItem::decode(value);
+                found.next = item.as_ref().map_or(0, |item| item.next);
+                item.is_ok()
+            }
+            ItemKind::Hold | ItemKind::Origin if is_own => {
+                let hold = HoldItem::decode(value);
+                let is_sound = match key.kind {
+                    ItemKind::Hold => hold.is_ok_and(|of| *key == HoldItem::key(id, &of.tag)),
+                    _ => key.offset < OriginItem::MOST as u64 && OriginItem::decode(value).is_ok(),
+                };
+                if is_sound {
+                    self.told.insert(*key, value.to_vec());
+                }
+                is_sound
+            }
+            ItemKind::Name => !is_own && decode_numbers(value).is_ok(),
+            ItemKind::Walk => !is_own && WalkItem::decode(value).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// Holds and origins of what is no snapshot go.
+    fn of_no_snapshot(&mut self, repairs: &mut Vec<Repair>) {
+        let items = &self.items;
+        let is_snapshot = |key: &Key| {
+            let item = items.get(&key.inode.0.saturating_sub(LINEAGE));
+            item.is_some_and(|item| item.kind == TreeKind::Snapshot)
+        };
+        self.told.retain(|key, _| {
+            if !is_snapshot(key) {
+                let what = format!("the item {key:?}, which is of no snapshot, is removed");
+                say(repairs, Issue::LineageItemDamaged, what, false);
+            }
+            is_snapshot(key)
+        });
+    }
+
+    /// Whether a snapshot is held.
+    fn is_held(&self, id: u64) -> bool {
+        let (first, last) = HoldItem::span(id);
+        self.told.range(first..=last).next().is_some()
     }
 
     /// In a node that is lost, the item of a branch may have stood beside its root.
@@ -298,13 +356,19 @@ impl Lineage {
         }
     }
 
-    /// The snapshots of a branch that goes have followed it.
-    fn going(&mut self) {
+    /// The snapshots of a branch that goes have followed it, but for those that are held: that ends no data.
+    fn going(&mut self, repairs: &mut Vec<Repair>) {
         let going = self.items.extract_if(.., |_, item| item.kind == TreeKind::Going);
         let going: BTreeSet<u64> = going.map(|(id, _)| id).collect();
-        for (id, item) in self.items.iter_mut().filter(|(_, item)| going.contains(&item.branch)) {
-            (item.name, item.holds) = (Vec::new(), 0);
-            self.waiting.insert(*id);
+        let of_these = self.items.iter().filter(|(_, item)| going.contains(&item.branch));
+        for id in of_these.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if self.is_held(id) {
+                let what = format!("snapshot {id} stays where its branch goes, as it is held");
+                say(repairs, Issue::DeletionWrong, what, false);
+            } else if let Some(item) = self.items.get_mut(&id) {
+                item.name.clear();
+                self.waiting.insert(id);
+            }
         }
     }
 
@@ -316,7 +380,7 @@ impl Lineage {
         is_whole: bool,
         repairs: &mut Vec<Repair>,
     ) {
-        self.going();
+        self.going(repairs);
         let issue = Issue::DeletionWrong;
         let walks = reading
             .lineage()
@@ -331,7 +395,7 @@ impl Lineage {
                 continue;
             };
             let is_snapshot = item.kind == TreeKind::Snapshot;
-            let is_right = is_snapshot && item.name.is_empty() && item.holds == 0;
+            let is_right = is_snapshot && item.name.is_empty() && !self.is_held(id);
             // Of one that says nothing it is not known how far it has come.
             let at_start = WalkItem::decode(value).is_ok_and(|place| place == WalkPlace::start());
             if is_right && at_start {
@@ -425,12 +489,12 @@ fn branch(name: Vec<u8>, parent: u64) -> TreeItem {
         epoch: Default::default(),
         lsn: Default::default(),
         created: Default::default(),
-        holds: 0,
         root: NodePointer { block: Default::default(), epoch: Default::default() },
         level: 0,
         inode_count: 0,
         referenced_blocks: 0,
         limit: 0,
         name,
+        tail: Vec::new(),
     }
 }

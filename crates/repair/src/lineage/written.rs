@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_check::reading::{TreeRoot, VolumeReading};
 use holdfast_format::Key;
-use holdfast_format::item::lineage::{MAIN, child_key};
+use holdfast_format::item::lineage::{LINEAGE, MAIN, child_key};
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 
 use super::{Lineage, Root};
@@ -104,6 +104,8 @@ impl Lineage {
             }
             items.insert(TreeItem::key(*id), item.encode());
         }
+        let stays = |key: &Key| self.items.contains_key(&key.inode.0.saturating_sub(LINEAGE));
+        items.extend(self.told.clone().into_iter().filter(|(key, _)| stays(key)));
         for id in &self.waiting {
             items.insert(WalkItem::key(*id), WalkItem::at(&WalkPlace::start()).bytes().to_vec());
         }

@@ -28,7 +28,7 @@ pub(super) struct Chosen {
     pub(super) older: BTreeMap<Key, Older>,
     pub(super) sources: Vec<Source>,
     /// Inner nodes that have said where leaves belong.
-    pub(super) ways: Vec<BlockNo>,
+    pub(super) ways: Vec<(BlockNo, u8)>,
     /// Keys of which it is not known what it had.
     pub(super) unknown: Vec<Range>,
     /// Bytes of all items.
@@ -112,7 +112,7 @@ impl Way<'_, '_> {
         // Between leaves that are all there, there is nothing. The nodes above them are what proves it.
         if is_whole {
             let above = found.iter().filter(|(is_current, node)| *is_current && node.level > 0);
-            chosen.ways.extend(above.map(|(_, node)| node.pointer.block));
+            chosen.ways.extend(above.map(|(_, node)| (node.pointer.block, node.level)));
         }
         chosen.unknown = if is_whole { Vec::new() } else { unknown.left() };
         chosen
@@ -147,7 +147,7 @@ impl Way<'_, '_> {
                     ranges.entry(child.pointer).or_insert((child.low, child.high));
                 }
             }
-            chosen.ways.push(parent.pointer.block);
+            chosen.ways.push((parent.pointer.block, parent.level));
         }
         ranges
     }
@@ -185,7 +185,7 @@ fn take(
     }
     if items == 0 {
         // That it has nothing there was said by it.
-        chosen.ways.push(leaf.pointer.block);
+        chosen.ways.push((leaf.pointer.block, 0));
     } else {
         let lost = place.pointer.block.0;
         chosen.sources.push(Source { lost, leaf: leaf.pointer, is_current, items });

@@ -18,12 +18,12 @@ mod whose;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
-use holdfast_base::BlockNo;
+use holdfast_base::{BlockNo, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_device::Device;
 use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{Extent, LineageItem, TreeItem, TreeKind};
-use holdfast_format::{ItemKind, Key};
+use holdfast_format::{ItemKind, Key, Stored};
 
 use crate::blocks::Blocks;
 use crate::moved::Uses;
@@ -95,7 +95,7 @@ pub(crate) fn find(
     reached: Blocks,
     uses: &mut Uses,
     states: &mut [State],
-    known: Option<&BTreeSet<u64>>,
+    known: Option<&BTreeSet<(u64, Stored)>>,
 ) -> Versions {
     let marked = Blocks::of(reading.marked());
     let mut nodes = Nodes::scan(reading, device, &reached, &marked);
@@ -203,8 +203,11 @@ fn give(state: &mut State, found: &Chosen) {
 /// The places of leaves that are taken, and of the data that they name: a repair that is cut short is made again from these.
 fn keep(reading: &VolumeReading<'_>, found: &Chosen, needed: &mut Vec<(u64, u64)>) {
     let geometry = &reading.superblock().geometry;
-    let blocks = found.sources.iter().map(|source| source.leaf.block).chain(found.ways.clone());
-    let places = blocks.flat_map(|block: BlockNo| geometry.places_of_node(block));
+    let blocks =
+        found.sources.iter().map(|source| (source.leaf.block, 0)).chain(found.ways.clone());
+    let places = blocks.flat_map(|(block, level): (BlockNo, u8)| {
+        geometry.places_of_node(block, geometry.stored(TreeId::Files, level))
+    });
     needed.extend(places.map(|place| (place.start.0, place.start.0.saturating_add(place.count))));
     let older = found.older.iter().map(|(key, older)| (key, &older.value));
     let current = found.current.iter().map(|(key, value)| (key, value));

@@ -9,7 +9,7 @@ use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_device::Device;
 use holdfast_format::item::Extent;
 use holdfast_format::limits::EXTENT_BLOCKS_MAX;
-use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Stored};
 
 use crate::blocks::{Blocks, gaps};
 use crate::walk::extent_blocks;
@@ -84,9 +84,11 @@ impl Nodes {
             }
             let Claim { pointer, level, distance, .. } = claim;
             let is_ours = claim.tag == superblock.node_tag && claim.tree == TreeId::Files;
-            let is_place = distance == 0 || distance == geometry.copy_mask;
+            let stored = geometry.stored(TreeId::Files, level);
+            let is_copy = stored == Stored::Twice && distance == geometry.copy_mask;
+            let is_place = distance == 0 || is_copy;
             let can_be = is_ours && is_place && pointer.epoch <= superblock.epoch;
-            if !can_be || !geometry.holds_node(pointer.block) {
+            if !can_be || !geometry.holds_node(pointer.block, stored) {
                 return;
             }
             // The sweep goes upwards, and a copy lies behind its node.

@@ -12,10 +12,10 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdfast_base::{BlockNo, Epoch};
+use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
-use holdfast_format::Key;
 use holdfast_format::limits::GROUP_BLOCKS;
+use holdfast_format::{Key, Stored};
 
 use super::scan::{Node, Nodes, Owner};
 use crate::blocks::Blocks;
@@ -186,7 +186,7 @@ impl Whose {
         reading: &VolumeReading<'_>,
         nodes: &Nodes,
         states: &[State],
-        known: &BTreeSet<u64>,
+        known: &BTreeSet<(u64, Stored)>,
     ) {
         self.in_use.looks.set(LOOKS_MAX);
         for node in nodes.all().iter().filter(|node| node.owner != Owner::Nobody) {
@@ -197,7 +197,8 @@ impl Whose {
         if !self.is_complete(reading, known) {
             return;
         }
-        let slot = reading.superblock().geometry.slot_blocks();
+        let geometry = &reading.superblock().geometry;
+        let own = |level: u8| geometry.blocks_of(geometry.stored(TreeId::Files, level));
         let (mut below, mut whole) = (HashMap::<NodePlace, u64>::new(), vec![false; states.len()]);
         // What a leaf that is lost refers to is not known; and of what may be another tree's, one too few may hide one too many.
         let may_miss = |place: &NodePlace| {
@@ -210,8 +211,9 @@ impl Whose {
                 let Some(first) = self.first(place) else { continue };
                 let of = below.entry(*place).or_insert_with(|| {
                     let found = self.below(first, place);
-                    let blocks = found.iter().map(|node| node.extent_blocks.saturating_add(slot));
-                    blocks.fold(slot, u64::saturating_add)
+                    let blocks =
+                        found.iter().map(|node| node.extent_blocks.saturating_add(own(node.level)));
+                    blocks.fold(own(place.level), u64::saturating_add)
                 });
                 sum = sum.saturating_add(*of);
             }
@@ -224,15 +226,19 @@ impl Whose {
     }
 
     /// Whether each group counts as many blocks of nodes as are known.
-    fn is_complete(&self, reading: &VolumeReading<'_>, known: &BTreeSet<u64>) -> bool {
+    fn is_complete(&self, reading: &VolumeReading<'_>, known: &BTreeSet<(u64, Stored)>) -> bool {
         let Some(counted) = reading.counted_nodes() else { return false };
-        let lost = self.trees.iter().flat_map(|tree| tree.lost.iter().map(|of| of.pointer.block));
-        let found = self.in_use.levels.values().flat_map(|level| &level.nodes);
-        let blocks = found.map(|node| node.pointer.block).chain(lost);
-        let blocks =
-            blocks.chain(known.iter().map(|block| BlockNo(*block))).chain(counted.of_space);
         let geometry = &reading.superblock().geometry;
-        let places = blocks.flat_map(|block| geometry.places_of_node(block));
+        let of_files = |level: u8| geometry.stored(TreeId::Files, level);
+        let lost = self.trees.iter().flat_map(|tree| &tree.lost);
+        let lost = lost.map(|of| (of.pointer.block, of_files(of.level)));
+        let found = self.in_use.levels.values().flat_map(|level| &level.nodes);
+        let found = found.map(|node| (node.pointer.block, of_files(node.level)));
+        let of_space = geometry.stored(TreeId::Space, 0);
+        let of_space = counted.of_space.into_iter().map(|block| (block, of_space));
+        let known = known.iter().map(|(block, stored)| (BlockNo(*block), *stored));
+        let nodes = found.chain(lost).chain(known).chain(of_space);
+        let places = nodes.flat_map(|(block, stored)| geometry.places_of_node(block, stored));
         let runs = places.map(|place| (place.start.0, place.start.0.saturating_add(place.count)));
         let mut by_group: BTreeMap<u64, u64> = BTreeMap::new();
         for (mut at, end) in Blocks::of(runs.collect()).iter() {

@@ -13,8 +13,8 @@ use holdfast_check::Issue;
 use holdfast_check::report::KEPT_MAX;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
-use holdfast_format::Geometry;
 use holdfast_format::node::{ADDRESS_AT, MAGIC};
+use holdfast_format::{Geometry, Stored};
 use holdfast_repair::{RepairOptions, Undo, is_repaired};
 
 use crate::every_finding::{found, planned};
@@ -62,7 +62,7 @@ fn nodes(image: &MemoryDevice) -> Vec<BlockNo> {
         let bytes = block_of(image, *at);
         bytes.starts_with(&MAGIC) && bytes[ADDRESS_AT..ADDRESS_AT + 8] == at.0.to_le_bytes()
     };
-    blocks.filter(|at| geometry().holds_node(*at)).filter(is_node).collect()
+    blocks.filter(|at| geometry().holds_node(*at, Stored::Twice)).filter(is_node).collect()
 }
 
 /// All that a caller sees.
@@ -90,7 +90,7 @@ fn a_sound_place_of_each_node_is_enough() {
         let mut bad = BTreeSet::new();
         for block in &nodes {
             // The node, its copy, or none of them; all nodes, or all copies.
-            let copy = geometry().copy_of(*block).expect("it has copies");
+            let copy = geometry().copy_of(*block, Stored::Twice).expect("it has copies");
             let place = match seed {
                 0 => *block,
                 1 => copy,
@@ -164,7 +164,7 @@ fn all_second_places_may_be_bad() {
         bytes.starts_with(&MAGIC) && bytes[ADDRESS_AT..ADDRESS_AT + 8] == block.0.to_le_bytes()
     };
     for block in (0..geometry.volume_blocks).map(BlockNo).filter(is_node) {
-        let copy = geometry.copy_of(block).expect("it has copies");
+        let copy = geometry.copy_of(block, Stored::Twice).expect("it has copies");
         device.write(copy.0 * BLOCK_BYTES, &[0; BLOCK_SIZE]).expect("it is inside");
     }
     let report = found(&*device);

@@ -15,7 +15,8 @@ mod solve;
 
 use holdfast_base::prng::{Prng, entropy};
 use holdfast_format::item::dentry::{self, Dentry};
-use holdfast_format::item::lineage::{LINEAGE, MAIN_NAME, WalkItem, name_key};
+use holdfast_format::item::hold::{HoldHead, HoldItem};
+use holdfast_format::item::lineage::{LINEAGE, MAIN_NAME, TreeHead, WalkItem, name_key};
 use holdfast_format::item::{InodeItem, TreeItem, TreeKind, Xattr};
 use holdfast_format::{ItemKind, Key, NodeView, Superblock};
 
@@ -113,6 +114,10 @@ impl Gathering {
                     self.named(&key, &item.name, shape);
                 }
             }
+            ItemKind::Hold => match tag_of(key, value) {
+                Some((hold, shape)) => self.named(key, &hold.tag, shape),
+                None => self.key(key),
+            },
             _ => self.key(key),
         }
     }
@@ -134,8 +139,7 @@ impl Gathering {
 
     fn named(&mut self, key: &Key, name: &[u8], shape: Shape) {
         let is_fixed = is_fixed(key.kind, shape, name);
-        let is_right =
-            key.kind == ItemKind::Name || dentry::slot(self.seed, name) == key.offset & !0xff;
+        let is_right = is_summed(key.kind) || dentry::slot(self.seed, name) == key.offset & !0xff;
         self.met.push(Met {
             inode: key.inode.0,
             kind: key.kind,
@@ -172,7 +176,7 @@ impl Gathering {
         let mut replaced = Vec::with_capacity(self.met.len());
         for group in self.met.chunk_by(|a, b| (a.inode, a.kind) == (b.inode, b.kind)) {
             let (solver, hashing) = match group[0].kind {
-                ItemKind::Name => (&mut sums, Hashing::Sums),
+                kind if is_summed(kind) => (&mut sums, Hashing::Sums),
                 _ => (&mut slots, Hashing::Slots(seed)),
             };
             replace(group, solver, hashing, &mut replaced)?;
@@ -234,10 +238,22 @@ fn replace(
 
 /// Whether the offset of a key is made of a name.
 fn is_hashed(key: &Key) -> bool {
-    let is_kind = matches!(key.kind, ItemKind::Dentry | ItemKind::Xattr)
+    let is_kind = matches!(key.kind, ItemKind::Dentry | ItemKind::Xattr | ItemKind::Hold)
         || key.kind == ItemKind::Name && key.inode.0 == LINEAGE;
     // Ends of ranges, and an inode that knows no name.
     is_kind && key.offset != 0 && key.offset != u64::MAX
+}
+
+/// Whether the offsets of these keys are sums of a number and a name.
+fn is_summed(kind: ItemKind) -> bool {
+    matches!(kind, ItemKind::Name | ItemKind::Hold)
+}
+
+/// The hold in an item that stands at the key of its tag.
+fn tag_of(key: &Key, value: &[u8]) -> Option<(HoldItem, Shape)> {
+    let (hold, id) = (HoldItem::decode(value).ok()?, key.inode.0.checked_sub(LINEAGE)?);
+    let shape = Shape { branch: id, ..Shape::of(&hold.tag) };
+    (*key == HoldItem::key(id, &hold.tag)).then_some((hold, shape))
 }
 
 /// `main` is called so in every volume.
@@ -323,7 +339,12 @@ impl Scrambled {
                 if let Some((key, item)) = name_of(value) {
                     let shape = Shape { branch: item.branch, ..Shape::of(&item.name) };
                     let name = self.name(&key, &item.name, shape);
-                    edits.push((start + Key::SIZE + value.len() - name.len(), name));
+                    edits.push((at + TreeHead::SIZE, name));
+                }
+            }
+            ItemKind::Hold => {
+                if let Some((hold, shape)) = tag_of(key, value) {
+                    edits.push((at + HoldHead::SIZE, self.name(key, &hold.tag, shape)));
                 }
             }
             _ => {}

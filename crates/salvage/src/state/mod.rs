@@ -19,7 +19,7 @@ use crate::error::SalvageError;
 use crate::index::Index;
 use crate::proof::{Bitmaps, proven_bitmaps};
 use crate::roots::{place, roots};
-use crate::scan::{FoundNode, Scan, Tag};
+use crate::scan::{Copies, FoundNode, Scan, Tag};
 use crate::tolerant::Tolerant;
 
 /// Which of the states that are there is wanted.
@@ -102,8 +102,8 @@ impl<'d> State<'d> {
         let mut index = Index::of_volume(scan.nodes, number);
         let newest = index.newest();
         let size = index.nodes.iter().map(|node| u64::from(node.blocks)).max().unwrap_or(4);
-        let mask = scan.copy_masks.get(number as usize).copied().unwrap_or(0);
-        let made = made_up(device, tag, (size, mask), any.as_ref());
+        let copies = scan.copies.get(number as usize).copied().unwrap_or_default();
+        let made = made_up(device, tag, (size, copies), any.as_ref());
         if let Some(superblock) = superblock.filter(|_| choice.root.is_none()) {
             let is_current = is_current(&superblock, newest.min(limit));
             if is_current || !is_superseded(device, &made, &index, &superblock, limit)? {
@@ -197,10 +197,10 @@ fn unproven(newest: u64) -> String {
 fn made_up(
     device: &dyn Device,
     tag: Tag,
-    (node_blocks, copy_mask): (u64, u64),
+    (node_blocks, copies): (u64, Copies),
     of: Option<&Superblock>,
 ) -> Superblock {
-    let copy_mask = of.map_or(copy_mask, |of| of.geometry.copy_mask);
+    let copy_mask = of.map_or(copies.mask, |of| of.geometry.copy_mask);
     // Up to the last block of the device a node may be, and its copy anywhere in the same group.
     let unit = if copy_mask == 0 { 16 } else { GROUP_BLOCKS };
     let volume_blocks = (device.len() / BLOCK_BYTES).next_multiple_of(unit).saturating_add(16);
@@ -213,6 +213,7 @@ fn made_up(
         journal_blocks: 0,
         data_start: 0,
         copy_mask,
+        leaf_copies: copies.of_leaves,
         ring_distance: 0,
     };
     let geometry = geometry.with_ring_blocks(LOG_BLOCKS_MIN, JOURNAL_BLOCKS_MIN);

@@ -5,7 +5,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_check::{Options, check};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_format::Superblock;
+use holdfast_format::{Stored, Superblock};
 use holdfast_salvage::{Choice, HowMuch, Scan, Tolerant, image};
 
 use crate::accidents::read;
@@ -78,7 +78,7 @@ fn a_place_that_is_bad_is_bad_in_the_copy_and_a_device_that_was_cut_is_as_short(
         Superblock::decode(read(&device, slot)[..].try_into().unwrap(), BlockNo(slot)).unwrap()
     });
     let root = slots.iter().max_by_key(|slot| slot.epoch).unwrap();
-    for place in root.geometry.places_of_node(root.files.block) {
+    for place in root.geometry.places_of_node(root.files.block, Stored::Twice) {
         let device = device.snapshot();
         let mut bytes = read(&device, place.start.0);
         bytes[1000] ^= 1;

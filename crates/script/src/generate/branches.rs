@@ -222,11 +222,12 @@ impl Generator<'_> {
     /// A hold for a while, or the end of one.
     fn hold(&mut self) -> Option<BranchOp> {
         let name = self.snapshot()?;
-        let unhold = BranchOp::Unhold { name: name.clone() };
+        let tag = self.prng.chance(30).then(|| named(b"backup"));
+        let unhold = BranchOp::Unhold { name: name.clone(), tag: tag.clone() };
         let remove = BranchOp::RemoveSnapshot { name: name.clone() };
         let is_held = !matches!(self.model.clone().branch(&remove), Outcome::Ok(_));
         let lets_go = if is_held { self.prng.chance(80) } else { self.prng.chance(5) };
-        Some(if lets_go { unhold } else { BranchOp::Hold { name } })
+        Some(if lets_go { unhold } else { BranchOp::Hold { name, tag } })
     }
 }
 

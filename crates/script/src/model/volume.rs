@@ -5,7 +5,7 @@
 //! is what grew out of what, because a branch cannot be removed while another
 //! one has grown out of a snapshot of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Answered, Model};
@@ -22,7 +22,8 @@ type Number = u64;
 #[derive(Clone, Debug)]
 struct Snapshot {
     number: Number,
-    holds: u32,
+    /// Tags.
+    holds: BTreeSet<Vec<u8>>,
     tree: Arc<Model>,
 }
 
@@ -193,7 +194,7 @@ impl VolumeModel {
         let number = self.draw();
         let here = self.here_mut();
         let parent = std::mem::replace(&mut here.parent, number);
-        let snapshot = Snapshot { number, holds: 0, tree: settled(&here.tree) };
+        let snapshot = Snapshot { number, holds: BTreeSet::new(), tree: settled(&here.tree) };
         self.parents.insert(number, parent);
         snapshot
     }
@@ -280,7 +281,7 @@ impl VolumeModel {
     fn remove_branch(&mut self, name: &TreeName) -> Answered {
         let branch = self.branches.get(name).ok_or(Errno::ENOENT)?;
         let is_open = *name == self.current || !branch.tree.handles.is_empty();
-        let is_held = branch.snapshots.values().any(|snapshot| snapshot.holds > 0);
+        let is_held = branch.snapshots.values().any(|snapshot| !snapshot.holds.is_empty());
         if branch.is_first || is_open || is_held || self.has_forks(name) {
             return Err(Errno::EBUSY);
         }
@@ -321,7 +322,7 @@ impl VolumeModel {
             BranchOp::Rollback { to, keep } => return self.roll_back(to, keep.as_ref()),
             BranchOp::Promote { fork, keep } => return self.promote(fork, keep.as_ref()),
             BranchOp::RemoveSnapshot { name } => {
-                if self.snapshot_mut(name)?.holds > 0 {
+                if !self.snapshot_mut(name)?.holds.is_empty() {
                     return Err(Errno::EBUSY);
                 }
                 self.here_mut().snapshots.remove(name);
@@ -337,10 +338,15 @@ impl VolumeModel {
                 here.snapshots.insert(to.clone(), snapshot);
             }
             BranchOp::RenameBranch { from, to } => return self.rename_branch(from, to),
-            BranchOp::Hold { name } => self.snapshot_mut(name)?.holds += 1,
-            BranchOp::Unhold { name } => {
-                let snapshot = self.snapshot_mut(name)?;
-                snapshot.holds = snapshot.holds.saturating_sub(1);
+            BranchOp::Hold { name, tag } => {
+                if !self.snapshot_mut(name)?.holds.insert(BranchOp::tag(tag).into()) {
+                    return Err(Errno::EEXIST);
+                }
+            }
+            BranchOp::Unhold { name, tag } => {
+                if !self.snapshot_mut(name)?.holds.remove(BranchOp::tag(tag)) {
+                    return Err(Errno::ENOENT);
+                }
             }
             BranchOp::Branches => {
                 let all = self.branches.keys().cloned().collect();

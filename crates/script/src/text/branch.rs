@@ -33,8 +33,14 @@ impl Words<'_> {
                 from: self.tree_name("a branch")?,
                 to: self.tree_name("a new name")?,
             },
-            "hold" => BranchOp::Hold { name: self.tree_name("a snapshot")? },
-            "unhold" => BranchOp::Unhold { name: self.tree_name("a snapshot")? },
+            "hold" => BranchOp::Hold {
+                name: self.tree_name("a snapshot")?,
+                tag: self.tree_name_or_end("a tag")?,
+            },
+            "unhold" => BranchOp::Unhold {
+                name: self.tree_name("a snapshot")?,
+                tag: self.tree_name_or_end("a tag")?,
+            },
             "look" => BranchOp::Look { name: self.tree_name("a snapshot")? },
             "branches" => BranchOp::Branches,
             "snapshots" => BranchOp::Snapshots,

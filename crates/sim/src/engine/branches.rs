@@ -171,8 +171,10 @@ impl Engine {
             BranchOp::RenameSnapshot { from, to } => {
                 here.rename_snapshot(branch, from.as_bytes(), to.as_bytes())
             }
-            BranchOp::Hold { name } => here.hold(branch, name.as_bytes()),
-            BranchOp::Unhold { name } => here.unhold(branch, name.as_bytes()),
+            BranchOp::Hold { name, tag } => here.hold(branch, name.as_bytes(), BranchOp::tag(tag)),
+            BranchOp::Unhold { name, tag } => {
+                here.unhold(branch, name.as_bytes(), BranchOp::tag(tag))
+            }
         };
         done.map(|()| Answer::Done).map_err(errno)
     }

@@ -12,6 +12,7 @@ use holdfast_format::journal::{Base, node};
 use super::Cache;
 use super::dirty::ByteRange;
 use super::frame::State;
+use crate::space::slots::NodeSlots;
 
 /// The ranges of all nodes of a commit. Kept from one commit to the next, so that the frozen time
 /// allocates nothing.
@@ -100,6 +101,7 @@ impl Cache {
         }
         assert_eq!(out.len() - before, frozen.size, "the size comes from the same ranges");
         self.uncommitted.clear();
+        self.uncommitted_slots = NodeSlots::none();
         self.uncommitted_bytes = 0;
     }
 
@@ -118,9 +120,9 @@ impl Cache {
         self.cancelled.clear();
     }
 
-    /// Nodes that the next commit will log, and some that were removed meanwhile.
-    pub(crate) fn uncommitted_nodes(&self) -> usize {
-        self.uncommitted.len()
+    /// Slots of the nodes that the next commit will log, and of some that were removed meanwhile.
+    pub(crate) fn uncommitted_slots(&self) -> NodeSlots {
+        self.uncommitted_slots
     }
 
     /// Bytes that the next commit will log, about.

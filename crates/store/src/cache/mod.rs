@@ -28,9 +28,9 @@ use std::sync::atomic::Ordering;
 use holdfast_base::counters::Counters;
 use holdfast_base::switch::Dirty;
 use holdfast_base::{BlockNo, Epoch};
-use holdfast_format::NodePointer;
 use holdfast_format::journal::Base;
 use holdfast_format::node::{ADDRESS_AT, EPOCH_AT};
+use holdfast_format::{Geometry, NodePointer, Stored, node};
 use rustc_hash::FxHashMap;
 
 use dirty::{Marked, Tracker};
@@ -38,6 +38,8 @@ use frame::State;
 pub(crate) use frame::{Body, Frame, Node};
 pub(crate) use freeze::FrozenNodes;
 use key_prefixes::KeyPrefixes;
+
+use crate::space::slots::NodeSlots;
 
 /// So many nodes above the budget, only nodes that a caller asked for are taken in.
 const CROWD: usize = 64;
@@ -59,36 +61,42 @@ pub(crate) struct Cache {
     pinned: FxHashMap<BlockNo, u32>,
     /// Nodes born since the last seal.
     dirty: Vec<BlockNo>,
-    dirty_count: usize,
+    dirty_count: NodeSlots,
     /// Nodes that changed since the last commit, so that a commit need not search the whole cache.
     uncommitted: Vec<BlockNo>,
+    uncommitted_slots: NodeSlots,
     uncommitted_bytes: usize,
     /// Nodes gone since the last commit that earlier commits know.
     cancelled: Vec<BlockNo>,
     how: Dirty,
+    /// Says how often a node is stored; the volume's size may have become another.
+    geometry: Geometry,
     node_size: usize,
     frames_max: usize,
     counters: Arc<Counters>,
 }
 
 impl Cache {
-    /// A cache of `budget` bytes, at least 32 nodes, that remembers changes as `how` says.
+    /// A cache of `budget` bytes, at least 32 nodes of such a volume, that remembers changes as `how` says.
     pub(crate) fn new(
         budget: usize,
-        node_size: usize,
+        geometry: Geometry,
         how: Dirty,
         counters: Arc<Counters>,
     ) -> Cache {
+        let node_size = geometry.node_size;
         Cache {
             frames: FxHashMap::default(),
             clock: VecDeque::new(),
             pinned: FxHashMap::default(),
             dirty: Vec::new(),
-            dirty_count: 0,
+            dirty_count: NodeSlots::none(),
             uncommitted: Vec::new(),
+            uncommitted_slots: NodeSlots::none(),
             uncommitted_bytes: 0,
             cancelled: Vec::new(),
             how,
+            geometry,
             node_size,
             frames_max: (budget / node_size).max(32),
             counters,
@@ -135,6 +143,16 @@ impl Cache {
         }
     }
 
+    /// The clean ones of these leave memory.
+    pub(crate) fn forget_clean(&mut self, blocks: &[BlockNo]) {
+        for block in blocks {
+            if self.frames.get(block).is_some_and(|frame| frame.state == State::Clean) {
+                self.frames.remove(block);
+                self.counters.nodes_evicted.increment();
+            }
+        }
+    }
+
     /// As much goes as may go, as if many others had read meanwhile.
     #[cfg(test)]
     pub(crate) fn evict_all(&mut self) {
@@ -169,6 +187,8 @@ impl Cache {
         if !frame.listed {
             frame.listed = true;
             self.uncommitted.push(block);
+            let stored = node::stored(frame.node().bytes(), &self.geometry);
+            self.uncommitted_slots += NodeSlots::of(stored, 1);
         }
         self.uncommitted_bytes += marked.grown as usize;
         if marked.merges > 0 {
@@ -202,7 +222,8 @@ impl Cache {
     fn insert(&mut self, block: BlockNo, frame: Frame) {
         if frame.state == State::Dirty {
             self.dirty.push(block);
-            self.dirty_count += 1;
+            self.dirty_count +=
+                NodeSlots::of(node::stored(frame.node().bytes(), &self.geometry), 1);
         }
         self.clock.push_back(block);
         if let Some(old) = self.frames.insert(block, frame) {
@@ -221,8 +242,11 @@ impl Cache {
     }
 
     /// Every node in memory.
-    pub(crate) fn pointers(&self) -> impl Iterator<Item = NodePointer> {
-        self.frames.iter().map(|(block, frame)| NodePointer { block: *block, epoch: frame.epoch })
+    pub(crate) fn pointers(&self) -> impl Iterator<Item = (NodePointer, Stored)> {
+        self.frames.iter().map(|(block, frame)| {
+            let stored = node::stored(frame.node().bytes(), &self.geometry);
+            (NodePointer { block: *block, epoch: frame.epoch }, stored)
+        })
     }
 
     /// Drops a node that left its tree.
@@ -247,7 +271,8 @@ impl Cache {
             self.cancelled.push(block);
         }
         if frame.state == State::Dirty {
-            self.dirty_count -= 1;
+            self.dirty_count -=
+                NodeSlots::of(node::stored(frame.node().bytes(), &self.geometry), 1);
         }
         Some(frame)
     }
@@ -268,12 +293,17 @@ impl Cache {
 
     /// Number of dirty nodes.
     pub(crate) fn dirty_nodes(&self) -> usize {
+        self.dirty_slots().nodes() as usize
+    }
+
+    /// The same, by how often they are stored.
+    pub(crate) fn dirty_slots(&self) -> NodeSlots {
         self.dirty_count
     }
 
     /// Bytes of dirty nodes.
     pub(crate) fn dirty_bytes(&self) -> usize {
-        self.dirty_count * self.node_size
+        self.dirty_nodes() * self.node_size
     }
 
     /// Bytes of all nodes.
@@ -283,7 +313,7 @@ impl Cache {
 
     /// Seals every dirty node and returns them in no order.
     pub(crate) fn seal(&mut self) -> Vec<SealedNode> {
-        let mut sealed = Vec::with_capacity(self.dirty_count);
+        let mut sealed = Vec::with_capacity(self.dirty_nodes());
         for block in std::mem::take(&mut self.dirty) {
             // A block on the list twice, or whose node was removed, is not dirty (again).
             if let Some(frame) = self.frames.get_mut(&block)
@@ -292,9 +322,10 @@ impl Cache {
                 sealed.push(SealedNode { block, bytes: frame.seal() });
             }
         }
-        self.dirty_count = 0;
+        self.dirty_count = NodeSlots::none();
         // What no commit has taken until here, the checkpoint makes durable.
         self.uncommitted.clear();
+        self.uncommitted_slots = NodeSlots::none();
         self.uncommitted_bytes = 0;
         self.cancelled.clear();
         sealed
@@ -330,7 +361,7 @@ impl Cache {
         while self.frames.len() > self.frames_max && looks > 0 {
             looks -= 1;
             // A look costs little, but a cache full of dirty nodes would be walked on each insert.
-            if looks > 64 && self.dirty_count * 2 > self.frames.len() {
+            if looks > 64 && self.dirty_nodes() * 2 > self.frames.len() {
                 looks = 64;
             }
             let Some(block) = self.clock.pop_front() else {

@@ -441,7 +441,7 @@ impl Replay<'_> {
 
     /// A node that is durable at its location.
     fn read_base(&self, pointer: NodePointer) -> Result<Vec<u8>> {
-        let places = self.superblock.geometry.places_of_node(pointer.block);
+        let places = self.superblock.geometry.places_of_some_node(pointer.block);
         let read = first_sound(places, |place| {
             let mut node = Vec::new();
             self.read_blocks(place, &mut node)?;

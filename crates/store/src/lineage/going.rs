@@ -18,8 +18,9 @@ use super::plan::Plan;
 use super::walks::Walks;
 use crate::apply::Slots;
 use crate::error::LineageError;
-use crate::room::Tries;
-use crate::tree::TreeNo;
+use crate::room::{Tries, slots_at_most};
+use crate::space::slots::NodeSlots;
+use crate::tree::{MissingSet, TreeNo};
 use crate::{Inner, Need, Result, StoreError};
 
 /// Snapshots that are looked at, or follow their branch, in one step.
@@ -142,10 +143,12 @@ impl Inner {
                 plan.end_going(branch);
                 let changes = plan.done(branch).changes;
                 forest.prepare_all(TreeNo::SPACE, &changes)?;
-                if !self.has_slots(forest, space, TreeNo::SPACE, &changes, 0) {
+                if !self.has_slots(forest, space, TreeNo::SPACE, &changes, NodeSlots::none()) {
                     return Err(StoreError::NoSpace.into());
                 }
-                let slots = &mut Slots { space, promised: &mut 0 };
+                let slots = slots_at_most(forest, TreeNo::SPACE, changes.len());
+                space.expect_slots(slots).map_err(MissingSet::from)?;
+                let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
                 forest.carry_out_all(TreeNo::SPACE, &changes, slots);
                 Ok(())
             });

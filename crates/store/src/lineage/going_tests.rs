@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_base::counters::Counters;
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_format::item::{TreeItem, TreeKind};
+use holdfast_format::item::{HoldItem, TreeItem, TreeKind};
 use holdfast_format::{ItemKind, Key};
 
 use super::going::SOME;
@@ -92,7 +92,7 @@ fn a_branch_goes_step_by_step() {
         is_gone(store.tree(work));
         for number in [taken[0], taken[taken.len() / 2]] {
             is_gone(store.fork(number, b"fork", now()));
-            is_gone(store.hold(number, true));
+            is_gone(store.hold(number, b"mine", now()));
             is_gone(store.rename_tree(number, b"other"));
             is_gone(store.delete_snapshot(number));
             is_gone(store.roll_back(1, number, None, now()));
@@ -189,4 +189,17 @@ fn a_promotion_misses_nodes_side_by_side() {
     promoted.unwrap();
     assert!(tries < 30, "it was planned {tries} times");
     assert_eq!(store.find_snapshot(1, b"s7").unwrap(), taken[7]);
+}
+
+/// A hold that is there nevertheless, on a damaged volume, ends no data: the branch does not go on, and the deletion beside it does.
+#[test]
+fn a_held_snapshot_does_not_follow_its_branch() {
+    let (device, work, taken) = with_snapshots(3);
+    let store = open(&device);
+    store.delete_branch(work, now()).unwrap();
+    let hold = HoldItem { tag: b"mine".to_vec(), created: now() };
+    put(&store, TreeNo::SPACE, &[(HoldItem::key(taken[1], b"mine"), hold.encode())]);
+    let goes_on = (0..40).find(|_| !store.work_off_deletions(1).unwrap());
+    assert!(goes_on.is_some() && named(&store) == 3, "{goes_on:?}");
+    assert!(store.inner.tree_item(taken[1]).is_ok());
 }

@@ -160,7 +160,7 @@ fn extents_that_cannot_be_are_met_by_a_deletion() {
 fn each_branch_that_has_changed_keeps_room_for_its_root() {
     let (_, store) = made();
     let snapshot = store.snapshot(1, b"s", now()).unwrap();
-    let kept = || store.inner.space.lock().promises.roots;
+    let kept = || store.inner.space.lock().promises.roots.nodes();
     let levels = || u64::from(store.inner.forest.read().root(TreeNo::SPACE).level) + 1;
     for number in 0..5u64 {
         let name = format!("f{number}").into_bytes();

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::{Epoch, Lsn};
 use holdfast_format::item::lineage::{LINEAGE, MAIN};
-use holdfast_format::item::{RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
-use holdfast_format::{ItemKind, Key, Malformed};
+use holdfast_format::item::{
+    HoldItem, OriginItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+};
+use holdfast_format::{ItemKind, Malformed};
 
 use super::plan::{Plan, PlanResult, Planned, trees_span};
 use crate::apply::Halt;
@@ -30,13 +32,18 @@ pub struct TreeInfo {
     pub referenced_blocks: u64,
     /// Inodes in it.
     pub inodes: u64,
+    /// Of a snapshot: while it has any, it is not deleted.
+    pub holds: Vec<HoldItem>,
+    /// Of a snapshot that was received: what it is a copy of, the one that was sent first.
+    pub origins: Vec<OriginItem>,
 }
 
 impl TreeInfo {
     /// As its item says it, which of a branch knows nothing of its head.
     fn at_rest(number: u64, item: TreeItem) -> TreeInfo {
         let (inodes, referenced_blocks) = (item.inode_count, item.referenced_blocks);
-        TreeInfo { number, item, is_deleted: false, referenced_blocks, inodes }
+        let (holds, origins) = (Vec::new(), Vec::new());
+        TreeInfo { number, item, is_deleted: false, referenced_blocks, inodes, holds, origins }
     }
 }
 
@@ -115,7 +122,9 @@ impl Inner {
                     (inodes, referenced_blocks)
                 }
             };
-            Ok(TreeInfo { number, item, is_deleted: false, referenced_blocks, inodes })
+            let (holds, origins) = (plan.holds(number)?, plan.origins(number)?);
+            let is_deleted = false;
+            Ok(TreeInfo { number, item, is_deleted, referenced_blocks, inodes, holds, origins })
         };
         match self.look_at(look) {
             Err(_) if number == MAIN && self.has_main_alone() => Ok(main_alone()),
@@ -134,6 +143,15 @@ impl Inner {
             let read = match key.kind {
                 ItemKind::Tree => TreeItem::decode(value).map(|item| {
                     found.push(TreeInfo::at_rest(number, item));
+                }),
+                // Holds and origins stand behind their snapshot.
+                ItemKind::Hold => HoldItem::decode(value).map(|hold| {
+                    let of = found.last_mut().filter(|of| of.number == number);
+                    of.into_iter().for_each(|of| of.holds.push(hold.clone()));
+                }),
+                ItemKind::Origin => OriginItem::decode(value).map(|origin| {
+                    let of = found.last_mut().filter(|of| of.number == number);
+                    of.into_iter().for_each(|of| of.origins.push(origin));
                 }),
                 ItemKind::Root => RootItem::decode(value).map(|root| {
                     heads.insert(number, (root.inode_count, root.referenced_blocks));
@@ -370,9 +388,4 @@ fn not_a_snapshot(number: u64) -> StoreError {
         what: format!("tree {number}"),
         source: Malformed::new("tree", "others have grown out of it, but it is a branch"),
     }
-}
-
-/// Where the items of the lineage begin: behind those of all block groups.
-pub(crate) fn first_key() -> Key {
-    Key::new(holdfast_base::InodeNo(LINEAGE), ItemKind::Inode, 0)
 }

@@ -26,7 +26,6 @@ mod walks;
 mod way;
 
 pub use look::TreeInfo;
-pub(crate) use look::first_key;
 pub(crate) use names::NameListener;
 pub use names::SnapshotNamed;
 pub(crate) use seal::Sealing;
@@ -109,9 +108,14 @@ impl Inner {
         self.by_the_log(|plan| plan.rename(number, name))
     }
 
-    /// Holds a snapshot, or ends that: a snapshot that is held is not deleted.
-    pub(crate) fn hold(&self, snapshot: u64, held: bool) -> Result<Made> {
-        self.by_the_log(|plan| plan.hold(snapshot, held))
+    /// Holds a snapshot under a tag: a snapshot that is held is not deleted.
+    pub(crate) fn hold(&self, snapshot: u64, tag: &[u8], now: Timestamp) -> Result<Made> {
+        self.by_the_log(|plan| plan.hold(snapshot, tag, now))
+    }
+
+    /// Ends a hold.
+    pub(crate) fn unhold(&self, snapshot: u64, tag: &[u8]) -> Result<Made> {
+        self.by_the_log(|plan| plan.unhold(snapshot, tag))
     }
 
     /// Limits what a branch may refer to; 0: no limit.

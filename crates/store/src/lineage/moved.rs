@@ -5,10 +5,11 @@ use holdfast_format::item::RootItem;
 
 use crate::Inner;
 use crate::apply::{Halt, Slots};
-use crate::room::keep_roots;
+use crate::room::{keep_roots, slots_at_most};
 use crate::space::alloc::Space;
+use crate::space::slots::NodeSlots;
 use crate::transaction::Change;
-use crate::tree::{Forest, TreeNo};
+use crate::tree::{Forest, MissingSet, TreeNo};
 
 impl Inner {
     /// Carries the roots that have moved since the last commit, and the counts beside them.
@@ -26,7 +27,10 @@ impl Inner {
                 let bytes = item.bytes();
                 let change = Change { key: RootItem::key(of.number), value: Some(&bytes) };
                 let prepared = forest.prepare_change(TreeNo::SPACE, change)?;
-                let slots = &mut Slots { space, promised: &mut 0 };
+                space
+                    .expect_slots(slots_at_most(forest, TreeNo::SPACE, 1))
+                    .map_err(MissingSet::from)?;
+                let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
                 forest.carry_out(TreeNo::SPACE, change, prepared, slots);
             }
             forest.trees.carried(tree);

@@ -12,6 +12,7 @@ use super::Made;
 use super::plan::{Plan, PlanResult};
 use crate::apply::Slots;
 use crate::space::alloc::Space;
+use crate::space::slots::NodeSlots;
 use crate::transaction::Changes;
 use crate::tree::open::OpenTree;
 use crate::tree::{Forest, NodeAllocator, OpenHandle, Root};
@@ -32,6 +33,11 @@ pub(super) struct NewTree {
 }
 
 impl NewTree {
+    /// How many changes make it.
+    pub(super) fn changes(&self) -> usize {
+        self.items.len() + 1
+    }
+
     /// The item of its root. The first time that a change is tried the tree is made, as branch `number`; later it is there.
     pub(super) fn root(
         &mut self,
@@ -40,13 +46,13 @@ impl NewTree {
         space: &mut Space,
     ) -> Result<RootItem> {
         if self.planted.is_none() {
-            if space.room().slots == 0 {
+            if space.room().pairs == 0 {
                 return Err(StoreError::NoSpace);
             }
             let handle = forest.open(OpenTree::at(number, Root { pointer: NOWHERE, level: 0 }));
             let tree = handle.no;
             self.planted = Some(handle);
-            let slots = &mut Slots { space, promised: &mut 0 };
+            let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
             forest.plant(tree, slots);
             for change in self.items.iter() {
                 let prepared = forest.prepare_change(tree, change);
@@ -73,7 +79,8 @@ impl NewTree {
         let of = *forest.trees.get(handle.no);
         forest.trees.forget(of.number);
         forest.cache.remove(of.root.pointer.block);
-        Slots { space, promised: &mut 0 }.give_back(of.root.pointer.block);
+        Slots { space, promised: &mut NodeSlots::none() }
+            .give_back(of.root.pointer.block, forest.stored(handle.no, of.root.level));
     }
 }
 

@@ -1,10 +1,11 @@
 //! What the items of the lineage become by one change of it: made from what they are, before anything changes.
 //!
-//! Here is the plan itself, and what changes one item. Names are in `names.rs`, heads that become snapshots or move in
+//! Here is the plan itself, and what changes one item. Names are in `names.rs`, holds in `holds.rs`, heads that become snapshots or move in
 //! `heads.rs`, what begins and ends deletions in `deletions.rs`.
 
 mod deletions;
 mod heads;
+mod holds;
 mod names;
 mod new_branch;
 
@@ -141,8 +142,10 @@ impl<'a> Plan<'a> {
 
     /// The item of a number, if it has one.
     fn tree(&self, number: u64) -> PlanResult<Option<TreeItem>> {
-        let item = self.get(&TreeItem::key(number))?.map(|bytes| TreeItem::decode(&bytes));
-        item.transpose().map_err(|why| damage(&format!("tree {number}"), why))
+        let Some(bytes) = self.get(&TreeItem::key(number))? else { return Ok(None) };
+        let item = TreeItem::decode(&bytes)
+            .and_then(|item| item.check_carried(self.forest.volume.carried).map(|()| item));
+        item.map(Some).map_err(|why| damage(&format!("tree {number}"), why))
     }
 
     /// The branch or snapshot of this number, as its item says.
@@ -247,29 +250,29 @@ impl<'a> Plan<'a> {
 
     /// What has grown out of a snapshot, or, of 0, the branches that go: the first of them, no more than `most`.
     pub(super) fn children(&self, number: u64, most: usize) -> PlanResult<Vec<u64>> {
-        let mut children = Vec::new();
-        let mut at = Some(child_key(number, 0));
-        let last = child_key(number, u64::MAX);
-        while let Some(from) = at {
-            let visit = &mut |key: Key, _: &[u8]| {
-                children.push(key.offset);
+        let found = self.between((child_key(number, 0), child_key(number, u64::MAX)), most)?;
+        Ok(found.keys().map(|key| key.offset).take(most).collect())
+    }
+
+    /// The items from one key to another, both included; of more than `most` some.
+    fn between(&self, span: (Key, Key), most: usize) -> PlanResult<BTreeMap<Key, Vec<u8>>> {
+        let mut found = BTreeMap::new();
+        let (mut at, last) = (Some(span.0), span.1);
+        while let Some(from) = at.filter(|_| found.len() <= most) {
+            let visit = &mut |key: Key, value: &[u8]| {
+                found.insert(key, value.to_vec());
                 ControlFlow::Continue(())
             };
             at = self.forest.scan_leaf(TreeNo::SPACE, &from, &last, visit)?;
-            if children.len() > most {
-                break;
-            }
         }
-        let span = child_key(number, 0)..=last;
-        let before = self.before.into_iter().flat_map(|before| before.range(span.clone()));
-        for (key, value) in before.chain(self.changed.range(span.clone())) {
-            children.retain(|child| *child != key.offset);
-            if value.is_some() {
-                children.push(key.offset);
-            }
+        let before = self.before.into_iter().flat_map(|before| before.range(span.0..=last));
+        for (key, value) in before.chain(self.changed.range(span.0..=last)) {
+            match value {
+                Some(value) => found.insert(*key, value.clone()),
+                None => found.remove(key),
+            };
         }
-        children.truncate(most);
-        Ok(children)
+        Ok(found)
     }
 
     /// From now on `child` has grown out of another snapshot.
@@ -299,14 +302,6 @@ impl<'a> Plan<'a> {
         self.put(RootItem::key(number), root.bytes().to_vec());
         self.adopt(number, 0, snapshot);
         Ok(number)
-    }
-
-    pub(super) fn hold(&mut self, snapshot: u64, held: bool) -> PlanResult<u64> {
-        let mut item = self.snapshot(snapshot)?;
-        let holds = item.holds;
-        item.holds = if held { holds.saturating_add(1) } else { holds.saturating_sub(1) };
-        self.put_item(snapshot, &item);
-        Ok(snapshot)
     }
 
     pub(super) fn limit(&mut self, branch: u64, blocks: u64) -> PlanResult<u64> {

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Lsn, Timestamp};
-use holdfast_format::item::RootItem;
 use holdfast_format::item::lineage::LINEAGE;
+use holdfast_format::item::{OriginItem, RootItem};
 use holdfast_format::{ItemKind, Key};
 use parking_lot::MutexGuard;
 
@@ -22,12 +22,13 @@ use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
 use super::walks::Walks;
 use super::{Made, names};
 use crate::apply::{Halt, Slots};
-use crate::room::{Tries, keep_roots};
+use crate::room::{Tries, keep_roots, slots_at_most, slots_of_new_tree};
 use crate::space::alloc::Space;
+use crate::space::slots::NodeSlots;
 use crate::step;
 use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, OpenTree};
-use crate::tree::{Forest, Root, TreeNo};
+use crate::tree::{Forest, MissingSet, Root, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 /// A change of the lineage that a commit makes.
@@ -47,6 +48,17 @@ impl Inner {
     /// Takes a snapshot of a branch. It is durable when this returns (P12).
     pub(crate) fn snapshot(&self, branch: u64, name: &[u8], now: Timestamp) -> Result<Made> {
         self.seal_with(&mut |plan| plan.take(branch, name, now))
+    }
+
+    /// As [`Inner::snapshot`], of what is a copy of snapshots of other volumes.
+    pub(crate) fn snapshot_of_copy(
+        &self,
+        branch: u64,
+        name: &[u8],
+        of: &[OriginItem],
+        now: Timestamp,
+    ) -> Result<Made> {
+        self.seal_with(&mut |plan| plan.take_copy(branch, name, of, now))
     }
 
     /// Makes a branch out of another as it is now.
@@ -172,19 +184,23 @@ impl Inner {
             let number = (sealing.plan)(&mut plan)?;
             plan.done(number)
         };
+        let of_tree = sealing.new_tree.as_ref().map_or(0, NewTree::changes);
+        let slots = slots_at_most(forest, TreeNo::SPACE, planned.changes.len() + 1);
+        let slots = slots + slots_of_new_tree(forest, of_tree);
+        space.expect_slots(slots).map_err(MissingSet::from)?;
         if let Some(tree) = &mut sealing.new_tree {
             let root = tree.root(planned.number, forest, space)?;
             planned.changes.put(RootItem::key(planned.number), &root.bytes());
         }
         forest.prepare_all(TreeNo::SPACE, &planned.changes)?;
-        if !self.has_slots(forest, space, TreeNo::SPACE, &planned.changes, 0) {
+        if !self.has_slots(forest, space, TreeNo::SPACE, &planned.changes, NodeSlots::none()) {
             return Err(StoreError::NoSpace.into());
         }
         for change in planned.changes.iter() {
             let before = forest.get(TreeNo::SPACE, &change.key)?.map(<[u8]>::to_vec);
             sealing.before.entry(change.key).or_insert(before);
         }
-        let slots = &mut Slots { space, promised: &mut 0 };
+        let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
         forest.carry_out_all(TreeNo::SPACE, &planned.changes, slots);
         sealing.planned = Some(planned);
         Ok(())
@@ -269,7 +285,9 @@ impl Inner {
                 }
             }
             forest.prepare_all(TreeNo::SPACE, &changes)?;
-            let slots = &mut Slots { space, promised: &mut 0 };
+            let slots = slots_at_most(forest, TreeNo::SPACE, changes.len());
+            space.expect_slots(slots).map_err(MissingSet::from)?;
+            let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
             forest.carry_out_all(TreeNo::SPACE, &changes, slots);
             Ok(())
         });

@@ -16,7 +16,7 @@
 #![deny(clippy::arithmetic_side_effects)]
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BlockRange, Lsn};
+use holdfast_base::{BlockRange, Lsn, TreeId};
 use holdfast_format::item::{WalkItem, WalkPlace};
 use holdfast_format::{Malformed, NodePointer};
 use parking_lot::RwLockWriteGuard;
@@ -26,11 +26,12 @@ use super::walk_down::find;
 use super::walks::Walks;
 use super::way::{Found, Walk};
 use crate::apply::{Halt, Slots};
-use crate::room::Tries;
+use crate::room::{Tries, slots_at_most};
 use crate::space::alloc::Space;
+use crate::space::slots::NodeSlots;
 use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, Walked};
-use crate::tree::{Forest, TreeNo};
+use crate::tree::{Forest, MissingSet, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 impl Inner {
@@ -281,19 +282,24 @@ impl Inner {
         let found = find(walk, forest)?;
         let changes = self.changes_of(walk, forest, found.cursor)?;
         forest.prepare_all(TreeNo::SPACE, &changes)?;
+        let nodes = { found.nodes.iter() }
+            .flat_map(|(of, level)| space.places_of_node(of.block, forest.stored(walk.of, *level)));
+        space.expect_bitmaps(nodes.chain(found.data.iter().copied())).map_err(MissingSet::from)?;
+        let slots = slots_at_most(forest, TreeNo::SPACE, changes.len());
+        space.expect_slots(slots).map_err(MissingSet::from)?;
         self.check_found(&found, space)?;
-        if !self.has_slots(forest, space, TreeNo::SPACE, &changes, 0) {
+        if !self.has_slots(forest, space, TreeNo::SPACE, &changes, NodeSlots::none()) {
             return Err(StoreError::NoSpace.into());
         }
-        let slots = &mut Slots { space, promised: &mut 0 };
+        let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
         forest.carry_out_all(TreeNo::SPACE, &changes, slots);
         for range in found.data.iter().filter(|_| !mutants::is(Mutant::WalkForgetsData)) {
             space.free_data(*range);
             self.log_resident.forget(*range);
         }
-        for node in &found.nodes {
+        for (node, level) in &found.nodes {
             forest.cache.remove(node.block);
-            space.free_node(node.block);
+            space.free_node(node.block, forest.stored(walk.of, *level));
         }
         self.counters.snapshot_blocks_freed.add(found.data.iter().map(|of| of.count).sum());
         match found.cursor {
@@ -337,11 +343,14 @@ impl Inner {
 
     /// Fails if a step would free what is not in use as that: the tree came from a damaged disk.
     fn check_found(&self, found: &Found, space: &Space) -> std::result::Result<(), Halt> {
-        let is_node = |pointer: &&NodePointer| !space.is_node(pointer.block);
-        let wrong = found.nodes.iter().find(is_node).map(|pointer| self.node_range(*pointer));
+        let geometry = self.geometry();
+        let stored = |level: u8| geometry.stored(TreeId::Files, level);
+        let is_node = |(of, level): &&(NodePointer, u8)| !space.is_node(of.block, stored(*level));
+        let wrong = found.nodes.iter().find(is_node).map(|(of, _)| self.node_range(*of));
         let is_used = |range: &&BlockRange| !space.is_used(**range);
         let wrong = wrong.or_else(|| found.data.iter().find(is_used).copied());
-        let places = found.nodes.iter().flat_map(|node| space.places_of_node(node.block));
+        let places = { found.nodes.iter() }
+            .flat_map(|(of, level)| geometry.places_of_node(of.block, stored(*level)));
         let nodes: Vec<BlockRange> = places.collect();
         let mut all = [&nodes[..], &found.data].concat();
         all.sort_unstable();

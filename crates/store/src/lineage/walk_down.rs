@@ -86,14 +86,14 @@ fn step(
             let end = data_of_leaf(walk, forest, &node, found)?;
             reach.data = end.map_or(reach.data, |end| reach.data.max(end));
         }
-        found.nodes.push(first.pointer);
+        found.nodes.push((first.pointer, first.level));
         Handled::Freed
     };
     reach.nodes = last.behind();
     // What ends with it has nothing left below.
     while let Some(above) = way.last().filter(|above| above.end == last.end).copied() {
         way.pop();
-        found.nodes.push(above.pointer);
+        found.nodes.push((above.pointer, above.level));
         reach.nodes = above.behind();
     }
     Ok(if way.is_empty() { Handled::Nothing } else { handled })

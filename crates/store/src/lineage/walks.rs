@@ -247,7 +247,7 @@ impl Walks {
             for key in changes.iter().map(|change| change.key) {
                 let number = key.inode.0.saturating_sub(LINEAGE);
                 match key.kind {
-                    ItemKind::Tree => of.extend([number]),
+                    ItemKind::Tree | ItemKind::Hold => of.extend([number]),
                     ItemKind::Child => of.extend([number, key.offset]),
                     _ => {}
                 }
@@ -300,6 +300,7 @@ impl Walks {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_format::item::HoldItem;
     use holdfast_format::item::lineage::child_key;
 
     use super::*;
@@ -313,8 +314,9 @@ mod tests {
         let mut changes = Changes::default();
         changes.put(child_key(12, 99), b"");
         changes.put(TreeItem::key(15), b"");
+        changes.put(HoldItem::key(13, b"mine"), b"");
         walks.changes(&changes);
-        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![14, 15, 16, 17, 12], false));
+        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![14, 15, 16, 17, 12, 13], false));
         assert_eq!(walks.look_on(7, &mut behind, 4), (vec![18, 19], true));
         walks.look_ends(7);
         walks.changes(&changes);

@@ -36,7 +36,7 @@ pub(super) struct Walk {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) data: Vec<BlockRange>,
-    pub(super) nodes: Vec<NodePointer>,
+    pub(super) nodes: Vec<(NodePointer, u8)>,
     /// Where the walk goes on; `None`: it is at its end.
     pub(super) cursor: Option<WalkPlace>,
 }

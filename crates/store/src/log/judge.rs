@@ -205,7 +205,9 @@ impl<'a> Judge<'a> {
     ) -> std::result::Result<(), String> {
         let taken = span(blocks)?;
         // Also those that an earlier batch took, and gave back or not, are not free.
-        if !mutants::is(Mutant::NotPinned) && !self.inner.space.lock().claim(blocks) {
+        if !mutants::is(Mutant::NotPinned)
+            && !self.inner.with_bitmaps(blocks, |space| space.claim(blocks))
+        {
             return Err(format!("the blocks {blocks:?} are taken, but are not free"));
         }
         match content {
@@ -235,7 +237,7 @@ impl<'a> Judge<'a> {
         let Some(base) = patch.base else { return Ok(()) };
         let range = BlockRange::new(base, 1);
         let span = span(range)?;
-        let is_there = self.inner.space.lock().is_busy(range) && !left.contains(&base.0);
+        let is_there = self.inner.is_busy(range) && !left.contains(&base.0);
         if is_there && !touches(&self.freed, span) {
             Ok(())
         } else {
@@ -309,7 +311,7 @@ impl<'a> Judge<'a> {
             if touches(&self.freed, (start, end)) {
                 return Some(format!("the blocks {blocks:?} are given back twice"));
             }
-            if !self.inner.space.lock().is_busy(blocks) {
+            if !self.inner.is_busy(blocks) {
                 return Some(format!("the blocks {blocks:?} are given back, but not in use"));
             }
             // What a branch drops it must have held itself.

@@ -1,17 +1,20 @@
 //! Whether what a batch says of branches and snapshots can be.
 //!
 //! By the log come forks of snapshots, names, holds, limits, and deletions that begin; all else comes with commits. So a batch
-//! makes a branch at the root of a snapshot that is there, and of what is there it changes the name, the holds and the limit. A root
+//! makes a branch at the root of a snapshot that is there, and of what is there it changes the name and the limit. A root
 //! of another branch, a cursor that has moved or a parent that nobody had would make the replay free what others reach (P10).
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use holdfast_base::Epoch;
 use holdfast_format::item::lineage::{LINEAGE, MAIN, decode_numbers};
-use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::item::{
+    HoldItem, LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+};
 use holdfast_format::{ItemKind, Key, Malformed};
 
 use crate::tree::TreeNo;
@@ -56,6 +59,8 @@ pub(super) struct Lineage {
     roots: BTreeMap<u64, RootItem>,
     /// Snapshots whose deletion a batch begins.
     walks: BTreeSet<u64>,
+    /// Holds that batches put, or end.
+    holds: BTreeMap<Key, bool>,
     next: Option<u64>,
 }
 
@@ -84,10 +89,12 @@ impl Lineage {
         for (key, value) in items {
             let (number, is_first) = (number(key)?, key.offset == 0);
             let Some(value) = value else {
-                if key.kind == ItemKind::Name && number == 0 {
-                    continue;
+                match key.kind {
+                    ItemKind::Name if number == 0 => {}
+                    ItemKind::Hold if number > 0 => drop(now.holds.insert(*key, false)),
+                    _ => return refuse(format!("{key:?} goes, which only commits can say")),
                 }
-                return refuse(format!("{key:?} goes, which only commits can say"));
+                continue;
             };
             match key.kind {
                 ItemKind::Lineage if number == 0 && is_first => {
@@ -109,6 +116,9 @@ impl Lineage {
                     now.walks.insert(key.offset);
                 }
                 ItemKind::Child if number > 0 && value.is_empty() => {}
+                ItemKind::Hold if *key == HoldItem::key(number, &HoldItem::decode(value)?.tag) => {
+                    now.holds.insert(*key, true);
+                }
                 _ => return refuse(format!("{key:?} cannot be there")),
             }
         }
@@ -117,9 +127,11 @@ impl Lineage {
             return refuse(format!("the next number goes back from {next} to {behind}"));
         }
         self.judge_trees(inner, &mut now, &grown, next..behind)?;
+        self.judge_holds(inner, &now)?;
         self.trees.append(&mut now.trees);
         self.roots.append(&mut now.roots);
         self.walks.append(&mut now.walks);
+        self.holds.append(&mut now.holds);
         self.next = Some(behind);
         self.judge_named(inner, named)
     }
@@ -147,8 +159,8 @@ impl Lineage {
         for (id, item) in &mut now.trees {
             match self.tree(inner, *id)? {
                 Some(before) => {
-                    let TreeItem { name, holds, limit, .. } = item.clone();
-                    let mine = TreeItem { name, holds, limit, ..before.clone() };
+                    let TreeItem { name, limit, .. } = item.clone();
+                    let mine = TreeItem { name, limit, ..before.clone() };
                     if mine != (TreeItem { parent: before.parent, ..item.clone() }) {
                         return refuse(format!("{id} becomes another branch or snapshot"));
                     }
@@ -188,11 +200,45 @@ impl Lineage {
                 return refuse(format!("the deletion of {id} cannot begin"));
             }
         }
-        for (id, item) in now.trees.iter().filter(|(_, of)| !of.name.is_empty() || of.holds > 0) {
+        for (id, item) in now.trees.iter().filter(|(_, of)| !of.name.is_empty()) {
             if item.kind == TreeKind::Snapshot
                 && (now.walks.contains(id) || self.is_deleted(inner, *id, item)?)
             {
-                return refuse(format!("{id} is being deleted and has a name or holds"));
+                return refuse(format!("{id} is being deleted and has a name"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges holds of a batch, and that nothing is held whose deletion it begins.
+    fn judge_holds(&self, inner: &Inner, now: &Lineage) -> Judged {
+        for (key, _) in now.holds.iter().filter(|(_, is_put)| **is_put) {
+            let id = number(key)?;
+            let of = self.tree(inner, id)?.filter(|of| of.kind == TreeKind::Snapshot);
+            let is_there = match of.filter(|_| !now.walks.contains(&id)) {
+                Some(of) => !self.is_deleted(inner, id, &of)?,
+                None => false,
+            };
+            if !is_there {
+                return refuse(format!("there is no snapshot {id} to be held"));
+            }
+        }
+        for id in &now.walks {
+            let (first, last) = HoldItem::span(*id);
+            let mut held = BTreeSet::new();
+            inner.scan(TreeNo::SPACE, &first, &last, &mut |key, _| {
+                held.insert(key);
+                ControlFlow::Continue(())
+            })?;
+            for (key, is_put) in self.holds.range(first..=last).chain(now.holds.range(first..=last))
+            {
+                match is_put {
+                    true => held.insert(*key),
+                    false => held.remove(key),
+                };
+            }
+            if !held.is_empty() {
+                return refuse(format!("{id} is being deleted and has holds"));
             }
         }
         Ok(())

@@ -26,6 +26,8 @@ use super::{Log, LogPosition, Ring};
 use crate::apply::Slots;
 use crate::before_mark::BeforeMark;
 use crate::given_up::owned;
+use crate::room::slots_at_most;
+use crate::space::slots::NodeSlots;
 use crate::transaction::Changes;
 use crate::tree::TreeNo;
 use crate::{Inner, Result, StoreError};
@@ -192,12 +194,14 @@ impl Inner {
             return Err(batch.refuse("it gives back blocks that are counted as blocks of nodes"));
         }
         for blocks in freed {
-            if replay.frees && !mutants::is(Mutant::FreedStaysUsed) {
-                self.space.lock().free_data(blocks);
-            }
-            if mutants::is(Mutant::FreedInRecovery) {
-                self.space.lock().release(blocks);
-            }
+            self.with_bitmaps(blocks, |space| {
+                if replay.frees && !mutants::is(Mutant::FreedStaysUsed) {
+                    space.free_data(blocks);
+                }
+                if mutants::is(Mutant::FreedInRecovery) {
+                    space.release(blocks);
+                }
+            });
             self.log_resident.forget(blocks);
         }
         let header = &batch.header;
@@ -293,7 +297,13 @@ impl Inner {
                 }
             };
             let mut space = self.space.lock();
-            let slots = &mut Slots { space: &mut space, promised: &mut 0 };
+            if let Err(wanted) = space.expect_slots(slots_at_most(&forest, tree, 1)) {
+                drop(space);
+                drop(forest);
+                loading.load(wanted)?;
+                continue;
+            }
+            let slots = &mut Slots { space: &mut space, promised: &mut NodeSlots::none() };
             forest.carry_out(tree, change, prepared, slots);
             if let Some(damage) = &space.damage {
                 return Err(StoreError::Refused(format!("{damage}; run fsck")));

@@ -10,7 +10,7 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_device::DeviceError;
 use holdfast_format::key::RawKey;
 use holdfast_format::node::Expected;
-use holdfast_format::{Key, Malformed, NodePointer, NodeView};
+use holdfast_format::{Key, Malformed, NodePointer, NodeView, Stored};
 
 use super::answers::Row;
 use super::{Damaged, Listener, Scrub, Scrubbed};
@@ -167,7 +167,9 @@ impl<'a> Walk<'a> {
     /// Everything below a node was seen.
     fn leave(&mut self, level: &Level, is_whole: bool) {
         if is_whole && self.scrub.trusts(level.stand.pointer.epoch) {
-            let places = self.inner.geometry().places_of_node(level.stand.pointer.block);
+            let geometry = self.inner.geometry();
+            let stored = geometry.stored(self.tree.id(), level.stand.level);
+            let places = geometry.places_of_node(level.stand.pointer.block, stored);
             places.for_each(|place| self.scrub.marks.set(place, true));
         }
     }
@@ -306,7 +308,12 @@ struct Reads {
 /// A node by its place on the device; by memory, if it is on its way there. Adds what was read to `reads`.
 fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut Reads) -> Result<Found> {
     let mut verify = || {
-        reads.count = reads.count.saturating_add(inner.geometry().node_copies());
+        let geometry = inner.geometry();
+        let places = match geometry.stored(tree.id(), stand.level) {
+            Stored::Once => 1,
+            Stored::Twice => 2,
+        };
+        reads.count = reads.count.saturating_add(places);
         let found = verify(inner, tree, stand)?;
         reads.has_answer |= !matches!(found, Err(StoreError::Device(_)));
         Ok::<_, StoreError>(found)

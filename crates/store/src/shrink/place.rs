@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::Device;
-use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
+use holdfast_format::{Geometry, Stored};
 
 use super::Progress;
 use super::walk::{Run, Seen};
@@ -101,10 +101,10 @@ impl Places {
         Some(moves)
     }
 
-    /// A place for a node, where the copy has one as well.
-    pub(super) fn node(&mut self) -> Option<BlockNo> {
+    /// A place for a node, where the copy has one as well if there is to be one.
+    pub(super) fn node(&mut self, stored: Stored) -> Option<BlockNo> {
         let slot = self.slot;
-        if self.copy_mask != 0 {
+        if stored == Stored::Twice {
             let start = self.pairs(self.next).next()?;
             self.next = start + slot;
             for start in [start, start ^ self.copy_mask] {
@@ -144,7 +144,7 @@ impl Places {
         })
     }
 
-    /// Whether there are as many places for nodes.
+    /// Whether there are as many places for nodes, however often they are stored.
     pub(super) fn has_slots(&self, wanted: u64) -> bool {
         if self.copy_mask != 0 {
             return self.pairs(0).take(wanted as usize).count() as u64 >= wanted;
@@ -210,7 +210,8 @@ mod tests {
         let moves = places.for_runs(&[run(100, 102), run(200, 205)]).unwrap();
         assert_eq!((moves.of(100), moves.of(101), moves.of(102)), (Some(42), Some(43), None));
         assert_eq!((moves.of(204), moves.of(99), moves.bytes()), (Some(14), None, 7 * 4096));
-        let nodes: Vec<u64> = std::iter::from_fn(|| places.node().map(|block| block.0)).collect();
+        let nodes: Vec<u64> =
+            std::iter::from_fn(|| places.node(Stored::Once).map(|block| block.0)).collect();
         assert_eq!(nodes, [24, 28, 32, 36]);
         assert!(places.for_runs(&[run(300, 304)]).is_none());
         let mut places = Places { slot: 4, copy_mask: 64, ..Places::default() };
@@ -218,7 +219,9 @@ mod tests {
         assert!(places.has_slots(4) && !places.has_slots(5));
         let moves = places.for_runs(&[run(300, 310)]).unwrap();
         assert_eq!(moves.of(300), Some(128));
-        let nodes: Vec<u64> = std::iter::from_fn(|| places.node().map(|block| block.0)).collect();
+        let nodes: Vec<u64> =
+            std::iter::from_fn(|| places.node(Stored::Twice).map(|block| block.0)).collect();
         assert_eq!(nodes, [12, 16, 20, 24], "their copies are at 76, 80, 84 and 88");
+        assert_eq!(places.node(Stored::Once), Some(BlockNo(92)), "what has no copy lies anywhere");
     }
 }

@@ -6,7 +6,7 @@ use holdfast_base::{BlockNo, TreeId};
 use holdfast_format::item::lineage::{RootItem, TreeItem, TreeKind};
 use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_format::node::{self, ADDRESS_AT, NodeView};
-use holdfast_format::{ItemKind, Key, NodePointer};
+use holdfast_format::{ItemKind, Key, NodePointer, Stored};
 
 use super::place::{Moves, Places};
 use super::walk::{Nodes, Seen};
@@ -43,8 +43,8 @@ impl<'a> Rewrite<'a> {
     }
 
     /// A place for a node. That there are enough was seen before anything was written.
-    pub(super) fn place(&mut self) -> Result<BlockNo> {
-        self.places.node().ok_or(StoreError::NoSpace)
+    pub(super) fn place(&mut self, stored: Stored) -> Result<BlockNo> {
+        self.places.node(stored).ok_or(StoreError::NoSpace)
     }
 
     /// Blocks of nodes of files trees in a group.
@@ -62,7 +62,9 @@ impl<'a> Rewrite<'a> {
             return Ok(NodePointer { block: BlockNo(*to), ..pointer });
         }
         let mut bytes = self.nodes.read(pointer, TreeId::Files, level)?;
-        let mut changed = self.nodes.places(block).any(|place| !place.fits_below(self.end.0));
+        let stored = self.nodes.geometry.stored(TreeId::Files, level);
+        let mut changed =
+            self.nodes.places(block, stored).any(|place| !place.fits_below(self.end.0));
         for at in 0..NodeView::trusted(&bytes).count() {
             let view = NodeView::trusted(&bytes);
             let (offset, _) = view.record(at);
@@ -90,12 +92,12 @@ impl<'a> Rewrite<'a> {
             self.moved.insert(block, block);
             return Ok(pointer);
         }
-        let to = self.place()?;
+        let to = self.place(stored)?;
         bytes[ADDRESS_AT..ADDRESS_AT + 8].copy_from_slice(&to.0.to_le_bytes());
-        self.write(to, &mut bytes)?;
-        self.mark_node(block, false);
-        self.mark_node(to.0, true);
-        let count = self.nodes.geometry.slot_blocks();
+        self.write((to, stored), &mut bytes)?;
+        self.mark_node((block, stored), false);
+        self.mark_node((to.0, stored), true);
+        let count = self.nodes.geometry.blocks_of(stored);
         if let Some(of_group) = self.seen.node_blocks.get_mut(&(block / GROUP_BLOCKS)) {
             *of_group -= count;
         }
@@ -105,14 +107,14 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Marks the blocks of a node with those of its copy as in use, or not.
-    pub(super) fn mark_node(&mut self, block: u64, value: bool) {
-        self.nodes.places(block).for_each(|place| self.after.set(place, value));
+    pub(super) fn mark_node(&mut self, (block, stored): (u64, Stored), value: bool) {
+        self.nodes.places(block, stored).for_each(|place| self.after.set(place, value));
     }
 
     /// Writes a finished node, and its copy.
-    pub(super) fn write(&self, to: BlockNo, bytes: &mut [u8]) -> Result<()> {
+    pub(super) fn write(&self, (to, stored): (BlockNo, Stored), bytes: &mut [u8]) -> Result<()> {
         node::seal(bytes);
-        for place in self.nodes.places(to.0) {
+        for place in self.nodes.places(to.0, stored) {
             let at = place.start.byte_offset().expect("it lies inside the volume");
             self.nodes.device.write(at, bytes)?;
         }

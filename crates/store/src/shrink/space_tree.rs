@@ -25,16 +25,17 @@ pub(super) fn build(
 ) -> Result<(Root, u64)> {
     // Its own nodes are in its bitmaps, which may need more of them.
     let mut taken: Vec<BlockNo> = Vec::new();
+    let stored = geometry.stored(TreeId::Space, 0);
     let leaves = loop {
-        let items = items(rewrite, &taken, &lineage);
+        let items = items(rewrite, geometry, &taken, &lineage);
         let leaves = filled(items, geometry.node_size);
         let needed = count(leaves.len(), geometry.node_size);
         match taken.len() {
             had if had == needed => break leaves,
             had if had < needed => {
                 for _ in had..needed {
-                    let place = rewrite.place()?;
-                    rewrite.mark_node(place.0, true);
+                    let place = rewrite.place(stored)?;
+                    rewrite.mark_node((place.0, stored), true);
                     taken.push(place);
                 }
             }
@@ -54,7 +55,7 @@ pub(super) fn build(
             let expected =
                 Expected { pointer, tree: TreeId::Space, level, volume: rewrite.nodes.volume };
             let mut bytes = node_of(&records, geometry.node_size, &expected);
-            rewrite.write(pointer.block, &mut bytes)?;
+            rewrite.write((pointer.block, stored), &mut bytes)?;
             if is_root {
                 return Ok((Root { pointer, level }, rewrite.after.count()));
             }
@@ -66,9 +67,14 @@ pub(super) fn build(
 }
 
 /// All items, in their order.
-fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> {
+fn items(
+    rewrite: &Rewrite<'_>,
+    geometry: &Geometry,
+    own: &[BlockNo],
+    lineage: &[Item],
+) -> Vec<Item> {
     let mut items: Vec<Item> = lineage.to_vec();
-    let node_blocks = rewrite.nodes.geometry.slot_blocks();
+    let node_blocks = geometry.blocks_of(geometry.stored(TreeId::Space, 0));
     for (group, words) in rewrite.after.groups() {
         let used: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
         if used == 0 {
@@ -76,7 +82,8 @@ fn items(rewrite: &Rewrite<'_>, own: &[BlockNo], lineage: &[Item]) -> Vec<Item> 
         }
         let own = own.iter().filter(|block| block.0 / GROUP_BLOCKS == group).count() as u64;
         let of_nodes = rewrite.node_blocks(group) + own * node_blocks;
-        let item = GroupItem::of(used as u32, of_nodes as u32);
+        let item =
+            GroupItem::bounded(used, of_nodes, geometry.free_slots_of_group(group, words), None);
         items.push((GroupItem::key(group), item.encode()));
         let per_piece = words.len() / BITMAPS_PER_GROUP as usize;
         for (piece, words) in (0..).zip(words.chunks(per_piece)) {

@@ -12,7 +12,7 @@ use holdfast_format::item::lineage::{RootItem, TreeItem, TreeKind, WalkItem};
 use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_format::node::{Expected, NodeView, OfVolume};
-use holdfast_format::{Geometry, ItemKind, Key, Malformed, NodePointer, Superblock};
+use holdfast_format::{Geometry, ItemKind, Key, Malformed, NodePointer, Stored, Superblock};
 
 use super::Progress;
 use crate::marks::Marks;
@@ -46,11 +46,11 @@ impl<'a> Nodes<'a> {
     /// The node there, judged.
     pub(super) fn read(&self, pointer: NodePointer, tree: TreeId, level: u8) -> Result<Vec<u8>> {
         let damage = |source| StoreError::Node { block: pointer.block, tree, source };
-        if !self.geometry.holds_node(pointer.block) {
+        let expected = Expected { pointer, tree, level, volume: self.volume };
+        if !expected.can_be(&self.geometry) {
             return Err(damage(Malformed::new("node pointer", "it leads outside the data zone")));
         }
-        let expected = Expected { pointer, tree, level, volume: self.volume };
-        let read = first_sound(self.geometry.places_of_node(pointer.block), |place| {
+        let read = first_sound(expected.places(&self.geometry), |place| {
             let at = place.start.byte_offset().expect("it lies in the data zone");
             let mut bytes = vec![0; self.geometry.node_size];
             self.device.read(at, &mut bytes)?;
@@ -61,8 +61,12 @@ impl<'a> Nodes<'a> {
     }
 
     /// The blocks of a node, and those of its copy.
-    pub(super) fn places(&self, block: u64) -> impl Iterator<Item = BlockRange> + use<> {
-        self.geometry.places_of_node(BlockNo(block))
+    pub(super) fn places(
+        &self,
+        block: u64,
+        stored: Stored,
+    ) -> impl Iterator<Item = BlockRange> + use<> {
+        self.geometry.places_of_node(BlockNo(block), stored)
     }
 }
 
@@ -161,13 +165,14 @@ impl Walk<'_, '_> {
         let bytes = self.nodes.read(pointer, TreeId::Files, level)?;
         self.progress.add(bytes.len() as u64);
         let mut may = false;
-        for place in self.nodes.places(pointer.block.0) {
+        let stored = self.nodes.geometry.stored(TreeId::Files, level);
+        for place in self.nodes.places(pointer.block.0, stored) {
             self.seen.marks.set(place, true);
             may |= !place.fits_below(self.end);
         }
         // A copy lies in the same group.
         let of_group = self.seen.node_blocks.entry(pointer.block.0 / GROUP_BLOCKS).or_default();
-        *of_group = of_group.saturating_add(self.nodes.geometry.slot_blocks());
+        *of_group = of_group.saturating_add(self.nodes.geometry.blocks_of(stored));
         let view = NodeView::trusted(&bytes);
         for at in 0..view.count() {
             if let Some(below) = level.checked_sub(1) {
@@ -199,7 +204,8 @@ impl Walk<'_, '_> {
     fn space(&mut self, pointer: NodePointer, level: u8) -> Result<()> {
         let bytes = self.nodes.read(pointer, TreeId::Space, level)?;
         self.progress.add(bytes.len() as u64);
-        for place in self.nodes.places(pointer.block.0) {
+        let stored = self.nodes.geometry.stored(TreeId::Space, level);
+        for place in self.nodes.places(pointer.block.0, stored) {
             self.seen.space_marks.set(place, true);
         }
         self.seen.space_nodes = self.seen.space_nodes.saturating_add(1);

@@ -4,19 +4,26 @@
 //! Knows nothing of trees; commits carry dirty groups into theirs.
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BlockNo, BlockRange};
-use holdfast_format::Geometry;
+use holdfast_base::switch::Accounting;
+use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::limits::GROUP_BLOCKS;
+use holdfast_format::{Geometry, Stored};
 
 use super::SpaceUse;
 use super::delayed::Delayed;
 use super::discard::Discards;
 use super::freed::{Freed, Unflushed};
-use super::group::{Group, Run};
-use super::groups::{Groups, by_group};
+use super::group::{Group, Run, Whole};
+use super::groups::{Groups, Wants, by_group};
 use super::having::Round;
 use super::hidden::{Hidden, PIECE_BLOCKS, PIECE_BYTES, by_piece};
-use super::promise::{Promises, Room, Wanted};
+use super::promise::{Floor, Promises, Wanted};
+use super::record::Step;
+use super::slots::{NodeSlots, Room};
+use crate::marks::Marks;
+
+/// Where something can be put.
+type Found = Result<Option<(u64, Run)>, Wants>;
 
 /// A run of 1 MiB is as good as any.
 const GOOD_RUN: u64 = 256;
@@ -25,13 +32,11 @@ const GOOD_RUN: u64 = 256;
 #[derive(Debug)]
 pub(crate) struct Space {
     geometry: Geometry,
-    /// Of a node with its copy.
-    slot_blocks: u64,
     /// Slots where nothing is in use.
     pub(super) slots_total: u64,
     pub(super) groups: Groups,
-    used_blocks: u64,
-    node_blocks: u64,
+    /// Reserved blocks that were written in place since the volume was opened.
+    filled: Marks,
     /// Of the rings, as far as they are in use.
     pub(super) ring_blocks: u64,
     pub(crate) promises: Promises,
@@ -46,7 +51,7 @@ pub(crate) struct Space {
     /// Where the next data goes that has no goal.
     data_next: BlockNo,
     pub(crate) inodes: u64,
-    /// The groups are those of the volume, not of an empty one.
+    /// The records of the groups are those of the volume, not of an empty one.
     pub(crate) loaded: bool,
     /// The bitmaps do not read, of a volume that is open to be read: nothing is known to be free.
     is_unknown: bool,
@@ -64,12 +69,10 @@ impl Space {
         let groups = Groups::new(geometry);
         Space {
             geometry,
-            slot_blocks: geometry.slot_blocks(),
-            slots_total: groups.free().slots,
-            promises: Promises::new(&geometry, groups.free().slots),
+            slots_total: groups.free().pairs,
+            promises: Promises::new(&geometry, groups.free().pairs),
             groups,
-            used_blocks: 0,
-            node_blocks: 0,
+            filled: Marks::default(),
             ring_blocks: geometry.rings().map(|ring| ring.count).sum(),
             freed: Freed::default(),
             discards: Discards::default(),
@@ -89,8 +92,9 @@ impl Space {
 
     /// Space of which nothing is known but how many blocks are in use. Nodes that change get locations behind the end, where none is.
     pub(crate) fn unknown(geometry: Geometry, used_blocks: u64, inodes: u64) -> Space {
-        let used_blocks = used_blocks.min(geometry.data_blocks());
-        Space { used_blocks, inodes, is_unknown: true, ..Space::new(geometry) }
+        let mut space = Space { inodes, is_unknown: true, ..Space::new(geometry) };
+        space.groups.used_blocks = used_blocks.min(geometry.data_blocks());
+        space
     }
 
     /// Whether it is that.
@@ -110,6 +114,11 @@ impl Space {
         self.slots_total = Groups::slots_of(&geometry);
     }
 
+    /// Where the next data goes that has no goal.
+    pub(super) fn data_next(&self) -> BlockNo {
+        self.data_next
+    }
+
     /// What is free.
     pub(crate) fn room(&self) -> Room {
         self.groups.free()
@@ -121,7 +130,7 @@ impl Space {
     }
 
     /// Promises all of `wanted`, or nothing.
-    pub(crate) fn promise(&mut self, wanted: Wanted, floor: u64) -> bool {
+    pub(crate) fn promise(&mut self, wanted: Wanted, floor: Floor) -> bool {
         self.promises.promise(self.room(), wanted, floor)
     }
 
@@ -131,59 +140,87 @@ impl Space {
     }
 
     /// Takes promises back.
-    pub(crate) fn forget(&mut self, slots: u64, blocks: u64) {
+    pub(crate) fn forget(&mut self, slots: NodeSlots, blocks: u64) {
         self.promises.forget(slots, blocks);
     }
 
     /// Takes 1 to `want` blocks for data that were promised, near `goal`. `None` only if nodes
-    /// took what was promised to data, which their own promises prevent.
-    pub(crate) fn take_data(&mut self, want: u64, goal: Option<BlockNo>) -> Option<BlockRange> {
+    /// took what was promised to data, which their own promises prevent, or a bitmap was lost.
+    ///
+    /// # Errors
+    /// The bitmap of a group is wanted first.
+    pub(crate) fn take_data(
+        &mut self,
+        want: u64,
+        goal: Option<BlockNo>,
+    ) -> Result<Option<BlockRange>, Wants> {
         let goal = goal.unwrap_or(self.data_next);
         let goal = if self.geometry.holds_data(BlockRange::new(goal, 1)) {
             goal
         } else {
             self.geometry.first_data_block()
         };
+        let spare = self.promises.spare_slots(self.room(), Floor::Grow);
         // A run of n blocks touches at most n / place + 2 places, each of another slot or of the same.
-        let spare = self.promises.spare_slots(self.room(), self.promises.floors.grow);
         let place_blocks = self.geometry.node_blocks();
-        // Where nodes have copies, one run may break as many slots as it has blocks: it is looked at again before that becomes many.
-        let most = if self.geometry.copy_mask == 0 { spare } else { spare.div_ceil(4) };
-        let may_touch =
-            if place_blocks == 1 { most } else { most.saturating_sub(2) * place_blocks };
-        let range = if may_touch > 0 {
-            let loose = self.loose_data(want, goal, spare);
-            loose.or_else(|| self.find_data(want.min(may_touch), goal, false))
-        } else {
-            // Few whole slots are left: use up broken ones, else break one that may be broken.
-            let run = self.find_data(want, goal, true);
-            run.or_else(|| self.find_data(1, goal, false))
+        let touches = |most: u64| match place_blocks {
+            1 => most,
+            _ => most.saturating_sub(2) * place_blocks,
         };
-        let (index, run) = range?;
-        self.promises.forget(0, run.len);
+        let of_places = match self.geometry.leaf_copies {
+            true => u64::MAX,
+            false => touches(spare.places),
+        };
+        // Where nodes have copies, one run may break as many slots as it has blocks: it is looked at again before that becomes many.
+        let of_slots = match self.geometry.copy_mask {
+            0 => of_places,
+            _ => touches(spare.pairs.div_ceil(4)).min(of_places),
+        };
+        let range = if of_slots > 0 {
+            match self.loose_data(want.min(of_places), goal, spare)? {
+                None => self.find_data(want.min(of_slots), goal, Whole::Nothing)?,
+                loose => loose,
+            }
+        } else {
+            self.broken_data(want, of_places, goal)?
+        };
+        let Some((index, run)) = range else { return Ok(None) };
+        self.promises.forget(NodeSlots::none(), run.len);
         let range = self.groups.change(index, |group| {
             group.take(run);
             group.blocks(run)
         });
         self.data_next = BlockNo(range.start.0 + range.count);
-        Some(range)
+        Ok(Some(range))
     }
 
     /// A place for data where no node with its copy could be, while more blocks are such than there are in slots that data may break: on
     /// a small volume data would else leave no slot for nodes, long before it is full.
-    fn loose_data(&mut self, want: u64, goal: BlockNo, spare_slots: u64) -> Option<(u64, Run)> {
-        let room = self.room();
-        let loose = room.blocks.saturating_sub(room.slots * self.slot_blocks);
-        if self.geometry.copy_mask == 0 || loose < spare_slots * self.slot_blocks {
-            return None;
+    fn loose_data(&mut self, want: u64, goal: BlockNo, spare: Room) -> Found {
+        let (room, slot_blocks) = (self.room(), self.geometry.slot_blocks());
+        let loose = room.blocks.saturating_sub(room.pairs * slot_blocks);
+        if self.geometry.copy_mask == 0 || loose < spare.pairs * slot_blocks {
+            return Ok(None);
         }
         // Not at the price of many pieces.
-        let found = self.find_data(want, goal, true);
-        found.filter(|(_, run)| run.len >= want.min(GOOD_RUN))
+        let found = self.find_data(want, goal, Whole::Slots)?;
+        Ok(found.filter(|(_, run)| run.len >= want.min(GOOD_RUN)))
+    }
+
+    /// Few whole slots are left: a place in those that are broken, else in one that may be broken.
+    fn broken_data(&mut self, want: u64, of_places: u64, goal: BlockNo) -> Found {
+        let single = (want.min(of_places), Whole::Slots);
+        let ways = [single, (want, Whole::Places), (1, Whole::Slots), (1, Whole::Nothing)];
+        for (want, whole) in ways.into_iter().filter(|(want, _)| *want > 0) {
+            if let Some(found) = self.find_data(want, goal, whole)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// The place for `want` blocks: the group of `goal` first, then the next ones around the volume.
-    fn find_data(&mut self, want: u64, goal: BlockNo, broken_only: bool) -> Option<(u64, Run)> {
+    fn find_data(&mut self, want: u64, goal: BlockNo, whole: Whole) -> Found {
         let first = goal.0 / GROUP_BLOCKS % self.groups.count();
         let mut round = Round::from(first);
         let mut best: Option<(u64, Run)> = None;
@@ -192,11 +229,14 @@ impl Space {
             // The first group is looked at twice: from the goal on, and from its start at the end.
             let is_goal = index == first && !round.has_wrapped;
             let from = if is_goal { goal.0 % GROUP_BLOCKS } else { 0 };
+            if self.groups.is_away(index) {
+                return Err(Wants(index));
+            }
             let run_max = self.groups.get(index).map_or(want, Group::run_max);
             if run_max <= best.map_or(0, |(_, best)| best.len) {
                 continue;
             }
-            let run = self.groups.get_mut(index).find_run(from, want, broken_only);
+            let run = self.groups.get_mut(index).find_run(from, want, whole);
             if let Some(run) = run
                 && best.is_none_or(|(_, best)| run.len > best.len)
             {
@@ -209,29 +249,36 @@ impl Space {
                 break;
             }
         }
-        best
+        Ok(best)
     }
 
-    /// Takes a slot for a node, used from now on. Slots for nodes are kept free; should a damaged
+    /// Takes room for a node, used from now on. Slots for nodes are kept free; should a damaged
     /// volume have none, the node gets a location behind the end, and the volume stops.
-    pub(crate) fn take_node(&mut self) -> BlockNo {
+    pub(crate) fn take_node(&mut self, stored: Stored) -> BlockNo {
         if self.is_unknown {
             return self.behind_the_end();
         }
-        let Some(index) = self.groups.with_slots(self.node_group) else {
+        let single = self.groups.with_singles();
+        let single = single.filter(|_| stored == Stored::Once);
+        let Some(index) = single.or_else(|| self.groups.with_slots(self.node_group)) else {
             self.damage = Some("no room is left for nodes".into());
             return self.behind_the_end();
         };
-        self.node_group = index;
+        if single.is_none() {
+            self.node_group = index;
+        }
         let block = self.groups.change(index, |group| {
-            let place = group.find_slot().expect("this group has a free slot");
+            let place = match single {
+                Some(_) => group.find_single().expect("this group has a free place"),
+                None => group.find_slot().expect("this group has a free slot"),
+            };
             group.take(place);
-            if let Some(copy) = group.copy_of(place) {
+            if let Some(copy) = group.copy_of(place).filter(|_| stored == Stored::Twice) {
                 group.take(copy);
             }
             group.blocks(place).start
         });
-        for place in self.places_of_node(block) {
+        for place in self.places_of_node(block, stored) {
             self.set_used(place, true, true);
         }
         block
@@ -239,15 +286,16 @@ impl Space {
 
     fn behind_the_end(&mut self) -> BlockNo {
         self.beyond_the_end += 1;
-        BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.slot_blocks)
+        BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.geometry.slot_blocks())
     }
 
     /// The blocks of the node at `block`, and those of its copy.
     pub(crate) fn places_of_node(
         &self,
         block: BlockNo,
+        stored: Stored,
     ) -> impl Iterator<Item = BlockRange> + use<> {
-        self.geometry.places_of_node(block)
+        self.geometry.places_of_node(block, stored)
     }
 
     /// Takes these very blocks, which come from a log; false, and nothing is changed, if one of them is not free.
@@ -274,9 +322,12 @@ impl Space {
                 self.make_free(piece);
                 continue;
             }
-            for (index, part) in by_group(piece) {
-                self.groups.change(index, |group| group.hide_again(part));
+            // A piece lies in one group.
+            let index = piece.start.0 / GROUP_BLOCKS;
+            if self.groups.is_lost(index) {
+                continue;
             }
+            self.groups.change(index, |group| group.hide_again(piece));
             if let Some(hidden) = &mut self.hidden {
                 hidden.add(piece);
             }
@@ -291,8 +342,10 @@ impl Space {
 
     fn make_free(&mut self, range: BlockRange) {
         for (index, part) in by_group(range) {
-            self.groups.change(index, |group| group.release(part));
-            self.may_have_slots(index);
+            if !self.groups.is_lost(index) {
+                self.groups.change(index, |group| group.release(part));
+                self.may_have_slots(index);
+            }
         }
     }
 
@@ -301,14 +354,6 @@ impl Space {
             return;
         }
         self.groups.set_used(range, used, node);
-        let node_count = if node { range.count } else { 0 };
-        if used {
-            self.used_blocks += range.count;
-            self.node_blocks += node_count;
-        } else {
-            self.used_blocks -= range.count;
-            self.node_blocks -= node_count;
-        }
         self.promises.nodes = self.nodes();
     }
 
@@ -321,15 +366,17 @@ impl Space {
     pub(super) fn show(&mut self, range: BlockRange) -> u64 {
         let before = self.room().blocks;
         for (index, part) in by_group(range) {
-            self.groups.change(index, |group| group.show(part));
-            self.may_have_slots(index);
+            if !self.groups.is_lost(index) {
+                self.groups.change(index, |group| group.show(part));
+                self.may_have_slots(index);
+            }
         }
         self.room().blocks - before
     }
 
     /// The group may have a free slot from now on.
     pub(super) fn may_have_slots(&mut self, index: u64) {
-        if self.groups.free_in(index).slots > 0 {
+        if self.groups.free_in(index).pairs > 0 {
             self.node_group = self.node_group.min(index);
         }
     }
@@ -346,14 +393,14 @@ impl Space {
     }
 
     /// Whether the blocks of a node at `block`, which may come from a damaged disk, and those of its copy are in use.
-    pub(crate) fn is_used_by_node(&self, block: BlockNo) -> bool {
-        self.places_of_node(block).all(|place| self.is_used(place))
+    pub(crate) fn is_used_by_node(&self, block: BlockNo, stored: Stored) -> bool {
+        self.places_of_node(block, stored).all(|place| self.is_used(place))
     }
 
     /// Whether they are, and by nodes, as far as their group knows.
-    pub(crate) fn is_node(&self, block: BlockNo) -> bool {
-        let places: Vec<_> = self.places_of_node(block).collect();
-        self.is_used_by_node(block) && self.can_be_nodes(&places)
+    pub(crate) fn is_node(&self, block: BlockNo, stored: Stored) -> bool {
+        let places: Vec<_> = self.places_of_node(block, stored).collect();
+        self.is_used_by_node(block, stored) && self.can_be_nodes(&places)
     }
 
     /// Whether all of `ranges`, which do not overlap and are in use, can be nodes.
@@ -382,11 +429,11 @@ impl Space {
     }
 
     /// Frees the location of a node with that of its copy. They are reusable when the next checkpoint is durable (R2).
-    pub(crate) fn free_node(&mut self, block: BlockNo) {
+    pub(crate) fn free_node(&mut self, block: BlockNo, stored: Stored) {
         if self.is_unknown {
             return;
         }
-        for place in self.places_of_node(block) {
+        for place in self.places_of_node(block, stored) {
             self.set_used(place, false, true);
             self.freed.add(place, true);
         }
@@ -394,26 +441,16 @@ impl Space {
 
     /// The blocks, which are in use, are being written in place; false, and nothing is changed, if one of them was.
     pub(super) fn begin_filling(&mut self, range: BlockRange) -> bool {
-        let was = |(index, part): (u64, BlockRange)| {
-            self.groups.get(index).is_some_and(|group| group.has_filled(group.run(part)))
-        };
-        let is_first = !by_group(range).any(was);
+        let is_first = !self.filled.touches(range);
         if is_first {
-            self.set_filled(range, true);
+            self.filled.set(range, true);
         }
         is_first
     }
 
     /// The blocks hold no data that was written in place: they are free, or reserved again.
     pub(crate) fn forget_filled(&mut self, range: BlockRange) {
-        self.set_filled(range, false);
-    }
-
-    fn set_filled(&mut self, range: BlockRange, is_filled: bool) {
-        for (index, part) in by_group(range) {
-            let group = self.groups.get_mut(index);
-            group.set_filled(group.run(part), is_filled);
-        }
+        self.filled.set(range, false);
     }
 
     /// Whether freed blocks wait for a commit or a checkpoint.
@@ -423,7 +460,7 @@ impl Space {
 
     /// Whether a commit or checkpoint gives anything back.
     pub(crate) fn has_pending_or_roots(&self) -> bool {
-        self.has_pending() || self.promises.roots > 0
+        self.has_pending() || self.promises.roots != NodeSlots::none()
     }
 
     /// The data freed so far waits for the commit that begins now.
@@ -470,55 +507,43 @@ impl Space {
         self.groups.dirty_count()
     }
 
-    /// Groups that were touched since the opening.
+    /// Groups that are in memory.
     #[cfg(debug_assertions)]
     pub(crate) fn groups_in_memory(&self) -> Vec<u64> {
         self.groups.in_memory()
     }
 
-    /// A group that was touched.
+    /// What must be done so that the tree holds the present record of a group.
+    pub(crate) fn step(&mut self, index: u64, accounting: Accounting) -> Step {
+        let geometry = self.geometry;
+        self.group(index).step(&geometry, accounting)
+    }
+
+    /// A group whose bitmap is in memory.
     pub(crate) fn group(&mut self, index: u64) -> &mut Group {
         self.groups.get_mut(index)
     }
 
-    /// Fails unless the record of every group matches its bitmap.
-    pub(crate) fn check_loaded(&self) -> Result<(), String> {
-        self.groups.check_loaded()
-    }
-
-    /// Fills in a group that was read from the tree.
-    pub(crate) fn load(
-        &mut self,
-        index: u64,
-        load: impl FnOnce(&mut Group) -> Result<(), String>,
-    ) -> Result<(), String> {
-        if index >= self.groups.count() {
-            return Err(format!("group {index} lies behind the end of the volume"));
-        }
-        let before = self.groups.get(index).map_or((0, 0), |g| (g.used_blocks, g.node_blocks));
-        self.groups.change(index, load)?;
-        let group = self.groups.get_mut(index);
-        let after = (group.used_blocks, group.node_blocks);
-        self.used_blocks = self.used_blocks + after.0 - before.0;
-        self.node_blocks = self.node_blocks + after.1 - before.1;
-        self.promises.nodes = self.nodes();
-        Ok(())
-    }
-
-    /// Nodes of both trees.
+    /// Nodes of all trees, at most: how many of them are stored twice is not known.
     pub(crate) fn nodes(&self) -> u64 {
-        self.node_blocks / self.slot_blocks
+        let leaf = self.geometry.stored(TreeId::Files, 0);
+        self.groups.node_blocks / self.geometry.blocks_of(leaf)
+    }
+
+    /// Blocks of nodes of all trees, with their copies.
+    pub(super) fn node_blocks(&self) -> u64 {
+        self.groups.node_blocks
     }
 
     /// Blocks in use.
     pub(crate) fn used_blocks(&self) -> u64 {
-        self.used_blocks
+        self.groups.used_blocks
     }
 
     /// How full the volume is. `room`: what the host can still give, and `given` what it has, in bytes.
     pub(crate) fn space_use(&self, room: Option<u64>, given: u64) -> SpaceUse {
         let total = self.geometry.data_blocks();
-        let free = total - self.used_blocks;
+        let free = total - self.used_blocks();
         let idle = given.saturating_sub(self.known_bytes());
         let room = room.map(|room| room.saturating_add(idle));
         // They come back; those of a host are among the hidden ones.

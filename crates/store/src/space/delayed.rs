@@ -10,6 +10,8 @@ use holdfast_format::Key;
 use holdfast_format::item::extent::ExtentHead;
 use holdfast_format::node::{POINTER_SIZE, SLOT_SIZE};
 
+use super::slots::NodesNeeded;
+
 /// Bytes of a leaf for each page: it may be an extent with a checksum, and cut what lay there in two.
 const PAGE_BYTES: u64 = (2 * (Key::SIZE + ExtentHead::SIZE + SLOT_SIZE) + 8) as u64;
 /// Bytes of a leaf for each run of pages beside those: a content that lies in the tree as a whole, or extents that are
@@ -28,19 +30,24 @@ pub struct Delayed {
 }
 
 impl Delayed {
-    /// Slots that may be needed for good in a tree of so many levels and nodes.
+    /// Nodes that may be needed for good in a tree of so many levels and nodes.
     ///
     /// The items of a run lie side by side, in at most two leaves that hold anything else. Each of these may be full, and
     /// be cut twice for a long item. Above them two nodes of each level may be full, and the root. So it is for each run, but
     /// no node can be full and cut more often than that, whatever the number of runs. From then on a node is
     /// at least a quarter empty, and only the bytes count that are added.
-    pub(crate) fn slots(self, levels: u64, nodes: u64, node_size: u64) -> u64 {
-        let (of_run, of_tree) = (2 * levels + 3, 2 * nodes + 2 * levels);
-        let full = self.runs.saturating_mul(of_run).min(of_tree);
+    pub(crate) fn needs(self, levels: u64, nodes: u64, node_size: u64) -> NodesNeeded {
+        let of_tree = 2 * nodes + 2 * levels;
+        let full = |of_run| self.runs.saturating_mul(of_run).min(of_tree);
         let bytes = self.pages.saturating_mul(PAGE_BYTES).saturating_add(self.runs * RUN_BYTES);
         let quarter = node_size / 4;
         let leaves = bytes.div_ceil(quarter);
-        full + leaves + (leaves * POINTER_BYTES).div_ceil(quarter - POINTER_BYTES)
+        let above = (leaves * POINTER_BYTES).div_ceil(quarter - POINTER_BYTES);
+        NodesNeeded {
+            leaves: full(4) + leaves,
+            above: full(2 * levels - 1) + above,
+            all: full(2 * levels + 3) + leaves + above,
+        }
     }
 }
 

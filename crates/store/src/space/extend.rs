@@ -24,5 +24,5 @@ impl Space {
 
 /// Slots that a volume of this shape keeps for commits and for what makes room.
 pub(crate) fn reserve_of(geometry: &Geometry) -> u64 {
-    Floors::new(geometry, Groups::slots_of(geometry), Given::all(geometry)).grow
+    Floors::new(geometry, Groups::slots_of(geometry), Given::all(geometry)).grow.whole(geometry)
 }

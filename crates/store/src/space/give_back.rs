@@ -18,7 +18,8 @@ use super::discard::{
 use super::group::discard::pieces;
 use super::group::{Group, Run};
 use super::hidden::{Hidden, PIECE_BLOCKS};
-use super::promise::{Floors, Wanted};
+use super::promise::{Floor, Wanted};
+use super::slots::Room;
 
 /// The roots of both trees, and what an emptied space tree has left.
 const EMPTY_NODES: u64 = 4;
@@ -66,6 +67,7 @@ impl Space {
         // What a trim of longer runs leaves is still the background's.
         let (stale, fresh) = match scope == Scope::All && rule.least > LEAST_BLOCKS {
             true => (0, 0),
+            false if self.is_lost(index) => (0, 0),
             false => self.groups.change(index, |group| group.stale.look(scope == Scope::Quiet)),
         };
         match scope {
@@ -84,6 +86,9 @@ impl Space {
         rule: &DiscardRule,
     ) -> Option<Discarding> {
         assert!(!self.discards.is_under_way, "one discard at a time");
+        if self.is_lost(index) {
+            return None;
+        }
         let to_host = rule.to_host || self.hidden.is_some();
         if to_host && self.hidden.is_none() {
             // All of it was given; what is given back has to be asked for from now on.
@@ -144,9 +149,9 @@ impl Space {
 
     /// Keeps the end of a part from being given away, as much of it as no promise and no reserve needs, whole units.
     fn take_aside(&mut self, index: u64, part: Run, rule: &DiscardRule) -> Option<Run> {
-        let (blocks, slots) = self.free_beside(rule.spare);
+        let Room { blocks, places, pairs } = self.free_beside(rule.spare);
         // A run of n blocks touches at most n / place + 2 places, each of another slot or of the same.
-        let of_slots = slots.saturating_sub(2) * self.geometry().node_blocks();
+        let of_slots = pairs.min(places).saturating_sub(2) * self.geometry().node_blocks();
         let beside = blocks.min(of_slots);
         let len = match part.len <= beside {
             true => part.len,
@@ -167,14 +172,16 @@ impl Space {
     /// A reserve needs whole slots. What lies between them, in runs too short for a discard of their own, was else many times what
     /// it needs: behind a tree of small files free blocks and hidden ones lie side by side.
     fn hide_part(&mut self, index: u64, part: Run, is_fresh: bool, rule: &DiscardRule) -> Vec<Run> {
-        let (blocks, slots) = self.free_beside(rule.spare);
+        let mut beside = self.free_beside(rule.spare);
         let least = rule.least.min(part.len);
-        let is_little = slots * self.geometry().node_blocks() < least;
+        let is_little = beside.pairs.min(beside.places) * self.geometry().node_blocks() < least;
         if is_little && !is_fresh {
             return Vec::new();
         }
-        let slots = if is_little { 0 } else { slots };
-        let mut runs = self.groups.get_mut(index).part_beside(part, rule.unit, blocks, slots);
+        if is_little {
+            (beside.pairs, beside.places) = (0, 0);
+        }
+        let mut runs = self.groups.get_mut(index).part_beside(part, rule.unit, beside);
         if rule.least > LEAST_BLOCKS {
             // Who asks for long ranges gets no short ones.
             runs.retain(|run| run.len >= least);
@@ -187,7 +194,8 @@ impl Space {
 
     /// Whether nothing is there that could be removed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.inodes <= 1 && self.nodes() <= EMPTY_NODES
+        let few = EMPTY_NODES * self.geometry().slot_blocks();
+        self.inodes <= 1 && self.node_blocks() <= few
     }
 
     /// Of an empty image the groups of which the host has given anything: all of it may go.
@@ -196,35 +204,41 @@ impl Space {
         Some(hidden.list_given(self.groups.count()))
     }
 
-    /// Slots that stay of the reserve where free space goes back: an empty volume needs none for removals, as a new one has none. Else as
-    /// many as a piece has: a full host that is asked for a piece again, behind the next opening, gives only one that it has in whole.
-    fn floor_of_given(&self) -> u64 {
-        let Floors { checkpoint, grow, .. } = self.promises.floors;
-        match self.is_empty() {
-            true => checkpoint,
-            false => grow.max(PIECE_BLOCKS / self.geometry().slot_blocks()),
-        }
+    /// What stays of the reserve where free space goes back: an empty volume needs none for removals, as a new one has none.
+    fn floor_of_given(&self) -> Floor {
+        if self.is_empty() { Floor::Checkpoint } else { Floor::Given }
     }
 
-    /// Blocks and slots that are free beside what is promised and reserved, and `spare` blocks.
-    fn free_beside(&self, spare: u64) -> (u64, u64) {
+    /// What is free beside what is promised and reserved, and `spare` blocks.
+    fn free_beside(&self, spare: u64) -> Room {
         let (room, floor) = (self.room(), self.floor_of_given());
         let spare = if self.is_empty() { 0 } else { spare };
-        let wanted = self.promises.wanted_blocks(Wanted::default(), floor).saturating_add(spare);
+        let wanted = self.promises.wanted_blocks(Wanted::default(), floor);
         let slots = self.promises.spare_slots(room, floor);
         let spare_slots = spare.div_ceil(self.geometry().node_blocks());
-        (room.blocks.saturating_sub(wanted), slots.saturating_sub(spare_slots))
+        // Where leaves have copies, a place without its other one is room for no node.
+        let has_singles = self.geometry().leaf_copies;
+        Room {
+            blocks: room.blocks.saturating_sub(wanted.saturating_add(spare)),
+            places: if has_singles { u64::MAX } else { slots.places.saturating_sub(spare_slots) },
+            pairs: slots.pairs.saturating_sub(spare_slots),
+        }
     }
 
     /// Bytes that promises, reserves and what is spared beside them have too little of what is free and known to be given.
     pub(crate) fn reserve_lacks(&self, rule: &DiscardRule) -> u64 {
         let (room, floor) = (self.room(), self.floor_of_given());
-        let blocks =
-            self.promises.wanted_blocks(Wanted::default(), floor).saturating_add(rule.spare);
+        let wanted = self.promises.wanted_blocks(Wanted::default(), floor);
+        let blocks = wanted.saturating_add(rule.spare);
         let node_blocks = self.geometry().node_blocks();
-        let slots =
-            self.promises.kept_for_all(floor, Wanted::default()) + rule.spare.div_ceil(node_blocks);
-        let of_slots = slots.saturating_sub(room.slots).saturating_mul(node_blocks);
+        let kept = self.promises.kept_for_all(floor, Wanted::default());
+        let spare = rule.spare.div_ceil(node_blocks);
+        let lacks = |kept: u64, has: u64| kept.saturating_add(spare).saturating_sub(has);
+        let slots = match self.geometry().copy_mask {
+            0 => lacks(kept.once, room.places),
+            _ => lacks(kept.twice, room.pairs).max(lacks(kept.places(), room.places)),
+        };
+        let of_slots = slots.saturating_mul(node_blocks);
         blocks.saturating_sub(room.blocks).max(of_slots).saturating_mul(BLOCK_BYTES)
     }
 
@@ -250,7 +264,7 @@ impl Space {
         }
         self.groups.forget_empty(index);
         if to_host
-            && self.groups.get(index).is_none()
+            && self.groups.is_empty(index)
             && let Some(hidden) = &mut self.hidden
         {
             hidden.has_given_of(index, false);

@@ -3,19 +3,19 @@
 //! `used` is what the trees claim and what is written to disk. `busy` is what
 //! must not be given away: used blocks, blocks on their way into a file, freed
 //! blocks that the last durable state still reaches (R2), and blocks outside
-//! the data zone. A *place* is as many aligned blocks as a node has. A *slot*, room for one node, is one place, or, where
-//! nodes have copies, two, whose bits are the same ones of two words; it is counted by the lower of these.
+//! the data zone. A *place* is as many aligned blocks as a node has. A *slot*, room for a node however often it is stored, is one
+//! place, or, where nodes have copies, a pair of them, whose bits are the same ones of two words; it is counted by the lower of these.
 //!
 //! Knows nothing of other groups or of trees.
 
 pub(super) mod discard;
+mod stored;
 
-use holdfast_base::switch::Accounting;
 use holdfast_base::{BlockNo, BlockRange};
-use holdfast_format::item::GroupItem;
-use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
-use super::record::{Record, Step};
+use super::record::Record;
+use super::slots::Room;
 use discard::Stale;
 
 const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
@@ -32,19 +32,23 @@ pub(crate) struct Group {
     /// Of `busy`: blocks that are not allocated, but that the host has not given yet.
     hidden: Option<Box<[u64; WORDS]>>,
     busy: Box<[u64; WORDS]>,
-    /// Of `used`: blocks that were reserved and were written in place since the volume was opened.
-    filled: Option<Box<[u64; WORDS]>>,
     pub(crate) used_blocks: u64,
     pub(crate) node_blocks: u64,
     pub(crate) free_blocks: u64,
     pub(crate) free_slots: u64,
+    /// Places that are wholly free, those of free slots included.
+    pub(crate) free_places: u64,
     /// Pieces of `used` that differ from the tree, one bit each.
     dirty_pieces: u8,
     pub(crate) record: Record,
     /// Whether it is on the list of groups that the next commit looks at.
     pub(super) listed: bool,
+    /// Something was changed since it was last a candidate to leave memory.
+    pub(super) is_recent: bool,
     /// No free slot lies in a word before this one.
     slot_hint: usize,
+    /// No place that is free without its other one lies in a word before this one.
+    single_hint: usize,
     /// No run of free blocks is longer than this: a search for more would walk the whole group for nothing.
     run_max: u64,
     /// Where the device may have something back.
@@ -54,6 +58,16 @@ pub(crate) struct Group {
 }
 
 const _: () = assert!(BITMAPS_PER_GROUP <= 8);
+
+/// What data is not to break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    Nothing,
+    /// Slots that are wholly free.
+    Slots,
+    /// Places that are wholly free.
+    Places,
+}
 
 /// A run of blocks inside a group, counted from the group's first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +86,17 @@ impl Group {
             used: Box::new([0; WORDS]),
             hidden: None,
             busy: Box::new([u64::MAX; WORDS]),
-            filled: None,
             used_blocks: 0,
             node_blocks: 0,
             free_blocks: 0,
             free_slots: 0,
+            free_places: 0,
             dirty_pieces: 0,
             record: Record::Absent,
             listed: false,
+            is_recent: true,
             slot_hint: 0,
+            single_hint: 0,
             run_max: GROUP_BLOCKS,
             stale: Stale::default(),
             end: 0,
@@ -116,32 +132,14 @@ impl Group {
         })
     }
 
-    /// Whether a block of the run was written in place.
-    pub(super) fn has_filled(&self, run: Run) -> bool {
-        let filled = self.filled.as_ref();
-        filled.is_some_and(|filled| Group::words(run).any(|(word, mask)| filled[word] & mask != 0))
-    }
-
-    /// Whether the blocks of the run were written in place, from now on.
-    pub(super) fn set_filled(&mut self, run: Run, is_filled: bool) {
-        if self.filled.is_none() && !is_filled {
-            return;
-        }
-        let filled = self.filled.get_or_insert_with(|| Box::new([0; WORDS]));
-        for (word, mask) in Group::words(run) {
-            filled[word] = if is_filled { filled[word] | mask } else { filled[word] & !mask };
-        }
-    }
-
     /// Which bits of a word belong to no slot that is free: their blocks are busy, or those of the copy.
     fn taken(&self, word: usize) -> u64 {
         // Of two equal ones it is the word itself.
         self.busy[word] | self.busy[word ^ self.copy_words]
     }
 
-    /// Free slots that have a place in this word.
-    fn slots_in(&self, word: usize) -> u64 {
-        let taken = self.taken(word);
+    /// Places of a word of which no bit is set.
+    fn places_in(&self, taken: u64) -> u64 {
         if self.place_blocks == 1 {
             return u64::from(taken.count_zeros());
         }
@@ -151,11 +149,24 @@ impl Group {
             .count() as u64
     }
 
-    /// Sets a word of `busy`, and counts its slots again.
+    /// Sets a word of `busy`, and counts its slots and places again.
     fn set_busy(&mut self, word: usize, busy: u64) {
-        let before = self.slots_in(word);
+        let free = |group: &Group| {
+            let slots = group.places_in(group.taken(word));
+            let has_pairs = group.copy_words != 0;
+            (slots, if has_pairs { group.places_in(group.busy[word]) } else { slots })
+        };
+        let (before, singles) = (free(self), self.free_singles());
+        let is_taken = busy & !self.busy[word] != 0;
         self.busy[word] = busy;
-        self.free_slots = self.free_slots + self.slots_in(word) - before;
+        let after = free(self);
+        self.free_slots = self.free_slots + after.0 - before.0;
+        self.free_places = self.free_places + after.1 - before.1;
+        if self.free_singles() > singles {
+            // Where a place of a pair is taken, the other one is single.
+            let at = if is_taken { word ^ self.copy_words } else { word };
+            self.single_hint = self.single_hint.min(at);
+        }
     }
 
     /// A slot may be free in this word from now on.
@@ -208,7 +219,7 @@ impl Group {
             *busy = u64::MAX;
         }
         self.hidden = Some(hidden);
-        (self.free_blocks, self.free_slots) = (0, 0);
+        (self.free_blocks, self.free_slots, self.free_places) = (0, 0, 0);
     }
 
     /// Has the data zone's blocks `inside` from now on, which begin where they began. The new ones are free, or hidden.
@@ -230,13 +241,6 @@ impl Group {
             Group::words(run).for_each(|(word, mask)| hidden[word] |= mask);
         }
         self.stale.freed(run);
-    }
-
-    /// Whether anything of `range` is hidden.
-    pub(super) fn has_hidden(&self, range: BlockRange) -> bool {
-        self.hidden.as_ref().is_some_and(|hidden| {
-            Group::words(self.run(range)).any(|(word, mask)| hidden[word] & mask != 0)
-        })
     }
 
     /// What is hidden of `range` is free from now on.
@@ -297,56 +301,32 @@ impl Group {
         }
     }
 
-    /// Fills in a piece of the bitmap that was read from the tree. Fails on blocks outside the data zone.
-    pub(crate) fn load_piece(&mut self, piece: u64, bytes: &[u8; BITMAP_BYTES]) -> Result<(), ()> {
-        let first = piece as usize * WORDS_PER_PIECE;
-        for (word, bytes) in (first..).zip(bytes.as_chunks::<8>().0) {
-            let used = u64::from_le_bytes(*bytes);
-            if used & self.busy[word] != 0 {
-                return Err(());
-            }
-            self.used[word] = used;
-            self.set_busy(word, self.busy[word] | used);
-            self.free_blocks -= u64::from(used.count_ones());
-            self.used_blocks += u64::from(used.count_ones());
+    /// What is free.
+    pub(super) fn room(&self) -> Room {
+        Room { blocks: self.free_blocks, places: self.free_places, pairs: self.free_slots }
+    }
+
+    /// Places that are free, and their other ones not.
+    pub(super) fn free_singles(&self) -> u64 {
+        if self.copy_words == 0 { 0 } else { self.free_places - 2 * self.free_slots }
+    }
+
+    /// The lowest place that is free, and its other one not.
+    pub(crate) fn find_single(&mut self) -> Option<Run> {
+        if self.free_singles() == 0 {
+            return None;
         }
-        Ok(())
-    }
-
-    /// The record that the tree should hold.
-    pub(crate) fn item(&self) -> GroupItem {
-        GroupItem::of(self.used_blocks as u32, self.node_blocks as u32)
-    }
-
-    /// What must be done so that the tree holds the present record.
-    pub(crate) fn step(&self, accounting: Accounting) -> Step {
-        self.record.step(self.item(), accounting)
-    }
-
-    /// The dirty pieces with their bytes; `None` for one that is all zero. They are clean afterwards.
-    pub(crate) fn take_dirty(&mut self) -> Vec<(u64, Option<[u8; BITMAP_BYTES]>)> {
-        let dirty = std::mem::take(&mut self.dirty_pieces);
-        (0..BITMAPS_PER_GROUP)
-            .filter(|piece| dirty & (1 << piece) != 0)
-            .map(|piece| {
-                let first = piece as usize * WORDS_PER_PIECE;
-                let words = &self.used[first..first + WORDS_PER_PIECE];
-                if words.iter().all(|word| *word == 0) {
-                    return (piece, None);
+        let mask = (1u64 << self.place_blocks) - 1;
+        for word in self.single_hint..WORDS {
+            let (own, other) = (self.busy[word], self.busy[word ^ self.copy_words]);
+            for bit in (0..64).step_by(self.place_blocks as usize) {
+                if (own >> bit) & mask == 0 && (other >> bit) & mask != 0 {
+                    self.single_hint = word;
+                    return Some(Run { at: word as u64 * 64 + bit, len: self.place_blocks });
                 }
-                let mut bytes = [0; BITMAP_BYTES];
-                for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
-                    chunk.copy_from_slice(&word.to_le_bytes());
-                }
-                (piece, Some(bytes))
-            })
-            .collect()
-    }
-
-    /// Pieces that differ from the tree.
-    pub(crate) fn dirty_pieces(&self) -> impl Iterator<Item = u64> {
-        let dirty = self.dirty_pieces;
-        (0..BITMAPS_PER_GROUP).filter(move |piece| dirty & (1 << piece) != 0)
+            }
+        }
+        unreachable!("free places are counted at every change")
     }
 
     /// The place for the node of the lowest free slot.
@@ -375,13 +355,13 @@ impl Group {
     }
 
     /// The first run of at least `want` free blocks at or after `from`, or of as many as there may be; or else
-    /// the longest after `from`. With `broken_only`, blocks of slots that are wholly free do not count.
-    pub(crate) fn find_run(&mut self, from: u64, want: u64, broken_only: bool) -> Option<Run> {
+    /// the longest after `from`. What is to be left `whole` does not count.
+    pub(crate) fn find_run(&mut self, from: u64, want: u64, whole: Whole) -> Option<Run> {
         if self.run_max == 0 {
             return None;
         }
-        let run = self.search_run(from, want.min(self.run_max), broken_only);
-        if from == 0 && !broken_only {
+        let run = self.search_run(from, want.min(self.run_max), whole);
+        if from == 0 && whole == Whole::Nothing {
             let longest = run.map_or(0, |run| run.len);
             if longest < want {
                 // The whole group was looked at.
@@ -391,16 +371,18 @@ impl Group {
         run
     }
 
-    fn search_run(&self, from: u64, want: u64, broken_only: bool) -> Option<Run> {
+    fn search_run(&self, from: u64, want: u64, whole: Whole) -> Option<Run> {
         let mut best: Option<Run> = None;
         let mut run = Run { at: from, len: 0 };
         let mut at = from;
         while at < GROUP_BLOCKS {
             let word = (at / 64) as usize;
             let mut busy = self.busy[word];
-            if broken_only {
-                busy |= self.whole_slots(word);
-            }
+            busy |= match whole {
+                Whole::Nothing => 0,
+                Whole::Slots => self.whole_places(self.taken(word)),
+                Whole::Places => self.whole_places(busy),
+            };
             let bit = at % 64;
             let rest = busy >> bit;
             let free = u64::from(rest.trailing_zeros()).min(64 - bit);
@@ -431,9 +413,8 @@ impl Group {
         best
     }
 
-    /// A mask of the places of a word whose slots are wholly free.
-    fn whole_slots(&self, word: usize) -> u64 {
-        let taken = self.taken(word);
+    /// A mask of the places of a word that no bit of `taken` touches.
+    fn whole_places(&self, taken: u64) -> u64 {
         let mask = (1u64 << self.place_blocks) - 1;
         (0..64 / self.place_blocks)
             .map(|place| place * self.place_blocks)
@@ -473,6 +454,9 @@ mod tests {
             })
             .count() as u64;
         assert_eq!((group.free_blocks, group.free_slots), (free, slots));
+        let places = (0..GROUP_BLOCKS).step_by(group.place_blocks as usize);
+        let places = places.filter(|at| is_free(Run { at: *at, len: group.place_blocks }));
+        assert_eq!(group.free_places, places.count() as u64);
         let mut run = 0;
         for block in 0..GROUP_BLOCKS {
             let is_free = group.busy[(block / 64) as usize] >> (block % 64) & 1 == 0;
@@ -492,6 +476,13 @@ mod tests {
                 if prng.one_in(3) && !taken.is_empty() {
                     let run = taken.swap_remove(prng.below(taken.len() as u64) as usize);
                     group.release(group.blocks(run));
+                } else if prng.one_in(4) {
+                    if let Some(run) = group.find_single() {
+                        let other = group.copy_of(run).expect("singles are halves of pairs");
+                        assert!(!group.all_free(group.blocks(other)), "{mask}: {run:?}");
+                        group.take(run);
+                        taken.push(run);
+                    }
                 } else if prng.one_in(2) {
                     if let Some(run) = group.find_slot() {
                         assert_eq!(run.at % slot_blocks, 0);
@@ -506,7 +497,12 @@ mod tests {
                     let from = if prng.one_in(2) { 0 } else { prng.below(GROUP_BLOCKS) };
                     let limit = if prng.one_in(4) { GROUP_BLOCKS } else { 300 };
                     let want = 1 + prng.below(limit);
-                    if let Some(run) = group.find_run(from, want, prng.one_in(4)) {
+                    let whole = match prng.below(6) {
+                        0 => Whole::Slots,
+                        1 => Whole::Places,
+                        _ => Whole::Nothing,
+                    };
+                    if let Some(run) = group.find_run(from, want, whole) {
                         assert!(run.at >= from && run.len <= want && run.len > 0);
                         group.take(run);
                         taken.push(run);
@@ -524,8 +520,8 @@ mod tests {
     fn broken_slots_are_used_up_before_whole_ones() {
         let mut group = whole(16);
         group.take(Run { at: 0, len: 5 });
-        assert_eq!(group.find_run(0, 100, true), Some(Run { at: 5, len: 11 }));
-        assert_eq!(group.find_run(0, 100, false), Some(Run { at: 5, len: 100 }));
+        assert_eq!(group.find_run(0, 100, Whole::Slots), Some(Run { at: 5, len: 11 }));
+        assert_eq!(group.find_run(0, 100, Whole::Nothing), Some(Run { at: 5, len: 100 }));
         assert_eq!(group.find_slot(), Some(Run { at: 16, len: 16 }));
     }
 
@@ -535,7 +531,10 @@ mod tests {
         for at in (0..GROUP_BLOCKS).step_by(64) {
             group.take(Run { at, len: 1 });
         }
-        assert_eq!(group.find_run(0, 64, false), Some(Run { at: 1, len: 63 }));
-        assert_eq!(group.find_run(GROUP_BLOCKS - 3, 64, false).map(|run| run.len), Some(3));
+        assert_eq!(group.find_run(0, 64, Whole::Nothing), Some(Run { at: 1, len: 63 }));
+        assert_eq!(
+            group.find_run(GROUP_BLOCKS - 3, 64, Whole::Nothing).map(|run| run.len),
+            Some(3)
+        );
     }
 }

@@ -1,6 +1,9 @@
-//! The block groups of a volume: which are in memory, what is free in all of them, and which may differ from the tree.
+//! The block groups of a volume: what is free in all of them, and which may differ from the tree. `away.rs` has those whose
+//! bitmaps are not in memory.
 //!
 //! Knows nothing of promises, and of where something is put.
+
+mod away;
 
 use std::collections::BTreeMap;
 
@@ -8,22 +11,41 @@ use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
 
-use super::group::Group;
+use super::group::discard::{Stale, pieces};
+use super::group::{Group, Run};
 use super::having::{Having, Round};
-use super::promise::Room;
-use super::record::Record;
+use super::hidden::PIECES_PER_GROUP;
+use super::slots::{NodeSlots, Room};
+pub(crate) use away::Pieces;
+use away::{Away, Present, State};
 
-/// All groups. One that is not in memory is empty.
+/// The bitmap of this group is wanted in memory first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wants(pub(crate) u64);
+
+/// All groups.
 #[derive(Debug)]
 pub(crate) struct Groups {
     geometry: Geometry,
+    /// Those that are in memory.
     list: Vec<Option<Box<Group>>>,
+    away: Away,
     /// Sums over all groups.
     free: Room,
+    pub(super) used_blocks: u64,
+    pub(super) node_blocks: u64,
     /// Groups with a free block.
     with_blocks: Having,
-    /// Groups with a free slot.
+    /// Groups with a free slot, whose bitmaps are known.
     with_slots: Having,
+    /// Groups with a place that is free without its other one, whose bitmaps are known.
+    with_singles: Having,
+    /// What is free in groups whose bitmaps are known.
+    ready: Room,
+    /// Groups with a free slot, whose bitmaps have to be loaded first.
+    away_with_slots: Having,
+    /// The same of places that are free without their other ones.
+    away_with_singles: Having,
     /// Of each group whether what is free in it is hidden, if it is not in memory.
     is_hidden: Vec<bool>,
     /// Groups that may differ from the tree.
@@ -40,15 +62,23 @@ impl Groups {
         let mut groups = Groups {
             geometry,
             list: (0..count).map(|_| None).collect(),
-            free: Room { blocks: geometry.data_blocks(), slots: 0 },
+            away: Away::of(count),
+            free: Room { blocks: geometry.data_blocks(), ..Room::NONE },
+            used_blocks: 0,
+            node_blocks: 0,
             with_blocks: Having::none_of(count),
             with_slots: Having::none_of(count),
+            with_singles: Having::none_of(count),
+            ready: Room::NONE,
+            away_with_slots: Having::none_of(count),
+            away_with_singles: Having::none_of(count),
             is_hidden: vec![false; count as usize],
             dirty: Vec::new(),
             stale: Vec::new(),
             stale_pieces: 0,
         };
-        groups.free.slots = Groups::slots_of(&geometry);
+        groups.free.pairs = Groups::slots_of(&geometry);
+        groups.free.places = Groups::places_of(&geometry);
         groups.find_having();
         groups
     }
@@ -57,14 +87,40 @@ impl Groups {
     fn find_having(&mut self) {
         let count = self.count();
         (self.with_blocks, self.with_slots) = (Having::none_of(count), Having::none_of(count));
-        (0..count).for_each(|index| self.note_having(index));
+        self.with_singles = Having::none_of(count);
+        self.away_with_slots = Having::none_of(count);
+        self.away_with_singles = Having::none_of(count);
+        self.ready = Room::NONE;
+        for index in 0..count {
+            self.note_having(index);
+            self.ready = self.ready.and(self.ready_in(index));
+        }
     }
 
     /// What is free in a group is other than it was.
     fn note_having(&mut self, index: u64) {
-        let free = self.free_in(index);
+        let (free, is_away) = (self.free_in(index), self.is_away(index));
         self.with_blocks.set(index, free.blocks > 0);
-        self.with_slots.set(index, free.slots > 0);
+        let has_singles = self.geometry.copy_mask != 0 && free.singles() > 0;
+        self.with_slots.set(index, free.pairs > 0 && !is_away);
+        self.with_singles.set(index, has_singles && !is_away);
+        self.away_with_slots.set(index, free.pairs > 0 && is_away);
+        self.away_with_singles.set(index, has_singles && is_away);
+    }
+
+    /// What is free in a group, if its bitmap is known.
+    fn ready_in(&self, index: u64) -> Room {
+        if self.is_away(index) { Room::NONE } else { self.free_in(index) }
+    }
+
+    /// Does something to a group that changes what is known of it, and the sums with it.
+    pub(super) fn turn<R>(&mut self, index: u64, turn: impl FnOnce(&mut Groups) -> R) -> R {
+        let (before, ready) = (self.free_in(index), self.ready_in(index));
+        let result = turn(self);
+        self.free = self.free.and(self.free_in(index)).less(before);
+        self.ready = self.ready.and(self.ready_in(index)).less(ready);
+        self.note_having(index);
+        result
     }
 
     /// The next group with a free block on a way round all of them.
@@ -72,9 +128,38 @@ impl Groups {
         self.with_blocks.next_in(round)
     }
 
-    /// A group with a free slot, the first from `from` on if there is one.
+    /// A group with a free slot whose bitmap is known, the first from `from` on if there is one.
     pub(super) fn with_slots(&self, from: u64) -> Option<u64> {
         self.with_slots.next(from).or_else(|| self.with_slots.next(0))
+    }
+
+    /// The first group with a place that is free without its other one, of those whose bitmaps are known.
+    pub(super) fn with_singles(&self) -> Option<u64> {
+        self.with_singles.next(0)
+    }
+
+    /// Places for nodes of a volume of this shape in which nothing is in use.
+    fn places_of(geometry: &Geometry) -> u64 {
+        (0..geometry.group_count()).map(|index| geometry.places_of_group(index)).sum()
+    }
+
+    /// The first group that has to be loaded before there is room for so many nodes in those whose bitmaps are known, or that lies before
+    /// all of these. So many pairs as are `kept` are not broken while there are single places.
+    pub(super) fn wanted_for_slots(&self, slots: NodeSlots, kept: u64) -> Option<u64> {
+        let of_singles = self.wanted_for_singles(slots, kept);
+        of_singles.or_else(|| {
+            let first = self.away_with_slots.next(0)?;
+            let is_before = self.with_slots.next(0).is_none_or(|ready| first < ready);
+            (is_before || !self.ready.holds(slots, 0)).then_some(first)
+        })
+    }
+
+    fn wanted_for_singles(&self, slots: NodeSlots, kept: u64) -> Option<u64> {
+        let first = self.away_with_singles.next(0).filter(|_| slots.once > 0)?;
+        let is_before = self.with_singles().is_none_or(|ready| first < ready);
+        let broken = slots.once.saturating_sub(self.ready.singles()).div_ceil(2);
+        let breaks_kept = broken > 0 && self.free.pairs < kept + slots.twice + broken;
+        (is_before || breaks_kept).then_some(first)
     }
 
     /// Slots of a volume of this shape in which nothing is in use.
@@ -85,22 +170,21 @@ impl Groups {
     /// The volume has become larger. What is new is free, or hidden.
     pub(super) fn extend(&mut self, geometry: Geometry, is_hidden: bool) {
         let last = self.count() - 1;
-        if is_hidden && !self.is_hidden[last as usize] {
+        if is_hidden && !self.is_hidden[last as usize] && !self.is_lost(last) {
             // Its new part is hidden, and what it had is not.
             self.get_mut(last);
         }
         let before = self.free_in(last);
         self.geometry = geometry;
         self.list.resize_with(geometry.group_count() as usize, || None);
+        self.away.extend(geometry.group_count());
         self.is_hidden.resize(self.list.len(), is_hidden);
         if let Some(group) = &mut self.list[last as usize] {
             group.extend(geometry.group_blocks(last), is_hidden);
         }
         let added = (last..self.count()).map(|index| self.free_in(index));
-        let (blocks, slots) =
-            added.fold((0, 0), |sum, free| (sum.0 + free.blocks, sum.1 + free.slots));
-        self.free.blocks = self.free.blocks + blocks - before.blocks;
-        self.free.slots = self.free.slots + slots - before.slots;
+        let added = added.fold(Room::NONE, Room::and);
+        self.free = self.free.and(added).less(before);
         self.find_having();
     }
 
@@ -119,36 +203,34 @@ impl Groups {
         self.list[index as usize].as_deref()
     }
 
-    /// A group that was touched, or is now. What is free in it is changed by [`Groups::change`] only.
+    /// A group whose bitmap is known. What is free in it is changed by [`Groups::change`] only.
     pub(super) fn get_mut(&mut self, index: u64) -> &mut Group {
-        let geometry = self.geometry;
-        let is_hidden = self.is_hidden[index as usize];
-        self.list[index as usize].get_or_insert_with(|| {
-            let inside = geometry.group_blocks(index);
-            let mut group = Group::new(index, inside, geometry.node_blocks(), geometry.copy_mask);
-            if is_hidden {
-                group.hide();
-            }
-            Box::new(group)
-        })
+        if self.list[index as usize].is_none() {
+            assert_eq!(self.away.state(index), State::Empty, "group {index} was not loaded");
+            let group = self.new_group(index);
+            self.put(index, group);
+        }
+        self.list[index as usize].as_mut().expect("it was put there")
     }
 
-    /// Changes a group, and the sums with it.
+    /// Changes a group whose bitmap is known, and the sums with it.
     pub(super) fn change<R>(&mut self, index: u64, change: impl FnOnce(&mut Group) -> R) -> R {
         let before = self.free_in(index);
         let group = self.get_mut(index);
+        group.is_recent = true;
         let stale_before = group.stale.waiting().count_ones();
         let result = change(group);
-        let (blocks, slots) = (group.free_blocks, group.free_slots);
+        let after = group.room();
         let stale = group.stale.waiting().count_ones();
         let is_unlisted = stale > 0 && !std::mem::replace(&mut group.stale.listed, true);
-        self.free.blocks = self.free.blocks + blocks - before.blocks;
-        self.free.slots = self.free.slots + slots - before.slots;
+        let change = |sum: Room| sum.and(after).less(before);
+        (self.free, self.ready) = (change(self.free), change(self.ready));
         self.stale_pieces = self.stale_pieces + u64::from(stale) - u64::from(stale_before);
         if is_unlisted {
             self.stale.push(index);
         }
-        if (before.blocks == 0) != (blocks == 0) || (before.slots == 0) != (slots == 0) {
+        let has = |room: Room| (room.blocks > 0, room.pairs > 0, room.singles() > 0);
+        if has(before) != has(after) {
             self.note_having(index);
         }
         result
@@ -159,6 +241,11 @@ impl Groups {
         self.stale_pieces
     }
 
+    /// The stale pieces of a group wait no more.
+    pub(super) fn forget_waiting(&mut self, stale: &Stale) {
+        self.stale_pieces -= u64::from(stale.waiting().count_ones());
+    }
+
     /// Groups with stale pieces, in order.
     pub(super) fn stale(&mut self) -> Vec<u64> {
         self.stale.sort_unstable();
@@ -167,9 +254,9 @@ impl Groups {
 
     /// Takes groups off the list that have no stale piece any more.
     pub(super) fn forget_stale(&mut self) {
-        let list = &mut self.list;
+        let (list, away) = (&mut self.list, &mut self.away);
         self.stale.retain(|index| {
-            let Some(group) = &mut list[*index as usize] else { return false };
+            let Some(group) = &mut list[*index as usize] else { return away.stays_stale(*index) };
             group.stale.listed = !group.stale.is_nothing();
             group.stale.listed
         });
@@ -181,17 +268,33 @@ impl Groups {
         if let Some(is_hidden) = self.get(index).and_then(|group| group.is_as_new(blocks)) {
             self.list[index as usize] = None;
             self.is_hidden[index as usize] = is_hidden;
+            self.away.left(index);
         }
     }
 
-    /// What is free in a group, also in one that is not in memory because it is empty.
+    /// Whether a group has no record and nothing in use.
+    pub(super) fn is_empty(&self, index: u64) -> bool {
+        self.get(index).is_none() && self.away.state(index) == State::Empty
+    }
+
+    /// Whether anything is in use in a group, or was when it left memory.
+    pub(super) fn is_used_at_all(&self, index: u64) -> bool {
+        match self.get(index) {
+            Some(group) => group.used_blocks > 0,
+            None => self.away.state(index) != State::Empty,
+        }
+    }
+
+    /// What is free in a group. Of one that is not loaded there may be more slots, or they are lost.
     pub(super) fn free_in(&self, index: u64) -> Room {
         match self.get(index) {
-            Some(group) => Room { blocks: group.free_blocks, slots: group.free_slots },
-            None if self.is_hidden[index as usize] => Room { blocks: 0, slots: 0 },
+            Some(group) => group.room(),
+            None if self.away.state(index) != State::Empty => self.away.free_in(index),
+            None if self.is_hidden[index as usize] => Room::NONE,
             None => Room {
                 blocks: self.geometry.group_blocks(index).count,
-                slots: self.geometry.slots_of_group(index),
+                places: self.geometry.places_of_group(index),
+                pairs: self.geometry.slots_of_group(index),
             },
         }
     }
@@ -199,72 +302,131 @@ impl Groups {
     /// Hides everything that is free.
     pub(super) fn hide(&mut self) {
         self.list.iter_mut().flatten().for_each(|group| group.hide());
-        self.free = Room { blocks: 0, slots: 0 };
+        self.away.hide();
+        self.free = Room::NONE;
         self.is_hidden.fill(true);
         self.find_having();
     }
 
-    /// Whether blocks of `range` are free but for the host.
+    /// The pieces of a group with blocks that are free but for the host; of one that is not loaded those that may have some.
+    pub(super) fn hidden_pieces(&self, index: u64) -> u32 {
+        let blocks = self.geometry.group_blocks(index);
+        match self.get(index) {
+            Some(group) => (0..PIECES_PER_GROUP)
+                .filter(|piece| group.has_hidden_piece(*piece))
+                .fold(0, |pieces, piece| pieces | 1 << piece),
+            None if !self.is_hidden[index as usize] => self.away.hidden_pieces(index),
+            None if self.away.has_nothing_free(index, blocks.count) => 0,
+            None => u32::MAX,
+        }
+    }
+
+    /// Whether blocks of `range` are free but for the host, or may be.
     pub(super) fn has_hidden(&self, range: BlockRange) -> bool {
-        by_group(range).any(|(index, part)| match self.get(index) {
-            Some(group) => group.has_hidden(part),
-            None => self.is_hidden[index as usize],
+        by_group(range).any(|(index, part)| {
+            let run = Run { at: part.start.0 % GROUP_BLOCKS, len: part.count };
+            self.hidden_pieces(index) & pieces(run) != 0
         })
+    }
+
+    /// A group as far as its bitmap is in memory.
+    fn present(&self, index: u64) -> Present<'_> {
+        match self.get(index) {
+            Some(group) => Present::Here(group),
+            None if self.away.state(index) == State::Empty => Present::Empty,
+            None => Present::Unknown,
+        }
     }
 
     /// Whether every part of `range`, which may come from a damaged disk, lies in the data zone and in a group that
     /// `is_so` says it of.
-    fn all(&self, range: BlockRange, is_so: impl Fn(Option<&Group>, BlockRange) -> bool) -> bool {
+    fn all(&self, range: BlockRange, is_so: impl Fn(Present<'_>, BlockRange) -> bool) -> bool {
         self.geometry.holds_data(range)
-            && by_group(range).all(|(index, part)| is_so(self.get(index), part))
+            && by_group(range).all(|(index, part)| is_so(self.present(index), part))
     }
 
-    /// Whether every block of `range`, which may come from a damaged disk, is free.
+    /// Whether every block of `range`, which may come from a damaged disk, is known to be free.
     pub(super) fn is_free(&self, range: BlockRange) -> bool {
-        self.all(range, |group, part| group.is_none_or(|group| group.all_free(part)))
+        self.all(range, |group, part| match group {
+            Present::Here(group) => group.all_free(part),
+            Present::Empty => true,
+            Present::Unknown => false,
+        })
     }
 
     /// Whether every block of `range`, which may come from a damaged disk, is in use and not a
-    /// block outside the data zone.
+    /// block outside the data zone, as far as its group is known.
     pub(super) fn is_used(&self, range: BlockRange) -> bool {
-        self.all(range, |group, part| group.is_some_and(|group| group.all_used(part, true)))
+        self.all(range, |group, part| match group {
+            Present::Here(group) => group.all_used(part, true),
+            Present::Empty => false,
+            Present::Unknown => true,
+        })
     }
 
-    /// Whether no block of `range` may be given away: each is in use, or was taken.
+    /// Whether no block of `range` may be given away: each is in use, or was taken, or nothing is known of it.
     pub(super) fn is_busy(&self, range: BlockRange) -> bool {
-        self.all(range, |group, part| group.is_some_and(|group| group.all_busy(part)))
+        self.all(range, |group, part| match group {
+            Present::Here(group) => group.all_busy(part),
+            Present::Empty => false,
+            Present::Unknown => true,
+        })
     }
 
     /// Whether all of `ranges`, which do not overlap and are in use, can be data: each group has that much
     /// beside its nodes, as far as it knows.
     pub(super) fn can_be_data(&self, ranges: &[BlockRange]) -> bool {
-        self.have(ranges, |group| group.used_blocks - group.node_blocks)
+        self.have(ranges, |used, nodes| used - nodes)
     }
 
     /// The same for nodes: each group counts that many of them.
     pub(super) fn can_be_nodes(&self, ranges: &[BlockRange]) -> bool {
-        self.have(ranges, |group| group.node_blocks)
+        self.have(ranges, |_, nodes| nodes)
     }
 
     /// Whether each group has as many blocks of a sort as `ranges` have in it.
-    fn have(&self, ranges: &[BlockRange], blocks: impl Fn(&Group) -> u64) -> bool {
+    fn have(&self, ranges: &[BlockRange], blocks: impl Fn(u64, u64) -> u64) -> bool {
         let mut of_group = BTreeMap::new();
         for (index, part) in ranges.iter().flat_map(|range| by_group(*range)) {
             *of_group.entry(index).or_insert(0) += part.count;
         }
-        let has = |(index, count)| self.get(index).is_some_and(|group| blocks(group) >= count);
+        let has = |(index, count)| {
+            let (used, nodes) = match self.get(index) {
+                Some(group) => (group.used_blocks, group.node_blocks),
+                // What is freed there counts for nothing.
+                None if self.away.state(index) == State::Lost => return true,
+                None => self.away.used_in(index),
+            };
+            blocks(used, nodes) >= count
+        };
         of_group.into_iter().all(has)
     }
 
-    /// Marks blocks as used, or not any more: their groups may differ from the tree.
+    /// Marks blocks as used, or not any more: their groups may differ from the tree. Of one that is not in memory nodes may be freed:
+    /// that is done to it when it comes. One that is lost stays as it is.
     pub(super) fn set_used(&mut self, range: BlockRange, used: bool, node: bool) {
         for (index, part) in by_group(range) {
-            let listed = self.change(index, |group| {
-                group.set_used(part, used, node);
-                std::mem::replace(&mut group.listed, true)
-            });
+            let listed = match self.list[index as usize].is_some() {
+                false if self.away.state(index) == State::Lost => continue,
+                false if self.is_away(index) => {
+                    assert!(node && !used, "only a node leaves a group that was not loaded");
+                    self.away.free_node(index, part)
+                }
+                _ => self.change(index, |group| {
+                    group.set_used(part, used, node);
+                    std::mem::replace(&mut group.listed, true)
+                }),
+            };
             if !listed {
                 self.dirty.push(index);
+            }
+            let nodes = if node { part.count } else { 0 };
+            if used {
+                self.used_blocks += part.count;
+                self.node_blocks += nodes;
+            } else {
+                self.used_blocks -= part.count;
+                self.node_blocks -= nodes;
             }
         }
     }
@@ -277,7 +439,9 @@ impl Groups {
     /// Takes a group off the list of those that may differ from the tree.
     pub(super) fn take_dirty(&mut self) -> Option<u64> {
         let index = self.dirty.pop()?;
-        self.get_mut(index).listed = false;
+        if let Some(group) = &mut self.list[index as usize] {
+            group.listed = false;
+        }
         Some(index)
     }
 
@@ -286,34 +450,16 @@ impl Groups {
         self.dirty.len()
     }
 
-    /// Groups that were touched since the opening.
+    /// Groups that are in memory.
     #[cfg(debug_assertions)]
     pub(super) fn in_memory(&self) -> Vec<u64> {
-        let touched = (0..).zip(&self.list).filter(|(_, group)| group.is_some());
-        touched.map(|(index, _)| index).collect()
-    }
-
-    /// Fails unless the record of every group matches its bitmap.
-    pub(super) fn check_loaded(&self) -> Result<(), String> {
-        for (index, group) in self.list.iter().enumerate() {
-            let Some(group) = group else { continue };
-            match group.record {
-                Record::InTree(item) if item == group.item() => {}
-                Record::Absent if group.used_blocks == 0 => {}
-                record => {
-                    return Err(format!(
-                        "group {index} says {record:?}, its bitmap {:?}",
-                        group.item()
-                    ));
-                }
-            }
-        }
-        Ok(())
+        let here = (0..).zip(&self.list).filter(|(_, group)| group.is_some());
+        here.map(|(index, _)| index).collect()
     }
 }
 
 /// Cuts a range at the borders of groups.
-pub(super) fn by_group(range: BlockRange) -> impl Iterator<Item = (u64, BlockRange)> {
+pub(crate) fn by_group(range: BlockRange) -> impl Iterator<Item = (u64, BlockRange)> {
     let (mut at, end) = (range.start.0, range.start.0 + range.count);
     std::iter::from_fn(move || {
         if at >= end {

@@ -19,6 +19,7 @@ pub(crate) const PIECE_BYTES: u64 = PIECE_BLOCKS * BLOCK_BYTES;
 pub(super) const PIECES_PER_GROUP: u64 = GROUP_BLOCKS / PIECE_BLOCKS;
 
 const _: () = assert!(GROUP_BLOCKS.is_multiple_of(PIECE_BLOCKS) && PIECE_BLOCKS.is_multiple_of(64));
+const _: () = assert!(PIECES_PER_GROUP == 32, "two groups in a word");
 
 /// Which pieces of a volume are hidden.
 #[derive(Debug)]
@@ -65,6 +66,16 @@ impl Bits {
         *word = if value { *word | bit } else { *word & !bit };
     }
 
+    /// Those of the pieces of a group.
+    fn of_group(&self, group: u64) -> u32 {
+        (self.0[(group / 2) as usize] >> (group % 2 * PIECES_PER_GROUP)) as u32
+    }
+
+    fn set_of_group(&mut self, group: u64, value: u32) {
+        let (word, at) = (&mut self.0[(group / 2) as usize], group % 2 * PIECES_PER_GROUP);
+        *word = *word & !(u64::from(u32::MAX) << at) | u64::from(value) << at;
+    }
+
     /// The first that is set from `from` on, around the end.
     fn next(&self, from: u64) -> Option<u64> {
         let first = (from / 64) as usize;
@@ -85,6 +96,8 @@ impl Bits {
 pub(crate) enum Next {
     /// These blocks; the caller says what came of it.
     Ask(BlockRange),
+    /// Which these are is known when the bitmap of a group is in memory.
+    Load(u64),
     /// Others are asking for the last ones: there is something new when this many answers are more.
     Wait(u64),
     /// All were given.
@@ -92,23 +105,41 @@ pub(crate) enum Next {
 }
 
 impl Hidden {
-    /// All pieces. `blocks` of the volume are free, `has_free` says of a piece whether any are there, and `is_used` of a group whether others are.
+    /// All pieces. `blocks` of the volume are free, `has_free` says of a group in which pieces some are, and `is_used` whether others are not.
     pub(super) fn all(
         geometry: &Geometry,
         blocks: u64,
-        has_free: impl Fn(BlockRange) -> bool,
+        has_free: impl Fn(u64) -> u32,
         is_used: impl Fn(u64) -> bool,
     ) -> Hidden {
         let mut hidden = Hidden::none(geometry);
-        for number in hidden.next..count(geometry) {
-            hidden.pieces.set(number, true);
-            hidden.wanted.set(number, has_free(piece(geometry, number)));
+        let (first, end) = (hidden.next, count(geometry));
+        for group in 0..end.div_ceil(PIECES_PER_GROUP) {
+            let bits = |from: u64| {
+                let bits = from.saturating_sub(group * PIECES_PER_GROUP).min(PIECES_PER_GROUP);
+                ((1u64 << bits) - 1) as u32
+            };
+            let inside = bits(end) & !bits(first);
+            hidden.pieces.set_of_group(group, inside);
+            hidden.wanted.set_of_group(group, inside & has_free(group));
         }
         let used: Vec<u64> = (0..geometry.group_count()).filter(|group| is_used(*group)).collect();
         (hidden.groups, hidden.group_count) = (Bits::new(geometry.group_count()), 0);
         used.into_iter().for_each(|group| hidden.has_given_of(group, true));
         hidden.blocks = blocks;
         hidden
+    }
+
+    /// The bitmap of a group has come: the host is not asked for pieces of which all is in use.
+    pub(super) fn are_known(&mut self, group: u64, has_hidden: u32) {
+        let wanted = self.wanted.of_group(group);
+        self.wanted.set_of_group(group, wanted & has_hidden);
+    }
+
+    /// The bitmap of a group is damaged: so many blocks of it are not free after all, and the host is not asked for them.
+    pub(super) fn are_lost(&mut self, group: u64, blocks: u64) {
+        self.wanted.set_of_group(group, 0);
+        self.blocks -= blocks;
     }
 
     /// No piece: the host has given all.
@@ -160,14 +191,17 @@ impl Hidden {
         self.blocks += geometry.far_copy().0 - start.0;
     }
 
-    /// The next piece that the host is to be asked for.
-    pub(super) fn next(&mut self, geometry: &Geometry) -> Next {
+    /// The next piece that the host is to be asked for. `is_away` says of a group whether its bitmap has to be loaded first.
+    pub(super) fn next(&mut self, geometry: &Geometry, is_away: impl Fn(u64) -> bool) -> Next {
         let Some(number) = self.wanted.next(self.next) else {
             return match self.asked.is_empty() && self.discarding.is_none() {
                 true => Next::Nothing,
                 false => Next::Wait(self.answers),
             };
         };
+        if is_away(number / PIECES_PER_GROUP) {
+            return Next::Load(number / PIECES_PER_GROUP);
+        }
         self.wanted.set(number, false);
         // With the place of a node the host is asked for that of its copy: there is no slot before.
         let copy = number ^ self.copy_pieces;

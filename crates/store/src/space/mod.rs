@@ -4,6 +4,9 @@
 //! holding one is the proof that the step before has happened (R3).
 
 pub(crate) mod alloc;
+#[cfg(test)]
+mod away_tests;
+mod bitmaps;
 pub(crate) mod delayed;
 pub(crate) mod discard;
 mod extend;
@@ -17,12 +20,14 @@ pub(crate) mod hidden;
 pub(crate) mod promise;
 pub(crate) mod record;
 mod reservation;
+pub(crate) mod slots;
 mod sparse;
 mod written;
 
 pub use delayed::Delayed;
 pub(crate) use extend::reserve_of;
 pub(crate) use filling::Filling;
+pub(crate) use groups::{Pieces, Wants, by_group};
 pub(crate) use reservation::SharedSpace;
 pub use reservation::{Allocated, KeptNodes, Reservation};
 pub(crate) use written::{Destination, WrittenContent};

@@ -1,14 +1,17 @@
 //! What is promised of the free space, before an operation starts, and what is kept for whom (P8).
 //!
-//! Nodes need whole slots, data takes any block. What is promised to nodes is counted in slots and kept whole: data may
-//! break a slot only while more of them are free than are promised and kept. So a promise to a node can always be kept,
+//! Nodes need whole slots, data takes any block. What is promised to nodes is counted in slots ([`super::slots`]) and kept whole:
+//! data may break a slot only while more of them are free than are promised and kept. So a promise to a node can always be kept,
 //! however data is scattered. What delayed data may need is kept as well, without a promise to anybody: see
 //! [`super::delayed`].
 
+use holdfast_base::TreeId;
 use holdfast_format::Geometry;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP};
 
 use super::delayed::Delayed;
+use super::hidden::PIECE_BLOCKS;
+use super::slots::{NodeSlots, NodesNeeded, Room};
 
 /// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB, twice that with copies. Written in
 /// large pieces, that is enough for 200 GiB on a volume that is full all the time.
@@ -18,12 +21,26 @@ const RESERVED_SLOTS_MAX: u64 = 32768;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floors {
     /// For commits alone: they copy nodes of the space tree.
-    pub(crate) checkpoint: u64,
+    pub(crate) checkpoint: NodeSlots,
     /// For commits and for operations that write back or shrink.
-    pub(crate) fill: u64,
+    pub(crate) fill: NodeSlots,
     /// For these, and for the items and checksums of what is written into reserved blocks. All that is not below
     /// `fill` leaves what delayed data may need.
-    pub(crate) grow: u64,
+    pub(crate) grow: NodeSlots,
+    /// `grow`, and at least as many as a piece has, where free space goes back: a full host that is asked for a piece again, behind the
+    /// next opening, gives only one that it has in whole.
+    given: NodeSlots,
+}
+
+/// What a caller has to leave of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Floor {
+    /// The half of that of commits.
+    HalfCheckpoint,
+    Checkpoint,
+    Fill,
+    Grow,
+    Given,
 }
 
 /// What is in use of a volume, or may be given away: of a sparse image what the host has given.
@@ -67,24 +84,38 @@ impl Floors {
         // gap: 112 bytes for two blocks, in leaves that are half full at least. A 52nd of the volume is 78 bytes for
         // each of its blocks: enough if 70 in 100 of them are reserved and written so, in leaves that hold nothing else.
         let reserved = (nodes / 52).clamp(16, RESERVED_SLOTS_MAX).min(all / 16);
-        let fill = checkpoint + extra;
-        Floors { checkpoint, fill, grow: fill + reserved }
+        let of = |tree, nodes| NodeSlots::of_tree(geometry, tree, nodes);
+        let space = NodesNeeded { leaves: 0, above: 0, all: checkpoint };
+        // Of a path the leaf is one node, and where reserved blocks are written there is a node above for many leaves.
+        let extra = NodesNeeded { leaves: extra / 2, above: extra * 3 / 4, all: extra };
+        let above = (reserved / 8).max(12).min(reserved);
+        let reserved = NodesNeeded { leaves: reserved, above, all: reserved };
+        let checkpoint = of(TreeId::Space, space);
+        let fill = checkpoint + of(TreeId::Files, extra);
+        let grow = fill + of(TreeId::Files, reserved);
+        let lacks = (PIECE_BLOCKS / geometry.node_blocks()).saturating_sub(grow.places());
+        let leaf = geometry.stored(TreeId::Files, 0);
+        let lacks = lacks.div_ceil(NodeSlots::of(leaf, 1).places());
+        Floors { checkpoint, fill, grow, given: grow + NodeSlots::of(leaf, lacks) }
     }
-}
 
-/// What is free.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    pub(crate) blocks: u64,
-    /// Whole ones, whose blocks are among these.
-    pub(crate) slots: u64,
+    /// Slots that it leaves.
+    pub(crate) fn at(&self, floor: Floor) -> NodeSlots {
+        match floor {
+            Floor::HalfCheckpoint => self.checkpoint.half(),
+            Floor::Checkpoint => self.checkpoint,
+            Floor::Fill => self.fill,
+            Floor::Grow => self.grow,
+            Floor::Given => self.given,
+        }
+    }
 }
 
 /// What is to be promised at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
     /// Slots of nodes.
-    pub(crate) slots: u64,
+    pub(crate) slots: NodeSlots,
     /// Blocks of data.
     pub(crate) blocks: u64,
     /// How many of them the tree does not refer to yet.
@@ -95,18 +126,16 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     fn is_nothing(&self) -> bool {
-        self.slots == 0 && self.blocks == 0 && self.delayed == Delayed::default()
+        self.slots == NodeSlots::none() && self.blocks == 0 && self.delayed == Delayed::default()
     }
 }
 
 /// What is promised, and kept.
 #[derive(Debug)]
 pub(crate) struct Promises {
-    /// Of a node with its copy.
-    slot_blocks: u64,
-    node_size: u64,
+    geometry: Geometry,
     /// To nodes.
-    slots: u64,
+    slots: NodeSlots,
     /// To data.
     blocks: u64,
     /// Data that was accepted and is not in the tree yet. Nodes that it may need are kept from all but the writebacks
@@ -119,7 +148,7 @@ pub(crate) struct Promises {
     /// The most levels of a tree since nothing was delayed last: which tree delayed data is of is not kept.
     levels: u64,
     /// What the next commit may copy of the space tree for the roots of branches that have changed since the last one.
-    pub(crate) roots: u64,
+    pub(crate) roots: NodeSlots,
     pub(crate) floors: Floors,
 }
 
@@ -127,15 +156,14 @@ impl Promises {
     /// None yet, on an empty volume with so many slots.
     pub(super) fn new(geometry: &Geometry, slots_total: u64) -> Promises {
         Promises {
-            slot_blocks: geometry.slot_blocks(),
-            node_size: u64::from(geometry.node_size as u32),
-            slots: 0,
+            geometry: *geometry,
+            slots: NodeSlots::none(),
             blocks: 0,
             delayed: Delayed::default(),
             growth: Vec::new(),
             nodes: 0,
             levels: 1,
-            roots: 0,
+            roots: NodeSlots::none(),
             floors: Floors::new(geometry, slots_total, Given::all(geometry)),
         }
     }
@@ -147,56 +175,74 @@ impl Promises {
     }
 
     /// Slots that are promised or lie below `floor`.
-    fn kept(&self, floor: u64) -> u64 {
-        self.slots + floor
+    fn kept(&self, floor: Floor) -> NodeSlots {
+        self.slots + self.floors.at(floor)
     }
 
     /// These, and what the next commit needs beside its floor.
-    pub(crate) fn kept_now(&self, floor: u64) -> u64 {
+    pub(crate) fn kept_now(&self, floor: Floor) -> NodeSlots {
         self.kept(floor) + self.roots
     }
 
     /// These, and above the floor of writebacks those that delayed data may need, `more` of it included.
-    pub(super) fn kept_for_all(&self, floor: u64, more: Wanted) -> u64 {
+    pub(super) fn kept_for_all(&self, floor: Floor, more: Wanted) -> NodeSlots {
         let kept = self.kept_now(floor) + more.slots;
-        if floor < self.floors.fill {
+        if floor < Floor::Fill {
             return kept;
         }
         // Each promised slot may become a node that can be full.
-        let nodes = self.nodes + self.slots + more.slots;
-        kept + (self.delayed + more.delayed).slots(self.levels, nodes, self.node_size)
+        let promised = self.slots + more.slots;
+        let nodes = self.nodes + promised.once + promised.twice;
+        let node_size = self.geometry.node_size as u64;
+        let delayed = (self.delayed + more.delayed).needs(self.levels, nodes, node_size);
+        kept + NodeSlots::of_tree(&self.geometry, TreeId::Files, delayed)
     }
 
-    /// Slots that data may break.
-    pub(super) fn spare_slots(&self, room: Room, floor: u64) -> u64 {
-        room.slots.saturating_sub(self.kept_for_all(floor, Wanted::default()))
+    /// What of the slots data may break, beside what is kept above `floor`.
+    pub(super) fn spare_slots(&self, room: Room, floor: Floor) -> Room {
+        room.beside(self.kept_for_all(floor, Wanted::default()))
+    }
+
+    /// Whether enough slots are free to promise `wanted` above `floor`.
+    pub(super) fn has_slots(&self, room: Room, wanted: Wanted, floor: Floor) -> bool {
+        let has_leaves = wanted.slots.once > 0 || wanted.delayed != Delayed::default();
+        room.holds(self.kept_for_all(floor, wanted), self.pairs_left(has_leaves))
     }
 
     /// Blocks that can be promised to data when nothing is delayed any more.
     pub(super) fn data_available(&self, room: Room) -> u64 {
-        let kept = self.kept(self.floors.grow).min(room.slots) * self.slot_blocks;
+        let kept = self.kept(Floor::Grow);
+        let twice = kept.twice.min(room.pairs);
+        let once = kept.once.min(room.places.saturating_sub(2 * twice));
+        let kept = NodeSlots { once, twice }.places() * self.geometry.node_blocks();
         (room.blocks - kept.min(room.blocks)).saturating_sub(self.blocks)
     }
 
     /// Blocks that have to be free so that `wanted` can be promised above `floor`.
-    pub(super) fn wanted_blocks(&self, wanted: Wanted, floor: u64) -> u64 {
+    pub(super) fn wanted_blocks(&self, wanted: Wanted, floor: Floor) -> u64 {
         self.blocks_for(self.kept_for_all(floor, wanted), wanted.blocks)
     }
 
     /// Blocks that have to be free before one can be promised to data when nothing is delayed any more, with these floors.
     pub(super) fn kept_blocks(&self, floors: &Floors) -> u64 {
-        self.blocks_for(self.kept(floors.grow), 0)
+        self.blocks_for(self.slots + floors.grow, 0)
     }
 
-    fn blocks_for(&self, slots: u64, blocks: u64) -> u64 {
-        (slots * self.slot_blocks).saturating_add(self.blocks).saturating_add(blocks)
+    fn blocks_for(&self, slots: NodeSlots, blocks: u64) -> u64 {
+        let of_slots = slots.places().saturating_mul(self.geometry.node_blocks());
+        of_slots.saturating_add(self.blocks).saturating_add(blocks)
+    }
+
+    /// Pairs that have to stay whole when leaves of files trees are made: single places are not cut out of those that are kept.
+    pub(crate) fn pairs_left(&self, has_leaves: bool) -> u64 {
+        if has_leaves && !self.geometry.leaf_copies { self.floors.grow.twice } else { 0 }
     }
 
     /// Promises all of `wanted` above `floor`, or nothing. Who wants nothing is never refused, whatever is kept for others: a
     /// hole between the borders of blocks is made on a full volume (P8).
-    pub(super) fn promise(&mut self, room: Room, wanted: Wanted, floor: u64) -> bool {
+    pub(super) fn promise(&mut self, room: Room, wanted: Wanted, floor: Floor) -> bool {
         let done = wanted.is_nothing()
-            || room.slots >= self.kept_for_all(floor, wanted)
+            || self.has_slots(room, wanted, floor)
                 && room.blocks >= self.wanted_blocks(wanted, floor);
         if done {
             self.slots += wanted.slots;
@@ -204,6 +250,11 @@ impl Promises {
             self.delayed += wanted.delayed;
         }
         done
+    }
+
+    /// What the next commit may copy of the space tree for the roots of branches, from now on.
+    pub(crate) fn keep_roots(&mut self, nodes: u64) {
+        self.roots = NodeSlots::of(self.geometry.stored(TreeId::Space, 0), nodes);
     }
 
     /// Blocks that are promised to a tree, and that it does not refer to yet.
@@ -233,7 +284,7 @@ impl Promises {
     }
 
     /// Takes promises back.
-    pub(super) fn forget(&mut self, slots: u64, blocks: u64) {
+    pub(super) fn forget(&mut self, slots: NodeSlots, blocks: u64) {
         self.slots -= slots;
         self.blocks -= blocks;
     }
@@ -247,52 +298,62 @@ impl Promises {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_format::Stored;
 
     fn promises() -> Promises {
-        let floors = Floors { checkpoint: 1, fill: 2, grow: 3 };
+        let geometry = Geometry::for_device(64 << 20, 16384).unwrap();
+        let [checkpoint, fill, grow] = [1, 2, 3].map(once);
         Promises {
-            slot_blocks: 4,
-            node_size: 4 * 4096,
-            slots: 0,
+            geometry,
+            slots: NodeSlots::none(),
             blocks: 0,
             delayed: Delayed::default(),
             growth: Vec::new(),
             nodes: 10,
             levels: 2,
-            roots: 0,
-            floors,
+            roots: NodeSlots::none(),
+            floors: Floors { checkpoint, fill, grow, given: grow },
         }
     }
 
+    fn once(count: u64) -> NodeSlots {
+        NodeSlots::of(Stored::Once, count)
+    }
+
     fn wanted(slots: u64, blocks: u64) -> Wanted {
-        Wanted { slots, blocks, ..Wanted::default() }
+        Wanted { slots: once(slots), blocks, ..Wanted::default() }
+    }
+
+    fn free(blocks: u64, slots: u64) -> Room {
+        Room { blocks, places: slots, pairs: slots }
     }
 
     #[test]
     fn slots_are_kept_whole_and_data_has_the_rest() {
         let mut promises = promises();
         // Ten whole slots and five single blocks.
-        let room = Room { blocks: 45, slots: 10 };
+        let room = free(45, 10);
         assert_eq!(promises.data_available(room), 45 - 3 * 4);
-        assert!(promises.promise(room, wanted(4, 0), 3));
-        assert_eq!((promises.kept(0), promises.spare_slots(room, 3)), (4, 3));
+        assert!(promises.promise(room, wanted(4, 0), Floor::Grow));
+        assert_eq!((promises.slots, promises.spare_slots(room, Floor::Grow).places), (once(4), 3));
         assert_eq!(promises.data_available(room), 45 - 7 * 4);
-        assert!(!promises.promise(room, wanted(0, 18), 3), "one block too many");
-        assert!(promises.promise(room, wanted(0, 17), 3));
+        assert!(!promises.promise(room, wanted(0, 18), Floor::Grow), "one block too many");
+        assert!(promises.promise(room, wanted(0, 17), Floor::Grow));
         assert!(
-            !promises.promise(room, wanted(0, 1), 3) && promises.promise(room, wanted(0, 4), 2),
+            !promises.promise(room, wanted(0, 1), Floor::Grow)
+                && promises.promise(room, wanted(0, 4), Floor::Fill),
             "below a floor"
         );
-        promises.forget(4, 21);
-        assert_eq!((promises.kept(0), promises.wanted_blocks(wanted(0, 0), 0)), (0, 0));
+        promises.forget(once(4), 21);
+        assert_eq!(promises.slots, once(0));
         // Blocks enough, but scattered.
-        let scattered = Room { blocks: 45, slots: 3 };
+        let scattered = free(45, 3);
         assert!(
-            !promises.promise(scattered, wanted(1, 0), 3)
-                && promises.promise(scattered, wanted(1, 0), 2)
+            !promises.promise(scattered, wanted(1, 0), Floor::Grow)
+                && promises.promise(scattered, wanted(1, 0), Floor::Fill)
         );
         // More than there can be is no promise and no overflow.
-        assert!(!promises.promise(room, wanted(0, u64::MAX), 0));
+        assert!(!promises.promise(room, wanted(0, u64::MAX), Floor::Checkpoint));
     }
 
     /// Delayed data of a deep tree keeps what it needs, whatever is reserved after it.
@@ -300,29 +361,34 @@ mod tests {
     fn a_shallow_tree_does_not_speak_for_a_deep_one() {
         let mut promises = promises();
         promises.nodes = 1000;
-        let room = Room { blocks: 4000, slots: 1000 };
+        let room = free(4000, 1000);
         let delayed = Delayed { runs: 20, pages: 20 };
         promises.wanted_by(5);
-        assert!(promises.promise(room, Wanted { delayed, ..Wanted::default() }, 2));
-        let need = delayed.slots(5, 1000, 4 * 4096);
+        assert!(promises.promise(room, Wanted { delayed, ..Wanted::default() }, Floor::Fill));
+        let need = delayed.needs(5, 1000, 4 * 4096).all;
         promises.wanted_by(1);
-        assert_eq!(promises.spare_slots(room, 3), 1000 - 3 - need);
+        assert_eq!(promises.spare_slots(room, Floor::Grow).places, 1000 - 3 - need);
         promises.landed(delayed);
         promises.wanted_by(1);
-        assert!(promises.promise(room, Wanted { delayed, ..Wanted::default() }, 2));
-        let need = delayed.slots(1, 1000, 4 * 4096);
-        assert_eq!(promises.spare_slots(room, 3), 1000 - 3 - need, "the deep one waits no more");
+        assert!(promises.promise(room, Wanted { delayed, ..Wanted::default() }, Floor::Fill));
+        let need = delayed.needs(1, 1000, 4 * 4096).all;
+        assert_eq!(
+            promises.spare_slots(room, Floor::Grow).places,
+            1000 - 3 - need,
+            "the deep one waits no more"
+        );
     }
 
     /// The roots of branches that have changed are kept from data and from nodes of others.
     #[test]
     fn what_a_commit_carries_is_kept() {
         let mut promises = promises();
-        promises.roots = 4;
-        let room = Room { blocks: 45, slots: 10 };
-        assert_eq!(promises.spare_slots(room, 3), 10 - 3 - 4);
+        promises.roots = once(4);
+        let room = free(45, 10);
+        assert_eq!(promises.spare_slots(room, Floor::Grow).places, 10 - 3 - 4);
         assert!(
-            !promises.promise(room, wanted(4, 0), 3) && promises.promise(room, wanted(3, 0), 3)
+            !promises.promise(room, wanted(4, 0), Floor::Grow)
+                && promises.promise(room, wanted(3, 0), Floor::Grow)
         );
         assert_eq!(promises.data_available(room), 45 - (3 + 3) * 4, "a commit gives them back");
     }
@@ -330,38 +396,41 @@ mod tests {
     #[test]
     fn fewer_slots_than_are_kept_leave_nothing() {
         let mut promises = promises();
-        let room = Room { blocks: 7, slots: 1 };
-        assert!(promises.promise(room, wanted(0, 0), 3), "nothing is there for all");
-        assert!(!promises.promise(room, wanted(0, 1), 3));
-        assert_eq!((promises.spare_slots(room, 3), promises.data_available(room)), (0, 3));
-        assert_eq!(promises.data_available(Room { blocks: 0, slots: 0 }), 0);
+        let room = free(7, 1);
+        assert!(promises.promise(room, wanted(0, 0), Floor::Grow), "nothing is there for all");
+        assert!(!promises.promise(room, wanted(0, 1), Floor::Grow));
+        assert_eq!(
+            (promises.spare_slots(room, Floor::Grow).places, promises.data_available(room)),
+            (0, 3)
+        );
+        assert_eq!(promises.data_available(free(0, 0)), 0);
     }
 
     #[test]
     fn what_delayed_data_may_need_is_kept_from_all_but_what_carries_it_out() {
         let mut promises = promises();
-        let room = Room { blocks: 400, slots: 100 };
+        let room = free(400, 100);
         let delayed = Delayed { runs: 2, pages: 3 };
-        let need = delayed.slots(2, 10, 4 * 4096);
-        assert!(promises.promise(room, Wanted { delayed, ..Wanted::default() }, 2));
-        assert_eq!(promises.spare_slots(room, 3), 100 - 3 - need);
-        assert!(!promises.promise(room, wanted(98 - need + 1, 0), 2));
-        assert!(promises.promise(room, wanted(99, 0), 1), "a writeback");
-        promises.forget(99, 0);
-        assert!(promises.promise(room, wanted(98 - need, 0), 2));
-        promises.forget(98 - need, 0);
+        let need = delayed.needs(2, 10, 4 * 4096).all;
+        assert!(promises.promise(room, Wanted { delayed, ..Wanted::default() }, Floor::Fill));
+        assert_eq!(promises.spare_slots(room, Floor::Grow).places, 100 - 3 - need);
+        assert!(!promises.promise(room, wanted(98 - need + 1, 0), Floor::Fill));
+        assert!(promises.promise(room, wanted(99, 0), Floor::Checkpoint), "a writeback");
+        promises.forget(once(99), 0);
+        assert!(promises.promise(room, wanted(98 - need, 0), Floor::Fill));
+        promises.forget(once(98 - need), 0);
         assert_eq!(promises.data_available(room), (100 - 3) * 4, "it may be written back first");
         promises.landed(delayed);
-        assert_eq!(promises.spare_slots(room, 3), 100 - 3);
+        assert_eq!(promises.spare_slots(room, Floor::Grow).places, 100 - 3);
         // A tree that grows meanwhile has more leaves that may be full.
         let many = Delayed { runs: 1000, pages: 1000 };
         assert!(promises.promise(
-            Room { blocks: 4000, slots: 1000 },
+            free(4000, 1000),
             Wanted { delayed: many, ..Wanted::default() },
-            2
+            Floor::Fill
         ));
-        let before = promises.spare_slots(Room { blocks: 4000, slots: 1000 }, 3);
+        let before = promises.spare_slots(free(4000, 1000), Floor::Grow).places;
         promises.nodes += 50;
-        assert_eq!(promises.spare_slots(Room { blocks: 4000, slots: 1000 }, 3), before - 100);
+        assert_eq!(promises.spare_slots(free(4000, 1000), Floor::Grow).places, before - 100);
     }
 }

@@ -84,8 +84,8 @@ impl Record {
 mod tests {
     use super::*;
 
-    fn item(used: u32, nodes: u32) -> GroupItem {
-        GroupItem::of(used, nodes)
+    fn item(used: u64, nodes: u64) -> GroupItem {
+        GroupItem::bounded(used, nodes, 0, None)
     }
 
     #[test]

@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 
 use super::alloc::Space;
 use super::delayed::Delayed;
+use super::groups::Wants;
 use super::promise::Wanted;
+use super::slots::NodeSlots;
 use crate::Result;
 
 pub(crate) type SharedSpace = Arc<Mutex<Space>>;
@@ -18,7 +20,7 @@ pub struct Reservation {
     space: SharedSpace,
     /// The number of the open tree that it is for.
     tree: u32,
-    pub(crate) slots: u64,
+    pub(crate) slots: NodeSlots,
     blocks: u64,
     /// How many of them the tree is to refer to more than now. The blocks that leave first are others: then too much
     /// counts for a while, never too little.
@@ -99,26 +101,31 @@ impl Reservation {
 
     fn empty(space: &SharedSpace, tree: u32) -> Reservation {
         let (space, delayed) = (space.clone(), Delayed::default());
-        Reservation { space, tree, slots: 0, blocks: 0, growth: 0, delayed }
+        Reservation { space, tree, slots: NodeSlots::none(), blocks: 0, growth: 0, delayed }
     }
 
-    pub(crate) fn place(&mut self, want: u64, goal: Option<BlockNo>) -> Option<Allocated> {
+    pub(crate) fn place(
+        &mut self,
+        want: u64,
+        goal: Option<BlockNo>,
+    ) -> std::result::Result<Option<Allocated>, Wants> {
         let want = want.min(self.blocks);
         if want == 0 {
-            return None;
+            return Ok(None);
         }
-        let blocks = self.space.lock().take_data(want, goal)?;
+        let taken = self.space.lock().take_data(want, goal)?;
+        let Some(blocks) = taken else { return Ok(None) };
         let growth = self.growth_with(blocks.count);
         self.blocks -= blocks.count;
         let (space, tree) = (self.space.clone(), self.tree);
-        Some(Allocated { space, tree, blocks, growth, published: false })
+        Ok(Some(Allocated { space, tree, blocks, growth, published: false }))
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let is_empty = self.slots == 0 && self.blocks == 0 && self.delayed == Delayed::default();
-        if !is_empty || self.growth > 0 {
+        let holds_slots = self.slots != NodeSlots::none() || self.delayed != Delayed::default();
+        if holds_slots || self.blocks > 0 || self.growth > 0 {
             let mut space = self.space.lock();
             space.forget(self.slots, self.blocks);
             space.promises.grown(self.tree, self.growth);

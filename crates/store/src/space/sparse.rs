@@ -6,15 +6,15 @@ use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::alloc::Space;
 use super::hidden::{Hidden, Next};
-use super::promise::{Floors, Given, Wanted};
+use super::promise::{Floor, Floors, Given, Wanted};
 
 impl Space {
     /// Hides everything that is free: the host has to be asked for it first.
     pub(crate) fn hide(&mut self) {
         let (geometry, blocks) = (*self.geometry(), self.room().blocks);
         self.groups.hide();
-        let has_free = |piece| self.groups.has_hidden(piece);
-        let is_used = |index| self.groups.get(index).is_some_and(|group| group.used_blocks > 0);
+        let has_free = |group| self.groups.hidden_pieces(group);
+        let is_used = |index| self.groups.is_used_at_all(index);
         self.hidden = Some(Hidden::all(&geometry, blocks, has_free, is_used));
         self.keep_for_given();
     }
@@ -56,7 +56,8 @@ impl Space {
     /// The next piece that the host is to be asked for.
     pub(crate) fn next_hidden(&mut self) -> Next {
         let geometry = *self.geometry();
-        self.hidden.as_mut().map_or(Next::Nothing, |hidden| hidden.next(&geometry))
+        let is_away = |group| self.groups.is_away(group);
+        self.hidden.as_mut().map_or(Next::Nothing, |hidden| hidden.next(&geometry, is_away))
     }
 
     /// What the host said to that piece: its free blocks may be promised from now on, or it is asked again later.
@@ -75,7 +76,7 @@ impl Space {
     }
 
     /// Blocks that would have to be given before `wanted` can be promised above `floor`, about.
-    pub(crate) fn lacking_bytes(&self, wanted: Wanted, floor: u64) -> u64 {
+    pub(crate) fn lacking_bytes(&self, wanted: Wanted, floor: Floor) -> u64 {
         let wanted = self.promises.wanted_blocks(wanted, floor);
         wanted.saturating_sub(self.room().blocks).saturating_mul(BLOCK_BYTES)
     }

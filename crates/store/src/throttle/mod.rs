@@ -27,6 +27,7 @@ use holdfast_format::Geometry;
 use parking_lot::{Condvar, Mutex};
 
 use crate::cache::Cache;
+use crate::space::slots::NodeSlots;
 use crate::{Inner, OpenOptions, Result, StoreError};
 use access_times::AccessTimes;
 use pressure::{Levels, Pressure};
@@ -134,7 +135,7 @@ impl Throttle {
         if uncommitted > COMMIT_BYTES.min(self.levels.ring_bytes() / 8) {
             self.want(Job::Commit);
         }
-        if self.levels.cache_is(uncommitted, cache.dirty_nodes() as u64) {
+        if self.levels.cache_is(uncommitted, cache.dirty_slots()) {
             self.look();
         }
     }
@@ -216,8 +217,8 @@ impl Throttle {
     }
 
     /// So many nodes are on their way to their locations; none when they have arrived.
-    pub(crate) fn sealed_are(&self, nodes: usize) {
-        self.levels.sealed_are(nodes as u64);
+    pub(crate) fn sealed_are(&self, nodes: NodeSlots) {
+        self.levels.sealed_are(nodes);
     }
 
     /// The journal after a commit or a checkpoint.

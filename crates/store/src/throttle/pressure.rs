@@ -15,6 +15,7 @@ use holdfast_format::journal::REPLAY_BYTES_MAX;
 use super::access_times::AccessTimes;
 use super::{SLOW, fills};
 use crate::OpenOptions;
+use crate::space::slots::NodeSlots;
 
 /// A smaller budget would mean nothing but checkpoints.
 const BUDGET_MIN: Duration = Duration::from_millis(250);
@@ -41,7 +42,7 @@ pub(super) struct Levels {
     pub(super) dirty_nodes_max: u64,
     pub(super) budget: Duration,
     node_bytes: u64,
-    /// Places to which a node is written beside its own.
+    /// Most places to which a node is written beside its own.
     copies: u64,
     journal_bytes: AtomicU64,
     log_bytes: AtomicU64,
@@ -49,7 +50,10 @@ pub(super) struct Levels {
     log_blocks: AtomicU64,
     uncommitted_bytes: AtomicU64,
     dirty_nodes: AtomicU64,
+    /// Those that are stored twice.
+    dirty_copies: AtomicU64,
     sealed_nodes: AtomicU64,
+    sealed_copies: AtomicU64,
     /// Bytes that the device moves in a second, by half of what checkpoints have seen.
     bytes_per_second: AtomicU64,
     pub(super) places: Arc<AccessTimes>,
@@ -91,14 +95,16 @@ impl Levels {
             dirty_nodes_max: memory / node_bytes,
             budget: options.recover.max(BUDGET_MIN),
             node_bytes,
-            copies: geometry.node_copies().saturating_sub(1),
+            copies: geometry.node_copies().0.saturating_sub(1),
             journal_bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             log_data_bytes: AtomicU64::new(0),
             log_blocks: AtomicU64::new(0),
             uncommitted_bytes: AtomicU64::new(0),
             dirty_nodes: AtomicU64::new(0),
+            dirty_copies: AtomicU64::new(0),
             sealed_nodes: AtomicU64::new(0),
+            sealed_copies: AtomicU64::new(0),
             bytes_per_second: AtomicU64::new(BYTES_PER_SECOND),
             places,
             is_low: AtomicBool::new(true),
@@ -107,11 +113,13 @@ impl Levels {
 
     /// Bytes and nodes that wait for a commit. Whether they are so different from before that a reading says
     /// something new.
-    pub(super) fn cache_is(&self, uncommitted_bytes: u64, dirty_nodes: u64) -> bool {
+    pub(super) fn cache_is(&self, uncommitted_bytes: u64, dirty: NodeSlots) -> bool {
+        let dirty_nodes = dirty.nodes();
         let before = self.uncommitted_bytes.load(Ordering::Relaxed);
         let nodes_before = self.dirty_nodes.load(Ordering::Relaxed);
         self.uncommitted_bytes.store(uncommitted_bytes, Ordering::Relaxed);
         self.dirty_nodes.store(dirty_nodes, Ordering::Relaxed);
+        self.dirty_copies.store(dirty.twice, Ordering::Relaxed);
         before / STEP_BYTES != uncommitted_bytes / STEP_BYTES || nodes_before != dirty_nodes
     }
 
@@ -154,8 +162,9 @@ impl Levels {
     }
 
     /// So many nodes are on their way to their locations.
-    pub(super) fn sealed_are(&self, nodes: u64) {
-        self.sealed_nodes.store(nodes, Ordering::Relaxed);
+    pub(super) fn sealed_are(&self, nodes: NodeSlots) {
+        self.sealed_nodes.store(nodes.nodes(), Ordering::Relaxed);
+        self.sealed_copies.store(nodes.twice, Ordering::Relaxed);
     }
 
     /// A checkpoint wrote so many bytes of nodes to so many locations, flushes included. Large ones tell how fast a
@@ -202,7 +211,7 @@ impl Levels {
         let few = RecoveryWork {
             nodes: NODES_MIN,
             node_bytes: self.node_bytes,
-            copies: self.copies,
+            copies: NODES_MIN * self.copies,
             ..RecoveryWork::default()
         };
         let least = few.estimate_at(&cost).saturating_sub(cost.fixed());
@@ -219,7 +228,8 @@ impl Levels {
             log_blocks: self.log_blocks.load(Ordering::Relaxed),
             nodes: dirty + self.sealed_nodes.load(Ordering::Relaxed),
             node_bytes: self.node_bytes,
-            copies: self.copies,
+            copies: self.dirty_copies.load(Ordering::Relaxed)
+                + self.sealed_copies.load(Ordering::Relaxed),
         }
     }
 
@@ -252,6 +262,8 @@ impl Levels {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_format::Stored;
+
     use super::*;
 
     fn levels(recover: Duration) -> Levels {
@@ -265,10 +277,10 @@ mod tests {
         let levels = levels(Duration::from_secs(1000));
         let pressure = || levels.read().pressure;
         assert!(pressure() < 0.01);
-        levels.cache_is(0, levels.dirty_nodes_max / 2);
+        levels.cache_is(0, once(levels.dirty_nodes_max / 2));
         assert!((0.45..0.55).contains(&pressure()), "memory: {}", pressure());
         levels.journal_is(levels.ring_bytes() / 2);
-        levels.cache_is(levels.ring_bytes() / 4, 1);
+        levels.cache_is(levels.ring_bytes() / 4, once(1));
         assert!((0.7..0.8).contains(&pressure()), "ring: {}", pressure());
     }
 
@@ -276,7 +288,7 @@ mod tests {
     fn a_slow_device_leaves_less_for_its_budget() {
         let levels = levels(Duration::from_secs(1));
         let pressure = || levels.read().pressure;
-        levels.cache_is(0, 1000);
+        levels.cache_is(0, once(1000));
         let before = pressure();
         levels.checkpoint_took(64 << 20, 1, 4_000_000_000);
         assert!(pressure() > 4.0 * before, "16 MiB/s: {} {before}", pressure());
@@ -297,12 +309,12 @@ mod tests {
                 levels.places.read_took(0, place.as_nanos() as u64);
             }
             let nodes = (1..20_000).find(|nodes| {
-                levels.cache_is(0, *nodes);
+                levels.cache_is(0, once(*nodes));
                 levels.read().pressure >= 1.0
             });
             let reading = levels.read();
             let works = (reading.recovery, reading.kept);
-            levels.cache_is(0, 0);
+            levels.cache_is(0, once(0));
             (nodes.unwrap_or(u64::MAX), works.1)
         };
         let (cheap, kept) = full_at(Duration::ZERO);
@@ -316,19 +328,23 @@ mod tests {
         assert!(kept > 4 * levels.budget, "it cannot be kept: {kept:?}");
     }
 
+    fn once(nodes: u64) -> NodeSlots {
+        NodeSlots::of(Stored::Once, nodes)
+    }
+
     /// A recovery writes each node twice where nodes have copies, so fewer of them may be changed.
     #[test]
     fn copies_leave_fewer_nodes() {
         let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
-        let full_at = |geometry: &Geometry| {
-            let levels = Levels::new(geometry, &OpenOptions::default(), Arc::default());
+        let full_at = |stored: Stored| {
+            let levels = Levels::new(&geometry, &OpenOptions::default(), Arc::default());
             let nodes = (1..20_000).step_by(16).find(|nodes| {
-                levels.cache_is(0, *nodes);
+                levels.cache_is(0, NodeSlots::of(stored, *nodes));
                 levels.read().recovery > levels.budget
             });
             nodes.unwrap()
         };
-        let (once, twice) = (full_at(&geometry), full_at(&geometry.with_copies().unwrap()));
+        let (once, twice) = (full_at(Stored::Once), full_at(Stored::Twice));
         assert!(twice < once * 3 / 4, "{once} {twice}");
     }
 
@@ -336,11 +352,11 @@ mod tests {
     fn a_reading_is_asked_for_in_steps_and_makes_changers_wait_or_go_on() {
         let levels = levels(Duration::from_secs(1));
         assert!(levels.is_low());
-        assert!(!levels.cache_is(STEP_BYTES - 1, 0), "as before");
-        assert!(levels.cache_is(STEP_BYTES, 0), "a step");
-        assert!(levels.cache_is(STEP_BYTES, 1), "a node");
-        assert!(!levels.cache_is(STEP_BYTES + 1, 1));
-        assert!(levels.cache_is(0, 1), "a commit took them");
+        assert!(!levels.cache_is(STEP_BYTES - 1, once(0)), "as before");
+        assert!(levels.cache_is(STEP_BYTES, once(0)), "a step");
+        assert!(levels.cache_is(STEP_BYTES, once(1)), "a node");
+        assert!(!levels.cache_is(STEP_BYTES + 1, once(1)));
+        assert!(levels.cache_is(0, once(1)), "a commit took them");
 
         levels.journal_is(levels.ring_bytes());
         assert!(levels.is_low(), "nobody has looked");

@@ -297,7 +297,7 @@ impl Forest {
                 left
             } else {
                 let place = WalkPlace::node(middle, level);
-                let Some(own) = self.copy_node(tree, left, place, slots) else {
+                let Some(own) = self.copy_node(tree, (left, level), place, slots) else {
                     return false;
                 };
                 self.set_child(parent, left_index, own);
@@ -305,7 +305,7 @@ impl Forest {
             };
             self.edit(left, |node| node.append(&moved)).expect("the sum of both was checked");
             self.shape += 1;
-            self.leave(tree, right, WalkPlace::node(right_end, level), slots);
+            self.leave(tree, (right, level), WalkPlace::node(right_end, level), slots);
             self.edit(parent, |node| node.remove(left_index + 1));
             self.cache.count_merge();
             return true;
@@ -328,7 +328,7 @@ impl Forest {
             }
             let child = view.child(0);
             self.shape += 1;
-            self.leave(tree, root.pointer, WalkPlace::node(None, root.level), slots);
+            self.leave(tree, (root.pointer, root.level), WalkPlace::node(None, root.level), slots);
             self.set_root(tree, Root { pointer: child, level: root.level - 1 });
         }
     }

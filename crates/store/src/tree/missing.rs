@@ -1,39 +1,62 @@
-//! Nodes that a call has missed.
+//! What a call has missed: nodes, and bitmaps of block groups.
 
 use super::Missing;
+use crate::space::Wants;
 
-/// Nodes that a call has missed at one try, each once, and no more than are worth reading before the next one.
+/// What a call has missed at one try, each once, and no more nodes than are worth reading before the next one.
 #[derive(Debug, Default)]
-pub(crate) struct MissingSet(Vec<Missing>);
+pub(crate) struct MissingSet {
+    nodes: Vec<Missing>,
+    /// Groups whose bitmaps are wanted.
+    groups: Vec<u64>,
+}
 
 impl From<Missing> for MissingSet {
     fn from(one: Missing) -> MissingSet {
-        MissingSet(vec![one])
+        MissingSet { nodes: vec![one], groups: Vec::new() }
+    }
+}
+
+impl From<Wants> for MissingSet {
+    fn from(one: Wants) -> MissingSet {
+        vec![one].into()
+    }
+}
+
+impl From<Vec<Wants>> for MissingSet {
+    fn from(groups: Vec<Wants>) -> MissingSet {
+        let groups = groups.into_iter().map(|Wants(index)| index).collect();
+        MissingSet { nodes: Vec::new(), groups }
     }
 }
 
 impl MissingSet {
     const MOST: usize = 1024;
 
-    /// One more. False if no more is taken.
+    /// One more node. False if no more is taken.
     pub(crate) fn add(&mut self, one: Missing) -> bool {
         // Changes come in the order of their keys, mostly, and miss one leaf in a row.
         let block = one.expected.pointer.block;
-        if self.0.last().is_none_or(|last| last.expected.pointer.block != block) {
-            self.0.push(one);
+        if self.nodes.last().is_none_or(|last| last.expected.pointer.block != block) {
+            self.nodes.push(one);
         }
-        self.0.len() < MissingSet::MOST
+        self.nodes.len() < MissingSet::MOST
+    }
+
+    /// Whether it is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.groups.is_empty()
     }
 
     /// Fails if there is one.
     pub(crate) fn none(self) -> std::result::Result<(), MissingSet> {
-        if self.0.is_empty() { Ok(()) } else { Err(self) }
+        if self.is_empty() { Ok(()) } else { Err(self) }
     }
 
-    /// In the order of their places, each once.
-    pub(crate) fn into_sorted(mut self) -> Vec<Missing> {
-        self.0.sort_by_key(|one| one.expected.pointer.block);
-        self.0.dedup_by_key(|one| one.expected.pointer);
-        self.0
+    /// Nodes in the order of their places, each once, and groups.
+    pub(crate) fn into_sorted(mut self) -> (Vec<Missing>, Vec<u64>) {
+        self.nodes.sort_by_key(|one| one.expected.pointer.block);
+        self.nodes.dedup_by_key(|one| one.expected.pointer);
+        (self.nodes, self.groups)
     }
 }

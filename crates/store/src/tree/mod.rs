@@ -19,9 +19,10 @@ use std::ops::ControlFlow;
 use holdfast_base::{BlockNo, Epoch};
 use holdfast_format::key::RawKey;
 use holdfast_format::node::{Expected, OfVolume};
-use holdfast_format::{Geometry, Key, NodePointer, NodeView};
+use holdfast_format::{Geometry, Key, NodePointer, NodeView, Stored};
 
 use crate::cache::{Cache, Node};
+use crate::space::slots::{NodeSlots, NodesNeeded};
 
 pub(crate) use change::Prepared;
 use leaf_hint::LeafHints;
@@ -57,8 +58,7 @@ pub(crate) struct Forest {
     pub(crate) sealed: Option<Epoch>,
     pub(crate) volume: OfVolume,
     pub(crate) node_size: usize,
-    /// Blocks that a node has on the device, with those of its copy.
-    node_blocks: u64,
+    geometry: Geometry,
     /// Counts how often a node came, went or moved to another location: while it is unchanged, every leaf covers the
     /// same keys.
     shape: u64,
@@ -67,12 +67,22 @@ pub(crate) struct Forest {
     prepared: Vec<Prepared>,
 }
 
+/// A walk to leaves.
+struct Leaves {
+    /// The first and the last key.
+    keys: (RawKey, RawKey),
+    left: usize,
+    /// Where it would have gone on.
+    end: Option<Key>,
+    missing: MissingSet,
+}
+
 /// Where new nodes come from and old ones go: space, as the tree sees it.
 pub(crate) trait NodeAllocator {
     /// A location for a node. The reserve makes sure that there is one.
-    fn take(&mut self) -> BlockNo;
+    fn take(&mut self, stored: Stored) -> BlockNo;
     /// The node at `block` left the tree.
-    fn give_back(&mut self, block: BlockNo);
+    fn give_back(&mut self, block: BlockNo, stored: Stored);
     /// The tree is not one: two parents share a node. Nothing may be written any more.
     fn damaged(&mut self, why: &str);
 }
@@ -96,7 +106,7 @@ impl Forest {
             sealed: None,
             volume,
             node_size: geometry.node_size,
-            node_blocks: geometry.slot_blocks(),
+            geometry: *geometry,
             shape: 0,
             leaf_hints,
             prepared: Vec::new(),
@@ -126,6 +136,21 @@ impl Forest {
         self.shape += 1;
         let no = self.trees.add(tree);
         self.trees.hold(no)
+    }
+
+    /// How often a node is stored.
+    pub(crate) fn stored(&self, tree: TreeNo, level: u8) -> Stored {
+        self.geometry.stored(tree.id(), level)
+    }
+
+    /// Room for so many nodes of a tree.
+    pub(crate) fn slots_of(&self, tree: TreeNo, nodes: NodesNeeded) -> NodeSlots {
+        NodeSlots::of_tree(&self.geometry, tree.id(), nodes)
+    }
+
+    /// Blocks of a node, with those of its copy.
+    fn blocks_of(&self, tree: TreeNo, level: u8) -> u64 {
+        self.geometry.blocks_of(self.stored(tree, level))
     }
 
     pub(crate) fn expected(&self, tree: TreeNo, pointer: NodePointer, level: u8) -> Expected {
@@ -284,6 +309,52 @@ impl Forest {
         (node.child(node.child_index(&wanted.low)) == pointer).then_some(node)
     }
 
+    /// Whether the leaves that cover `from` up to `to` are in memory, so many of them at most. Then: where those behind them begin, if
+    /// there are any. Fails with all that can be seen to be missing.
+    pub(crate) fn leaves_of(
+        &self,
+        tree: TreeNo,
+        (from, to): (&Key, &Key),
+        most: usize,
+    ) -> Result<Option<Key>, MissingSet> {
+        let mut walk = Leaves {
+            keys: (from.raw(), to.raw()),
+            left: most,
+            end: None,
+            missing: MissingSet::default(),
+        };
+        let root = self.root(tree);
+        self.leaves_below(tree, (root.pointer, root.level, Key::MIN.raw()), &mut walk);
+        walk.missing.none().map(|()| walk.end)
+    }
+
+    fn leaves_below(
+        &self,
+        tree: TreeNo,
+        (pointer, level, low): (NodePointer, u8, RawKey),
+        walk: &mut Leaves,
+    ) {
+        let node = match self.node_at(tree, pointer, level, low) {
+            Ok(node) if level > 0 => node,
+            found => {
+                walk.left = walk.left.saturating_sub(1);
+                if let Err(missing) = found
+                    && !walk.missing.add(missing)
+                {
+                    walk.left = 0;
+                }
+                return;
+            }
+        };
+        for index in node.child_index(&walk.keys.0)..=node.child_index(&walk.keys.1) {
+            if walk.left == 0 {
+                walk.end.get_or_insert(node.key(index));
+                return;
+            }
+            self.leaves_below(tree, (node.child(index), level - 1, node.raw_key(index)), walk);
+        }
+    }
+
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on.
     pub(crate) fn scan_leaf(
         &self,
@@ -387,7 +458,7 @@ impl Forest {
         high: Option<Key>,
     ) -> Option<u64> {
         let node = self.node(tree, pointer, level)?;
-        let mut referenced = Some(self.node_blocks);
+        let mut referenced = Some(self.blocks_of(tree, level));
         let mut reader = holdfast_format::codec::Reader::new("node", node.bytes());
         let header =
             holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");

@@ -13,7 +13,7 @@ use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::node::{ADDRESS_AT, MAGIC};
-use holdfast_format::{Geometry, ItemKind, Key, NodePointer, NodeView, Superblock, node};
+use holdfast_format::{Geometry, ItemKind, Key, NodePointer, NodeView, Stored, Superblock, node};
 use holdfast_store::{
     BadRing, Branch, Damaged, Listener, Need, OpenOptions, Scrub, Scrubbed, Store, StoreError,
     Transaction,
@@ -47,7 +47,9 @@ fn block_of(image: &MemoryDevice, block: BlockNo) -> Vec<u8> {
 
 /// Every node that stands in its place, older ones included.
 fn nodes(image: &MemoryDevice) -> Vec<BlockNo> {
-    let blocks = (0..geometry().volume_blocks).map(BlockNo).filter(|at| geometry().holds_node(*at));
+    let blocks = (0..geometry().volume_blocks)
+        .map(BlockNo)
+        .filter(|at| geometry().holds_node(*at, Stored::Twice));
     let is_node = |at: &BlockNo| {
         let bytes = block_of(image, *at);
         bytes.starts_with(&MAGIC) && bytes[ADDRESS_AT..ADDRESS_AT + 8] == at.0.to_le_bytes()
@@ -83,7 +85,7 @@ fn every_node_has_a_copy() {
     let nodes = nodes(&image);
     assert!(nodes.len() > 100, "too few nodes to say anything: {}", nodes.len());
     for block in nodes {
-        let copy = geometry().copy_of(block).unwrap();
+        let copy = geometry().copy_of(block, Stored::Twice).unwrap();
         assert!(block_of(&image, copy) == block_of(&image, block), "the node at {block}");
     }
 }
@@ -134,7 +136,7 @@ fn without_a_sound_place_a_node_is_damaged() {
     let store = small::open(&damaged);
     store.close().unwrap();
     for block in nodes(&damaged) {
-        for at in [block, geometry().copy_of(block).unwrap()] {
+        for at in [block, geometry().copy_of(block, Stored::Twice).unwrap()] {
             let mut bytes = block_of(&damaged, at);
             // Of the leaves of the files tree: the volume can be opened.
             if bytes[4] == 0 && bytes[5] == 1 {
@@ -270,6 +272,23 @@ fn copies_cost_writes_and_no_flush() {
                 "commit" => {
                     assert!(two[0] < one[0] * 3 && two[1] == 2 * one[1], "{one:?} {two:?}");
                 }
+                _ => assert!(two[0] > one[0] && two[0] < 2 * one[0], "{step}: {one:?} {two:?}"),
+            }
+        }
+    }
+}
+
+/// Copies of what is near the roots are a checkpoint's alone: fsync and commit write what they write without.
+#[test]
+fn copies_of_roots_cost_a_checkpoint_and_nothing_else() {
+    for node_size in [4096, 16384, 65536] {
+        let plain = Geometry::for_device(64 << 20, node_size).unwrap();
+        let (once, roots) = (cost(plain), cost(plain.with_root_copies().unwrap()));
+        for ((step, one), (_, two)) in once.into_iter().zip(roots) {
+            println!("nodes of {node_size}, {step}: {one:?}, with copies of roots {two:?}");
+            assert_eq!(one[2], two[2], "{step}: flushes");
+            match step {
+                "fsync" | "commit" => assert_eq!(one, two, "{step}"),
                 _ => assert!(two[0] > one[0] && two[0] < 2 * one[0], "{step}: {one:?} {two:?}"),
             }
         }
@@ -496,9 +515,9 @@ fn first_child(image: &MemoryDevice, parent: BlockNo) -> NodePointer {
 
 /// The tree leads to a node, in places that the bitmaps do not give to it: its first child now stands at free blocks. Returns those.
 fn move_to_free_blocks(image: &MemoryDevice, parent: BlockNo) -> NodePointer {
-    let copy_of = |block| geometry().copy_of(block).unwrap();
+    let copy_of = |block| geometry().copy_of(block, Stored::Twice).unwrap();
     let is_free = |at: &BlockNo| {
-        let holds = geometry().holds_node(*at);
+        let holds = geometry().holds_node(*at, Stored::Twice);
         holds && [*at, copy_of(*at)].iter().all(|at| block_of(image, *at).iter().all(|it| *it == 0))
     };
     let free = (0..geometry().volume_blocks).rev().map(BlockNo).find(is_free).unwrap();

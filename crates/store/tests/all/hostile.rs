@@ -347,7 +347,7 @@ fn lie(device: &MemoryDevice, nodes: &[BlockNo], prng: &mut Prng) {
                 break;
             }
             let next = view.child(prng.below(view.count() as u64) as usize).block;
-            if !options().geometry.holds_node(next) {
+            if !options().geometry.holds_some_node(next) {
                 break;
             }
             block = next;

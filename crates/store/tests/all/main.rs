@@ -36,6 +36,7 @@ mod power_cut_log;
 mod recovery_time;
 mod refused_deletions;
 mod ring_places;
+mod root_copies;
 mod scrub_of_a_gone_device;
 mod scrub_rings;
 #[path = "../small/mod.rs"]

@@ -295,7 +295,7 @@ fn power_that_fails_between_the_two_writes_takes_nothing() {
 #[test]
 fn a_volume_with_copies_of_nodes_alone_goes_on_working() {
     let geometry = Geometry { ring_distance: 0, ..geometry() }.with_ring_blocks(512, 256);
-    assert_eq!(geometry.node_copies(), 2);
+    assert_eq!(geometry.node_copies(), (2, 2));
     let image = crashed_as(geometry);
     is_whole(&image, "rings stand once");
     let first = BlockNo(geometry.first_data_block().0);

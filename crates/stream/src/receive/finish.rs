@@ -92,12 +92,9 @@ fn turn(volume: &Volume, begin: &Begin, to: &Branch, fork: Branch) -> Result<Opt
 
 /// Takes the snapshot, with the word where it comes from.
 fn take(tree: &Tree<'_>, begin: &Begin) -> Result<()> {
-    let name = &begin.snapshot.snapshot;
-    let put = |tree: &Tree<'_>, number: u64| {
-        origin::put(&tree.files.fs, number, &begin.snapshot.ids)?;
-        tree.files.end_root()
-    };
-    tree.take(name, put).map(drop)
+    tree.files.end_root()?;
+    let (branch, sent) = (tree.branch.number(), &begin.snapshot);
+    origin::take(&tree.files.fs, branch, &sent.snapshot, &sent.ids)
 }
 
 /// Whether a branch is not what the stream continues, as far as that is still here.

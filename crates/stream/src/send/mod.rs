@@ -73,14 +73,13 @@ pub fn send<W: Write>(
     let uuid = volume.info().doing(|| "the volume".into())?.uuid;
     let new = Side::open(&snapshot)?;
     let older = base.as_ref().map(Side::open).transpose()?;
-    let named = |of: &Snapshot, side: &Side| origin::named(uuid, of, &side.fs);
-    let base = base.as_ref().zip(older.as_ref()).map(|(of, side)| named(of, side)).transpose()?;
+    let base = base.as_ref().map(|of| origin::named(uuid, of));
     let begin = Begin {
         stream: [0; 16],
         generator: GENERATOR,
         block_bytes: holdfast_base::units::BLOCK_BYTES as u32,
         inodes: snapshot.inodes(),
-        snapshot: named(&snapshot, &new)?,
+        snapshot: origin::named(uuid, &snapshot),
         base,
         resume: None,
     };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use holdfast::{Diff, FileSystem, Snapshot, Volume};
 use holdfast_base::InodeNo;
-use holdfast_base::attribute::RECEIVED;
 use holdfast_posix::{Attr, Caller, FileType, FsError};
 
 use crate::error::Doing;
@@ -152,7 +151,6 @@ impl Side {
     /// The names of the extended attributes of an inode that are sent.
     pub(super) fn xattrs(&self, id: u64) -> Result<Vec<Vec<u8>>> {
         let mut names = self.fs.listxattr(&self.caller, InodeNo(id)).doing(|| self.called(id))?;
-        names.retain(|name| name != RECEIVED);
         names.sort_unstable();
         Ok(names)
     }

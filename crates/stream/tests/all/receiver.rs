@@ -114,26 +114,29 @@ fn a_whole_stream_into_a_new_branch_has_nothing_of_others() {
     expect_clean(&target, "in the end");
 }
 
-/// What was copied to another volume file by file carries the mark of a receive, and is no copy of the snapshot.
+/// What a snapshot is a copy of stands beside it, is shown, outlives another id of the volume, and goes with it.
 #[test]
-fn the_mark_of_a_receive_counts_in_its_volume_only() {
-    const MARK: &str = "trusted.holdfast.received";
+fn a_received_snapshot_says_what_it_is_a_copy_of() {
     let (source, first, second) = source("first", "second");
-    let volume = open(&device(48 << 20));
+    let device = device(48 << 20);
+    let volume = open(&device);
     receive(&volume, &sent(&source, What::Whole(first.clone())), None).unwrap();
     let received = snapshot(&volume, "main@first");
-    let mark = received.open().unwrap().xattr("/", MARK).unwrap();
-    let other = open(&device(48 << 20));
-    other.set_xattr("/", MARK, &mark, XattrFlags::empty()).unwrap();
-    let main = other.branch("main").unwrap();
-    while main.snapshot("same-number").unwrap().number() < received.number() {
-        main.snapshot_named("same-number").unwrap().delete().unwrap();
-    }
-    assert_eq!(main.snapshot_named("same-number").unwrap().number(), received.number());
-    let changes = sent(&source, What::Changes(first, second));
-    let error = receive(&other, &changes, None).unwrap_err().to_string();
-    assert!(error.contains("no copy"), "{error}");
-    receive(&volume, &changes, None).unwrap();
+    let of = received.origins();
+    assert_eq!((of.len(), of[0].number, of[0].lsn), (1, first.number(), first.lsn()));
+    assert_eq!(of[0].volume, source.info().unwrap().uuid);
+    let grown = received.fork("grown").unwrap().snapshot("first").unwrap();
+    assert!(grown.origins().is_empty(), "what grows out of it is no copy");
+    volume.close().unwrap();
+    expect_clean(&device, "with an origin");
+    let volume = open(&device);
+    receive(&volume, &sent(&source, What::Changes(first, second)), None).unwrap();
+    let from = snapshot(&volume, "main@second").origins()[0].number;
+    assert_eq!(from, snapshot(&source, "main@second").number());
+    volume.branch("grown").unwrap().delete().unwrap();
+    snapshot(&volume, "main@first").delete().unwrap();
+    volume.close().unwrap();
+    expect_clean(&device, "and without");
 }
 
 /// Frames of a stream: where each begins.

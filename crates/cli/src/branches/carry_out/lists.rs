@@ -3,7 +3,7 @@
 use holdfast::{BranchInfo, FileSystem, SnapshotInfo};
 use holdfast_base::Timestamp;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_control::{Branch, Failed, Origin, Snapshot};
+use holdfast_control::{Branch, CopyOf, Failed, HeldBy, Origin, Snapshot};
 use holdfast_fuse::PIECE;
 use rustix::io::Errno;
 
@@ -178,12 +178,22 @@ fn listed_snapshot(
         created_ns: nanoseconds(of.created),
         lsn: of.lsn.0,
         parent: of.parent,
-        holds: of.holds,
+        holds: of.holds.into_iter().map(listed_hold).collect(),
+        received: of.origins.into_iter().map(listed_origin).collect(),
         inodes: of.inodes,
         forks,
         more_forks,
         mounted: open.is_mounted && of.is_open,
     })
+}
+
+fn listed_hold(of: holdfast::HoldItem) -> HeldBy {
+    HeldBy { tag: Name(of.tag), created_ns: nanoseconds(of.created) }
+}
+
+fn listed_origin(of: holdfast::OriginItem) -> CopyOf {
+    let created_ns = nanoseconds(of.created);
+    CopyOf { volume: of.volume, number: of.number, lsn: of.lsn, created_ns }
 }
 
 /// A part of a list: as many entries as fit a message.

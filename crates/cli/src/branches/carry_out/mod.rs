@@ -126,11 +126,11 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
             fs.rename_snapshot(of, engines(name), &new_name.0)?;
             Ok((branch, None))
         }
-        Ask::Hold { branch, name, held } => {
+        Ask::Hold { branch, name, tag, held } => {
             let (branch, of) = meant(branch)?;
             match held {
-                true => fs.hold(of, engines(name)),
-                false => fs.unhold(of, engines(name)),
+                true => fs.hold(of, engines(name), &tag.0),
+                false => fs.unhold(of, engines(name), &tag.0),
             }?;
             Ok((branch, None))
         }

@@ -74,13 +74,13 @@ fn what_is_meant_by_its_number_is_found_whatever_its_name_is() {
     let branch = Some(Which::Number(x));
     let snapshots = |branch: u64| {
         let all = fs.snapshots_of(branch).unwrap();
-        all.into_iter().map(|it| (it.number, it.holds)).collect::<Vec<_>>()
+        all.into_iter().map(|it| (it.number, it.holds.len())).collect::<Vec<_>>()
     };
     let taken = done(Ask::Take { branch: branch.clone(), name: name("taken") }).unwrap();
-    done(Ask::Hold { branch: branch.clone(), name: of_x.into(), held: true });
+    done(Ask::Hold { branch: branch.clone(), name: of_x.into(), tag: name("a"), held: true });
     assert_eq!(snapshots(x), [(of_x, 1), (one, 0), (taken, 0)]);
     assert_eq!(snapshots(y), [(of_y, 0)]);
-    done(Ask::Hold { branch: branch.clone(), name: of_x.into(), held: false });
+    done(Ask::Hold { branch: branch.clone(), name: of_x.into(), tag: name("a"), held: false });
     let list = |ask: Ask| match carry_out(&open, &ask) {
         Reply::Snapshots { branch, list, .. } => (branch, list),
         other => panic!("{other:?}"),
@@ -113,7 +113,7 @@ fn what_is_meant_by_its_number_is_found_whatever_its_name_is() {
         Ask::Snapshots { branch: branch.clone(), after: 0 },
         Ask::Snapshot { branch: branch.clone(), name: one.into() },
         // A snapshot of another branch.
-        Ask::Hold { branch: None, name: of_y.into(), held: true },
+        Ask::Hold { branch: None, name: of_y.into(), tag: name("a"), held: true },
         // And a number of a snapshot is none of a branch.
         Ask::Branch { branch: of_y.into() },
         Ask::DeleteBranch { name: x.into(), number: None },

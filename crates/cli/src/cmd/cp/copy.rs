@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, IsTerminal};
 
 use holdfast::FileType;
-use holdfast_base::attribute::RECEIVED;
 use holdfast_base::user_namespace::maker;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -315,14 +314,12 @@ impl Copier {
             let mode = mode.map(|mode| mode & 0o1777);
             return Attributes { mode, owner: Some(self.user), ..Attributes::default() };
         }
-        let mut xattrs = xattrs().unwrap_or_else(|error| {
+        let xattrs = xattrs().unwrap_or_else(|error| {
             let words = plain_words(&error);
             let why = format!("is copied without its extended attributes: {words}");
             self.tell(Err(io::Error::new(error.kind(), why)).at(from));
             Vec::new()
         });
-        // Where a snapshot comes from is said of the snapshot, not of its files.
-        xattrs.retain(|(name, _)| name != RECEIVED);
         let times = Some((found.accessed, found.modified));
         Attributes { mode, owner: Some((found.uid, found.gid)), times, xattrs }
     }

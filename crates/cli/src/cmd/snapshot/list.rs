@@ -42,7 +42,7 @@ fn row(of: &Snapshot) -> [String; 6] {
         true => format!("(no name, number {})", of.number),
         false => of.name.to_string(),
     };
-    let held = if of.holds > 0 { of.holds.to_string() } else { String::new() };
+    let held = show::holds(of);
     let mounted = if of.mounted { "mounted" } else { "" };
     [name, show::time(of.created_ns), of.inodes.to_string(), held, show::forks(of), mounted.into()]
 }

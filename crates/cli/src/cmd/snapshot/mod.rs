@@ -40,7 +40,7 @@ enum What {
     Rename(rename::Args),
     Rollback(rollback::Args),
     Hold(hold::Args),
-    /// End one `hold`; after the last the snapshot can be deleted.
+    /// End the `hold` of a tag; after the last the snapshot can be deleted.
     Unhold(hold::Args),
 }
 

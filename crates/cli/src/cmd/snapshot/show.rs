@@ -27,10 +27,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         object.insert("snapshot".into(), show::snapshot(&snapshot).into());
         return show::json(object);
     }
-    let held = match snapshot.holds {
-        0 => "no".into(),
-        1 => "yes".into(),
-        holds => format!("{holds} times"),
+    let held = match snapshot.holds.is_empty() {
+        true => "no".into(),
+        false => format!("by {}", show::holds(&snapshot)),
     };
     let lines = [
         ("name", snapshot.name.to_string()),
@@ -40,6 +39,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         ("operations", format!("{} before it", snapshot.lsn)),
         ("files", snapshot.inodes.to_string()),
         ("held", held),
+        ("copy of", show::copy_of(&snapshot)),
         (
             "forks",
             Some(show::forks(&snapshot)).filter(|it| !it.is_empty()).unwrap_or("none".into()),

@@ -10,7 +10,7 @@ use holdfast_script::{Answer, BranchOp, Errno, Host, Op, Outcome, Target, TreeNa
 
 struct Snapshot {
     number: u64,
-    holds: u32,
+    holds: BTreeSet<Vec<u8>>,
     ancestors: BTreeSet<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Copies {
         copy(&here.directory, &to);
         let ancestors = here.ancestors.clone();
         here.ancestors.insert(number);
-        Snapshot { number, holds: 0, ancestors }
+        Snapshot { number, holds: BTreeSet::new(), ancestors }
     }
 
     /// A branch that is a copy of a snapshot.
@@ -145,7 +145,7 @@ impl Copies {
 
     fn remove_branch(&mut self, name: &TreeName) -> Result<Answer, Errno> {
         let branch = self.branches.get(name).ok_or(Errno::ENOENT)?;
-        let held = branch.snapshots.values().any(|snapshot| snapshot.holds > 0);
+        let held = branch.snapshots.values().any(|snapshot| !snapshot.holds.is_empty());
         let is_open = *name == self.current || !branch.open.is_empty();
         if *name == self.first || is_open || held || self.has_forks(name) {
             return Err(Errno::EBUSY);
@@ -204,9 +204,9 @@ impl Copies {
                 self.here().snapshots.extend(kept);
             }
             BranchOp::Promote { fork, keep } => return self.promote(fork, keep.as_ref()),
-            BranchOp::RemoveSnapshot { name } => match self.snapshot(name)?.holds {
-                0 => drop(self.here().snapshots.remove(name)),
-                _ => return Err(Errno::EBUSY),
+            BranchOp::RemoveSnapshot { name } => match self.snapshot(name)?.holds.is_empty() {
+                true => drop(self.here().snapshots.remove(name)),
+                false => return Err(Errno::EBUSY),
             },
             BranchOp::RemoveBranch { branch } => return self.remove_branch(branch),
             BranchOp::RenameSnapshot { from, to } => {
@@ -230,10 +230,17 @@ impl Copies {
                     }
                 }
             }
-            BranchOp::Hold { name } => self.snapshot(name)?.holds += 1,
-            BranchOp::Unhold { name } => {
-                let holds = &mut self.snapshot(name)?.holds;
-                *holds -= u32::from(*holds > 0);
+            BranchOp::Hold { name, tag } => {
+                match self.snapshot(name)?.holds.insert(BranchOp::tag(tag).into()) {
+                    true => {}
+                    false => return Err(Errno::EEXIST),
+                }
+            }
+            BranchOp::Unhold { name, tag } => {
+                match self.snapshot(name)?.holds.remove(BranchOp::tag(tag)) {
+                    true => {}
+                    false => return Err(Errno::ENOENT),
+                }
             }
             BranchOp::Branches => {
                 let all = self.branches.keys().cloned().collect();

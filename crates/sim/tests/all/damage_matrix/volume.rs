@@ -12,7 +12,7 @@ use holdfast_format::item::Extent;
 use holdfast_format::journal::{FrameHeader, JournalMark};
 use holdfast_format::log::LogHeader;
 use holdfast_format::node::Expected;
-use holdfast_format::{ItemKind, NodePointer, NodeView, Superblock};
+use holdfast_format::{ItemKind, NodePointer, NodeView, Stored, Superblock};
 use holdfast_script::{Script, Target, Tree};
 use holdfast_sim::{Engine, Setup};
 
@@ -347,7 +347,12 @@ fn places(image: &MemoryDevice) -> BTreeMap<Kind, Vec<Block>> {
     walk.node(superblock.space, TreeId::Space, superblock.space_level);
     let geometry = superblock.geometry;
     for (kind, block) in walk.found {
-        let copy = geometry.copy_of(BlockNo(block)).filter(|_| kind != Kind::Data);
+        let stored = match kind {
+            Kind::Data => Stored::Once,
+            Kind::FilesLeaf => geometry.stored(TreeId::Files, 0),
+            _ => geometry.stored(TreeId::Space, 0),
+        };
+        let copy = geometry.copy_of(BlockNo(block), stored);
         let copy = copy.map(|copy| copy.0);
         used.extend([Some(block), copy].into_iter().flatten());
         let [at, copy] = [Some(block), copy].map(|block| block.map(|block| block * BLOCK_BYTES));

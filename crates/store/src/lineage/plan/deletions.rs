@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 
 use holdfast_base::Timestamp;
 use holdfast_base::mutants::{self, Mutant};
+use holdfast_format::Malformed;
 use holdfast_format::item::lineage::{child_key, name_key};
-use holdfast_format::item::{RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::item::{
+    HoldItem, OriginItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+};
 
-use super::{Plan, PlanResult, Turn, TurnTo, refuse, shown};
+use super::{Plan, PlanResult, Turn, TurnTo, damage, refuse, shown};
 use crate::error::LineageError;
 
 impl Plan<'_> {
     pub(in crate::lineage) fn delete_snapshot(&mut self, snapshot: u64) -> PlanResult<u64> {
         let mut item = self.snapshot(snapshot)?;
-        if item.holds > 0 {
-            return refuse(LineageError::Held(shown(&item.name)));
-        }
+        self.expect_unheld(snapshot, &item)?;
         self.take_name(item.branch, &item.name, snapshot)?;
         item.name = Vec::new();
         self.put_item(snapshot, &item);
@@ -53,22 +54,29 @@ impl Plan<'_> {
         Ok(left)
     }
 
-    /// The deletions of these snapshots begin, whose branch goes. Those that are gone, or on their way, are passed over.
+    /// The deletions of these snapshots begin, whose branch goes. Those that are gone, or on their way, are passed over. Nothing holds
+    /// one: a branch does not go before, and a hold that is there nevertheless is damage, which ends no data.
     pub(in crate::lineage) fn follow(&mut self, branch: u64, snapshots: &[u64]) -> PlanResult<()> {
-        let both = |number: &u64| [TreeItem::key(*number), WalkItem::key(*number)];
-        self.expect_loaded(snapshots.iter().flat_map(both))?;
+        let (tree, walk) = (TreeItem::key, WalkItem::key);
+        let keys = |number: &u64| [tree(*number), walk(*number), HoldItem::span(*number).0];
+        self.expect_loaded(snapshots.iter().flat_map(keys))?;
         let mut left = Vec::new();
         for number in snapshots {
             let item = self.tree(*number)?.filter(|item| item.kind == TreeKind::Snapshot);
             let Some(item) = item.filter(|item| item.branch == branch) else { continue };
-            if !self.is_walked(*number)? {
-                left.push((*number, item));
+            if self.is_walked(*number)? {
+                continue;
             }
+            if !self.holds(*number)?.is_empty() {
+                let why = Malformed::new("tree", "its branch goes, and it is held");
+                return Err(damage(&format!("snapshot {number}"), why));
+            }
+            left.push((*number, item));
         }
         self.expect_loaded(left.iter().map(|(_, item)| name_key(branch, &item.name)))?;
         for (number, item) in left {
             self.take_name(branch, &item.name, number)?;
-            self.put_item(number, &TreeItem { name: Vec::new(), holds: 0, ..item });
+            self.put_item(number, &TreeItem { name: Vec::new(), ..item });
             self.begin_walk(number);
         }
         Ok(())
@@ -112,10 +120,7 @@ impl Plan<'_> {
             let forks = forks.join(", ");
             return refuse(LineageError::HasForks { snapshot: shown(&of.name), forks });
         }
-        match of.holds {
-            0 => Ok(()),
-            _ => refuse(LineageError::Held(shown(&of.name))),
-        }
+        self.expect_unheld(snapshot, &of)
     }
 
     /// A deletion has come to its end: what grew out of the snapshot has its parent now.
@@ -131,6 +136,9 @@ impl Plan<'_> {
             item.parent = of.parent;
             self.put_item(child, &item);
             self.adopt(child, snapshot, of.parent);
+        }
+        for origin in self.between(OriginItem::span(snapshot), usize::MAX)?.into_keys() {
+            self.delete(origin);
         }
         self.delete(TreeItem::key(snapshot));
         self.delete(WalkItem::key(snapshot));

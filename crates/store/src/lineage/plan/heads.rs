@@ -5,7 +5,7 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Epoch, Timestamp};
 use holdfast_format::Malformed;
 use holdfast_format::item::lineage::{MAIN, MAIN_NAME, name_key};
-use holdfast_format::item::{RootItem, TreeItem, TreeKind};
+use holdfast_format::item::{OriginItem, RootItem, TreeItem, TreeKind};
 
 use super::{Plan, PlanResult, Turn, TurnTo, damage, refuse, shown};
 use crate::error::LineageError;
@@ -52,13 +52,13 @@ impl Plan<'_> {
             epoch,
             lsn: self.lsn,
             created: now,
-            holds: 0,
             root: root.pointer,
             level: root.level,
             inode_count,
             referenced_blocks,
             limit: 0,
             name: name.to_vec(),
+            tail: Vec::new(),
         };
         self.put_item(number, &snapshot);
         self.adopt(branch, of.parent, 0);
@@ -82,6 +82,23 @@ impl Plan<'_> {
         self.put_branch(branch, &of)?;
         self.adopt(branch, 0, number);
         self.turns.push(Turn { branch, to: TurnTo::Child { snapshot: number, epoch } });
+        Ok(number)
+    }
+
+    /// As [`Plan::take`], of what is a copy of snapshots of other volumes.
+    pub(in crate::lineage) fn take_copy(
+        &mut self,
+        branch: u64,
+        name: &[u8],
+        of: &[OriginItem],
+        now: Timestamp,
+    ) -> PlanResult<u64> {
+        let number = self.take(branch, name, now)?;
+        for (index, of) in (0..).zip(of.iter().take(OriginItem::MOST)) {
+            let bytes = of.bytes();
+            OriginItem::decode(&bytes).map_err(|why| damage("an origin", why))?;
+            self.put(OriginItem::key(number, index), bytes.to_vec());
+        }
         Ok(number)
     }
 

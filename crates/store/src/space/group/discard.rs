@@ -6,6 +6,7 @@
 
 use super::{Group, Run, WORDS};
 use crate::space::hidden::{PIECE_BLOCKS, PIECES_PER_GROUP};
+use crate::space::slots::Room;
 
 const WORDS_PER_PIECE: usize = (PIECE_BLOCKS / 64) as usize;
 
@@ -118,16 +119,9 @@ impl Group {
         runs
     }
 
-    /// What may go of a part of a run of [`Group::idle_runs`], whole units, the last first, if at most `blocks` free blocks and
-    /// `slots` free slots may. What is hidden, and blocks of no slot that is free, cost no slot: between slots that are kept
+    /// What may go of a part of a run of [`Group::idle_runs`], whole units, the last first, if no more than `beside` may. What is hidden, and blocks of no slot that is free, cost no slot: between slots that are kept
     /// they go as well.
-    pub(in crate::space) fn part_beside(
-        &self,
-        part: Run,
-        unit: u64,
-        mut blocks: u64,
-        mut slots: u64,
-    ) -> Vec<Run> {
+    pub(in crate::space) fn part_beside(&self, part: Run, unit: u64, mut beside: Room) -> Vec<Run> {
         let (first, mut end) = (part.at, part.at + part.len);
         let mut runs = Vec::new();
         // Behind the places that go, up to which they lie one before the other.
@@ -143,10 +137,14 @@ impl Group {
             let at = place.max(first);
             let free = self.free_in(Run { at, len: end - at });
             let mask = (u64::MAX >> (64 - self.place_blocks)) << (place % 64);
-            let is_slot = self.taken((place / 64) as usize) & mask == 0;
-            if free <= blocks && (!is_slot || slots > 0) {
-                blocks -= free;
-                slots -= u64::from(is_slot);
+            let word = (place / 64) as usize;
+            let is_slot = self.taken(word) & mask == 0;
+            let is_place = self.busy[word] & mask == 0;
+            let may_go = (!is_slot || beside.pairs > 0) && (!is_place || beside.places > 0);
+            if free <= beside.blocks && may_go {
+                beside.blocks -= free;
+                beside.pairs -= u64::from(is_slot);
+                beside.places -= u64::from(is_place);
             } else {
                 end_run(end, to);
                 to = at;
@@ -186,7 +184,7 @@ impl Group {
     /// Whether it is as a group that was never touched; then whether everything in it is hidden, or free.
     pub(in crate::space) fn is_as_new(&self, blocks: u64) -> Option<bool> {
         let is_unused = self.used_blocks == 0 && self.dirty_pieces == 0 && !self.listed;
-        let is_unknown = matches!(self.record, super::Record::Absent) && self.filled.is_none();
+        let is_unknown = matches!(self.record, super::Record::Absent);
         let is_looked_at = self.stale.is_nothing() && !self.stale.listed;
         let count = |hidden: &[u64]| hidden.iter().map(|word| u64::from(word.count_ones())).sum();
         let hidden: u64 = self.hidden.as_ref().map_or(0, |hidden| count(&hidden[..]));
@@ -271,7 +269,8 @@ mod tests {
         group.hide_run(Run { at: 12, len: 4 });
         group.take(Run { at: 23, len: 1 });
         let part = Run { at: 0, len: 23 };
-        let of = |blocks, slots| group.part_beside(part, 1, blocks, slots);
+        let room = |blocks, slots| Room { blocks, places: slots, pairs: slots };
+        let of = |blocks, slots| group.part_beside(part, 1, room(blocks, slots));
         let run = |at, len| Run { at, len };
         assert_eq!(of(100, 100), [part]);
         assert_eq!(of(100, 0), [run(20, 3), run(8, 8)]);
@@ -279,8 +278,8 @@ mod tests {
         assert_eq!(of(100, 2), [run(4, 19)]);
         assert_eq!(of(0, 100), [run(12, 4)]);
         assert_eq!(of(3, 0), [run(20, 3), run(12, 4)]);
-        assert_eq!(group.part_beside(part, 16, 100, 2), [], "no whole unit");
-        assert_eq!(group.part_beside(run(0, 16), 8, 100, 0), [run(8, 8)]);
+        assert_eq!(group.part_beside(part, 16, room(100, 2)), [], "no whole unit");
+        assert_eq!(group.part_beside(run(0, 16), 8, room(100, 0)), [run(8, 8)]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Forest {
             }
             let level = (path.len() - depth) as u8;
             let end = self.end_of(&path[..depth]);
-            let own = self.copy_node(tree, pointer, WalkPlace::node(end, level), slots)?;
+            let own = self.copy_node(tree, (pointer, level), WalkPlace::node(end, level), slots)?;
             match depth.checked_sub(1) {
                 None => {
                     let root = self.root(tree);
@@ -63,22 +63,22 @@ impl Forest {
     pub(super) fn leave(
         &mut self,
         tree: TreeNo,
-        pointer: NodePointer,
+        (pointer, level): (NodePointer, u8),
         place: WalkPlace,
         slots: &mut dyn NodeAllocator,
     ) {
         if self.trees.get(tree).ancestry.owns(pointer.epoch, || place) {
             self.cache.remove(pointer.block);
-            slots.give_back(pointer.block);
+            slots.give_back(pointer.block, self.stored(tree, level));
         }
-        self.trees.refer(tree, 0, self.node_blocks);
+        self.trees.refer(tree, 0, self.blocks_of(tree, level));
     }
 
     /// The copy of a node for this epoch. The node itself stays if a snapshot has it.
     pub(super) fn copy_node(
         &mut self,
         tree: TreeNo,
-        pointer: NodePointer,
+        (pointer, level): (NodePointer, u8),
         place: WalkPlace,
         slots: &mut dyn NodeAllocator,
     ) -> Option<NodePointer> {
@@ -87,9 +87,10 @@ impl Forest {
             return None;
         }
         self.shape += 1;
+        let stored = self.stored(tree, level);
         let in_place = mutants::is(Mutant::NodeInPlace);
         // Before the node is taken out: its bytes are nowhere else, perhaps.
-        let location = if in_place { pointer.block } else { slots.take() };
+        let location = if in_place { pointer.block } else { slots.take(stored) };
         let is_own = self.trees.get(tree).ancestry.owns(pointer.epoch, || place);
         let own = NodePointer { block: location, epoch: self.epoch };
         let body = match is_own || in_place {
@@ -97,7 +98,7 @@ impl Forest {
             false => self.cache.body_of(pointer.block),
         };
         if is_own && !in_place {
-            slots.give_back(pointer.block);
+            slots.give_back(pointer.block, stored);
         }
         self.cache.insert_copy(own, pointer, body);
         self.edit(own, |node| node.set_location(own));
@@ -116,10 +117,11 @@ impl Forest {
         slots: &mut dyn NodeAllocator,
     ) -> NodePointer {
         self.shape += 1;
-        let pointer = NodePointer { block: slots.take(), epoch: self.epoch };
+        let block = slots.take(self.stored(tree, level));
+        let pointer = NodePointer { block, epoch: self.epoch };
         let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
         self.cache.insert_new(pointer, Body::of(bytes));
-        self.trees.refer(tree, self.node_blocks, 0);
+        self.trees.refer(tree, self.blocks_of(tree, level), 0);
         pointer
     }
 

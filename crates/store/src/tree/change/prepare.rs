@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Prepared, THIN, is_thin};
 use crate::cache::Node;
+use crate::space::slots::NodesNeeded;
 use crate::transaction::{Change, Changes};
 use crate::tree::leaf_hint::LeafHint;
 use crate::tree::{Forest, Missing, MissingSet, TreeNo, lies_between};
@@ -118,26 +119,29 @@ impl Forest {
         missing.none()
     }
 
-    /// An upper bound for the locations that prepared `changes` take: nodes to copy, neighbours to
+    /// An upper bound for the nodes that prepared `changes` make: nodes to copy, neighbours to
     /// join, halves of what may overflow.
-    pub(crate) fn slots_needed(&self, tree: TreeNo, changes: &Changes) -> u64 {
+    pub(crate) fn nodes_needed(&self, tree: TreeNo, changes: &Changes) -> NodesNeeded {
         // Bytes left in each node that the changes reach.
         let mut room: FxHashMap<BlockNo, usize> = FxHashMap::default();
-        let mut needed = 0;
+        let (mut leaves, mut above) = (0, 0);
         for Change { key, value } in changes.iter() {
             let Ok((path, leaf)) = self.path(tree, &key.raw()) else {
                 continue;
             };
             let nodes = || std::iter::once(leaf).chain(path.iter().rev().map(|step| step.0));
-            for pointer in nodes() {
+            for (level, pointer) in nodes().enumerate() {
                 room.entry(pointer.block).or_insert_with(|| {
-                    needed += u64::from(pointer.epoch != self.epoch);
+                    let needed = if level == 0 { &mut leaves } else { &mut above };
+                    *needed += u64::from(pointer.epoch != self.epoch);
                     self.view(pointer).free()
                 });
             }
             let Some(value) = value else {
                 // Each level may copy a neighbour.
-                needed += path.len() as u64;
+                let levels = path.len() as u64;
+                leaves += levels.min(1);
+                above += levels.saturating_sub(1);
                 continue;
             };
             let mut bytes = Key::SIZE + value.len() + node::SLOT_SIZE;
@@ -149,12 +153,16 @@ impl Forest {
                 }
                 // A long value may take two cuts; each half has some room again. A cut of the
                 // root makes a new one.
-                needed += if level == 0 { 2 } else { 1 };
-                needed += u64::from(level == path.len());
+                if level == 0 {
+                    leaves += 2;
+                } else {
+                    above += 1;
+                }
+                above += u64::from(level == path.len());
                 *room = self.node_size / THIN;
                 bytes = 2 * (Key::SIZE + node::POINTER_SIZE + node::SLOT_SIZE);
             }
         }
-        needed
+        NodesNeeded { leaves, above, all: leaves + above }
     }
 }

@@ -29,9 +29,6 @@ pub struct File {
 /// Each file with all its paths.
 pub type Listing = BTreeMap<BTreeSet<PathBuf>, File>;
 
-/// The attribute in which a receive remembers where a snapshot comes from.
-const ORIGIN: &str = "trusted.holdfast.received";
-
 pub fn listing(volume: &Volume) -> Listing {
     let mut names: BTreeMap<u64, BTreeSet<PathBuf>> = BTreeMap::new();
     let mut files = BTreeMap::new();
@@ -68,9 +65,7 @@ pub fn listing(volume: &Volume) -> Listing {
         let mut xattrs = BTreeMap::new();
         for name in volume.xattrs(&path).unwrap() {
             let name = name.into_string().unwrap();
-            if name != ORIGIN {
-                xattrs.insert(name.clone(), volume.xattr(&path, &name).unwrap());
-            }
+            xattrs.insert(name.clone(), volume.xattr(&path, &name).unwrap());
         }
         let file = File {
             kind: of.file_type(),

@@ -1,0 +1,149 @@
+//! The bitmaps of block groups, as callers see them: which are wanted before something is done, and those that come.
+
+use holdfast_base::{BlockNo, BlockRange};
+use holdfast_format::Stored;
+use holdfast_format::item::GroupItem;
+use holdfast_format::limits::GROUP_BLOCKS;
+
+use super::alloc::Space;
+use super::groups::{Pieces, Wants, by_group};
+use super::promise::{Floor, Wanted};
+use super::slots::NodeSlots;
+
+impl Space {
+    /// Fills in what the record of a group says, which comes from the disk.
+    pub(crate) fn record(&mut self, index: u64, item: &GroupItem) -> Result<(), String> {
+        if index >= self.groups.count() {
+            return Err(format!("group {index} lies behind the end of the volume"));
+        }
+        self.groups.record(index, item)?;
+        self.promises.nodes = self.nodes();
+        Ok(())
+    }
+
+    /// Whether the bitmap of a group has to be loaded before anything is taken from it or freed there.
+    pub(crate) fn is_away(&self, index: u64) -> bool {
+        self.groups.is_away(index)
+    }
+
+    /// Whether the bitmap of a group is damaged: the group counts as full.
+    pub(crate) fn is_lost(&self, index: u64) -> bool {
+        self.groups.is_lost(index)
+    }
+
+    /// Groups of blocks that come from a disk: none of blocks outside the data zone.
+    pub(crate) fn groups_of(&self, range: BlockRange) -> impl Iterator<Item = u64> + use<> {
+        let range = match self.geometry().holds_data(range) && !self.is_unknown() {
+            true => range,
+            false => BlockRange::new(range.start, 0),
+        };
+        by_group(range).map(|(index, _)| index)
+    }
+
+    /// Fails unless the bitmaps of all of `ranges` are in memory, with those that are not.
+    pub(crate) fn expect_bitmaps(
+        &self,
+        ranges: impl IntoIterator<Item = BlockRange>,
+    ) -> Result<(), Vec<Wants>> {
+        let groups = ranges.into_iter().flat_map(|range| self.groups_of(range));
+        let mut away: Vec<u64> = groups.filter(|index| self.is_away(*index)).collect();
+        away.sort_unstable();
+        away.dedup();
+        if away.is_empty() { Ok(()) } else { Err(away.into_iter().map(Wants).collect()) }
+    }
+
+    /// Fails unless [`Space::take_node`] finds room for so many nodes in groups whose bitmaps are in memory, with a group that has some.
+    pub(crate) fn expect_slots(&self, slots: NodeSlots) -> Result<(), Wants> {
+        if self.is_unknown() {
+            return Ok(());
+        }
+        let kept = self.promises.kept_now(Floor::Grow).twice;
+        let wanted = self.groups.wanted_for_slots(slots, kept);
+        wanted.map_or(Ok(()), |index| Err(Wants(index)))
+    }
+
+    /// The group that data goes to next, or nodes, if it has to be loaded first and the ones before it are nearly full.
+    pub(crate) fn wanted_soon(&self) -> Option<Wants> {
+        self.groups.wanted_soon(self.data_next().0)
+    }
+
+    /// Groups that may have more free slots than their records say, if there are too few for `wanted` above `floor`.
+    pub(crate) fn unsure_for(&self, wanted: Wanted, floor: Floor, most: usize) -> Vec<Wants> {
+        match self.promises.has_slots(self.room(), wanted, floor) {
+            true => Vec::new(),
+            false => self.unsure(most),
+        }
+    }
+
+    /// Groups that may have more free slots than their records say.
+    pub(crate) fn unsure(&self, most: usize) -> Vec<Wants> {
+        self.groups.unsure(most).into_iter().map(Wants).collect()
+    }
+
+    /// Takes the bitmap of a group in, which comes from the disk. Fails, and the group counts as full, if it cannot be.
+    pub(crate) fn load(&mut self, index: u64, pieces: &Pieces<'_>) -> Result<(), String> {
+        let hidden = self.groups.hidden_in(index);
+        match self.groups.load(index, pieces) {
+            Ok(()) => {
+                self.may_have_slots(index);
+                if let Some(all) = &mut self.hidden {
+                    all.are_known(index, self.groups.hidden_pieces(index));
+                }
+                Ok(())
+            }
+            Err(why) => {
+                self.is_not_free(index, hidden);
+                Err(why)
+            }
+        }
+    }
+
+    /// Those of `nodes` that lie in a group and are not marked as in use: they were read before its bitmap.
+    pub(crate) fn not_used(
+        &self,
+        index: u64,
+        nodes: impl Iterator<Item = (BlockNo, Stored)>,
+    ) -> Vec<BlockNo> {
+        let here = nodes.filter(|(block, _)| block.0 / GROUP_BLOCKS == index);
+        let strangers = here.filter(|(block, stored)| !self.is_used_by_node(*block, *stored));
+        strangers.map(|(block, _)| block).collect()
+    }
+
+    /// The bitmap of a group does not read: the group counts as full.
+    pub(crate) fn lose(&mut self, index: u64) {
+        if self.is_away(index) {
+            let hidden = self.groups.hidden_in(index);
+            self.groups.lose(index);
+            self.is_not_free(index, hidden);
+        }
+    }
+
+    fn is_not_free(&mut self, index: u64, hidden: u64) {
+        self.promises.nodes = self.nodes();
+        if let Some(all) = &mut self.hidden {
+            all.are_lost(index, hidden);
+        }
+        self.keep_for_given();
+    }
+
+    /// Bitmaps of so many groups stay in memory, beside those that are being changed.
+    pub(crate) fn keep_bitmaps(&mut self, most: usize) {
+        self.groups.keep_at_most(most);
+    }
+
+    /// A call needs the bitmap of a group.
+    pub(crate) fn pin_bitmap(&mut self, index: u64) {
+        self.groups.pin(index);
+    }
+
+    /// Ends a [`Space::pin_bitmap`] of each of these.
+    pub(crate) fn unpin_bitmaps(&mut self, indexes: &[u64]) {
+        indexes.iter().for_each(|index| self.groups.unpin(*index));
+        self.evict_bitmaps();
+    }
+
+    /// Bitmaps leave memory that nobody has used lately, if there are too many.
+    pub(crate) fn evict_bitmaps(&mut self) {
+        self.groups.evict();
+    }
+}
