@@ -65,7 +65,7 @@ fn what_is_refused_and_why() {
     let script = "
         snapshot s -> ok; snapshot s -> EEXIST; look t -> ENOENT; rmsnapshot t -> ENOENT; rollback t -> ENOENT
         fork b t -> ENOENT; fork main -> EEXIST; fork b s -> ok; rollback s s -> EEXIST; switch c -> ENOENT
-        hold s -> ok; rmsnapshot s -> EBUSY; unhold s -> ok; unhold s -> ok; unhold t -> ENOENT
+        hold s -> ok; hold s -> EEXIST; hold s mine -> ok; unhold s -> ok; unhold s -> ENOENT; rmsnapshot s -> EBUSY; unhold s mine -> ok; unhold t -> ENOENT
         mvsnapshot t u -> ENOENT; mvsnapshot s s -> ok; snapshot t -> ok; mvsnapshot s t -> EEXIST; rmsnapshot t -> ok; mvbranch c d -> ENOENT; mvbranch b main -> EEXIST
         rmbranch main -> EBUSY; rmbranch c -> ENOENT; switch b -> ok; rmbranch b -> EBUSY; snapshots -> []
         snapshot s -> ok; fork c s -> ok; switch main -> ok; rmbranch b -> EBUSY; rmbranch c -> ok; rmbranch b -> ok

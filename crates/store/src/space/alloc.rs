@@ -224,23 +224,26 @@ impl Space {
         let first = goal.0 / GROUP_BLOCKS % self.groups.count();
         let mut round = Round::from(first);
         let mut best: Option<(u64, Run)> = None;
-        let mut looked = 0;
+        // A search that ends for want of a bitmap begins anew, and must find the same: it leaves nothing.
+        let (mut looked, mut known) = (0, Vec::new());
         while let Some(index) = self.groups.next_with_blocks(&mut round) {
             // The first group is looked at twice: from the goal on, and from its start at the end.
             let is_goal = index == first && !round.has_wrapped;
             let from = if is_goal { goal.0 % GROUP_BLOCKS } else { 0 };
+            if self.groups.run_max(index) <= best.map_or(0, |(_, best)| best.len) {
+                continue;
+            }
             if self.groups.is_away(index) {
                 return Err(Wants(index));
             }
-            let run_max = self.groups.get(index).map_or(want, Group::run_max);
-            if run_max <= best.map_or(0, |(_, best)| best.len) {
-                continue;
-            }
             let run = self.groups.get_mut(index).find_run(from, want, whole);
-            if let Some(run) = run
-                && best.is_none_or(|(_, best)| run.len > best.len)
-            {
-                best = Some((index, run));
+            let longest = run.map_or(0, |run| run.len);
+            if from == 0 && whole == Whole::Nothing && longest < want {
+                // The whole group was looked at.
+                known.push((index, longest));
+            }
+            if longest > best.map_or(0, |(_, best)| best.len) {
+                best = run.map(|run| (index, run));
             }
             looked += 1;
             // And no search walks the whole volume for a better one.
@@ -248,6 +251,9 @@ impl Space {
             if best.is_some_and(|(_, best)| best.len >= good_enough) {
                 break;
             }
+        }
+        for (index, run_max) in known {
+            self.groups.get_mut(index).believe_run_max(run_max);
         }
         Ok(best)
     }

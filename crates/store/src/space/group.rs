@@ -354,21 +354,18 @@ impl Group {
         self.run_max
     }
 
+    /// No run is longer.
+    pub(super) fn believe_run_max(&mut self, run_max: u64) {
+        self.run_max = run_max;
+    }
+
     /// The first run of at least `want` free blocks at or after `from`, or of as many as there may be; or else
     /// the longest after `from`. What is to be left `whole` does not count.
-    pub(crate) fn find_run(&mut self, from: u64, want: u64, whole: Whole) -> Option<Run> {
+    pub(crate) fn find_run(&self, from: u64, want: u64, whole: Whole) -> Option<Run> {
         if self.run_max == 0 {
             return None;
         }
-        let run = self.search_run(from, want.min(self.run_max), whole);
-        if from == 0 && whole == Whole::Nothing {
-            let longest = run.map_or(0, |run| run.len);
-            if longest < want {
-                // The whole group was looked at.
-                self.run_max = longest;
-            }
-        }
-        run
+        self.search_run(from, want.min(self.run_max), whole)
     }
 
     fn search_run(&self, from: u64, want: u64, whole: Whole) -> Option<Run> {

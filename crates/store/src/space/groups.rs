@@ -128,6 +128,11 @@ impl Groups {
         self.with_blocks.next_in(round)
     }
 
+    /// The longest run of free blocks that may be in a group.
+    pub(super) fn run_max(&self, index: u64) -> u64 {
+        self.get(index).map_or_else(|| self.away.run_max(index), Group::run_max)
+    }
+
     /// A group with a free slot whose bitmap is known, the first from `from` on if there is one.
     pub(super) fn with_slots(&self, from: u64) -> Option<u64> {
         self.with_slots.next(from).or_else(|| self.with_slots.next(0))

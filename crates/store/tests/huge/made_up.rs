@@ -58,8 +58,9 @@ impl Tree {
                 (0..tree.special).flat_map(|group| (0..BITMAPS_PER_GROUP).map(move |p| (group, p)));
             let is_marked = |of: &(u64, u64)| tree.bits(of.0, of.1).iter().any(|byte| *byte != 0);
             tree.pieces = all.filter(is_marked).collect();
-            let mut levels =
-                vec![tree.record_leaves() + tree.bitmaps().div_ceil(fit(BITMAP_BYTES)) + 1];
+            let mut levels = vec![
+                tree.record_leaves() + tree.bitmaps().div_ceil(fit(BITMAP_BYTES)) + tree.others(),
+            ];
             while levels.last().is_some_and(|nodes| *nodes > 1) {
                 levels.push(levels.last().unwrap().div_ceil(fit(POINTER_SIZE)));
             }
@@ -87,6 +88,11 @@ impl Tree {
 
     fn record_leaves(&self) -> u64 {
         self.groups().div_ceil(fit(GroupItem::SIZE))
+    }
+
+    /// Leaves of all else.
+    fn others(&self) -> u64 {
+        u64::from(!self.lineage.is_empty())
     }
 
     fn bitmaps(&self) -> u64 {
@@ -158,7 +164,7 @@ impl Tree {
                 .collect();
         }
         let part = Tree::part(number - of_records, fit(BITMAP_BYTES), self.bitmaps());
-        match number + 1 == self.levels[0] {
+        match number + self.others() == self.levels[0] {
             true => self.lineage.clone(),
             false => part.map(|number| self.bitmap(number)).collect(),
         }
@@ -171,7 +177,7 @@ impl Tree {
         match number {
             0 => Key::MIN,
             number if number < of_records => GroupItem::key(number * fit(GroupItem::SIZE)),
-            number if number + 1 == self.levels[0] => self.lineage[0].0,
+            number if number + self.others() == self.levels[0] => self.lineage[0].0,
             number => self.bitmap((number - of_records) * fit(BITMAP_BYTES)).0,
         }
     }
@@ -179,7 +185,7 @@ impl Tree {
     fn pointer(&self, level: usize, number: u64) -> NodePointer {
         let before: u64 = self.levels[..level].iter().sum();
         let block = BlockNo(FIRST * GROUP_BLOCKS + (before + number) * 4);
-        NodePointer { block, epoch: self.superblock.epoch }
+        NodePointer { block, epoch: self.superblock.space.epoch }
     }
 
     /// The node at a block, if one begins there.

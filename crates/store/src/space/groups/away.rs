@@ -54,7 +54,7 @@ pub(super) enum Present<'a> {
     Unknown,
 }
 
-/// What is known of a group that is not in memory, in 14 bytes: a volume may have millions.
+/// What is known of a group that is not in memory, in 16 bytes: a volume may have millions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Summary {
     /// What its record says.
@@ -66,6 +66,8 @@ struct Summary {
     /// Places for nodes that are wholly free, and those of slots.
     places: u16,
     slots: u16,
+    /// No run of free blocks is longer than a group without so many.
+    run_lacks: u16,
     state: State,
     /// There may be more places and slots than that.
     is_bound: bool,
@@ -111,6 +113,9 @@ impl Away {
 
     /// There are so many groups from now on; the new ones are empty.
     pub(super) fn extend(&mut self, count: u64) {
+        if let Some(last) = self.summaries.last_mut() {
+            last.run_lacks = 0;
+        }
         self.summaries.resize(count as usize, Summary::default());
         self.unsure = Having::none_of(count);
         for (index, summary) in (0..).zip(&self.summaries) {
@@ -143,6 +148,11 @@ impl Away {
     pub(super) fn has_nothing_free(&self, index: u64, blocks: u64) -> bool {
         let Summary { used, state, .. } = self.summaries[index as usize];
         state == State::Lost || u64::from(used) == blocks
+    }
+
+    /// The longest run that may be there.
+    pub(super) fn run_max(&self, index: u64) -> u64 {
+        GROUP_BLOCKS.saturating_sub(self.summaries[index as usize].run_lacks.into())
     }
 
     pub(super) fn hidden_pieces(&self, index: u64) -> u32 {
@@ -243,6 +253,7 @@ impl Groups {
                 // The record knows of no place whose other one is taken.
                 places: (u64::from(item.free_slots) * groups.geometry.node_copies().0) as u16,
                 slots: item.free_slots as u16,
+                run_lacks: 0,
                 state: State::Stored,
                 is_bound: true,
             };
@@ -288,6 +299,7 @@ impl Groups {
         let Summary { used, nodes: node_blocks, said_slots, .. } =
             self.away.summaries[index as usize];
         let mut group = self.new_group(index);
+        group.believe_run_max(self.away.run_max(index));
         for (piece, bytes) in (0..).zip(pieces) {
             let Some(bytes) = bytes else { continue };
             let bits = decode_bitmap(bytes).map_err(|malformed| malformed.to_string())?;
@@ -393,6 +405,7 @@ impl Groups {
                 free: group.free_blocks as u16,
                 places: group.free_places as u16,
                 slots: group.free_slots as u16,
+                run_lacks: (GROUP_BLOCKS - group.run_max()) as u16,
                 state: State::Stored,
                 is_bound: false,
             };
