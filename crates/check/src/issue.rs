@@ -212,6 +212,8 @@ issues! {
         "A frame of the journal stands at two places, and one does not hold it; the other one counts. The next mount for writing needs neither."
     807 JournalWiped "journal-wiped" Error
         "The journal was used, and nothing is where the superblock says that it goes on: it was overwritten, with what followed."
+    808 CommitBaseLost "commit-base-lost" Error
+        "A commit of the journal builds on a node that is damaged. The node that it makes is lost; all else counts."
 
     901 LogDamaged "log-damaged" Error
         "A batch of the log is missing or damaged, although a later one proves that it was durable."

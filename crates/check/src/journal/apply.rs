@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, Epoch, TreeId};
+use holdfast_base::{BlockNo, CommitNo, Epoch, TreeId};
 use holdfast_device::DeviceError;
 use holdfast_format::codec::Reader;
 use holdfast_format::journal::{Base, Commit, DataExtent, REPLAY_BYTES_MAX};
@@ -21,8 +21,8 @@ use crate::{CheckError, arrived};
 
 /// What one commit breaks: the issue and the words.
 type Refusal = (Issue, String);
-/// Nodes with their first blocks.
-type Nodes = Vec<(BlockNo, Vec<u8>)>;
+/// Nodes with their first blocks, or why they are lost.
+type Nodes = Vec<(BlockNo, Result<Vec<u8>, Fault>)>;
 
 impl Replay {
     /// Applies a commit. The inner error is where the journal ends instead.
@@ -53,7 +53,7 @@ impl Replay {
                 return Ok(Err(end));
             }
         }
-        let made = match self.make(ring, &commit)? {
+        let made = match self.make(ring, whole.commit, &commit)? {
             Ok(made) => made,
             Err(refusal) => return Ok(Err(self.refuse(whole, refusal))),
         };
@@ -62,15 +62,24 @@ impl Replay {
                 change.apply(node);
             }
         }
-        self.nodes.extend(made);
-        for block in &commit.cancels {
-            self.nodes.remove(block);
+        for (block, node) in made {
+            self.forget(block);
+            match node {
+                Ok(node) => drop(self.nodes.insert(block, node)),
+                Err(fault) => drop(self.lost.insert(block, fault)),
+            }
         }
+        commit.cancels.iter().for_each(|block| self.forget(*block));
         self.earlier_log = self.superblock.log;
         self.superblock = commit.head.superblock(&self.superblock, whole.epoch, whole.mark());
         self.commits += 1;
         self.bytes += bytes_of(whole.blocks());
         Ok(Ok(()))
+    }
+
+    fn forget(&mut self, block: BlockNo) {
+        self.nodes.remove(&block);
+        self.lost.remove(&block);
     }
 
     fn refuse(&mut self, whole: &Whole, (issue, why): Refusal) -> End {
@@ -83,6 +92,7 @@ impl Replay {
     fn make(
         &self,
         ring: &Ring<'_>,
+        commit_no: CommitNo,
         commit: &Commit<'_>,
     ) -> Result<Result<Nodes, Refusal>, DeviceError> {
         let node_size = ring.geometry.node_size;
@@ -92,43 +102,53 @@ impl Replay {
             let block = change.block;
             let mut node = match change.base {
                 Base::Changed if self.nodes.contains_key(&block) => continue,
+                Base::Changed if self.lost.contains_key(&block) => continue,
                 Base::Changed => {
                     let why = format!("it changes node {block}, which no commit made");
                     return Ok(Err((Issue::CommitBase, why)));
                 }
-                Base::Zeros => vec![0; node_size],
-                Base::Copied(pointer) => match self.base(ring, pointer)? {
-                    Ok(node) => node,
-                    Err(why) => {
-                        let NodePointer { block: base, epoch } = pointer;
-                        let why = format!("node {block} copies {base} of epoch {epoch}: {why}");
-                        return Ok(Err((Issue::CommitBase, why)));
+                Base::Zeros => Ok(vec![0; node_size]),
+                Base::Copied(pointer) => {
+                    let NodePointer { block: base, epoch } = pointer;
+                    let says = |why| format!("node {block} copies {base} of epoch {epoch}: {why}");
+                    match self.base(ring, pointer)? {
+                        Based::On(node) => Ok(node),
+                        Based::Never(why) => return Ok(Err((Issue::CommitBase, says(why)))),
+                        Based::Lost(why) => {
+                            let what = format!("commit {}: {}", commit_no, says(why));
+                            Err(Fault { issue: Issue::CommitBaseLost, what, block })
+                        }
                     }
-                },
+                }
             };
-            if self.nodes.len() + made.len() >= nodes_max {
+            if self.nodes.len() + self.lost.len() + made.len() >= nodes_max {
                 let why = "more nodes than a journal may change";
                 return Ok(Err((Issue::CommitMalformed, why.into())));
             }
-            change.apply(&mut node);
+            if let Ok(node) = &mut node {
+                change.apply(node);
+            }
             made.push((block, node));
         }
         Ok(Ok(made))
     }
 
-    /// The node that `pointer` names, as it stood before the commit, or what is wrong with it.
+    /// The node that `pointer` names, as it stood before the commit.
     fn base(
         &self,
         ring: &Ring<'_>,
         pointer: NodePointer,
-    ) -> Result<Result<Vec<u8>, String>, DeviceError> {
+    ) -> Result<Based, DeviceError> {
         if let Some(node) = self.nodes.get(&pointer.block) {
             let epoch = head(node).map(|header| header.epoch);
             return Ok(match epoch {
-                Ok(epoch) if epoch == pointer.epoch.0 => Ok(node.clone()),
-                Ok(epoch) => Err(format!("that node is of epoch {epoch}")),
-                Err(malformed) => Err(malformed.why),
+                Ok(epoch) if epoch == pointer.epoch.0 => Based::On(node.clone()),
+                Ok(epoch) => Based::Never(format!("that node is of epoch {epoch}")),
+                Err(malformed) => Based::Never(malformed.why),
             });
+        }
+        if self.lost.contains_key(&pointer.block) {
+            return Ok(Based::Lost("that node is lost".into()));
         }
         let at = |block: BlockNo| -> Result<Result<Vec<u8>, String>, DeviceError> {
             let mut node = vec![0; ring.geometry.node_size];
@@ -138,10 +158,10 @@ impl Replay {
         };
         let first = at(pointer.block);
         let copy = ring.geometry.copy_of(pointer.block).filter(|_| !matches!(first, Ok(Ok(_))));
-        match copy.map(at) {
-            Some(Ok(Ok(node))) => Ok(Ok(node)),
-            _ => first,
-        }
+        Ok(match copy.map(at) {
+            Some(Ok(Ok(node))) => Based::On(node),
+            _ => first?.map_or_else(Based::Lost, Based::On),
+        })
     }
 
     /// Seals every node, and judges it: what the last commit leaves must be valid. `before` is the
@@ -162,7 +182,19 @@ impl Replay {
                 self.faults.push(Fault { issue: Issue::CommitNode, what, block });
             }
         }
+        // What no reader takes for a node.
+        let size = before.geometry.node_size;
+        self.nodes.extend(self.lost.keys().map(|block| (*block, vec![0; size])));
     }
+}
+
+/// What a copied node begins as.
+enum Based {
+    On(Vec<u8>),
+    /// It cannot be replayed.
+    Never(String),
+    /// The base is damaged, and so is what is made of it.
+    Lost(String),
 }
 
 fn head(node: &[u8]) -> Result<NodeHeader, Malformed> {

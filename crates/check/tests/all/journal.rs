@@ -308,7 +308,7 @@ fn a_later_frame_proves_that_a_missing_commit_was_durable() {
 #[test]
 fn whole_commits_that_cannot_be_are_findings() {
     type Break = fn(&mut Journal<'_>, &mut Parts);
-    let cases: [(Issue, Break); 6] = [
+    let cases: [(Issue, Break); 4] = [
         (Issue::CommitMalformed, |_, parts| parts.changes.push(parts.changes[0].clone())),
         (Issue::CommitMalformed, |journal, _| journal.now.used_blocks = 1 << 40),
         (Issue::CommitMalformed, |journal, parts| {
@@ -316,16 +316,7 @@ fn whole_commits_that_cannot_be_are_findings() {
             let count = journal.now.geometry.data_blocks();
             parts.extents = vec![DataExtent { block: first, count, sum: 0 }; 2];
         }),
-        (Issue::CommitBase, |journal, parts| {
-            let block = BlockNo(journal.free().0 + 50);
-            parts.changes[0].base = Base::Copied(NodePointer { block, epoch: EPOCH });
-        }),
         (Issue::CommitBase, |_, parts| parts.changes[1].base = Base::Changed),
-        (Issue::CommitBase, |journal, parts| {
-            let epoch = Epoch(EPOCH.0 - 1);
-            let block = journal.made.space.block;
-            parts.changes[1].base = Base::Copied(NodePointer { block, epoch });
-        }),
     ];
     for (issue, spoil) in cases {
         let made = made();
@@ -337,6 +328,29 @@ fn whole_commits_that_cannot_be_are_findings() {
         assert_eq!((replay.commits, replay.end.reason), (0, Reason::Broken), "{replay:?}");
         assert_eq!(replay.superblock, made.superblock);
         assert_eq!(issues(&check_all(&made.device)), [issue], "{:?}", replay.faults);
+    }
+}
+
+/// A node that a commit builds on and that is not there, or another one, is lost with what is made of it. History goes on.
+#[test]
+fn a_commit_loses_what_it_builds_on_and_nothing_else() {
+    for is_other in [false, true] {
+        let made = made();
+        let mut journal = Journal::new(&made);
+        let mut parts = journal.step(Epoch(NEXT));
+        let (block, epoch) = match is_other {
+            false => (BlockNo(journal.free().0 + 50), EPOCH),
+            true => (journal.made.space.block, Epoch(EPOCH.0 - 1)),
+        };
+        let index = usize::from(is_other);
+        parts.changes[index].base = Base::Copied(NodePointer { block, epoch });
+        journal.commit(&parts, 1);
+        journal.honest(NEXT);
+        let replay = journal.replay();
+        assert_eq!((replay.commits, replay.end.reason), (2, Reason::Nothing), "{replay:?}");
+        assert!(replay.is_whole() && replay.faults.is_empty());
+        let found = issues(&check_all(&made.device));
+        assert_eq!(found, [Issue::CommitBaseLost, Issue::NodeDamaged], "{is_other}");
     }
 }
 
