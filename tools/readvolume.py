@@ -836,9 +836,8 @@ class Journal:
             return None
         if record.base not in made:
             try:
-                data, head = self.nodes.load(record.base)[0], None
-                head = NODE.at(data)
-                need(head.epoch == record.base_epoch, "it is of another epoch")
+                data = self.nodes.load(record.base)[0]
+                need(NODE.at(data).epoch == record.base_epoch, "it is of another epoch")
                 return bytearray(data)
             except Damage as error:
                 self.findings.add(f"node at block {record.block} is lost: a commit copies that at block {record.base}: {error} [808]")

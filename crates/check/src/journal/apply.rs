@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, CommitNo, Epoch, TreeId};
-use holdfast_device::DeviceError;
 use holdfast_format::codec::Reader;
 use holdfast_format::journal::{Base, Commit, DataExtent, REPLAY_BYTES_MAX};
 use holdfast_format::node::{self, Expected, NodeHeader};
@@ -53,7 +52,7 @@ impl Replay {
                 return Ok(Err(end));
             }
         }
-        let made = match self.make(ring, whole.commit, &commit)? {
+        let made = match self.make(ring, whole.commit, &commit) {
             Ok(made) => made,
             Err(refusal) => return Ok(Err(self.refuse(whole, refusal))),
         };
@@ -94,7 +93,7 @@ impl Replay {
         ring: &Ring<'_>,
         commit_no: CommitNo,
         commit: &Commit<'_>,
-    ) -> Result<Result<Nodes, Refusal>, DeviceError> {
+    ) -> Result<Nodes, Refusal> {
         let node_size = ring.geometry.node_size;
         let nodes_max = (REPLAY_BYTES_MAX / node_size as u64) as usize;
         let mut made = Vec::new();
@@ -105,15 +104,15 @@ impl Replay {
                 Base::Changed if self.lost.contains_key(&block) => continue,
                 Base::Changed => {
                     let why = format!("it changes node {block}, which no commit made");
-                    return Ok(Err((Issue::CommitBase, why)));
+                    return Err((Issue::CommitBase, why));
                 }
                 Base::Zeros => Ok(vec![0; node_size]),
                 Base::Copied(pointer) => {
                     let NodePointer { block: base, epoch } = pointer;
                     let says = |why| format!("node {block} copies {base} of epoch {epoch}: {why}");
-                    match self.base(ring, pointer)? {
+                    match self.base(ring, pointer) {
                         Based::On(node) => Ok(node),
-                        Based::Never(why) => return Ok(Err((Issue::CommitBase, says(why)))),
+                        Based::Never(why) => return Err((Issue::CommitBase, says(why))),
                         Based::Lost(why) => {
                             let what = format!("commit {}: {}", commit_no, says(why));
                             Err(Fault { issue: Issue::CommitBaseLost, what, block })
@@ -123,45 +122,44 @@ impl Replay {
             };
             if self.nodes.len() + self.lost.len() + made.len() >= nodes_max {
                 let why = "more nodes than a journal may change";
-                return Ok(Err((Issue::CommitMalformed, why.into())));
+                return Err((Issue::CommitMalformed, why.into()));
             }
             if let Ok(node) = &mut node {
                 change.apply(node);
             }
             made.push((block, node));
         }
-        Ok(Ok(made))
+        Ok(made)
     }
 
     /// The node that `pointer` names, as it stood before the commit.
-    fn base(
-        &self,
-        ring: &Ring<'_>,
-        pointer: NodePointer,
-    ) -> Result<Based, DeviceError> {
+    fn base(&self, ring: &Ring<'_>, pointer: NodePointer) -> Based {
         if let Some(node) = self.nodes.get(&pointer.block) {
             let epoch = head(node).map(|header| header.epoch);
-            return Ok(match epoch {
+            return match epoch {
                 Ok(epoch) if epoch == pointer.epoch.0 => Based::On(node.clone()),
                 Ok(epoch) => Based::Never(format!("that node is of epoch {epoch}")),
                 Err(malformed) => Based::Never(malformed.why),
-            });
+            };
         }
         if self.lost.contains_key(&pointer.block) {
-            return Ok(Based::Lost("that node is lost".into()));
+            return Based::Lost("that node is lost".into());
         }
-        let at = |block: BlockNo| -> Result<Result<Vec<u8>, String>, DeviceError> {
+        let at = |block: BlockNo| -> Result<Vec<u8>, String> {
             let mut node = vec![0; ring.geometry.node_size];
-            ring.device.read(block.0 * BLOCK_BYTES, &mut node)?;
-            let judged = open(&node, pointer, ring.volume);
-            Ok(judged.map(|()| node).map_err(|malformed| malformed.why))
+            let read = ring.device.read(block.0 * BLOCK_BYTES, &mut node);
+            read.map_err(|error| error.to_string())?;
+            open(&node, pointer, ring.volume).map_err(|malformed| malformed.why)?;
+            Ok(node)
         };
-        let first = at(pointer.block);
-        let copy = ring.geometry.copy_of(pointer.block).filter(|_| !matches!(first, Ok(Ok(_))));
-        Ok(match copy.map(at) {
-            Some(Ok(Ok(node))) => Based::On(node),
-            _ => first?.map_or_else(Based::Lost, Based::On),
-        })
+        let mut first = None;
+        for place in ring.geometry.places_of_node(pointer.block) {
+            match at(place.start) {
+                Ok(node) => return Based::On(node),
+                Err(why) => drop(first.get_or_insert(why)),
+            }
+        }
+        Based::Lost(first.unwrap_or_default())
     }
 
     /// Seals every node, and judges it: what the last commit leaves must be valid. `before` is the

@@ -1,7 +1,7 @@
 //! Replay of journals that are written by hand, and what a check says of them (P3, P9, P10).
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, BlockNo, CommitNo, Epoch};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch};
 use holdfast_check::journal::Reason;
 use holdfast_check::{Issue, What, dump, probe};
 use holdfast_format::journal::{Base, DataExtent, FrameHeader};
@@ -9,6 +9,7 @@ use holdfast_format::{JournalMark, NodePointer};
 
 use crate::common::journal::*;
 use crate::common::*;
+use crate::forged_lineage::second_reader;
 
 fn made() -> Made {
     Maker::sample().make()
@@ -350,8 +351,23 @@ fn a_commit_loses_what_it_builds_on_and_nothing_else() {
         assert_eq!((replay.commits, replay.end.reason), (2, Reason::Nothing), "{replay:?}");
         assert!(replay.is_whole() && replay.faults.is_empty());
         let found = issues(&check_all(&made.device));
-        assert_eq!(found, [Issue::CommitBaseLost, Issue::NodeDamaged], "{is_other}");
+        assert_eq!(found, [Issue::NodeDamaged, Issue::CommitBaseLost], "{is_other}");
+        let Some(said) = second_reader(&made.device) else { continue };
+        assert!(said.contains("[808]") && !said.contains("[803]"), "{said}");
     }
+}
+
+#[test]
+fn a_base_that_does_not_read_ends_no_history() {
+    let made = made();
+    let mut journal = Journal::new(&made);
+    let parts = journal.step(Epoch(NEXT));
+    journal.commit(&parts, 1);
+    journal.honest(NEXT);
+    let Base::Copied(base) = parts.changes[0].base else { panic!("it is a copy") };
+    let report = check_all(&Rotten(made.device.snapshot(), BlockRange::new(base.block, 1)));
+    assert_eq!(issues(&report), [Issue::NodeDamaged, Issue::CommitBaseLost]);
+    assert_eq!(report.facts.journal_commits, 2);
 }
 
 #[test]

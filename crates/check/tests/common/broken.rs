@@ -517,7 +517,8 @@ pub(crate) fn provoke(issue: Issue) -> (Image, &'static [Issue]) {
             let image = journaled(|journal| {
                 let parts = journal.step(Epoch(5));
                 journal.commit(&parts, 1);
-                let Some(Base::Copied(base)) = parts.changes.first().map(|change| change.base) else {
+                let Some(Base::Copied(base)) = parts.changes.first().map(|change| change.base)
+                else {
                     panic!("the first change is a copy");
                 };
                 journal.made.poke(base.block, NODE, |bytes| bytes[1000] ^= 1);

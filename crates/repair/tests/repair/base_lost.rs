@@ -5,15 +5,16 @@ use std::sync::Arc;
 use holdfast_base::BLOCK_SIZE;
 use holdfast_check::Issue;
 use holdfast_device::Device;
+use holdfast_repair::RepairOptions;
 
 use crate::accidents::World;
 use crate::every_finding::{LOSS, found, planned};
 
 #[test]
 fn a_damaged_base_costs_no_history() {
-    for seed in 0..3 {
+    for seed in [0, 1, 2, 10] {
         let world = World::new(seed);
-        let mut bases = 0;
+        let (mut bases, mut unasked) = (0, 0);
         let image = world.image.to_image();
         for (at, block) in (0..).step_by(BLOCK_SIZE).zip(image.chunks(BLOCK_SIZE)) {
             if !block.starts_with(b"hfNd") {
@@ -33,8 +34,13 @@ fn a_damaged_base_costs_no_history() {
             let numbers: Vec<u16> = report.findings.iter().map(|it| it.id).collect();
             assert!(!numbers.iter().any(is_cut), "{when}: {numbers:?}");
             let plan = planned(&*device, &LOSS).unwrap_or_else(|why| panic!("{when}: {why}"));
+            let options = RepairOptions { accept_loss: false, ..LOSS };
+            match planned(&*device, &options) {
+                Ok(_) => unasked += 1,
+                Err(why) => assert!(plan.loses(), "{when}: nothing is lost, but {why}"),
+            }
             world.behind(&device, &plan, &when);
         }
-        assert!(bases > 2, "seed {seed}: {bases}");
+        assert!(bases > 2 && unasked > 2, "seed {seed}: {bases}, {unasked}");
     }
 }
