@@ -727,6 +727,8 @@ class Journal:
         self.commit, self.next, self.sum = superblock.journal_commit, superblock.journal_next, superblock.journal_sum
         self.taken = self.commits = 0
         self.touched = set()
+        # Nodes that commits build on a damaged one.
+        self.lost = set()
         self.damaged = self.closed = False
 
     def frames(self, block):
@@ -834,26 +836,41 @@ class Journal:
         made = self.nodes.made
         if record.kind == 1:
             return bytearray(self.geometry.node_size)
+        if record.kind == 3 and record.block in self.lost:
+            return None
         if record.kind == 3:
             need(record.block in made, f"node at block {record.block} is changed and is not there [803]")
             return bytearray(made[record.block])
-        data = made.get(record.base) or self.nodes.load(record.base)[0]
-        need(NODE.at(data).epoch == record.base_epoch, f"node at block {record.base} is of another epoch [803]")
-        return bytearray(data)
+        if record.base in self.lost:
+            return None
+        if record.base not in made:
+            try:
+                data = self.nodes.load(record.base)[0]
+                need(NODE.at(data).epoch == record.base_epoch, "it is of another epoch")
+                return bytearray(data)
+            except Damage as error:
+                self.findings.add(f"node at block {record.block} is lost: a commit copies that at block {record.base}: {error} [808]")
+                return None
+        need(NODE.at(made[record.base]).epoch == record.base_epoch, f"node at block {record.base} is of another epoch [803]")
+        return bytearray(made[record.base])
 
     def apply(self, commit):
         """Makes the nodes of a commit and moves the state on."""
-        made = {}
+        made, lost = {}, set()
         for record in commit.records:
             self.touched.add(record.block)
             need(len(self.touched) * self.geometry.node_size <= JOURNAL_LIMIT, "the journal changes too much [802]")
             node, at = self.base(record), 0
+            if node is None:
+                lost.add(record.block)
+                continue
             for start, end in record.ranges:
                 node[start:end] = record.data[at : at + end - start]
                 at += end - start
             made[record.block] = node
         self.nodes.made.update(made)
-        for block in commit.cancels:
+        self.lost = (self.lost - set(made) | lost) - set(commit.cancels)
+        for block in lost.union(commit.cancels):
             self.nodes.made.pop(block, None)
         self.log_before = self.state
         self.state, self.state_epoch, self.commits = commit.head, commit.epoch, self.commits + 1
@@ -932,6 +949,8 @@ class Journal:
             except Damage as error:
                 self.damaged = True
                 self.findings.add(f"node at block {block}, made by the journal: {error} [804]")
+        # What no reader takes for a node.
+        self.nodes.made.update((block, bytearray(self.geometry.node_size)) for block in self.lost)
 
 
 def is_there(image, block, count, wanted):

@@ -207,11 +207,13 @@ issues! {
     804 CommitNode "commit-node" Error
         "A node that the commits of the journal make is not valid."
     805 JournalUnreadable "journal-unreadable" Error
-        "The device could not read the journal, or what its commits build on; what they changed is left out."
+        "The device could not read the journal; what its commits changed is left out."
     806 FramePlaceBad "frame-place-bad" Note
         "A frame of the journal stands at two places, and one does not hold it; the other one counts. The next mount for writing needs neither."
     807 JournalWiped "journal-wiped" Error
         "The journal was used, and nothing is where the superblock says that it goes on: it was overwritten, with what followed."
+    808 CommitBaseLost "commit-base-lost" Error
+        "A commit of the journal builds on a node that is damaged. The node that it makes is lost; all else counts."
 
     901 LogDamaged "log-damaged" Error
         "A batch of the log is missing or damaged, although a later one proves that it was durable."

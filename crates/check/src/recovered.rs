@@ -39,6 +39,7 @@ impl Recovered {
         let Recovered { journal, log, journal_error, log_error } = self;
         let mut missing = Vec::new();
         missing.extend(journal_error.iter().chain(log_error).map(ToString::to_string));
+        missing.extend(journal.lost.values().map(|fault| fault.what.clone()));
         missing.extend(journal.faults.iter().chain(&log.faults).map(|fault| fault.what.clone()));
         missing.extend(journal.damage.iter().map(|it| format!("commit {} is gone", it.commit)));
         missing.extend(log.damage.iter().map(|it| format!("batch {} is gone", it.batch)));

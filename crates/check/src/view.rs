@@ -51,7 +51,8 @@ pub fn view(device: &dyn Device) -> Result<View, CheckError> {
         return Err(error);
     }
     let broken = |what: String| Err(CheckError::Missing(what));
-    if let Some(fault) = journal.faults.iter().chain(&log.faults).next() {
+    let mut faults = journal.lost.values().chain(&journal.faults).chain(&log.faults);
+    if let Some(fault) = faults.next() {
         return broken(fault.what.clone());
     }
     if let Some(damage) = &journal.damage {

@@ -121,8 +121,8 @@ struct Round<'w, 'd> {
 
 /// Whether a ring ends before what was found.
 fn is_cut(issue: Issue) -> bool {
-    let has_other_place = matches!(issue, Issue::FramePlaceBad | Issue::BatchPlaceBad);
-    (800..1000).contains(&issue.number()) && !has_other_place
+    let goes_on = [Issue::FramePlaceBad, Issue::BatchPlaceBad, Issue::CommitBaseLost];
+    (800..1000).contains(&issue.number()) && !goes_on.contains(&issue)
 }
 
 /// The place of a node of the journal may hold data that the volume as it is has: it is not written there.
@@ -343,6 +343,7 @@ impl<'w, 'd> Round<'w, 'd> {
                 | Issue::JournalUnreadable => {
                     "the journal ends before the damage, and the log with it"
                 }
+                Issue::CommitBaseLost => "the node is left out, and all else of the commits stays",
                 Issue::JournalWiped => {
                     "the volume is as its last checkpoint left it: all that was durable since is lost, and which files that is, is not known"
                 }

@@ -75,6 +75,9 @@ fn done(issue: Issue) -> &'static str {
         | Issue::BatchGap
         | Issue::BatchBlocks
         | Issue::LogUnreadable => LOG,
+        Issue::CommitBaseLost => {
+            "The node is left out, as a damaged one; all else of the commits, and the log, stays."
+        }
         Issue::JournalWiped => {
             "With `--accept-loss`: the volume is as its last checkpoint left it, without the log. Which files changed since is not known."
         }

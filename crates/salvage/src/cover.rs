@@ -4,7 +4,7 @@
 
 use holdfast_base::{Epoch, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
-use holdfast_format::Key;
+use holdfast_format::{Key, NodeView};
 
 use crate::fill::{LostRange, Part, fill};
 use crate::index::Index;
@@ -40,13 +40,15 @@ pub(crate) struct Cover {
 }
 
 impl Cover {
-    /// What there is of a tree. Without a root there are leaves alone, none younger than `newest`.
+    /// What there is of a tree. Without a root there are leaves alone, none younger than `newest`. `may_be`: whether the leaf at a block
+    /// can be of this tree if nothing leads to it.
     pub(crate) fn build(
         reading: &VolumeReading<'_>,
         index: &Index,
         tree: TreeId,
         root: Option<Root>,
         newest: Epoch,
+        may_be: &dyn Fn(u64) -> bool,
     ) -> Cover {
         let mut building =
             Building { reading, index, tree, segments: Vec::new(), lost: Vec::new() };
@@ -59,7 +61,7 @@ impl Cover {
             }
             None => building.lose(Point::MIN, None, newest),
         }
-        building.end()
+        building.end(may_be)
     }
 
     /// The segments that may hold keys from `low` up to `end`.
@@ -117,16 +119,7 @@ impl Building<'_, '_> {
         let Ok(node) = self.reading.node(self.tree, &place, None, &mut buffer) else {
             return self.lose(low, end, place.pointer.epoch);
         };
-        let child = |index: usize| {
-            let next = (index + 1 < node.count()).then(|| node.key(index + 1));
-            NodePlace {
-                pointer: node.child(index),
-                level: place.level - 1,
-                low: node.key(index),
-                high: next.or(place.high),
-            }
-        };
-        let children: Vec<NodePlace> = (0..node.count()).map(child).collect();
+        let children = children(&node, &place);
         if place.level > 1 {
             self.reading.read_ahead(children.iter().map(|child| child.pointer.block));
         }
@@ -175,16 +168,31 @@ impl Building<'_, '_> {
         self.add_lost(LostRange { low: behind, end: None, epoch: epoch.0 });
     }
 
-    fn end(self) -> Cover {
+    fn end(self, may_be: &dyn Fn(u64) -> bool) -> Cover {
         let Building { index, tree, mut segments, lost, .. } = self;
         if !lost.is_empty() {
-            let parts = fill(&lost, &index.nodes, index.leaves(tree).collect());
+            let leaves = index.leaves(tree).filter(|at| may_be(index.nodes[*at].block)).collect();
+            let parts = fill(&lost, &index.nodes, leaves);
             segments.extend(parts.iter().map(|part| Segment::of(part, index)));
             segments.sort_unstable_by_key(|segment| segment.low);
         }
         segments.shrink_to_fit();
         Cover { segments }
     }
+}
+
+/// The children of an inner node, with their places.
+pub(crate) fn children(node: &NodeView<'_>, place: &NodePlace) -> Vec<NodePlace> {
+    let child = |index: usize| {
+        let next = (index + 1 < node.count()).then(|| node.key(index + 1));
+        NodePlace {
+            pointer: node.child(index),
+            level: place.level.saturating_sub(1),
+            low: node.key(index),
+            high: next.or(place.high),
+        }
+    };
+    (0..node.count()).map(child).collect()
 }
 
 impl Segment {

@@ -24,6 +24,7 @@ mod index;
 mod items;
 mod known;
 mod list;
+mod owners;
 mod point;
 mod progress;
 mod proof;

@@ -103,7 +103,7 @@ impl Provenance {
 
     pub(crate) fn version(&self) -> Option<Version> {
         let epochs = self.oldest.map(|oldest| (oldest, self.newest));
-        self.is_doubted.then_some(Version { epochs })
+        self.is_doubted.then_some(Version { epochs, has_branches: false })
     }
 }
 
@@ -113,16 +113,21 @@ pub struct Version {
     /// Oldest and newest epoch of the nodes that its parts come from and to which nothing leads. None: the parts are those of the
     /// state, but something that would change them may be lost.
     pub epochs: Option<(u64, u64)>,
+    /// The volume has other branches: such parts may be of one of these.
+    pub has_branches: bool,
 }
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.epochs {
-            Some((one, two)) if one == two => {
-                write!(f, "of epoch {one}, perhaps not the last version")
-            }
-            Some((one, two)) => write!(f, "of epochs {one} to {two}, perhaps not the last version"),
-            None => f.write_str("perhaps not the last version"),
+            Some((one, two)) if one == two => write!(f, "of epoch {one}, ")?,
+            Some((one, two)) => write!(f, "of epochs {one} to {two}, ")?,
+            None => {}
+        }
+        f.write_str("perhaps not the last version")?;
+        match self.has_branches && self.epochs.is_some() {
+            true => f.write_str(", or of another branch"),
+            false => Ok(()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A state of a volume that was chosen: its trees, to be copied.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -15,6 +16,7 @@ use crate::destination::Destination;
 use crate::error::SalvageError;
 use crate::index::Index;
 use crate::items::{Event, Items};
+use crate::owners::Owners;
 use crate::point::Point;
 use crate::progress::Progress;
 use crate::report::Counts;
@@ -57,6 +59,8 @@ pub struct Salvaged<'d> {
     pub(crate) index: Index,
     pub(crate) superblocks: Vec<u64>,
     trees: Vec<TreeFound>,
+    /// Read when leaves are wanted to which nothing leads.
+    owners: OnceCell<Owners>,
     /// No superblock says it: roots look like those of its trees.
     is_made_up: bool,
     /// The newest checkpoint that anything in it may be of.
@@ -118,6 +122,7 @@ impl<'d> Salvaged<'d> {
             index,
             superblocks,
             trees,
+            owners: OnceCell::new(),
             is_made_up,
             epoch: epoch.0,
             by,
@@ -165,7 +170,13 @@ impl<'d> Salvaged<'d> {
         options: &CopyOptions<'_>,
     ) -> Result<Counts, SalvageError> {
         let epoch = Epoch(tree.epoch);
-        let cover = Cover::build(&self.reading, &self.index, TreeId::Files, tree.root, epoch);
+        let line = OnceCell::new();
+        let may_be = |block| {
+            let owners = self.owners.get_or_init(|| Owners::read(&self.reading, &self.index));
+            owners.may_be_of(line.get_or_init(|| owners.line(tree.id)), block)
+        };
+        let (reading, index) = (&self.reading, &self.index);
+        let cover = Cover::build(reading, index, TreeId::Files, tree.root, epoch, &may_be);
         // What the log says was said of another root.
         let changes = if tree.is_old { &NO_CHANGES } else { self.reading.changes(tree.id) };
         let items = Items::new(&self.reading, TreeId::Files, &cover, changes);
@@ -173,6 +184,7 @@ impl<'d> Salvaged<'d> {
         let way = Way {
             unproved: options.unproved,
             is_doubted: self.is_made_up || tree.is_old,
+            has_branches: self.trees.iter().filter(|tree| !tree.is_snapshot).count() > 1,
             progress: options.progress.unwrap_or(&quiet),
             total: tree.inodes,
         };
@@ -183,9 +195,9 @@ impl<'d> Salvaged<'d> {
     fn lost_trees(&self) -> Vec<TreeFound> {
         let superblock = self.reading.superblock();
         let root = Root { place: place(superblock.space, superblock.space_level), is_said: true };
-        let cover =
-            Cover::build(&self.reading, &self.index, TreeId::Space, Some(root), Epoch(self.epoch));
-        let mut items = Items::new(&self.reading, TreeId::Space, &cover, &NO_CHANGES);
+        let (reading, epoch) = (&self.reading, Epoch(self.epoch));
+        let cover = Cover::build(reading, &self.index, TreeId::Space, Some(root), epoch, &|_| true);
+        let mut items = Items::new(reading, TreeId::Space, &cover, &NO_CHANGES);
         let (mut heads, mut roots, mut gone) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let _ = items.visit(Point::inode(LINEAGE), None, &mut |event| {
             if let Event::Item { key, value, .. } = event {

@@ -27,7 +27,7 @@ pub(super) fn print(
         place = whole.after;
     }
     let replay = replay(device, superblock)?;
-    for fault in &replay.faults {
+    for fault in replay.lost.values().chain(&replay.faults) {
         writeln!(out, "DAMAGED block={} why={:?}", fault.block, fault.what)?;
     }
     let End { commit, at, reason, why } = &replay.end;

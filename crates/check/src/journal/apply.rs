@@ -7,8 +7,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, Epoch, TreeId};
-use holdfast_device::DeviceError;
+use holdfast_base::{BlockNo, CommitNo, Epoch, TreeId};
 use holdfast_format::codec::Reader;
 use holdfast_format::journal::{Base, Commit, DataExtent, REPLAY_BYTES_MAX};
 use holdfast_format::node::{self, Expected, NodeHeader};
@@ -21,8 +20,8 @@ use crate::{CheckError, arrived};
 
 /// What one commit breaks: the issue and the words.
 type Refusal = (Issue, String);
-/// Nodes with their first blocks.
-type Nodes = Vec<(BlockNo, Vec<u8>)>;
+/// Nodes with their first blocks, or why they are lost.
+type Nodes = Vec<(BlockNo, Result<Vec<u8>, Fault>)>;
 
 impl Replay {
     /// Applies a commit. The inner error is where the journal ends instead.
@@ -53,7 +52,7 @@ impl Replay {
                 return Ok(Err(end));
             }
         }
-        let made = match self.make(ring, &commit)? {
+        let made = match self.make(ring, whole.commit, &commit) {
             Ok(made) => made,
             Err(refusal) => return Ok(Err(self.refuse(whole, refusal))),
         };
@@ -62,15 +61,24 @@ impl Replay {
                 change.apply(node);
             }
         }
-        self.nodes.extend(made);
-        for block in &commit.cancels {
-            self.nodes.remove(block);
+        for (block, node) in made {
+            self.forget(block);
+            match node {
+                Ok(node) => drop(self.nodes.insert(block, node)),
+                Err(fault) => drop(self.lost.insert(block, fault)),
+            }
         }
+        commit.cancels.iter().for_each(|block| self.forget(*block));
         self.earlier_log = self.superblock.log;
         self.superblock = commit.head.superblock(&self.superblock, whole.epoch, whole.mark());
         self.commits += 1;
         self.bytes += bytes_of(whole.blocks());
         Ok(Ok(()))
+    }
+
+    fn forget(&mut self, block: BlockNo) {
+        self.nodes.remove(&block);
+        self.lost.remove(&block);
     }
 
     fn refuse(&mut self, whole: &Whole, (issue, why): Refusal) -> End {
@@ -83,8 +91,9 @@ impl Replay {
     fn make(
         &self,
         ring: &Ring<'_>,
+        commit_no: CommitNo,
         commit: &Commit<'_>,
-    ) -> Result<Result<Nodes, Refusal>, DeviceError> {
+    ) -> Result<Nodes, Refusal> {
         let node_size = ring.geometry.node_size;
         let nodes_max = (REPLAY_BYTES_MAX / node_size as u64) as usize;
         let mut made = Vec::new();
@@ -92,57 +101,66 @@ impl Replay {
             let block = change.block;
             let mut node = match change.base {
                 Base::Changed if self.nodes.contains_key(&block) => continue,
+                Base::Changed if self.lost.contains_key(&block) => continue,
                 Base::Changed => {
                     let why = format!("it changes node {block}, which no commit made");
-                    return Ok(Err((Issue::CommitBase, why)));
+                    return Err((Issue::CommitBase, why));
                 }
-                Base::Zeros => vec![0; node_size],
-                Base::Copied(pointer) => match self.base(ring, pointer)? {
-                    Ok(node) => node,
-                    Err(why) => {
-                        let NodePointer { block: base, epoch } = pointer;
-                        let why = format!("node {block} copies {base} of epoch {epoch}: {why}");
-                        return Ok(Err((Issue::CommitBase, why)));
+                Base::Zeros => Ok(vec![0; node_size]),
+                Base::Copied(pointer) => {
+                    let NodePointer { block: base, epoch } = pointer;
+                    let says = |why| format!("node {block} copies {base} of epoch {epoch}: {why}");
+                    match self.base(ring, pointer) {
+                        Based::On(node) => Ok(node),
+                        Based::Never(why) => return Err((Issue::CommitBase, says(why))),
+                        Based::Lost(why) => {
+                            let what = format!("commit {}: {}", commit_no, says(why));
+                            Err(Fault { issue: Issue::CommitBaseLost, what, block })
+                        }
                     }
-                },
+                }
             };
-            if self.nodes.len() + made.len() >= nodes_max {
+            if self.nodes.len() + self.lost.len() + made.len() >= nodes_max {
                 let why = "more nodes than a journal may change";
-                return Ok(Err((Issue::CommitMalformed, why.into())));
+                return Err((Issue::CommitMalformed, why.into()));
             }
-            change.apply(&mut node);
+            if let Ok(node) = &mut node {
+                change.apply(node);
+            }
             made.push((block, node));
         }
-        Ok(Ok(made))
+        Ok(made)
     }
 
-    /// The node that `pointer` names, as it stood before the commit, or what is wrong with it.
-    fn base(
-        &self,
-        ring: &Ring<'_>,
-        pointer: NodePointer,
-    ) -> Result<Result<Vec<u8>, String>, DeviceError> {
+    /// The node that `pointer` names, as it stood before the commit.
+    fn base(&self, ring: &Ring<'_>, pointer: NodePointer) -> Based {
         if let Some(node) = self.nodes.get(&pointer.block) {
             let epoch = head(node).map(|header| header.epoch);
-            return Ok(match epoch {
-                Ok(epoch) if epoch == pointer.epoch.0 => Ok(node.clone()),
-                Ok(epoch) => Err(format!("that node is of epoch {epoch}")),
-                Err(malformed) => Err(malformed.why),
-            });
+            return match epoch {
+                Ok(epoch) if epoch == pointer.epoch.0 => Based::On(node.clone()),
+                Ok(epoch) => Based::Never(format!("that node is of epoch {epoch}")),
+                Err(malformed) => Based::Never(malformed.why),
+            };
         }
-        let at = |block: BlockNo| -> Result<Result<Vec<u8>, String>, DeviceError> {
+        if self.lost.contains_key(&pointer.block) {
+            return Based::Lost("that node is lost".into());
+        }
+        let at = |block: BlockNo| -> Result<Vec<u8>, String> {
             let mut node = vec![0; ring.geometry.node_size];
-            ring.device.read(block.0 * BLOCK_BYTES, &mut node)?;
-            let judged = open(&node, pointer, ring.volume);
-            Ok(judged.map(|()| node).map_err(|malformed| malformed.why))
+            let read = ring.device.read(block.0 * BLOCK_BYTES, &mut node);
+            read.map_err(|error| error.to_string())?;
+            open(&node, pointer, ring.volume).map_err(|malformed| malformed.why)?;
+            Ok(node)
         };
-        let first = at(pointer.block);
-        let mut copy = ring.geometry.places_of_some_node(pointer.block).skip(1);
-        let copy = copy.next().filter(|_| !matches!(first, Ok(Ok(_))));
-        match copy.map(|place| at(place.start)) {
-            Some(Ok(Ok(node))) => Ok(Ok(node)),
-            _ => first,
+        let mut first = None;
+        for place in ring.geometry.places_of_some_node(pointer.block) {
+            match at(place.start) {
+                Ok(node) => return Based::On(node),
+                Err(why) => drop(first.get_or_insert(why)),
+            }
         }
+        }
+        Based::Lost(first.unwrap_or_default())
     }
 
     /// Seals every node, and judges it: what the last commit leaves must be valid. `before` is the
@@ -163,7 +181,19 @@ impl Replay {
                 self.faults.push(Fault { issue: Issue::CommitNode, what, block });
             }
         }
+        // What no reader takes for a node.
+        let size = before.geometry.node_size;
+        self.nodes.extend(self.lost.keys().map(|block| (*block, vec![0; size])));
     }
+}
+
+/// What a copied node begins as.
+enum Based {
+    On(Vec<u8>),
+    /// It cannot be replayed.
+    Never(String),
+    /// The base is damaged, and so is what is made of it.
+    Lost(String),
 }
 
 fn head(node: &[u8]) -> Result<NodeHeader, Malformed> {

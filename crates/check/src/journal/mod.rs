@@ -50,6 +50,8 @@ pub struct Replay {
     pub(crate) bad_places: Vec<(CommitNo, BadFrame)>,
     /// Where the log went on before the last commit.
     pub(crate) earlier_log: LogMark,
+    /// Nodes that would be among those, were it not for a damaged one that commits build on; and why.
+    pub(crate) lost: BTreeMap<BlockNo, Fault>,
     /// What no crash explains of commits whose frames are whole.
     pub faults: Vec<Fault>,
 }
@@ -137,12 +139,13 @@ impl Replay {
             end,
             damage: None,
             earlier_log: superblock.log,
+            lost: BTreeMap::new(),
             bad_places: Vec::new(),
             faults: Vec::new(),
         }
     }
 
-    /// Whether nothing durable is missing and every commit can be: then the log goes on behind it.
+    /// Whether nothing durable is missing and every commit can be, but for single nodes: then the log goes on behind it.
     pub fn is_whole(&self) -> bool {
         self.faults.is_empty() && self.damage.is_none()
     }

@@ -4,6 +4,7 @@
 //! changes join those of the batches before. Blocks are taken before blocks are
 //! given back ([`super::give_back`]), in whatever order the records come.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -23,7 +24,7 @@ use crate::issue::Issue;
 use crate::lineage::Lineage;
 use crate::patched::Patched;
 use crate::runs::Runs;
-use crate::volume::Volume;
+use crate::volume::{Look, Volume};
 
 /// Most bytes that are kept of what batches say. No log in a ring that mkfs makes comes near.
 const KEPT_MAX: u64 = 4 * REPLAY_BYTES_MAX;
@@ -44,13 +45,20 @@ pub(super) struct State {
     pub(super) origins: Origins,
     /// Branches and snapshots by now.
     pub(super) lineage: Lineage,
+    /// Not all of that could be read.
+    is_lineage_lost: bool,
+    /// What keys held before the log does not read: whose it is what batches give back is not known from then on, and nothing becomes
+    /// free.
+    is_blind: bool,
     kept: u64,
 }
 
 impl State {
     /// Before the log, when the blocks `before` were in use, as far as that is known.
-    pub(super) fn new(before: Option<Runs>, lineage: Lineage) -> State {
+    pub(super) fn new(before: Option<Runs>, lineage: Lineage, is_lineage_lost: bool) -> State {
         State {
+            is_lineage_lost,
+            is_blind: false,
             before,
             taken: Blocks::default(),
             freed: Blocks::default(),
@@ -115,11 +123,24 @@ impl State {
         }
         let lineage = &self.lineage;
         let mut named = judged.counts.keys().filter(|id| **id != MAIN);
-        if let Some(id) = named.find(|id| !is_branch(lineage, **id)) {
+        if let Some(id) = named.find(|id| !self.is_lineage_lost && !is_branch(lineage, **id)) {
             return malformed(format!("there is no branch {id}"));
         }
-        let value = |branch, key: &Key| value_of(before, replay, lineage, branch, key);
-        self.give_back(&mut judged, given, &value)?;
+        let is_lost = Cell::new(self.is_blind);
+        let value = |branch, key: &Key| match value_of(before, replay, lineage, branch, key) {
+            Look::Found(value) => Some(value),
+            Look::Missing => None,
+            Look::Lost => {
+                is_lost.set(true);
+                None
+            }
+        };
+        let done = if self.is_blind { Ok(()) } else { self.give_back(&mut judged, given, &value) };
+        self.is_blind = is_lost.get();
+        match self.is_blind {
+            true => (judged.freed, judged.given) = Default::default(),
+            false => done?,
+        }
         Ok(judged)
     }
 
@@ -235,13 +256,13 @@ fn value_of(
     lineage: &Lineage,
     branch: u64,
     key: &Key,
-) -> Option<Vec<u8>> {
+) -> Look {
     if let Some(change) = replay.items_of(branch).get(key) {
-        return change.value.clone();
+        return change.value.clone().map_or(Look::Missing, Look::Found);
     }
     if branch == MAIN {
-        return before.get(key);
+        return before.look(key);
     }
-    let root = lineage.root(branch)?;
-    before.with_files((root.pointer(), root.level), &NO_CHANGES).get(key)
+    let Some(root) = lineage.root(branch) else { return Look::Lost };
+    before.with_files((root.pointer(), root.level), &NO_CHANGES).look(key)
 }

@@ -242,7 +242,8 @@ pub(crate) fn replay_readable(
     }
     if !chain.is_empty() {
         let before = Volume::before_log(device, journal);
-        let state = State::new(before.marks(), Lineage::read(&before));
+        let is_lost = Lineage::lost(&before).is_some();
+        let state = State::new(before.marks(), Lineage::read(&before), is_lost);
         apply(&before, &ring, state, &chain, proven, &mut replay);
     }
     let batch = replay.end.batch;

@@ -16,7 +16,7 @@ pub(super) fn run(context: &mut Context<'_>) {
     if let Some(error) = &recovered.journal_error {
         findings.add(Issue::JournalUnreadable, error.to_string()).block(replay.end.at);
     }
-    for fault in &replay.faults {
+    for fault in replay.lost.values().chain(&replay.faults) {
         findings.add(fault.issue, fault.what.clone()).block(fault.block);
     }
     for (commit, bad) in &replay.bad_places {

@@ -348,7 +348,7 @@ fn what_no_operation_says_is_refused() {
 }
 
 /// What the second reader says of a volume; `None` if there is no Python.
-fn second_reader(device: &dyn Device) -> Option<String> {
+pub(crate) fn second_reader(device: &dyn Device) -> Option<String> {
     let mut bytes = vec![0; device.len() as usize];
     device.read(0, &mut bytes).unwrap();
     let image = tempfile::NamedTempFile::new().unwrap();

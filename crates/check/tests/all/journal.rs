@@ -1,7 +1,7 @@
 //! Replay of journals that are written by hand, and what a check says of them (P3, P9, P10).
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, BlockNo, CommitNo, Epoch};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch};
 use holdfast_check::journal::Reason;
 use holdfast_check::{Issue, What, dump, probe};
 use holdfast_format::journal::{Base, DataExtent, FrameHeader};
@@ -9,6 +9,7 @@ use holdfast_format::{JournalMark, NodePointer};
 
 use crate::common::journal::*;
 use crate::common::*;
+use crate::forged_lineage::second_reader;
 
 fn made() -> Made {
     Maker::sample().make()
@@ -308,7 +309,7 @@ fn a_later_frame_proves_that_a_missing_commit_was_durable() {
 #[test]
 fn whole_commits_that_cannot_be_are_findings() {
     type Break = fn(&mut Journal<'_>, &mut Parts);
-    let cases: [(Issue, Break); 6] = [
+    let cases: [(Issue, Break); 4] = [
         (Issue::CommitMalformed, |_, parts| parts.changes.push(parts.changes[0].clone())),
         (Issue::CommitMalformed, |journal, _| journal.now.used_blocks = 1 << 40),
         (Issue::CommitMalformed, |journal, parts| {
@@ -316,16 +317,7 @@ fn whole_commits_that_cannot_be_are_findings() {
             let count = journal.now.geometry.data_blocks();
             parts.extents = vec![DataExtent { block: first, count, sum: 0 }; 2];
         }),
-        (Issue::CommitBase, |journal, parts| {
-            let block = BlockNo(journal.free().0 + 50);
-            parts.changes[0].base = Base::Copied(NodePointer { block, epoch: EPOCH });
-        }),
         (Issue::CommitBase, |_, parts| parts.changes[1].base = Base::Changed),
-        (Issue::CommitBase, |journal, parts| {
-            let epoch = Epoch(EPOCH.0 - 1);
-            let block = journal.made.space.block;
-            parts.changes[1].base = Base::Copied(NodePointer { block, epoch });
-        }),
     ];
     for (issue, spoil) in cases {
         let made = made();
@@ -338,6 +330,44 @@ fn whole_commits_that_cannot_be_are_findings() {
         assert_eq!(replay.superblock, made.superblock);
         assert_eq!(issues(&check_all(&made.device)), [issue], "{:?}", replay.faults);
     }
+}
+
+/// A node that a commit builds on and that is not there, or another one, is lost with what is made of it. History goes on.
+#[test]
+fn a_commit_loses_what_it_builds_on_and_nothing_else() {
+    for is_other in [false, true] {
+        let made = made();
+        let mut journal = Journal::new(&made);
+        let mut parts = journal.step(Epoch(NEXT));
+        let (block, epoch) = match is_other {
+            false => (BlockNo(journal.free().0 + 50), EPOCH),
+            true => (journal.made.space.block, Epoch(EPOCH.0 - 1)),
+        };
+        let index = usize::from(is_other);
+        parts.changes[index].base = Base::Copied(NodePointer { block, epoch });
+        journal.commit(&parts, 1);
+        journal.honest(NEXT);
+        let replay = journal.replay();
+        assert_eq!((replay.commits, replay.end.reason), (2, Reason::Nothing), "{replay:?}");
+        assert!(replay.is_whole() && replay.faults.is_empty());
+        let found = issues(&check_all(&made.device));
+        assert_eq!(found, [Issue::NodeDamaged, Issue::CommitBaseLost], "{is_other}");
+        let Some(said) = second_reader(&made.device) else { continue };
+        assert!(said.contains("[808]") && !said.contains("[803]"), "{said}");
+    }
+}
+
+#[test]
+fn a_base_that_does_not_read_ends_no_history() {
+    let made = made();
+    let mut journal = Journal::new(&made);
+    let parts = journal.step(Epoch(NEXT));
+    journal.commit(&parts, 1);
+    journal.honest(NEXT);
+    let Base::Copied(base) = parts.changes[0].base else { panic!("it is a copy") };
+    let report = check_all(&Rotten(made.device.snapshot(), BlockRange::new(base.block, 1)));
+    assert_eq!(issues(&report), [Issue::NodeDamaged, Issue::CommitBaseLost]);
+    assert_eq!(report.facts.journal_commits, 2);
 }
 
 #[test]

@@ -513,6 +513,18 @@ pub(crate) fn provoke(issue: Issue) -> (Image, &'static [Issue]) {
             });
             (image, none)
         }
+        Issue::CommitBaseLost => {
+            let image = journaled(|journal| {
+                let parts = journal.step(Epoch(5));
+                journal.commit(&parts, 1);
+                let Some(Base::Copied(base)) = parts.changes.first().map(|change| change.base)
+                else {
+                    panic!("the first change is a copy");
+                };
+                journal.made.poke(base.block, NODE, |bytes| bytes[1000] ^= 1);
+            });
+            (image, &[Issue::NodeDamaged])
+        }
         Issue::CommitNode => {
             let image = journaled(|journal| {
                 let mut parts = journal.step(Epoch(5));

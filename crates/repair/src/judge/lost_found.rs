@@ -109,6 +109,7 @@ impl Judge<'_, '_> {
         });
         let slot = slot.expect("some number is free");
         names.push(Name { directory: InodeNo::ROOT, slot, child: number });
+        self.added.entry(InodeNo::ROOT).or_default().made += 1;
         Ok(number)
     }
 }

@@ -149,6 +149,15 @@ impl Said {
     }
 }
 
+/// Names that a directory has and may not have had: they must not make up for those that are lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Added {
+    /// So many are new.
+    made: u64,
+    /// So many lead to what is as it was, which may have got another name since.
+    older: u64,
+}
+
 /// A tree that is being judged.
 struct Judge<'w, 'd> {
     reading: &'w VolumeReading<'d>,
@@ -169,6 +178,8 @@ struct Judge<'w, 'd> {
     is_rootless: bool,
     /// Names that were taken from what may not have them.
     taken: BTreeMap<InodeNo, Vec<u8>>,
+    /// Names that directories have and may not have had.
+    added: BTreeMap<InodeNo, Added>,
 }
 
 /// Judges the tree `at`; those before it have been judged.
@@ -195,6 +206,7 @@ pub(crate) fn tree<'d>(
         said: Vec::new(),
         is_rootless: false,
         taken: BTreeMap::new(),
+        added: BTreeMap::new(),
     };
     judge.lost_nodes();
     judge.put_back();

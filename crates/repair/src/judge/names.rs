@@ -336,13 +336,16 @@ impl Judge<'_, '_> {
             }
             let is_directory = entry.file_type == FileType::Directory;
             let (first, last) = Key::span(number, ItemKind::Dentry);
+            let added = self.added.get(&number).copied().unwrap_or_default();
+            let had = entry.entries.saturating_sub(added.made + added.older);
             if is_directory
-                && entry.size > entry.entries
+                && entry.size > had
                 && let Some(lost) = self.state.lost_in(&first, Some(&last)).first()
             {
-                let (issue, count) = (lost.issue, entry.size - entry.entries);
+                let (issue, count) = (lost.issue, entry.size - had);
+                let up_to = if added.older > 0 { "up to " } else { "" };
                 let what = format!(
-                    "{count} names in it are lost; what else is known of what they led to is in lost+found"
+                    "{up_to}{count} names in it are lost; what else is known of what they led to is in lost+found"
                 );
                 self.loss(issue, Some(number), what);
             }

@@ -113,7 +113,7 @@ impl Judge<'_, '_> {
                 as_of.insert(inode, epoch);
             }
         }
-        self.older_names(names, &named);
+        self.older_names(names, &named, &as_of);
         let now = self.reading.superblock().epoch;
         for (inode, epoch) in as_of {
             let issue = self.state.lost_with(&Key::inode(inode)).map(|lost| lost.issue);
@@ -196,6 +196,13 @@ impl Judge<'_, '_> {
         if is_elsewhere {
             return false;
         }
+        // Without blocks it has content in a leaf; where that is not found, it is no hole for that.
+        let is_inline = |(key, older): &(Key, Older)| {
+            key.kind == ItemKind::Inline && older.value.len() as u64 == item.size
+        };
+        if item.size > 0 && item.blocks == 0 && !of_inode.iter().any(is_inline) {
+            return false;
+        }
         let (mut blocks, mut end) = (0u64, 0);
         for (key, older) in of_inode.iter().filter(|(key, _)| key.kind == ItemKind::Extent) {
             let Ok(extent) = Extent::decode(&older.value) else { return false };
@@ -270,7 +277,7 @@ impl Judge<'_, '_> {
     }
 
     /// Names whose inodes say that they are theirs. An inode as it was does not know a name that it got since: none is added to what it has.
-    fn older_names(&mut self, names: OfInode, named: &Named) {
+    fn older_names(&mut self, names: OfInode, named: &Named, as_of: &BTreeMap<InodeNo, u64>) {
         let seed = self.reading.superblock().hash_seed;
         for (key, older) in names {
             let Ok(dentry) = Dentry::decode(&older.value) else { continue };
@@ -298,6 +305,9 @@ impl Judge<'_, '_> {
                 format!("its name {shown} comes back from a version of epoch {}", older.epoch);
             let issue = self.lost_at(&key).unwrap_or(Issue::NodeDamaged);
             self.put(key, older.value.clone());
+            if as_of.contains_key(&child) {
+                self.added.entry(key.inode).or_default().older += 1;
+            }
             self.note(issue, child, what);
         }
     }

@@ -4,6 +4,7 @@
 mod common;
 
 mod accidents;
+mod base_lost;
 mod copies;
 mod cut;
 mod every_finding;

@@ -49,7 +49,7 @@ impl Walk<'_, '_, '_> {
         self.out.end(size.unwrap_or(content.end), &attributes)?;
         let mut provenance = self.provenance(named, known);
         provenance.join(content.provenance);
-        found.version = provenance.version();
+        found.version = self.version(provenance);
         found.holes = content.holes;
         found.unproved = content.unproved;
         Ok(())

@@ -22,7 +22,7 @@ use crate::items::{Event, Items, Origin};
 use crate::known::{Known, known};
 use crate::point::Point;
 use crate::progress::Progress;
-use crate::report::{Counts, Found, Missing, Provenance};
+use crate::report::{Counts, Found, Missing, Provenance, Version};
 use crate::seen::Seen;
 
 /// Names of a directory that are looked at together.
@@ -73,6 +73,8 @@ pub(crate) struct Way<'o> {
     pub(crate) unproved: bool,
     /// It is not known whether the tree is the one that is wanted: nothing in it is called whole.
     pub(crate) is_doubted: bool,
+    /// The volume has other branches, and a leaf to which nothing leads may be theirs.
+    pub(crate) has_branches: bool,
     pub(crate) progress: &'o dyn Fn(Progress),
     /// Files that there are, if that is known.
     pub(crate) total: u64,
@@ -339,11 +341,16 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
             inode: named.number.0,
             file_type,
             size: known.inode.filter(|_| is_regular).map(|inode| inode.size),
-            version: provenance.version(),
+            version: self.version(provenance),
             is_name_lost: named.is_name_lost,
             missing,
             ..Found::default()
         }
+    }
+
+    fn version(&self, provenance: Provenance) -> Option<Version> {
+        let has_branches = self.way.has_branches;
+        provenance.version().map(|version| Version { has_branches, ..version })
     }
 
     fn report(&mut self, found: &Found) -> io::Result<()> {

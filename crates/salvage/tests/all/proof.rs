@@ -212,3 +212,41 @@ fn a_leaf_of_a_space_tree_without_its_root_is_no_space_tree() {
     }
     assert!(salvaged.notes.iter().any(|note| note.contains("which root")), "{:?}", salvaged.notes);
 }
+
+/// Where an inner node of `main` is lost, leaves that only a fork has are not taken for its own, however new they are; and what may be
+/// of another branch is told so.
+#[test]
+fn what_is_of_a_fork_is_not_mixed_into_main() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let target: Arc<dyn Device> = device.clone();
+    holdfast::CreateOptions::new().node_size(4096).format(&target).unwrap();
+    let volume = holdfast::VolumeOptions::new().open_device(target.clone()).unwrap();
+    let fill = |of: &holdfast::Volume, what: &str| {
+        for number in 0..300 {
+            of.write(format!("/{number}"), format!("{what} {number}")).unwrap();
+        }
+    };
+    fill(&volume, "main");
+    let fork = volume.branch_here().unwrap().fork("work").unwrap().open().unwrap();
+    fill(&fork, "work");
+    drop(fork);
+    // The root of `main` is not older than leaves of the fork.
+    volume.write("/0", "main 0").unwrap();
+    volume.close().unwrap();
+    let reading = holdfast_check::reading::VolumeReading::open(&*device, false).unwrap();
+    let root = reading.superblock().files;
+    assert!(reading.superblock().files_level > 0, "it has inner nodes");
+    zero(&device, root.block.0 * BLOCK_BYTES, (root.block.0 + 1) * BLOCK_BYTES);
+    let outcome = salvage(&*device, "main", &Choice::default()).unwrap();
+    let mut right = 0;
+    for number in 0..300 {
+        let Some(Made::File(content)) = outcome.memory.made.get(&format!("/{number}")) else {
+            continue;
+        };
+        assert_eq!(content, format!("main {number}").as_bytes());
+        right += 1;
+    }
+    assert!(right > 290, "{right} of 300");
+    let said = outcome.memory.found.iter().filter_map(|found| found.version);
+    assert!(said.into_iter().any(|version| version.to_string().contains("another branch")));
+}
