@@ -12,9 +12,11 @@ use crate::limits::{
 pub const SUPERBLOCK_SLOTS: [BlockNo; 2] = [BlockNo(16), BlockNo(48)];
 /// The block that says which program has the volume open, where that may be unknown to others (see [`guard`](crate::guard)).
 pub const GUARD: BlockNo = BlockNo(32);
-/// First block that a ring may have, and where mkfs puts the log: behind the first MiB, which other programs overwrite when they take the
-/// device for theirs. With the far copy of the superblock the volume then lacks nothing.
-pub const LOG_START: BlockNo = BlockNo(256);
+/// The block that says how large the volume is (see [`signpost`](crate::signpost)): behind the first MiB, which other programs overwrite when
+/// they take the device for theirs, and not at its very end, where they let a partition begin.
+pub const SIGNPOST: BlockNo = BlockNo(264);
+/// First block that a ring may have, and where mkfs puts the log. With signpost and far copy a volume that has lost its first MiB lacks nothing.
+pub const LOG_START: BlockNo = BlockNo(272);
 /// The zones begin and end at multiples of this: nodes are aligned to their own size, up to 64 KiB.
 const ALIGNMENT: u64 = NODE_SIZES[2] as u64 / BLOCK_BYTES;
 
@@ -173,7 +175,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// Fails unless the rings, in all their places, lie apart between the first MiB and the data zone, and that lies in the volume.
+    /// Fails unless the rings, in all their places, lie apart between the signpost and the data zone, and that lies in the volume.
     fn check_rings(&self) -> Result<(), &'static str> {
         const FIT: &str = "the rings do not fit the volume";
         let end = |start: u64, blocks: u64| start.checked_add(blocks).ok_or(FIT);

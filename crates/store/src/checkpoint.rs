@@ -35,6 +35,7 @@ use crate::nodes::NodeWrite;
 use crate::sealed::{LeftOver, Sealed};
 use crate::space::alloc::Space;
 use crate::step::Step;
+use crate::superblock::Present;
 use crate::tree::Forest;
 use crate::{Inner, Result, StoreError, nodes, superblock};
 
@@ -262,8 +263,10 @@ impl Inner {
         let copies = superblock.geometry.node_copies();
         self.counters.checkpoint_bytes.add(count * copies * self.geometry().node_size as u64);
         let reached = flush_unless(&*self.device, Mutant::CheckpointFlush)?;
-        let present = self.superblock.lock().epoch;
+        let epoch = self.superblock.lock().epoch;
+        let present = Present { epoch, blocks: self.shape.signposted() };
         let _published = superblock::publish(&*self.device, superblock, present, reached)?;
+        self.shape.is_signposted(superblock.geometry.volume_blocks);
         Ok((blocks, runs))
     }
 

@@ -80,7 +80,7 @@ fn open_alone(
     counters: Arc<Counters>,
 ) -> Result<Inner> {
     let places = Arc::new(AccessTimes::default());
-    let superblock::Newest { superblock, fault, of_other_size } =
+    let superblock::Newest { superblock, fault, is_of_two_sizes } =
         superblock::newest(&**device, options.read_only, &places)?;
     check_volume(&superblock, &**device, options)?;
     let time = Stopwatch::start();
@@ -140,8 +140,8 @@ fn open_alone(
         recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay, threads)?;
         inner.overlay = BTreeMap::new();
         inner.finish_log(logged, replayed.before)?;
-        if let Some(other) = of_other_size {
-            end_change_of_size(&inner, &other, &superblock)?;
+        if is_of_two_sizes {
+            end_change_of_size(&inner, &superblock)?;
         }
         took = took.saturating_add(time.nanos());
         inner.hide_from_host();
@@ -231,11 +231,11 @@ fn without_bitmaps(inner: &Inner, error: StoreError) -> Result<Option<String>> {
 }
 
 /// Both slots say the size before anything is used.
-fn end_change_of_size(inner: &Inner, other: &Superblock, found: &Superblock) -> Result<()> {
+fn end_change_of_size(inner: &Inner, found: &Superblock) -> Result<()> {
     if inner.superblock.lock().epoch == found.epoch {
         inner.first_checkpoint()?;
     }
-    superblock::forget_far_copy(&*inner.device, other, found)
+    Ok(())
 }
 
 /// A volume that stands at `superblock`, with `nodes` in front of the device, which `stop` keeps from being written.

@@ -162,7 +162,7 @@ fn dumps_print_each_thing_on_a_line() {
     let text = printed(&made.device, What::Superblocks);
     assert!(text.contains("superblock slot=0 block=16 valid=true counts=true\n"), "{text}");
     assert!(text.contains("superblock slot=1 label=\"sample\"\n"), "{text}");
-    assert!(text.contains("zone name=log block=256 count=64\n"), "{text}");
+    assert!(text.contains("zone name=log block=272 count=64\n"), "{text}");
     let text = printed(&made.device, What::Tree(TreeId::Files));
     let items = text.lines().filter(|line| line.starts_with("item ")).count();
     assert_eq!(items, 26);

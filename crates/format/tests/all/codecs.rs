@@ -365,7 +365,7 @@ proptest! {
             let mut rings: Vec<_> = geometry.rings().map(|ring| (ring.start.0, ring.end().unwrap().0)).collect();
             rings.sort_unstable();
             prop_assert!(rings.windows(2).all(|two| two[0].1 <= two[1].0), "{rings:?}");
-            prop_assert!(rings[0].0 >= 256 && rings.last().unwrap().1 <= first.0);
+            prop_assert!(rings[0].0 >= 272 && rings.last().unwrap().1 <= first.0);
             prop_assert!(geometry.log_room() >= log_blocks && geometry.journal_room() >= journal_blocks);
             let longest = Geometry {
                 log_blocks: geometry.log_room(), journal_blocks: geometry.journal_room(), ..geometry
