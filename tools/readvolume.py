@@ -461,7 +461,7 @@ def find_far_copy(image):
 def check_zones(superblock):
     """The rules of the zones."""
     need(superblock.node_size in (4096, 16384, 65536), "the node size is none")
-    need(8388608 <= superblock.volume_blocks * BLOCK <= 1125899906842624, "the size of the volume is none")
+    need(8388608 <= superblock.volume_blocks * BLOCK < 1 << 63, "the size of the volume is none")
     need(superblock.log_blocks >= 64 and superblock.journal_blocks >= 64, "a ring is too small")
     need(superblock.copy_mask % 64 == 0 and superblock.copy_mask < GROUP, "no copy can be so far away")
     geometry = Geometry(superblock)

@@ -94,7 +94,7 @@ impl Geometry {
             ring_distance: 0,
         };
         let geometry = geometry.with_ring_blocks(log, journal);
-        geometry.check()?;
+        geometry.check_own()?;
         Ok(geometry)
     }
 
@@ -139,6 +139,19 @@ impl Geometry {
         self.ring_places().map(room).min().unwrap_or(0)
     }
 
+    /// As [`Geometry::check`], for a volume that is made, changed or opened: it is also not larger than a program deals with.
+    pub fn check_own(&self) -> Result<(), Malformed> {
+        if self.volume_blocks > VOLUME_BYTES_MAX / BLOCK_BYTES {
+            let why = format!(
+                "{} blocks of 4 KiB are more than the {} TiB that this program makes and mounts",
+                self.volume_blocks,
+                VOLUME_BYTES_MAX >> 40
+            );
+            return Err(Malformed::new("geometry", why));
+        }
+        self.check()
+    }
+
     /// Fails unless every zone fits the volume and the node size is one of those offered.
     pub fn check(&self) -> Result<(), Malformed> {
         let fail = |why: String| Err(Malformed::new("geometry", why));
@@ -152,12 +165,9 @@ impl Geometry {
                 self.volume_blocks
             ));
         }
-        if self.volume_blocks > VOLUME_BYTES_MAX / BLOCK_BYTES {
-            return fail(format!(
-                "{} blocks of 4 KiB are more than {} TiB",
-                self.volume_blocks,
-                VOLUME_BYTES_MAX >> 40
-            ));
+        // Behind this, places in bytes could not be counted.
+        if self.volume_blocks > i64::MAX as u64 / BLOCK_BYTES {
+            return fail(format!("{} blocks of 4 KiB are too many", self.volume_blocks));
         }
         if self.log_blocks < LOG_BLOCKS_MIN || self.journal_blocks < JOURNAL_BLOCKS_MIN {
             return fail(format!(

@@ -49,7 +49,7 @@ pub(crate) fn create(
     first: Transaction,
 ) -> Result<()> {
     let geometry = options.geometry;
-    geometry.check().map_err(|malformed| StoreError::Refused(malformed.why))?;
+    geometry.check_own().map_err(|malformed| StoreError::Refused(malformed.why))?;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
         return Err(StoreError::Refused("the device is smaller than the volume".into()));
     }

@@ -162,6 +162,8 @@ fn check_volume(superblock: &Superblock, device: &dyn Device, options: &OpenOpti
             device.len() / BLOCK_BYTES
         )));
     }
+    // It keeps something for each group.
+    superblock.geometry.check_own().map_err(|malformed| StoreError::Refused(malformed.why))?;
     let unknown = superblock.features_ro_compat & !RO_COMPAT_KNOWN;
     if unknown != 0 && !options.read_only {
         return Err(StoreError::Refused(format!(

@@ -383,6 +383,30 @@ proptest! {
     }
 }
 
+/// Readers take what can be counted; a program makes and opens what it has memory for.
+#[test]
+fn a_pib_is_a_limit_of_programs_and_not_of_the_format() {
+    let pib = (1 << 50) / 4096;
+    let small = Geometry::for_device(1 << 40, 4096).expect("it is large enough");
+    let of = |volume_blocks| Geometry { volume_blocks, ..small };
+    assert!(Geometry::for_device(1 << 50, 4096).is_ok());
+    assert!(Geometry::for_device((1 << 50) + 4096, 4096).is_err());
+    assert!(of(pib).check_own().is_ok());
+    let most = i64::MAX as u64 / 4096;
+    for blocks in [pib + 1, most] {
+        assert!(of(blocks).check().is_ok());
+        let error = of(blocks).check_own().expect_err("it is too large").to_string();
+        assert!(error.contains("more than the 1024 TiB"), "{error}");
+        // What is reckoned with at once does not overflow.
+        let (far, groups) = (of(blocks).far_copy(), of(blocks).group_count());
+        assert!(
+            far.byte_offset().is_some()
+                && of(blocks).holds_data(of(blocks).group_blocks(groups - 1))
+        );
+    }
+    assert!(of(most + 1).check().is_err() && of(u64::MAX).check().is_err());
+}
+
 /// Copies are far away and of most volumes' size the same way; where half of a volume is too little for that, they are nearer.
 #[test]
 fn copies_lie_as_far_away_as_the_volume_allows() {

@@ -125,7 +125,7 @@ fn limits_table() -> String {
             "blocks",
         ),
         ("smallest volume", limits::VOLUME_BYTES_MIN, "bytes"),
-        ("largest volume", limits::VOLUME_BYTES_MAX, "bytes"),
+        ("largest volume", i64::MAX as u64 / 4096 * 4096, "bytes"),
         ("largest frame of the journal", frame::FRAME_BYTES_MAX as u64, "bytes"),
         ("largest payload of a commit", COMMIT_BYTES_MAX as u64, "bytes"),
         ("nodes that a journal changes", REPLAY_BYTES_MAX, "bytes, each node once"),
