@@ -34,6 +34,7 @@ from types import SimpleNamespace
 BLOCK = 4096
 SECTOR = 512
 GROUP = 32768
+SIGNPOST = 264
 # The ro_compat features of what stands twice.
 NODE_COPIES = 1
 RING_COPIES = 2
@@ -325,6 +326,7 @@ SUPERBLOCK = Layout(
     "created:q created_ns:I sums:B fault:B pad2:2s fault_time:q fault_ns:I pad3:4s fault_reason:160s writer:32s "
     "branches:Q set_aside:112s copy_mask:Q ring_distance:Q log_start:Q journal_start:Q data_start:Q zeros:56s"
 )
+SIGNPOST_LAYOUT = Layout("magic:8s sum:Q address:Q volume:8s volume_blocks:Q other_blocks:Q")
 NODE = Layout(
     "magic:4s level:B tree:B count:H sum:Q address:Q epoch:Q volume:8s heap_start:I garbage:I reserved:16s"
 )
@@ -441,10 +443,30 @@ def far_copy(volume_blocks):
     return volume_blocks // 16 * 16 - 16
 
 
+def find_far_copy(image):
+    """The newest far copy where the signpost says; without one where a volume as large as the device has it."""
+    data = image.read(SIGNPOST)
+    sign = SIGNPOST_LAYOUT.at(data)
+    valid = (sign.magic, sign.sum, sign.address) == (b"hfSigns\n", crc64_without(data, 8), SIGNPOST)
+    valid = valid and not any(data[SIGNPOST_LAYOUT.size :])
+    sizes = {sign.volume_blocks, sign.other_blocks} if valid else {image.blocks}
+    found, wrong = [], []
+    for size in sizes:
+        try:
+            need(far_copy(size) < image.blocks, "the device ends before it")
+            block = read_superblock(image, far_copy(size), far=True)
+            need(not valid or block.node_tag == sign.volume and block.volume_blocks in sizes, "the signpost does not lead to it")
+            found.append(block)
+        except Damage as error:
+            wrong.append(f"block {far_copy(size)}: {error}")
+    need(found, f"no far copy is valid ({'; '.join(wrong)}) [102]")
+    return max(found, key=lambda block: block.epoch)
+
+
 def check_zones(superblock):
     """The rules of the zones."""
     need(superblock.node_size in (4096, 16384, 65536), "the node size is none")
-    need(8388608 <= superblock.volume_blocks * BLOCK <= 1125899906842624, "the size of the volume is none")
+    need(8388608 <= superblock.volume_blocks * BLOCK < 1 << 63, "the size of the volume is none")
     need(superblock.log_blocks >= 64 and superblock.journal_blocks >= 64, "a ring is too small")
     need(superblock.copy_mask % 64 == 0 and superblock.copy_mask < GROUP, "no copy can be so far away")
     geometry = Geometry(superblock)
@@ -454,7 +476,7 @@ def check_zones(superblock):
     distance = superblock.ring_distance
     need(geometry.log_end <= geometry.journal or geometry.journal_end <= geometry.log, "one ring lies in the other")
     need(distance in (0, max(end - start, distance)), "the places of the rings overlap")
-    need(256 <= start and end + distance <= geometry.data and geometry.data % 16 == 0, "the rings are not where they can be")
+    need(272 <= start and end + distance <= geometry.data and geometry.data % 16 == 0, "the rings are not where they can be")
     need(first + 2 * node <= geometry.far, "the zones have no room")
     return geometry
 
@@ -1824,7 +1846,7 @@ class Volume:
         self.findings = findings
         self.image = Image(path)
         if far:
-            self.superblock = read_superblock(self.image, far_copy(self.image.blocks), far=True)
+            self.superblock = find_far_copy(self.image)
         else:
             self.superblock = choose_superblock(self.image, findings)
         self.geometry = self.superblock.geometry

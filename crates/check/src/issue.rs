@@ -76,7 +76,7 @@ issues! {
     106 CounterHigh "counter-high" Error
         "A counter is nearer to its end than any real volume gets; a little further on, the volume can be read, but not written."
     107 FarCopyInvalid "far-copy-invalid" Note
-        "The far copy of the superblock, at the volume's end, is not valid. The next checkpoint writes it again."
+        "The far copy of the superblock, at the volume's end, or the signpost to it is not valid. The next mount writes them again."
     108 Fault "fault" Warning
         "A program that had the volume open found something damaged, and said so in the superblock."
     109 NewestSuperblockLost "newest-superblock-lost" Error

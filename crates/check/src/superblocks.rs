@@ -1,13 +1,14 @@
-//! Both superblock slots, and which one counts; and the far copy, for a volume that has lost both.
+//! Both superblock slots, and which one counts; and the far copy, with the signpost to it, for a volume that has lost both.
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, DeviceError};
-use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
+use holdfast_format::geometry::{SIGNPOST, SUPERBLOCK_SLOTS};
+use holdfast_format::signpost::Search;
 use holdfast_format::superblock::{
     Fields, FoundDamage, MAGIC, VERSION, newer_program, other_version, tags_of, version_of,
 };
-use holdfast_format::{Malformed, Superblock};
+use holdfast_format::{Malformed, Signpost, Superblock};
 
 use crate::CheckError;
 
@@ -18,9 +19,10 @@ pub(crate) struct Slots {
     pub(crate) bytes: [Box<[u8; BLOCK_SIZE]>; 2],
     /// The slots, judged.
     pub(crate) judged: [Result<Superblock, Malformed>; 2],
-    /// The far copy: where the volume has it, or if there is no valid slot, where one as large as the device has it.
-    /// `None` if the device ends before it or does not read there.
+    /// The far copy, as it is found. `None` if the device ends before it or does not read there.
     pub(crate) far: Option<Result<Superblock, Malformed>>,
+    /// What says where that is where no slot does.
+    signpost: Result<Signpost, Malformed>,
 }
 
 impl Slots {
@@ -32,9 +34,21 @@ impl Slots {
             (Err(SlotError::Device(error)), Err(SlotError::Device(_))) => Err(error),
             (one, two) => {
                 let judged = [one.map_err(SlotError::words), two.map_err(SlotError::words)];
-                let far = far(device, &judged);
-                Ok(Slots { bytes: [first, second], judged, far })
+                let valid: Vec<Superblock> = judged.iter().flatten().cloned().collect();
+                let signpost = read_signpost(device);
+                let blocks = device.len() / BLOCK_BYTES;
+                let far = far(device, &Search::new(valid, signpost.clone().ok(), blocks));
+                Ok(Slots { bytes: [first, second], judged, far, signpost })
             }
+        }
+    }
+
+    /// What is wrong with the signpost of a volume.
+    pub(crate) fn wrong_signpost(&self, superblock: &Superblock) -> Option<String> {
+        match &self.signpost {
+            Ok(signpost) if signpost.leads_to(superblock) => None,
+            Ok(_) => Some("it names another volume, or another size".into()),
+            Err(malformed) => Some(malformed.why.clone()),
         }
     }
 
@@ -114,32 +128,32 @@ impl Slots {
     }
 }
 
-/// The far copy: where the newest valid slot has it; where the other one has it, or a volume as large as the device, if it is newer there: the
-/// size was being changed. Without a valid slot where a volume as large as the device has it.
-fn far(
-    device: &dyn Device,
-    slots: &[Result<Superblock, Malformed>; 2],
-) -> Option<Result<Superblock, Malformed>> {
-    let blocks = device.len() / BLOCK_BYTES;
-    let mut valid: Vec<&Superblock> = slots.iter().flatten().collect();
-    valid.sort_by_key(|superblock| std::cmp::Reverse(superblock.epoch));
-    let places = valid.iter().map(|slot| slot.geometry.far_copy()).chain([far_copy(blocks)]);
-    let mut first = None;
+/// The newest far copy where one may be; or why none is valid, at the place where the volume has it.
+fn far(device: &dyn Device, search: &Search) -> Option<Result<Superblock, Malformed>> {
+    let mut wrong = None;
     let mut newest: Option<Superblock> = None;
-    for (at, place) in places.enumerate().filter(|(_, place)| place.0 < blocks) {
-        match read_slot(device, place).1 {
-            Ok(found) => {
-                let is_of_volume = valid.first().is_none_or(|slot| slot.tags() == found.tags());
-                let is_newer = newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch);
-                if is_newer && (is_of_volume || at == 0) {
+    for (at, place) in search.places().into_iter().enumerate() {
+        let why = match read_slot(device, place).1 {
+            Ok(found) if search.takes(&found) => {
+                if newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch) {
                     newest = Some(found);
                 }
+                continue;
             }
-            Err(SlotError::Malformed(malformed)) if at == 0 => first = Some(Err(malformed)),
-            Err(_) => {}
+            Ok(_) => Malformed::new(Fields::TITLE, "it is not of this volume"),
+            Err(SlotError::Malformed(malformed)) => malformed,
+            Err(SlotError::Device(_)) => continue,
+        };
+        if at == 0 {
+            wrong = Some(Err(why));
         }
     }
-    newest.map(Ok).or(first)
+    newest.map(Ok).or(wrong)
+}
+
+fn read_signpost(device: &dyn Device) -> Result<Signpost, Malformed> {
+    let (bytes, _) = read_slot(device, SIGNPOST);
+    Signpost::decode(&bytes)
 }
 
 enum SlotError {

@@ -13,9 +13,11 @@ use crate::limits::{
 pub const SUPERBLOCK_SLOTS: [BlockNo; 2] = [BlockNo(16), BlockNo(48)];
 /// The block that says which program has the volume open, where that may be unknown to others (see [`guard`](crate::guard)).
 pub const GUARD: BlockNo = BlockNo(32);
-/// First block that a ring may have, and where mkfs puts the log: behind the first MiB, which other programs overwrite when they take the
-/// device for theirs. With the far copy of the superblock the volume then lacks nothing.
-pub const LOG_START: BlockNo = BlockNo(256);
+/// The block that says how large the volume is (see [`signpost`](crate::signpost)): behind the first MiB, which other programs overwrite when
+/// they take the device for theirs, and not at its very end, where they let a partition begin.
+pub const SIGNPOST: BlockNo = BlockNo(264);
+/// First block that a ring may have, and where mkfs puts the log. With signpost and far copy a volume that has lost its first MiB lacks nothing.
+pub const LOG_START: BlockNo = BlockNo(272);
 /// The zones begin and end at multiples of this: nodes are aligned to their own size, up to 64 KiB.
 const ALIGNMENT: u64 = NODE_SIZES[2] as u64 / BLOCK_BYTES;
 
@@ -105,7 +107,7 @@ impl Geometry {
             ring_distance: 0,
         };
         let geometry = geometry.with_ring_blocks(log, journal);
-        geometry.check()?;
+        geometry.check_own()?;
         Ok(geometry)
     }
 
@@ -150,6 +152,19 @@ impl Geometry {
         self.ring_places().map(room).min().unwrap_or(0)
     }
 
+    /// As [`Geometry::check`], for a volume that is made, changed or opened: it is also not larger than a program deals with.
+    pub fn check_own(&self) -> Result<(), Malformed> {
+        if self.volume_blocks > VOLUME_BYTES_MAX / BLOCK_BYTES {
+            let why = format!(
+                "{} blocks of 4 KiB are more than the {} TiB that this program makes and mounts",
+                self.volume_blocks,
+                VOLUME_BYTES_MAX >> 40
+            );
+            return Err(Malformed::new("geometry", why));
+        }
+        self.check()
+    }
+
     /// Fails unless every zone fits the volume and the node size is one of those offered.
     pub fn check(&self) -> Result<(), Malformed> {
         let fail = |why: String| Err(Malformed::new("geometry", why));
@@ -163,12 +178,9 @@ impl Geometry {
                 self.volume_blocks
             ));
         }
-        if self.volume_blocks > VOLUME_BYTES_MAX / BLOCK_BYTES {
-            return fail(format!(
-                "{} blocks of 4 KiB are more than {} TiB",
-                self.volume_blocks,
-                VOLUME_BYTES_MAX >> 40
-            ));
+        // Behind this, places in bytes could not be counted.
+        if self.volume_blocks > i64::MAX as u64 / BLOCK_BYTES {
+            return fail(format!("{} blocks of 4 KiB are too many", self.volume_blocks));
         }
         if self.log_blocks < LOG_BLOCKS_MIN || self.journal_blocks < JOURNAL_BLOCKS_MIN {
             return fail(format!(
@@ -189,7 +201,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// Fails unless the rings, in all their places, lie apart between the first MiB and the data zone, and that lies in the volume.
+    /// Fails unless the rings, in all their places, lie apart between the signpost and the data zone, and that lies in the volume.
     fn check_rings(&self) -> Result<(), &'static str> {
         const FIT: &str = "the rings do not fit the volume";
         let end = |start: u64, blocks: u64| start.checked_add(blocks).ok_or(FIT);

@@ -1,9 +1,9 @@
 //! Floor 1: every byte on disk and nothing else.
 //!
 //! ```text
-//!  0        64 KiB       192 KiB      1 MiB                                            the end
-//!  | boot   | superblock | superblock | log ring | journal ring | data and nodes ... | superblock |
-//!  | area   | slot 0     | slot 1     |          |              | in block groups    | far copy   |
+//!  0        64 KiB       192 KiB      1 MiB                                                       the end
+//!  | boot   | superblock | superblock | signpost | log ring | journal ring | data and nodes ... | superblock |
+//!  | area   | slot 0     | slot 1     |          |          |              | in block groups    | far copy   |
 //! ```
 //!
 //! All numbers are little endian. Every structure is checksummed and carries
@@ -29,6 +29,7 @@ pub mod key;
 pub mod limits;
 pub mod log;
 pub mod node;
+pub mod signpost;
 pub mod superblock;
 
 pub use error::Malformed;
@@ -39,4 +40,5 @@ pub use key::{ItemKind, Key};
 pub use log::LogMark;
 pub use node::{NodePointer, NodeView};
 pub use record::Field;
+pub use signpost::Signpost;
 pub use superblock::Superblock;

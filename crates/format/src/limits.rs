@@ -39,7 +39,7 @@ pub const JOURNAL_BLOCKS_MIN: u64 = 64;
 pub const FIRST_LOG_BLOCKS: u64 = 256;
 /// Blocks of the journal that a new volume has in use, if it has room for more: 1 MiB.
 pub const FIRST_JOURNAL_BLOCKS: u64 = 256;
-/// Largest volume, in bytes: 1 PiB. A program keeps a few bytes for each group of it.
+/// Largest volume that this program makes or opens, in bytes: 1 PiB, as it keeps a few bytes for each group. No rule of the format.
 pub const VOLUME_BYTES_MAX: u64 = 1 << 50;
 /// Smallest volume, in bytes.
 pub const VOLUME_BYTES_MIN: u64 = 8 << 20;

@@ -10,7 +10,7 @@ use holdfast_check::{dump, identify, probe};
 use holdfast_device::MemoryDevice;
 use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::codec::Reader;
-use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS};
+use holdfast_format::geometry::{GUARD, SIGNPOST, SUPERBLOCK_SLOTS};
 use holdfast_format::guard::{self as guard_words, Guard};
 use holdfast_format::item::group::{GroupItem, SharedItem, decode_bitmap};
 use holdfast_format::item::lineage::decode_numbers;
@@ -22,6 +22,7 @@ use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{Commit, FrameHeader, frame};
 use holdfast_format::log::{Decoder, Encoder, LogHeader, Record, frame as log_frame};
 use holdfast_format::node::{self, Expected, NodeHeader, OfVolume};
+use holdfast_format::signpost::{self as signpost_words, Search, Signpost, SignpostFields};
 use holdfast_format::{
     Carried, Geometry, ItemKind, Key, NodePointer, NodeView, Superblock, superblock as words,
 };
@@ -60,12 +61,13 @@ fn golden_bytes(sort: Sort, first: &[u8]) -> Vec<Vec<u8>> {
     (0..COUNT).flat_map(of).map(|structure| with_first(&structure.bytes)).take(24).collect()
 }
 
-/// A superblock, and the guard between the two.
+/// A superblock, the guard between the two, and the signpost.
 pub fn superblock(data: &[u8]) {
     let mut block = [0; BLOCK_SIZE];
     let len = data.len().min(BLOCK_SIZE);
     block[..len].copy_from_slice(&data[..len]);
     guard(block);
+    signpost(block);
     for slot in SUPERBLOCK_SLOTS {
         let _ = Superblock::decode(&block, slot);
         block[..16].copy_from_slice(&words::MAGIC);
@@ -77,6 +79,19 @@ pub fn superblock(data: &[u8]) {
         let geometry = found.geometry;
         assert!(geometry.data_blocks() <= geometry.volume_blocks && geometry.group_count() > 0);
         assert!(geometry.log().bytes().is_some() && geometry.journal().bytes().is_some());
+    }
+}
+
+/// Its sizes are anything: where they lead must lie on the device.
+fn signpost(mut block: [u8; BLOCK_SIZE]) {
+    block[..8].copy_from_slice(&signpost_words::MAGIC);
+    block[16..24].copy_from_slice(&SIGNPOST.0.to_le_bytes());
+    block[SignpostFields::SIZE..].fill(0);
+    put_sum(&mut block, 8, BLOCK_SIZE);
+    if let Ok(found) = Signpost::decode(&block) {
+        assert_eq!(*found.encode(), block, "a valid signpost encodes to other bytes");
+        let places = Search::new(Vec::new(), Some(found), 5000).places();
+        assert!(places.iter().all(|place| place.0 < 5000), "{places:?}");
     }
 }
 

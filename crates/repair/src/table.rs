@@ -15,7 +15,7 @@ pub fn answer(issue: Issue) -> String {
     done(issue).into()
 }
 
-const SUPERBLOCKS: &str = "Both slots and the far copy are written anew.";
+const SUPERBLOCKS: &str = "Both slots, the far copy and the signpost are written anew.";
 const SPACE: &str =
     "The space tree is made anew from what the trees of all branches and snapshots reach.";
 const NODE: &str = "The node is left out. Of what was in it comes back what the trees beside it, its own leaves or older versions of it prove; names that lead to nothing go, files without a name go to `lost+found`, and lost parts of files do not read.";

@@ -12,9 +12,9 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, TreeId};
 use holdfast_check::reading::{NodePlace, Rings, VolumeReading};
 use holdfast_device::Device;
-use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS, far_copy};
+use holdfast_format::geometry::{GUARD, SIGNPOST, SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::superblock::MAGIC;
-use holdfast_format::{NodeView, Stored, Superblock};
+use holdfast_format::{NodeView, Signpost, Stored, Superblock};
 
 use crate::error::SalvageError;
 use crate::progress::Progress;
@@ -189,15 +189,17 @@ struct Imaging<'a, 'd, 'w> {
 }
 
 impl Imaging<'_, '_, '_> {
-    /// Both slots, the guard and the far copy. What stands there and is none may be anything.
+    /// Both slots, the guard, the signpost and the far copy. What stands there and is none may be anything.
     fn superblocks(&mut self, newest: &Superblock, blocks: u64) -> io::Result<()> {
         let far = [newest.geometry.far_copy(), far_copy(blocks)];
-        for place in SUPERBLOCK_SLOTS.into_iter().chain([GUARD]).chain(far) {
+        for place in SUPERBLOCK_SLOTS.into_iter().chain([GUARD, SIGNPOST]).chain(far) {
             let mut bytes = [0; BLOCK_SIZE];
             self.device.fill(place.0.saturating_mul(BLOCK_BYTES), &mut bytes);
-            let is_known = bytes.starts_with(&MAGIC) || place == GUARD && self.content;
+            let is_signpost = place == SIGNPOST && Signpost::decode(&bytes).is_ok();
+            let is_known =
+                bytes.starts_with(&MAGIC) || is_signpost || place == GUARD && self.content;
             if is_known && place.0 < newest.geometry.volume_blocks {
-                if !self.content {
+                if !self.content && !is_signpost {
                     bytes = without_rings(&bytes, place, self.names.as_ref());
                 }
                 (self.write)(place.0, &bytes)?;

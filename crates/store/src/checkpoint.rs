@@ -36,6 +36,7 @@ use crate::sealed::{LeftOver, Sealed};
 use crate::space::alloc::Space;
 use crate::space::slots::NodeSlots;
 use crate::step::Step;
+use crate::superblock::Present;
 use crate::tree::Forest;
 use crate::{Inner, Result, StoreError, nodes, superblock};
 
@@ -265,8 +266,10 @@ impl Inner {
         let blocks = nodes.into_iter().map(|node| node.block).collect();
         self.counters.checkpoint_nodes.add(count);
         let reached = flush_unless(&*self.device, Mutant::CheckpointFlush)?;
-        let present = self.superblock.lock().epoch;
+        let epoch = self.superblock.lock().epoch;
+        let present = Present { epoch, blocks: self.shape.signposted() };
         let _published = superblock::publish(&*self.device, superblock, present, reached)?;
+        self.shape.is_signposted(superblock.geometry.volume_blocks);
         Ok((blocks, runs))
     }
 

@@ -9,10 +9,10 @@ use holdfast_base::stop::Stop;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, prng};
 use holdfast_device::{Device, Discards, Sticky};
-use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
+use holdfast_format::geometry::{SIGNPOST, SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::node::OfVolume;
 use holdfast_format::superblock::{LEAF_COPIES, NODE_COPIES, RING_COPIES};
-use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
+use holdfast_format::{JournalMark, LogMark, NodePointer, Signpost, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::apply::Slots;
@@ -31,7 +31,9 @@ use crate::space::slots::NodeSlots;
 use crate::throttle::Throttle;
 use crate::tree::open::OpenTrees;
 use crate::tree::{Forest, Root, TreeNo};
-use crate::{CreateOptions, Inner, Need, OpenOptions, Result, StoreError, Transaction, superblock};
+use crate::{
+    CreateOptions, Inner, Need, OpenOptions, Result, StoreError, Transaction, signpost, superblock,
+};
 
 /// Memory for the nodes of an empty volume.
 const CACHE_BYTES: usize = 8 << 20;
@@ -48,7 +50,7 @@ pub(crate) fn create(
     first: Transaction,
 ) -> Result<()> {
     let geometry = options.geometry;
-    geometry.check().map_err(|malformed| StoreError::Refused(malformed.why))?;
+    geometry.check_own().map_err(|malformed| StoreError::Refused(malformed.why))?;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
         return Err(StoreError::Refused("the device is smaller than the volume".into()));
     }
@@ -56,7 +58,7 @@ pub(crate) fn create(
     // First the old superblocks: a mkfs that is cut short leaves no volume, never half of one.
     // The far copies too: that of a volume of this size, and that which a search from the device's end finds.
     let far = [geometry.far_copy(), far_copy(device.len() / BLOCK_BYTES)];
-    for block in SUPERBLOCK_SLOTS.into_iter().chain(far) {
+    for block in SUPERBLOCK_SLOTS.into_iter().chain([SIGNPOST]).chain(far) {
         let at = block.byte_offset().expect("it lies on the device");
         device.write(at, &[0; BLOCK_SIZE])?;
     }
@@ -64,6 +66,7 @@ pub(crate) fn create(
     // But for a marker in each the rings stay as they are: no byte of them counts without the tag of this volume. So an image takes
     // no space for them before they are used.
     let mut inner = empty(device.clone(), options);
+    signpost::write(&*inner.device, Signpost::of(&inner.superblock.lock()))?;
     let place = inner.mark_rings()?;
     inner.pending.get_mut().set_place(place);
     {

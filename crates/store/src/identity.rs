@@ -70,8 +70,12 @@ impl Inner {
 /// fail at any moment: the slot is as lost as before, or back.
 pub fn restore_superblock(device: &dyn Device) -> Result<Superblock> {
     let Some(found) = superblock::far(device)? else {
-        let place = superblock::far_place(device);
-        return Err(StoreError::Refused(format!("there is no superblock at block {place} either")));
+        let places = superblock::search(device).places();
+        let places: Vec<String> = places.iter().map(ToString::to_string).collect();
+        return Err(StoreError::Refused(format!(
+            "there is no superblock at block {} either",
+            places.join(" or ")
+        )));
     };
     superblock::restore(device, &found)?;
     Ok(found)

@@ -31,6 +31,7 @@ mod shrink;
 mod marks;
 mod nodes;
 mod side_by_side;
+mod signpost;
 mod step;
 mod superblock;
 mod journal;

@@ -76,7 +76,7 @@ fn open_alone(
     counters: Arc<Counters>,
 ) -> Result<Inner> {
     let places = Arc::new(AccessTimes::default());
-    let superblock::Newest { superblock, fault, of_other_size } =
+    let superblock::Newest { superblock, fault, is_of_two_sizes } =
         superblock::newest(&**device, options.read_only, &places)?;
     check_volume(&superblock, &**device, options)?;
     let time = Stopwatch::start();
@@ -137,8 +137,8 @@ fn open_alone(
         recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay, threads)?;
         inner.overlay = BTreeMap::new();
         inner.finish_log(logged, replayed.before)?;
-        if let Some(other) = of_other_size {
-            end_change_of_size(&inner, &other, &superblock)?;
+        if is_of_two_sizes {
+            end_change_of_size(&inner, &superblock)?;
         }
         took = took.saturating_add(time.nanos());
         inner.hide_from_host();
@@ -159,6 +159,8 @@ fn check_volume(superblock: &Superblock, device: &dyn Device, options: &OpenOpti
             device.len() / BLOCK_BYTES
         )));
     }
+    // It keeps something for each group.
+    superblock.geometry.check_own().map_err(|malformed| StoreError::Refused(malformed.why))?;
     let unknown = superblock.features_ro_compat & !RO_COMPAT_KNOWN;
     if unknown != 0 && !options.read_only {
         return Err(StoreError::Refused(format!(
@@ -228,11 +230,11 @@ fn without_bitmaps(inner: &Inner, error: StoreError) -> Result<Option<String>> {
 }
 
 /// Both slots say the size before anything is used.
-fn end_change_of_size(inner: &Inner, other: &Superblock, found: &Superblock) -> Result<()> {
+fn end_change_of_size(inner: &Inner, found: &Superblock) -> Result<()> {
     if inner.superblock.lock().epoch == found.epoch {
         inner.first_checkpoint()?;
     }
-    superblock::forget_far_copy(&*inner.device, other, found)
+    Ok(())
 }
 
 /// A volume that stands at `superblock`, with `nodes` in front of the device, which `stop` keeps from being written.

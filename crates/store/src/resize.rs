@@ -87,7 +87,7 @@ impl Inner {
             return Err(StoreError::Refused(why));
         }
         let geometry = Geometry { volume_blocks: blocks, ..old };
-        geometry.check().map_err(|malformed| StoreError::Refused(malformed.why))?;
+        geometry.check_own().map_err(|malformed| StoreError::Refused(malformed.why))?;
         if blocks == old.volume_blocks {
             return Ok(None);
         }

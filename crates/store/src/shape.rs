@@ -8,6 +8,8 @@ use holdfast_sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Shape {
     opened: Geometry,
     volume_blocks: AtomicU64,
+    /// Blocks that the signpost says, as the newest superblock does.
+    signposted: AtomicU64,
     /// Blocks of log and journal that the next superblock says.
     rings: [AtomicU64; 2],
 }
@@ -15,7 +17,8 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) fn new(geometry: Geometry) -> Shape {
         let rings = [geometry.log_blocks, geometry.journal_blocks].map(AtomicU64::new);
-        Shape { opened: geometry, volume_blocks: AtomicU64::new(geometry.volume_blocks), rings }
+        let blocks = || AtomicU64::new(geometry.volume_blocks);
+        Shape { opened: geometry, volume_blocks: blocks(), signposted: blocks(), rings }
     }
 
     /// As it is now.
@@ -35,6 +38,16 @@ impl Shape {
         for (is, blocks) in self.rings.iter().zip(blocks) {
             is.store(blocks, Ordering::Release);
         }
+    }
+
+    /// Blocks that the signpost says.
+    pub(crate) fn signposted(&self) -> u64 {
+        self.signposted.load(Ordering::Acquire)
+    }
+
+    /// The signpost says so many.
+    pub(crate) fn is_signposted(&self, volume_blocks: u64) {
+        self.signposted.store(volume_blocks, Ordering::Release);
     }
 
     /// The volume has so many blocks from now on.

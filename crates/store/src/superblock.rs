@@ -11,14 +11,15 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
-use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::signpost::Search;
 use holdfast_format::superblock::{
     FoundDamage, newer_program, other_version as other, tags_of, version_of,
 };
 use holdfast_format::{Malformed, Superblock};
 
 use crate::throttle::access_times::AccessTimes;
-use crate::{Result, StoreError};
+use crate::{Result, StoreError, signpost};
 
 /// What superblocks say of the program that wrote them.
 pub(crate) const WRITER: &str = concat!("holdfast ", env!("CARGO_PKG_VERSION"));
@@ -30,8 +31,8 @@ pub(crate) struct Newest {
     pub(crate) superblock: Superblock,
     /// What was found damaged, by that one or the one before it: a volume that stopped has told the latter.
     pub(crate) fault: Option<FoundDamage>,
-    /// The one before it, if that is valid and says another size: a change of the size was cut short.
-    pub(crate) of_other_size: Option<Superblock>,
+    /// The one before it is valid and says another size: a change of the size was cut short.
+    pub(crate) is_of_two_sizes: bool,
 }
 
 /// The valid superblock with the larger epoch. One that is newer still, and that this program is too old for, is obeyed
@@ -85,10 +86,10 @@ pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &AccessTimes)
             let of_before = before.as_ref().and_then(|before| before.fault.clone());
             let fault = superblock.fault.clone().or(of_before);
             let blocks = superblock.geometry.volume_blocks;
-            let of_other_size = before.filter(|before| {
+            let is_of_two_sizes = before.is_some_and(|before| {
                 before.geometry.volume_blocks != blocks && before.tags() == superblock.tags()
             });
-            Ok(Newest { superblock, fault, of_other_size })
+            Ok(Newest { superblock, fault, is_of_two_sizes })
         }
         (None, Some(error)) => Err(error.into()),
         (None, None) if other_version.is_some() => {
@@ -108,59 +109,30 @@ pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &AccessTimes)
     }
 }
 
-/// The slots that are valid, the newest first.
-fn valid_slots(device: &dyn Device) -> Vec<Superblock> {
+/// Where the far copy may be.
+pub(crate) fn search(device: &dyn Device) -> Search {
     let slots = SUPERBLOCK_SLOTS.into_iter().filter_map(|slot| {
         let mut block = [0; BLOCK_SIZE];
         device.read(slot.byte_offset()?, &mut block).ok()?;
         Superblock::decode(&block, slot).ok()
     });
-    let mut slots: Vec<Superblock> = slots.collect();
-    slots.sort_by_key(|superblock| std::cmp::Reverse(superblock.epoch));
-    slots
+    let signpost = signpost::read(device).ok().flatten();
+    Search::new(slots.collect(), signpost, device.len() / BLOCK_BYTES)
 }
 
-/// Where the far copy is looked for first: where the volume has it as a slot says that is valid, else where one as large as the device has it.
-pub(crate) fn far_place(device: &dyn Device) -> BlockNo {
-    let newest = valid_slots(device).into_iter().next();
-    newest.map_or_else(|| far_copy(device.len() / BLOCK_BYTES), |it| it.geometry.far_copy())
-}
-
-/// The far copy, if there is one that is valid: of those that lie where a valid slot says, or where a volume as large as the device has it, the
-/// newest. A volume whose size was being changed may have two.
+/// The far copy, if there is one that is valid.
 pub(crate) fn far(device: &dyn Device) -> Result<Option<Superblock>> {
-    let blocks = device.len() / BLOCK_BYTES;
-    let slots = valid_slots(device);
-    let mut places: Vec<BlockNo> = slots.iter().map(|slot| slot.geometry.far_copy()).collect();
-    places.push(far_copy(blocks));
-    places.dedup();
+    let search = search(device);
     let mut newest: Option<Superblock> = None;
-    for place in places.into_iter().filter(|place| place.0 < blocks) {
+    for place in search.places() {
         let mut block = [0; BLOCK_SIZE];
         device.read(place.byte_offset().expect("it lies on the device"), &mut block)?;
-        let Ok(found) = Superblock::decode(&block, place) else { continue };
-        let is_of_volume = slots.first().is_none_or(|slot| slot.tags() == found.tags());
-        if is_of_volume && newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch) {
-            newest = Some(found);
-        }
+        let found = Superblock::decode(&block, place).ok().filter(|found| search.takes(found));
+        let is_newer =
+            |found: &Superblock| newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch);
+        newest = found.filter(is_newer).or(newest);
     }
     Ok(newest)
-}
-
-/// Ends a change of the size that was cut short between the two slots: what the older slot's size says of the end of the volume is not to be
-/// found any more. The older slot was written since.
-pub(crate) fn forget_far_copy(
-    device: &dyn Device,
-    of: &Superblock,
-    now: &Superblock,
-) -> Result<()> {
-    let (old, new) = (of.geometry.far_copy(), now.geometry.far_copy());
-    if old <= new || old.0 >= device.len() / BLOCK_BYTES {
-        return Ok(());
-    }
-    device.write(old.byte_offset().expect("the superblock was judged"), &[0; BLOCK_SIZE])?;
-    let _gone = device.flush()?;
-    Ok(())
 }
 
 /// Writes what was found at the far copy into its slot, unless a slot counts that is as new, or that is of another volume. One that
@@ -195,34 +167,35 @@ pub(crate) fn write_to(device: &dyn Device, superblock: &Superblock, place: Bloc
     Ok(device.write(at, &superblock.encode(place)[..])?)
 }
 
-/// Writes a superblock into its slot, and the far copy, and flushes. `present` is that of the superblock that counts until then: its slot
-/// is refused, whatever went wrong before (P9). `_reached` proves that all it reaches is durable (R1).
+/// What counts until a superblock is published.
+pub(crate) struct Present {
+    /// The epoch of its superblock.
+    pub(crate) epoch: Epoch,
+    /// Its size, as the signpost says it.
+    pub(crate) blocks: u64,
+}
+
+/// Writes a superblock into its slot, and the far copy, and flushes; around one of another size the signpost. The slot of the superblock
+/// that counts until then is refused, whatever went wrong before (P9). `_reached` proves that all it reaches is durable (R1).
 pub(crate) fn publish(
     device: &dyn Device,
     superblock: &Superblock,
-    present: Epoch,
+    present: Present,
     _reached: Flushed,
 ) -> Result<Flushed> {
+    let Present { epoch, blocks } = present;
     assert!(
-        superblock.epoch > present && superblock.epoch.0 % 2 != present.0 % 2,
-        "the superblock of epoch {} would go over that of epoch {present}, which counts",
+        superblock.epoch > epoch && superblock.epoch.0 % 2 != epoch.0 % 2,
+        "the superblock of epoch {} would go over that of epoch {epoch}, which counts",
         superblock.epoch
     );
-    put(device, superblock)
-}
-
-/// As [`publish`], for a superblock whose far copy lies where the one that counts until then may reach something: the slot is durable
-/// before that is written.
-pub(crate) fn publish_slot_first(
-    device: &dyn Device,
-    superblock: &Superblock,
-    present: Epoch,
-    reached: Flushed,
-) -> Result<Flushed> {
-    let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];
-    write_to(device, superblock, slot)?;
-    let _durable = device.flush()?;
-    publish(device, superblock, present, reached)
+    if superblock.geometry.volume_blocks == blocks {
+        return put(device, superblock);
+    }
+    signpost::name_both(device, superblock, blocks)?;
+    let durable = put(device, superblock)?;
+    signpost::name_one(device, superblock)?;
+    Ok(durable)
 }
 
 pub(crate) fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
@@ -234,7 +207,7 @@ pub(crate) fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushe
     Ok(flush_unless(device, Mutant::SuperblockFlush)?)
 }
 
-/// Makes the superblock durable that a store was opened from, before anything else is written.
+/// Makes the superblock durable that a store was opened from, and the signpost right, before anything else is written.
 ///
 /// Its writer may have ended between the write and its flush, or met an error there; then
 /// it can be read now and still be lost, and the one before it counts again. But blocks that
@@ -246,5 +219,7 @@ pub(crate) fn make_durable(device: &dyn Device, superblock: &Superblock) -> Resu
         return Ok(flush_unless(device, Mutant::SuperblockNotMadeDurable)?);
     }
     let _before = device.flush()?;
-    put(device, superblock)
+    let durable = put(device, superblock)?;
+    signpost::name_one(device, superblock)?;
+    Ok(durable)
 }

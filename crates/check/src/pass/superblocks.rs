@@ -1,7 +1,7 @@
 //! Pass 1: both superblock slots.
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::geometry::{SIGNPOST, SUPERBLOCK_SLOTS};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::{COMPAT_KNOWN, RO_COMPAT_KNOWN};
 use holdfast_format::{Geometry, Superblock};
@@ -49,6 +49,9 @@ pub(super) fn run(context: &mut Context<'_>) {
     } else if let Some(Err(malformed)) = &context.slots.far {
         let place = context.volume.superblock.geometry.far_copy();
         findings.add(Issue::FarCopyInvalid, malformed.why.clone()).block(place);
+    }
+    if let Some(why) = context.slots.wrong_signpost(context.volume.superblock) {
+        findings.add(Issue::FarCopyInvalid, format!("the signpost to it: {why}")).block(SIGNPOST);
     }
     if let Some(fault) = context.slots.fault() {
         findings.add(Issue::Fault, fault.reason.clone());

@@ -423,7 +423,7 @@ fn a_dump_shows_the_log() {
     assert!(text.contains("replay batches=2 skipped=0 "), "{text}");
     assert!(print(What::Superblocks).contains("log=batch=0 next=0 sum=0000000000000000"));
     let tree = print(What::Tree(holdfast_base::TreeId::Files));
-    assert!(tree.contains("item log=256 ") && tree.contains("deleted log=256 "), "{tree}");
+    assert!(tree.contains("item log=272 ") && tree.contains("deleted log=272 "), "{tree}");
     // Damage is printed where it stands.
     log.poke(log.batches[0], true, |bytes| bytes[LogHeader::SIZE] = 0xff);
     let text = print(What::Log);

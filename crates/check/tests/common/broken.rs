@@ -176,6 +176,7 @@ pub(crate) fn provoke(issue: Issue) -> (Image, &'static [Issue]) {
                     longer.geometry.volume_blocks += 16;
                     longer.epoch.0 += slot as u64;
                     made.write_superblock(slot, &longer);
+                    made.write_signpost(&longer);
                 }
             });
             (image, none)

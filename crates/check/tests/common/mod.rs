@@ -20,14 +20,16 @@ use holdfast_base::{
 use holdfast_check::{Issue, Options, Report, What, check, dump, identify, probe};
 use holdfast_device::{Device, DeviceError, DeviceStats, Discards, Flushed, MemoryDevice};
 use holdfast_format::checksum::block_sum;
-use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::geometry::{SIGNPOST, SUPERBLOCK_SLOTS};
 use holdfast_format::item::dentry::slot;
 use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
 use holdfast_format::limits::{BITMAP_BYTES, GROUP_BLOCKS};
 use holdfast_format::node::{self, Expected, OfVolume, SLOT_SIZE, SLOTS_AT};
 use holdfast_format::superblock::{LEAF_COPIES, NODE_COPIES, RING_COPIES};
-use holdfast_format::{Geometry, ItemKind, JournalMark, Key, LogMark, NodePointer, Superblock};
+use holdfast_format::{
+    Geometry, ItemKind, JournalMark, Key, LogMark, NodePointer, Signpost, Superblock,
+};
 use uuid::Uuid;
 
 pub(crate) const ROOT: InodeNo = InodeNo::ROOT;
@@ -394,6 +396,7 @@ impl Maker {
             files: files.into_iter().map(|(pointer, _)| pointer).collect(),
             space: space_pointer,
         };
+        made.write_signpost(&superblock);
         made.write_far_copy(&superblock);
         made.write_superblock(0, &superblock);
         made.write_superblock(1, &Superblock { epoch: EPOCH, ..superblock });
@@ -477,6 +480,11 @@ impl Made {
     pub(crate) fn write_superblock(&self, slot: usize, superblock: &Superblock) {
         let at = SUPERBLOCK_SLOTS[slot];
         put(&self.device, at, &superblock.encode(at)[..]);
+    }
+
+    /// Writes the signpost.
+    pub(crate) fn write_signpost(&self, superblock: &Superblock) {
+        put(&self.device, SIGNPOST, &Signpost::of(superblock).encode()[..]);
     }
 
     /// Writes the far copy.

@@ -147,7 +147,7 @@ fn rings_that_were_wiped_are_missed() {
     let mut image = fs::read(&place.image).unwrap();
     let number = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
     let blocks = number(16 * BLOCK + 160) + number(16 * BLOCK + 168);
-    image[256 * BLOCK..][..blocks as usize * BLOCK].fill(0);
+    image[272 * BLOCK..][..blocks as usize * BLOCK].fill(0);
     fs::write(&place.image, image).unwrap();
     let checked = place.run(&["fsck", "-n", place.image()]);
     assert!(checked.code == 4 && checked.out.contains("error 807 journal-wiped"), "{checked:?}");

@@ -127,7 +127,7 @@ fn a_lost_first_mib_comes_back() {
     assert!(status == Some(4) && !said.contains("written back"), "{status:?} {said}");
 }
 
-/// Behind a file that has become longer the superblock at the volume's end is where the volume ends, and salvage says where that is.
+/// In a file that has become longer the signpost leads to the superblock at the volume's end; without it salvage says where that is.
 #[test]
 fn a_lost_first_mib_comes_back_in_a_file_that_has_become_longer() {
     let dir = tempfile::tempdir().unwrap();
@@ -137,6 +137,11 @@ fn a_lost_first_mib_comes_back_in_a_file_that_has_become_longer() {
     let (status, said) = code(&["fsck", "-n", "--size", "64M", &image]);
     assert!(status == Some(8) && said.contains("leave --size out"), "{status:?} {said}");
     file.write_all_at(&vec![0; 1 << 20], 0).unwrap();
+    let (status, said) = code(&["fsck", "-y", &image]);
+    assert!(status == Some(1) && said.contains("written back"), "{status:?} {said}");
+    assert_eq!(ok(&["cat", &format!("{image}:/file")]), "content");
+    // The signpost is lost as well.
+    file.write_all_at(&vec![0; (1 << 20) + (64 << 10)], 0).unwrap();
     for command in [&["fsck", "-n", &image][..], &["fsck", "-y", &image], &["ls", &image]] {
         let (status, said) = code(command);
         assert!(status != Some(0) && said.contains("holdfast salvage --list"), "{status:?} {said}");
@@ -319,9 +324,9 @@ fn a_bad_place_of_a_ring_is_written_again() {
     volume.close().unwrap();
     let kept = dir.path().join("kept").to_str().unwrap().to_string();
     let file = fs::File::options().write(true).open(&image).unwrap();
-    // The log begins at block 256, with a marker. Behind it is the first batch.
+    // The log begins at block 272, with a marker. Behind it is the first batch.
     let bytes = fs::read(&image).unwrap();
-    let mut places = (1 << 20..2 << 20).step_by(512);
+    let mut places = (272 * 4096..2 << 20).step_by(512);
     let first = places.next().unwrap();
     let batch = places.find(|at| bytes[*at..at + 4] == bytes[first..first + 4]).unwrap();
     file.write_all_at(&[0x55; 512], batch as u64).unwrap();
@@ -362,9 +367,9 @@ fn a_volume_whose_log_is_damaged_does_not_pass_at_boot() {
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert!(status == Some(0) && said["can_be_mounted"] == true, "{said}");
     assert!(ok(&["info", "--json", &image]).contains("\"recovery_missing\":[]"));
-    // The log begins at block 256.
+    // The log begins at block 272.
     let file = fs::File::options().write(true).open(&image).unwrap();
-    file.write_all_at(&[0x55; 512], (1 << 20) + 4096).unwrap();
+    file.write_all_at(&[0x55; 512], 273 * 4096).unwrap();
     let (status, said) = code(&["fsck", "-n", &image]);
     assert!(status == Some(4) && said.contains("901"), "{status:?} {said}");
     let before = fs::read(&image).unwrap();

@@ -381,7 +381,7 @@ proptest! {
             let mut rings: Vec<_> = geometry.rings().map(|ring| (ring.start.0, ring.end().unwrap().0)).collect();
             rings.sort_unstable();
             prop_assert!(rings.windows(2).all(|two| two[0].1 <= two[1].0), "{rings:?}");
-            prop_assert!(rings[0].0 >= 256 && rings.last().unwrap().1 <= first.0);
+            prop_assert!(rings[0].0 >= 272 && rings.last().unwrap().1 <= first.0);
             prop_assert!(geometry.log_room() >= log_blocks && geometry.journal_room() >= journal_blocks);
             let longest = Geometry {
                 log_blocks: geometry.log_room(), journal_blocks: geometry.journal_room(), ..geometry
@@ -397,6 +397,30 @@ proptest! {
             prop_assert!(group < geometry.group_count() || blocks.is_empty());
         }
     }
+}
+
+/// Readers take what can be counted; a program makes and opens what it has memory for.
+#[test]
+fn a_pib_is_a_limit_of_programs_and_not_of_the_format() {
+    let pib = (1 << 50) / 4096;
+    let small = Geometry::for_device(1 << 40, 4096).expect("it is large enough");
+    let of = |volume_blocks| Geometry { volume_blocks, ..small };
+    assert!(Geometry::for_device(1 << 50, 4096).is_ok());
+    assert!(Geometry::for_device((1 << 50) + 4096, 4096).is_err());
+    assert!(of(pib).check_own().is_ok());
+    let most = i64::MAX as u64 / 4096;
+    for blocks in [pib + 1, most] {
+        assert!(of(blocks).check().is_ok());
+        let error = of(blocks).check_own().expect_err("it is too large").to_string();
+        assert!(error.contains("more than the 1024 TiB"), "{error}");
+        // What is reckoned with at once does not overflow.
+        let (far, groups) = (of(blocks).far_copy(), of(blocks).group_count());
+        assert!(
+            far.byte_offset().is_some()
+                && of(blocks).holds_data(of(blocks).group_blocks(groups - 1))
+        );
+    }
+    assert!(of(most + 1).check().is_err() && of(u64::MAX).check().is_err());
 }
 
 /// Copies are far away and of most volumes' size the same way; where half of a volume is too little for that, they are nearer.

@@ -26,6 +26,7 @@ use holdfast_format::journal::{
 };
 use holdfast_format::log::{self, Content, Decoder, Encoder, LogHeader, Patch, Record};
 use holdfast_format::node::{self, Expected, NodeHeader, SLOT_SIZE, SLOTS_AT};
+use holdfast_format::signpost::SignpostFields;
 use holdfast_format::superblock::Fields;
 use holdfast_format::{
     Field, Geometry, ItemKind, JournalMark, Key, LogMark, NodePointer, NodeView, Superblock, limits,
@@ -37,6 +38,7 @@ fn parts() -> Vec<(&'static str, String)> {
     vec![
         ("table: limits", limits_table()),
         ("table: superblock", fields_table(&Fields::fields())),
+        ("table: signpost", fields_table(&SignpostFields::fields())),
         ("table: guard", fields_table(&GuardFields::fields())),
         ("table: node", fields_table(&NodeHeader::fields())),
         ("table: kinds", kinds_table()),
@@ -127,7 +129,7 @@ fn limits_table() -> String {
             "blocks",
         ),
         ("smallest volume", limits::VOLUME_BYTES_MIN, "bytes"),
-        ("largest volume", limits::VOLUME_BYTES_MAX, "bytes"),
+        ("largest volume", i64::MAX as u64 / 4096 * 4096, "bytes"),
         ("largest frame of the journal", frame::FRAME_BYTES_MAX as u64, "bytes"),
         ("largest payload of a commit", COMMIT_BYTES_MAX as u64, "bytes"),
         ("nodes that a journal changes", REPLAY_BYTES_MAX, "bytes, each node once"),
@@ -469,7 +471,7 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
     encoder.put(&Key::new(InodeNo(17), ItemKind::Extent, 0), &extent.encode(), &mut out);
     parts.push((out.len(), "put: the extent of inode 17"));
     encoder.take(location, &Content::Inside(vec![patch]), &mut out);
-    parts.push((out.len(), "take: block 386, its data inside"));
+    parts.push((out.len(), "take: block 402, its data inside"));
     let header = LogHeader {
         magic: log::frame::MAGIC,
         bytes: 0,

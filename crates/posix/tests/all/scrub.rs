@@ -273,7 +273,8 @@ fn a_superblock_that_rots_is_written_anew() {
     fs.checkpoint().expect("checkpoint");
     let slot = fs.superblock().slot().0 * 4096;
     let far = fs.superblock().geometry.far_copy().0 * 4096;
-    for at in [slot, far] {
+    let signpost = holdfast_format::geometry::SIGNPOST.0 * 4096;
+    for at in [slot, far, signpost] {
         assert_eq!(scrub(&fs).found, []);
         flip(&device, at);
         let heard = scrub(&fs);

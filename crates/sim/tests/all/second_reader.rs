@@ -589,12 +589,12 @@ fn history_that_was_durable_and_is_gone_is_said() {
     let superblock = newest(&sound);
     let commit = number(&sound, superblock + 272) * BLOCK_SIZE;
     // The first batch behind the last commit lies somewhere behind the one that the superblock names.
-    let batches = (256 * BLOCK_SIZE..320 * BLOCK_SIZE).step_by(512);
+    let batches = (272 * BLOCK_SIZE..336 * BLOCK_SIZE).step_by(512);
     let last = batches
         .filter(|at| &sound[*at..at + 4] == b"hfLb")
         .max_by_key(|at| number(&sound, at + 32));
     let before = number(&sound, last.expect("there is one") + 40);
-    let first = (256 * BLOCK_SIZE..320 * BLOCK_SIZE)
+    let first = (272 * BLOCK_SIZE..336 * BLOCK_SIZE)
         .step_by(512)
         .find(|at| &sound[*at..at + 4] == b"hfLb" && number(&sound, at + 32) == before);
     for (at, finding) in [(commit, "[801]"), (first.expect("there is one"), "[901]")] {

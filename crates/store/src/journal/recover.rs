@@ -25,6 +25,7 @@ use super::replay::{BadBase, Replayed, Stopped, beside, replay_some};
 use super::{MARKER_BLOCKS, marker};
 use crate::before_mark::BeforeMark;
 use crate::nodes::NodeWrite;
+use crate::superblock::Present;
 use crate::{Result, StoreError, nodes, superblock};
 
 /// What the journal makes of the volume, in memory. Writes nothing: whether the volume may be opened is
@@ -152,6 +153,7 @@ pub(crate) fn write(
         nodes.iter().map(|(block, bytes)| (*block, &bytes[..])).collect();
     nodes::write(device, stop, &before.geometry, &homed, has_threads)?;
     let reached = flush_unless(device, Mutant::RecoveryFlush)?;
-    let _published = superblock::publish(device, &replayed.superblock, before.epoch, reached)?;
+    let present = Present { epoch: before.epoch, blocks: before.geometry.volume_blocks };
+    let _published = superblock::publish(device, &replayed.superblock, present, reached)?;
     Ok(())
 }

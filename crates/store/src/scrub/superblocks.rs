@@ -1,15 +1,15 @@
-//! The superblock that counts, and its far copy.
+//! The superblock that counts, its far copy, and the signpost to that.
 
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::DeviceError;
-use holdfast_format::Superblock;
-use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::geometry::{SIGNPOST, SUPERBLOCK_SLOTS};
+use holdfast_format::{Signpost, Superblock};
 
 use super::answers;
-use crate::{Inner, Result, step, superblock};
+use crate::{Inner, Result, signpost, step, superblock};
 
 impl Inner {
-    /// What is wrong with the superblock that counts, or the far copy. The other slot may be torn after a power cut, and is
+    /// What is wrong with the superblock that counts, the far copy, or the signpost. The other slot may be torn after a power cut, and is
     /// written next.
     pub(super) fn scrub_superblocks(&self) -> Result<Option<String>> {
         if let Some(opened_from) = &self.opened_from {
@@ -28,7 +28,13 @@ impl Inner {
                 return Ok(Some(format!("{name} {why}")));
             }
         }
-        Ok(None)
+        let wrong = match signpost::read(&*self.device) {
+            Ok(found) if found == Some(Signpost::of(&now)) => return Ok(None),
+            Ok(_) => "does not lead to its far copy".into(),
+            Err(error @ DeviceError::Io { .. }) => answers::probe(self, error.into())?.in_words(),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some(format!("the signpost at block {SIGNPOST}: {wrong}")))
     }
 
     /// Writes the superblock that counts once more where it is damaged: the same bytes at the same place, the slot durable before the far
@@ -39,13 +45,18 @@ impl Inner {
     pub(super) fn mend_superblocks(&self) -> Result<()> {
         let _one = self.one_checkpoint.lock();
         let now = self.superblock.lock().clone();
+        // What a flush did not make durable may be anybody's.
+        let stop = |error: &DeviceError| step::stop(&self.stop, error.to_string());
         for place in [now.slot(), now.geometry.far_copy()] {
             if self.wrong_with(place, &now)?.is_some() {
                 superblock::write_to(&*self.device, &now, place)?;
-                // What it did not make durable may be anybody's.
-                let stop = |error: &DeviceError| step::stop(&self.stop, error.to_string());
                 let _durable = self.device.flush().inspect_err(stop)?;
             }
+        }
+        let signpost = Signpost::of(&now);
+        if signpost::read(&*self.device).ok().flatten() != Some(signpost) {
+            signpost::write(&*self.device, signpost)?;
+            let _durable = self.device.flush().inspect_err(stop)?;
         }
         Ok(())
     }

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  all at its location -> walk all trees -> places in front of the new end -> copies of data, nodes that lead to them, a new space tree
-//!    -> FLUSH -> superblock into one slot -> FLUSH -> far copy -> opened again: the other slot
+//!    -> FLUSH -> superblock of the old size -> superblock of the new one, the signpost around it -> opened again: the other slot
 //! ```
 //!
 //! - Nothing is written over what the superblock of before reaches, so until the new one is whole the volume is what it was.
 //! - A node or a run of blocks that several branches and snapshots share moves once, and is shared as before. A copy of a node keeps
 //!   epoch and keys, an extent keeps birth and place: only addresses change, so all rules between trees hold as they did.
-//! - The far copy of the new superblock may lie where the old one reaches data: it is written when the slot is durable.
+//! - The far copy of the new size may lie where the superblock of before reaches data; the first one that leads to the new trees does not.
 
 mod place;
 mod rewrite;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::show;
-use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::Device;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{Geometry, Superblock};
 
-use crate::superblock::WRITER;
-use crate::{Identity, Inner, OpenOptions, Result, Store, StoreError};
+use crate::superblock::{Present, WRITER};
+use crate::{Identity, Inner, OpenOptions, Result, Store, StoreError, superblock};
 use place::Places;
 use rewrite::Rewrite;
 use walk::{Nodes, Seen};
@@ -57,17 +57,11 @@ pub fn shrink(
     let store = open(device)?;
     while store.work_off_deletions(STEPS)? {}
     store.commit_deletions()?;
-    let old = store.geometry();
     let made = store.inner.shrink(bytes / BLOCK_BYTES, tell)?;
     // What it has in memory is of the larger volume. It has nothing to write any more.
     drop(store);
     let store = open(device)?;
     store.change_identity(&Identity::default())?;
-    // One that leads to what was must not be found at the device's end.
-    if old.far_copy() != made.far_copy() {
-        device.write(old.far_copy().0 * BLOCK_BYTES, &[0; BLOCK_SIZE])?;
-        let _gone = device.flush()?;
-    }
     store.close()?;
     Ok(made.volume_blocks * BLOCK_BYTES)
 }
@@ -116,11 +110,11 @@ impl Inner {
         let mut rewrite = Rewrite::new(&nodes, seen, geometry.far_copy(), moves, places);
         let files = rewrite.node(old.files, old.files_level)?;
         let items = rewrite.lineage()?;
+        // Once as large as it was: the place of the new far copy is nothing's then, whichever superblock counts.
         let epoch = old.epoch.next();
         let (space, used_blocks) = space_tree::build(&mut rewrite, items, &geometry, epoch)?;
         let new = Superblock {
             epoch,
-            geometry,
             files,
             space: space.pointer,
             space_level: space.level,
@@ -129,9 +123,13 @@ impl Inner {
             fault: self.fault.lock().clone(),
             ..old.clone()
         };
+        let blocks = old.geometry.volume_blocks;
         let reached = self.device.flush()?;
-        let _published =
-            crate::superblock::publish_slot_first(&*self.device, &new, old.epoch, reached)?;
+        let present = Present { epoch: old.epoch, blocks };
+        let reached = superblock::publish(&*self.device, &new, present, reached)?;
+        let smaller = Superblock { epoch: epoch.next(), geometry, ..new };
+        let present = Present { epoch, blocks };
+        let _published = superblock::publish(&*self.device, &smaller, present, reached)?;
         Ok(geometry)
     }
 

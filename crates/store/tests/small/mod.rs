@@ -40,7 +40,7 @@ pub(crate) fn formatted_on_512e() -> Arc<MemoryDevice> {
     formatted_on(MemoryDevice::with_sector_sizes(BYTES, 512, 4096), geometry())
 }
 
-fn formatted_on(device: MemoryDevice, geometry: Geometry) -> Arc<MemoryDevice> {
+pub(crate) fn formatted_on(device: MemoryDevice, geometry: Geometry) -> Arc<MemoryDevice> {
     let formatted = Arc::new(device);
     let shared: Arc<dyn Device> = formatted.clone();
     let options = CreateOptions {
