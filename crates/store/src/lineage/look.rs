@@ -49,7 +49,7 @@ impl Inner {
         &self,
         mut look: impl FnMut(&mut Plan<'_>) -> PlanResult<R>,
     ) -> Result<(R, Planned)> {
-        let mut loading = self.loading();
+        let mut loading = self.loading_some();
         loop {
             let missing = {
                 let forest = self.forest.read();
