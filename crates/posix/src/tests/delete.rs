@@ -103,3 +103,20 @@ fn what_is_open_is_not_deleted() {
     v.fs.delete_branch(b"work").unwrap();
     v.fs.unmount().unwrap();
 }
+
+/// Deletions may go on for long and free nothing: who finds no room beside them has an answer behind a few rounds.
+#[test]
+fn no_room_beside_deletions_without_end_is_an_answer() {
+    let v = Volume::new();
+    let core = &v.fs.core;
+    let mut attempts = 0;
+    let answer: Result<()> = core.with_room(|| {
+        attempts += 1;
+        assert!(attempts < 50, "it waits for what may have no end");
+        core.deletions.begin();
+        Err(StoreError::NoSpace.into())
+    });
+    assert!(matches!(answer, Err(FsError::Store(StoreError::NoSpace))), "{answer:?}");
+    assert!(attempts > 2, "what a deletion frees may be enough");
+    v.fs.unmount().unwrap();
+}
