@@ -16,6 +16,7 @@ mod histories;
 mod hostile;
 mod hostile_log;
 mod issues;
+mod joined;
 mod journal;
 mod log;
 mod log_damage;

@@ -87,6 +87,7 @@ fn tree(image: &Image, program: &mut Program<'_>, items: &mut Vec<Item>) {
         2 => item.holds = program.byte().into(),
         3 => item.inode_count = program.number(item.inode_count, &known),
         4 => item.branch = id(image, program),
+        7 if how & 2 != 0 => item = TreeItem::going(id(image, program)),
         5 => item.referenced_blocks = program.number(item.referenced_blocks, &known),
         6 => item.limit = program.number(item.limit, &known),
         _ => {}

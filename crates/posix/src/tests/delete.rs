@@ -19,9 +19,12 @@ impl ShowsSnapshots for Shows {
 
     fn tidy(&self) {}
 
-    fn named(&self, what: &SnapshotNamed) {
+    fn named(&self, what: &NameChange) {
         let text = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
-        self.heard.lock().push((what.branch, text(&what.was), text(&what.is)));
+        self.heard.lock().push(match what {
+            NameChange::Snapshot(one) => (one.branch, text(&one.was), text(&one.is)),
+            NameChange::Joined { from, to } => (*to, format!("all of {from}"), String::new()),
+        });
     }
 }
 
@@ -77,8 +80,7 @@ fn who_shows_snapshots_hears_of_each_name() {
     fs.promote(b"main", b"work", Some(b"before"), false).unwrap();
     let mut all = heard();
     all.sort();
-    let mut wanted =
-        [told(fork, "of work", ""), told(main, "", "of work"), told(main, "", "before")];
+    let mut wanted = [told(main, &format!("all of {fork}"), ""), told(main, "", "before")];
     wanted.sort();
     assert_eq!(all, wanted);
     fs.delete_snapshot(b"main", b"t").unwrap();

@@ -163,6 +163,8 @@ impl Lineage {
         if !is_whole {
             lineage.add_lost(&roots, &mut damaged);
         }
+        let goes = |id: &u64| lineage.items.get(id).is_some_and(|of| of.kind == TreeKind::Going);
+        listed.retain(|child, _| !goes(child));
         for id in damaged {
             lineage.damaged(id, roots.contains(&id), listed.get(&id).copied(), repairs);
         }
@@ -301,10 +303,16 @@ impl Lineage {
     /// The snapshots of a branch that goes have followed it.
     fn going(&mut self) {
         let going = self.items.extract_if(.., |_, item| item.kind == TreeKind::Going);
-        let going: BTreeSet<u64> = going.map(|(id, _)| id).collect();
-        for (id, item) in self.items.iter_mut().filter(|(_, item)| going.contains(&item.branch)) {
-            (item.name, item.holds) = (Vec::new(), 0);
-            self.waiting.insert(*id);
+        let going: BTreeMap<u64, u64> = going.map(|(id, item)| (id, item.branch)).collect();
+        for (id, item) in &mut self.items {
+            match going.get(&item.branch) {
+                Some(0) => {
+                    (item.name, item.holds) = (Vec::new(), 0);
+                    self.waiting.insert(*id);
+                }
+                Some(to) => item.branch = *to,
+                None => {}
+            }
         }
     }
 
