@@ -80,7 +80,8 @@ impl Core {
     }
 
     /// Runs `attempt`. If there is no space for it, waits for inodes that are being removed, makes everything durable, so
-    /// that freed blocks become usable, and runs it once more; where deletions go on, a few times more, behind some steps of them each. If the branch is at its limit, delayed data is written back. Called without any lock of a file's extents.
+    /// that freed blocks become usable, and runs it once more; where deletions go on, a few times more, behind some steps of them
+    /// each. If the branch is at its limit, delayed data is written back. Called without any lock of a file's extents.
     pub(crate) fn with_room<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         match attempt() {
             Err(FsError::Store(StoreError::NoSpace))
