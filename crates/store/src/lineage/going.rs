@@ -9,8 +9,8 @@
 //!
 //! Others change the lineage between two parts of the look: what they have changed is looked at once more. Nothing here is longer
 //! under a lock than for some snapshots, however many there are; but for the first list of them, which is made without the lock of the lineage.
-//! What joins a branch is looked at beside its own by all who look for a name. So only one does at a time: a branch that is deleted or promoted, or
-//! that a fork becomes, has taken in the one before.
+//! Each search for a name in a branch looks at what has joined it as well. So only one joins at a time: a branch that is deleted or promoted, or into
+//! which a fork is, takes in the one before first.
 
 use std::ops::ControlFlow;
 
@@ -147,16 +147,16 @@ impl Inner {
         let mut behind = 0;
         loop {
             let mut walks = self.lock_listed()?;
-            if let Some(joins) = walks.joins(taking) {
-                self.step_of_going(&mut walks, joins)?;
-                MutexGuard::unlock_fair(walks);
-                continue;
-            }
-            let (some, is_end) = walks.look_on(branch, &mut behind, SOME);
-            let looked = self.look_at(|plan| with(plan, &some));
-            if looked.is_err() || is_end {
+            let (done, is_end) = match walks.joins(taking) {
+                Some(joins) => (self.step_of_going(&mut walks, joins), false),
+                None => {
+                    let (some, is_end) = walks.look_on(branch, &mut behind, SOME);
+                    (self.look_at(|plan| with(plan, &some)).map(drop), is_end)
+                }
+            };
+            if done.is_err() || is_end {
                 walks.look_ends(branch);
-                looked?;
+                done?;
                 return Ok(walks);
             }
             MutexGuard::unlock_fair(walks);

@@ -11,7 +11,7 @@ use holdfast_format::{ItemKind, Key};
 
 use super::going::SOME;
 use super::lies_tests::{made, put};
-use super::plan::trees_span;
+use super::plan::{Plan, PlanResult, trees_span};
 use crate::error::LineageError;
 use crate::tree::TreeNo;
 use crate::{Branch, OpenOptions, Store, StoreError};
@@ -325,4 +325,23 @@ fn a_snapshot_beside_a_promotion_has_a_name_of_its_own() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Others wait for a commit: what it changes is as much for a few snapshots of a branch as for many.
+#[test]
+fn a_commit_changes_as_much_for_a_few_snapshots_as_for_many() {
+    let [few, many] = [2, 5 * SOME as u64].map(|count| {
+        let (device, work, taken) = with_snapshots(count);
+        let store = open(&device);
+        let changes = |plan: &dyn Fn(&mut Plan<'_>) -> PlanResult<u64>| {
+            store.inner.look_at(plan).unwrap().1.changes.len()
+        };
+        [
+            changes(&|plan| plan.take(work, b"more", now())),
+            changes(&|plan| plan.roll_back(work, taken[0], Some(b"kept"), now())),
+            changes(&|plan| plan.promote(1, work, true, Some(b"kept"), now())),
+            changes(&|plan| plan.delete_branch(work, true, now())),
+        ]
+    });
+    assert_eq!(few, many);
 }
