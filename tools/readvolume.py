@@ -1413,6 +1413,8 @@ def judge_said(before, said, removed):
             need(item.kind == BRANCH and item.parent == 0, "the first branch is another [902]")
         else:
             changing = {"parent", "length", "name", "limit"}
+            if item.branch == before.branch_of(old):
+                changing.add("branch")
             same = all(getattr(old, name) == getattr(item, name) for name in set(TREE_LAYOUT.names) - changing)
             need(same and old.tail == item.tail, f"{number} becomes another [902]")
         going = item.kind == SNAPSHOT and now.deleted(number, item)
@@ -1463,7 +1465,8 @@ class Lineage:
         need(not item.tail or self.features and len(item.tail) <= 512, f"tree {number} has more than its name [1001]")
         bad = NO_NAME.search(item.name) or item.name in (b".", b"..")
         if item.kind == GOING:
-            need(value == bytes(44) + bytes([GOING]) + bytes(TREE_LAYOUT.size - 45), f"tree {number} is none [1001]")
+            only = bytes(8) + value[8:16] + bytes(28) + bytes([GOING]) + bytes(TREE_LAYOUT.size - 45)
+            need(value == only and item.branch <= COUNTER_LIMIT, f"tree {number} is none [1001]")
             return item
         need(item.kind in (BRANCH, SNAPSHOT) and len(item.name) == item.length and not bad, f"tree {number} is none [1001]")
         counts = (item.inode_count, item.referenced)
@@ -1491,8 +1494,20 @@ class Lineage:
 
     def deleted(self, number, item):
         """Whether a snapshot is being deleted, by itself or as its branch goes."""
-        branch = self.tree(item.branch)
-        return self.cursor(number) is not None or (branch is not None and branch.kind == GOING)
+        return self.cursor(number) is not None or self.goes_to(item.branch) == 0
+
+    def goes_to(self, branch):
+        """What the snapshots of a branch that goes are of now, 0 if they are deleted; of others nothing."""
+        item = self.tree(branch)
+        return item.branch if item and item.kind == GOING else None
+
+    def branch_of(self, item):
+        """The branch that a snapshot is of."""
+        return self.goes_to(item.branch) or item.branch
+
+    def joined(self, branch):
+        """Branches that go whose snapshots are those of a branch."""
+        return [key[2] for key in self.items if key[:2] == (LINEAGE + branch, CHILD_ITEM) and self.goes_to(key[2]) == branch]
 
     def root(self, number):
         """Root, level and number of inodes of a branch other than `main`; or nothing."""
@@ -1540,9 +1555,10 @@ class Lineage:
         name = item.name or b"#%d" % number
         if item.kind == BRANCH:
             return name
-        branch = self.tree(item.branch)
-        is_branch = branch.kind == BRANCH if branch else item.branch == MAIN
-        return (self.label(item.branch) if is_branch else b"#%d" % item.branch) + b"@" + name
+        of = self.branch_of(item)
+        branch = self.tree(of)
+        is_branch = branch.kind == BRANCH if branch else of == MAIN
+        return (self.label(of) if is_branch else b"#%d" % of) + b"@" + name
 
     def named(self, branch, name):
         """The number of what has a name, found by its hash; or nothing."""
@@ -1559,7 +1575,8 @@ class Lineage:
         branch, at, snapshot = os.fsencode(text).partition(b"@")
         number = self.named(0, branch)
         if at and number is not None:
-            number = self.named(number, snapshot)
+            found = (self.named(of, snapshot) for of in [number, *self.joined(number)])
+            number = next((it for it in found if it is not None), None)
         need(number is not None, f"{text}: no such branch or snapshot")
         return number
 
@@ -2105,8 +2122,9 @@ def check_lineage(volume):
     lineage, add = volume.lineage, volume.findings.add
     trees = {number: lineage.tree(number) for number in lineage.numbers()}
     found = lineage.items.get((LINEAGE, NEXT_ITEM, 0), bytes(16))
-    going = {number for number in lineage.going() if lineage.tree(number)}
-    children = {(number, item.parent) for number, item in trees.items() if item.parent} | {(number, 0) for number in going}
+    going = {number: lineage.goes_to(number) for number in lineage.going()}
+    children = {(number, item.parent) for number, item in trees.items() if item.parent}
+    children |= {(number, of) for number, to in going.items() for of in (0, to)}
     listed = {(key[2], key[0] - LINEAGE) for key in lineage.items if key[1] == CHILD_ITEM}
     for inode, kind, offset in lineage.items:
         if kind in (HOLD_ITEM, ORIGIN_ITEM):
@@ -2115,6 +2133,13 @@ def check_lineage(volume):
                 add(f"item {(inode, kind, offset)} is of no snapshot [1001]")
     for number, parent in children ^ listed:
         add(f"tree {number}: it grew out of {parent} and is not listed there, or the reverse [1005]")
+    for number, to in going.items():
+        if to not in (0, MAIN) and (to not in trees or trees[to].kind != BRANCH):
+            add(f"tree {number}: its snapshots are of {to}, which is no branch [1011]")
+    called = Counter((lineage.branch_of(item), item.name) for item in trees.values() if item.name)
+    for (branch, name), count in called.items():
+        if count > 1:
+            add(f"{count} snapshots of {branch} are named {name} [1006]")
     for number, item in trees.items():
         parent = trees.get(item.parent)
         if number >= u64(found, 0):
@@ -2123,7 +2148,7 @@ def check_lineage(volume):
             add(f"tree {number}: it is not found by its name [1006]")
         if item.kind == SNAPSHOT and (item.epoch >= volume.birth_limit or item.lsn > volume.log.lsn):
             add(f"snapshot {number}: it is younger than the volume [1007]")
-        if item.kind == SNAPSHOT and item.name and item.branch not in set(trees) | going | {MAIN}:
+        if item.kind == SNAPSHOT and item.name and item.branch not in {*trees, *going, MAIN}:
             add(f"snapshot {number}: its branch is not there [1011]")
         if item.parent and (parent is None or parent.kind != SNAPSHOT):
             add(f"tree {number}: it grew out of {item.parent}, which is no snapshot [1003]")
@@ -2135,7 +2160,7 @@ def check_lineage(volume):
             add(f"tree {number}: its root is neither that of {item.parent} nor younger [1008]")
         if lineage.cursor(number) and (item.kind != SNAPSHOT or item.name or lineage.tags(number)):
             add(f"tree {number}: it is being deleted and is no snapshot, or has a name or holds [1009]")
-        if item.branch in going and lineage.tags(number):
+        if going.get(item.branch) == 0 and lineage.tags(number):
             add(f"snapshot {number}: its branch goes, and it is held [1009]")
 
 

@@ -68,9 +68,19 @@ impl Lineage {
         lost
     }
 
-    /// Whether a branch is gone, and its snapshots follow it: they are being deleted.
+    /// Whether a branch is gone, and its snapshots are being deleted.
     pub(crate) fn goes(&self, branch: u64) -> bool {
-        self.tree(branch).is_some_and(|item| item.kind == TreeKind::Going)
+        self.goes_to(branch) == Some(0)
+    }
+
+    /// Of a branch that goes: the one that its snapshots are of now, or 0.
+    pub(crate) fn goes_to(&self, branch: u64) -> Option<u64> {
+        self.tree(branch).filter(|item| item.kind == TreeKind::Going).map(|item| item.branch)
+    }
+
+    /// The branch that a snapshot is of, whatever its item says still.
+    pub(crate) fn branch_of(&self, snapshot: &TreeItem) -> u64 {
+        self.goes_to(snapshot.branch).filter(|to| *to != 0).unwrap_or(snapshot.branch)
     }
 
     /// Whether a snapshot is being deleted.
@@ -169,10 +179,11 @@ impl Lineage {
         match item.kind {
             TreeKind::Branch | TreeKind::Going => own,
             TreeKind::Snapshot => {
-                let branch = self.tree(item.branch).filter(|of| of.kind == TreeKind::Branch);
+                let number = self.branch_of(&item);
+                let branch = self.tree(number).filter(|of| of.kind == TreeKind::Branch);
                 let branch = branch.filter(|of| !of.name.is_empty()).map(|of| printable(&of.name));
-                let main = (item.branch == MAIN).then(|| printable(MAIN_NAME));
-                let branch = branch.or(main).unwrap_or_else(|| format!("#{}", item.branch));
+                let main = (number == MAIN).then(|| printable(MAIN_NAME));
+                let branch = branch.or(main).unwrap_or_else(|| format!("#{number}"));
                 format!("{branch}@{own}")
             }
         }

@@ -105,7 +105,7 @@ fn tree_text(tree: &TreeItem) -> String {
     let shared = format!("name={name:?} parent={parent} lsn={lsn} created={created}");
     match tree.kind {
         TreeKind::Branch => format!("branch {shared} limit={}", tree.limit),
-        TreeKind::Going => "branch that goes".into(),
+        TreeKind::Going => format!("branch that goes to={}", tree.branch),
         TreeKind::Snapshot => format!(
             "snapshot {shared} branch={} epoch={} block={} root_epoch={} level={} inode_count={} referenced_blocks={}",
             tree.branch,

@@ -21,7 +21,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use holdfast_base::{Lsn, applied};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 /// Where the areas begin.
@@ -49,6 +49,8 @@ struct Slots {
     /// Where slots of this process begin, and those of them that no request has.
     first: u64,
     free: Mutex<Vec<u64>>,
+    /// One is free again.
+    given_back: Condvar,
 }
 
 impl CarriedOut {
@@ -105,7 +107,8 @@ impl CarriedOut {
     fn over(file: File, first: u64, before: HashMap<u64, u64>) -> io::Result<CarriedOut> {
         fallocate(&file, FallocateFlags::empty(), first, UNDER_WAY * SLOT)?;
         let free = Mutex::new((0..UNDER_WAY).rev().collect());
-        Ok(CarriedOut { slots: Arc::new(Slots { file, first, free }), before })
+        let slots = Slots { file, first, free, given_back: Condvar::new() };
+        Ok(CarriedOut { slots: Arc::new(slots), before })
     }
 
     /// Whether an earlier process has carried the request of this number out.
@@ -114,14 +117,11 @@ impl CarriedOut {
     }
 
     /// Does `body`, and notes the change that is [asked for](applied::asked_for) meanwhile as what carries request `unique` out. What is
-    /// returned is to be kept until the request is answered.
+    /// returned is to be kept until the request is answered. Where that many requests are under way as there are slots, it waits for one of them: done
+    /// without a note, it would be done once more behind a death.
     pub(crate) fn noting<T>(&self, unique: u64, body: impl FnOnce() -> T) -> (T, Noted) {
-        let slot = self.slots.free.lock().pop();
+        let slot = self.slots.take();
         let noted = Noted { slots: Arc::clone(&self.slots), slot };
-        let Some(slot) = slot else {
-            debug_assert!(false, "more requests than slots");
-            return (body(), noted);
-        };
         let slots = Arc::clone(&self.slots);
         let note = move |lsn: Lsn| {
             let mut bytes = [0; SLOT as usize];
@@ -136,6 +136,18 @@ impl CarriedOut {
     }
 }
 
+impl Slots {
+    fn take(&self) -> u64 {
+        let mut free = self.free.lock();
+        loop {
+            match free.pop() {
+                Some(slot) => return slot,
+                None => self.given_back.wait(&mut free),
+            }
+        }
+    }
+}
+
 impl AsFd for CarriedOut {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.slots.file.as_fd()
@@ -146,12 +158,13 @@ impl AsFd for CarriedOut {
 #[derive(Debug)]
 pub(crate) struct Noted {
     slots: Arc<Slots>,
-    slot: Option<u64>,
+    slot: u64,
 }
 
 impl Drop for Noted {
     fn drop(&mut self) {
-        self.slots.free.lock().extend(self.slot);
+        self.slots.free.lock().push(self.slot);
+        self.slots.given_back.notify_one();
     }
 }
 
@@ -201,6 +214,23 @@ mod tests {
         assert_eq!(second.before.len() as u64, UNDER_WAY);
         assert!(second.was(10_001) && second.was(10_000 + UNDER_WAY));
         drop(kept);
+    }
+
+    /// It is not done without a note.
+    #[test]
+    fn a_request_more_than_there_are_slots_waits_for_one() {
+        let first = CarriedOut::new().unwrap();
+        let mut kept: Vec<_> =
+            (1..=UNDER_WAY).map(|unique| carry_out(&first, unique, &[1])).collect();
+        let answered = std::thread::scope(|scope| {
+            let more = scope.spawn(|| carry_out(&first, 9000, &[2]));
+            std::thread::yield_now();
+            assert!(!more.is_finished(), "it was done without a slot");
+            kept.pop();
+            more.join().unwrap()
+        });
+        assert!(next(&first, 2).was(9000));
+        drop((kept, answered));
     }
 
     /// The area that counts is as it was until the other one is complete.

@@ -38,6 +38,7 @@ pub(crate) fn volume_error(error: FsError) -> io::Error {
             | holdfast_posix::StoreError::NoAnswer { source: device },
         ) => device_kind(device),
         FsError::Store(holdfast_posix::StoreError::NoSpace) => io::ErrorKind::StorageFull,
+        FsError::Store(holdfast_posix::StoreError::TooLarge) => io::ErrorKind::FileTooLarge,
         FsError::Store(holdfast_posix::StoreError::Limit) => io::ErrorKind::QuotaExceeded,
         FsError::Store(holdfast_posix::StoreError::ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
         FsError::Store(

@@ -19,7 +19,7 @@ impl FsError {
             FsError::NotPermitted => libc::EPERM,
             FsError::CrossDevice => libc::EXDEV,
             FsError::TooManyLinks => libc::EMLINK,
-            FsError::FileTooLarge => libc::EFBIG,
+            FsError::FileTooLarge | FsError::Store(StoreError::TooLarge) => libc::EFBIG,
             FsError::BadHandle => libc::EBADF,
             FsError::NoAttribute => libc::ENODATA,
             FsError::RangeTooSmall => libc::ERANGE,

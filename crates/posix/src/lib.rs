@@ -51,7 +51,7 @@ pub use error::FsError;
 pub use holdfast_format::item::lineage::judge_name as judge_branch_name;
 pub use holdfast_format::item::{HoldItem, OriginItem};
 pub use holdfast_store::{
-    Device, Hold, LineageError, NewSize, Shrinking, SnapshotNamed, StoreError,
+    Device, Hold, LineageError, NameChange, NewSize, Shrinking, SnapshotNamed, StoreError,
 };
 pub use keeper::Keeper;
 pub use op::branches::{BranchInfo, SnapshotInfo};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use holdfast_store::SnapshotNamed;
+use holdfast_store::NameChange;
 use parking_lot::Mutex;
 
 /// Shows snapshots to programs, which may go on using what lies in one when its name is gone, as they may with a file.
@@ -12,8 +12,8 @@ pub trait ShowsSnapshots: Send + Sync {
     fn keep(&self, snapshot: u64);
     /// Looks whether programs have let go of what was kept. Called now and then, while the volume is in use. Must not wait.
     fn tidy(&self);
-    /// A name has come, gone, or become another. Must not wait, nor call the filesystem: branches and snapshots are locked.
-    fn named(&self, what: &SnapshotNamed);
+    /// Names have come, gone, or become others. Must not wait, nor call the filesystem: branches and snapshots are locked.
+    fn named(&self, what: &NameChange);
 }
 
 /// All that do so with one volume. It keeps none alive.
@@ -39,7 +39,7 @@ impl Showing {
     }
 
     /// See [`ShowsSnapshots::named`].
-    pub(crate) fn named(&self, what: &SnapshotNamed) {
+    pub(crate) fn named(&self, what: &NameChange) {
         self.all().iter().for_each(|of| of.named(what));
     }
 

@@ -249,7 +249,11 @@ fn name(heads: &BTreeMap<u64, TreeItem>, id: u64) -> String {
         None => format!("#{id}"),
     };
     match heads.get(&id).filter(|head| head.kind == TreeKind::Snapshot) {
-        Some(head) => format!("{}@{}", own(head.branch), own(id)),
+        Some(head) => {
+            let joined = heads.get(&head.branch).filter(|of| of.kind == TreeKind::Going);
+            let to = joined.map(|of| of.branch).filter(|to| *to != 0);
+            format!("{}@{}", own(to.unwrap_or(head.branch)), own(id))
+        }
         None => own(id),
     }
 }

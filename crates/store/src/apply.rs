@@ -258,7 +258,7 @@ impl Inner {
             let len = value.map_or(0, <[u8]>::len);
             assert!(len <= longest, "{key:?}: {len} bytes");
         }
-        let mut loading = self.loading();
+        let mut loading = self.loading_some();
         let mut tries = Tries::default();
         let mut loaded = false;
         loop {

@@ -13,7 +13,7 @@ use crate::error::LineageError;
 use crate::tree::open::OpenTree;
 use crate::tree::{OpenHandle, TreeNo};
 use crate::{
-    Inner, Inodes, Need, Reservation, Reserved, Result, SnapshotNamed, SpaceUse, Store, StoreError,
+    Inner, Inodes, NameChange, Need, Reservation, Reserved, Result, SpaceUse, Store, StoreError,
     Transaction, TreeInfo,
 };
 
@@ -271,9 +271,9 @@ impl Store {
         self.inner.lineage_changes.load(Ordering::Acquire)
     }
 
-    /// From now on `listen` hears of each change of a snapshot's name when it is seen. It must not wait, nor call the store: branches and
+    /// From now on `listen` hears of each change of snapshots' names when it is seen. It must not wait, nor call the store: branches and
     /// snapshots are locked. The first one stays.
-    pub fn listen_to_names(&self, listen: impl Fn(&SnapshotNamed) + Send + Sync + 'static) {
+    pub fn listen_to_names(&self, listen: impl Fn(&NameChange) + Send + Sync + 'static) {
         self.inner.name_listener.set(Box::new(listen));
     }
 

@@ -64,6 +64,9 @@ pub enum StoreError {
     /// Not enough space for the operation.
     #[error("no space left on the volume, or on the host of its image")]
     NoSpace,
+    /// It would change more of the trees at once than memory is set aside for.
+    #[error("it would change too much at once: do it in parts")]
+    TooLarge,
     /// The branch would refer to more blocks than its limit allows.
     #[error("the branch has reached its limit")]
     Limit,

@@ -31,11 +31,16 @@ const READ_PER_NODE_MAX: u64 = 4;
 /// Fewer missing places are read by the caller alone: threads would cost more than they save.
 const ALONE: usize = 4;
 
+/// Bytes of nodes that one operation keeps in memory at most, beside what `cache=` allows: several times what the largest one needs, which moves
+/// 16,384 extents.
+pub(crate) const PINNED_MAX: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+
 /// What one call has loaded and could not load, over all its tries.
 ///
 /// What it has loaded stays in memory until the call is over: others that load and evict meanwhile would keep a call
 /// that needs many nodes from ever finding all of them. So a call has in memory what its changes touch, whatever the budget of the
-/// cache is: who makes large changes makes them in steps.
+/// cache is: who makes large changes makes them in steps, and an operation that needs more than [`PINNED_MAX`] is refused. A commit, which
+/// cannot be, changes what it needs, and each step of a deletion or replay bounds that itself.
 ///
 /// Between the moment a node was missed and the moment it was read, the tree may have changed and
 /// its location may have been given to others. So a failure is an error only if the tree still wants that node
@@ -47,6 +52,8 @@ pub(crate) struct Loading<'a> {
     pinned: Vec<BlockNo>,
     /// Groups whose bitmaps it has loaded.
     pub(crate) groups: Vec<u64>,
+    /// Nodes that it may keep.
+    most: usize,
 }
 
 impl Drop for Loading<'_> {
@@ -75,6 +82,9 @@ impl Loading<'_> {
         let failed = std::mem::take(&mut self.failed);
         if let Some((_, error)) = failed.into_iter().find(|(of, _)| is_wanted(*of)) {
             return Err(error);
+        }
+        if self.pinned.len().saturating_add(wanted.len()) > self.most {
+            return Err(StoreError::TooLarge);
         }
         let inner = self.inner;
         // Those that one read may bring are one thread's.
@@ -132,7 +142,16 @@ pub(crate) fn regions() -> BufferPool {
 impl Inner {
     /// What a call needs to load nodes.
     pub(crate) fn loading(&self) -> Loading<'_> {
-        Loading { inner: self, failed: Vec::new(), pinned: Vec::new(), groups: Vec::new() }
+        let (failed, pinned, groups) = (Vec::new(), Vec::new(), Vec::new());
+        Loading { inner: self, failed, pinned, groups, most: usize::MAX }
+    }
+
+    /// The same for an operation: no more than [`PINNED_MAX`], else it is [`StoreError::TooLarge`].
+    pub(crate) fn loading_some(&self) -> Loading<'_> {
+        let most = PINNED_MAX.checked_div(self.geometry().node_size).unwrap_or(0);
+        let mut loading = self.loading();
+        loading.most = most;
+        loading
     }
 
     /// Takes a missing node into memory, or the first above it that is missing as well. Returns the block of it, where it stays until

@@ -159,7 +159,6 @@ impl Replay {
                 Err(why) => drop(first.get_or_insert(why)),
             }
         }
-        }
         Based::Lost(first.unwrap_or_default())
     }
 

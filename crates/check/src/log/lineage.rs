@@ -1,6 +1,6 @@
 //! What a batch may say of branches and snapshots.
 //!
-//! Forks of snapshots, names, holds, limits, and deletions that begin. Everything else comes with commits.
+//! Forks of snapshots, names, holds, limits, snapshots that follow their branch, and deletions that begin. Everything else comes with commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), String> {
     let mut made = BTreeSet::new();
     for (id, item) in &said.trees {
         match before.tree(*id) {
-            Some(was) => is_kept(*id, &was, item)?,
+            Some(was) => is_kept(before, *id, &was, item)?,
             None if before.0.contains_key(&TreeItem::key(*id)) => {
                 return malformed(format!("{id} was damaged before it"));
             }
@@ -146,8 +146,10 @@ fn sort(items: &Items) -> Result<Said, String> {
     Ok(said)
 }
 
-/// Name and limit may change. The parent in a record counts for nothing.
-fn is_kept(id: u64, was: &TreeItem, now: &TreeItem) -> Result<(), String> {
+/// Name and limit may change, and the branch where that has joined another. The parent in a record counts for nothing.
+fn is_kept(before: &Lineage, id: u64, was: &TreeItem, now: &TreeItem) -> Result<(), String> {
+    let joined = was.branch != now.branch && before.branch_of(was) == now.branch;
+    let was = &TreeItem { branch: if joined { now.branch } else { was.branch }, ..was.clone() };
     let same = |item: &TreeItem| {
         let TreeItem { kind, branch, epoch, lsn, created, root, level, .. } = *item;
         let counts = (item.inode_count, item.referenced_blocks);

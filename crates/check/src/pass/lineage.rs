@@ -194,8 +194,18 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// A snapshot with a name is of a branch.
+    /// A snapshot with a name is of a branch, and what goes may have joined one.
     fn branch(&mut self, trees: &BTreeMap<u64, TreeItem>, id: u64, item: &TreeItem) {
+        if item.kind == TreeKind::Going {
+            let to = trees.get(&item.branch).map(|of| of.kind);
+            let is_there = to.map_or(self.exists(item.branch), |kind| kind == TreeKind::Branch);
+            if item.branch != 0 && !is_there {
+                let what =
+                    format!("the snapshots of {id} are of {}, which is no branch", item.branch);
+                self.report(Issue::BranchMissing, what);
+            }
+            return;
+        }
         if item.kind == TreeKind::Branch || item.name.is_empty() {
             return;
         }
@@ -253,9 +263,10 @@ impl Judge<'_, '_> {
         let listed: Vec<(u64, u64)> =
             keys.filter_map(|key| Some((number(key)?, key.offset))).collect();
         for (parent, child) in listed {
-            // Nothing has grown out of a branch that goes, nor it out of something: it stands with number 0.
-            let is_right = self.trees.get(&child).is_some_and(|item| {
-                item.parent == parent && (parent != 0) != (item.kind == TreeKind::Going)
+            // A branch that goes stands with number 0, and with the branch that it has joined.
+            let is_right = self.trees.get(&child).is_some_and(|item| match item.kind {
+                TreeKind::Going => parent == 0 || parent == item.branch,
+                _ => parent != 0 && parent == item.parent,
             });
             let is_damaged =
                 !self.trees.contains_key(&child) && self.exists(child) && child != MAIN;
@@ -266,8 +277,10 @@ impl Judge<'_, '_> {
         }
         let all = self.children.iter().flat_map(|(parent, of)| of.iter().map(|id| (*parent, *id)));
         let going = self.trees.iter().filter(|(_, item)| item.kind == TreeKind::Going);
-        let all = all.chain(going.map(|(id, _)| (0, *id)));
+        let going = going.flat_map(|(id, item)| [(0, *id), (item.branch, *id)]);
+        let all: BTreeSet<(u64, u64)> = all.chain(going).collect();
         let missing: Vec<(u64, u64)> = all
+            .into_iter()
             .filter(|(parent, id)| !self.lineage.0.contains_key(&child_key(*parent, *id)))
             .collect();
         for (parent, id) in missing {
@@ -281,7 +294,7 @@ impl Judge<'_, '_> {
         let mut known: BTreeMap<(u64, &[u8]), u64> = BTreeMap::new();
         let (mut wrong, mut expected) = (Vec::new(), BTreeMap::<Key, BTreeSet<u64>>::new());
         for (id, item) in self.trees.iter().filter(|(_, item)| !item.name.is_empty()) {
-            if let Some(other) = known.insert((item.branch, &item.name), *id) {
+            if let Some(other) = known.insert((self.lineage.branch_of(item), &item.name), *id) {
                 wrong.push(format!("{other} and {id} are both named {}", self.name(*id)));
             }
             expected.entry(name_key(item.branch, &item.name)).or_default().insert(*id);

@@ -35,17 +35,17 @@ fn made(grown: &Grown) -> Made {
 }
 
 /// What a batch says.
-type Says = dyn Fn(&mut Writer<'_>);
+pub(crate) type Says = dyn Fn(&mut Writer<'_>);
 
 /// Puts into a batch.
-struct Writer<'a> {
-    encoder: &'a mut Encoder,
-    out: &'a mut Vec<u8>,
+pub(crate) struct Writer<'a> {
+    pub(crate) encoder: &'a mut Encoder,
+    pub(crate) out: &'a mut Vec<u8>,
     items: &'a Items,
 }
 
 impl Writer<'_> {
-    fn put(&mut self, key: Key, value: &[u8]) {
+    pub(crate) fn put(&mut self, key: Key, value: &[u8]) {
         self.encoder.put(&key, value, self.out);
     }
 
@@ -53,7 +53,7 @@ impl Writer<'_> {
         TreeItem::decode(&self.items[&TreeItem::key(id)]).unwrap()
     }
 
-    fn put_tree(&mut self, id: u64, change: impl FnOnce(&mut TreeItem)) {
+    pub(crate) fn put_tree(&mut self, id: u64, change: impl FnOnce(&mut TreeItem)) {
         let mut item = self.tree(id);
         change(&mut item);
         self.put(TreeItem::key(id), &item.encode());
@@ -126,7 +126,7 @@ struct Fork {
 }
 
 /// Batches, each with an operation of its own.
-fn logged(grown: &Grown, batches: &[&Says]) -> Made {
+pub(crate) fn logged(grown: &Grown, batches: &[&Says]) -> Made {
     let items = items_of(grown);
     let made = made(grown);
     let mut log = Log::new(&made);

@@ -17,6 +17,7 @@ mod holds;
 mod hostile;
 mod hostile_log;
 mod issues;
+mod joined;
 mod journal;
 mod log;
 mod log_damage;

@@ -100,6 +100,18 @@ pub(crate) fn grown_behind(leaf_items: usize, changes_main: bool) -> Grown {
     Grown { device, superblock }
 }
 
+/// The same; `agent` is promoted, and its snapshot `kept` (4) is one of `main`, though its item says otherwise.
+pub(crate) fn joined() -> Grown {
+    let Grown { device, .. } = grown();
+    let store = open(&device);
+    let taken = store.snapshot(3, b"kept", moment()).expect("it can be taken");
+    assert_eq!(taken, 4);
+    store.promote(1, 3, None, moment()).expect("none of its names is main's");
+    Arc::into_inner(store).expect("nothing else has it").close().expect("memory does not fail");
+    let superblock = newest(&*device);
+    Grown { device, superblock }
+}
+
 /// The superblock that counts.
 pub(crate) fn newest(device: &dyn Device) -> Superblock {
     let slots = SUPERBLOCK_SLOTS.map(|slot| {

@@ -29,7 +29,8 @@ record! {
     pub struct TreeHead("tree", 96 bytes) {
         /// Number of the snapshot that it grew out of, 0 if there is none.
         parent: u64,
-        /// Of a snapshot: number of the branch that it was taken of. Of a branch: 0.
+        /// Of a snapshot: number of the branch that it is of. Of a branch that goes: number of the one that its snapshots are of now, 0 if they are
+        /// deleted. Of a branch: 0.
         branch: u64,
         /// Of a snapshot: its epoch. Nothing in it is younger.
         epoch: u64,
@@ -37,7 +38,7 @@ record! {
         lsn: u64,
         /// When it was made.
         created: Timestamp,
-        /// 1: a branch. 2: a snapshot. 3: a branch that goes: only this is set.
+        /// 1: a branch. 2: a snapshot. 3: a branch that goes: only this and `branch` are set.
         kind: u8,
         /// Of a snapshot: level of its root.
         level: u8,
@@ -110,7 +111,8 @@ pub enum TreeKind {
     Branch,
     /// The tree of one moment.
     Snapshot,
-    /// A branch that was deleted, whose snapshots follow it step by step: they are deleted as well, whatever is left of their names.
+    /// A branch that is gone, whose snapshots follow it step by step: they are deleted as well, or another branch's, whatever their items and names
+    /// say still.
     Going,
 }
 
@@ -121,7 +123,7 @@ pub struct TreeItem {
     pub kind: TreeKind,
     /// The snapshot that it grew out of; 0: none.
     pub parent: u64,
-    /// Of a snapshot: the branch that it was taken of.
+    /// Of a snapshot: the branch that it is of. Of a branch that goes: the one that its snapshots are of now; 0: they are deleted.
     pub branch: u64,
     /// Of a snapshot: nothing in it is younger.
     pub epoch: Epoch,
@@ -206,7 +208,7 @@ impl TreeItem {
         let kind = match head.kind {
             1 => TreeKind::Branch,
             2 => TreeKind::Snapshot,
-            3 if bytes != TreeItem::going().encode() => {
+            3 if bytes != TreeItem::going(head.branch).encode() => {
                 return fail("a branch that goes has something".into());
             }
             3 => TreeKind::Going,
@@ -243,7 +245,8 @@ impl TreeItem {
                     return fail("its root is younger than it, or it is of no branch".into());
                 }
             }
-            TreeKind::Branch | TreeKind::Going => {
+            TreeKind::Going => {}
+            TreeKind::Branch => {
                 let unused = [
                     head.branch,
                     head.epoch,
@@ -274,9 +277,9 @@ impl TreeItem {
         })
     }
 
-    /// A branch that goes.
-    pub fn going() -> TreeItem {
-        TreeItem { kind: TreeKind::Going, name: Vec::new(), ..TreeItem::first() }
+    /// A branch that goes: its snapshots are another one's now, or, with 0, are deleted.
+    pub fn going(to: u64) -> TreeItem {
+        TreeItem { kind: TreeKind::Going, branch: to, name: Vec::new(), ..TreeItem::first() }
     }
 
     /// The branch that mkfs makes, as long as it has no item.
@@ -425,7 +428,8 @@ impl LineageItem {
     }
 }
 
-/// The key that says of snapshot `parent` that `child` grew out of it; of 0, that `child` is a branch that goes. Its value is empty.
+/// The key that says of snapshot `parent` that `child` grew out of it; of 0, that `child` is a branch that goes, and of a branch, that the snapshots
+/// of that are its own. Its value is empty.
 pub const fn child_key(parent: u64, child: u64) -> Key {
     Key::new(InodeNo(LINEAGE.saturating_add(parent)), ItemKind::Child, child)
 }
@@ -502,7 +506,9 @@ mod tests {
     fn items_survive_the_round_trip() {
         let item = snapshot();
         assert_eq!(TreeItem::decode(&item.encode()), Ok(item));
-        assert_eq!(TreeItem::decode(&TreeItem::going().encode()), Ok(TreeItem::going()));
+        for going in [0, MAIN, 7].map(TreeItem::going) {
+            assert_eq!(TreeItem::decode(&going.encode()), Ok(going));
+        }
         let root = RootItem::of(snapshot().root, 2, 7, 40);
         assert_eq!(RootItem::decode(&root.bytes()), Ok(root));
         let place = WalkPlace::item(&Key::new(InodeNo(7), ItemKind::Extent, 4096));
@@ -519,9 +525,10 @@ mod tests {
         let branch = TreeItem { kind: TreeKind::Branch, ..snapshot() };
         assert!(TreeItem::decode(&branch.encode()).is_err(), "a branch has its root elsewhere");
         for going in [
-            TreeItem { name: b"a".to_vec(), ..TreeItem::going() },
-            TreeItem { parent: 2, ..TreeItem::going() },
-            TreeItem { lsn: Lsn(1), ..TreeItem::going() },
+            TreeItem { name: b"a".to_vec(), ..TreeItem::going(0) },
+            TreeItem { parent: 2, ..TreeItem::going(0) },
+            TreeItem { lsn: Lsn(1), ..TreeItem::going(MAIN) },
+            TreeItem::going(COUNTER_MAX + 1),
         ] {
             assert!(TreeItem::decode(&going.encode()).is_err(), "a branch that goes has nothing");
         }

@@ -81,7 +81,7 @@ fn tree(image: &Image, program: &mut Program<'_>, items: &mut Vec<Item>) {
         item.inode_count = superblock.inode_count;
         item.referenced_blocks = superblock.referenced_blocks;
     }
-    match program.byte() % 9 {
+    match program.byte() % 10 {
         0 => item.epoch = Epoch(program.number(item.epoch.0, &known)),
         1 => item.lsn = Lsn(program.number(item.lsn.0, &known)),
         2 => item.tail = vec![1; program.byte().into()],
@@ -91,6 +91,7 @@ fn tree(image: &Image, program: &mut Program<'_>, items: &mut Vec<Item>) {
         }
         3 => item.inode_count = program.number(item.inode_count, &known),
         4 => item.branch = id(image, program),
+        8 if how & 2 != 0 => item = TreeItem::going(id(image, program)),
         5 => item.referenced_blocks = program.number(item.referenced_blocks, &known),
         6 => item.limit = program.number(item.limit, &known),
         _ => {}

@@ -16,6 +16,9 @@ use crate::{FsError, Result};
 /// How often, and how long each time, a caller waits for the last space: others hold it while they apply a transaction.
 const LAST_TRIES: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_millis(2);
+/// So often a call that finds no room works deletions off itself, and looks once more: they may be of any number of snapshots, and free
+/// nothing for long.
+const ROUNDS_BESIDE_DELETIONS: u32 = 8;
 
 /// Files in the order of their numbers, which is the order of their items in the tree, cut into groups of one write each.
 fn groups(inodes: Vec<Arc<Inode>>) -> Vec<Vec<Arc<Inode>>> {
@@ -77,7 +80,8 @@ impl Core {
     }
 
     /// Runs `attempt`. If there is no space for it, waits for inodes that are being removed, makes everything durable, so
-    /// that freed blocks become usable, and runs it once more. If the branch is at its limit, delayed data is written back. Called without any lock of a file's extents.
+    /// that freed blocks become usable, and runs it once more; where deletions go on, a few times more, behind some steps of them
+    /// each. If the branch is at its limit, delayed data is written back. Called without any lock of a file's extents.
     pub(crate) fn with_room<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         match attempt() {
             Err(FsError::Store(StoreError::NoSpace))
@@ -90,15 +94,16 @@ impl Core {
             }
             done => return done,
         }
-        loop {
+        for _ in 0..ROUNDS_BESIDE_DELETIONS {
             match attempt() {
-                // A deletion goes on, and what it frees may be enough.
                 Err(FsError::Store(StoreError::NoSpace)) if self.deletions.go_on() => {
+                    self.deletions.work_off_many();
                     self.commit()?;
                 }
                 done => return done,
             }
         }
+        attempt()
     }
 
     /// Whether the branch may refer to less in a moment, or less may be promised to it: inodes that were being removed have

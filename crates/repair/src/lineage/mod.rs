@@ -139,7 +139,7 @@ impl Lineage {
                 say(repairs, Issue::LineageItemDamaged, what, false);
             }
         }
-        let Found { listed, roots, mut damaged, tails, next: said_next } = found;
+        let Found { mut listed, roots, mut damaged, tails, next: said_next } = found;
         for id in tails {
             let what = format!("bytes that no feature brought go from the item of {id}");
             say(repairs, Issue::LineageItemDamaged, what, false);
@@ -147,6 +147,8 @@ impl Lineage {
         if !is_whole {
             lineage.add_lost(&roots, &mut damaged);
         }
+        let goes = |id: &u64| lineage.items.get(id).is_some_and(|of| of.kind == TreeKind::Going);
+        listed.retain(|child, _| !goes(child));
         for id in damaged {
             lineage.damaged(id, roots.contains(&id), listed.get(&id).copied(), repairs);
         }
@@ -359,15 +361,22 @@ impl Lineage {
     /// The snapshots of a branch that goes have followed it, but for those that are held: that ends no data.
     fn going(&mut self, repairs: &mut Vec<Repair>) {
         let going = self.items.extract_if(.., |_, item| item.kind == TreeKind::Going);
-        let going: BTreeSet<u64> = going.map(|(id, _)| id).collect();
-        let of_these = self.items.iter().filter(|(_, item)| going.contains(&item.branch));
+        let going: BTreeMap<u64, u64> = going.map(|(id, item)| (id, item.branch)).collect();
+        let of_these = self.items.iter().filter(|(_, item)| going.contains_key(&item.branch));
         for id in of_these.map(|(id, _)| *id).collect::<Vec<_>>() {
-            if self.is_held(id) {
-                let what = format!("snapshot {id} stays where its branch goes, as it is held");
-                say(repairs, Issue::DeletionWrong, what, false);
-            } else if let Some(item) = self.items.get_mut(&id) {
-                item.name.clear();
-                self.waiting.insert(id);
+            let is_held = self.is_held(id);
+            let Some(item) = self.items.get_mut(&id) else { continue };
+            match going.get(&item.branch) {
+                Some(0) if is_held => {
+                    let what = format!("snapshot {id} stays where its branch goes, as it is held");
+                    say(repairs, Issue::DeletionWrong, what, false);
+                }
+                Some(0) => {
+                    item.name.clear();
+                    self.waiting.insert(id);
+                }
+                Some(to) => item.branch = *to,
+                None => {}
             }
         }
     }

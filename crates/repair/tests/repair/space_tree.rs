@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use holdfast::VolumeOptions;
 use holdfast_check::reading::VolumeReading;
+use holdfast_format::item::lineage::child_key;
 use holdfast_repair::{RepairError, RepairOptions};
 
 use crate::accidents::open_tree;
-use crate::every_finding::{LOSS, planned};
+use crate::common::branches::{joined, open};
+use crate::every_finding::{LOSS, found, planned};
 use crate::older::rot;
 use crate::shared::grown;
 
@@ -45,4 +47,17 @@ fn branches_and_snapshots_come_back_from_an_older_version() {
     let back =
         plan.repairs.iter().filter(|it| it.what.contains("comes back from an older version"));
     assert_eq!(back.filter(|it| it.what.starts_with("main@")).count(), 2, "{:#?}", plan.repairs);
+}
+
+/// A snapshot that has joined a branch, as its fork was promoted, is one of it behind a repair of something else.
+#[test]
+fn what_has_joined_a_branch_has_followed() {
+    let volume = joined();
+    volume.patch(|items| drop(items.remove(&child_key(2, 4))));
+    let plan = planned(&*volume.device, &LOSS).expect("nothing is lost");
+    plan.write(&*volume.device).expect("memory takes it");
+    let after = found(&*volume.device);
+    assert!(after.is_clean(), "{:#?}", after.findings);
+    let store = open(&volume.device);
+    assert_eq!(store.find_tree(b"main", Some(b"kept")).expect("it is there"), 4);
 }

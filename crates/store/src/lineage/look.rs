@@ -56,7 +56,7 @@ impl Inner {
         &self,
         mut look: impl FnMut(&mut Plan<'_>) -> PlanResult<R>,
     ) -> Result<(R, Planned)> {
-        let mut loading = self.loading();
+        let mut loading = self.loading_some();
         loop {
             let missing = {
                 let forest = self.forest.read();
@@ -177,16 +177,20 @@ impl Inner {
         let walks = walks.into_iter().map(|(number, _)| number);
         let deleted: BTreeSet<u64> = walks.chain(wrong.into_iter().map(|(no, _)| no)).collect();
         let going = found.extract_if(.., |of| of.item.kind == TreeKind::Going);
-        let going: BTreeSet<u64> = going.map(|of| of.number).collect();
+        let going: BTreeMap<u64, u64> = going.map(|of| (of.number, of.item.branch)).collect();
         if found.first().is_none_or(|first| first.number != MAIN) {
             found.insert(0, main_alone());
         }
         let forest = self.forest.read();
         for of in &mut found {
             of.is_deleted = deleted.contains(&of.number);
-            if going.contains(&of.item.branch) {
-                of.is_deleted = true;
-                of.item.name.clear();
+            match going.get(&of.item.branch) {
+                Some(0) => {
+                    of.is_deleted = true;
+                    of.item.name.clear();
+                }
+                Some(to) => of.item.branch = *to,
+                None => {}
             }
             if of.item.kind == TreeKind::Branch {
                 let open = forest.trees.find(of.number).map(|tree| forest.trees.get(tree));

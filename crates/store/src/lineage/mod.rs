@@ -27,7 +27,7 @@ mod way;
 
 pub use look::TreeInfo;
 pub(crate) use names::NameListener;
-pub use names::SnapshotNamed;
+pub use names::{NameChange, SnapshotNamed};
 pub(crate) use seal::Sealing;
 pub use since::Inodes;
 pub(crate) use walks::Walks;
@@ -87,14 +87,14 @@ impl Inner {
         let transaction = Transaction { changes, ..Transaction::default() };
         let lsn = self.apply(TreeNo::SPACE, transaction, room)?;
         self.walks_begin(walks, &planned.begun);
-        self.lineage_changed(&named);
+        self.lineage_changed(named);
         Ok(Made { number: planned.number, lsn })
     }
 
     /// A change of branches and snapshots is seen, which has made this of names. Who counted before may know what was.
-    fn lineage_changed(&self, named: &[SnapshotNamed]) {
+    fn lineage_changed(&self, named: Vec<SnapshotNamed>) {
         self.lineage_changes.fetch_add(1, Ordering::Release);
-        self.name_listener.tell(named);
+        named.into_iter().for_each(|of| self.name_listener.tell(&NameChange::Snapshot(of)));
     }
 
     /// Makes a branch out of a snapshot (S3).

@@ -16,14 +16,28 @@ pub struct SnapshotNamed {
     pub branch: u64,
     /// The snapshot.
     pub snapshot: u64,
-    /// Its name before; empty: it had none, or was another branch's.
+    /// Its name before; empty: it had none.
     pub was: Vec<u8>,
-    /// Its name now; empty: it has none, or is another branch's.
+    /// Its name now; empty: it has none.
     pub is: Vec<u8>,
 }
 
+/// What becomes of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameChange {
+    /// One snapshot has another.
+    Snapshot(SnapshotNamed),
+    /// All snapshots of a branch, which is gone, are another one's, under their names.
+    Joined {
+        /// The branch that is gone.
+        from: u64,
+        /// The branch that they are of now.
+        to: u64,
+    },
+}
+
 /// Hears of all of them.
-type Listener = Box<dyn Fn(&SnapshotNamed) + Send + Sync>;
+type Listener = Box<dyn Fn(&NameChange) + Send + Sync>;
 
 /// Who hears of them.
 #[derive(Default)]
@@ -35,10 +49,10 @@ impl NameListener {
         let _ = self.0.set(listener);
     }
 
-    /// Tells of changes that have been made.
-    pub(super) fn tell(&self, of: &[SnapshotNamed]) {
+    /// Tells of a change that has been made.
+    pub(super) fn tell(&self, of: &NameChange) {
         if let Some(listener) = self.0.get() {
-            of.iter().for_each(listener);
+            listener(of);
         }
     }
 }
@@ -49,38 +63,22 @@ impl std::fmt::Debug for NameListener {
     }
 }
 
-/// What changes of items make of names; `before`: what the items were.
+/// What changes of items make of names; `before`: what the items were. Of which branch an item says that it is changes behind
+/// [`NameChange::Joined`] alone.
 pub(super) fn named(changes: &Changes, before: &Items) -> Vec<SnapshotNamed> {
     let mut all = Vec::new();
     for change in changes.iter().filter(|change| change.key.kind == ItemKind::Tree) {
-        let snapshot = change.key.inode.0.saturating_sub(LINEAGE);
-        let was = before.get(&change.key).and_then(|bytes| name_in(bytes.as_ref()?));
-        let is = change.value.and_then(name_in);
-        match (was, is) {
-            (Some((branch, was)), Some((now, is))) if branch == now => {
-                if was != is {
-                    all.push(SnapshotNamed { branch, snapshot, was, is });
-                }
-            }
-            (was, is) => {
-                let gone = was.map(|(branch, was)| (branch, was, Vec::new()));
-                let come = is.map(|(branch, is)| (branch, Vec::new(), is));
-                let both = gone.into_iter().chain(come);
-                all.extend(both.map(|(branch, was, is)| SnapshotNamed {
-                    branch,
-                    snapshot,
-                    was,
-                    is,
-                }));
-            }
+        let Some(now) = change.value.and_then(snapshot_in) else { continue };
+        let before = before.get(&change.key).and_then(|bytes| snapshot_in(bytes.as_ref()?));
+        let was = before.map(|before| before.name).unwrap_or_default();
+        if was != now.name {
+            let snapshot = change.key.inode.0.saturating_sub(LINEAGE);
+            all.push(SnapshotNamed { branch: now.branch, snapshot, was, is: now.name });
         }
     }
     all
 }
 
-/// Branch and name, if it is a snapshot that has one.
-fn name_in(item: &[u8]) -> Option<(u64, Vec<u8>)> {
-    let item = TreeItem::decode(item).ok()?;
-    let is_named = item.kind == TreeKind::Snapshot && !item.name.is_empty();
-    is_named.then_some((item.branch, item.name))
+fn snapshot_in(item: &[u8]) -> Option<TreeItem> {
+    TreeItem::decode(item).ok().filter(|item| item.kind == TreeKind::Snapshot)
 }

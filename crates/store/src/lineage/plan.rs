@@ -157,11 +157,14 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The same, as it is seen: what is deleted has no name.
+    /// The same, as it is seen: what is deleted has no name, and what has joined another branch is of that.
     pub(super) fn seen(&self, number: u64) -> PlanResult<TreeItem> {
         let mut item = self.item(number)?;
-        if item.kind == TreeKind::Snapshot && self.goes(item.branch)? {
-            item.name.clear();
+        if item.kind == TreeKind::Snapshot {
+            if self.goes(item.branch)? {
+                item.name.clear();
+            }
+            item.branch = self.branch_of(&item)?;
         }
         Ok(item)
     }
@@ -192,9 +195,21 @@ impl<'a> Plan<'a> {
         Ok(self.get(&WalkItem::key(number))?.is_some())
     }
 
-    /// Whether a branch is gone, and its snapshots follow it.
+    /// Whether a branch is gone, and its snapshots are deleted.
     fn goes(&self, branch: u64) -> PlanResult<bool> {
-        Ok(self.tree(branch)?.is_some_and(|item| item.kind == TreeKind::Going))
+        Ok(self.goes_to(branch)? == Some(0))
+    }
+
+    /// Of a branch that goes: the one that its snapshots are of now, or 0.
+    pub(super) fn goes_to(&self, branch: u64) -> PlanResult<Option<u64>> {
+        let of = self.tree(branch)?.filter(|of| of.kind == TreeKind::Going);
+        Ok(of.map(|of| of.branch))
+    }
+
+    /// The branch that a snapshot is of, whatever its item says still.
+    fn branch_of(&self, snapshot: &TreeItem) -> PlanResult<u64> {
+        let joined = self.goes_to(snapshot.branch)?.filter(|to| *to != 0);
+        Ok(joined.unwrap_or(snapshot.branch))
     }
 
     /// Says all at once that is missing of what these keys lead to.

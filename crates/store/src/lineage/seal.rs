@@ -100,23 +100,6 @@ impl Inner {
         self.seal_with(&mut |plan| plan.roll_back(branch, to, kept_as, now))
     }
 
-    /// Promotes a fork: a branch becomes what it is, and it goes; what the branch was is kept as a snapshot of this name, or deleted.
-    pub(crate) fn promote(
-        &self,
-        branch: u64,
-        fork: u64,
-        kept_as: Option<&[u8]>,
-        now: Timestamp,
-    ) -> Result<Made> {
-        let mut walks = self.lock_listed()?;
-        let snapshots = walks.snapshots.of(fork);
-        let made = self.seal_locked(&mut walks, &mut |plan| {
-            plan.promote(branch, fork, &snapshots, kept_as, now)
-        })?;
-        walks.snapshots.gone(fork);
-        Ok(made)
-    }
-
     pub(super) fn seal_with(
         &self,
         plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
@@ -154,7 +137,7 @@ impl Inner {
         walks.snapshots.follow(&planned.changes);
         self.walks_begin(walks, &planned.begun);
         self.idle.stir();
-        self.lineage_changed(&names::named(&planned.changes, &before));
+        self.lineage_changed(names::named(&planned.changes, &before));
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })
     }
 

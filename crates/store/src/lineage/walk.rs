@@ -53,7 +53,10 @@ impl Inner {
                 match self.step_of_going(&mut walks, branch) {
                     Ok(()) => left = left.saturating_sub(1),
                     Err(error) => {
-                        let what = format!("branch {branch}");
+                        let what = match walks.goes_to(branch) {
+                            0 => format!("the deletion of branch {branch}"),
+                            to => format!("what makes the snapshots of {branch} those of {to}"),
+                        };
                         self.set_aside(&mut walks, branch, &what, error, &mut refused)?;
                     }
                 }
@@ -123,7 +126,7 @@ impl Inner {
         if self.stop.is_stopped() {
             return Err(error);
         }
-        let why = format!("the deletion of {what} does not go on: {error}");
+        let why = format!("{what} does not go on: {error}");
         if is_damage {
             tracing::error!("{why}; it is tried again when the volume is opened next");
             self.found_damage(&why);
@@ -143,7 +146,13 @@ impl Inner {
         error: StoreError,
         refused: &mut Option<StoreError>,
     ) -> Result<()> {
-        self.set_aside(walks, snapshot, &format!("snapshot {snapshot}"), error, refused)
+        self.set_aside(
+            walks,
+            snapshot,
+            &format!("the deletion of snapshot {snapshot}"),
+            error,
+            refused,
+        )
     }
 
     /// The deletions that have failed since the volume was opened, or were refused by the device when they were tried last,

@@ -39,16 +39,25 @@ pub(crate) struct Walks {
     looks: BTreeMap<u64, BTreeSet<u64>>,
 }
 
-/// Branches that go, and their snapshots that follow still.
+/// Branches that go.
 #[derive(Debug, Default)]
 struct Going {
     are_known: bool,
-    left: BTreeMap<u64, Vec<u64>>,
+    all: BTreeMap<u64, Following>,
     /// The device has kept these from going on.
     refused: BTreeSet<u64>,
 }
 
-/// The snapshots of each branch, once they were wanted: nothing on disk lists them by branch.
+/// The snapshots of a branch that goes.
+#[derive(Debug)]
+struct Following {
+    /// The branch that they are of now; 0: they are deleted.
+    to: u64,
+    /// Those that follow still.
+    left: Vec<u64>,
+}
+
+/// The snapshots of each branch as items say it, once they were wanted: nothing on disk lists them by branch.
 #[derive(Debug, Default)]
 pub(super) struct Snapshots(Option<BTreeMap<u64, BTreeSet<u64>>>);
 
@@ -88,7 +97,13 @@ impl Snapshots {
         }
     }
 
-    /// A branch is gone, and its snapshots are another one's, or follow it.
+    /// These are of a branch now.
+    fn come(&mut self, branch: u64, some: &[u64]) {
+        let Some(known) = &mut self.0 else { return };
+        known.entry(branch).or_default().extend(some);
+    }
+
+    /// A branch is gone. If it had snapshots they follow it.
     pub(super) fn gone(&mut self, branch: u64) {
         self.0.iter_mut().for_each(|known| drop(known.remove(&branch)));
     }
@@ -117,7 +132,8 @@ impl Walks {
 
     /// How many wait.
     pub(super) fn left(&self) -> u64 {
-        self.going.left.values().fold(self.left, |sum, of| sum.saturating_add(of.len() as u64))
+        let deleted = self.going.all.values().filter(|of| of.to == 0);
+        deleted.fold(self.left, |sum, of| sum.saturating_add(of.left.len() as u64))
     }
 
     /// These are all.
@@ -226,8 +242,8 @@ impl Walks {
         self.looks.remove(&at)
     }
 
-    /// What is to be looked at next of the snapshots of a branch: some behind those that were looked at, and those of them that have
-    /// changed; and whether these are the last. Where another one has ended the look, it begins anew.
+    /// What is to be looked at next of the snapshots of a branch: some behind those that were looked at, and all that has changed, of any
+    /// branch; and whether these are the last. Where another one has ended the look, it begins anew.
     pub(super) fn look_on(&mut self, at: u64, behind: &mut u64, most: usize) -> (Vec<u64>, bool) {
         let changed = self.looks.insert(at, BTreeSet::new());
         if changed.is_none() {
@@ -235,9 +251,8 @@ impl Walks {
         }
         let mut some = self.snapshots.behind(at, *behind, most);
         let is_end = some.len() < most;
-        let last = some.last().copied().unwrap_or(*behind);
-        some.extend(changed.unwrap_or_default().into_iter().filter(|number| number <= behind));
-        *behind = last;
+        *behind = some.last().copied().unwrap_or(*behind);
+        some.extend(changed.unwrap_or_default());
         (some, is_end)
     }
 
@@ -255,9 +270,21 @@ impl Walks {
         }
     }
 
-    /// A branch goes, and these snapshots follow it.
-    pub(super) fn goes(&mut self, branch: u64, snapshots: Vec<u64>) {
-        self.going.left.entry(branch).or_insert(snapshots);
+    /// A branch goes, and its snapshots follow it: they are of `to` now, or, with 0, are deleted.
+    pub(super) fn goes(&mut self, branch: u64, to: u64, snapshots: Vec<u64>) {
+        self.snapshots.gone(branch);
+        self.going.all.entry(branch).or_insert(Following { to, left: snapshots });
+    }
+
+    /// A branch that goes whose snapshots are of one of these now.
+    pub(super) fn joins(&self, branches: &[u64]) -> Option<u64> {
+        let joins = |of: &Following| of.to != 0 && branches.contains(&of.to);
+        self.going.all.iter().find(|(_, of)| joins(of)).map(|(branch, _)| *branch)
+    }
+
+    /// What the snapshots of a branch that goes are of now.
+    pub(super) fn goes_to(&self, branch: u64) -> u64 {
+        self.going.all.get(&branch).map_or(0, |of| of.to)
     }
 
     pub(super) fn has_found_going(&self) -> bool {
@@ -274,27 +301,29 @@ impl Walks {
         let is_kept = |branch: &u64| {
             self.going.refused.contains(branch) || self.set_aside.contains_key(branch)
         };
-        self.going.left.keys().copied().find(|branch| !is_kept(branch))
+        self.going.all.keys().copied().find(|branch| !is_kept(branch))
     }
 
     /// Some of those that follow a branch.
     pub(super) fn following(&self, branch: u64, most: usize) -> Vec<u64> {
-        let left = self.going.left.get(&branch).map_or(&[][..], Vec::as_slice);
+        let left = self.going.all.get(&branch).map_or(&[][..], |of| &of.left);
         left.iter().rev().take(most).copied().collect()
     }
 
     /// They have followed.
     pub(super) fn followed(&mut self, branch: u64, some: &[u64]) {
         self.came_further(branch);
-        if let Some(left) = self.going.left.get_mut(&branch) {
-            left.truncate(left.len().saturating_sub(some.len()));
+        let Some(of) = self.going.all.get_mut(&branch) else { return };
+        of.left.truncate(of.left.len().saturating_sub(some.len()));
+        if of.to != 0 {
+            self.snapshots.come(of.to, some);
         }
     }
 
     /// All have.
     pub(super) fn is_gone(&mut self, branch: u64) {
         self.came_further(branch);
-        self.going.left.remove(&branch);
+        self.going.all.remove(&branch);
     }
 }
 
@@ -316,7 +345,7 @@ mod tests {
         changes.put(TreeItem::key(15), b"");
         changes.put(HoldItem::key(13, b"mine"), b"");
         walks.changes(&changes);
-        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![14, 15, 16, 17, 12, 13], false));
+        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![14, 15, 16, 17, 12, 15, 99, 13], false));
         assert_eq!(walks.look_on(7, &mut behind, 4), (vec![18, 19], true));
         walks.look_ends(7);
         walks.changes(&changes);

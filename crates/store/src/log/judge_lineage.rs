@@ -1,7 +1,8 @@
 //! Whether what a batch says of branches and snapshots can be.
 //!
-//! By the log come forks of snapshots, names, holds, limits, and deletions that begin; all else comes with commits. So a batch
-//! makes a branch at the root of a snapshot that is there, and of what is there it changes the name and the limit. A root
+//! By the log come forks of snapshots, names, holds, limits, snapshots that follow their branch, and deletions that begin; all else comes with
+//! commits. So a batch makes a branch at the root of a snapshot that is there, and of what is there it changes the name, the limit, and the
+//! branch where that has joined another. A root
 //! of another branch, a cursor that has moved or a parent that nobody had would make the replay free what others reach (P10).
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
@@ -159,8 +160,10 @@ impl Lineage {
         for (id, item) in &mut now.trees {
             match self.tree(inner, *id)? {
                 Some(before) => {
+                    let joined = self.goes_to(inner, &before)?.unwrap_or(before.branch);
+                    let branch = if item.branch == joined { joined } else { before.branch };
                     let TreeItem { name, limit, .. } = item.clone();
-                    let mine = TreeItem { name, limit, ..before.clone() };
+                    let mine = TreeItem { name, limit, branch, ..before.clone() };
                     if mine != (TreeItem { parent: before.parent, ..item.clone() }) {
                         return refuse(format!("{id} becomes another branch or snapshot"));
                     }
@@ -296,9 +299,13 @@ impl Lineage {
 
     /// Whether a snapshot is being deleted before the batch, by itself or as its branch goes.
     fn is_deleted(&self, inner: &Inner, id: u64, of: &TreeItem) -> Judged<bool> {
-        let branch = self.tree(inner, of.branch)?;
-        let goes = branch.is_some_and(|branch| branch.kind == TreeKind::Going);
-        Ok(goes || self.is_walked(inner, id)?)
+        Ok(self.goes_to(inner, of)? == Some(0) || self.is_walked(inner, id)?)
+    }
+
+    /// The branch that a snapshot is of before the batch, or 0, if the one that its item says goes.
+    fn goes_to(&self, inner: &Inner, of: &TreeItem) -> Judged<Option<u64>> {
+        let branch = if of.branch == 0 { None } else { self.tree(inner, of.branch)? };
+        Ok(branch.filter(|branch| branch.kind == TreeKind::Going).map(|branch| branch.branch))
     }
 
     /// Whether the deletion of a snapshot has begun before the batch.

@@ -310,6 +310,9 @@ impl Inner {
             }
             drop(space);
             forest.cache.evict();
+            drop(forest);
+            // A batch may change more nodes than fit into memory: each change keeps its own.
+            loading = self.loading();
             // It counts what lies in memory.
             (at, joins) = (at.saturating_add(1), true);
         }

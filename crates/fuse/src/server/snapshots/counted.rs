@@ -4,7 +4,7 @@
 //! what the whole volume has, and what others do with other branches costs nothing.
 
 use holdfast_base::Timestamp;
-use holdfast_posix::{SnapshotInfo, SnapshotNamed};
+use holdfast_posix::{NameChange, SnapshotInfo};
 use parking_lot::Mutex;
 
 use crate::interface::Answer;
@@ -26,6 +26,8 @@ pub(super) struct Counts(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     counted: Option<Counted>,
+    /// What it said last of when that changed.
+    said: Option<Timestamp>,
     /// Changes that were heard of.
     heard: u64,
 }
@@ -46,21 +48,28 @@ impl Counts {
             let mut state = self.0.lock();
             // Otherwise it is not known whether the list has that already.
             if state.heard == heard {
+                let changed = changed.max(state.said);
                 state.counted = Some(Counted { number: all.len() as u64, changed });
             }
         }
     }
 
-    /// A name has come, gone, or become another.
-    pub(super) fn named(&self, what: &SnapshotNamed) {
+    /// Names have come, gone, or become others.
+    pub(super) fn named(&self, what: &NameChange) {
         let mut state = self.0.lock();
         state.heard += 1;
-        let Some(counted) = &mut state.counted else { return };
-        counted.number += u64::from(!what.is.is_empty());
-        counted.number = counted.number.saturating_sub(u64::from(!what.was.is_empty()));
+        let Some(mut counted) = state.counted else { return };
         // The time moves, whatever the clock says: the kernel knows by it whether its listing is old.
         let now = Timestamp::now();
         counted.changed = Some(counted.changed.map_or(now, |before| now.max(next(before))));
+        state.said = counted.changed;
+        let NameChange::Snapshot(what) = what else {
+            state.counted = None;
+            return;
+        };
+        counted.number += u64::from(!what.is.is_empty());
+        counted.number = counted.number.saturating_sub(u64::from(!what.was.is_empty()));
+        state.counted = Some(counted);
     }
 }
 
@@ -73,10 +82,17 @@ fn next(time: Timestamp) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_posix::SnapshotNamed;
+
     use super::*;
 
-    fn named(was: &str, is: &str) -> SnapshotNamed {
-        SnapshotNamed { branch: 1, snapshot: 2, was: was.into(), is: is.into() }
+    fn named(was: &str, is: &str) -> NameChange {
+        NameChange::Snapshot(SnapshotNamed {
+            branch: 1,
+            snapshot: 2,
+            was: was.into(),
+            is: is.into(),
+        })
     }
 
     #[test]
@@ -93,6 +109,19 @@ mod tests {
             before = now.changed;
         }
         assert_eq!(next(Timestamp { secs: 3, nanos: NANOS - 1 }), Timestamp { secs: 4, nanos: 0 });
+    }
+
+    #[test]
+    fn snapshots_that_join_are_found_by_a_look_at_all_and_the_time_moves() {
+        let counts = Counts::default();
+        let none = || Ok(Vec::new());
+        counts.get(none).unwrap();
+        counts.named(&named("", "a"));
+        let before = counts.get(none).unwrap().changed;
+        counts.named(&NameChange::Joined { from: 7, to: 1 });
+        let now = counts.get(none).unwrap();
+        assert_eq!(now.number, 0, "it is as the look has it");
+        assert!(now.changed > before);
     }
 
     #[test]

@@ -17,8 +17,8 @@ use std::time::Duration;
 use holdfast_base::InodeNo;
 use holdfast_base::switch::SnapDir;
 use holdfast_posix::{
-    Attr, Caller, DirEntry, FileSystem, FileType, FsError, ShowsSnapshots, SnapshotInfo,
-    SnapshotNamed, Which,
+    Attr, Caller, DirEntry, FileSystem, FileType, FsError, NameChange, ShowsSnapshots,
+    SnapshotInfo, Which,
 };
 use parking_lot::Mutex;
 
@@ -360,13 +360,17 @@ impl ShowsSnapshots for Server {
         }
     }
 
-    fn named(&self, what: &SnapshotNamed) {
+    fn named(&self, what: &NameChange) {
         let branch = &self.snapshots.branch;
-        if what.snapshot == self.snapshots.tree && !what.is.is_empty() {
-            // The mounted snapshot may be another branch's now.
-            branch.store(what.branch, Ordering::Relaxed);
-        }
-        if what.branch != branch.load(Ordering::Relaxed) {
+        let of = match what {
+            NameChange::Snapshot(one) => one.branch,
+            NameChange::Joined { from, to } => {
+                // The mounted snapshot is another branch's now.
+                let _ = branch.compare_exchange(*from, *to, Ordering::Relaxed, Ordering::Relaxed);
+                *to
+            }
+        };
+        if of != branch.load(Ordering::Relaxed) {
             return;
         }
         self.snapshots.counts.named(what);
@@ -375,7 +379,11 @@ impl ShowsSnapshots for Server {
             return;
         }
         // What the name leads to, and then what the kernel has of the listing.
-        let name = (!what.was.is_empty()).then(|| Notice::Name(DIRECTORY.0, what.was[..].into()));
+        let was = match what {
+            NameChange::Snapshot(one) => &one.was[..],
+            NameChange::Joined { .. } => b"",
+        };
+        let name = (!was.is_empty()).then(|| Notice::Name(DIRECTORY.0, was.into()));
         self.notices.note_all(name.into_iter().chain([Notice::Inode(DIRECTORY.0)]));
     }
 }

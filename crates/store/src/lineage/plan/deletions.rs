@@ -18,6 +18,7 @@ impl Plan<'_> {
         let mut item = self.snapshot(snapshot)?;
         self.expect_unheld(snapshot, &item)?;
         self.take_name(item.branch, &item.name, snapshot)?;
+        item.branch = self.branch_of(&item)?;
         item.name = Vec::new();
         self.put_item(snapshot, &item);
         self.begin_walk(snapshot);
@@ -41,22 +42,36 @@ impl Plan<'_> {
         let of = self.branch(branch)?;
         let (left, _) = self.leave_behind(branch, b"", now)?;
         self.begin_walk(left);
-        self.take_name(0, &of.name, branch)?;
-        self.delete(RootItem::key(branch));
-        match has_snapshots {
-            true => {
-                self.put_item(branch, &TreeItem::going());
-                self.put(child_key(0, branch), Vec::new());
-            }
-            false => self.delete(TreeItem::key(branch)),
-        }
-        self.turns.push(Turn { branch, to: TurnTo::Gone });
+        self.end_branch(branch, &of.name, has_snapshots.then_some(0))?;
         Ok(left)
     }
 
-    /// The deletions of these snapshots begin, whose branch goes. Those that are gone, or on their way, are passed over. Nothing holds
-    /// one: a branch does not go before, and a hold that is there nevertheless is damage, which ends no data.
+    /// A branch is there no more. If it has snapshots they are of the branch `snapshots_to` now, or, with 0, are deleted: they follow it.
+    pub(super) fn end_branch(
+        &mut self,
+        branch: u64,
+        name: &[u8],
+        snapshots_to: Option<u64>,
+    ) -> PlanResult<()> {
+        self.take_name(0, name, branch)?;
+        self.delete(RootItem::key(branch));
+        match snapshots_to {
+            Some(to) => {
+                self.put_item(branch, &TreeItem::going(to));
+                self.put(child_key(0, branch), Vec::new());
+                self.adopt(branch, 0, to);
+            }
+            None => self.delete(TreeItem::key(branch)),
+        }
+        self.turns.push(Turn { branch, to: TurnTo::Gone });
+        Ok(())
+    }
+
+    /// These snapshots follow their branch, which goes: their deletions begin, or they become another one's. Those that are gone, or being
+    /// deleted already, are passed over. Nothing holds one that is deleted: a branch does not go before, and a hold that is there nevertheless is
+    /// damage, which ends no data.
     pub(in crate::lineage) fn follow(&mut self, branch: u64, snapshots: &[u64]) -> PlanResult<()> {
+        let Some(to) = self.goes_to(branch)? else { return Ok(()) };
         let (tree, walk) = (TreeItem::key, WalkItem::key);
         let keys = |number: &u64| [tree(*number), walk(*number), HoldItem::span(*number).0];
         self.expect_loaded(snapshots.iter().flat_map(keys))?;
@@ -67,25 +82,36 @@ impl Plan<'_> {
             if self.is_walked(*number)? {
                 continue;
             }
-            if !self.holds(*number)?.is_empty() {
+            if to == 0 && !self.holds(*number)?.is_empty() {
                 let why = Malformed::new("tree", "its branch goes, and it is held");
                 return Err(damage(&format!("snapshot {number}"), why));
             }
             left.push((*number, item));
         }
-        self.expect_loaded(left.iter().map(|(_, item)| name_key(branch, &item.name)))?;
+        let names = left.iter().flat_map(|(_, item)| [branch, to].map(|of| (of, &item.name)));
+        self.expect_loaded(names.map(|(of, name)| name_key(of, name)))?;
         for (number, item) in left {
             self.take_name(branch, &item.name, number)?;
-            self.put_item(number, &TreeItem { name: Vec::new(), ..item });
-            self.begin_walk(number);
+            if to == 0 {
+                self.put_item(number, &TreeItem { name: Vec::new(), ..item });
+                self.begin_walk(number);
+                continue;
+            }
+            if !item.name.is_empty() {
+                self.add_name(to, &item.name, number)?;
+            }
+            self.put_item(number, &TreeItem { branch: to, ..item });
         }
         Ok(())
     }
 
     /// All snapshots have followed a branch.
-    pub(in crate::lineage) fn end_going(&mut self, branch: u64) {
+    pub(in crate::lineage) fn end_going(&mut self, branch: u64) -> PlanResult<()> {
+        let Some(to) = self.goes_to(branch)? else { return Ok(()) };
         self.delete(TreeItem::key(branch));
         self.delete(child_key(0, branch));
+        self.adopt(branch, to, 0);
+        Ok(())
     }
 
     /// Fails if a snapshot is held, or another branch has grown out of it, or out of what grew out of it and is being deleted:
@@ -109,7 +135,7 @@ impl Plan<'_> {
                     TreeKind::Branch if child != branch => forks.push(shown(&item.name)),
                     TreeKind::Snapshot if self.is_deleted(child)? => parents.push(child),
                     TreeKind::Snapshot if item.branch != branch => {
-                        let of = self.name_of(item.branch)?;
+                        let of = self.name_of(self.branch_of(&item)?)?;
                         forks.push(format!("{of}@{}", shown(&item.name)));
                     }
                     _ => {}

@@ -160,16 +160,8 @@ impl Plan<'_> {
         Ok(left)
     }
 
-    /// A fork is promoted: a branch becomes what it is, and it is no branch any more. What the branch was gets a name, or is
-    /// deleted. The fork's snapshots, which `snapshots` are, become those of the branch.
-    pub(in crate::lineage) fn promote(
-        &mut self,
-        branch: u64,
-        fork: u64,
-        snapshots: &[u64],
-        kept_as: Option<&[u8]>,
-        now: Timestamp,
-    ) -> PlanResult<u64> {
+    /// Fails if a branch cannot become what a fork is.
+    pub(in crate::lineage) fn expect_fork(&self, branch: u64, fork: u64) -> PlanResult<()> {
         if fork == MAIN {
             return refuse(LineageError::First);
         }
@@ -177,43 +169,55 @@ impl Plan<'_> {
         if fork == branch {
             return refuse(LineageError::Exists(shown(&of_fork.name)));
         }
-        self.expect_named(snapshots, branch)?;
-        for snapshot in snapshots {
-            self.give_snapshot(*snapshot, branch)?;
+        self.branch(branch).map(drop)
+    }
+
+    /// Fails if one of these snapshots, of a branch or of a fork, has the name of one of the other's.
+    pub(in crate::lineage) fn expect_apart(
+        &self,
+        branch: u64,
+        fork: u64,
+        snapshots: &[u64],
+    ) -> PlanResult<()> {
+        self.expect_loaded(snapshots.iter().map(|number| TreeItem::key(*number)))?;
+        let mut names = Vec::new();
+        for number in snapshots {
+            let Some(item) = self.tree(*number)?.filter(|item| !item.name.is_empty()) else {
+                continue;
+            };
+            let other = [(branch, fork), (fork, branch)].into_iter();
+            let other = other.filter(|(of, _)| *of == item.branch).map(|(_, other)| other);
+            names.extend(other.map(|other| (other, item.name.clone())));
         }
+        self.expect_loaded(names.iter().map(|(other, name)| name_key(*other, name)))?;
+        for (other, name) in names {
+            if self.named(other, &name)?.is_some() {
+                return refuse(LineageError::Exists(shown(&name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A fork is promoted: a branch becomes what it is, and it is no branch any more. What the branch was gets a name, or is
+    /// deleted. If the fork has snapshots they are the branch's, and [`Plan::follow`] does with their items what is left: so this costs the same
+    /// however many they are. None has the name of one of the branch: [`Plan::expect_apart`].
+    pub(in crate::lineage) fn promote(
+        &mut self,
+        branch: u64,
+        fork: u64,
+        has_snapshots: bool,
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> PlanResult<u64> {
+        self.expect_fork(branch, fork)?;
+        let of_fork = self.branch(fork)?;
         let (head, _) = self.leave_behind(fork, b"", now)?;
-        self.give_snapshot(head, branch)?;
-        let left = self.turn_to(branch, head, kept_as, now)?;
         // The branch is all that has grown out of it.
         self.begin_walk(head);
-        self.take_name(0, &of_fork.name, fork)?;
-        self.delete(TreeItem::key(fork));
-        self.delete(RootItem::key(fork));
-        self.turns.push(Turn { branch: fork, to: TurnTo::Gone });
-        Ok(left)
-    }
-
-    /// Says all at once that is missing of what gives these snapshots to a branch: else each node that is missed would cost one more try
-    /// of all of it.
-    fn expect_named(&self, snapshots: &[u64], branch: u64) -> PlanResult<()> {
-        self.expect_loaded(snapshots.iter().map(|number| TreeItem::key(*number)))?;
-        let mut keys = Vec::new();
-        for number in snapshots {
-            let item = self.item(*number)?;
-            keys.extend([item.branch, branch].map(|of| name_key(of, &item.name)));
-        }
-        self.expect_loaded(keys.into_iter())
-    }
-
-    /// From now on it is a snapshot of another branch.
-    fn give_snapshot(&mut self, snapshot: u64, branch: u64) -> PlanResult<()> {
-        let mut item = self.item(snapshot)?;
-        if !item.name.is_empty() {
-            self.add_name(branch, &item.name, snapshot)?;
-            self.take_name(item.branch, &item.name, snapshot)?;
-        }
-        item.branch = branch;
-        self.put_item(snapshot, &item);
-        Ok(())
+        let item = self.item(head)?;
+        self.put_item(head, &TreeItem { branch, ..item });
+        // First its snapshots: none of their names is for what the branch was.
+        self.end_branch(fork, &of_fork.name, has_snapshots.then_some(branch))?;
+        self.turn_to(branch, head, kept_as, now)
     }
 }

@@ -12,9 +12,24 @@ use crate::error::LineageError;
 impl Plan<'_> {
     /// The branch (`of` is 0) or the snapshot of a branch that has this name.
     pub(in crate::lineage) fn named(&self, of: u64, name: &[u8]) -> PlanResult<Option<u64>> {
-        if of != 0 && self.goes(of)? {
+        if of != 0 && self.goes_to(of)?.is_some() {
             return Ok(None);
         }
+        if let Some(number) = self.named_in(of, name)? {
+            return Ok(Some(number));
+        }
+        let joined = if of == 0 { Vec::new() } else { self.joined(of)? };
+        for of in joined {
+            if let Some(number) = self.named_in(of, name)? {
+                return Ok(Some(number));
+            }
+        }
+        let is_main = of == 0 && name == MAIN_NAME && self.get(&TreeItem::key(MAIN))?.is_none();
+        Ok(is_main.then_some(MAIN))
+    }
+
+    /// As [`Plan::named`], as items say it.
+    fn named_in(&self, of: u64, name: &[u8]) -> PlanResult<Option<u64>> {
         for number in self.numbers(&name_key(of, name))? {
             if self.get(&TreeItem::key(number))?.is_none() && number != MAIN {
                 let why = format!("{number} has the sum of `{}`, but does not exist", shown(name));
@@ -25,8 +40,18 @@ impl Plan<'_> {
                 return Ok(Some(number));
             }
         }
-        let is_main = of == 0 && name == MAIN_NAME && self.get(&TreeItem::key(MAIN))?.is_none();
-        Ok(is_main.then_some(MAIN))
+        Ok(None)
+    }
+
+    /// Branches whose snapshots are those of a branch, though items name them still.
+    fn joined(&self, branch: u64) -> PlanResult<Vec<u64>> {
+        let mut joined = Vec::new();
+        for from in self.children(branch, usize::MAX)? {
+            if self.goes_to(from)? == Some(branch) {
+                joined.push(from);
+            }
+        }
+        Ok(joined)
     }
 
     pub(super) fn numbers(&self, key: &Key) -> PlanResult<Vec<u64>> {
@@ -88,9 +113,10 @@ impl Plan<'_> {
         if item.name == name {
             return Ok(number);
         }
-        self.add_name(item.branch, name, number)?;
+        let branch = self.branch_of(&item)?;
+        self.add_name(branch, name, number)?;
         self.take_name(item.branch, &item.name, number)?;
-        item.name = name.to_vec();
+        (item.branch, item.name) = (branch, name.to_vec());
         self.put_item(number, &item);
         Ok(number)
     }
