@@ -144,9 +144,7 @@ impl Lineage {
             let what = format!("bytes that no feature brought go from the item of {id}");
             say(repairs, Issue::LineageItemDamaged, what, false);
         }
-        if !is_whole {
-            lineage.add_lost(&roots, &mut damaged);
-        }
+        lineage.add_lost(is_whole, &roots, &mut damaged);
         let goes = |id: &u64| lineage.items.get(id).is_some_and(|of| of.kind == TreeKind::Going);
         listed.retain(|child, _| !goes(child));
         for id in damaged {
@@ -246,7 +244,10 @@ impl Lineage {
     }
 
     /// In a node that is lost, the item of a branch may have stood beside its root.
-    fn add_lost(&self, roots: &BTreeSet<u64>, damaged: &mut Vec<u64>) {
+    fn add_lost(&self, is_whole: bool, roots: &BTreeSet<u64>, damaged: &mut Vec<u64>) {
+        if is_whole {
+            return;
+        }
         damaged.extend(roots.iter().filter(|id| !self.items.contains_key(id)));
         // The branch `main` has no root of its own, but an item wherever there are others.
         if !self.items.is_empty() && !self.items.contains_key(&MAIN) {
