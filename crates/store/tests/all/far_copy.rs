@@ -65,7 +65,7 @@ fn superblock_at(device: &MemoryDevice, block: holdfast_base::BlockNo) -> Option
 fn repaired(image: &MemoryDevice) -> Option<(Arc<MemoryDevice>, Superblock)> {
     let left = Arc::new(image.snapshot());
     left.write(0, &vec![0; MIB]).unwrap();
-    let error = try_open(&left).err().expect("no mount begins from the far copy by itself");
+    let error = try_open(&left).expect_err("no mount begins from the far copy by itself");
     let found = restore_superblock(&*left).ok();
     assert_eq!(found.is_some(), error.to_string().contains("`holdfast fsck -y`"), "{error}");
     found.map(|found| (left, found))
@@ -209,10 +209,12 @@ fn shrink(device: &Arc<SimDevice>) {
     store.close().unwrap();
 }
 
+/// The MiB of a volume, other sizes at whose ends lies lie, and what is done.
+type Life = (u64, &'static [u64], fn(&Arc<SimDevice>));
+
 #[test]
 fn of_a_volume_that_changes_its_size_the_newest_far_copy_is_found_on_a_longer_device() {
-    let lives: [(u64, &[u64], fn(&Arc<SimDevice>)); 2] =
-        [(16, &[20, 24, 32], grow), (24, &[16, 20, 32], shrink)];
+    let lives: [Life; 2] = [(16, &[20, 24, 32], grow), (24, &[16, 20, 32], shrink)];
     for (mib, others, live) in lives {
         let base = longer(mib, MemoryDevice::new(32 << 20));
         with_lies(&base, mib, others);
@@ -223,8 +225,7 @@ fn of_a_volume_that_changes_its_size_the_newest_far_copy_is_found_on_a_longer_de
 
 #[test]
 fn where_blocks_tear_as_a_whole_a_change_of_size_leads_to_the_newest_far_copy_or_to_none() {
-    let lives: [(u64, &[u64], fn(&Arc<SimDevice>)); 2] =
-        [(16, &[20, 24], grow), (24, &[16, 20], shrink)];
+    let lives: [Life; 2] = [(16, &[20, 24], grow), (24, &[16, 20], shrink)];
     for (mib, others, live) in lives {
         let base = longer(mib, MemoryDevice::with_sector_sizes(32 << 20, 512, 4096));
         with_lies(&base, mib, others);
