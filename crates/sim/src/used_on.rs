@@ -147,7 +147,7 @@ impl<'a> Removal<'a> {
         done(self.engine, BranchOp::Switch { branch })?;
         let op = BranchOp::RemoveSnapshot { name: name.clone() };
         // It may be held, under one of the tags of scripts or both.
-        for tag in [None, TreeName::new(b"backup".to_vec())] {
+        for tag in [None, TreeName::new(b"backup")] {
             let unhold = BranchOp::Unhold { name: name.clone(), tag };
             match self.engine.branch(&unhold) {
                 Outcome::Ok(_) | Outcome::Err(Errno::ENOENT) => {}

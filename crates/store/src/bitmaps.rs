@@ -121,8 +121,8 @@ impl Inner {
         let mut loading = self.loading();
         let groups: Vec<u64> = self.space.lock().groups_of(range).collect();
         loading.bring(&groups);
-        let result = work(&mut self.space.lock());
-        result
+        let mut space = self.space.lock();
+        work(&mut space)
     }
 
     /// Whether no block of `range`, which may come from a damaged disk and be of any length, may be given away.

@@ -88,9 +88,9 @@ impl Side {
 
 fn alike<R: PartialEq + std::fmt::Debug>(
     sides: &mut [Side; 2],
-    mut work: impl FnMut(&mut Side) -> R,
+    work: impl FnMut(&mut Side) -> R,
 ) -> R {
-    let [first, second] = sides.each_mut().map(|side| work(side));
+    let [first, second] = sides.each_mut().map(work);
     assert_eq!(first, second);
     first
 }

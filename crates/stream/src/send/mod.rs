@@ -20,6 +20,7 @@ use crate::{Progress, Result, StreamError, origin};
 
 /// What is sent.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each stream")]
 pub enum What {
     /// All of a snapshot.
     Whole(Snapshot),
