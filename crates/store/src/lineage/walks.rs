@@ -345,7 +345,7 @@ mod tests {
         changes.put(TreeItem::key(15), b"");
         changes.put(HoldItem::key(13, b"mine"), b"");
         walks.changes(&changes);
-        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![14, 15, 16, 17, 12, 15, 99, 13], false));
+        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![14, 15, 16, 17, 12, 13, 15, 99], false));
         assert_eq!(walks.look_on(7, &mut behind, 4), (vec![18, 19], true));
         walks.look_ends(7);
         walks.changes(&changes);

@@ -156,16 +156,18 @@ impl Group {
             let has_pairs = group.copy_words != 0;
             (slots, if has_pairs { group.places_in(group.busy[word]) } else { slots })
         };
-        let (before, singles) = (free(self), self.free_singles());
-        let is_taken = busy & !self.busy[word] != 0;
+        let before = free(self);
+        let (taken, freed) = (busy & !self.busy[word], self.busy[word] & !busy);
         self.busy[word] = busy;
         let after = free(self);
         self.free_slots = self.free_slots + after.0 - before.0;
         self.free_places = self.free_places + after.1 - before.1;
-        if self.free_singles() > singles {
-            // Where a place of a pair is taken, the other one is single.
-            let at = if is_taken { word ^ self.copy_words } else { word };
-            self.single_hint = self.single_hint.min(at);
+        // Where a place of a pair is taken, the other one is single. As many may be single as before, and others.
+        if taken != 0 {
+            self.single_hint = self.single_hint.min(word ^ self.copy_words);
+        }
+        if freed != 0 {
+            self.single_hint = self.single_hint.min(word);
         }
     }
 
