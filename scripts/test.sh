@@ -45,7 +45,8 @@ if [ -w "$rings" ]; then echo N >"$rings"; fi
 # A first build gains nothing from what is kept for the next one.
 [ -e "${CARGO_TARGET_DIR:-target}/debug" ] || export CARGO_INCREMENTAL="${CARGO_INCREMENTAL:-0}"
 
-step() { printf '\n== %s\n' "$*"; "$@" 9<&-; }
+# A shell without a terminal starts what runs in the background deaf to interrupts, which tests send.
+step() { printf '\n== %s\n' "$*"; env --default-signal=INT "$@" 9<&-; }
 
 step cargo fmt --all --check
 # With the feature of the mutants, as the tests below; it changes one file of base, which the next line sees as it is.

@@ -38,8 +38,10 @@ pub fn agree(device: &dyn Device) -> Result<Verdict, String> {
     let theirs = theirs.and_then(|theirs| theirs.wiped.clone().map_or(Ok(theirs), Err));
     let ours = holdfast_check::journal::replay(device, &before);
     let (theirs, ours) = match (theirs, ours) {
-        (Ok(theirs), Ok(ours)) if ours.faults.is_empty() => (theirs, ours),
-        (Err(_), Ok(ours)) if !ours.faults.is_empty() => return Ok(Verdict::Refused),
+        (Ok(theirs), Ok(ours)) if ours.faults.is_empty() && !ours.has_lost => (theirs, ours),
+        (Err(_), Ok(ours)) if !ours.faults.is_empty() || ours.has_lost => {
+            return Ok(Verdict::Refused);
+        }
         (Err(_), Err(_)) => return Ok(Verdict::Refused),
         (Ok(theirs), Ok(ours)) => {
             return Err(format!(

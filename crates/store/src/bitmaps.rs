@@ -44,6 +44,8 @@ impl Loading<'_> {
             groups.iter().for_each(|index| space.pin_bitmap(*index));
         }
         self.groups.extend(groups);
+        // Whoever may keep little of the trees needs the bitmap all the same, and it is a few blocks.
+        let most = std::mem::replace(&mut self.most, usize::MAX);
         // All together, as far as they read.
         for _ in 0..LEVELS {
             let mut missing = MissingSet::default();
@@ -68,6 +70,7 @@ impl Loading<'_> {
                 }
             }
         }
+        self.most = most;
         // What lies beside these costs no read.
         if let Some(next) = groups.last().and_then(|index| index.checked_add(1)) {
             let _ = inner.take_bitmap(next);
@@ -102,8 +105,10 @@ impl Inner {
     }
 
     fn lose_bitmap(&self, index: u64, error: &StoreError) {
-        self.space.lock().lose(index);
-        self.says_lost(index, &error.as_reason());
+        let is_lost = self.space.lock().lose(index);
+        if is_lost {
+            self.says_lost(index, &error.as_reason());
+        }
     }
 
     fn says_lost(&self, index: u64, why: &str) {

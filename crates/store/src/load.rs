@@ -53,7 +53,7 @@ pub(crate) struct Loading<'a> {
     /// Groups whose bitmaps it has loaded.
     pub(crate) groups: Vec<u64>,
     /// Nodes that it may keep.
-    most: usize,
+    pub(crate) most: usize,
 }
 
 impl Drop for Loading<'_> {

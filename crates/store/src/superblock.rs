@@ -120,19 +120,26 @@ pub(crate) fn search(device: &dyn Device) -> Search {
     Search::new(slots.collect(), signpost, device.len() / BLOCK_BYTES)
 }
 
-/// The far copy, if there is one that is valid.
+/// The far copy, if there is one that is valid. Fails if there is none where it reads, and a place does not.
 pub(crate) fn far(device: &dyn Device) -> Result<Option<Superblock>> {
     let search = search(device);
-    let mut newest: Option<Superblock> = None;
+    let (mut newest, mut failed): (Option<Superblock>, _) = (None, None);
     for place in search.places() {
         let mut block = [0; BLOCK_SIZE];
-        device.read(place.byte_offset().expect("it lies on the device"), &mut block)?;
+        let at = place.byte_offset().expect("it lies on the device");
+        if let Err(error) = device.read(at, &mut block) {
+            failed.get_or_insert(error);
+            continue;
+        }
         let found = Superblock::decode(&block, place).ok().filter(|found| search.takes(found));
         let is_newer =
             |found: &Superblock| newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch);
         newest = found.filter(is_newer).or(newest);
     }
-    Ok(newest)
+    match failed {
+        Some(error) if newest.is_none() => Err(error.into()),
+        _ => Ok(newest),
+    }
 }
 
 /// Writes what was found at the far copy into its slot, unless a slot counts that is as new, or that is of another volume. One that

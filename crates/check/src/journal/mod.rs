@@ -52,6 +52,8 @@ pub struct Replay {
     pub(crate) earlier_log: LogMark,
     /// Nodes that would be among those, were it not for a damaged one that commits build on; and why.
     pub(crate) lost: BTreeMap<BlockNo, Fault>,
+    /// Commits build on a damaged node, whatever became of it behind them: nothing may be written to such a volume.
+    pub has_lost: bool,
     /// What no crash explains of commits whose frames are whole.
     pub faults: Vec<Fault>,
 }
@@ -140,6 +142,7 @@ impl Replay {
             damage: None,
             earlier_log: superblock.log,
             lost: BTreeMap::new(),
+            has_lost: false,
             bad_places: Vec::new(),
             faults: Vec::new(),
         }

@@ -110,7 +110,7 @@ impl State {
                 return malformed("the log says more than can be kept");
             }
         }
-        lineage::judge(&self.lineage, &judged.lineage).or_else(malformed)?;
+        lineage::judge(&self.lineage, self.is_lineage_lost, &judged.lineage).or_else(malformed)?;
         let beside = put_beside(&judged.lineage);
         for (key, value) in &mut judged.lineage {
             if let Some(value) = value {

@@ -19,8 +19,9 @@ fn malformed<T>(why: impl Into<String>) -> Result<T, String> {
 /// What a batch makes of items.
 pub(super) type Items = BTreeMap<Key, Option<Vec<u8>>>;
 
-/// Judges what a batch says, which follows `before`.
-pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), String> {
+/// Judges what a batch says, which follows `before`. Of that some `is_lost` if it stood in a damaged node: the batch is right about what is
+/// missing.
+pub(super) fn judge(before: &Lineage, is_lost: bool, items: &Items) -> Result<(), String> {
     let said: Said = sort(items)?;
     let next = before.next().unwrap_or(MAIN + 1);
     let behind = said.next.unwrap_or(next);
@@ -40,9 +41,14 @@ pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), String> {
                 }
             }
             None if item.kind == TreeKind::Branch && (next..behind).contains(id) => {
-                begins(before, &said, *id)?;
+                let is_parent_lost =
+                    is_lost && said.parents.get(id).is_some_and(|of| before.tree(*of).is_none());
+                if !is_parent_lost {
+                    begins(before, &said, *id)?;
+                }
                 made.insert(*id);
             }
+            None if is_lost => {}
             None => return malformed(format!("{id} is no new branch")),
         }
     }
@@ -53,7 +59,8 @@ pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), String> {
     for id in &said.walks {
         let of = said.trees.get(id).cloned().or_else(|| before.tree(*id));
         let is_walked = before.0.contains_key(&WalkItem::key(*id));
-        if of.is_none_or(|of| of.kind != TreeKind::Snapshot) || is_walked {
+        let may_go = |of: TreeItem| of.kind == TreeKind::Snapshot && of.name.is_empty();
+        if !of.map_or(is_lost, may_go) || is_walked {
             return malformed(format!("the deletion of {id} cannot begin"));
         }
     }
@@ -63,15 +70,19 @@ pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), String> {
             return malformed(format!("{id} is being deleted and has a name"));
         }
     }
-    holds(before, &said)
+    holds(before, is_lost, &said)
 }
 
 /// Holds are of snapshots that are there, and what the batch begins to delete has none behind it.
-fn holds(before: &Lineage, said: &Said) -> Result<(), String> {
+fn holds(before: &Lineage, is_lost: bool, said: &Said) -> Result<(), String> {
     for (key, _) in said.holds.iter().filter(|(_, is_put)| **is_put) {
         let id = key.inode.0.saturating_sub(LINEAGE);
-        let of = before.tree(id).filter(|of| of.kind == TreeKind::Snapshot);
-        if of.is_none_or(|of| said.walks.contains(&id) || before.is_deleted(id, &of)) {
+        let may_be_held = |of: TreeItem| {
+            of.kind == TreeKind::Snapshot
+                && !said.walks.contains(&id)
+                && !before.is_deleted(id, &of)
+        };
+        if !before.tree(id).map_or(is_lost, may_be_held) {
             return malformed(format!("there is no snapshot {id} to be held"));
         }
     }
@@ -170,5 +181,19 @@ fn begins(before: &Lineage, said: &Said, id: u64) -> Result<(), String> {
     match root.is_some() && root == said.roots.get(&id).copied() {
         true => Ok(()),
         false => malformed(format!("{id} does not begin as snapshot {parent} is")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the lineage stood in a damaged node, a batch that holds a snapshot of it ends no log.
+    #[test]
+    fn what_is_missing_for_a_damaged_node_speaks_against_no_batch() {
+        let hold = HoldItem { tag: b"mine".to_vec(), created: Default::default() };
+        let items = Items::from([(HoldItem::key(7, b"mine"), Some(hold.encode()))]);
+        assert!(judge(&Lineage::default(), false, &items).is_err());
+        assert_eq!(judge(&Lineage::default(), true, &items), Ok(()));
     }
 }

@@ -360,7 +360,7 @@ impl Lineage {
     }
 
     /// The snapshots of a branch that goes have followed it, but for those that are held: that ends no data.
-    fn going(&mut self, repairs: &mut Vec<Repair>) {
+    fn going(&mut self, is_whole: bool, repairs: &mut Vec<Repair>) {
         let going = self.items.extract_if(.., |_, item| item.kind == TreeKind::Going);
         let going: BTreeMap<u64, u64> = going.map(|(id, item)| (id, item.branch)).collect();
         let of_these = self.items.iter().filter(|(_, item)| going.contains_key(&item.branch));
@@ -372,10 +372,12 @@ impl Lineage {
                     let what = format!("snapshot {id} stays where its branch goes, as it is held");
                     say(repairs, Issue::DeletionWrong, what, false);
                 }
-                Some(0) => {
+                // Without a name it has followed, and how far its deletion has come may have stood in the node that is lost.
+                Some(0) if is_whole || !item.name.is_empty() => {
                     item.name.clear();
                     self.waiting.insert(id);
                 }
+                Some(0) => {}
                 Some(to) => item.branch = *to,
                 None => {}
             }
@@ -390,7 +392,7 @@ impl Lineage {
         is_whole: bool,
         repairs: &mut Vec<Repair>,
     ) {
-        self.going(repairs);
+        self.going(is_whole, repairs);
         let issue = Issue::DeletionWrong;
         let walks = reading
             .lineage()

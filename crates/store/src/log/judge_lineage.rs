@@ -198,8 +198,8 @@ impl Lineage {
                 .get(id)
                 .cloned()
                 .map_or_else(|| self.tree(inner, *id), |of| Ok(Some(of)))?;
-            let is_snapshot = of.is_some_and(|of| of.kind == TreeKind::Snapshot);
-            if !is_snapshot || self.is_walked(inner, *id)? {
+            let may_go = of.is_some_and(|of| of.kind == TreeKind::Snapshot && of.name.is_empty());
+            if !may_go || self.is_walked(inner, *id)? {
                 return refuse(format!("the deletion of {id} cannot begin"));
             }
         }

@@ -109,13 +109,15 @@ impl Space {
         strangers.map(|(block, _)| block).collect()
     }
 
-    /// The bitmap of a group does not read: the group counts as full.
-    pub(crate) fn lose(&mut self, index: u64) {
-        if self.is_away(index) {
+    /// The bitmap of a group does not read: the group counts as full. False if it was read meanwhile.
+    pub(crate) fn lose(&mut self, index: u64) -> bool {
+        let is_away = self.is_away(index);
+        if is_away {
             let hidden = self.groups.hidden_in(index);
             self.groups.lose(index);
             self.is_not_free(index, hidden);
         }
+        is_away
     }
 
     fn is_not_free(&mut self, index: u64, hidden: u64) {

@@ -365,7 +365,7 @@ impl Groups {
         self.all(range, |group, part| match group {
             Present::Here(group) => group.all_used(part, true),
             Present::Empty => false,
-            Present::Unknown => true,
+            Present::Unknown => !self.away.has_freed(part),
         })
     }
 

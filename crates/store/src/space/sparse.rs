@@ -57,12 +57,19 @@ impl Space {
     pub(crate) fn next_hidden(&mut self) -> Next {
         let geometry = *self.geometry();
         let is_away = |group| self.groups.is_away(group);
-        self.hidden.as_mut().map_or(Next::Nothing, |hidden| hidden.next(&geometry, is_away))
+        let hidden = self.hidden.as_mut();
+        let next = hidden.map_or(Next::Nothing, |hidden| hidden.next(&geometry, is_away));
+        if let Next::Ask(range) = &next {
+            // It stays in memory until the answer, which comes without a lock.
+            self.groups.pin(range.start.0 / GROUP_BLOCKS);
+        }
+        next
     }
 
     /// What the host said to that piece: its free blocks may be promised from now on, or it is asked again later.
     pub(crate) fn answered(&mut self, range: BlockRange, is_given: bool) {
         let shown = if is_given { self.show(range) } else { 0 };
+        self.groups.unpin(range.start.0 / GROUP_BLOCKS);
         let geometry = *self.geometry();
         if let Some(hidden) = &mut self.hidden {
             hidden.answered(range, is_given, shown, &geometry);

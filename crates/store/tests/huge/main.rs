@@ -84,13 +84,8 @@ fn holds(tib: u64) {
     assert!(store.superblock().fault.is_none());
 }
 
+/// One after the other: they share the heap that is counted.
 #[test]
-fn a_tebibyte() {
-    holds(1);
-}
-
-#[test]
-fn a_hundred_tebibytes() {
-    holds(10);
-    holds(100);
+fn volumes_of_1_and_10_and_100_tebibytes() {
+    [1, 10, 100].into_iter().for_each(holds);
 }

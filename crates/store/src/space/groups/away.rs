@@ -144,6 +144,14 @@ impl Away {
         freed.iter().map(|range| range.count).sum()
     }
 
+    /// Whether a node that was freed in the group of `part` has any block of it.
+    pub(super) fn has_freed(&self, part: BlockRange) -> bool {
+        let beside = self.beside.get(&(part.start.0 / GROUP_BLOCKS));
+        let freed = beside.map_or(&[][..], |beside| &beside.freed);
+        let end = part.start.0.saturating_add(part.count);
+        freed.iter().any(|of| of.start.0 < end && part.start.0 < of.start.0 + of.count)
+    }
+
     /// Whether a group of so many blocks has none that is free or hidden.
     pub(super) fn has_nothing_free(&self, index: u64, blocks: u64) -> bool {
         let Summary { used, state, .. } = self.summaries[index as usize];
@@ -177,7 +185,10 @@ impl Away {
     pub(super) fn hide(&mut self) {
         for summary in &mut self.summaries {
             (summary.free, summary.places, summary.slots) = (0, 0, 0);
+            // What is hidden is no slot, however many the bitmap has.
+            summary.is_bound = false;
         }
+        self.unsure = Having::none_of(self.summaries.len() as u64);
     }
 
     /// A group left memory by itself.
@@ -318,10 +329,10 @@ impl Groups {
             return Err(format!("{:?}, but its bitmap {used} and {slots}", group.record));
         }
         let freed = self.away.beside.get(&index).map_or(&[][..], |beside| &beside.freed);
-        if let Some(range) = freed.iter().find(|range| !group.all_used(**range, true)) {
-            return Err(format!("the node at block {} is not marked as used", range.start));
-        }
         for range in freed {
+            if !group.all_used(*range, true) {
+                return Err(format!("the node at block {} is not marked as used", range.start));
+            }
             group.set_used(*range, false, true);
             group.listed = true;
         }
