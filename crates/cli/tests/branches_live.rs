@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{Nobody, TestMount, can_mount, number, wait_for};
+use common::{Nobody, TestMount, can_mount, wait_for};
 
 const ESTALE: Option<i32> = Some(116);
 
@@ -262,7 +262,7 @@ fn a_long_list_comes_in_parts_and_is_whole() {
         list.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(names, (0..40).map(name).collect::<Vec<_>>());
     let json = place.run(&["snapshot", "show", "--json", place.dir(), &name(39)]).fine();
-    assert_eq!(number(&json, "holds"), 0);
+    assert!(json.contains("\"holds\":[]"), "{json}");
     place.umount();
 }
 
