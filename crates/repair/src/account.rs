@@ -15,7 +15,6 @@ use crate::blocks::{Blocks, Space};
 use crate::error::RepairError;
 use crate::overlay::Overlay;
 use crate::pack::{self, Item};
-use crate::walk::children;
 
 /// What the trees reach.
 #[derive(Debug, Default)]
@@ -74,7 +73,7 @@ impl Reach {
                 }
             }
         } else {
-            let below = children(&node, place);
+            let below = place.children(&node);
             for child in below {
                 referenced = referenced.saturating_add(self.tree(reading, overlay, &child)?);
             }

@@ -20,7 +20,7 @@ use crate::error::RepairError;
 use crate::moved::{Identity, MOVED_MAX, copy};
 use crate::overlay::Overlay;
 use crate::plan::Repair;
-use crate::walk::{State, children, items};
+use crate::walk::{State, items};
 
 /// Data that a tree has in another place than before: all parts of it that it or those that grew out of it have.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +169,7 @@ impl Owners<'_, '_> {
         let mut buffer = Vec::new();
         let Ok(node) = self.reading.node(TreeId::Files, place, None, &mut buffer) else { return };
         if place.level > 0 {
-            for child in children(&node, place) {
+            for child in place.children(&node) {
                 self.visit(state, parent, &child, wrong);
             }
             return;

@@ -24,7 +24,7 @@ use crate::blocks::Space;
 use crate::error::RepairError;
 use crate::overlay::Overlay;
 use crate::pack::{self, Item};
-use crate::walk::{Edits, State, children};
+use crate::walk::{Edits, State};
 
 /// Keys from the first on, up to the second if there is one.
 type Range = (Key, Option<Key>);
@@ -240,7 +240,7 @@ impl Rewrite<'_, '_> {
     ) -> Result<Option<Nodes>, RepairError> {
         let mut buffer = Vec::new();
         let node = self.reading.node(TreeId::Files, place, None, &mut buffer);
-        let below = children(&node.map_err(|lost| RepairError::Refused(lost.why))?, place);
+        let below = place.children(&node.map_err(|lost| RepairError::Refused(lost.why))?);
         let (mut nodes, mut changes) = (Nodes::new(), false);
         for child in &below {
             let of = self.node(tree, parent, child)?;

@@ -120,20 +120,6 @@ impl State {
     }
 }
 
-/// Children of a node with their places.
-pub(crate) fn children(node: &NodeView<'_>, place: &NodePlace) -> Vec<NodePlace> {
-    let child = |index| {
-        let next = (index + 1 < node.count()).then(|| node.key(index + 1));
-        NodePlace {
-            pointer: node.child(index),
-            level: place.level.saturating_sub(1),
-            low: node.key(index),
-            high: next.or(place.high),
-        }
-    };
-    (0..node.count()).map(child).collect()
-}
-
 /// What a survey has met of all trees.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
@@ -230,7 +216,7 @@ impl Survey {
             }
             return referenced;
         }
-        let below = children(&node, place);
+        let below = place.children(&node);
         reading.read_ahead(below.iter().map(|child| child.pointer.block));
         let before = lost.len();
         for child in &below {
@@ -331,7 +317,7 @@ fn leaves(
     if place.level == 0 {
         return take(place, &node);
     }
-    let below = children(&node, place);
+    let below = place.children(&node);
     reading.read_ahead(below.iter().map(|child| child.pointer.block));
     for child in &below {
         leaves(reading, state, child, range, take);

@@ -4,7 +4,7 @@
 
 use holdfast_base::{Epoch, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
-use holdfast_format::{Key, NodeView};
+use holdfast_format::Key;
 
 use crate::fill::{LostRange, Part, fill};
 use crate::index::Index;
@@ -119,7 +119,7 @@ impl Building<'_, '_> {
         let Ok(node) = self.reading.node(self.tree, &place, None, &mut buffer) else {
             return self.lose(low, end, place.pointer.epoch);
         };
-        let children = children(&node, &place);
+        let children = place.children(&node);
         if place.level > 1 {
             self.reading.read_ahead(children.iter().map(|child| child.pointer.block));
         }
@@ -179,20 +179,6 @@ impl Building<'_, '_> {
         segments.shrink_to_fit();
         Cover { segments }
     }
-}
-
-/// The children of an inner node, with their places.
-pub(crate) fn children(node: &NodeView<'_>, place: &NodePlace) -> Vec<NodePlace> {
-    let child = |index: usize| {
-        let next = (index + 1 < node.count()).then(|| node.key(index + 1));
-        NodePlace {
-            pointer: node.child(index),
-            level: place.level.saturating_sub(1),
-            low: node.key(index),
-            high: next.or(place.high),
-        }
-    };
-    (0..node.count()).map(child).collect()
 }
 
 impl Segment {

@@ -8,7 +8,6 @@ use std::collections::{HashMap, HashSet};
 use holdfast_base::TreeId;
 use holdfast_check::reading::{NodePlace, VolumeReading};
 
-use crate::cover::children;
 use crate::index::Index;
 
 /// The leaves of files trees of which it is known whose they are.
@@ -61,7 +60,7 @@ impl Owners {
         }
         let mut buffer = Vec::new();
         let Ok(node) = reading.node(TreeId::Files, place, None, &mut buffer) else { return };
-        let below = children(&node, place);
+        let below = place.children(&node);
         for child in below.iter().filter(|child| child.pointer.epoch <= place.pointer.epoch) {
             self.descend((reading, index), child, since, tree);
         }

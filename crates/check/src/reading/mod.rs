@@ -298,6 +298,22 @@ pub struct NodePlace {
     pub high: Option<Key>,
 }
 
+impl NodePlace {
+    /// The children of `node`, an inner one that stands here, with their places.
+    pub fn children(&self, node: &NodeView<'_>) -> Vec<NodePlace> {
+        let child = |index| {
+            let next = (index + 1 < node.count()).then(|| node.key(index + 1));
+            NodePlace {
+                pointer: node.child(index),
+                level: self.level.saturating_sub(1),
+                low: node.key(index),
+                high: next.or(self.high),
+            }
+        };
+        (0..node.count()).map(child).collect()
+    }
+}
+
 impl TreeRoot {
     fn new(tree: &Tree, lineage: &Lineage) -> TreeRoot {
         let item = lineage.tree(tree.id);

@@ -9,7 +9,7 @@ use holdfast_format::{Key, NodePointer, NodeView};
 use super::ranges::{Range, Ranges, after};
 use super::scan::{Node, Nodes, Owner};
 use super::whose::Whose;
-use crate::walk::{Older, Source, children};
+use crate::walk::{Older, Source};
 
 /// What is known for the choice.
 pub(super) struct Way<'a, 'd> {
@@ -140,7 +140,7 @@ impl Way<'_, '_> {
             let Ok(view) = self.reading.node(TreeId::Files, &at, None, &mut buffer) else {
                 continue;
             };
-            let below = children(&view, &at);
+            let below = at.children(&view);
             // Of the last child nobody but the nodes above knows where it ends.
             for child in below.iter().filter(|child| wanted.contains(&child.pointer)) {
                 if child.high.is_some() {
