@@ -168,10 +168,6 @@ pub struct MkfsOptions {
     pub allocate: bool,
 }
 
-/// From so many bytes on what is near the roots had best be stored twice on a device of its own. On a smaller volume the places that are
-/// kept for it were too large a share.
-pub const ROOT_COPIES_MIN: u64 = 256 << 20;
-
 impl Default for MkfsOptions {
     fn default() -> MkfsOptions {
         MkfsOptions {

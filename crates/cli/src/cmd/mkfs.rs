@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use holdfast::CreateOptions;
 use holdfast::device::{Device, DeviceStats};
-use holdfast::{CreateOptions, ROOT_COPIES_MIN};
 use holdfast_base::user_namespace::maker;
 use holdfast_device::open_bytes;
 use rustix::fs::OFlags;
@@ -157,6 +157,10 @@ struct Made {
     /// What the host of a file has left, and the first change takes of that.
     room: Option<(u64, u64)>,
 }
+
+/// From so many bytes on what is near the roots is stored twice on a block device. On a smaller one the places that are kept for it were too
+/// large a share.
+const ROOT_COPIES_MIN: u64 = 256 << 20;
 
 /// Content of a file, looked at from both ends: what mkfs would destroy lies there or is found by its data.
 const PROBE_BYTES: u64 = 1 << 20;
