@@ -44,8 +44,6 @@ impl Loading<'_> {
             groups.iter().for_each(|index| space.pin_bitmap(*index));
         }
         self.groups.extend(groups);
-        // Whoever may keep little of the trees needs the bitmap all the same, and it is a few blocks.
-        let most = std::mem::replace(&mut self.most, usize::MAX);
         // All together, as far as they read.
         for _ in 0..LEVELS {
             let mut missing = MissingSet::default();
@@ -59,18 +57,17 @@ impl Loading<'_> {
             if missing.is_empty() {
                 break;
             }
-            if self.load(missing).is_err() {
+            if self.load_all(missing).is_err() {
                 break;
             }
         }
         for index in groups {
             while let Err(missing) = inner.take_bitmap(*index) {
-                if let Err(error) = self.load(missing) {
+                if let Err(error) = self.load_all(missing) {
                     inner.lose_bitmap(*index, &error);
                 }
             }
         }
-        self.most = most;
         // What lies beside these costs no read.
         if let Some(next) = groups.last().and_then(|index| index.checked_add(1)) {
             let _ = inner.take_bitmap(next);

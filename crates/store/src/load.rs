@@ -39,8 +39,8 @@ pub(crate) const PINNED_MAX: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 }
 ///
 /// What it has loaded stays in memory until the call is over: others that load and evict meanwhile would keep a call
 /// that needs many nodes from ever finding all of them. So a call has in memory what its changes touch, whatever the budget of the
-/// cache is: who makes large changes makes them in steps, and an operation that needs more than [`PINNED_MAX`] is refused. A commit, which
-/// cannot be, changes what it needs, and each step of a deletion or replay bounds that itself.
+/// cache is. So a large change is made in steps, and an operation that needs more than [`PINNED_MAX`] is refused. A commit cannot be refused:
+/// it loads what it needs, and each step of a deletion or replay bounds that itself.
 ///
 /// Between the moment a node was missed and the moment it was read, the tree may have changed and
 /// its location may have been given to others. So a failure is an error only if the tree still wants that node
@@ -53,7 +53,7 @@ pub(crate) struct Loading<'a> {
     /// Groups whose bitmaps it has loaded.
     pub(crate) groups: Vec<u64>,
     /// Nodes that it may keep.
-    pub(crate) most: usize,
+    most: usize,
 }
 
 impl Drop for Loading<'_> {
@@ -76,14 +76,23 @@ impl Loading<'_> {
     /// # Errors
     /// What kept one of the nodes from being read at the try before this one.
     pub(crate) fn load(&mut self, missing: impl Into<MissingSet>) -> Result<()> {
-        let (wanted, groups) = missing.into().into_sorted();
+        self.load_some(missing.into(), self.most)
+    }
+
+    /// The same for nodes of a bitmap, however little the call may keep: they are a few blocks, and no change is made without them.
+    pub(crate) fn load_all(&mut self, missing: impl Into<MissingSet>) -> Result<()> {
+        self.load_some(missing.into(), usize::MAX)
+    }
+
+    fn load_some(&mut self, missing: MissingSet, most: usize) -> Result<()> {
+        let (wanted, groups) = missing.into_sorted();
         self.bring(&groups);
         let is_wanted = |of: NodePointer| wanted.iter().any(|one| one.expected.pointer == of);
         let failed = std::mem::take(&mut self.failed);
         if let Some((_, error)) = failed.into_iter().find(|(of, _)| is_wanted(*of)) {
             return Err(error);
         }
-        if self.pinned.len().saturating_add(wanted.len()) > self.most {
+        if self.pinned.len().saturating_add(wanted.len()) > most {
             return Err(StoreError::TooLarge);
         }
         let inner = self.inner;
@@ -106,10 +115,8 @@ impl Loading<'_> {
         }
         Ok(())
     }
-}
 
-impl Loading<'_> {
-    /// What it has read leaves memory again: nobody wants it soon.
+    /// What the call has read leaves memory again: no other call is going to want it soon.
     pub(crate) fn forget(&mut self) {
         let pinned = std::mem::take(&mut self.pinned);
         let cache = &mut self.inner.forest.write().cache;

@@ -1,4 +1,5 @@
-//! The signpost says at which size the far copy of the superblock is to be looked for; who writes a superblock of another size says so.
+//! The signpost says at which size the far copy of the superblock is to be looked for. A superblock of another size is written between two
+//! changes of it.
 //!
 //! ```text
 //!  the far copy's new place is wiped -> both sizes -> superblock: slot and far copy -> the other place is wiped -> the new size alone

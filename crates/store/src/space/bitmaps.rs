@@ -144,7 +144,7 @@ impl Space {
         self.evict_bitmaps();
     }
 
-    /// Bitmaps leave memory that nobody has used lately, if there are too many.
+    /// Bitmaps that no call has used lately leave memory, if there are too many.
     pub(crate) fn evict_bitmaps(&mut self) {
         self.groups.evict();
     }

@@ -372,7 +372,7 @@ impl Groups {
         }
     }
 
-    /// Groups leave memory that nobody has changed lately, until few enough are there, or all were looked at twice.
+    /// Groups that were not changed lately leave memory, until few enough are there, or all were looked at twice.
     pub(in crate::space) fn evict(&mut self) {
         let mut looks = self.away.clock.len() * 2;
         while self.away.in_memory > self.away.most && looks > 0 {
