@@ -4,17 +4,30 @@ use std::sync::Arc;
 
 use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_check::found::Claim;
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_format::Superblock;
+use holdfast_format::{Carried, Superblock};
 use holdfast_salvage::{Choice, Scan, Tolerant};
 
 use crate::accidents::{lose_superblocks, nodes, read, salvage, zero};
 use crate::common::{Made, World};
 
-/// Puts a leaf of the files tree that has the root directory on a free block, as if a later checkpoint had written it.
+/// The first sound leaf of a files tree. What a ring holds of one, whole or not, is not in its place.
+fn sound_leaf(device: &MemoryDevice) -> u64 {
+    let is_sound = |block: &u64| {
+        let bytes = read(device, *block);
+        let claim = Claim::read(*block, &bytes).filter(|claim| claim.level == 0);
+        let is_in_place = |claim: &Claim| claim.distance == 0;
+        claim.filter(is_in_place).is_some_and(|claim| {
+            claim.prove(*block, &bytes, bytes.len(), Carried::NOTHING).is_some()
+        })
+    };
+    nodes(device, 1, 0).into_iter().find(is_sound).unwrap()
+}
+
+/// Puts a leaf of a files tree on a free block, as if a later checkpoint had written it.
 fn forge(device: &MemoryDevice, epoch: u64) {
-    let is_root = |block: &u64| read(device, *block)[4..6] == [0, 1];
-    let leaf = nodes(device, 1, 0).into_iter().find(is_root).unwrap();
+    let leaf = sound_leaf(device);
     let is_free = |block: &u64| read(device, *block).iter().all(|byte| *byte == 0);
     let to = (256..device.len() / BLOCK_BYTES - 16).rev().find(is_free).unwrap();
     let mut bytes = read(device, leaf);
