@@ -793,7 +793,7 @@ class Journal:
         self.taken = self.commits = 0
         self.touched = set()
         # Nodes that commits build on a damaged one.
-        self.lost = set()
+        self.lost, self.why = set(), {}
         self.damaged = self.closed = False
 
     def frames(self, block):
@@ -914,7 +914,7 @@ class Journal:
                 need(NODE.at(data).epoch == record.base_epoch, "it is of another epoch")
                 return bytearray(data)
             except Damage as error:
-                self.findings.add(f"node at block {record.block} is lost: a commit copies that at block {record.base}: {error} [808]")
+                self.why[record.block] = f"a commit copies that at block {record.base}: {error}"
                 return None
         need(NODE.at(made[record.base]).epoch == record.base_epoch, f"node at block {record.base} is of another epoch [803]")
         return bytearray(made[record.base])
@@ -967,6 +967,8 @@ class Journal:
         except Damage as error:
             self.damaged = True
             self.findings.add(error)
+        for block in sorted(self.lost):
+            self.findings.add(f"node at block {block} is lost: {self.why.get(block, 'it builds on such a one')} [808]")
         self.find_durable()
         self.check_mark()
         self.check_nodes()
