@@ -47,6 +47,8 @@ FRAME_LIMIT = 1 << 20
 COMMIT_LIMIT = 1 << 28
 JOURNAL_LIMIT = 1 << 31
 BATCH_LIMIT = 4 << 20
+# Places that are looked at for what lies before a mark.
+LOOKS = 4
 LOG_LIMIT = 1 << 28
 NAMED_BLOCKS_LIMIT = 1024
 LEVELS = 16
@@ -138,6 +140,47 @@ def crc64(data):
 def crc64_without(data, at):
     """The sum of a structure that holds its own sum at `at`."""
     return crc64(data[:at] + bytes(8) + data[at + 8 :])
+
+
+def is_by_one_byte(bits, size):
+    """Whether a sum of so many bytes differs by these bits because one of them has changed."""
+    left = {value >> 56: byte for byte, value in enumerate(BYTES[0])}
+    for _ in range(size if bits else 0):
+        byte = left[bits >> 56]
+        if BYTES[0][byte] == bits:
+            return True
+        bits = (bits ^ BYTES[0][byte]) << 8 & MASK | byte
+    return False
+
+
+class Named:
+    """What a frame or a batch was whose sum a mark has, at its place."""
+
+    def __init__(self, layout, magic, at, volume, wanted):
+        self.layout, self.wanted = layout, wanted
+        self.fields = ((0, magic), (16, at.to_bytes(8, "little")), (24, volume))
+        self.length_at = {FRAME: 72, BATCH: 88}[layout]
+
+    def may_be(self, head, size):
+        """Whether it may begin so and take so many bytes: whole, or but for one byte."""
+        right = sum(head[at : at + len(field)] == field for at, field in self.fields)
+        fits = 0 <= size - self.layout.size - u32(head, self.length_at) < BLOCK
+        return right >= 2 if u64(head, 8) == self.wanted else right == 3 and fits
+
+    def is_there(self, data):
+        """Whether these bytes are it, whole or but for one byte."""
+        has_sum, told = u64(data, 8) == self.wanted, u32(data, self.length_at)
+        others = [told ^ bits << shift for shift in (0, 8, 16, 24) for bits in range(1, 256)] if has_sum else []
+        for length in [told] + others:
+            end = self.layout.size + length
+            if not 0 <= len(data) - end < BLOCK:
+                continue
+            was = data[: self.length_at] + struct.pack("<I", length) + data[self.length_at + 4 : end]
+            bits = crc64_without(was, 8) ^ self.wanted
+            # No sum covers itself.
+            if not bits or has_sum and length == told and is_by_one_byte(bits, end):
+                return True
+        return False
 
 
 def advance(matrix, crc):
@@ -750,7 +793,7 @@ class Journal:
         self.taken = self.commits = 0
         self.touched = set()
         # Nodes that commits build on a damaged one.
-        self.lost = set()
+        self.lost, self.why = set(), {}
         self.damaged = self.closed = False
 
     def frames(self, block):
@@ -871,7 +914,7 @@ class Journal:
                 need(NODE.at(data).epoch == record.base_epoch, "it is of another epoch")
                 return bytearray(data)
             except Damage as error:
-                self.findings.add(f"node at block {record.block} is lost: a commit copies that at block {record.base}: {error} [808]")
+                self.why[record.block] = f"a commit copies that at block {record.base}: {error}"
                 return None
         need(NODE.at(made[record.base]).epoch == record.base_epoch, f"node at block {record.base} is of another epoch [803]")
         return bytearray(made[record.base])
@@ -924,6 +967,8 @@ class Journal:
         except Damage as error:
             self.damaged = True
             self.findings.add(error)
+        for block in sorted(self.lost):
+            self.findings.add(f"node at block {block} is lost: {self.why.get(block, 'it builds on such a one')} [808]")
         self.find_durable()
         self.check_mark()
         self.check_nodes()
@@ -943,12 +988,25 @@ class Journal:
         for head, _, _ in self.frames(block.journal_next):
             if head.commit == self.commit + 1 and not head.index and head.prior in (wanted, wanted ^ MASK):
                 return
-        end = self.geometry.journal_end if block.journal_next == self.geometry.journal else block.journal_next
-        for at in range(end - 1, max(self.geometry.journal, end - FRAME_LIMIT // BLOCK) - 1, -1):
-            if any(head.sum == wanted and behind == end for head, _, behind in self.frames(at)):
-                return
-        self.damaged = True
-        self.findings.add(f"nothing is left of the journal at block {block.journal_next} [807]")
+        if not any(self.has_before(distance, wanted) for distance in self.geometry.ring_places):
+            self.damaged = True
+            self.findings.add(f"nothing is left of the journal at block {block.journal_next} [807]")
+
+    def has_before(self, distance, wanted):
+        """Whether the frame of a sum lies directly before the mark. What does not read may be it."""
+        start, looks = self.geometry.journal, LOOKS
+        end = self.superblock.journal_next
+        end = self.geometry.journal_end if end == start else end
+        try:
+            for at in range(end - 1, max(start, end - FRAME_LIMIT // BLOCK) - 1, -1):
+                named = Named(FRAME, b"hfJf", at, self.superblock.ring_tag, wanted)
+                if looks and named.may_be(self.image.read(at + distance, 1), (end - at) * BLOCK):
+                    looks -= 1
+                    if named.is_there(self.image.read(at + distance, end - at)):
+                        return True
+        except Damage:
+            return True
+        return False
 
     def was_durable(self, number):
         """Whether any valid frame of the ring calls this commit durable, and is not older."""
@@ -1210,10 +1268,22 @@ class Log:
         number, at, wanted = state.log_batch, state.log_next, state.log_sum
         if not wanted or any(head.number == number + 1 and head.prior in (wanted, wanted ^ MASK) for head, _ in self.batches_at(at)):
             return False
-        room = self.geometry.log_bytes
-        starts = ((at - back) % room for back in range(SECTOR, min(BATCH_LIMIT, room) + 1, SECTOR))
-        found = (head for start in starts for head, _ in self.batches_at(start))
-        return not any(head.sum == wanted and (head.address + head.bytes) % room == at for head in found)
+        return not any(self.has_before(distance, at, wanted) for distance in self.geometry.ring_places)
+
+    def has_before(self, distance, mark, wanted):
+        """Whether the batch of a sum lies directly before a mark. What does not read may be it."""
+        room, looks = self.geometry.log_bytes, LOOKS
+        try:
+            for size in range(SECTOR, min(BATCH_LIMIT, room) + 1, SECTOR):
+                at = (mark - size) % room
+                named = Named(BATCH, b"hfLb", at, self.tag, wanted)
+                if looks and named.may_be(self.ring(distance, at, SECTOR), size):
+                    looks -= 1
+                    if named.is_there(self.ring(distance, at, size)):
+                        return True
+        except Damage:
+            return True
+        return False
 
     def drop_unwritten(self, durable):
         """Ends the log before the first batch whose data is not there."""

@@ -29,6 +29,7 @@ pub mod key;
 pub mod limits;
 pub mod log;
 pub mod node;
+pub mod rot;
 pub mod signpost;
 pub mod superblock;
 

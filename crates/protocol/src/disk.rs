@@ -227,6 +227,8 @@ pub enum Held {
     Commit(Arc<Commit>),
     /// A superblock.
     Superblock(Superblock),
+    /// A batch or a commit of this sum, of which one byte has rotted.
+    Rotten(u64),
 }
 
 /// A location on the device.
@@ -313,6 +315,17 @@ impl Device {
     /// What was durable in this location is gone, or reads as what was never written there.
     pub fn rot(&mut self, at: Location) {
         self.0[at.index()] = Cell { durable: Held::Torn, doomed: None, later: Vec::new() };
+    }
+
+    /// One byte of the batch or commit in this location rots.
+    pub fn rot_byte(&mut self, at: Location) {
+        let sum = match self.read(at) {
+            Held::Batch(batch) => sum(&**batch),
+            Held::Commit(commit) => sum(&**commit),
+            _ => return,
+        };
+        self.rot(at);
+        self.0[at.index()].durable = Held::Rotten(sum);
     }
 
     /// Writes; durable with the next flush.

@@ -74,6 +74,7 @@ mutants! {
     FrameBeforeMarkReused "R12" "A commit is written over the one before the mark while none behind it is durable."
     EarlierMarkNotLookedAt "R12" "A log counts as wiped by the mark of a commit that may never have been durable."
     WipedNotLookedFor "R12" "A recovery believes a ring in which nothing is left."
+    RottenCountsAsWiped "R12" "A recovery takes a ring for wiped because a byte before its mark has rotted."
     BatchPlaceWrittenLate "R11" "The second place of a batch is written behind the flush that answers."
     CommitPlaceWrittenLate "R11" "The second place of a commit is written behind the flush that thaws."
     SecondPlaceNotRead "R11" "A recovery takes nothing from second places."

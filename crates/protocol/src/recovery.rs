@@ -167,7 +167,7 @@ impl Recovery {
         }
         let looks = !is(Mutant::WipedNotLookedFor);
         if looks && commits == 0 && given_up.is_none() {
-            expect_journal(device, rings, before.journal)?;
+            expect_journal(device, how, before.journal)?;
         }
         if is(Mutant::EarlierMarkNotLookedAt) {
             log_before = after.log;
@@ -282,7 +282,7 @@ fn read_log(
     };
     let mut logged = Logged::read(device, (rings, broken), &after)?;
     if let Some(marks) = marks.filter(|_| logged.walked == 0) {
-        expect_log(device, rings, &marks)?;
+        expect_log(device, (rings, broken), &marks)?;
     }
     if logged.walked >= rings.log {
         return Err("the log has no room for the marker of a recovery");
@@ -354,13 +354,35 @@ fn is_proven(device: &Device, rings: Rings, number: u8) -> bool {
     commits(device, rings).any(|commit| commit.number >= number && commit.durable >= number)
 }
 
+/// The slots of a superblock's marks: nothing that counts lies before these.
+pub(crate) fn before_marks(device: &Device, rings: Rings) -> Vec<Location> {
+    let Ok(Superblock { journal, log, .. }) = newest(device) else { return Vec::new() };
+    let is_of = |at: &Location| match device.read(*at) {
+        Held::Commit(commit) => sum(&**commit) == journal.sum,
+        Held::Batch(batch) => sum(&**batch) == log.sum,
+        _ => false,
+    };
+    Location::of_rings(rings).filter(is_of).collect()
+}
+
+/// Whether a batch or commit of this sum lies there, but for a byte.
+fn has_rotten(device: &Device, at: Location, sum: u64, broken: Option<Mutant>) -> bool {
+    broken != Some(Mutant::RottenCountsAsWiped) && *device.read(at) == Held::Rotten(sum)
+}
+
 /// Something lies where a journal that no commit follows must have it: the commit or marker before the mark, or one that would
 /// be behind it. Commits lie in the order of their numbers.
-fn expect_journal(device: &Device, rings: Rings, mark: JournalMark) -> Result<(), Violation> {
+fn expect_journal(
+    device: &Device,
+    (rings, broken): (Rings, Option<Mutant>),
+    mark: JournalMark,
+) -> Result<(), Violation> {
     let is_there = |place: &RingPlace| {
-        let before = commit_at(device, *place, mark.commit % rings.journal);
+        let slot = mark.commit % rings.journal;
+        let before = commit_at(device, *place, slot);
         let behind = commit_at(device, *place, (mark.commit + 1) % rings.journal);
         before.is_some_and(|commit| sum(&**commit) == mark.sum)
+            || has_rotten(device, Location::Journal(*place, slot), mark.sum, broken)
             || behind.is_some_and(|commit| {
                 commit.number == mark.commit + 1 && [mark.sum, !mark.sum].contains(&commit.prior)
             })
@@ -370,12 +392,18 @@ fn expect_journal(device: &Device, rings: Rings, mark: JournalMark) -> Result<()
 }
 
 /// The same of a log: by the mark of the last commit, or that of the one before, which was durable for certain.
-fn expect_log(device: &Device, rings: Rings, marks: &[LogMark; 2]) -> Result<(), Violation> {
+fn expect_log(
+    device: &Device,
+    (rings, broken): (Rings, Option<Mutant>),
+    marks: &[LogMark; 2],
+) -> Result<(), Violation> {
     let is_there = |mark: &LogMark| {
         rings.places().iter().any(|place| {
-            let before = batch_at(device, *place, (mark.next + rings.log - 1) % rings.log);
+            let at = (mark.next + rings.log - 1) % rings.log;
+            let before = batch_at(device, *place, at);
             let behind = batch_at(device, *place, mark.next);
             before.is_some_and(|batch| sum(&**batch) == mark.sum)
+                || has_rotten(device, Location::Log(*place, at), mark.sum, broken)
                 || behind.is_some_and(|batch| {
                     batch.number == mark.batch + 1 && [mark.sum, !mark.sum].contains(&batch.prior)
                 })

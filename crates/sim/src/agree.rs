@@ -35,11 +35,14 @@ pub fn agree(device: &dyn Device) -> Result<Verdict, String> {
     };
     let theirs = holdfast_store::replay(device, &before).map_err(|error| error.to_string());
     // An opening refuses that.
-    let theirs = theirs.and_then(|theirs| theirs.wiped.clone().map_or(Ok(theirs), Err));
+    let theirs = theirs.and_then(|theirs| {
+        let refused = theirs.wiped.as_ref().or(theirs.lost.as_ref()).cloned();
+        refused.map_or(Ok(theirs), Err)
+    });
     let ours = holdfast_check::journal::replay(device, &before);
     let (theirs, ours) = match (theirs, ours) {
-        (Ok(theirs), Ok(ours)) if ours.faults.is_empty() && !ours.has_lost => (theirs, ours),
-        (Err(_), Ok(ours)) if !ours.faults.is_empty() || ours.has_lost => {
+        (Ok(theirs), Ok(ours)) if ours.faults.is_empty() && !ours.has_lost() => (theirs, ours),
+        (Err(_), Ok(ours)) if !ours.faults.is_empty() || ours.has_lost() => {
             return Ok(Verdict::Refused);
         }
         (Err(_), Err(_)) => return Ok(Verdict::Refused),

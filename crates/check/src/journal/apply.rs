@@ -65,10 +65,7 @@ impl Replay {
             self.forget(block);
             match node {
                 Ok(node) => drop(self.nodes.insert(block, node)),
-                Err(fault) => {
-                    self.has_lost = true;
-                    self.lost.insert(block, fault);
-                }
+                Err(fault) => drop(self.lost.insert(block, fault)),
             }
         }
         commit.cancels.iter().for_each(|block| self.forget(*block));

@@ -50,10 +50,9 @@ pub struct Replay {
     pub(crate) bad_places: Vec<(CommitNo, BadFrame)>,
     /// Where the log went on before the last commit.
     pub(crate) earlier_log: LogMark,
-    /// Nodes that would be among those, were it not for a damaged one that commits build on; and why.
+    /// Nodes that would be among those, were it not for a damaged one that commits build on, and that no later commit made anew or
+    /// left out; and why. Nothing may be written to such a volume.
     pub(crate) lost: BTreeMap<BlockNo, Fault>,
-    /// Commits build on a damaged node, whatever became of it behind them: nothing may be written to such a volume.
-    pub has_lost: bool,
     /// What no crash explains of commits whose frames are whole.
     pub faults: Vec<Fault>,
 }
@@ -142,7 +141,6 @@ impl Replay {
             damage: None,
             earlier_log: superblock.log,
             lost: BTreeMap::new(),
-            has_lost: false,
             bad_places: Vec::new(),
             faults: Vec::new(),
         }
@@ -151,6 +149,11 @@ impl Replay {
     /// Whether nothing durable is missing and every commit can be, but for single nodes: then the log goes on behind it.
     pub fn is_whole(&self) -> bool {
         self.faults.is_empty() && self.damage.is_none()
+    }
+
+    /// Whether nodes are lost that commits built on damaged ones.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
     }
 
     /// What a recovery would have to do.

@@ -25,7 +25,7 @@ pub(crate) struct Ring<'a> {
     pub(super) device: &'a dyn Device,
     pub(super) geometry: &'a Geometry,
     /// What its frames carry.
-    tag: [u8; 8],
+    pub(super) tag: [u8; 8],
     /// What nodes of the volume carry.
     pub(super) volume: OfVolume,
     pub(super) blocks: BlockRange,

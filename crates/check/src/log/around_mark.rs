@@ -1,8 +1,9 @@
 //! What lies around a mark of a log that holds no batch: where neither the batch before it nor one behind it is there, the log was
-//! wiped.
+//! wiped. A batch of which one byte has rotted is there.
 
 use holdfast_device::DeviceError;
 use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark, UNIT};
+use holdfast_format::rot::LOOKS;
 
 use super::ring::Ring;
 
@@ -18,37 +19,37 @@ impl Ring<'_> {
     }
 
     fn is_empty_around(&self, mark: &LogMark) -> Result<bool, DeviceError> {
-        let judged = |place, at, unit: &[u8]| -> Result<Option<LogHeader>, DeviceError> {
-            let Ok(header) = self.header(unit, at) else { return Ok(None) };
-            let records = self.records(place, &header, unit.to_vec())?;
-            Ok(records.ok().map(|_| header))
-        };
         for place in self.places() {
             let mut unit = vec![0; UNIT as usize];
             self.read(place, mark.next, &mut unit)?;
-            if let Some(header) = judged(place, mark.next, &unit)? {
-                let is_next = header.number == mark.batch.next().0;
-                if is_next && (header.prior == mark.sum || header.prior == !mark.sum) {
-                    return Ok(false);
-                }
+            let Ok(header) = self.header(&unit, mark.next) else { continue };
+            let is_next = header.number == mark.batch.next().0
+                && (header.prior == mark.sum || header.prior == !mark.sum);
+            if is_next && self.records(place, &header, unit)?.is_ok() {
+                return Ok(false);
             }
         }
         let len = self.len();
         let most = len.min(BATCH_BYTES_MAX as u64);
-        for (place, back) in self
-            .places()
-            .flat_map(|place| (0..most).step_by(STEP as usize).map(move |at| (place, at)))
-        {
-            let to = (back + STEP).min(most);
-            let mut part = vec![0; (to - back) as usize];
-            self.read(place, (mark.next + len - to) % len, &mut part)?;
-            for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
-                let bytes = to - index * UNIT;
-                let at = (mark.next + len - bytes) % len;
-                let Ok(header) = self.header(unit, at) else { continue };
-                let is_it = header.sum == mark.sum && u64::from(header.bytes) == bytes;
-                if is_it && judged(place, at, unit)?.is_some() {
-                    return Ok(false);
+        for place in self.places() {
+            let mut looks = LOOKS;
+            for back in (0..most).step_by(STEP as usize) {
+                let to = (back + STEP).min(most);
+                let mut part = vec![0; (to - back) as usize];
+                self.read(place, (mark.next + len - to) % len, &mut part)?;
+                for (index, unit) in (1..).zip(part.rchunks_exact(UNIT as usize)) {
+                    let bytes = back + index * UNIT;
+                    let at = (mark.next + len - bytes) % len;
+                    let was = LogHeader::was(at, self.volume, mark.sum);
+                    if looks == 0 || !was.may_be(unit, bytes) {
+                        continue;
+                    }
+                    looks -= 1;
+                    let mut held = vec![0; bytes as usize];
+                    self.read(place, at, &mut held)?;
+                    if was.is_but_for_one_byte(&held) {
+                        return Ok(false);
+                    }
                 }
             }
         }

@@ -23,7 +23,7 @@ const SEARCH_BYTES: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring<'a> {
     device: &'a dyn Device,
-    volume: [u8; 8],
+    pub(super) volume: [u8; 8],
     first: BlockNo,
     /// Bytes.
     len: u64,

@@ -7,6 +7,7 @@ use crate::Malformed;
 use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
 use crate::limits::COUNTER_MAX;
+use crate::rot::Was;
 
 /// First bytes of a frame.
 pub const MAGIC: [u8; 4] = *b"hfJf";
@@ -113,6 +114,12 @@ impl FrameHeader {
             return fail("it belongs to another volume");
         }
         Ok(&frame[FrameHeader::SIZE..])
+    }
+
+    /// What the frame at block `at` must have been that had this sum.
+    pub fn was(at: BlockNo, volume: [u8; 8], sum: u64) -> Was {
+        let (magic, address) = (MAGIC, at.0);
+        Was { magic, sum, address, volume, header: FrameHeader::SIZE, len_at: 72 }
     }
 
     /// Appends the frame with its payload to `out`, up to the end of a block; returns its sum.

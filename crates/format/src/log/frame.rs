@@ -4,6 +4,7 @@ use crate::Malformed;
 use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
 use crate::limits::COUNTER_MAX;
+use crate::rot::Was;
 
 use super::{BATCH_BYTES_MAX, UNIT};
 
@@ -106,6 +107,11 @@ impl LogHeader {
             return fail("it belongs to another volume");
         }
         Ok(&batch[LogHeader::SIZE..])
+    }
+
+    /// What the batch at byte `address` of the ring must have been that had this sum.
+    pub fn was(address: u64, volume: [u8; 8], sum: u64) -> Was {
+        Was { magic: MAGIC, sum, address, volume, header: LogHeader::SIZE, len_at: 88 }
     }
 
     /// Appends nothing but zeros in place of a header: records follow, then [`LogHeader::finish`].

@@ -3,7 +3,7 @@
 use super::{Action, Phase, Protocol, State};
 use crate::disk::{Held, Location, ZEROS};
 use crate::memory::{Checkpointer, Committer, InPlace, Leader, Memory};
-use crate::recovery::Step;
+use crate::recovery::{Step, before_marks};
 
 impl Protocol {
     /// All actions that may come next.
@@ -39,7 +39,7 @@ impl Protocol {
         }
     }
 
-    /// What may become of a disk, once: a ring is wiped, or a place of one rots where the rings stand twice.
+    /// What may become of a disk, once: a ring is wiped, or a place of one rots where the rings stand twice, or else a byte before a mark.
     fn rot(&self, state: &State, actions: &mut Vec<Action>) {
         let rings = self.bounds.rings;
         if !state.wiped && !state.rotten {
@@ -47,6 +47,9 @@ impl Protocol {
         }
         if state.wiped {
             return;
+        }
+        if !rings.twice && !state.rotten && state.device.is_flushed() {
+            actions.extend(before_marks(&state.device, rings).into_iter().map(Action::ByteRots));
         }
         // What was written and not flushed is lost in a power cut as well, or torn.
         if !rings.twice || state.rotten || !state.device.is_flushed() {

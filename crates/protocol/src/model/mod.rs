@@ -135,6 +135,8 @@ pub enum Action {
     PlaceRots(RingPlace),
     /// The same of one batch or commit, in one of its places.
     Rots(Location),
+    /// A byte of what a superblock's mark names.
+    ByteRots(Location),
     /// While nothing is open all places of a ring are lost: that of the journal, or of the log.
     RingIsWiped {
         /// Of the journal.
@@ -370,6 +372,11 @@ impl Model for Protocol {
                 }
                 state.phase = Phase::Down;
                 state.crashes += 1;
+                return Some(state);
+            }
+            Action::ByteRots(at) => {
+                device.rot_byte(at);
+                state.rotten = true;
                 return Some(state);
             }
             Action::PlaceRots(_) | Action::Rots(_) | Action::RingIsWiped { .. } => {

@@ -42,7 +42,7 @@ fn bounds(broken: Mutant) -> Bounds {
         MarkerWithoutRoom => [2, 1, 1, 1, 2, 2],
         BatchBeforeMarkReused | FrameBeforeMarkReused => [1, 1, 2, 1, 2, 2],
         EarlierMarkNotLookedAt => [2, 1, 1, 1, 3, 3],
-        WipedNotLookedFor => [1, 1, 1, 1, 3, 3],
+        WipedNotLookedFor | RottenCountsAsWiped => [1, 1, 1, 1, 3, 3],
         InPlaceNotFlushed => [2, 1, 1, 1, 3, 3],
         UnwrittenEarly | UnwrittenAfterLog | UnwrittenNamed => [3, 1, 1, 1, 3, 3],
     };

@@ -646,6 +646,32 @@ fn data_that_rots_in_the_last_commit_is_a_crash_until_that_is_confirmed() {
 }
 
 #[test]
+fn a_rotten_byte_before_a_mark_is_no_wiped_ring() {
+    let device = Arc::new(MemoryDevice::from_image(&closed()));
+    let options = VolumeOptions::new().commit_secs(0);
+    options.open_device(device.clone()).expect("it is sound").abandon();
+    let bytes = device.to_image();
+    let begin = |magic: &[u8]| {
+        let found = (272 * BLOCK_SIZE..400 * BLOCK_SIZE)
+            .step_by(512)
+            .filter(|at| bytes[*at..].starts_with(magic));
+        // The youngest: frames have the number of their commit where batches have the one that is durable.
+        found.max_by_key(|at| number(&bytes, at + if magic == b"hfJf" { 40 } else { 32 }))
+    };
+    for (magic, issue) in [(b"hfJf", "[807]"), (b"hfLb", "[907]")] {
+        let at = begin(magic).expect("a mount has written markers");
+        for byte in [0, 9, 17, 25, 40, if magic == b"hfJf" { 72 } else { 88 }] {
+            let mut bytes = bytes.clone();
+            bytes[at + byte] ^= 4;
+            let Some(_) = compare(&format!("{issue}, byte {byte}"), &bytes) else { return };
+            bytes[at + 44] ^= 4;
+            let (_, said) = Image::new(&bytes).read_damaged(&["list"]).expect("it ran");
+            assert!(said.contains(issue), "byte {byte}: {said}");
+        }
+    }
+}
+
+#[test]
 fn hostile_nodes_do_not_confuse_it() {
     let sound = closed();
     let root = files_root(&sound);

@@ -21,7 +21,7 @@ use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, flush_unless};
 use holdfast_format::Superblock;
 
-use super::replay::{BadBase, Replayed, Stopped, beside, replay_some};
+use super::replay::{Replayed, Stopped, beside, replay_some};
 use super::{MARKER_BLOCKS, marker};
 use crate::before_mark::BeforeMark;
 use crate::nodes::NodeWrite;
@@ -29,21 +29,18 @@ use crate::superblock::Present;
 use crate::{Result, StoreError, nodes, superblock};
 
 /// What the journal makes of the volume, in memory. Writes nothing: whether the volume may be opened is
-/// not known before the log is read as well. A reader gets all but the nodes that build on damaged ones, and the commits before the
-/// first one that makes no sense; a frame that the device refuses to read now it may give another time.
+/// not known before the log is read as well. Nodes that build on damaged ones are lost, which costs nothing where later commits are
+/// without them. A reader gets the commits before the first one that makes no sense; a frame that the device refuses to read now it may give another time.
 pub(crate) fn read(
     device: &dyn Device,
     before: &Superblock,
     counters: &Counters,
     is_reader: bool,
 ) -> Result<Replayed> {
-    let mut replayed = match replay_some(device, before, u64::MAX, BadBase::Refuses) {
-        Err(_) if is_reader => match replay_some(device, before, u64::MAX, BadBase::IsLost) {
-            Err(stopped) if !matches!(stopped.error, StoreError::Device(_)) => {
-                as_far_as_it_goes(device, before, stopped)?
-            }
-            done => done.map_err(|stopped| stopped.error)?,
-        },
+    let mut replayed = match replay_some(device, before, u64::MAX) {
+        Err(stopped) if is_reader && !matches!(stopped.error, StoreError::Device(_)) => {
+            as_far_as_it_goes(device, before, stopped)?
+        }
         done => done.map_err(|stopped| stopped.error)?,
     };
     if mutants::is(Mutant::GivenUpEpochKept) {
@@ -89,7 +86,7 @@ fn as_far_as_it_goes(
     before: &Superblock,
     stopped: Stopped,
 ) -> Result<Replayed> {
-    let some = |commits| replay_some(device, before, commits, BadBase::IsLost);
+    let some = |commits| replay_some(device, before, commits);
     let mut replayed = match some(stopped.commits) {
         Err(_) => some(0).map_err(|stopped| stopped.error)?,
         Ok(replayed) => replayed,

@@ -70,8 +70,8 @@ pub struct Replayed {
     pub(crate) marker: Option<(BlockNo, Vec<u8>)>,
     /// Where the log went on before the last commit.
     pub(crate) earlier_log: LogMark,
-    /// Why nodes are not there that commits built on a damaged one, of the first of them: only for readers.
-    pub(crate) lost: Option<String>,
+    /// Why nodes are not there that commits built on a damaged one, of the first that is left: only for readers.
+    pub lost: Option<String>,
 }
 
 impl Replayed {
@@ -97,15 +97,6 @@ impl Replayed {
     }
 }
 
-/// What becomes of a commit that copies a node which is damaged, or does not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadBase {
-    /// It cannot be replayed.
-    Refuses,
-    /// The copy is damaged as well, and nothing else: for readers.
-    IsLost,
-}
-
 /// A journal that cannot be replayed to its end.
 #[derive(Debug)]
 pub(crate) struct Stopped {
@@ -117,7 +108,7 @@ pub(crate) struct Stopped {
 
 /// Reads the journal behind `superblock` and applies its commits.
 pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> {
-    let done = replay_some(device, superblock, u64::MAX, BadBase::Refuses);
+    let done = replay_some(device, superblock, u64::MAX);
     done.map_err(|stopped| stopped.error)
 }
 
@@ -126,10 +117,9 @@ pub(crate) fn replay_some(
     device: &dyn Device,
     superblock: &Superblock,
     commits_max: u64,
-    bad_base: BadBase,
 ) -> std::result::Result<Replayed, Stopped> {
     let mut commits = 0;
-    let done = try_replay(device, superblock, (commits_max, bad_base), &mut commits);
+    let done = try_replay(device, superblock, commits_max, &mut commits);
     done.map_err(|error| Stopped { commits, error })
 }
 
@@ -137,10 +127,10 @@ pub(crate) fn replay_some(
 fn try_replay(
     device: &dyn Device,
     superblock: &Superblock,
-    (commits_max, bad_base): (u64, BadBase),
+    commits_max: u64,
     safe: &mut u64,
 ) -> Result<Replayed> {
-    let mut replay = Replay { bad_base, ..Replay::new(device, superblock)? };
+    let mut replay = Replay::new(device, superblock)?;
     let mut done = Replayed::nothing(superblock);
     if commits_max == 0 {
         return Ok(done);
@@ -255,7 +245,6 @@ pub(super) struct Replay<'a> {
     pub(super) ring_end: BlockNo,
     volume: OfVolume,
     nodes: BTreeMap<BlockNo, Vec<u8>>,
-    bad_base: BadBase,
     /// Nodes that would be among those, were it not for a damaged one that they build on; and why.
     lost: BTreeMap<BlockNo, String>,
     /// Blocks of the frames read so far.
@@ -277,7 +266,6 @@ impl<'a> Replay<'a> {
             ring_end,
             volume: superblock.nodes(),
             nodes: BTreeMap::new(),
-            bad_base: BadBase::Refuses,
             lost: BTreeMap::new(),
             blocks: 0,
         })
@@ -429,13 +417,10 @@ impl Replay<'_> {
                 let why = format!("block {}: its base is another node", change.block);
                 Err(damage(Malformed::new("node record", why)))
             }
-            None => match self.read_base(pointer) {
-                Err(error) if self.bad_base == BadBase::IsLost => {
-                    let (block, why) = (pointer.block, error.as_reason());
-                    Ok(Err(format!("a commit builds on the node at block {block}: {why}")))
-                }
-                read => read.map(Ok),
-            },
+            None => Ok(self.read_base(pointer).map_err(|error| {
+                let (block, why) = (pointer.block, error.as_reason());
+                format!("a commit builds on the node at block {block}: {why}")
+            })),
         }
     }
 

@@ -1,11 +1,14 @@
-//! What lies around a mark of the log: the batch whose sum the mark has, or one behind the mark (R12), as in the journal.
+//! What lies around a mark of the log: the batch whose sum the mark has, of which a byte may have rotted, or one behind the mark
+//! (R12), as in the journal.
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
 use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark, UNIT};
+use holdfast_format::rot::LOOKS;
 
 use super::replay::Reader;
+use super::ring::Place;
 use crate::before_mark::BeforeMark;
 
 /// Bytes that are read at once: mostly the batch is among the first.
@@ -18,28 +21,42 @@ impl Reader<'_> {
             return BeforeMark::Nothing;
         }
         let most = self.ring.len.min(BATCH_BYTES_MAX as u64);
-        let mut is_read = true;
+        BeforeMark::in_any(self.ring.places().map(|place| self.before_in(mark, most, place)))
+    }
+
+    /// The same in one place, in so many bytes.
+    fn before_in(&self, mark: LogMark, most: u64, place: Place) -> BeforeMark {
+        let mut looks = LOOKS;
         for back in (0..most).step_by(STEP as usize) {
             let to = back.saturating_add(STEP).min(most);
             let (from, len) = (self.ring.before(mark.next, to), to.saturating_sub(back) as usize);
-            for place in self.ring.places() {
-                let Ok(bytes) = self.read(place, from, len) else {
-                    is_read = false;
+            let Ok(bytes) = self.read(place, from, len) else { return BeforeMark::Unread };
+            // Counted from the mark backwards.
+            let units = (1..).zip(bytes.rchunks_exact(UNIT as usize));
+            for (index, head) in units {
+                let bytes = UNIT.saturating_mul(index).saturating_add(back);
+                let at = self.ring.before(mark.next, bytes);
+                let was = LogHeader::was(at, self.ring.volume, mark.sum);
+                if looks == 0 || !was.may_be(head, bytes) {
                     continue;
+                }
+                looks = looks.saturating_sub(1);
+                let Ok(held) = self.read(place, at, bytes as usize) else {
+                    return BeforeMark::Unread;
                 };
-                // Counted from the mark backwards.
-                let units = bytes.chunks(UNIT as usize).zip((0..=to).rev().step_by(UNIT as usize));
-                for (unit, bytes) in units {
-                    let Ok(header) = LogHeader::decode(unit) else { continue };
-                    let is_it = header.sum == mark.sum && u64::from(header.bytes) == bytes;
-                    let at = self.ring.before(mark.next, bytes);
-                    if is_it && let Ok(Some(_)) = self.batch(place, at) {
-                        return BeforeMark::Whole(bytes);
-                    }
+                let is_whole = |it: LogHeader| {
+                    let is_it = it.sum == mark.sum && u64::from(it.bytes) == bytes;
+                    is_it && it.open(&held, at, &self.ring.volume).is_ok()
+                };
+                if LogHeader::decode(&held).is_ok_and(is_whole) {
+                    return BeforeMark::Whole(bytes);
+                }
+                if was.is_but_for_one_byte(&held) {
+                    return BeforeMark::Rotten;
                 }
             }
         }
-        if is_read { BeforeMark::Gone } else { BeforeMark::Unread }
+        BeforeMark::Gone
     }
 
     /// Whether something lies behind `mark` that follows, or confirms what is before it.

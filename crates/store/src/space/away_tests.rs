@@ -10,6 +10,7 @@ use holdfast_format::{Geometry, Stored};
 
 use super::alloc::Space;
 use super::groups::{Pieces, Wants};
+use super::hidden::Next;
 use super::promise::{Floor, Wanted};
 use super::record::Step;
 use super::slots::NodeSlots;
@@ -187,4 +188,28 @@ fn a_lost_group_is_full_and_takes_nothing_back() {
     assert!(!side.space.claim(BlockRange::new(BlockNo(data.start.0 + 100), 1)));
     side.with(|space| space.expect_slots(NodeSlots::of(Stored::Once, 1)));
     assert!(!groups.contains(&(side.space.take_node(Stored::Once).0 / (1 << 15))));
+}
+
+/// A volume whose last group is lost becomes larger: nothing more of that group is hidden, as none of it ever comes.
+#[test]
+fn a_lost_last_group_that_grows_hides_nothing() {
+    let small = Geometry::for_device(200 << 20, 4096).unwrap();
+    for larger in [210u64 << 20, 500 << 20] {
+        let mut side = Side::new(small, 0);
+        let wanted = Wanted { blocks: 9, ..Wanted::default() };
+        assert!(side.space.promise(wanted, Floor::HalfCheckpoint));
+        let data = side.with(|space| space.take_data(9, Some(BlockNo(40_000)))).unwrap();
+        side.space.publish(data);
+        side.carry();
+        assert!(side.space.load(1, &Pieces::default()).is_err() && side.space.is_lost(1));
+        let geometry = Geometry { volume_blocks: larger >> 12, ..small };
+        side.space.extend(geometry, true);
+        let new = (2..geometry.group_count()).map(|index| geometry.group_blocks(index).count);
+        assert_eq!(side.space.hidden_blocks(), new.sum::<u64>(), "{larger}");
+        while let Next::Ask(range) = side.space.next_hidden() {
+            assert!(range.start.0 >= 2 << 15, "nothing of the lost group is asked for: {range:?}");
+            side.space.answered(range, true);
+        }
+        assert_eq!(side.space.hidden_blocks(), 0, "{larger}");
+    }
 }

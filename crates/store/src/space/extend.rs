@@ -1,6 +1,8 @@
 //! The space of a volume that becomes larger.
 
+use holdfast_base::BlockNo;
 use holdfast_format::Geometry;
+use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::alloc::Space;
 use super::groups::Groups;
@@ -16,7 +18,13 @@ impl Space {
         self.has_shape(geometry);
         if is_hidden {
             let hidden = self.hidden.get_or_insert_with(|| Hidden::none(&old));
-            hidden.extend(&geometry, old.far_copy());
+            let last = old.group_count().saturating_sub(1);
+            // Of a group that is lost nothing is free, so the host is not asked for its new part either.
+            let behind = match self.groups.is_lost(last) {
+                true => BlockNo(last.saturating_add(1).saturating_mul(GROUP_BLOCKS)),
+                false => old.far_copy(),
+            };
+            hidden.extend(&geometry, behind);
         }
         self.keep_for_given();
     }

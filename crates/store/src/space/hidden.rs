@@ -188,7 +188,7 @@ impl Hidden {
             self.pieces.set(number, true);
             self.wanted.set(number, !self.is_discarding(number));
         }
-        self.blocks += geometry.far_copy().0 - start.0;
+        self.blocks += geometry.far_copy().0.saturating_sub(start.0);
     }
 
     /// The next piece that the host is to be asked for. `is_away` says of a group whether its bitmap has to be loaded first.

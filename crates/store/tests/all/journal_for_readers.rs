@@ -194,6 +194,55 @@ fn a_node_that_rots_costs_a_reader_what_was_in_it() {
     assert!(kinds[1] > 8 && kinds[2] > 0, "{kinds:?}");
 }
 
+/// A node that is lost between two commits, and given up by the second, is missed by nothing: a writer opens such a volume, and fsck
+/// has nothing to say of its journal. Where one is left, both refuse.
+#[test]
+fn a_node_that_was_lost_only_between_commits_is_missed_by_neither_check_nor_mount() {
+    const KEYS: u64 = 48;
+    let device = Arc::new(MemoryDevice::new(BYTES));
+    let shared: Arc<dyn Device> = device.clone();
+    create(&shared, 4096);
+    let store = open(shared, false).unwrap();
+    (0..KEYS).for_each(|number| put(&store, number, 900));
+    store.checkpoint().unwrap();
+    (0..KEYS).step_by(2).for_each(|number| put(&store, number, 901));
+    store.commit().unwrap();
+    let mut transaction = Transaction::new();
+    (0..KEYS / 2).for_each(|number| transaction.delete(key(number)));
+    let mut room = store.reserve(Need::Shrink { changes: KEYS as u32 }).unwrap();
+    store.apply(transaction, &mut room).unwrap();
+    store.commit().unwrap();
+    let image = device.snapshot();
+    let (mut refused, mut healed) = (0, 0);
+    for at in (0..BYTES).step_by(BLOCK as usize) {
+        let mut node = [0; BLOCK as usize];
+        image.read(at, &mut node).unwrap();
+        if !node.starts_with(b"hfNd") || node[4..6] != [0, 1] {
+            continue;
+        }
+        // Whose value the node holds is the byte that it is full of.
+        let holds = node[BLOCK as usize - 100];
+        node[1000] ^= 1;
+        let rotten = Arc::new(image.snapshot());
+        rotten.write(at, &node).unwrap();
+        let report = holdfast_check::check(&*rotten, &Default::default()).unwrap();
+        let is_found = report.findings.iter().any(|it| (800..1000).contains(&it.id));
+        match open(rotten.clone(), false) {
+            Err(error) => {
+                assert!(error.to_string().contains("builds on"), "{at}: {error}");
+                assert!(is_found, "{at}: fsck is silent where a mount refuses: {error}");
+                refused += 1;
+            }
+            Ok(store) => {
+                assert!(!is_found, "{at}: {:?}", report.findings);
+                (0..KEYS / 2).for_each(|number| assert_eq!(store.get(&key(number)).unwrap(), None));
+                healed += u64::from(u64::from(holds) < KEYS / 2);
+            }
+        }
+    }
+    assert!(refused > 2 && healed > 2, "{refused} {healed}");
+}
+
 fn without(told: &[usize], lost: &[u64]) -> Vec<usize> {
     let left = (0..).zip(told).filter(|(number, _)| !lost.contains(number));
     left.map(|(_, len)| *len).collect()

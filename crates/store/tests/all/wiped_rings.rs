@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use holdfast_base::BlockRange;
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockRange};
 use holdfast_check::{Issue, Options};
-use holdfast_device::MemoryDevice;
+use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::Geometry;
+use holdfast_format::journal::FrameHeader;
+use holdfast_format::log::LogHeader;
 use holdfast_store::{OpenOptions, Store};
 
 use crate::ring_places::{crashed_as, fill, geometry};
@@ -100,4 +102,73 @@ fn a_volume_that_was_closed_needs_no_log() {
     assert_eq!(issues(&left), [0; 0]);
     wipe(&left, &geometry, geometry.log(), 0);
     is_refused(&left, Issue::LogWiped, "wiped twice");
+}
+
+/// Where the frame and the batch begin that the marks of the newest superblock name, on the device, and their bytes.
+fn before_marks(device: &MemoryDevice, store: &Store) -> [(u64, u64); 2] {
+    let superblock = store.superblock();
+    let (journal, log) = (superblock.journal, superblock.log);
+    let geometry = superblock.geometry;
+    let mut found = [(0, 0); 2];
+    let mut unit = [0; BLOCK_SIZE];
+    for block in geometry.journal().start.0..journal.next.0 {
+        device.read(block * BLOCK_BYTES, &mut unit).unwrap();
+        if FrameHeader::decode(&unit).is_ok_and(|it| it.sum == journal.sum) {
+            found[0] = (block * BLOCK_BYTES, (journal.next.0 - block) * BLOCK_BYTES);
+        }
+    }
+    let start = geometry.log().start.0 * BLOCK_BYTES;
+    for at in (0..log.next).step_by(512) {
+        device.read(start + at, &mut unit[..512]).unwrap();
+        if LogHeader::decode(&unit[..512]).is_ok_and(|it| it.sum == log.sum) {
+            found[1] = (start + at, log.next - at);
+        }
+    }
+    assert!(found.iter().all(|(at, _)| *at != 0), "{found:?}");
+    found
+}
+
+/// A byte that rots in what lies before a mark, with nothing behind it, costs nothing. More may hide what followed.
+#[test]
+fn a_byte_that_rots_before_a_mark_is_no_wiped_ring() {
+    for is_marker in [true, false] {
+        let device = small::formatted_as(small::geometry().with_ring_blocks(512, 256));
+        let store = small::open(&device);
+        if !is_marker {
+            small::put(&store, 0..40, 7, 9);
+            small::sync(&store);
+            store.commit().unwrap();
+            store.checkpoint().unwrap();
+        }
+        let image = device.snapshot();
+        let places = before_marks(&image, store.store());
+        drop(store);
+        assert_eq!(issues(&image), [0; 0]);
+        let all = [Issue::JournalWiped, Issue::LogWiped];
+        for ((from, len), issue) in places.into_iter().zip(all) {
+            let header = (0..112).chain((112..len).step_by(509));
+            for at in header.map(|at| from + at) {
+                let what = format!("{issue:?}, byte {at} of {from} and {len}");
+                let rotten = image.snapshot();
+                change(&rotten, at);
+                assert_eq!(issues(&rotten), [0; 0], "{what}");
+                let rotten = Arc::new(rotten);
+                let options = OpenOptions { threads: false, ..OpenOptions::default() };
+                let opened = Store::open(rotten.clone(), &options, Arc::default());
+                drop(opened.unwrap_or_else(|error| panic!("{what}: {error}")));
+            }
+            let rotten = image.snapshot();
+            change(&rotten, from + 12);
+            change(&rotten, from + 40);
+            is_refused(&rotten, issue, "two bytes have changed");
+        }
+    }
+}
+
+fn change(device: &MemoryDevice, at: u64) {
+    let (sector, byte) = (at / 512 * 512, (at % 512) as usize);
+    let mut bytes = [0; 512];
+    device.read(sector, &mut bytes).unwrap();
+    bytes[byte] ^= 0x24;
+    device.write(sector, &bytes).unwrap();
 }
