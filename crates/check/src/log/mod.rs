@@ -17,9 +17,10 @@ mod give_back;
 mod judged;
 mod lineage;
 mod origins;
+mod past;
 mod ring;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::recover::RecoveryWork;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
@@ -38,6 +39,7 @@ use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
 use apply::State;
+use judged::Judged;
 pub(crate) use ring::{BadBatch, Ring, Whole};
 
 /// What a log makes of the volume that the journal leaves.
@@ -65,6 +67,8 @@ pub struct Replay {
     pub end: End,
     /// A later batch proves that the one at which it ended was durable.
     pub damage: Option<Damage>,
+    /// Batches behind that one which count all the same, where [`Behind::Taken`] was asked for.
+    pub(crate) behind: BTreeSet<BatchNo>,
     /// What no crash explains of batches that are whole.
     pub faults: Vec<Fault>,
     /// Places that lack a durable batch which another place has.
@@ -86,6 +90,15 @@ pub struct BranchChanges {
     pub items: BTreeMap<Key, Change>,
     /// Inodes in it.
     pub inode_count: u64,
+}
+
+/// What becomes of whole batches behind one that is lost although it was durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Nothing: history ends before the lost one (P3), as for a mount.
+    Left,
+    /// They count as far as they can without it: a repair and a salvage lose what the lost one held, and not what came later.
+    Taken,
 }
 
 /// Where a log ends.
@@ -138,6 +151,7 @@ impl Replay {
             data_bytes: 0,
             end,
             damage: None,
+            behind: BTreeSet::new(),
             faults: Vec::new(),
             bad_places: Vec::new(),
             unsearched: None,
@@ -209,7 +223,7 @@ impl Replay {
 ///
 /// Fails only if the device does not read where the next batch must be.
 pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, CheckError> {
-    match replay_readable(device, journal) {
+    match replay_readable(device, journal, Behind::Left) {
         (replay, None) => Ok(replay),
         (_, Some(error)) => Err(error),
     }
@@ -219,6 +233,7 @@ pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, 
 pub(crate) fn replay_readable(
     device: &dyn Device,
     journal: &journal::Replay,
+    behind: Behind,
 ) -> (Replay, Option<CheckError>) {
     if !journal.is_whole() {
         // What the batches build on is not there, and blocks that they take may be in use by it.
@@ -240,15 +255,24 @@ pub(crate) fn replay_readable(
         let places = whole.bad.iter().map(|bad| (whole.number(), bad.clone()));
         replay.bad_places.extend(places);
     }
-    if !chain.is_empty() {
-        let before = Volume::before_log(device, journal);
+    let before = Volume::before_log(device, journal);
+    let new_state = || {
         let is_lost = Lineage::lost(&before).is_some();
-        let state = State::new(before.marks(), Lineage::read(&before), is_lost);
+        State::new(before.marks(), Lineage::read(&before), is_lost)
+    };
+    let mut state = (!chain.is_empty()).then(new_state);
+    if let Some(state) = &mut state {
         apply(&before, &ring, state, &chain, proven, &mut replay);
     }
     let batch = replay.end.batch;
     let damage = proof.filter(|proof| proof.durable >= batch && replay.faults.is_empty());
     replay.damage = damage.map(|proof| Damage { batch, proof });
+    if behind == Behind::Taken && replay.damage.is_some() {
+        past::take(&before, &ring, state.get_or_insert_with(new_state), &mut replay);
+    }
+    if let Some(state) = state {
+        state.finish(&mut replay);
+    }
     let is_empty = chain.is_empty() && replay.skipped == 0 && replay.end.reason == Reason::Nothing;
     let is_open = journal.end.reason != Reason::Closed && replay.damage.is_none();
     if is_empty && is_open && unread.is_none() && ring.is_wiped(&journal.earlier_log) {
@@ -320,7 +344,7 @@ fn collect(
 fn apply(
     before: &Volume<'_>,
     ring: &Ring<'_>,
-    mut state: State,
+    state: &mut State,
     chain: &[Whole],
     proven: u64,
     replay: &mut Replay,
@@ -350,14 +374,18 @@ fn apply(
             replay.end = whole.ends_before(Reason::DataMissing, why);
             break;
         }
-        state.apply(judged, ring.block(whole.header.address), replay);
-        replay.advance(whole);
-        let superblock = &mut replay.superblock;
-        superblock.lsn = Lsn(whole.header.last);
-        superblock.inode_next = InodeNo(whole.header.inode_next);
-        superblock.inode_count = whole.header.inode_count;
-        replay.batches += 1;
-        replay.records += u64::from(whole.header.records);
+        count(state, judged, ring, whole, replay);
     }
-    state.finish(replay);
+}
+
+/// A batch that was judged counts.
+fn count(state: &mut State, judged: Judged, ring: &Ring<'_>, whole: &Whole, replay: &mut Replay) {
+    state.apply(judged, ring.block(whole.header.address), replay);
+    replay.advance(whole);
+    let superblock = &mut replay.superblock;
+    superblock.lsn = Lsn(whole.header.last);
+    superblock.inode_next = InodeNo(whole.header.inode_next);
+    superblock.inode_count = whole.header.inode_count;
+    replay.batches += 1;
+    replay.records += u64::from(whole.header.records);
 }

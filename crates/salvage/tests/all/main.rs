@@ -3,6 +3,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod accidents;
+mod behind;
 mod common;
 mod holes;
 mod image;
