@@ -226,7 +226,8 @@ impl Running {
                 Some((format!("sample {seed}"), Work::Sampled(Arc::clone(space), seed)))
             }
             Kind::Families(families, count) if index < *count && !families.is_empty() => {
-                let family = families[(index / grounds) as usize % families.len()];
+                // All families soon, and in the end each on every volume.
+                let family = families[(index + index / grounds) as usize % families.len()];
                 Some((format!("family {family}, seed {seed}"), Work::Family(family, seed)))
             }
             Kind::Random(count, beside) if index < *count => {

@@ -163,12 +163,12 @@ fn survives(source: Source) {
 
 #[test]
 fn power_cuts_in_stories_of_branches_and_by_chance() {
-    survives(Source::Branches(Some(6 * 4)));
+    survives(Source::Branches(Some(3 * 4)));
 }
 
 #[test]
 fn power_cuts_on_full_volumes() {
-    survives(Source::FullBranches(Some(4 * 2)));
+    survives(Source::FullBranches(Some(4)));
 }
 
 /// Each call of the device fails or panics, one run each: what had returned is there, and the volume is whole (P7, P12).

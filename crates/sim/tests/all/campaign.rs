@@ -52,7 +52,7 @@ fn all_sequences_of_length_1() {
 #[test]
 fn some_sequences_of_length_2_and_3() {
     for seed in seeds(1..2) {
-        let sources = vec![Source::Sampled(2, Some(120)), Source::Sampled(3, Some(40))];
+        let sources = vec![Source::Sampled(2, Some(60)), Source::Sampled(3, Some(20))];
         survives(&campaign(seed, sources));
     }
 }
@@ -60,11 +60,8 @@ fn some_sequences_of_length_2_and_3() {
 #[test]
 fn families_and_chance() {
     for seed in seeds(1..2) {
-        let families = Source::Families(Family::ALL.to_vec(), Some(6 * 9));
-        survives(&campaign(
-            seed,
-            vec![families, Source::Random(Some(24)), Source::Beside(Some(4))],
-        ));
+        let families = Source::Families(Family::ALL.to_vec(), Some(3 * 9));
+        survives(&campaign(seed, vec![families, Source::Random(Some(6)), Source::Beside(Some(2))]));
     }
 }
 
@@ -72,7 +69,7 @@ fn families_and_chance() {
 #[test]
 fn ranges_that_move() {
     for seed in seeds(1..2) {
-        survives(&campaign(seed, vec![Source::Families(vec![Family::Shifts], Some(36))]));
+        survives(&campaign(seed, vec![Source::Families(vec![Family::Shifts], Some(12))]));
     }
 }
 
@@ -80,7 +77,7 @@ fn ranges_that_move() {
 #[test]
 fn families_on_full_volumes() {
     for seed in seeds(1..2) {
-        let rows = survives(&campaign(seed, vec![Source::Full(Some(4 * 5))]));
+        let rows = survives(&campaign(seed, vec![Source::Full(Some(4 * 3))]));
         assert!(rows[0].stats.in_place > 128 << 10, "{rows:?}");
     }
 }
@@ -89,8 +86,8 @@ fn families_on_full_volumes() {
 #[test]
 fn families_on_disks_of_512e() {
     for seed in seeds(2..3) {
-        let families = Source::Families(Family::ALL.to_vec(), Some(4 * 9));
-        let usual = campaign(seed, vec![families, Source::Random(Some(12))]);
+        let families = Source::Families(Family::ALL.to_vec(), Some(2 * 9));
+        let usual = campaign(seed, vec![families, Source::Random(Some(6))]);
         survives(&Campaign { physical_sector: 4096, ..usual });
     }
 }
@@ -114,7 +111,7 @@ fn the_same_seed_judges_the_same_states() {
 #[test]
 fn how_often_metadata_is_stored_is_drawn() {
     let events = |copies| {
-        let sources = vec![Source::Random(Some(12))];
+        let sources = vec![Source::Random(Some(6))];
         let rows = survives(&Campaign { copies, ..campaign(3, sources) });
         rows[0].stats.events
     };
