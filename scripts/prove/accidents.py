@@ -171,8 +171,8 @@ def make_ours(volume, base):
     image, at, states = f"{base}/{volume}.img", f"{base}/at-{volume}", f"{base}/states/{volume}"
     fork = f"{at}-fork"
     for place in (at, fork): os.makedirs(place, exist_ok=True)
-    copies = volume.removeprefix("holdfast").removeprefix("rested") or "1"
-    must(HOLDFAST, "mkfs", "-q", "--force", "--copies", f"metadata={copies}", "--size", str(SIZE), image)
+    copies = ["--copies", "metadata=2"] if volume.endswith("2") else []
+    must(HOLDFAST, "mkfs", "-q", "--force", *copies, "--size", str(SIZE), image)
     daemon = subprocess.Popen([HOLDFAST, "mount", "--foreground", "-o", "snapdir=visible,commit=300", image, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     found = {}
     def snapshot(name="one"):
@@ -308,8 +308,9 @@ def salvaged(image, at, states):
     return found
 
 def is_told(path, names):
-    """Whether a loss names a file, or a directory above it."""
-    return path in names or any(path.startswith(name.rstrip("/") + "/") for name in names)
+    """Whether a loss names a file, or a directory above it; or, where its directory is not known, its last name alone."""
+    last = f"?/{path.rsplit('/', 1)[-1]}"
+    return path in names or any(path.startswith(name.rstrip("/") + "/") or name.split(" (inode")[0] == last for name in names)
 
 def count(was, now, names=()):
     """How many files are what they were, and how many are gone or older without a line of the repair that says so."""
