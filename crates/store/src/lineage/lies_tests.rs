@@ -7,7 +7,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::item::lineage::{MAIN_NAME, name_key};
-use holdfast_format::item::{Extent, LineageItem};
+use holdfast_format::item::{Extent, HoldItem, LineageItem, WalkItem, WalkPlace};
 use holdfast_format::limits::{COUNTER_MAX, value_max};
 use holdfast_format::{Geometry, ItemKind, Key};
 
@@ -113,6 +113,39 @@ fn the_list_of_the_first_name_may_be_full_or_have_it() {
     put(&store, TreeNo::SPACE, &[(key, numbers(1..2))]);
     store.snapshot(1, b"s", now()).unwrap();
     assert_eq!(store.find_tree(MAIN_NAME, Some(b"s")).unwrap(), 2);
+}
+
+/// A snapshot that has a name or is held stays, though an item says that it is being deleted.
+#[test]
+fn what_is_kept_is_not_deleted() {
+    for is_held in [false, true] {
+        let (device, store) = made();
+        let key = Key::inode(InodeNo(20));
+        put(&store, TreeNo::MAIN, &[(key, vec![1; 40])]);
+        let snapshot = store.snapshot(1, b"s", now()).unwrap();
+        put(&store, TreeNo::MAIN, &[(key, vec![2; 40])]);
+        let (key_of, value) = match is_held {
+            false => {
+                let walk = WalkItem::at(&WalkPlace::start());
+                (WalkItem::key(snapshot), walk.bytes().to_vec())
+            }
+            true => {
+                store.delete_snapshot(snapshot).unwrap();
+                let hold = HoldItem { tag: b"mine".to_vec(), created: now() };
+                (HoldItem::key(snapshot, b"mine"), hold.encode())
+            }
+        };
+        put(&store, TreeNo::SPACE, &[(key_of, value)]);
+        store.commit().unwrap();
+        drop(store);
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        let store = Store::open(device, &options, Arc::default()).unwrap();
+        assert!(matches!(store.work_off_deletions(100), Ok(false)));
+        let failed = store.failed_deletions();
+        assert!(failed.len() == 1 && failed[0].1.contains("a name or holds"), "{failed:?}");
+        let of = store.inner.open_tree(snapshot).unwrap();
+        assert_eq!(store.inner.get(of.no, &key).unwrap(), Some(vec![1; 40]));
+    }
 }
 
 /// Extents that no writer makes, in a snapshot that is deleted and in the tree beside it: an answer.
