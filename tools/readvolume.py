@@ -1652,7 +1652,7 @@ class Lineage:
 
     def named(self, branch, name):
         """The number of what has a name, found by its hash; or nothing."""
-        offset = crc64(branch.to_bytes(8, "little") + name)
+        offset = crc64(name + branch.to_bytes(8, "little"))
         value = self.items.get((LINEAGE, NAME_ITEM, offset), b"")
         for number in struct.unpack(f"<{len(value) // 8}Q", value[: len(value) // 8 * 8]):
             item = self.tree(number)
