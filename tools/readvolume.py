@@ -1179,6 +1179,8 @@ class Log:
         self.taken_runs = []
         # What was given back, also by branches that did not have it alone, in the order of the blocks.
         self.given_runs = []
+        # Whether a batch changed what is lost.
+        self.blind = False
         # What each extent key that the log has changed holds of what its tree had: first, end, birth, where block 0 would lie.
         self.before = {}
 
@@ -1307,8 +1309,7 @@ class Log:
         had, held = self.had(batch, volume)
         self.put(batch, volume, lambda branch: branch != 0)
         for branch in batch.counts:
-            item = volume.lineage.tree(branch)
-            there = branch == MAIN or (item and item.kind == BRANCH and volume.lineage.root(branch))
+            there = volume.lineage.lost or volume.lineage.has_root(branch)
             need(there, f"there is no branch {branch} [902]")
         self.counts.update(batch.counts)
         for block, base, start, data in batch.patches:
@@ -1318,6 +1319,10 @@ class Log:
         self.taken += batch.taken
         for run in batch.taken:
             insert_run(self.taken_runs, run)
+        # What keys held that are lost is not known, so neither is what is free.
+        if self.blind:
+            self.applied += 1
+            return
         self.judge_given(batch, volume.lineage, had, held)
         freed = list(batch.freed)
         for drop in batch.drops:
@@ -1333,12 +1338,12 @@ class Log:
     def put(self, batch, volume, is_meant):
         """What a batch puts and removes in some trees."""
         for branch, key in batch.removes:
-            if is_meant(branch):
+            if is_meant(branch) and volume.has(branch):
                 volume.items(branch).pop(key, None)
         # What a new branch has grown out of: its item may say what came later.
         parents = {key[2]: key[0] - LINEAGE for _, key in batch.puts if key[1] == CHILD_ITEM}
         for (branch, key), value in batch.puts.items():
-            if not is_meant(branch):
+            if not is_meant(branch) or not volume.has(branch):
                 continue
             if key[1] == EXTENT and len(value) >= EXTENT_ITEM.size and u64(value, 8) > self.birth_limit:
                 value = value[:8] + self.birth_limit.to_bytes(8, "little") + value[16:]
@@ -1354,6 +1359,9 @@ class Log:
         had, held, put = {}, {}, {}
         changed = [of for of in [*batch.removes, *batch.puts] if of[1][1] == EXTENT]
         for branch, key in changed:
+            if volume.is_lost(branch, key):
+                self.blind = True
+                continue
             value = volume.items(branch).get(key, b"")
             whole = len(value) >= EXTENT_ITEM.size
             first, birth, count = (u64(value, 0), u64(value, 8), u32(value, 16)) if whole else (0, 0, 0)
@@ -1362,6 +1370,8 @@ class Log:
             if known is None:
                 known = [(first, first + count, birth, key[0], key[2] - first * BLOCK)] if count else []
             had.setdefault(branch, []).extend(known)
+        if self.blind:
+            return {}, {}
         had = {branch: held_once(parts) for branch, parts in had.items()}
         claims = {}
         for branch, key in changed:
@@ -1452,10 +1462,10 @@ class Log:
 
 
 def judge_said(before, said, removed):
-    """What a batch says of branches and snapshots: only what operations by the log change [902]."""
+    """What a batch says of branches and snapshots: only what operations by the log change [902]. It is right about what is lost."""
     goes = all(key[:2] == (LINEAGE, NAME_ITEM) or key[1] == HOLD_ITEM and key[0] > LINEAGE for key in removed)
     need(goes, "something goes that only commits can take [902]")
-    now = Lineage({key: value for key, value in {**before.items, **said}.items() if key not in removed}, before.features)
+    now = Lineage({key: value for key, value in {**before.items, **said}.items() if key not in removed}, before.features, before.lost)
     first, behind = before.next(), now.next()
     need(first <= behind <= COUNTER_LIMIT, f"the next number goes back from {first} to {behind} [902]")
     children = [(key[2], key[0] - LINEAGE) for key in said if key[1] == CHILD_ITEM]
@@ -1464,16 +1474,19 @@ def judge_said(before, said, removed):
         own = kind in (TREE_ITEM, ROOT_ITEM, CHILD_ITEM, HOLD_ITEM)
         need(kind != ORIGIN_ITEM, "an origin comes with commits [902]")
         held = now.tree(inode - LINEAGE) if kind == HOLD_ITEM else None
-        there = held and held.kind == SNAPSHOT and not now.deleted(inode - LINEAGE, held)
+        there = held.kind == SNAPSHOT and not now.deleted(inode - LINEAGE, held) if held else before.lost
         need(kind != HOLD_ITEM or there and now.hold(inode, offset), f"there is no snapshot {inode - LINEAGE} to be held [902]")
         need(inode > LINEAGE if own else inode == LINEAGE, f"kind {kind} stands at {inode} [902]")
         need(offset == 0 or kind in (NAME_ITEM, WALK_ITEM, CHILD_ITEM, HOLD_ITEM), f"kind {kind} stands at offset {offset} [902]")
     for number in [key[0] - LINEAGE for key in said if key[1] == TREE_ITEM]:
         old, item = before.tree(number), now.tree(number)
-        if old is None and number != MAIN:
-            parent = before.tree(parents.get(number, 0))
+        is_new = item.kind == BRANCH and first <= number < behind
+        parent = before.tree(parents.get(number, 0))
+        if old is None and number != MAIN and before.lost and (parent is None or not is_new):
+            made.update([number] if is_new and number in parents else [])
+        elif old is None and number != MAIN:
             there = parent and parent.kind == SNAPSHOT and not before.deleted(parents[number], parent)
-            need(there and item.kind == BRANCH and first <= number < behind, f"{number} is no new branch [902]")
+            need(there and is_new, f"{number} is no new branch [902]")
             root, counts = now.root(number), (parent.inode_count, parent.referenced)
             begin = (parent.root_block, parent.root_epoch, parent.level, counts)
             same = root and (root.block, root.epoch, root.level, (root.inode_count, root.referenced)) == begin
@@ -1493,15 +1506,22 @@ def judge_said(before, said, removed):
     need(placed <= made and len(parents) == len(children), "it places a branch that it does not make [902]")
     for number in [key[2] for key in said if key[1] == WALK_ITEM]:
         item, start = now.tree(number), ((0, INODE, 0), 0)
-        begins = item and item.kind == SNAPSHOT and before.cursor(number) is None and now.cursor(number) == start
-        need(begins and not item.name and not now.tags(number), f"the deletion of {number} cannot begin [902]")
+        may_go = item.kind == SNAPSHOT and not item.name if item else before.lost
+        begins = may_go and before.cursor(number) is None and now.cursor(number) == start
+        need(begins and not now.tags(number), f"the deletion of {number} cannot begin [902]")
 
 
 class Lineage:
     """Branches and snapshots, as items of the space tree."""
 
-    def __init__(self, items, features):
-        self.items, self.features = items, features
+    def __init__(self, items, features, lost=False):
+        # `lost`: others stood in damaged nodes.
+        self.items, self.features, self.lost = items, features, lost
+
+    def has_root(self, branch):
+        """Whether a branch is there, with a root."""
+        item = self.tree(branch)
+        return branch == MAIN or bool(item and item.kind == BRANCH and self.root(branch))
 
     def hold(self, inode, offset):
         """The tag of a hold, which must be valid."""
@@ -1632,7 +1652,7 @@ class Lineage:
 
     def named(self, branch, name):
         """The number of what has a name, found by its hash; or nothing."""
-        offset = crc64(branch.to_bytes(8, "little") + name)
+        offset = crc64(name + branch.to_bytes(8, "little"))
         value = self.items.get((LINEAGE, NAME_ITEM, offset), b"")
         for number in struct.unpack(f"<{len(value) // 8}Q", value[: len(value) // 8 * 8]):
             item = self.tree(number)
@@ -1946,9 +1966,9 @@ class Volume:
         roots = (state.space_block, state.space_epoch, state.space_level)
         self.space = dict(nodes.walk(SPACE, roots, findings, self.reached, lost))
         features = self.superblock.compat or self.superblock.unknown_ro_compat
-        self.lineage = Lineage(self.space, features)
-        # Items of files trees, by their numbers, and what of them is lost.
-        self.trees, self.lost = {}, {}
+        self.lineage = Lineage(self.space, features, any(upper > (LINEAGE,) for _, upper in lost))
+        # Items of files trees, by their numbers, and what of them is lost; of the space tree with 0.
+        self.trees, self.lost = {}, {0: lost}
         self.log = Log(self.image, self.superblock, self.journal, nodes, findings)
         if not self.journal.damaged:
             self.log.replay(self)
@@ -1982,6 +2002,17 @@ class Volume:
             if not self.lost[number] and not cursor:
                 self.compare_referenced(number, reached)
         return self.trees[number]
+
+    def has(self, number):
+        """Whether a tree is there. One that is not may have stood in a damaged node."""
+        return number == 0 or not self.lineage.lost or self.lineage.has_root(number)
+
+    def is_lost(self, number, key):
+        """Whether an item would have stood in a damaged node."""
+        if not self.has(number):
+            return True
+        self.items(number)
+        return any(lower <= key < upper for lower, upper in self.lost[number])
 
     def compare_referenced(self, number, nodes):
         """Says so if a tree does not count the blocks that it refers to. The log changes neither."""

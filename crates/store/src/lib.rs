@@ -472,6 +472,11 @@ impl Store {
         self.inner.stop.is_stopped()
     }
 
+    /// Whether block groups count as full because their bitmaps are damaged: then space may be gone that was promised.
+    pub fn has_lost_space(&self) -> bool {
+        self.inner.space.lock().any_lost()
+    }
+
     /// Why the store stopped writing, if a write or flush failed (P7).
     pub fn stop_reason(&self) -> Option<String> {
         self.inner.stop.reason().map(str::to_owned)

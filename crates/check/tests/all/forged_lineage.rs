@@ -178,6 +178,12 @@ fn what_operations_say_is_taken() {
         let found: Vec<_> =
             issues(&report).into_iter().filter(|of| *of != Issue::InodeCount).collect();
         assert_eq!(found, [], "{what}, recovered: {:#?}", report.findings);
+        // Beside a lineage that is lost they are right.
+        made.poke(grown.superblock.space.block, NODE, |bytes| bytes[1000] ^= 1);
+        let report = check_all(&made.device);
+        assert!(!issues(&report).contains(&Issue::BatchMalformed), "{:#?}", report.findings);
+        let said = second_reader(&made.device).unwrap_or_default();
+        assert!(!said.contains("[90"), "{what}, lost: {said}");
     }
 }
 

@@ -435,10 +435,9 @@ pub const fn child_key(parent: u64, child: u64) -> Key {
 }
 
 /// The key under which the numbers stand of all whose names have this hash: branches with `branch` 0, snapshots of a branch.
-/// The value is a list of them, eight bytes each, upwards.
+/// The value is a list of them, eight bytes each, upwards. The branch comes last: names have one hash in all branches, or in none.
 pub fn name_key(branch: u64, name: &[u8]) -> Key {
-    let mut bytes = branch.to_le_bytes().to_vec();
-    bytes.extend_from_slice(name);
+    let bytes = [name, &branch.to_le_bytes()].concat();
     Key::new(InodeNo(LINEAGE), ItemKind::Name, crc64(&bytes))
 }
 

@@ -11,6 +11,7 @@ mod damage;
 mod failing_deletions;
 mod full;
 mod full_leaves;
+mod lost_groups;
 mod moved_directory;
 mod rename_log;
 mod replace_under_writes;

@@ -6,8 +6,9 @@ use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
 use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::checksum::crc64;
 use holdfast_format::item::lineage::{MAIN_NAME, name_key};
-use holdfast_format::item::{Extent, LineageItem};
+use holdfast_format::item::{Extent, HoldItem, LineageItem, WalkItem, WalkPlace};
 use holdfast_format::limits::{COUNTER_MAX, value_max};
 use holdfast_format::{Geometry, ItemKind, Key};
 
@@ -77,28 +78,56 @@ fn a_next_number_that_is_in_use_is_damage() {
     }
 }
 
-/// A list of numbers may be as long as a value, and no longer.
+/// Names by which nothing is found that is there.
 #[test]
-fn a_name_whose_list_is_full_is_refused() {
+fn a_name_that_leads_to_strangers_is_damage() {
     let (_, store) = made();
     let snapshot = store.snapshot(1, b"s", now()).unwrap();
-    let full = value_max(NODE) / 8;
-    let strangers: Vec<u8> = (500..500 + full as u64).flat_map(u64::to_le_bytes).collect();
+    let strangers: Vec<u8> = (500..510).flat_map(u64::to_le_bytes).collect();
     put(&store, TreeNo::SPACE, &[(name_key(0, b"fork"), strangers)]);
     let answer = store.fork(snapshot, b"fork", now());
     assert!(matches!(answer, Err(StoreError::Item { .. })), "they are not there: {answer:?}");
-    // Branches whose names have this sum.
-    let mut forks = Vec::new();
-    for at in 0..full {
-        let fork = store.fork(snapshot, format!("f{at}").as_bytes(), now()).unwrap();
-        forks.extend(fork.to_le_bytes());
-    }
-    put(&store, TreeNo::SPACE, &[(name_key(0, b"fork"), forks)]);
-    let answer = store.fork(snapshot, b"fork", now());
-    let is_full = matches!(answer, Err(StoreError::Lineage(LineageError::Name(_))));
-    assert!(is_full, "{answer:?}");
     assert!(store.fork(snapshot, b"other", now()).is_ok());
     assert_eq!(store.stop_reason(), None);
+}
+
+/// Two names that have one sum, in each branch.
+fn of_one_sum() -> [Vec<u8>; 2] {
+    let bits = crc64(&[1]) ^ crc64(&[0]);
+    let is_fine = |byte: &u8| *byte > b' ' && !b"/@:\x7f\xc2".contains(byte);
+    let differ = [1].into_iter().chain(bits.to_le_bytes());
+    let pairs = differ.map(|bits| {
+        let byte = (0..=255).find(|byte| is_fine(byte) && is_fine(&(byte ^ bits))).unwrap();
+        [byte, byte ^ bits]
+    });
+    let pairs: Vec<[u8; 2]> = pairs.collect();
+    [0, 1].map(|which| pairs.iter().map(|pair| pair[which]).collect())
+}
+
+/// A name that has the sum of another is refused where it is given, and where branches would become one: no list of names is ever
+/// full, so no promotion stands still for one.
+#[test]
+fn a_name_with_the_sum_of_another_is_refused() {
+    let [one, other] = of_one_sum();
+    assert!(one != other && (0..4).all(|of| name_key(of, &one) == name_key(of, &other)));
+    let is_refused = |answer: Result<u64, StoreError>| match answer {
+        Err(StoreError::Lineage(LineageError::Name(_))) => {}
+        answer => panic!("{answer:?}"),
+    };
+    let (_, store) = made();
+    let snapshot = store.snapshot(1, &one, now()).unwrap();
+    is_refused(store.snapshot(1, &other, now()));
+    let fork = store.fork(snapshot, &one, now()).unwrap();
+    is_refused(store.fork(snapshot, &other, now()));
+    let of_fork = store.snapshot(fork, &other, now()).unwrap();
+    is_refused(store.promote(1, fork, None, now()).map(|()| 0));
+    store.rename_tree(of_fork, b"apart").unwrap();
+    is_refused(store.promote(1, fork, Some(&other), now()).map(|()| 0));
+    store.promote(1, fork, None, now()).unwrap();
+    is_refused(store.snapshot(1, &other, now()));
+    while store.work_off_deletions(100).unwrap() {}
+    assert_eq!(store.failed_deletions(), []);
+    assert_eq!(store.find_tree(b"main", Some(b"apart")).unwrap(), of_fork);
 }
 
 /// The first branch gets its item, and its name into the list, with the first snapshot.
@@ -113,6 +142,39 @@ fn the_list_of_the_first_name_may_be_full_or_have_it() {
     put(&store, TreeNo::SPACE, &[(key, numbers(1..2))]);
     store.snapshot(1, b"s", now()).unwrap();
     assert_eq!(store.find_tree(MAIN_NAME, Some(b"s")).unwrap(), 2);
+}
+
+/// A snapshot that has a name or is held stays, though an item says that it is being deleted.
+#[test]
+fn what_is_kept_is_not_deleted() {
+    for is_held in [false, true] {
+        let (device, store) = made();
+        let key = Key::inode(InodeNo(20));
+        put(&store, TreeNo::MAIN, &[(key, vec![1; 40])]);
+        let snapshot = store.snapshot(1, b"s", now()).unwrap();
+        put(&store, TreeNo::MAIN, &[(key, vec![2; 40])]);
+        let (key_of, value) = match is_held {
+            false => {
+                let walk = WalkItem::at(&WalkPlace::start());
+                (WalkItem::key(snapshot), walk.bytes().to_vec())
+            }
+            true => {
+                store.delete_snapshot(snapshot).unwrap();
+                let hold = HoldItem { tag: b"mine".to_vec(), created: now() };
+                (HoldItem::key(snapshot, b"mine"), hold.encode())
+            }
+        };
+        put(&store, TreeNo::SPACE, &[(key_of, value)]);
+        store.commit().unwrap();
+        drop(store);
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        let store = Store::open(device, &options, Arc::default()).unwrap();
+        assert!(matches!(store.work_off_deletions(100), Ok(false)));
+        let failed = store.failed_deletions();
+        assert!(failed.len() == 1 && failed[0].1.contains("a name or holds"), "{failed:?}");
+        let of = store.inner.open_tree(snapshot).unwrap();
+        assert_eq!(store.inner.get(of.no, &key).unwrap(), Some(vec![1; 40]));
+    }
 }
 
 /// Extents that no writer makes, in a snapshot that is deleted and in the tree beside it: an answer.

@@ -210,8 +210,16 @@ impl Inner {
             return Ok(None);
         }
         let child = children.first().copied();
+        let damage = |why: String| StoreError::Item {
+            what: format!("the deletion of snapshot {snapshot}"),
+            source: Malformed::new(WalkItem::TITLE, why),
+        };
         let item = self.tree_item(snapshot)?;
         let (branch, above) = (item.branch, self.ancestry_of(item.parent)?);
+        // Nothing that begins a deletion leaves either; so the item of the deletion may be what is wrong.
+        if !item.name.is_empty() || !self.look_at(|plan| plan.holds(snapshot))?.0.is_empty() {
+            return Err(damage("it has a name or holds".into()));
+        }
         // One that has failed on its way: what both have passed would not be known.
         for beside in child.into_iter().chain([above.snapshot]) {
             if !self.has_begun(beside)? {
@@ -220,11 +228,7 @@ impl Inner {
             if cursor == WalkPlace::start() {
                 return Ok(None);
             }
-            let why = format!("it stands beside that of {beside}, and both have begun");
-            return Err(StoreError::Item {
-                what: format!("the deletion of snapshot {snapshot}"),
-                source: Malformed::new(WalkItem::TITLE, why),
-            });
+            return Err(damage(format!("it stands beside that of {beside}, and both have begun")));
         }
         let of = self.open_tree(snapshot)?;
         let beside = child.map(|child| self.open_tree(child)).transpose()?;

@@ -31,6 +31,11 @@ impl Space {
         self.groups.is_lost(index)
     }
 
+    /// Whether any group counts as full.
+    pub(crate) fn any_lost(&self) -> bool {
+        self.groups.any_lost()
+    }
+
     /// Groups of blocks that come from a disk: none of blocks outside the data zone.
     pub(crate) fn groups_of(&self, range: BlockRange) -> impl Iterator<Item = u64> + use<> {
         let range = match self.geometry().holds_data(range) && !self.is_unknown() {

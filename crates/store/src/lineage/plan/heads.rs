@@ -172,7 +172,7 @@ impl Plan<'_> {
         self.branch(branch).map(drop)
     }
 
-    /// Fails if one of these snapshots, of a branch or of a fork, has the name of one of the other's.
+    /// Fails if one of these snapshots, of a branch or of a fork, has the name of one of the other's, or its sum.
     pub(in crate::lineage) fn expect_apart(
         &self,
         branch: u64,
@@ -191,9 +191,7 @@ impl Plan<'_> {
         }
         self.expect_loaded(names.iter().map(|(other, name)| name_key(*other, name)))?;
         for (other, name) in names {
-            if self.named(other, &name)?.is_some() {
-                return refuse(LineageError::Exists(shown(&name)));
-            }
+            self.expect_free(other, &name)?;
         }
         Ok(())
     }

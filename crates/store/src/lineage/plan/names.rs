@@ -61,16 +61,29 @@ impl Plan<'_> {
         }
     }
 
-    /// A name that none has yet leads to `number`.
-    pub(super) fn add_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
-        judge_name(name).map_err(|why| Halt::Failed(LineageError::Name(why).into()))?;
+    /// Fails if a name of a branch, or of what has joined it, is this one or has its sum: a name is found by that.
+    pub(super) fn expect_free(&self, of: u64, name: &[u8]) -> PlanResult<()> {
         if self.named(of, name)?.is_some() {
             return refuse(LineageError::Exists(shown(name)));
         }
-        let key = name_key(of, name);
-        let mut numbers = self.numbers(&key)?;
-        numbers.push(number);
-        self.put_numbers(key, numbers)
+        let mut is_taken = of == 0 && name_key(0, name) == name_key(0, MAIN_NAME);
+        let joined = if of == 0 { Vec::new() } else { self.joined(of)? };
+        for of in joined.into_iter().chain([of]) {
+            is_taken |= !self.numbers(&name_key(of, name))?.is_empty();
+        }
+        match is_taken {
+            true => refuse(LineageError::Name(
+                "another name has the same checksum: take a different one",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// A name that none has yet leads to `number`.
+    pub(super) fn add_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
+        judge_name(name).map_err(|why| Halt::Failed(LineageError::Name(why).into()))?;
+        self.expect_free(of, name)?;
+        self.put_numbers(name_key(of, name), vec![number])
     }
 
     pub(super) fn take_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
@@ -83,7 +96,7 @@ impl Plan<'_> {
         self.put_numbers(key, numbers)
     }
 
-    /// Nothing keeps names from having one sum, if an attacker looks for such: then the list of their numbers may be full.
+    /// Only a volume that is forged has a list that is full.
     pub(super) fn put_numbers(&mut self, key: Key, mut numbers: Vec<u64>) -> PlanResult<()> {
         numbers.sort_unstable();
         numbers.dedup();

@@ -96,6 +96,8 @@ pub(super) struct Away {
     most: usize,
     /// Groups that a call needs in memory, and how many calls.
     pinned: BTreeMap<u64, u32>,
+    /// Whether any is lost.
+    any_lost: bool,
 }
 
 impl Away {
@@ -108,6 +110,7 @@ impl Away {
             in_memory: 0,
             most: usize::MAX,
             pinned: BTreeMap::new(),
+            any_lost: false,
         }
     }
 
@@ -215,6 +218,11 @@ impl Groups {
     /// Whether the bitmap of a group is damaged.
     pub(in crate::space) fn is_lost(&self, index: u64) -> bool {
         self.list[index as usize].is_none() && self.away.state(index) == State::Lost
+    }
+
+    /// Whether any is.
+    pub(in crate::space) fn any_lost(&self) -> bool {
+        self.away.any_lost
     }
 
     /// Groups that have to be loaded before it is known how many slots are free there, the first ones.
@@ -353,6 +361,7 @@ impl Groups {
             let Summary { used, nodes, .. } = *summary;
             *summary = Summary { used, nodes, state: State::Lost, ..Summary::default() };
             groups.away.unsure.set(index, false);
+            groups.away.any_lost = true;
             groups.is_hidden[index as usize] = false;
         });
     }
