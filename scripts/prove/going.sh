@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What others wait while a branch with many snapshots is deleted, or promoted: append 4 KiB + fsync in `main` beside it, from a cold
-# volume on, with much and with little memory.
+# volume on, with much and with little memory; and with nothing beside it.
 # usage: going.sh [SNAPSHOTS... ]   (default: 1000 10000 30000)
 . "$(dirname "$0")/lib.sh"
 bash "$(dirname "$0")/../need.sh" python3=python3
@@ -16,7 +16,7 @@ for count in "${COUNTS[@]}"; do
     python3 "$HERE/going.py" make "$DIR" "$count"
     detach
     cp --sparse=always "$IMAGE" "$WORK/grown.img"
-    for what in delete promote; do
+    for what in alone delete promote; do
         for cache in 256M 1M; do
             cp --sparse=always "$WORK/grown.img" "$IMAGE"
             attach -o "cache=$cache"
@@ -25,5 +25,6 @@ for count in "${COUNTS[@]}"; do
         done
     done
     clean "$count snapshots"
+    rm -f "$WORK/grown.img"
 done
 say "going: done"

@@ -18,12 +18,12 @@ use crate::inode::{Inode, InodeState};
 use crate::{Affected, FileType, Result, orphan};
 
 /// Turns the branch to another head by `turn`, and tells what keeps inodes above. The gate is closed. `changed`: inodes that may
-/// be otherwise behind it; `None`: all of them.
+/// be otherwise behind it; `None`: all of them. False if `turn` says that it has done nothing: nothing has happened.
 pub(crate) fn roll_back(
     core: &Core,
     changed: holdfast_store::Result<Option<Inodes>>,
-    turn: impl FnOnce() -> Result<()>,
-) -> Result<()> {
+    turn: impl FnOnce() -> Result<bool>,
+) -> Result<bool> {
     // A head that cannot be read is left all the same.
     let changed = changed.unwrap_or_else(|error| {
         tracing::warn!("before a rollback: {error}");
@@ -36,7 +36,9 @@ pub(crate) fn roll_back(
     let mut table = core.inodes.lock_all();
     assert_eq!(table.len(), inodes.len(), "an inode came or went beside a rollback");
     let changing: Vec<_> = inodes.iter().map(|inode| inode.data.version.begin_change()).collect();
-    turn()?;
+    if !turn()? {
+        return Ok(false);
+    }
     core.data.punches.clear();
     core.data.losses.forget();
     core.atimes.lock().inodes.clear();
@@ -82,7 +84,7 @@ pub(crate) fn roll_back(
         Err(error) => warn(Err(error)),
     }
     warn(orphan::collect_unused(core));
-    Ok(())
+    Ok(true)
 }
 
 /// Tells what keeps inodes above that they have changed. Nobody has seen the new head yet, and no change of it has begun.

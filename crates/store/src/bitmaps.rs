@@ -15,7 +15,7 @@ use holdfast_format::{Key, Malformed};
 
 use crate::load::Loading;
 use crate::space::alloc::Space;
-use crate::space::{Pieces, Wants, by_group};
+use crate::space::{Pieces, Wants, by_group, group_range};
 use crate::tree::{Missing, MissingSet, TreeNo};
 use crate::{Inner, Result, StoreError};
 
@@ -90,8 +90,7 @@ impl Inner {
         space.evict_bitmaps();
         let loaded = space.load(index, &pieces);
         // They are judged again when they are wanted, and read for that: a node that was read beside another may be one of before.
-        let nodes = forest.cache.pointers().map(|(pointer, stored)| (pointer.block, stored));
-        let strangers = space.not_used(index, nodes);
+        let strangers = space.not_used(forest.cache.within(group_range(index)));
         forest.cache.forget_clean(&strangers);
         drop(space);
         drop(forest);

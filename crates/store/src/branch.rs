@@ -13,8 +13,8 @@ use crate::error::LineageError;
 use crate::tree::open::OpenTree;
 use crate::tree::{OpenHandle, TreeNo};
 use crate::{
-    Inner, Inodes, NameChange, Need, Reservation, Reserved, Result, SpaceUse, Store, StoreError,
-    Transaction, TreeInfo,
+    Inner, Inodes, LookedAt, NameChange, Need, Reservation, Reserved, Result, SpaceUse, Store,
+    StoreError, Transaction, TreeInfo,
 };
 
 /// A branch, or a snapshot that is only read. What it does not say itself is asked of the [`Store`].
@@ -336,12 +336,6 @@ impl Store {
         self.inner.roll_back(branch, to, kept_as, now).map(drop)
     }
 
-    /// The youngest snapshot that two branches have grown out of, if there is one.
-    pub fn common_ancestor(&self, one: u64, other: u64) -> Result<Option<u64>> {
-        let _one = self.inner.lineage.lock();
-        self.inner.common_ancestor(one, other)
-    }
-
     /// Whether a branch has grown out of a snapshot, be it by way of others.
     pub fn has_grown_out_of(&self, branch: u64, snapshot: u64) -> Result<bool> {
         let _one = self.inner.lineage.lock();
@@ -355,9 +349,42 @@ impl Store {
         self.inner.changed_since(tree.no, branch, snapshot)
     }
 
+    /// Looks at all snapshots of a fork, and for what it and the branch have grown out of, before [`Store::promote_looked`]: the branch goes on
+    /// meanwhile.
+    pub fn look_before_promotion(&self, branch: u64, fork: u64) -> Result<LookedAt> {
+        self.inner.look_before_promotion(branch, fork)
+    }
+
+    /// The same before [`Store::delete_looked`].
+    pub fn look_before_deletion(&self, branch: u64) -> Result<LookedAt> {
+        self.inner.look_before_deletion(branch)
+    }
+
+    /// Looks at what has changed since.
+    pub fn look_again(&self, looked: &mut LookedAt) -> Result<()> {
+        self.inner.look_again(looked)
+    }
+
+    /// Whether [`LookedAt::common_ancestor`] is so still. Where others have changed it again and again it is looked for once more, and so is.
+    pub fn has_same_ancestor(&self, looked: &mut LookedAt) -> Result<bool> {
+        self.inner.has_same_ancestor(looked)
+    }
+
     /// Promotes a fork: a branch becomes what it is, in one step, after which there is no fork any more. Snapshots of the fork become snapshots
     /// of the branch. What the branch was is kept as a snapshot of the name `kept_as`, or deleted. Nothing that was read of
-    /// either before is good any more.
+    /// either before is good any more. False, and nothing is changed: so much has changed since the look that it comes [again](Store::look_again)
+    /// first, for which nobody has to wait.
+    pub fn promote_looked(
+        &self,
+        looked: &mut LookedAt,
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let kept_as = kept_as.map(named).transpose()?;
+        Ok(self.inner.promote_looked(looked, kept_as, now)?.is_some())
+    }
+
+    /// As [`Store::promote_looked`], with the look.
     pub fn promote(
         &self,
         branch: u64,
@@ -365,8 +392,11 @@ impl Store {
         kept_as: Option<&[u8]>,
         now: Timestamp,
     ) -> Result<()> {
-        let kept_as = kept_as.map(named).transpose()?;
-        self.inner.promote(branch, fork, kept_as, now).map(drop)
+        let mut looked = self.look_before_promotion(branch, fork)?;
+        while !self.promote_looked(&mut looked, kept_as, now)? {
+            self.look_again(&mut looked)?;
+        }
+        Ok(())
     }
 
     /// Gives a branch or snapshot another name.
@@ -400,9 +430,18 @@ impl Store {
         self.durable_behind(made.lsn)
     }
 
-    /// Deletes a branch and its snapshots (S5), as [`Store::delete_snapshot`]. It must not be open.
+    /// Deletes a branch and its snapshots (S5), as [`Store::delete_snapshot`]. It must not be open. False as with [`Store::promote_looked`].
+    pub fn delete_looked(&self, looked: &mut LookedAt, now: Timestamp) -> Result<bool> {
+        Ok(self.inner.delete_looked(looked, now)?.is_some())
+    }
+
+    /// As [`Store::delete_looked`], with the look.
     pub fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<()> {
-        self.inner.delete_branch(branch, now).map(drop)
+        let mut looked = self.look_before_deletion(branch)?;
+        while !self.delete_looked(&mut looked, now)? {
+            self.look_again(&mut looked)?;
+        }
+        Ok(())
     }
 
     /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more may be to be done: if all steps

@@ -9,6 +9,7 @@
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
+use holdfast_format::Key;
 use holdfast_format::item::GroupItem;
 use holdfast_format::item::group::bitmap_key;
 use holdfast_format::limits::BITMAPS_PER_GROUP;
@@ -24,6 +25,30 @@ use crate::{Inner, Result};
 
 /// Groups carried under one hold of the lock, before commit begin stops all operations.
 const AT_ONCE: usize = 16;
+/// Groups of which it is said together what they miss.
+const MISSED_MAX: usize = 256;
+
+/// What the next dirty groups miss, as far as it is known before one of them is carried.
+fn add_missing(forest: &Forest, space: &mut Space, most: usize, missing: &mut MissingSet) {
+    let next: Vec<u64> = space.all_dirty().take(most.min(MISSED_MAX)).collect();
+    for index in next {
+        if space.is_away(index) {
+            missing.add_group(index);
+            continue;
+        }
+        if space.is_lost(index) {
+            continue;
+        }
+        let pieces: Vec<Key> =
+            space.group(index).dirty_pieces().map(|piece| bitmap_key(index, piece)).collect();
+        for key in pieces.iter().chain([&GroupItem::key(index)]) {
+            let looked = forest.get(TreeNo::SPACE, key);
+            if looked.is_err_and(|one| !missing.add(one)) {
+                return;
+            }
+        }
+    }
+}
 
 impl Inner {
     /// Carries most of the dirty groups while writers go on between, so that little is left for the
@@ -43,18 +68,21 @@ impl Inner {
         Ok(())
     }
 
-    /// Carries up to `most` dirty groups into the space tree.
+    /// Carries up to `most` dirty groups into the space tree. Where one misses something, it says as well what others miss: they are read together.
     pub(crate) fn carry_groups(
         &self,
         forest: &mut Forest,
         space: &mut Space,
         most: usize,
     ) -> std::result::Result<(), MissingSet> {
-        for _ in 0..most {
+        for carried in 0..most {
             let Some(index) = space.next_dirty() else {
                 return Ok(());
             };
-            self.carry_group(forest, space, index)?;
+            if let Err(mut missing) = self.carry_group(forest, space, index) {
+                add_missing(forest, space, most - carried, &mut missing);
+                return Err(missing);
+            }
         }
         Ok(())
     }
@@ -135,5 +163,47 @@ impl Inner {
             assert_eq!(remembered, found, "group {index} is remembered wrongly (R6)");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::{BlockNo, BlockRange};
+    use holdfast_format::limits::{BITMAP_BLOCKS, GROUP_BLOCKS};
+
+    use super::*;
+    use crate::lineage::lies_tests::made_of;
+
+    /// Groups with neither rings nor nodes in them.
+    const GROUPS: std::ops::Range<u64> = 8..32;
+
+    /// A block of each group comes into use.
+    fn take_one_of_each(inner: &Inner, at: u64) {
+        for index in GROUPS {
+            let one = BlockRange::new(BlockNo(index * GROUP_BLOCKS + 77 + at), 1);
+            let mut space = inner.space.lock();
+            assert!(space.claim(one));
+            space.publish(one);
+        }
+    }
+
+    /// Nothing is in memory of the leaves of many dirty groups: they come together, and not each with a try of its own.
+    #[test]
+    fn what_dirty_groups_miss_is_read_together() {
+        let (_, store) = made_of((GROUPS.end + 1) * GROUP_BLOCKS * 4096);
+        let inner = &store.inner;
+        (0..BITMAPS_PER_GROUP).for_each(|piece| take_one_of_each(inner, piece * BITMAP_BLOCKS));
+        store.checkpoint().unwrap();
+        take_one_of_each(inner, 9);
+        let mut tries = 0;
+        let carry = |forest: &mut Forest, space: &mut Space| {
+            tries += 1;
+            forest.cache.evict_all();
+            inner.carry_groups(forest, space, usize::MAX).map_err(Halt::Missing)
+        };
+        inner.stop_changers(carry).unwrap();
+        let levels = usize::from(inner.forest.read().root(TreeNo::SPACE).level) + 1;
+        assert!(tries <= 2 * levels + 1, "{tries} tries in a tree of {levels} levels");
+        assert_eq!(inner.space.lock().dirty_groups(), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use holdfast_format::checksum::crc64_with_hole;
 use rustix::fs::{Mode, OFlags};
@@ -12,6 +12,34 @@ use crate::common::{TestMount, can_mount, said};
 /// Bytes of a node of these volumes, and where its sum stands.
 const NODE: usize = 16384;
 const SUM_AT: usize = 8;
+
+/// MiB that a walk may have in memory, whatever it walks through.
+const WALK: u64 = 128;
+
+/// Runs a command with the arguments that follow, and tells its exit code and the most that it had in memory, in KiB.
+const MEASURE: &str = "
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+";
+
+/// The most MiB that a command had in memory, which must end well; `None`, and says so, where there is no Python.
+fn peak_mib(place: &TestMount, args: &[&str]) -> Option<u64> {
+    let command = place.command(args);
+    let mut python = Command::new("python3");
+    python.args(["-c", MEASURE]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        python.env(name, value.unwrap_or_default());
+    }
+    let Ok(told) = python.output() else {
+        holdfast_base::skip::skipped("python3");
+        return None;
+    };
+    let told = said(told);
+    let (code, kib) = told.out.trim().split_once(' ').unwrap();
+    assert_eq!(code, "0", "{args:?}: {}", told.err);
+    Some(kib.parse::<u64>().unwrap() >> 10)
+}
 
 fn nothing() -> Stdio {
     Stdio::from(File::create("/dev/null").unwrap())
@@ -50,7 +78,13 @@ fn a_difference_that_takes_too_much_memory_comes_in_no_order() {
         let told = place.command(args).stdout(nothing()).stderr(Stdio::piped()).output().unwrap();
         assert_eq!((told.status.code(), &told.stderr[..]), (Some(0), &b""[..]), "{args:?}");
     }
+    place.umount();
     let top = format!("{}:/{}", place.image(), "d".repeat(200));
+    for args in [&["ls", "-R", place.image()][..], &["export", "--tar", place.image()]] {
+        let Some(peak) = peak_mib(&place, args) else { break };
+        assert!(peak < WALK, "{}: {peak} MiB", args[0]);
+    }
+    place.mount();
     place.run(&["rm", "-r", &top]).fine();
     assert_eq!(place.run(&["ls", place.dir()]).fine(), "");
     place.umount();

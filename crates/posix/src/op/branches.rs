@@ -269,7 +269,8 @@ impl FileSystem {
                 // Writes that came since are part of what is kept.
                 core.write_back()?;
             }
-            rollback::roll_back(core, core.store.changed_since(to), || turn(store))
+            let changed = core.store.changed_since(to);
+            rollback::roll_back(core, changed, || turn(store).map(|()| true)).map(drop)
         })?;
         if keep.is_none() {
             self.volume.volume.deletions.begin();

@@ -59,20 +59,38 @@ impl FileSystem {
     /// a mount that would is of the branch, or of one of them.
     pub fn delete_branch<'a>(&self, branch: impl Into<Which<'a>>) -> Result<()> {
         self.expect_changeable()?;
-        let branch = branch.into();
-        let volume = &self.volume.volume;
-        let _still = volume.lock_opening();
+        let (branch, volume) = (branch.into(), &self.volume.volume);
         let number = self.branch_no(branch)?;
+        self.expect_closed(number)?;
+        // Others are opened meanwhile: it is as long as the branch has snapshots.
+        let mut looked = volume.store.look_before_deletion(number)?;
+        loop {
+            let still = volume.lock_opening();
+            if self.branch_no(branch)? != number {
+                drop(still);
+                return self.delete_branch(branch);
+            }
+            self.expect_closed(number)?;
+            if volume.store.delete_looked(&mut looked, Timestamp::now())? {
+                break;
+            }
+            drop(still);
+            volume.store.look_again(&mut looked)?;
+        }
+        volume.deletions.begin();
+        Ok(())
+    }
+
+    /// Fails if a branch or a snapshot of it is open.
+    fn expect_closed(&self, number: u64) -> Result<()> {
         let name = name_of(self.tree(number)?);
         self.expect_not_open(number, &name)?;
-        for open in volume.all_open() {
+        for open in self.volume.volume.all_open() {
             let of = self.tree(open)?;
             if of.branch == number {
                 return Err(FsError::InUse(show::name(&[&name, &b"@"[..], &of.name].concat())));
             }
         }
-        volume.store.delete_branch(number, Timestamp::now())?;
-        volume.deletions.begin();
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Timestamp, show};
-use holdfast_store::{Inodes, Pin, Store};
+use holdfast_store::{Inodes, LookedAt, Pin, Store};
 
 use crate::core::Core;
 use crate::which::name_of;
@@ -26,44 +26,57 @@ impl FileSystem {
     ) -> Result<()> {
         self.expect_changeable()?;
         let (branch, fork) = (self.branch_no(branch.into())?, self.branch_no(fork.into())?);
-        let done = match unchanged {
-            true => self.promote_unchanged(branch, fork, keep),
-            false => self.with_branch(branch, |store, open| {
-                self.expect_fork(fork)?;
-                promote(store, branch, open, fork, keep)
-            }),
-        };
+        let done = self.promote_numbers(branch, fork, keep, unchanged);
         self.volume.volume.deletions.begin();
         done
     }
 
-    /// The branch is compared with what the fork has begun with, while it goes on: much may be younger than that and the same, as
-    /// behind a backup that has read all files. What has come since is compared once more, until there is nothing, or
-    /// little.
-    fn promote_unchanged(&self, branch: u64, fork: u64, keep: Option<&[u8]>) -> Result<()> {
-        let mut looks = Looks::default();
-        while let Some(moments) = self.look_at_both(branch, fork, keep, &mut looks)? {
-            self.compare(branch, moments, &mut looks)?;
+    /// All snapshots of the fork are looked at while the branch goes on, and if it must be `unchanged` it is compared with what the fork has begun
+    /// with: much may be younger than that and the same, as behind a backup that has read all files. What has come since is looked at
+    /// once more, until there is nothing, or little.
+    fn promote_numbers(
+        &self,
+        branch: u64,
+        fork: u64,
+        keep: Option<&[u8]>,
+        unchanged: bool,
+    ) -> Result<()> {
+        self.expect_fork(fork)?;
+        let store = self.core.store.store();
+        let mut looks = Looks::new(store.look_before_promotion(branch, fork)?);
+        loop {
+            let next = match unchanged {
+                true => self.look_at_both(branch, fork, keep, &mut looks)?,
+                false => self.with_branch(branch, |store, open| {
+                    self.expect_fork(fork)?;
+                    promote(store, open, fork, keep, &mut looks.both)
+                })?,
+            };
+            match next {
+                Next::Promoted => return Ok(()),
+                Next::Compare(moments) => self.compare(branch, moments, &mut looks)?,
+                Next::Look => looks.look_again(store)?,
+            }
         }
-        Ok(())
     }
 
-    /// One look, for which the branch stands still. Returns `None` if the fork was promoted, else what must be compared first, while
-    /// the branch goes on.
+    /// One look, for which the branch stands still.
     pub(crate) fn look_at_both(
         &self,
         branch: u64,
         fork: u64,
         keep: Option<&[u8]>,
         looks: &mut Looks,
-    ) -> Result<Option<ToCompare>> {
+    ) -> Result<Next> {
         self.with_branch(branch, |store, open| {
             self.expect_fork(fork)?;
-            let Some(base) = store.common_ancestor(branch, fork)? else {
+            if !store.has_same_ancestor(&mut looks.both)? {
+                return Ok(Next::Look);
+            }
+            let Some(base) = looks.both.common_ancestor() else {
                 return Err(self.diverged(branch));
             };
-            let same = looks.same.take();
-            let goes_on = match &same {
+            let goes_on = match &looks.same {
                 Some(same) => {
                     same.base == base && store.has_grown_out_of(branch, same.moment.number())?
                 }
@@ -72,29 +85,27 @@ impl FileSystem {
             if !goes_on && !looks.begin_anew() {
                 return Err(self.diverged(branch));
             }
-            let same = same.filter(|_| goes_on);
-            let known = same.as_ref().map_or(base, |same| same.moment.number());
+            let known = looks.same.as_ref().map_or(base, |same| same.moment.number());
             // By births: no node is younger.
             let is_proved = store.changed_since(branch, known)?.is_some_and(|of| of.is_empty());
             if !is_proved && !mutants::is(Mutant::PromotedAsItWas) {
-                let old = match same {
+                let old = match looks.same.take() {
                     Some(same) => same.moment,
                     None => store.pin_number(base)?,
                 };
                 let new = store.pin_now(branch, Timestamp::now())?;
                 if looks.outside < OUTSIDE_MAX {
-                    return Ok(Some(ToCompare { base, old, new }));
+                    return Ok(Next::Compare(ToCompare { base, old, new }));
                 }
                 if self.differ(old, new)? {
                     return Err(self.diverged(branch));
                 }
             }
-            promote(store, branch, open, fork, keep)?;
-            Ok(None)
+            promote(store, open, fork, keep, &mut looks.both)
         })
     }
 
-    /// Compares two moments while the branch goes on. Fails if they differ.
+    /// Compares two moments while the branch goes on, and looks at what both have grown out of. Fails if they differ.
     pub(crate) fn compare(&self, branch: u64, of: ToCompare, looks: &mut Looks) -> Result<()> {
         let ToCompare { base, old, new } = of;
         if self.differ(old, new.clone())? {
@@ -102,7 +113,8 @@ impl FileSystem {
         }
         looks.outside += 1;
         looks.same = Some(Same { base, moment: new });
-        Ok(())
+        // The branch has grown out of one more snapshot, that of the moment.
+        looks.look_again(self.core.store.store())
     }
 
     fn expect_fork(&self, fork: u64) -> Result<()> {
@@ -131,9 +143,21 @@ const OUTSIDE_MAX: u32 = 2;
 /// was, but nobody can say so at a moment that stays.
 const ANEW_MAX: u32 = 3;
 
+/// What comes next, when a branch stood still.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Nothing.
+    Promoted,
+    /// This is compared, while the branch goes on.
+    Compare(ToCompare),
+    /// Snapshots are looked at, while the branch goes on: much has changed since they were.
+    Look,
+}
+
 /// What was found out of a branch and its fork so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Looks {
+    both: LookedAt,
     /// Comparisons while the branch goes on, since they began anew.
     outside: u32,
     /// So often they did.
@@ -142,8 +166,18 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
+    pub(crate) fn new(both: LookedAt) -> Looks {
+        Looks { both, outside: 0, anew: 0, same: None }
+    }
+
+    /// Looks at what others have changed, while the branch goes on.
+    pub(crate) fn look_again(&mut self, store: &Store) -> Result<()> {
+        Ok(store.look_again(&mut self.both)?)
+    }
+
     /// What was compared says little of the branch as it is now. Returns whether it is compared once more.
     fn begin_anew(&mut self) -> bool {
+        self.same = None;
         self.outside = 0;
         self.anew += 1;
         self.anew <= ANEW_MAX
@@ -169,24 +203,37 @@ struct Same {
 /// Turns a branch, which stands still, to what the fork is.
 fn promote(
     store: &Store,
-    branch: u64,
     open: Option<&Core>,
     fork: u64,
     keep: Option<&[u8]>,
-) -> Result<()> {
-    let turn = || Ok(store.promote(branch, fork, keep, Timestamp::now())?);
-    let Some(core) = open else { return turn() };
-    if keep.is_some() {
-        // Writes that came since are part of what is kept.
-        core.write_back()?;
-    }
-    rollback::roll_back(core, different(core, store, fork), turn)
+    both: &mut LookedAt,
+) -> Result<Next> {
+    let has_turned = match open {
+        None => store.promote_looked(both, keep, Timestamp::now())?,
+        Some(core) => {
+            if keep.is_some() {
+                // Writes that came since are part of what is kept.
+                core.write_back()?;
+            }
+            let changed = match store.has_same_ancestor(both)? {
+                true => different(core, store, fork, both.common_ancestor()),
+                false => return Ok(Next::Look),
+            };
+            let turn = || Ok(store.promote_looked(both, keep, Timestamp::now())?);
+            rollback::roll_back(core, changed, turn)?
+        }
+    };
+    Ok(if has_turned { Next::Promoted } else { Next::Look })
 }
 
 /// Inodes that may be otherwise in one than in the other.
-fn different(core: &Core, store: &Store, fork: u64) -> holdfast_store::Result<Option<Inodes>> {
-    let branch = core.store.number();
-    let Some(base) = store.common_ancestor(branch, fork)? else { return Ok(None) };
+fn different(
+    core: &Core,
+    store: &Store,
+    fork: u64,
+    base: Option<u64>,
+) -> holdfast_store::Result<Option<Inodes>> {
+    let Some(base) = base else { return Ok(None) };
     let here = core.store.changed_since(base)?;
     let there = store.changed_since(fork, base)?;
     Ok(here.zip(there).map(|(here, there)| here.and(there)))

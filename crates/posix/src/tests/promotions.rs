@@ -7,7 +7,7 @@ use holdfast_sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::core::Core;
-use crate::op::promote::Looks;
+use crate::op::promote::{Looks, Next};
 
 const FILES: u64 = 600;
 
@@ -87,6 +87,11 @@ impl Device for Watching {
 
 /// A volume of many files with a fork, opened anew: nothing of them is in memory. With `read` all of them were read since.
 fn with_fork(read: bool) -> (Volume, Arc<Watching>) {
+    with_fork_of(read, 0)
+}
+
+/// The same, and so many snapshots of the fork.
+fn with_fork_of(read: bool, snapshots: u32) -> (Volume, Arc<Watching>) {
     let v = Volume::new();
     let both = OpenFlags::READ | OpenFlags::WRITE;
     let write = |name: &str| {
@@ -95,6 +100,9 @@ fn with_fork(read: bool) -> (Volume, Arc<Watching>) {
     };
     (0..FILES).for_each(|file| write(&format!("f{file}")));
     v.fs.fork(b"try", None).unwrap();
+    for snapshot in 0..snapshots {
+        v.fs.snapshot_of(b"try", format!("s{snapshot}").as_bytes()).unwrap();
+    }
     let Volume { fs, device } = v;
     fs.unmount().unwrap();
     let mut bytes = vec![0; device.len() as usize];
@@ -106,7 +114,7 @@ fn with_fork(read: bool) -> (Volume, Arc<Watching>) {
         stands: AtomicU64::new(0),
     });
     let device: Arc<dyn Device> = watching.clone();
-    let how = MountOptions { atime: Atime::Always, ..options() };
+    let how = MountOptions { atime: Atime::Always, cache_bytes: 0, ..options() };
     if read {
         let fs = FileSystem::mount(device.clone(), how.clone()).unwrap();
         for file in 0..FILES {
@@ -120,6 +128,24 @@ fn with_fork(read: bool) -> (Volume, Arc<Watching>) {
     watching.core.set(Arc::downgrade(&fs.core)).unwrap();
     watching.reads();
     (Volume { fs, device }, watching)
+}
+
+/// Cold, and with a cache of few nodes: snapshots of the fork are looked at while programs go on. For many of them programs wait for no more
+/// reads than for a few.
+#[test]
+fn a_fork_with_many_snapshots_is_looked_at_while_programs_go_on() {
+    for unchanged in [true, false] {
+        let [few, many] = [10, 800].map(|count| {
+            let (v, watching) = with_fork_of(false, count);
+            v.fs.promote(b"main", b"try", None, unchanged).unwrap();
+            let reads = watching.reads();
+            assert_eq!(v.fs.snapshots().unwrap().len(), count as usize);
+            v.check();
+            reads
+        });
+        assert!(many.0 > 4 * few.0, "{few:?} and {many:?} reads");
+        assert!(many.1 <= few.1 + 16, "{few:?} and {many:?} reads while programs wait");
+    }
 }
 
 fn promote(v: &Volume) -> Result<()> {
@@ -183,11 +209,17 @@ fn a_branch_that_is_rolled_back_between_two_looks_is_compared_anew_and_then_refu
     v.fs.snapshot(b"read").unwrap();
     let number = |name: &[u8]| v.fs.find_branch(name).unwrap().number;
     let (branch, fork) = (number(b"main"), number(b"try"));
-    let (mut looks, mut compared) = (Looks::default(), 0);
+    let store = v.fs.core.store.store();
+    let mut looks = Looks::new(store.look_before_promotion(branch, fork).unwrap());
+    let mut compared = 0;
     let refused = loop {
         match v.fs.look_at_both(branch, fork, None, &mut looks) {
-            Ok(Some(moments)) => v.fs.compare(branch, moments, &mut looks).unwrap(),
-            Ok(None) => panic!("what it was compared with has gone"),
+            Ok(Next::Compare(moments)) => v.fs.compare(branch, moments, &mut looks).unwrap(),
+            Ok(Next::Look) => {
+                looks.look_again(store).unwrap();
+                continue;
+            }
+            Ok(Next::Promoted) => panic!("what it was compared with has gone"),
             Err(refused) => break refused,
         }
         compared += 1;

@@ -17,6 +17,7 @@
 
 pub(crate) mod dirty;
 mod frame;
+mod frames;
 mod freeze;
 pub(crate) mod key_prefixes;
 
@@ -27,7 +28,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::switch::Dirty;
-use holdfast_base::{BlockNo, Epoch};
+use holdfast_base::{BlockNo, BlockRange, Epoch};
 use holdfast_format::journal::Base;
 use holdfast_format::node::{ADDRESS_AT, EPOCH_AT};
 use holdfast_format::{Geometry, NodePointer, Stored, node};
@@ -36,6 +37,7 @@ use rustc_hash::FxHashMap;
 use dirty::{Marked, Tracker};
 use frame::State;
 pub(crate) use frame::{Body, Frame, Node};
+use frames::Frames;
 pub(crate) use freeze::FrozenNodes;
 use key_prefixes::KeyPrefixes;
 
@@ -54,7 +56,7 @@ pub(crate) struct SealedNode {
 /// All nodes in memory. Owned by the forest, under its lock.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    frames: FxHashMap<BlockNo, Frame>,
+    frames: Frames,
     /// The order in which clean nodes are looked at for eviction.
     clock: VecDeque<BlockNo>,
     /// Blocks whose nodes are not evicted, and how many callers want that.
@@ -86,7 +88,7 @@ impl Cache {
     ) -> Cache {
         let node_size = geometry.node_size;
         Cache {
-            frames: FxHashMap::default(),
+            frames: Frames::default(),
             clock: VecDeque::new(),
             pinned: FxHashMap::default(),
             dirty: Vec::new(),
@@ -241,12 +243,10 @@ impl Cache {
         is_newest
     }
 
-    /// Every node in memory.
-    pub(crate) fn pointers(&self) -> impl Iterator<Item = (NodePointer, Stored)> {
-        self.frames.iter().map(|(block, frame)| {
-            let stored = node::stored(frame.node().bytes(), &self.geometry);
-            (NodePointer { block: *block, epoch: frame.epoch }, stored)
-        })
+    /// The nodes in memory that lie in a range, and how often each is stored.
+    pub(crate) fn within(&self, range: BlockRange) -> impl Iterator<Item = (BlockNo, Stored)> {
+        let stored = |frame: &Frame| node::stored(frame.node().bytes(), &self.geometry);
+        self.frames.within(range).map(move |(block, frame)| (block, stored(frame)))
     }
 
     /// Drops a node that left its tree.
@@ -280,10 +280,10 @@ impl Cache {
     /// The bytes of the copy of the node at `block`, with the head of that node: as if the node had been
     /// changed in place.
     pub(crate) fn changed_copy_of(&self, block: BlockNo) -> Option<Vec<u8>> {
-        let copy = self
-            .frames
-            .values()
-            .find(|frame| matches!(frame.base, Base::Copied(pointer) if pointer.block == block))?;
+        let copy =
+            self.frames.all().map(|(_, frame)| frame).find(
+                |frame| matches!(frame.base, Base::Copied(pointer) if pointer.block == block),
+            )?;
         let Base::Copied(pointer) = copy.base else { return None };
         let mut bytes = copy.node().bytes().to_vec();
         bytes[ADDRESS_AT..ADDRESS_AT + 8].copy_from_slice(&pointer.block.0.to_le_bytes());
@@ -380,7 +380,7 @@ impl Cache {
         }
         // Blocks that were removed and taken in again stand on the list twice.
         if self.clock.len() > 2 * self.frames.len() + 64 {
-            self.clock = self.frames.keys().copied().collect();
+            self.clock = self.frames.all().map(|(block, _)| *block).collect();
         }
     }
 }

@@ -7,11 +7,13 @@
 //!                                            are another branch's)   -> in memory, with a commit: the branch's item is gone
 //! ```
 //!
-//! Others change the lineage between two parts of the look: what they have changed is looked at once more. Nothing here is longer
+//! Others change the lineage between two parts of the look: what they have changed is looked at once more. So a caller looks first, while the
+//! branch goes on, and where it stands still there is little left ([`LookedAt`]). Nothing here is longer
 //! under a lock than for some snapshots, however many there are; but for the first list of them, which is made without the lock of the lineage.
 //! Each search for a name in a branch looks at what has joined it as well. So only one joins at a time: a branch that is deleted or promoted, or into
 //! which a fork is, takes in the one before first.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use holdfast_base::{Lsn, Timestamp};
@@ -23,7 +25,7 @@ use parking_lot::MutexGuard;
 use super::Made;
 use super::names::NameChange;
 use super::plan::{Plan, PlanResult, trees_span};
-use super::walks::Walks;
+use super::walks::{Look, Walks};
 use crate::apply::Slots;
 use crate::error::LineageError;
 use crate::room::{Tries, slots_at_most};
@@ -35,17 +37,115 @@ use crate::{Inner, Need, Result, StoreError};
 pub(super) const SOME: usize = 64;
 /// Changes of items for each that follows.
 const CHANGES_EACH: u32 = 3;
+/// Steps of a look for which others may have to wait.
+const STEPS: usize = 2;
+/// So often it begins anew while others go on, if more is left than that: then all of it is looked at, whoever waits.
+const AGAIN_MAX: u32 = 4;
+
+/// A branch that is to go, when its snapshots were looked at while others changed the lineage.
+#[derive(Debug)]
+pub struct LookedAt {
+    branch: u64,
+    /// What its snapshots become those of; 0: they are deleted.
+    to: u64,
+    look: Look,
+    /// The youngest snapshot that both have grown out of.
+    common_ancestor: Option<u64>,
+    /// What each had grown out of then.
+    parents: [u64; 2],
+    /// So often it had to be looked at again.
+    again: u32,
+}
+
+impl LookedAt {
+    /// The youngest snapshot that the branch and what it becomes have grown out of; as it was when that was looked at.
+    pub fn common_ancestor(&self) -> Option<u64> {
+        self.common_ancestor
+    }
+
+    /// It must be looked at again, for more than some steps. Returns whether that is so no more, as it was too often.
+    fn is_refused(&mut self) -> bool {
+        self.again = self.again.saturating_add(1);
+        self.again > AGAIN_MAX
+    }
+
+    /// Nothing may join one of these meanwhile.
+    fn taking(&self) -> Vec<u64> {
+        [self.to, self.branch].into_iter().filter(|of| *of != 0).collect()
+    }
+
+    fn judge(&self, plan: &Plan<'_>, some: &[u64]) -> PlanResult<()> {
+        match self.to {
+            0 => some.iter().try_for_each(|one| plan.expect_unkept(self.branch, *one)),
+            to => plan.expect_apart(to, self.branch, some),
+        }
+    }
+}
 
 impl Inner {
-    /// Deletes a branch and its snapshots.
-    pub(crate) fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<Made> {
+    /// Looks at all snapshots of a branch that is to be deleted.
+    pub(crate) fn look_before_deletion(&self, branch: u64) -> Result<LookedAt> {
         if branch == MAIN {
             return Err(LineageError::First.into());
         }
-        let unkept = |plan: &mut Plan<'_>, some: &[u64]| {
-            some.iter().try_for_each(|snapshot| plan.expect_unkept(branch, *snapshot))
-        };
-        let mut walks = self.lock_looked(branch, &[branch], unkept)?;
+        self.begin_look(branch, 0)
+    }
+
+    /// Looks at all snapshots of a fork that is to be promoted.
+    pub(crate) fn look_before_promotion(&self, branch: u64, fork: u64) -> Result<LookedAt> {
+        self.look_at(|plan| plan.expect_fork(branch, fork))?;
+        self.begin_look(fork, branch)
+    }
+
+    fn begin_look(&self, branch: u64, to: u64) -> Result<LookedAt> {
+        self.find_going()?;
+        let look = self.lock_listed()?.look_begins();
+        let (common_ancestor, parents, again) = (None, [0; 2], 0);
+        let mut looked = LookedAt { branch, to, look, common_ancestor, parents, again };
+        self.look_again(&mut looked)?;
+        Ok(looked)
+    }
+
+    /// Looks at all that has changed since.
+    pub(crate) fn look_again(&self, looked: &mut LookedAt) -> Result<()> {
+        self.find_common_ancestor(looked)?;
+        self.lock_looked(looked, usize::MAX).map(drop)
+    }
+
+    fn find_common_ancestor(&self, looked: &mut LookedAt) -> Result<()> {
+        if looked.to != 0 {
+            // Read before: if they are the same in the end, so is what was found out.
+            looked.parents = self.parents_of(looked)?;
+            looked.common_ancestor = self.common_ancestor(looked.to, looked.branch)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the common ancestor is what it was when this was looked at; if that was too often, it is from now on.
+    pub(crate) fn has_same_ancestor(&self, looked: &mut LookedAt) -> Result<bool> {
+        if self.parents_of(looked)? == looked.parents {
+            return Ok(true);
+        }
+        let must_be = looked.is_refused();
+        if must_be {
+            self.find_common_ancestor(looked)?;
+        }
+        Ok(must_be)
+    }
+
+    fn parents_of(&self, looked: &LookedAt) -> Result<[u64; 2]> {
+        let parent = |of: u64| self.tree_item(of).map(|item| item.parent);
+        Ok([parent(looked.to)?, parent(looked.branch)?])
+    }
+
+    /// Deletes a branch and its snapshots. `None`: so much is left to look at that this is to be done [again](Inner::look_again) before.
+    pub(crate) fn delete_looked(
+        &self,
+        looked: &mut LookedAt,
+        now: Timestamp,
+    ) -> Result<Option<Made>> {
+        let branch = looked.branch;
+        let Some(mut walks) = self.lock_looked_soon(looked)? else { return Ok(None) };
         let snapshots = walks.snapshots.of(branch);
         let has_snapshots = !snapshots.is_empty();
         let made = self
@@ -55,21 +155,19 @@ impl Inner {
             walks.goes(branch, 0, snapshots);
         }
         self.counters.deletions_left.set(walks.left());
-        Ok(made)
+        Ok(Some(made))
     }
 
     /// Promotes a fork: a branch becomes what it is, and it goes; what the branch was is kept as a snapshot of this name, or deleted. The
-    /// fork's snapshots are the branch's.
-    pub(crate) fn promote(
+    /// fork's snapshots are the branch's. `None` as with [`Inner::delete_looked`].
+    pub(crate) fn promote_looked(
         &self,
-        branch: u64,
-        fork: u64,
+        looked: &mut LookedAt,
         kept_as: Option<&[u8]>,
         now: Timestamp,
-    ) -> Result<Made> {
-        self.look_at(|plan| plan.expect_fork(branch, fork))?;
-        let apart = |plan: &mut Plan<'_>, some: &[u64]| plan.expect_apart(branch, fork, some);
-        let mut walks = self.lock_looked(fork, &[branch, fork], apart)?;
+    ) -> Result<Option<Made>> {
+        let (branch, fork) = (looked.to, looked.branch);
+        let Some(mut walks) = self.lock_looked_soon(looked)? else { return Ok(None) };
         let snapshots = walks.snapshots.of(fork);
         let has_snapshots = !snapshots.is_empty();
         let made = self.seal_locked(&mut walks, &mut |plan| {
@@ -80,42 +178,45 @@ impl Inner {
             walks.goes(fork, branch, snapshots);
             self.name_listener.tell(&NameChange::Joined { from: fork, to: branch });
         }
-        Ok(made)
+        Ok(Some(made))
     }
 
     /// Locks the lineage, with the snapshots of each branch listed.
     pub(super) fn lock_listed(&self) -> Result<MutexGuard<'_, Walks>> {
+        let look = {
+            let mut walks = self.lineage.lock();
+            if walks.snapshots.are_known() {
+                return Ok(walks);
+            }
+            walks.look_begins()
+        };
+        let mut all = self.snapshots_of_all()?;
         loop {
             let mut walks = self.lineage.lock();
             if walks.snapshots.are_known() {
                 return Ok(walks);
             }
-            walks.look_begins(Walks::ALL);
-            drop(walks);
-            let all = self.snapshots_of_all();
-            let mut walks = self.lineage.lock();
-            let changed = walks.look_ends(Walks::ALL);
-            let mut branches = all?;
-            // Another call has ended the look, with a list or without.
-            let Some(changed) = changed else { continue };
-            branches.retain(|(_, number)| !changed.contains(number));
-            for number in changed {
-                match self.look_at(|plan| plan.item(number)) {
+            let changed = look.take_changed(SOME);
+            for number in &changed {
+                match self.look_at(|plan| plan.item(*number)) {
                     Ok((item, _)) if item.kind == TreeKind::Snapshot => {
-                        branches.push((item.branch, number));
+                        all.insert(*number, item.branch);
                     }
-                    Ok(_) | Err(StoreError::Lineage(_)) => {}
+                    Ok(_) | Err(StoreError::Lineage(_)) => drop(all.remove(number)),
                     Err(error) => return Err(error),
                 }
             }
-            walks.snapshots.are(branches);
-            return Ok(walks);
+            if changed.len() < SOME {
+                walks.snapshots.are(all.into_iter().map(|(number, branch)| (branch, number)));
+                return Ok(walks);
+            }
+            MutexGuard::unlock_fair(walks);
         }
     }
 
-    /// All snapshots, each behind the branch that its item says.
-    fn snapshots_of_all(&self) -> Result<Vec<(u64, u64)>> {
-        let (mut all, mut wrong) = (Vec::new(), None);
+    /// All snapshots, and the branch of each that its item says.
+    fn snapshots_of_all(&self) -> Result<BTreeMap<u64, u64>> {
+        let (mut all, mut wrong) = (BTreeMap::new(), None);
         let (from, to) = trees_span();
         self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
             if key.kind != ItemKind::Tree {
@@ -123,7 +224,7 @@ impl Inner {
             }
             match TreeItem::decode(value) {
                 Ok(item) if item.kind == TreeKind::Snapshot => {
-                    all.push((item.branch, key.inode.0.saturating_sub(LINEAGE)));
+                    all.insert(key.inode.0.saturating_sub(LINEAGE), item.branch);
                 }
                 Ok(_) => {}
                 Err(source) => {
@@ -136,31 +237,34 @@ impl Inner {
         wrong.map_or(Ok(all), Err)
     }
 
-    /// Locks the lineage when all snapshots of a branch were looked at, `with` some of them at a time, and what has changed since, and nothing
-    /// joins one of these branches any more.
+    /// Locks the lineage when all snapshots of a branch were looked at, and what has changed since, and nothing joins it any more, nor what
+    /// it becomes. `None`: that takes more than so many steps.
     fn lock_looked(
         &self,
-        branch: u64,
-        taking: &[u64],
-        with: impl Fn(&mut Plan<'_>, &[u64]) -> PlanResult<()>,
-    ) -> Result<MutexGuard<'_, Walks>> {
-        self.find_going()?;
-        let mut behind = 0;
-        loop {
+        looked: &mut LookedAt,
+        steps: usize,
+    ) -> Result<Option<MutexGuard<'_, Walks>>> {
+        for _ in 0..steps {
             let mut walks = self.lock_listed()?;
-            let (done, is_end) = match walks.joins(taking) {
-                Some(joins) => (self.step_of_going(&mut walks, joins), false),
-                None => {
-                    let (some, is_end) = walks.look_on(branch, &mut behind, SOME);
-                    (self.look_at(|plan| with(plan, &some)).map(drop), is_end)
+            if let Some(joins) = walks.joins(&looked.taking()) {
+                self.step_of_going(&mut walks, joins)?;
+            } else {
+                let (some, is_end) = walks.look_on(&mut looked.look, looked.branch, SOME);
+                self.look_at(|plan| looked.judge(plan, &some))?;
+                if is_end {
+                    return Ok(Some(walks));
                 }
-            };
-            if done.is_err() || is_end {
-                walks.look_ends(branch);
-                done?;
-                return Ok(walks);
             }
             MutexGuard::unlock_fair(walks);
+        }
+        Ok(None)
+    }
+
+    /// The same within some steps, unless it has failed too often: others may have to wait.
+    fn lock_looked_soon(&self, looked: &mut LookedAt) -> Result<Option<MutexGuard<'_, Walks>>> {
+        match self.lock_looked(looked, STEPS)? {
+            None if looked.is_refused() => self.lock_looked(looked, usize::MAX),
+            soon => Ok(soon),
         }
     }
 

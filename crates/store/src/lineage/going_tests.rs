@@ -19,18 +19,18 @@ use crate::{Branch, OpenOptions, Store, StoreError};
 /// Less than the items of the lineage take.
 const CACHE: usize = 64 << 10;
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     Timestamp::default()
 }
 
-fn open(device: &Arc<dyn Device>) -> Arc<Store> {
+pub(super) fn open(device: &Arc<dyn Device>) -> Arc<Store> {
     let options = OpenOptions { threads: false, cache_bytes: CACHE, ..OpenOptions::default() };
     let counters = Arc::new(Counters::default());
     Arc::new(Store::open(device.clone(), &options, counters).unwrap())
 }
 
 /// A volume with a branch `work` and that many snapshots of it, and the numbers of all.
-fn with_snapshots(count: u64) -> (Arc<dyn Device>, u64, Vec<u64>) {
+pub(super) fn with_snapshots(count: u64) -> (Arc<dyn Device>, u64, Vec<u64>) {
     let (device, store) = made();
     let work = store.fork(1, b"work", now()).unwrap();
     let branch = Branch::open(store.clone(), b"work", None).unwrap();
@@ -71,7 +71,7 @@ fn is_sound(device: &Arc<dyn Device>) {
     assert!(wrong.clone().next().is_none(), "{:?}", wrong.collect::<Vec<_>>());
 }
 
-fn is_gone<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+pub(super) fn is_gone<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
     assert!(matches!(answer, Err(StoreError::Lineage(LineageError::NotFound(_)))), "{answer:?}");
 }
 
@@ -177,7 +177,7 @@ fn a_fork_beside_a_deletion_is_refused_or_keeps_the_branch() {
     }
 }
 
-fn exists<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+pub(super) fn exists<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
     assert!(matches!(answer, Err(StoreError::Lineage(LineageError::Exists(_)))), "{answer:?}");
 }
 

@@ -23,7 +23,11 @@ fn now() -> Timestamp {
 }
 
 pub(super) fn made() -> (Arc<dyn Device>, Arc<Store>) {
-    let size = 32 << 20;
+    made_of(32 << 20)
+}
+
+/// A new volume of so many bytes.
+pub(crate) fn made_of(size: u64) -> (Arc<dyn Device>, Arc<Store>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(size));
     let options = CreateOptions {
         geometry: Geometry::for_device(size, NODE).unwrap(),

@@ -25,6 +25,7 @@ mod walk_down;
 mod walks;
 mod way;
 
+pub use going::LookedAt;
 pub use look::TreeInfo;
 pub(crate) use names::NameListener;
 pub use names::{NameChange, SnapshotNamed};
@@ -144,7 +145,10 @@ mod evicted_tests;
 #[cfg(not(feature = "steered"))]
 mod going_tests;
 #[cfg(test)]
-mod lies_tests;
+#[cfg(not(feature = "steered"))]
+mod looked_tests;
+#[cfg(test)]
+pub(crate) mod lies_tests;
 #[cfg(test)]
 mod open_tests;
 

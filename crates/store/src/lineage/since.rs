@@ -6,13 +6,11 @@
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
-use std::collections::BTreeSet;
-
 use holdfast_base::{Epoch, InodeNo};
 
 use super::way::Stand;
 use crate::tree::TreeNo;
-use crate::{Inner, Result};
+use crate::{Inner, Result, StoreError};
 
 /// Snapshots between a branch and one that it has grown out of, at most: it costs the same with many snapshots.
 const SNAPSHOTS_MAX: usize = 64;
@@ -53,6 +51,40 @@ impl Inodes {
     }
 }
 
+/// The way from a branch through the snapshots that it has grown out of, the youngest first. Some of them may go meanwhile.
+pub(super) struct Ascent {
+    branch: u64,
+    passed: Vec<u64>,
+}
+
+impl Ascent {
+    pub(super) fn of(branch: u64) -> Ascent {
+        Ascent { branch, passed: Vec::new() }
+    }
+
+    /// The snapshot that it has come to; 0 when there is no further one. Before it begins: no snapshot has that number.
+    pub(super) fn at(&self) -> u64 {
+        self.passed.last().copied().unwrap_or(u64::MAX)
+    }
+
+    /// Goes on to the next.
+    pub(super) fn up(&mut self, inner: &Inner) -> Result<()> {
+        let parent = loop {
+            let at = self.passed.last().copied();
+            match inner.tree_item(at.unwrap_or(self.branch)) {
+                // A parent is older, or the volume is damaged.
+                Ok(item) if at.is_some_and(|at| item.parent >= at) => break 0,
+                Ok(item) => break item.parent,
+                // It has gone: what grew out of it has its parent now.
+                Err(StoreError::Lineage(_)) if self.passed.pop().is_some() => {}
+                Err(error) => return Err(error),
+            }
+        };
+        self.passed.push(parent);
+        Ok(())
+    }
+}
+
 impl Inner {
     /// Inodes of which a branch may have other items than a snapshot. `None`: all, as it has not grown out of it, or too much
     /// lies between. The branch does not change meanwhile.
@@ -85,16 +117,32 @@ impl Inner {
         Ok(waiting.is_empty().then_some(inodes).filter(|_| seen < NODES_MAX))
     }
 
-    /// The youngest snapshot that two branches have grown out of.
+    /// The youngest snapshot that two branches have grown out of. They may be far from it: others change the lineage meanwhile.
     pub(crate) fn common_ancestor(&self, one: u64, other: u64) -> Result<Option<u64>> {
-        let ones: BTreeSet<u64> = self.ancestors(one, usize::MAX)?.into_iter().collect();
-        let others = self.ancestors(other, usize::MAX)?;
-        Ok(others.into_iter().find(|ancestor| ones.contains(ancestor)))
+        let mut ways = [Ascent::of(one), Ascent::of(other)];
+        loop {
+            let _one = self.lineage.lock();
+            for _ in 0..SNAPSHOTS_MAX {
+                let [one, other] = ways.each_mut();
+                // What is older has the smaller number: the other one goes on.
+                let further = if one.at() >= other.at() { one } else { other };
+                further.up(self)?;
+                match ways.each_ref().map(Ascent::at) {
+                    [0, _] | [_, 0] => return Ok(None),
+                    [one, other] if one == other => return Ok(Some(one)),
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// Whether a branch has grown out of a snapshot, be it by way of others.
     pub(crate) fn has_grown_out_of(&self, branch: u64, snapshot: u64) -> Result<bool> {
-        Ok(self.ancestors(branch, usize::MAX)?.contains(&snapshot))
+        let mut way = Ascent::of(branch);
+        while way.at() > snapshot {
+            way.up(self)?;
+        }
+        Ok(way.at() == snapshot)
     }
 
     /// The snapshots that a branch has grown out of, the youngest first, and no more than `most`.

@@ -9,12 +9,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::{Arc, Weak};
 
 use holdfast_format::ItemKind;
 use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
+use parking_lot::Mutex;
 
-use crate::transaction::Changes;
+use crate::transaction::{Change, Changes};
+
+/// So many trees that have changed are looked at for each snapshot.
+const CHANGED_EACH: usize = 4;
 
 /// What is known of the deletions of a volume. Changes under the lineage's lock.
 #[derive(Debug, Default)]
@@ -35,8 +40,26 @@ pub(crate) struct Walks {
     has_freed: bool,
     pub(super) snapshots: Snapshots,
     going: Going,
-    /// What has changed since a look at all trees began, or at the snapshots of a branch.
-    looks: BTreeMap<u64, BTreeSet<u64>>,
+    /// What each look that goes on has to look at once more.
+    looks: Vec<Weak<Mutex<BTreeSet<u64>>>>,
+}
+
+/// A look at snapshots that goes on beside changes of the lineage, until it is dropped. Each has all changes for itself: it is made by
+/// [`Walks::look_begins`] alone, and not copied.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// Trees that have changed since they were looked at, or may not have been looked at.
+    changed: Arc<Mutex<BTreeSet<u64>>>,
+    /// What is not larger of the snapshots of a branch was looked at.
+    behind: u64,
+}
+
+impl Look {
+    /// Some of what has changed: it is to be looked at now.
+    pub(super) fn take_changed(&self, most: usize) -> Vec<u64> {
+        let mut changed = self.changed.lock();
+        (0..most).map_while(|_| changed.pop_first()).collect()
+    }
 }
 
 /// Branches that go.
@@ -123,9 +146,6 @@ impl Snapshots {
 }
 
 impl Walks {
-    /// What a look is at that is at all trees.
-    pub(super) const ALL: u64 = 0;
-
     pub(super) fn are_known(&self) -> bool {
         self.are_known
     }
@@ -224,7 +244,7 @@ impl Walks {
 
     /// One has come to its end: fewer trees may have grown out of its parent, and neither that nor its child waits for it.
     pub(super) fn ended(&mut self, snapshot: u64, beside: impl IntoIterator<Item = u64>) {
-        self.looks.values_mut().for_each(|of| of.extend([snapshot]));
+        self.tell_looks([snapshot]);
         self.waits(snapshot);
         self.came_further(snapshot);
         self.left = self.left.saturating_sub(1);
@@ -232,42 +252,46 @@ impl Walks {
         self.ready.extend(beside.filter(|other| !self.set_aside.contains_key(other)));
     }
 
-    /// Begins a look at the snapshots of a branch, or at [`Walks::ALL`], beside another one that has begun.
-    pub(super) fn look_begins(&mut self, at: u64) {
-        self.looks.entry(at).or_default();
+    /// Begins a look.
+    pub(super) fn look_begins(&mut self) -> Look {
+        let changed = Arc::default();
+        self.looks.push(Arc::downgrade(&changed));
+        Look { changed, behind: 0 }
     }
 
-    /// Ends it. Returns what has changed since, unless another one has ended it.
-    pub(super) fn look_ends(&mut self, at: u64) -> Option<BTreeSet<u64>> {
-        self.looks.remove(&at)
-    }
-
-    /// What is to be looked at next of the snapshots of a branch: some behind those that were looked at, and all that has changed, of any
-    /// branch; and whether these are the last. Where another one has ended the look, it begins anew.
-    pub(super) fn look_on(&mut self, at: u64, behind: &mut u64, most: usize) -> (Vec<u64>, bool) {
-        let changed = self.looks.insert(at, BTreeSet::new());
-        if changed.is_none() {
-            *behind = 0;
-        }
-        let mut some = self.snapshots.behind(at, *behind, most);
-        let is_end = some.len() < most;
-        *behind = some.last().copied().unwrap_or(*behind);
-        some.extend(changed.unwrap_or_default());
+    /// What a look at the snapshots of a branch comes to next, and whether these are the last: some behind those that it has seen,
+    /// and more of what has changed, of any branch: or a branch that goes beside it would keep it from its end.
+    pub(super) fn look_on(&self, look: &mut Look, branch: u64, most: usize) -> (Vec<u64>, bool) {
+        let mut some = self.snapshots.behind(branch, look.behind, most);
+        look.behind = some.last().copied().unwrap_or(look.behind);
+        let of_changed = most.saturating_mul(CHANGED_EACH);
+        let changed = look.take_changed(of_changed);
+        let is_end = some.len() < most && changed.len() < of_changed;
+        some.extend(changed);
         (some, is_end)
+    }
+
+    /// These are to be looked at once more.
+    fn tell_looks(&mut self, trees: impl IntoIterator<Item = u64>) {
+        self.looks.retain(|look| look.strong_count() > 0);
+        if self.looks.is_empty() {
+            return;
+        }
+        let trees: Vec<u64> = trees.into_iter().collect();
+        self.looks.iter().filter_map(Weak::upgrade).for_each(|of| of.lock().extend(&trees));
     }
 
     /// Items change, or are about to.
     pub(super) fn changes(&mut self, changes: &Changes) {
-        for of in self.looks.values_mut() {
-            for key in changes.iter().map(|change| change.key) {
-                let number = key.inode.0.saturating_sub(LINEAGE);
-                match key.kind {
-                    ItemKind::Tree | ItemKind::Hold => of.extend([number]),
-                    ItemKind::Child => of.extend([number, key.offset]),
-                    _ => {}
-                }
+        let trees = changes.iter().flat_map(|Change { key, .. }| {
+            let number = key.inode.0.saturating_sub(LINEAGE);
+            match key.kind {
+                ItemKind::Tree | ItemKind::Hold => [Some(number), None],
+                ItemKind::Child => [Some(number), Some(key.offset)],
+                _ => [None, None],
             }
-        }
+        });
+        self.tell_looks(trees.flatten());
     }
 
     /// A branch goes, and its snapshots follow it: they are of `to` now, or, with 0, are deleted.
@@ -334,21 +358,45 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_changes_beside_a_look_is_looked_at_once_more() {
-        let mut walks = Walks::default();
-        walks.snapshots.are((10..20).map(|number| (7, number)));
-        let mut behind = 0;
-        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![10, 11, 12, 13], false));
+    fn changed() -> Changes {
         let mut changes = Changes::default();
         changes.put(child_key(12, 99), b"");
         changes.put(TreeItem::key(15), b"");
         changes.put(HoldItem::key(13, b"mine"), b"");
-        walks.changes(&changes);
-        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![14, 15, 16, 17, 12, 13, 15, 99], false));
-        assert_eq!(walks.look_on(7, &mut behind, 4), (vec![18, 19], true));
-        walks.look_ends(7);
-        walks.changes(&changes);
-        assert_eq!(walks.look_on(7, &mut behind, 99), ((10..20).collect(), true), "it begins anew");
+        changes
+    }
+
+    #[test]
+    fn what_changes_beside_a_look_is_looked_at_once_more() {
+        let mut walks = Walks::default();
+        walks.snapshots.are((10..20).map(|number| (7, number)));
+        let mut look = walks.look_begins();
+        let mut on = |walks: &Walks| walks.look_on(&mut look, 7, 4);
+        assert_eq!(on(&walks), (vec![10, 11, 12, 13], false));
+        walks.changes(&changed());
+        assert_eq!(on(&walks), (vec![14, 15, 16, 17, 12, 13, 15, 99], false));
+        assert_eq!(on(&walks), (vec![18, 19], true));
+        walks.tell_looks(100..120);
+        assert_eq!(on(&walks), ((100..116).collect(), false));
+        assert_eq!(on(&walks), ((116..120).collect(), true));
+        drop(look);
+        walks.changes(&changed());
+        assert_eq!(walks.looks.len(), 0, "nothing is kept for a look that is over");
+    }
+
+    /// Two calls look at one branch: what has changed is for both, and neither ends the other's.
+    #[test]
+    fn each_look_has_what_has_changed_for_itself() {
+        let mut walks = Walks::default();
+        walks.snapshots.are((10..13).map(|number| (7, number)));
+        let mut looks = [walks.look_begins(), walks.look_begins()];
+        for look in &mut looks {
+            assert_eq!(walks.look_on(look, 7, 9), (vec![10, 11, 12], true));
+        }
+        walks.changes(&changed());
+        let [mut first, second] = looks;
+        drop(second);
+        walks.ended(11, []);
+        assert_eq!(walks.look_on(&mut first, 7, 9), (vec![11, 12, 13, 15, 99], true));
     }
 }

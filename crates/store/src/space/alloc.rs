@@ -502,6 +502,11 @@ impl Space {
         self.groups.next_dirty()
     }
 
+    /// All that may differ from the tree, the next one first.
+    pub(crate) fn all_dirty(&self) -> impl Iterator<Item = u64> {
+        self.groups.all_dirty()
+    }
+
     /// Takes a group off the list of those that may differ from the tree. Carrying it into the tree
     /// takes and frees nodes, which may put it on the list again.
     pub(crate) fn take_dirty(&mut self) -> Option<u64> {

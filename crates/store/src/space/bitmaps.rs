@@ -3,7 +3,6 @@
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Stored;
 use holdfast_format::item::GroupItem;
-use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::alloc::Space;
 use super::groups::{Pieces, Wants, by_group};
@@ -103,14 +102,9 @@ impl Space {
         }
     }
 
-    /// Those of `nodes` that lie in a group and are not marked as in use: they were read before its bitmap.
-    pub(crate) fn not_used(
-        &self,
-        index: u64,
-        nodes: impl Iterator<Item = (BlockNo, Stored)>,
-    ) -> Vec<BlockNo> {
-        let here = nodes.filter(|(block, _)| block.0 / GROUP_BLOCKS == index);
-        let strangers = here.filter(|(block, stored)| !self.is_used_by_node(*block, *stored));
+    /// Those of `nodes` that are not marked as in use: they were read before the bitmap of their group.
+    pub(crate) fn not_used(&self, nodes: impl Iterator<Item = (BlockNo, Stored)>) -> Vec<BlockNo> {
+        let strangers = nodes.filter(|(block, stored)| !self.is_used_by_node(*block, *stored));
         strangers.map(|(block, _)| block).collect()
     }
 

@@ -441,6 +441,11 @@ impl Groups {
         self.dirty.last().copied()
     }
 
+    /// The groups that [`Groups::take_dirty`] would take, one after the other.
+    pub(super) fn all_dirty(&self) -> impl Iterator<Item = u64> {
+        self.dirty.iter().rev().copied()
+    }
+
     /// Takes a group off the list of those that may differ from the tree.
     pub(super) fn take_dirty(&mut self) -> Option<u64> {
         let index = self.dirty.pop()?;
@@ -461,6 +466,11 @@ impl Groups {
         let here = (0..).zip(&self.list).filter(|(_, group)| group.is_some());
         here.map(|(index, _)| index).collect()
     }
+}
+
+/// The blocks of a group, and what would be those of the last one behind the end of the volume.
+pub(crate) fn group_range(index: u64) -> BlockRange {
+    BlockRange::new(BlockNo(index.saturating_mul(GROUP_BLOCKS)), GROUP_BLOCKS)
 }
 
 /// Cuts a range at the borders of groups.

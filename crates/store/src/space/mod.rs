@@ -27,7 +27,7 @@ mod written;
 pub use delayed::Delayed;
 pub(crate) use extend::reserve_of;
 pub(crate) use filling::Filling;
-pub(crate) use groups::{Pieces, Wants, by_group};
+pub(crate) use groups::{Pieces, Wants, by_group, group_range};
 pub(crate) use reservation::SharedSpace;
 pub use reservation::{Allocated, KeptNodes, Reservation};
 pub(crate) use written::{Destination, WrittenContent};

@@ -43,6 +43,13 @@ impl MissingSet {
         self.nodes.len() < MissingSet::MOST
     }
 
+    /// One more bitmap.
+    pub(crate) fn add_group(&mut self, index: u64) {
+        if !self.groups.contains(&index) {
+            self.groups.push(index);
+        }
+    }
+
     /// Whether it is nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.groups.is_empty()

@@ -115,10 +115,11 @@ impl Plan<'_> {
     }
 
     /// Fails if a snapshot is held, or another branch has grown out of it, or out of what grew out of it and is being deleted:
-    /// the answer is the same before such a deletion and behind it. One that is gone is kept by nothing.
+    /// the answer is the same before such a deletion and behind it. One that is gone, or of another branch, keeps nothing.
     pub(in crate::lineage) fn expect_unkept(&self, branch: u64, snapshot: u64) -> PlanResult<()> {
-        let Some(of) = self.tree(snapshot)? else { return Ok(()) };
-        if self.is_deleted(snapshot)? {
+        let of = self.tree(snapshot)?.filter(|of| of.kind == TreeKind::Snapshot);
+        let Some(of) = of else { return Ok(()) };
+        if self.branch_of(&of)? != branch || self.is_deleted(snapshot)? {
             return Ok(());
         }
         let mut forks = Vec::new();
