@@ -1528,7 +1528,7 @@ class Lineage:
         value = self.items[inode, HOLD_ITEM, offset]
         item = HOLD_LAYOUT.at(value)
         tag = value[HOLD_LAYOUT.size :]
-        bad = NO_NAME.search(tag) or tag in (b".", b"..") or len(tag) != item.length or crc64((inode - LINEAGE).to_bytes(8, "little") + tag) != offset
+        bad = NO_NAME.search(tag) or tag in (b".", b"..") or len(tag) != item.length or crc64(tag + (inode - LINEAGE).to_bytes(8, "little")) != offset
         need(tag and not bad and item.created_ns < 10**9 and not any(item.reserved), f"the hold {inode, offset} is none [1001]")
         return tag
 

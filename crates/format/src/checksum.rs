@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_byte_that_changed_is_found() {
-        let bytes: Vec<u8> = (0..5000u32).map(|at| (at * at >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..5000u32).map(|at| ((at * at) >> 3) as u8).collect();
         let sum = crc64(&bytes);
         for at in (0..5000).step_by(7) {
             for bits in [1, 0x80, 0xff, 0x5a] {
