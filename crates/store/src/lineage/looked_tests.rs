@@ -164,10 +164,11 @@ fn room_for_a_change_of_the_lineage_is_made_before_it_is_locked() {
         store.unhold(own, b"mine").unwrap();
         store.inner.throttle.want_commit();
         let commits = store.inner.counters.commits.get();
-        let count = |of: &AtomicU64| of.swap(0, Ordering::Relaxed);
-        (count(&watching.held), count(&watching.all));
+        watching.held.store(0, Ordering::Relaxed);
+        watching.all.store(0, Ordering::Relaxed);
         change();
-        let (held, all) = (count(&watching.held), count(&watching.all));
+        let (held, all) = (&watching.held, &watching.all);
+        let (held, all) = (held.load(Ordering::Relaxed), all.load(Ordering::Relaxed));
         assert!(store.inner.counters.commits.get() > commits && all > 0, "{what}: no commit");
         assert_eq!(held, 0, "{what}: of {all} writes");
     };
