@@ -52,7 +52,8 @@ def beside(root, holdfast, what, count, cache):
         if now - start > PATIENCE: break
         if ended is not None and now - asked > 1:
             asked = now
-            is_over = now - start > LEAST and counter(holdfast, root, "deletions_left") == 0
+            # What the branch has grown out of is left as long as that is there.
+            is_over = now - start > LEAST and (what == "alone" or counter(holdfast, root, "deletions_left") == 0)
     log.close()
     took.sort()
     at = lambda share: f"{took[min(int(len(took) * share), len(took) - 1)] * 1e3:.1f} ms"

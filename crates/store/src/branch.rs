@@ -342,6 +342,13 @@ impl Store {
         self.inner.has_grown_out_of(branch, snapshot)
     }
 
+    /// Whether a branch is surely what a snapshot is, which it has grown out of. False: it is not known. The branch does not change meanwhile.
+    pub fn is_unchanged_since(&self, branch: u64, snapshot: u64) -> Result<bool> {
+        let _one = self.inner.lineage.lock();
+        let tree = self.inner.open_tree(branch)?;
+        self.inner.is_unchanged_since(tree.no, branch, snapshot)
+    }
+
     /// As [`Branch::changed_since`], of a branch that is not open.
     pub fn changed_since(&self, branch: u64, snapshot: u64) -> Result<Option<Inodes>> {
         let _one = self.inner.lineage.lock();

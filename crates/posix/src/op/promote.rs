@@ -87,7 +87,7 @@ impl FileSystem {
             }
             let known = looks.same.as_ref().map_or(base, |same| same.moment.number());
             // By births: no node is younger.
-            let is_proved = store.changed_since(branch, known)?.is_some_and(|of| of.is_empty());
+            let is_proved = store.is_unchanged_since(branch, known)?;
             if !is_proved && !mutants::is(Mutant::PromotedAsItWas) {
                 let old = match looks.same.take() {
                     Some(same) => same.moment,

@@ -245,15 +245,16 @@ impl Inner {
         steps: usize,
     ) -> Result<Option<MutexGuard<'_, Walks>>> {
         for _ in 0..steps {
-            let mut walks = self.lock_listed()?;
+            let walks = self.lock_listed()?;
             if let Some(joins) = walks.joins(&looked.taking()) {
-                self.step_of_going(&mut walks, joins)?;
-            } else {
-                let (some, is_end) = walks.look_on(&mut looked.look, looked.branch, SOME);
-                self.look_at(|plan| looked.judge(plan, &some))?;
-                if is_end {
-                    return Ok(Some(walks));
-                }
+                drop(walks);
+                self.step_of_going(joins)?;
+                continue;
+            }
+            let (some, is_end) = walks.look_on(&mut looked.look, looked.branch, SOME);
+            self.look_at(|plan| looked.judge(plan, &some))?;
+            if is_end {
+                return Ok(Some(walks));
             }
             MutexGuard::unlock_fair(walks);
         }
@@ -284,23 +285,28 @@ impl Inner {
         Ok(())
     }
 
-    /// Some snapshots follow their branch, or it is over.
-    pub(super) fn step_of_going(&self, walks: &mut Walks, branch: u64) -> Result<()> {
-        let mut some = walks.following(branch, SOME);
+    /// Some snapshots follow their branch, or it is over. The caller does not hold the lineage: there may be no room before a checkpoint.
+    pub(super) fn step_of_going(&self, branch: u64) -> Result<()> {
+        {
+            let mut walks = self.lineage.lock();
+            if walks.following(branch, 1).is_empty() {
+                self.end_going(branch)?;
+                walks.is_gone(branch);
+                walks.has_freed();
+                return Ok(());
+            }
+        }
+        let need = |some: usize| Need::Delete { changes: CHANGES_EACH * some as u32 };
+        let (mut room, most) = match self.reserve_now(TreeNo::SPACE, need(SOME))? {
+            Some(room) => (room, SOME),
+            None => (self.reserve(TreeNo::SPACE, need(1))?, 1),
+        };
+        let walks = &mut *self.lineage.lock();
+        let some = walks.following(branch, most);
         if some.is_empty() {
-            self.end_going(branch)?;
-            walks.is_gone(branch);
-            walks.has_freed();
+            // Another call has made this step.
             return Ok(());
         }
-        let need = |some: &[u64]| Need::Delete { changes: CHANGES_EACH * some.len() as u32 };
-        let mut room = match self.reserve_now(TreeNo::SPACE, need(&some))? {
-            Some(room) => room,
-            None => {
-                some.truncate(1);
-                self.reserve(TreeNo::SPACE, need(&some))?
-            }
-        };
         self.log_change(walks, &mut room, |plan| plan.follow(branch, &some).map(|()| branch))?;
         walks.followed(branch, &some);
         Ok(())

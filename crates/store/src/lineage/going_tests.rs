@@ -46,7 +46,7 @@ pub(super) fn with_snapshots(count: u64) -> (Arc<dyn Device>, u64, Vec<u64>) {
 }
 
 /// Snapshots that have a name and are of this branch still, as their items say.
-fn named_of(store: &Store, branch: u64) -> usize {
+pub(super) fn named_of(store: &Store, branch: u64) -> usize {
     let mut named = 0;
     let (from, to) = trees_span();
     let scanned = store.inner.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {

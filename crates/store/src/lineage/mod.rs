@@ -65,8 +65,9 @@ impl Inner {
         need: Need,
         plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>,
     ) -> Result<Made> {
-        let mut walks = self.lineage.lock();
+        // There may be none before a checkpoint: others do not wait for that.
         let mut room = self.reserve(TreeNo::SPACE, need)?;
+        let mut walks = self.lineage.lock();
         self.log_change(&mut walks, &mut room, plan)
     }
 

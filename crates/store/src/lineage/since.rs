@@ -28,11 +28,6 @@ impl Inodes {
         self.0.get(behind).is_some_and(|(first, _)| *first <= inode)
     }
 
-    /// Whether there are none of them.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// These and others.
     pub fn and(mut self, mut others: Inodes) -> Inodes {
         self.0.append(&mut others.0);
@@ -95,26 +90,59 @@ impl Inner {
         snapshot: u64,
     ) -> Result<Option<Inodes>> {
         let Some(epoch) = self.epoch_of_ancestor(branch, snapshot)? else { return Ok(None) };
+        let mut inodes = Inodes::default();
+        let all_seen = self.younger_leaves(tree, epoch, |first, last| {
+            inodes.add(first, last);
+            true
+        })?;
+        Ok(all_seen.then_some(inodes))
+    }
+
+    /// Whether a branch is surely what a snapshot is: it has grown out of that, and no node is younger. What is younger is looked for until there
+    /// is one. The branch does not change meanwhile.
+    pub(crate) fn is_unchanged_since(
+        &self,
+        tree: TreeNo,
+        branch: u64,
+        snapshot: u64,
+    ) -> Result<bool> {
+        match self.epoch_of_ancestor(branch, snapshot)? {
+            Some(epoch) => self.younger_leaves(tree, epoch, |_, _| false),
+            None => Ok(false),
+        }
+    }
+
+    /// Calls `visit` with the inodes of each leaf that is younger, the smallest first, until it returns false. Whether it has come to the end.
+    fn younger_leaves(
+        &self,
+        tree: TreeNo,
+        epoch: Epoch,
+        mut visit: impl FnMut(InodeNo, InodeNo) -> bool,
+    ) -> Result<bool> {
         let root = Stand::root(&self.forest.read(), tree);
-        let mut waiting = vec![root];
-        let (mut inodes, mut seen) = (Inodes::default(), 0_usize);
-        while let Some(here) = waiting.pop().filter(|_| seen < NODES_MAX) {
+        let (mut waiting, mut seen) = (vec![root], 0_usize);
+        while let Some(here) = waiting.pop() {
             if here.pointer.epoch <= epoch {
                 continue;
             }
             if here.level == 0 {
                 let end = here.end.map_or(InodeNo(u64::MAX), |end| end.inode());
-                inodes.add(here.low.inode(), end);
+                if !visit(here.low.inode(), end) {
+                    return Ok(false);
+                }
                 continue;
             }
             seen = seen.saturating_add(1);
+            if seen > NODES_MAX {
+                return Ok(false);
+            }
             let children = self.look(|forest| {
                 let node = forest.node_at(tree, here.pointer, here.level, here.low)?;
                 Ok(here.children(&node).filter(|of| of.pointer.epoch > epoch).collect::<Vec<_>>())
             })?;
             waiting.extend(children.into_iter().rev());
         }
-        Ok(waiting.is_empty().then_some(inodes).filter(|_| seen < NODES_MAX))
+        Ok(true)
     }
 
     /// The youngest snapshot that two branches have grown out of. They may be far from it: others change the lineage meanwhile.
@@ -176,7 +204,7 @@ mod tests {
     #[test]
     fn ranges_that_meet_are_one() {
         let mut inodes = Inodes::default();
-        assert!(inodes.is_empty() && !inodes.contains(InodeNo(0)));
+        assert!(!inodes.contains(InodeNo(0)));
         for (first, last) in [(1, 3), (3, 3), (3, 5), (9, 9), (20, u64::MAX)] {
             inodes.add(InodeNo(first), InodeNo(last));
         }

@@ -49,8 +49,11 @@ impl Inner {
                 let Some(branch) = walks.next_going() else {
                     return refused.map_or(Ok(false), Err);
                 };
+                drop(walks);
                 self.check_running()?;
-                match self.step_of_going(&mut walks, branch) {
+                let done = self.step_of_going(branch);
+                walks = self.lineage.lock();
+                match done {
                     Ok(()) => left = left.saturating_sub(1),
                     Err(error) => {
                         let what = match walks.goes_to(branch) {
@@ -84,6 +87,8 @@ impl Inner {
             }
             drop(walks);
             self.idle.stir();
+            // What steps have changed must be written: who makes them waits for that, before others have to.
+            self.throttle()?;
         }
         Ok(true)
     }

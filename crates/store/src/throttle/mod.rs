@@ -275,6 +275,12 @@ impl Throttle {
         self.alone && std::mem::take(self.state.lock().wanted(job))
     }
 
+    /// As if the log were full.
+    #[cfg(test)]
+    pub(crate) fn want_commit(&self) {
+        self.want(Job::Commit);
+    }
+
     /// The moment of a commit: it takes all that one was wanted for.
     pub(crate) fn commit_begins(&self) {
         self.state.lock().commit = false;
