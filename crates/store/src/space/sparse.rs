@@ -9,8 +9,8 @@ use super::group::discard::pieces;
 use super::hidden::{Hidden, Next};
 use super::promise::{Floor, Floors, Given, Wanted};
 
-/// Two superblocks and the far copy, the guard, and the signpost.
-const OTHER_BLOCKS: u64 = 5;
+/// Two superblocks and the far copy, and the signpost. The guard is written where others may reach the device only.
+const OTHER_BLOCKS: u64 = 4;
 
 impl Space {
     /// Hides everything that is free: the host has to be asked for it first.
@@ -46,7 +46,7 @@ impl Space {
         self.hidden.as_ref().map_or(0, |hidden| hidden.blocks)
     }
 
-    /// Bytes of the volume that the host is known to have given: the superblocks, guard and signpost, the rings, what is in use, and what is free
+    /// Bytes of the volume that the host is known to have given: the superblocks and the signpost, the rings, what is in use, and what is free
     /// and shown.
     pub(crate) fn known_bytes(&self) -> u64 {
         let blocks = OTHER_BLOCKS + self.ring_blocks + self.used_blocks() + self.room().blocks;

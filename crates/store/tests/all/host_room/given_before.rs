@@ -16,7 +16,7 @@ use super::{formatted_as, open, shapes};
 /// What an unlink asks for.
 const UNLINK: Need = Need::Shrink { changes: 40 };
 
-fn key(number: u64) -> Key {
+pub(super) fn key(number: u64) -> Key {
     Key::new(InodeNo(50), ItemKind::Extent, number)
 }
 
@@ -34,7 +34,7 @@ fn add(store: &Branch, host: &HostedDevice, number: u64, want: u64) -> BlockRang
     extent.blocks
 }
 
-fn remove(store: &Branch, number: u64, blocks: BlockRange) {
+pub(super) fn remove(store: &Branch, number: u64, blocks: BlockRange) {
     let mut room = store.reserve(UNLINK).unwrap();
     let mut transaction = Transaction::new();
     transaction.delete(key(number));
@@ -71,16 +71,18 @@ fn files_are_removed_on_a_full_host_between_openings() {
 }
 
 #[test]
-fn files_are_removed_on_a_full_host_behind_trims() {
+fn files_are_removed_on_a_full_host_behind_a_trim() {
     for geometry in shapes(300 << 20) {
         let (host, files) = on_a_full_host(geometry);
+        let store = open(host.clone());
+        store.trim(0, |_| true).unwrap();
+        store.close().unwrap();
         for (number, blocks) in files {
-            let store = open(host.clone());
-            store.trim(0, |_| true).unwrap();
+            // What goes back is another's.
             host.exhaust();
+            let store = open(host.clone());
             remove(&store, number, blocks);
             store.close().unwrap();
-            host.exhaust();
         }
         assert_eq!(host.refused(), 0);
     }
