@@ -330,6 +330,9 @@ impl Inner {
             // No file comes that could use it.
             rule.spare = 0;
         }
+        if rule.to_host && !groups.is_empty() {
+            self.take_back_reserve();
+        }
         // From the end, so that what a reserve keeps lies at the begin, where nodes look first.
         for index in groups.into_iter().rev() {
             let one = self.discarder.one.lock();
@@ -448,14 +451,15 @@ impl Inner {
         let rule = rule.ok_or_else(|| DeviceError::unsupported("discard"))?;
         if rule.to_host {
             self.shorten_rings()?;
-            self.take_back_reserve(|space| space.reserve_lacks(&rule));
+            self.take_back_reserve();
         }
         let begin = |at: u64| at.div_ceil(GROUP_BLOCKS * BLOCK_BYTES);
         let groups = begin(part.start)..begin(part.end).min(self.space.lock().group_count());
         let groups_all = groups.end.saturating_sub(groups.start);
         let mut trimmed = Trimmed { groups_all, ..Trimmed::default() };
         let mut failed = None;
-        for index in groups {
+        // As a round goes: from the end.
+        for index in groups.rev() {
             let one = self.discarder.one.lock();
             let mut tell = |done| match done {
                 Ok(bytes) => {

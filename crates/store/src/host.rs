@@ -9,6 +9,7 @@
 //! A host that cannot give ahead of need is not asked. Then data that it refuses stays in memory, and is
 //! tried again; a refused write of the log, of a commit or of a checkpoint stops the volume, as any other.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
@@ -21,14 +22,15 @@ use holdfast_sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::space::alloc::Space;
+use crate::space::discard::LEAST_BLOCKS;
 use crate::space::hidden::{Next, PIECE_BYTES};
 use crate::{Inner, Result, StoreError};
 
 /// Pieces that the host may refuse before nothing more is asked for this time: parts of it may be given already.
 const REFUSED_MAX: u32 = 8;
-/// The same while the image holds more than is known to be given: what an earlier mount was given costs the host
-/// nothing.
-const REFUSED_MAX_IDLE: u32 = 4096;
+/// Pieces and parts of them that it may refuse while the image holds more than is known to be given: what an earlier mount was given costs
+/// the host nothing.
+const SEARCH_MAX: u32 = 16384;
 /// As much is taken whatever the host has, since some of it may be given already.
 const LITTLE: u64 = 16 << 20;
 /// Zeros that are written at a time.
@@ -196,40 +198,46 @@ impl Inner {
         self.ask_host(lacking) || self.wait_for_discard()
     }
 
-    /// What an opening finds given to the image is hidden, the reserve that an earlier mount was given among it: it is asked for again, as
-    /// far as the image has it, so that a trim does not take it for space that nobody needs. A volume that nobody has changed yet has none.
-    pub(crate) fn take_back_reserve(&self, lacks: impl Fn(&Space) -> u64) {
+    /// Before free space goes back: a reserve that lies in what is hidden is asked for again, as far as the image has it. What an opening
+    /// finds given is hidden, and so is what becomes free in pieces that a full host has given in parts; it would go as space that nobody
+    /// needs. A volume that nobody has changed yet has no reserve.
+    pub(crate) fn take_back_reserve(&self) {
         if self.rings_to_take() > 0 {
             return;
         }
+        let lacks = |space: &Space| space.reserve_lacks();
         let has_more = || {
             let space = self.space.lock();
-            let idle = self.device.given().saturating_sub(space.known_bytes());
-            // Less is what the host counts for itself.
-            lacks(&space) > 0 && idle >= PIECE_BYTES / 4
+            lacks(&space) > 0 && self.device.given() > space.known_bytes()
         };
-        while has_more() && self.ask_host(&lacks) {}
+        while has_more() && self.ask_host(lacks) {}
     }
 
     fn ask_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {
-        let (lacking, known) = {
+        let given = self.device.given();
+        let (lacking, idle) = {
             let space = self.space.lock();
             if space.hidden_blocks() == 0 {
                 return false;
             }
-            (lacking(&space), space.known_bytes())
+            (lacking(&space), given.saturating_sub(space.known_bytes()))
         };
-        let idle = self.device.given().saturating_sub(known);
         let room = self.device.room().map(|room| room.saturating_add(idle));
         if lacking > LITTLE && room.is_some_and(|room| room < lacking) {
             return false;
         }
+        let has_idle = idle >= self.geometry().node_blocks() * BLOCK_BYTES;
+        self.ask_pieces(false) || has_idle && self.ask_pieces(true)
+    }
+
+    /// Asks the host for pieces until it gives one, or for those that a search may find given in parts.
+    fn ask_pieces(&self, is_search: bool) -> bool {
         let mut loading = self.loading();
-        let mut left = if idle < LITTLE { REFUSED_MAX } else { REFUSED_MAX_IDLE };
+        let mut left = if is_search { SEARCH_MAX } else { REFUSED_MAX };
         while left > 0 {
             let mut space = self.space.lock();
-            let range = match space.next_hidden() {
-                Next::Ask(range) => range,
+            let piece = match space.next_hidden(is_search) {
+                Next::Ask(piece) => piece,
                 Next::Nothing => return false,
                 Next::Load(group) => {
                     drop(space);
@@ -246,15 +254,10 @@ impl Inner {
                 }
             };
             drop(space);
-            let mut asked = Asked { inner: self, range, is_given: false };
-            match self.device.take_room(range.start.0 * BLOCK_BYTES, range.count * BLOCK_BYTES) {
-                Ok(()) => {
-                    asked.is_given = true;
-                    return true;
-                }
-                Err(error) => tracing::debug!("the host gives nothing: {error}"),
+            let mut asked = Asked { inner: self, piece, given: Vec::new(), is_searched: false };
+            if asked.gives(piece, &mut left) || is_search && asked.has_parts(&mut left) {
+                return true;
             }
-            left -= 1;
         }
         false
     }
@@ -264,13 +267,57 @@ impl Inner {
 /// panic of the device counts as refused.
 struct Asked<'a> {
     inner: &'a Inner,
-    range: BlockRange,
-    is_given: bool,
+    piece: BlockRange,
+    given: Vec<BlockRange>,
+    /// All was looked for that the image has of it.
+    is_searched: bool,
+}
+
+impl Asked<'_> {
+    fn gives(&mut self, range: BlockRange, left: &mut u32) -> bool {
+        let (at, len) = (range.start.0 * BLOCK_BYTES, range.count * BLOCK_BYTES);
+        match self.inner.device.take_room(at, len) {
+            Ok(()) => self.given.push(range),
+            Err(error) => {
+                tracing::debug!("the host gives nothing: {error}");
+                *left = left.saturating_sub(1);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A full host refuses a piece of which the image lacks any block. What it has may be as little as one place of a node: so a reserve is
+    /// kept, and the places of a pair lie in two pieces. Long parts come first; where none is given, nobody looks for short ones between.
+    fn has_parts(&mut self, left: &mut u32) -> bool {
+        let place = self.inner.geometry().node_blocks();
+        let mut parts = VecDeque::from(self.inner.space.lock().hidden_parts(self.piece));
+        let mut short = Vec::new();
+        while let Some(part) = parts.pop_front().filter(|_| *left > 0) {
+            if !self.gives(part, left) && part.count > place {
+                let first = (part.count / place).div_ceil(2) * place;
+                let behind = BlockNo(part.start.0 + first);
+                let halves = [
+                    BlockRange::new(part.start, first),
+                    BlockRange::new(behind, part.count - first),
+                ];
+                match part.count > LEAST_BLOCKS {
+                    true => parts.extend(halves),
+                    false => short.extend(halves),
+                }
+            }
+            if parts.is_empty() && !self.given.is_empty() {
+                parts.extend(short.drain(..));
+            }
+        }
+        self.is_searched = *left > 0;
+        !self.given.is_empty()
+    }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.inner.space.lock().answered(self.range, self.is_given);
+        self.inner.space.lock().answered(self.piece, &self.given, self.is_searched);
         self.inner.host_answered.notify_all();
     }
 }

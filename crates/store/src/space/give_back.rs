@@ -7,9 +7,9 @@
 //!
 //! What is promised, and the reserve of removals and commits, is never discarded.
 
-use holdfast_base::BlockRange;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockRange, TreeId};
 
 use super::alloc::Space;
 use super::discard::{
@@ -19,7 +19,7 @@ use super::group::discard::pieces;
 use super::group::{Group, Run};
 use super::hidden::{Hidden, PIECE_BLOCKS};
 use super::promise::{Floor, Wanted};
-use super::slots::Room;
+use super::slots::{NodeSlots, NodesNeeded, Room};
 
 /// The roots of both trees, and what an emptied space tree has left.
 const EMPTY_NODES: u64 = 4;
@@ -174,14 +174,16 @@ impl Space {
     fn hide_part(&mut self, index: u64, part: Run, is_fresh: bool, rule: &DiscardRule) -> Vec<Run> {
         let mut beside = self.free_beside(rule.spare);
         let least = rule.least.min(part.len);
-        let is_little = beside.pairs.min(beside.places) * self.geometry().node_blocks() < least;
-        if is_little && !is_fresh {
-            return Vec::new();
+        // Where what is free of one kind is no more than is kept, the other one goes all the same: of pairs that are kept no place is single.
+        let least_places = least.div_ceil(self.geometry().node_blocks());
+        for slots in [&mut beside.pairs, &mut beside.places] {
+            *slots = if *slots < least_places { 0 } else { *slots };
         }
-        if is_little {
-            (beside.pairs, beside.places) = (0, 0);
+        let group = self.groups.get_mut(index);
+        let mut runs = group.part_beside(part, rule.unit, beside);
+        if !is_fresh {
+            runs.retain(|run| group.free_in(*run) > 0);
         }
-        let mut runs = self.groups.get_mut(index).part_beside(part, rule.unit, beside);
         if rule.least > LEAST_BLOCKS {
             // Who asks for long ranges gets no short ones.
             runs.retain(|run| run.len >= least);
@@ -206,40 +208,41 @@ impl Space {
 
     /// What stays of the reserve where free space goes back: an empty volume needs none for removals, as a new one has none.
     fn floor_of_given(&self) -> Floor {
-        if self.is_empty() { Floor::Checkpoint } else { Floor::Given }
+        if self.is_empty() { Floor::Checkpoint } else { Floor::Grow }
+    }
+
+    /// What stays free beside that: room for nodes of a files tree, or for data.
+    fn spared(&self, blocks: u64) -> Wanted {
+        let geometry = self.geometry();
+        let leaves = blocks / geometry.blocks_of(geometry.stored(TreeId::Files, 0));
+        let nodes = NodesNeeded { leaves, above: leaves / 8, all: leaves };
+        Wanted { slots: NodeSlots::of_tree(geometry, TreeId::Files, nodes), ..Wanted::default() }
     }
 
     /// What is free beside what is promised and reserved, and `spare` blocks.
     fn free_beside(&self, spare: u64) -> Room {
         let (room, floor) = (self.room(), self.floor_of_given());
-        let spare = if self.is_empty() { 0 } else { spare };
-        let wanted = self.promises.wanted_blocks(Wanted::default(), floor);
-        let slots = self.promises.spare_slots(room, floor);
-        let spare_slots = spare.div_ceil(self.geometry().node_blocks());
+        let spared = self.spared(if self.is_empty() { 0 } else { spare });
+        let slots = room.beside(self.promises.kept_for_all(floor, spared));
         // Where leaves have copies, a place without its other one is room for no node.
         let has_singles = self.geometry().leaf_copies;
         Room {
-            blocks: room.blocks.saturating_sub(wanted.saturating_add(spare)),
-            places: if has_singles { u64::MAX } else { slots.places.saturating_sub(spare_slots) },
-            pairs: slots.pairs.saturating_sub(spare_slots),
+            blocks: room.blocks.saturating_sub(self.promises.wanted_blocks(spared, floor)),
+            places: if has_singles { u64::MAX } else { slots.places },
+            pairs: slots.pairs,
         }
     }
 
-    /// Bytes that promises, reserves and what is spared beside them have too little of what is free and known to be given.
-    pub(crate) fn reserve_lacks(&self, rule: &DiscardRule) -> u64 {
+    /// Bytes that promises and reserves have too little of what is free and known to be given.
+    pub(crate) fn reserve_lacks(&self) -> u64 {
         let (room, floor) = (self.room(), self.floor_of_given());
-        let wanted = self.promises.wanted_blocks(Wanted::default(), floor);
-        let blocks = wanted.saturating_add(rule.spare);
-        let node_blocks = self.geometry().node_blocks();
         let kept = self.promises.kept_for_all(floor, Wanted::default());
-        let spare = rule.spare.div_ceil(node_blocks);
-        let lacks = |kept: u64, has: u64| kept.saturating_add(spare).saturating_sub(has);
-        let slots = match self.geometry().copy_mask {
-            0 => lacks(kept.once, room.places),
-            _ => lacks(kept.twice, room.pairs).max(lacks(kept.places(), room.places)),
-        };
-        let of_slots = slots.saturating_mul(node_blocks);
-        blocks.saturating_sub(room.blocks).max(of_slots).saturating_mul(BLOCK_BYTES)
+        // Where each node is stored once, none is kept twice.
+        let pairs = kept.twice.saturating_sub(room.pairs);
+        let slots = kept.places().saturating_sub(room.places).max(pairs);
+        let wanted = self.promises.wanted_blocks(Wanted::default(), floor);
+        let blocks = wanted.saturating_sub(room.blocks);
+        blocks.max(slots.saturating_mul(self.geometry().node_blocks())).saturating_mul(BLOCK_BYTES)
     }
 
     /// What was due of a group, and was not all tried, waits for the next look.

@@ -29,11 +29,15 @@ pub(crate) struct Hidden {
     /// Of these, the ones with hidden blocks that no thread asks for at this moment. A full volume has hardly any, and
     /// a piece without a free block is not worth a call of the host.
     wanted: Bits,
+    /// Pieces of which all is shown that the image has: it was looked for part by part, and nothing became free there since.
+    searched: Bits,
     /// Groups of which the host has given something, and how many.
     groups: Bits,
     group_count: u64,
     /// Where the search for the next one begins.
     next: u64,
+    /// This one comes before that, if it is hidden: it has the places of copies for the one that was asked for last.
+    copies: Option<u64>,
     /// What is in piece `p` has its copy in piece `p ^ copy_pieces`.
     copy_pieces: u64,
     /// Pieces that the host is being asked for, by each thread.
@@ -76,13 +80,14 @@ impl Bits {
         *word = *word & !(u64::from(u32::MAX) << at) | u64::from(value) << at;
     }
 
-    /// The first that is set from `from` on, around the end.
-    fn next(&self, from: u64) -> Option<u64> {
+    /// The first that is set from `from` on, around the end, and not in `others`.
+    fn next_but(&self, others: Option<&Bits>, from: u64) -> Option<u64> {
         let first = (from / 64) as usize;
-        let after = self.0.get(first)? & (u64::MAX << (from % 64));
+        let bits = |word: usize| self.0[word] & !others.map_or(0, |others| others.0[word]);
+        let after = self.0.get(first).map(|_| bits(first))? & (u64::MAX << (from % 64));
         // By words: most of a large volume may have been given.
         let words = (first + 1..self.0.len()).chain(0..=first);
-        let mut rest = words.map(|word| (word, self.0[word]));
+        let mut rest = words.map(|word| (word, bits(word)));
         let (word, bits) = match after {
             0 => rest.find(|(_, bits)| *bits != 0)?,
             after => (first, after),
@@ -151,7 +156,9 @@ impl Hidden {
             group_count: geometry.group_count(),
             pieces: Bits::new(count(geometry)),
             wanted: Bits::new(count(geometry)),
+            searched: Bits::new(count(geometry)),
             next: geometry.first_data_block().0 / PIECE_BLOCKS,
+            copies: None,
             copy_pieces: geometry.copy_mask / PIECE_BLOCKS,
             asked: Vec::new(),
             discarding: None,
@@ -180,44 +187,59 @@ impl Hidden {
 
     /// The volume has become larger: the blocks from `start` on are hidden.
     pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) {
-        for bits in [&mut self.pieces, &mut self.wanted] {
+        for bits in [&mut self.pieces, &mut self.wanted, &mut self.searched] {
             bits.0.resize(count(geometry).div_ceil(64) as usize, 0);
         }
         self.groups.0.resize(geometry.group_count().div_ceil(64) as usize, 0);
         for number in start.0 / PIECE_BLOCKS..count(geometry) {
             self.pieces.set(number, true);
+            self.searched.set(number, false);
             self.wanted.set(number, !self.is_discarding(number));
         }
         self.blocks += geometry.far_copy().0.saturating_sub(start.0);
     }
 
-    /// The next piece that the host is to be asked for. `is_away` says of a group whether its bitmap has to be loaded first.
-    pub(super) fn next(&mut self, geometry: &Geometry, is_away: impl Fn(u64) -> bool) -> Next {
-        let Some(number) = self.wanted.next(self.next) else {
+    /// The next piece that the host is to be asked for, or the next one that `is_search` may find given in parts. `is_away` says of a group
+    /// whether its bitmap has to be loaded first.
+    pub(super) fn next(
+        &mut self,
+        geometry: &Geometry,
+        is_search: bool,
+        is_away: impl Fn(u64) -> bool,
+    ) -> Next {
+        let copies = self.copies.filter(|number| self.wanted.is_set(*number) && !is_search);
+        // What a reserve keeps lies at the begin of the volume.
+        let (others, from) = match is_search {
+            true => (Some(&self.searched), 0),
+            false => (None, self.next),
+        };
+        let Some(number) = copies.or_else(|| self.wanted.next_but(others, from)) else {
             return match self.asked.is_empty() && self.discarding.is_none() {
-                true => Next::Nothing,
-                false => Next::Wait(self.answers),
+                false if !is_search => Next::Wait(self.answers),
+                _ => Next::Nothing,
             };
         };
         if is_away(number / PIECES_PER_GROUP) {
             return Next::Load(number / PIECES_PER_GROUP);
         }
         self.wanted.set(number, false);
-        // With the place of a node the host is asked for that of its copy: there is no slot before.
-        let copy = number ^ self.copy_pieces;
-        self.next = match number < copy && copy < count(geometry) && self.wanted.is_set(copy) {
-            true => copy,
-            false => (number.min(copy) + 1) % count(geometry),
-        };
+        self.copies = None;
+        if copies.is_none() && !is_search {
+            // With the place of a node the host is asked for that of its copy: there is no slot before.
+            let copy = number ^ self.copy_pieces;
+            self.copies = Some(copy).filter(|copy| number < *copy && *copy < count(geometry));
+            self.next = (number + 1) % count(geometry);
+        }
         self.asked.push(number);
         Next::Ask(piece(geometry, number))
     }
 
-    /// What the host said to the piece `range`, of which `shown` blocks are hidden no more.
+    /// What the host said to the piece `range`: it has given some of it, of which `shown` blocks are hidden no more.
     pub(super) fn answered(
         &mut self,
         range: BlockRange,
-        is_given: bool,
+        given: &[BlockRange],
+        is_searched: bool,
         shown: u64,
         geometry: &Geometry,
     ) {
@@ -227,11 +249,14 @@ impl Hidden {
         }
         self.answers += 1;
         self.blocks -= shown;
-        // The last piece may have grown meanwhile.
-        if is_given {
+        if is_searched {
+            self.searched.set(number, true);
+        }
+        if !given.is_empty() {
             self.has_given_of(number / PIECES_PER_GROUP, true);
         }
-        if is_given && range == piece(geometry, number) {
+        // The last piece may have grown meanwhile.
+        if given == [piece(geometry, number)] {
             self.pieces.set(number, false);
         }
         // Two may have asked for it, if more became free there meanwhile, and were answered differently.
@@ -249,6 +274,7 @@ impl Hidden {
         self.blocks += range.count;
         let number = range.start.0 / PIECE_BLOCKS;
         self.wanted.set(number, !self.is_discarding(number));
+        self.searched.set(number, false);
     }
 
     fn is_discarding(&self, number: u64) -> bool {

@@ -10,7 +10,6 @@ use holdfast_format::Geometry;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP};
 
 use super::delayed::Delayed;
-use super::hidden::PIECE_BLOCKS;
 use super::slots::{NodeSlots, NodesNeeded, Room};
 
 /// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB, twice that with copies. Written in
@@ -27,9 +26,6 @@ pub(crate) struct Floors {
     /// For these, and for the items and checksums of what is written into reserved blocks. All that is not below
     /// `fill` leaves what delayed data may need.
     pub(crate) grow: NodeSlots,
-    /// `grow`, and at least as many as a piece has, where free space goes back: a full host that is asked for a piece again, behind the
-    /// next opening, gives only one that it has in whole.
-    given: NodeSlots,
 }
 
 /// What a caller has to leave of them.
@@ -40,7 +36,6 @@ pub(crate) enum Floor {
     Checkpoint,
     Fill,
     Grow,
-    Given,
 }
 
 /// What is in use of a volume, or may be given away: of a sparse image what the host has given.
@@ -93,10 +88,7 @@ impl Floors {
         let checkpoint = of(TreeId::Space, space);
         let fill = checkpoint + of(TreeId::Files, extra);
         let grow = fill + of(TreeId::Files, reserved);
-        let lacks = (PIECE_BLOCKS / geometry.node_blocks()).saturating_sub(grow.places());
-        let leaf = geometry.stored(TreeId::Files, 0);
-        let lacks = lacks.div_ceil(NodeSlots::of(leaf, 1).places());
-        Floors { checkpoint, fill, grow, given: grow + NodeSlots::of(leaf, lacks) }
+        Floors { checkpoint, fill, grow }
     }
 
     /// Slots that it leaves.
@@ -106,7 +98,6 @@ impl Floors {
             Floor::Checkpoint => self.checkpoint,
             Floor::Fill => self.fill,
             Floor::Grow => self.grow,
-            Floor::Given => self.given,
         }
     }
 }
@@ -312,7 +303,7 @@ mod tests {
             nodes: 10,
             levels: 2,
             roots: NodeSlots::none(),
-            floors: Floors { checkpoint, fill, grow, given: grow },
+            floors: Floors { checkpoint, fill, grow },
         }
     }
 

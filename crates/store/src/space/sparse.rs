@@ -5,8 +5,12 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::alloc::Space;
+use super::group::discard::pieces;
 use super::hidden::{Hidden, Next};
 use super::promise::{Floor, Floors, Given, Wanted};
+
+/// Two superblocks and the far copy, and the signpost. The guard is written where others may reach the device only.
+const OTHER_BLOCKS: u64 = 4;
 
 impl Space {
     /// Hides everything that is free: the host has to be asked for it first.
@@ -42,9 +46,10 @@ impl Space {
         self.hidden.as_ref().map_or(0, |hidden| hidden.blocks)
     }
 
-    /// Bytes of the volume that the host is known to have given: the rings, what is in use, and what is free and shown.
+    /// Bytes of the volume that the host is known to have given: the superblocks and the signpost, the rings, what is in use, and what is free
+    /// and shown.
     pub(crate) fn known_bytes(&self) -> u64 {
-        let blocks = self.ring_blocks + self.used_blocks() + self.room().blocks;
+        let blocks = OTHER_BLOCKS + self.ring_blocks + self.used_blocks() + self.room().blocks;
         blocks.saturating_mul(BLOCK_BYTES)
     }
 
@@ -53,12 +58,13 @@ impl Space {
         self.ring_blocks = blocks;
     }
 
-    /// The next piece that the host is to be asked for.
-    pub(crate) fn next_hidden(&mut self) -> Next {
+    /// The next piece that the host is to be asked for, or the next one that `is_search` may find given in parts.
+    pub(crate) fn next_hidden(&mut self, is_search: bool) -> Next {
         let geometry = *self.geometry();
         let is_away = |group| self.groups.is_away(group);
         let hidden = self.hidden.as_mut();
-        let next = hidden.map_or(Next::Nothing, |hidden| hidden.next(&geometry, is_away));
+        let next =
+            hidden.map_or(Next::Nothing, |hidden| hidden.next(&geometry, is_search, is_away));
         if let Next::Ask(range) = &next {
             // It stays in memory until the answer, which comes without a lock.
             self.groups.pin(range.start.0 / GROUP_BLOCKS);
@@ -66,13 +72,25 @@ impl Space {
         next
     }
 
-    /// What the host said to that piece: its free blocks may be promised from now on, or it is asked again later.
-    pub(crate) fn answered(&mut self, range: BlockRange, is_given: bool) {
-        let shown = if is_given { self.show(range) } else { 0 };
-        self.groups.unpin(range.start.0 / GROUP_BLOCKS);
+    /// Whole places of a piece that the host is asked for whose blocks are free but for the host, in order.
+    pub(crate) fn hidden_parts(&mut self, piece: BlockRange) -> Vec<BlockRange> {
+        let (index, place) = (piece.start.0 / GROUP_BLOCKS, self.geometry().node_blocks());
+        if self.is_lost(index) {
+            return Vec::new();
+        }
+        let group = self.group(index);
+        let runs = group.idle_runs(pieces(group.run(piece)), place, place);
+        runs.into_iter().map(|run| group.blocks(run)).collect()
+    }
+
+    /// What the host said to that piece: the free blocks of the parts that it gave may be promised from now on. What it did not give it is
+    /// asked for again later. With `is_searched` the image has no other parts of it.
+    pub(crate) fn answered(&mut self, piece: BlockRange, given: &[BlockRange], is_searched: bool) {
+        let shown = given.iter().map(|part| self.show(*part)).sum();
+        self.groups.unpin(piece.start.0 / GROUP_BLOCKS);
         let geometry = *self.geometry();
         if let Some(hidden) = &mut self.hidden {
-            hidden.answered(range, is_given, shown, &geometry);
+            hidden.answered(piece, given, is_searched, shown, &geometry);
         }
         self.keep_for_given();
     }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 mod discards;
+mod given_before;
+mod host_use;
 
 use holdfast_base::clock::SimulatedClock;
 use holdfast_base::counters::Counters;
@@ -72,8 +74,12 @@ impl Device for Slow {
 }
 
 fn formatted(bytes: u64) -> (MemoryDevice, Geometry) {
-    let device = Arc::new(MemoryDevice::new(bytes));
     let geometry = Geometry::for_device(bytes, 4096).unwrap();
+    (formatted_as(geometry), geometry)
+}
+
+fn formatted_as(geometry: Geometry) -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(geometry.volume_blocks * BLOCK_BYTES));
     let options = CreateOptions {
         geometry,
         uuid: uuid::Uuid::from_u128(9),
@@ -83,7 +89,13 @@ fn formatted(bytes: u64) -> (MemoryDevice, Geometry) {
         created: Default::default(),
     };
     Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
-    (device.snapshot(), geometry)
+    device.snapshot()
+}
+
+/// Volumes of so many bytes with what is near the roots stored once, and twice: its two places lie in two pieces.
+fn shapes(bytes: u64) -> [Geometry; 3] {
+    let [small, usual] = [4096, 16384].map(|size| Geometry::for_device(bytes, size).unwrap());
+    [small, small.with_root_copies().unwrap(), usual.with_root_copies().unwrap()]
 }
 
 /// The same volume, behind a first write: its rings are taken when it is opened.

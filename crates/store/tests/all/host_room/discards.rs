@@ -13,11 +13,11 @@ use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::sim::{Call, Faults, HostedDevice, SimDevice};
 use holdfast_device::{Device, DeviceError, Discards, MemoryDevice, forward};
 use holdfast_format::item::Extent;
-use holdfast_format::{ItemKind, Key};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{Branch, Discard, Need, NewSize, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
 
-use super::{fill, formatted};
+use super::{fill, formatted, formatted_as, shapes};
 
 /// A device that may hold discards off, refuse them or die of them, and counts them.
 #[derive(Debug)]
@@ -151,7 +151,11 @@ fn what_was_freed_goes_back_when_its_commit_is_durable_and_nothing_else_does() {
 
 #[test]
 fn an_image_gives_its_host_back_what_it_does_not_need() {
-    let (image, geometry) = formatted(256 << 20);
+    shapes(256 << 20).into_iter().for_each(gives_back);
+}
+
+fn gives_back(geometry: Geometry) {
+    let image = formatted_as(geometry);
     let host = Arc::new(HostedDevice::new(&image, 300 << 20));
     let store = open(host.clone(), Discard::Auto);
     // A first change: the rings, and the reserve.
@@ -203,8 +207,12 @@ fn an_image_gives_its_host_back_what_it_does_not_need() {
 /// part of any reserve.
 #[test]
 fn a_reserve_keeps_no_more_of_the_host_than_it_needs() {
+    shapes(512 << 20).into_iter().for_each(keeps_what_it_needs);
+}
+
+fn keeps_what_it_needs(geometry: Geometry) {
     const KEPT: u64 = 8192;
-    let (image, _) = formatted(512 << 20);
+    let image = formatted_as(geometry);
     let host = Arc::new(HostedDevice::new(&image, 600 << 20));
     let store = open(host.clone(), Discard::Auto);
     drop(store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap());
@@ -239,8 +247,12 @@ fn a_reserve_keeps_no_more_of_the_host_than_it_needs() {
 /// well, no more than it stays with the host.
 #[test]
 fn a_reserve_in_short_runs_keeps_nothing_of_what_lies_between_them() {
+    shapes(1 << 30).into_iter().for_each(keeps_short_runs);
+}
+
+fn keeps_short_runs(geometry: Geometry) {
     const SEED: u64 = 5;
-    let (image, geometry) = formatted(1 << 30);
+    let image = formatted_as(geometry);
     let host = Arc::new(HostedDevice::new(&image, 2 << 30));
     let options = OpenOptions { discard_delay: Duration::from_millis(1), ..OpenOptions::default() };
     let store = open_with(host.clone(), options);
