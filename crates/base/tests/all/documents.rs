@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 const WORDS_MAX: &[(&[&str], usize)] = &[
     // A new reader reads that much.
     (&["README.md"], 1500),
+    (&["docs/GUIDE.md"], 800),
     (&["CHANGELOG.md"], 600),
     (&["docs/MEASURED.md"], 4000),
     (&["docs/TESTING.md"], 2500),
