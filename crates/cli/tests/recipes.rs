@@ -1,4 +1,4 @@
-//! The commands of docs/GUIDE.md and docs/RECIPES.md work as they stand there, from the first to the last.
+//! The commands of README, docs/GUIDE.md and docs/RECIPES.md work as they stand there, from the first to the last.
 //!
 //! A program of its own: its transactions make mount namespaces, which keep the mounts of all others until they end. So do
 //! those of its tests, which run one after the other.
@@ -30,6 +30,21 @@ impl Drop for Place {
             self.0.run(&["umount", &self.0.path(&format!("work/{image}"))]);
         }
     }
+}
+
+/// What installs the program there is a block of `bash`, which is not run.
+#[test]
+fn the_first_steps_of_the_readme_work() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place(TestMount::new());
+    let said = document::run("../README.md", &place.0);
+    let start = document::under(&said, "Start");
+    assert!(start.contains("gone\nheld fast\n"), "a fork and a transaction: {start}");
+    assert!(start.contains("+more\n"), "a difference: {start}");
+    assert!(start.ends_with("held fast\nwork.img: clean, 1 file, 1 directory\n"), "{start}");
 }
 
 #[test]

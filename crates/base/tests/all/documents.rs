@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// something twice, or something that a help text, a head of a source file or a kept result says.
 const WORDS_MAX: &[(&[&str], usize)] = &[
     // A new reader reads that much.
-    (&["README.md"], 1500),
+    (&["README.md"], 900),
     (&["docs/GUIDE.md"], 800),
     (&["CHANGELOG.md"], 600),
     (&["docs/MEASURED.md"], 4000),
