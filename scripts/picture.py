@@ -24,17 +24,20 @@ WIDTH = 106
 SESSION = [
     "# one file is the volume; a mount needs no root",
     "holdfast mkfs -q --size 1G work.img && holdfast mount work.img mnt",
-    "tar -xf repository.tar -C mnt && holdfast sync mnt",
-    "# an fsync is one write and one flush; ask what it cost",
-    "echo 'held fast' > mnt/notes && sync mnt/notes",
-    "holdfast explain mnt/notes",
-    "# the daemon is killed; the next mount recovers",
+    "tar -xf repository.tar -C mnt && holdfast snapshot create mnt start",
+    "# one command gets a fork of it all, which goes when the command ends",
+    "holdfast run mnt -- sh -c 'rm -r crates docs && ls | wc -l'; ls mnt | wc -l",
+    "# a transaction is done as a whole, or not at all: this one fails",
+    "holdfast txn mnt -- sh -c 'rm -r mnt/docs && false' || ls mnt/docs | wc -l",
+    "holdfast txn mnt -- sh -c 'rm -r mnt/fuzz && echo held fast > mnt/notes'",
+    "# the daemon is killed; the next mount has the transaction",
     "kill -9 $(holdfast stats --json mnt | jq .pid)",
     "holdfast umount mnt && holdfast mount work.img mnt && cat mnt/notes",
+    "holdfast diff mnt@start mnt --stat",
+    "# back to the snapshot, beneath programs that use the mount",
+    "holdfast snapshot rollback mnt start && ls -d mnt/fuzz",
     "# fsck is a second reader that shares no code with the engine",
     "holdfast umount mnt && holdfast fsck work.img",
-    "# the volume can be read without a mount",
-    "holdfast ls work.img:/crates | head -n 4",
 ]
 
 THEME = TerminalTheme(

@@ -1,13 +1,23 @@
-//! The commands of docs/RECIPES.md work as they stand there, from the first to the last.
+//! The commands of README, docs/GUIDE.md and docs/RECIPES.md work as they stand there, from the first to the last.
 //!
-//! A program of its own: its transactions make mount namespaces, which keep the mounts of all others until they end.
+//! A program of its own: its transactions make mount namespaces, which keep the mounts of all others until they end. So do
+//! those of its tests, which run one after the other.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 mod document;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use common::{TestMount, can_mount};
+
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The volumes that the recipes make: none of them stays mounted when a recipe fails.
 struct Place(TestMount);
@@ -22,11 +32,41 @@ impl Drop for Place {
     }
 }
 
+/// What installs the program there is a block of `bash`, which is not run.
+#[test]
+fn the_first_steps_of_the_readme_work() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place(TestMount::new());
+    let said = document::run("../README.md", &place.0);
+    let start = document::under(&said, "Start");
+    assert!(start.contains("gone\nheld fast\n"), "a fork and a transaction: {start}");
+    assert!(start.contains("+more\n"), "a difference: {start}");
+    assert!(start.contains("held fast\nwork.img: clean, "), "a rollback: {start}");
+}
+
+#[test]
+fn the_guide_works_as_it_stands() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place(TestMount::new());
+    let said = document::run("GUIDE.md", &place.0);
+    let said = document::under(&said, "Ten minutes");
+    assert!(said.contains("ann\nben\nlist\nplan\n"), "two transactions at once: {said}");
+    assert!(said.contains("one\ntwo\nthree\n"), "a promotion: {said}");
+    assert!(said.contains("work.img: clean, "), "the end: {said}");
+}
+
 #[test]
 fn the_recipes_work_as_they_stand() {
     if !can_mount() {
         return;
     }
+    let _alone = alone();
     let place = Place(TestMount::new());
     let said = document::run("RECIPES.md", &place.0);
     let of = |heading| document::under(&said, heading);

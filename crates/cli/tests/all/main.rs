@@ -27,7 +27,6 @@ mod offline;
 mod older_nodes;
 mod packaging;
 mod prune;
-mod readme;
 mod recovery;
 mod salvage;
 mod scrub;
