@@ -288,11 +288,14 @@ impl Asked<'_> {
     }
 
     /// A full host refuses a piece of which the image lacks any block. What it has may be as little as one place of a node: so a reserve is
-    /// kept, and the places of a pair lie in two pieces. Long parts come first; where none is given, nobody looks for short ones between.
+    /// kept, and the places of a pair lie in two pieces. Long parts come first; where none is given and nothing is in use, there are no short
+    /// ones.
     fn has_parts(&mut self, left: &mut u32) -> bool {
         let place = self.inner.geometry().node_blocks();
         let mut parts = VecDeque::from(self.inner.space.lock().hidden_parts(self.piece));
         let mut short = Vec::new();
+        let hidden: u64 = parts.iter().map(|part| part.count).sum();
+        let is_used = hidden < self.piece.count;
         while let Some(part) = parts.pop_front().filter(|_| *left > 0) {
             if !self.gives(part, left) && part.count > place {
                 let first = (part.count / place).div_ceil(2) * place;
@@ -306,7 +309,7 @@ impl Asked<'_> {
                     false => short.extend(halves),
                 }
             }
-            if parts.is_empty() && !self.given.is_empty() {
+            if parts.is_empty() && (is_used || !self.given.is_empty()) {
                 parts.extend(short.drain(..));
             }
         }

@@ -70,24 +70,6 @@ fn files_are_removed_on_a_full_host_between_openings() {
     }
 }
 
-#[test]
-fn files_are_removed_on_a_full_host_behind_a_trim() {
-    for geometry in shapes(300 << 20) {
-        let (host, files) = on_a_full_host(geometry);
-        let store = open(host.clone());
-        store.trim(0, |_| true).unwrap();
-        store.close().unwrap();
-        for (number, blocks) in files {
-            // What goes back is another's.
-            host.exhaust();
-            let store = open(host.clone());
-            remove(&store, number, blocks);
-            store.close().unwrap();
-        }
-        assert_eq!(host.refused(), 0);
-    }
-}
-
 /// A size that cannot be leaves what the next removal needs, and one that can be is reached when the host has room.
 #[test]
 fn a_volume_becomes_smaller_when_its_host_has_room() {
