@@ -5,7 +5,6 @@ use holdfast_device::Device;
 use holdfast_format::Superblock;
 
 use crate::lineage::Tree;
-use crate::log::Behind;
 use crate::volume::Volume;
 use crate::{CheckError, journal, log};
 
@@ -23,18 +22,9 @@ pub(crate) struct Recovered {
 impl Recovered {
     /// Replays both behind `superblock`, which must be valid and the newest of `device`.
     pub(crate) fn read(device: &dyn Device, superblock: &Superblock) -> Recovered {
-        Recovered::read_behind(device, superblock, Behind::Left)
-    }
-
-    /// The same; `behind`: what becomes of batches behind one that is lost.
-    pub(crate) fn read_behind(
-        device: &dyn Device,
-        superblock: &Superblock,
-        behind: Behind,
-    ) -> Recovered {
         let (journal, journal_error) = journal::replay_or_none(device, superblock);
         let (log, log_error) = match &journal_error {
-            None => log::replay_readable(device, &journal, behind),
+            None => log::replay_readable(device, &journal),
             Some(_) => {
                 let reason = journal::Reason::Broken;
                 let why = "the journal before it does not read";

@@ -314,7 +314,6 @@ impl<'w, 'd> Round<'w, 'd> {
 
     /// Findings that writing everything anew answers by itself.
     fn answers(&mut self, report: &Report) {
-        let behind = self.reading.batches_behind_damage();
         for finding in &report.findings {
             let what = match finding.issue() {
                 Issue::SuperblockInvalid
@@ -350,9 +349,6 @@ impl<'w, 'd> Round<'w, 'd> {
                 }
                 Issue::LogWiped => {
                     "the volume is as its last commit left it: all that was durable since is lost, and which files that is, is not known"
-                }
-                Issue::LogDamaged if behind > 0 => {
-                    "what the lost batch held is lost; what lies behind it counts, as far as it can without"
                 }
                 Issue::LogDamaged
                 | Issue::BatchMalformed

@@ -70,10 +70,11 @@ fn done(issue: Issue) -> &'static str {
         | Issue::CommitBase
         | Issue::CommitNode
         | Issue::JournalUnreadable => JOURNAL,
-        Issue::LogDamaged => {
-            "With `--accept-loss`: what the batch held is lost; what lies behind it counts, as far as it can without."
-        }
-        Issue::BatchMalformed | Issue::BatchGap | Issue::BatchBlocks | Issue::LogUnreadable => LOG,
+        Issue::LogDamaged
+        | Issue::BatchMalformed
+        | Issue::BatchGap
+        | Issue::BatchBlocks
+        | Issue::LogUnreadable => LOG,
         Issue::CommitBaseLost => {
             "The node is left out, as a damaged one; all else of the commits, and the log, stays."
         }

@@ -17,10 +17,9 @@ mod give_back;
 mod judged;
 mod lineage;
 mod origins;
-mod past;
 mod ring;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use holdfast_base::recover::RecoveryWork;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
@@ -39,7 +38,6 @@ use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
 use apply::State;
-use judged::Judged;
 pub(crate) use ring::{BadBatch, Ring, Whole};
 
 /// What a log makes of the volume that the journal leaves.
@@ -67,8 +65,6 @@ pub struct Replay {
     pub end: End,
     /// A later batch proves that the one at which it ended was durable.
     pub damage: Option<Damage>,
-    /// Batches behind that one which count all the same, where [`Behind::Taken`] was asked for.
-    pub(crate) behind: BTreeSet<BatchNo>,
     /// What no crash explains of batches that are whole.
     pub faults: Vec<Fault>,
     /// Places that lack a durable batch which another place has.
@@ -90,15 +86,6 @@ pub struct BranchChanges {
     pub items: BTreeMap<Key, Change>,
     /// Inodes in it.
     pub inode_count: u64,
-}
-
-/// What becomes of whole batches behind one that is lost although it was durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
-    /// Nothing: history ends before the lost one (P3), as for a mount.
-    Left,
-    /// They count as far as they can without it: a repair and a salvage lose what the lost one held, and not what came later.
-    Taken,
 }
 
 /// Where a log ends.
@@ -151,7 +138,6 @@ impl Replay {
             data_bytes: 0,
             end,
             damage: None,
-            behind: BTreeSet::new(),
             faults: Vec::new(),
             bad_places: Vec::new(),
             unsearched: None,
@@ -223,7 +209,7 @@ impl Replay {
 ///
 /// Fails only if the device does not read where the next batch must be.
 pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, CheckError> {
-    match replay_readable(device, journal, Behind::Left) {
+    match replay_readable(device, journal) {
         (replay, None) => Ok(replay),
         (_, Some(error)) => Err(error),
     }
@@ -233,7 +219,6 @@ pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, 
 pub(crate) fn replay_readable(
     device: &dyn Device,
     journal: &journal::Replay,
-    behind: Behind,
 ) -> (Replay, Option<CheckError>) {
     if !journal.is_whole() {
         // What the batches build on is not there, and blocks that they take may be in use by it.
@@ -255,24 +240,15 @@ pub(crate) fn replay_readable(
         let places = whole.bad.iter().map(|bad| (whole.number(), bad.clone()));
         replay.bad_places.extend(places);
     }
-    let before = Volume::before_log(device, journal);
-    let new_state = || {
+    if !chain.is_empty() {
+        let before = Volume::before_log(device, journal);
         let is_lost = Lineage::lost(&before).is_some();
-        State::new(before.marks(), Lineage::read(&before), is_lost)
-    };
-    let mut state = (!chain.is_empty()).then(new_state);
-    if let Some(state) = &mut state {
+        let state = State::new(before.marks(), Lineage::read(&before), is_lost);
         apply(&before, &ring, state, &chain, proven, &mut replay);
     }
     let batch = replay.end.batch;
     let damage = proof.filter(|proof| proof.durable >= batch && replay.faults.is_empty());
     replay.damage = damage.map(|proof| Damage { batch, proof });
-    if behind == Behind::Taken && replay.damage.is_some() {
-        past::take(&before, &ring, state.get_or_insert_with(new_state), &mut replay);
-    }
-    if let Some(state) = state {
-        state.finish(&mut replay);
-    }
     let is_empty = chain.is_empty() && replay.skipped == 0 && replay.end.reason == Reason::Nothing;
     let is_open = journal.end.reason != Reason::Closed && replay.damage.is_none();
     if is_empty && is_open && unread.is_none() && ring.is_wiped(&journal.earlier_log) {
@@ -344,7 +320,7 @@ fn collect(
 fn apply(
     before: &Volume<'_>,
     ring: &Ring<'_>,
-    state: &mut State,
+    mut state: State,
     chain: &[Whole],
     proven: u64,
     replay: &mut Replay,
@@ -374,18 +350,14 @@ fn apply(
             replay.end = whole.ends_before(Reason::DataMissing, why);
             break;
         }
-        count(state, judged, ring, whole, replay);
+        state.apply(judged, ring.block(whole.header.address), replay);
+        replay.advance(whole);
+        let superblock = &mut replay.superblock;
+        superblock.lsn = Lsn(whole.header.last);
+        superblock.inode_next = InodeNo(whole.header.inode_next);
+        superblock.inode_count = whole.header.inode_count;
+        replay.batches += 1;
+        replay.records += u64::from(whole.header.records);
     }
-}
-
-/// A batch that was judged counts.
-fn count(state: &mut State, judged: Judged, ring: &Ring<'_>, whole: &Whole, replay: &mut Replay) {
-    state.apply(judged, ring.block(whole.header.address), replay);
-    replay.advance(whole);
-    let superblock = &mut replay.superblock;
-    superblock.lsn = Lsn(whole.header.last);
-    superblock.inode_next = InodeNo(whole.header.inode_next);
-    superblock.inode_count = whole.header.inode_count;
-    replay.batches += 1;
-    replay.records += u64::from(whole.header.records);
+    state.finish(replay);
 }

@@ -103,19 +103,6 @@ impl<'a> Ring<'a> {
         BlockNo(self.first.0 + at / BLOCK_BYTES)
     }
 
-    /// Bytes from `from` on to `at`, both bytes of the ring, over its end if need be.
-    pub(super) fn distance(&self, from: u64, at: u64) -> u64 {
-        at.checked_sub(from).unwrap_or_else(|| self.len.saturating_sub(from).saturating_add(at))
-    }
-
-    /// A batch that was found whole, without what came before it.
-    pub(super) fn found(&self, header: LogHeader, records: Vec<u8>) -> Whole {
-        let next = (header.address + u64::from(header.bytes)) % self.len.max(1);
-        let mark = LogMark { batch: BatchNo(header.number), next, sum: header.sum };
-        let after = Expected { mark, left: 0 };
-        Whole { header, records, bad: Vec::new(), overlaps: false, after }
-    }
-
     /// The end of a log where the device does not read.
     pub(super) fn unread(&self, place: &Expected) -> End {
         let (batch, at) = (place.mark.batch.next(), place.mark.next);

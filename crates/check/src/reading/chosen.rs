@@ -8,14 +8,14 @@ use super::{TreeRoot, VolumeReading};
 use crate::error::CheckError;
 use crate::journal::{self, Reason};
 use crate::lineage::Lineage;
-use crate::log::{self, Behind};
+use crate::log;
 use crate::recovered::Recovered;
 use crate::superblocks::Slots;
 
 /// What counts of the rings of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rings {
-    /// Journal and log behind the superblock, as far as they read, and what can be taken of batches behind a lost one.
+    /// Journal and log behind the superblock, as far as they read.
     Replayed,
     /// Nothing: the trees alone, as the superblock leads to them.
     Ignored,
@@ -34,7 +34,7 @@ impl<'d> VolumeReading<'d> {
     ) -> Result<VolumeReading<'d>, CheckError> {
         let slots = Slots::read(device)?;
         let recovered = match rings {
-            Rings::Replayed => Recovered::read_behind(device, &mark, Behind::Taken),
+            Rings::Replayed => Recovered::read(device, &mark),
             Rings::Ignored => Recovered::without_rings(&mark),
         };
         let volume = recovered.volume(device);
@@ -49,11 +49,6 @@ impl<'d> VolumeReading<'d> {
     /// is the last one.
     pub fn missing_of_rings(&self) -> Vec<String> {
         self.recovered.missing()
-    }
-
-    /// Batches of the log that count although one before them, which was durable, is lost.
-    pub fn batches_behind_damage(&self) -> usize {
-        self.recovered.log.behind.len()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_base::{BatchNo, InodeNo};
+use holdfast_base::InodeNo;
 use holdfast_device::Device;
 use holdfast_format::ItemKind;
 use holdfast_format::item::lineage::{LINEAGE, MAIN};
@@ -31,11 +31,7 @@ pub(super) fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, 
     let before = &recovered.journal.superblock;
     let mut cut: BTreeMap<u64, CutChanges> = BTreeMap::new();
     let end = recovered.log.end.batch;
-    let counts = &recovered.log.behind;
     Ring::new(device, before).beyond(end, &mut |header, records| {
-        if counts.contains(&BatchNo(header.number)) {
-            return;
-        }
         let decoder = Decoder::new(records, header.records, &before.geometry, before.carried());
         let mut branch = MAIN;
         for record in decoder.map_while(Result::ok) {

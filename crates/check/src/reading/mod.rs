@@ -25,7 +25,6 @@ use crate::changes::Change;
 use crate::error::CheckError;
 use crate::issue::Issue;
 use crate::lineage::{Lineage, Tree};
-use crate::log::Behind;
 use crate::path;
 use crate::recovered::Recovered;
 use crate::superblocks::Slots;
@@ -79,8 +78,7 @@ pub struct VolumeReading<'d> {
 
 impl<'d> VolumeReading<'d> {
     /// Reads the volume on `device` by its newest valid superblock; by the far copy if no slot is valid, or if `far` says that
-    /// it is the one that counts. Of batches of the log behind one that is lost it takes what can be. Fails if there is none, or a device
-    /// does not read.
+    /// it is the one that counts. Fails if there is none, or a device does not read.
     pub fn open(device: &'d dyn Device, far: bool) -> Result<VolumeReading<'d>, CheckError> {
         let slots = Slots::read(device)?;
         if let Some(words) = slots.newer() {
@@ -90,7 +88,7 @@ impl<'d> VolumeReading<'d> {
         let Some(mark) = found.or(slots.newest()).or(slots.only_far()).cloned() else {
             return Err(CheckError::Missing("no superblock is valid".into()));
         };
-        let recovered = Recovered::read_behind(device, &mark, Behind::Taken);
+        let recovered = Recovered::read(device, &mark);
         let volume = recovered.volume(device);
         let lineage = Lineage::read(&volume);
         let all = lineage.trees(&volume, &|id| recovered.log.inodes_in(id));

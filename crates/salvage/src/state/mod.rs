@@ -139,11 +139,7 @@ impl<'d> State<'d> {
         let now = reading.superblock();
         let main = Root { place: place(now.files, now.files_level), is_said: true };
         let mut notes: Vec<String> = reading.missing_of_rings();
-        let lost = match reading.batches_behind_damage() {
-            0 => ": what was changed after that is lost".to_string(),
-            behind => format!(": what it held is lost, and {behind} batches behind it count"),
-        };
-        notes.iter_mut().for_each(|note| note.push_str(&lost));
+        notes.iter_mut().for_each(|note| note.push_str(": what was changed after that is lost"));
         let have = device.len() / BLOCK_BYTES;
         if have < blocks {
             notes.push(format!("the device ends after {have} of the volume's {blocks} blocks"));

@@ -3,7 +3,6 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod accidents;
-mod behind;
 mod common;
 mod holes;
 mod image;
