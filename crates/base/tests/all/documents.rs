@@ -13,6 +13,7 @@ const WORDS_MAX: &[(&[&str], usize)] = &[
     // A new reader reads that much.
     (&["README.md"], 1500),
     (&["CHANGELOG.md"], 600),
+    (&["docs/DURABILITY.md"], 5000),
     (&["docs/MEASURED.md"], 4000),
     (&["docs/TESTING.md"], 2500),
     (
