@@ -13,7 +13,9 @@ const WORDS_MAX: &[(&[&str], usize)] = &[
     // A new reader reads that much.
     (&["README.md"], 1500),
     (&["CHANGELOG.md"], 600),
+    (&["docs/BRANCHES.md"], 3500),
     (&["docs/DURABILITY.md"], 5000),
+    (&["docs/FSCK.md"], 4500),
     (&["docs/MEASURED.md"], 4000),
     (&["docs/TESTING.md"], 2500),
     (
