@@ -22,7 +22,8 @@ const COUNT: &str = "It is counted anew.";
 const JOURNAL: &str =
     "With `--accept-loss`: the journal ends before the damage, and the log with it.";
 const LOG: &str = "With `--accept-loss`: the log ends before the damage.";
-const LISTED: &str = "The items that lead to trees are made anew from what these say of themselves.";
+const LISTED: &str =
+    "The items that lead to trees are made anew from what these say of themselves.";
 
 const CUT: &str = "It grew out of nothing from now on, and gets copies of what it shares with others. If there is no room for these: with `--accept-loss`, it goes.";
 
