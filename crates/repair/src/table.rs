@@ -16,14 +16,14 @@ pub fn answer(issue: Issue) -> String {
 }
 
 const SUPERBLOCKS: &str = "Both slots, the far copy and the signpost are written anew.";
-const SPACE: &str =
-    "The space tree is made anew from what the trees of all branches and snapshots reach.";
-const NODE: &str = "The node is left out. Of what was in it comes back what the trees beside it, its own leaves or older versions of it prove; names that lead to nothing go, files without a name go to `lost+found`, and lost parts of files do not read.";
+const SPACE: &str = "The space tree is made anew from what all trees reach.";
+const NODE: &str = "The node is left out. What the trees beside it, its own leaves or older versions of it prove comes back; names that lead to nothing go.";
 const COUNT: &str = "It is counted anew.";
 const JOURNAL: &str =
     "With `--accept-loss`: the journal ends before the damage, and the log with it.";
 const LOG: &str = "With `--accept-loss`: the log ends before the damage.";
-const LISTED: &str = "The items that lead to branches and snapshots are made anew from what these say of themselves.";
+const LISTED: &str =
+    "The items that lead to trees are made anew from what these say of themselves.";
 
 const CUT: &str = "It grew out of nothing from now on, and gets copies of what it shares with others. If there is no room for these: with `--accept-loss`, it goes.";
 
@@ -85,7 +85,7 @@ fn done(issue: Issue) -> &'static str {
             "With `--accept-loss`: the volume is as its last commit left it. Which files changed since is not known."
         }
         Issue::FramePlaceBad | Issue::BatchPlaceBad => {
-            "The bad place is written again from the other one, with `-y`. Where more is repaired, what journal and log hold goes into the trees, and neither place is needed."
+            "The bad place is written again from the other one, with `-y`; where more is repaired, neither place is needed."
         }
         Issue::LineageItemDamaged => {
             "The item goes. A branch keeps its root and gets another name; a snapshot is lost."

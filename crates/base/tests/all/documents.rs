@@ -18,6 +18,11 @@ const WORDS_MAX: &[(&[&str], usize)] = &[
     (&["docs/GLOSSARY.md"], 1200),
     (&["docs/MECHANISMS.md"], 2500),
     (&["CHANGELOG.md"], 600),
+    (&["docs/BRANCHES.md"], 3500),
+    (&["docs/DURABILITY.md"], 5000),
+    // Every field and rule: a reader and a writer are made from it.
+    (&["docs/FORMAT.md"], 14000),
+    (&["docs/FSCK.md"], 4500),
     (&["docs/MEASURED.md"], 4000),
     (&["docs/TESTING.md"], 2500),
     (

@@ -10,7 +10,7 @@ use holdfast_format::checksum::block_sum;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::guard::GuardFields;
 use holdfast_format::item::dentry::{DentryHead, slot};
-use holdfast_format::item::extent::ExtentHead;
+use holdfast_format::item::extent::{ExtentHead, extent_blocks_max};
 use holdfast_format::item::hold::HoldHead;
 use holdfast_format::item::lineage::{LineageItem, TreeHead};
 use holdfast_format::item::run::RunFields;
@@ -92,15 +92,15 @@ fn the_document_says_what_the_code_says() {
 }
 
 fn fields_table(fields: &[Field]) -> String {
-    let mut out =
-        String::from("| offset | size | type | field | meaning |\n|---|---|---|---|---|\n");
+    let mut out = String::from("| offset | type | field | meaning |\n|---|---|---|---|\n");
     for Field { offset, size, kind, name, meaning } in fields {
         // Links to items of the code mean nothing in a document.
         let meaning = meaning
             .replace("[`InodeItem::HAS_XATTRS`]", "Bit 0: it may have attributes;")
             .replace("; and others, as below", "; others are below")
             .replace("[`Extent::UNBORN`]", "0");
-        let row = format!("| {offset} | {size} | {kind} | {name} | {meaning} |");
+        let size = if *kind == "bytes" { format!("({size})") } else { String::new() };
+        let row = format!("| {offset} | {kind}{size} | {name} | {meaning} |");
         writeln!(out, "{row}").expect("writing into a String cannot fail");
     }
     out
@@ -118,16 +118,7 @@ fn limits_table() -> String {
         ("blocks in a bitmap item", limits::BITMAP_BLOCKS, "blocks"),
         ("longest value in a leaf of 4 KiB", limits::value_max(4096) as u64, "bytes"),
         ("longest value in larger leaves", limits::value_max(16384) as u64, "bytes"),
-        (
-            "longest written extent in a leaf of 4 KiB",
-            holdfast_format::item::extent::extent_blocks_max(4096),
-            "blocks",
-        ),
-        (
-            "longest written extent in larger leaves",
-            holdfast_format::item::extent::extent_blocks_max(16384),
-            "blocks",
-        ),
+        ("longest written extent", extent_blocks_max(4096), "blocks"),
         ("smallest volume", limits::VOLUME_BYTES_MIN, "bytes"),
         ("largest volume", i64::MAX as u64 / 4096 * 4096, "bytes"),
         ("largest frame of the journal", frame::FRAME_BYTES_MAX as u64, "bytes"),
@@ -138,6 +129,7 @@ fn limits_table() -> String {
         ("data that the batches of one flush name by sums", log::DATA_BLOCKS_MAX, "blocks"),
     ];
     assert_eq!(limits::value_max(65536), limits::value_max(16384));
+    assert_eq!(extent_blocks_max(65536), extent_blocks_max(4096));
     let mut out = String::from("| limit | value | unit |\n|---|---|---|\n");
     for (what, value, unit) in rows {
         writeln!(out, "| {what} | {value} | {unit} |").expect("writing into a String cannot fail");
@@ -286,12 +278,15 @@ fn expected(superblock: &Superblock) -> Expected {
     }
 }
 
-/// Bytes in lines of 16 with their offset, the first line named.
+/// Bytes in lines of 16 with their offset, the first line named. Other lines of zeros are left out.
 fn listing(out: &mut String, bytes: &[u8], at: usize, name: &str) {
     for (index, line) in bytes.chunks(16).enumerate() {
-        let digits: Vec<_> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        if index > 0 && line.iter().all(|&byte| byte == 0) {
+            continue;
+        }
+        let digits: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = if index == 0 { name } else { "" };
-        let line = format!("{:04x}  {:<47}  {name}", at + 16 * index, digits.join(" "));
+        let line = format!("{:04x}  {digits:<32}  {name}", at + 16 * index);
         writeln!(out, "{}", line.trim_end()).expect("writing into a String cannot fail");
     }
 }
@@ -517,8 +512,9 @@ fn the_bytes_in_the_document_decode() {
         let mut bytes = vec![0; size];
         for line in text[start..].lines().skip(2).take_while(|line| *line != "```") {
             let at = usize::from_str_radix(&line[..4], 16).expect("an offset");
-            let digits = line[6..].get(..47).unwrap_or(&line[6..]);
-            for (index, digits) in digits.split_whitespace().enumerate() {
+            let digits = line[6..].split_whitespace().next().expect("digits");
+            for index in 0..digits.len() / 2 {
+                let digits = &digits[2 * index..][..2];
                 bytes[at + index] = u8::from_str_radix(digits, 16).expect("a byte");
             }
         }
