@@ -98,7 +98,8 @@ impl Plan<'_> {
                 continue;
             }
             if !item.name.is_empty() {
-                self.add_name(to, &item.name, number)?;
+                // Before the fork was promoted it was seen that none of the branch has it.
+                self.list_name(to, &item.name, number)?;
             }
             self.put_item(number, &TreeItem { branch: to, ..item });
         }

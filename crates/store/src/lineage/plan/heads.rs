@@ -105,10 +105,7 @@ impl Plan<'_> {
     /// Writes the item of a branch. The first one gets its item, and the name in it, with the first snapshot.
     pub(super) fn put_branch(&mut self, branch: u64, item: &TreeItem) -> PlanResult<()> {
         if self.get(&TreeItem::key(branch))?.is_none() {
-            let key = name_key(0, &item.name);
-            let mut numbers = self.numbers(&key)?;
-            numbers.push(branch);
-            self.put_numbers(key, numbers)?;
+            self.list_name(0, &item.name, branch)?;
         }
         self.put_item(branch, item);
         Ok(())

@@ -61,7 +61,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Fails if a name of a branch, or of what has joined it, is this one or has its sum: a name is found by that.
+    /// Fails if a name of a branch, or of what has joined it, is this one or has its sum, by which a name is found. What another branch has
+    /// with this sum keeps none of its names from it.
     pub(super) fn expect_free(&self, of: u64, name: &[u8]) -> PlanResult<()> {
         if self.named(of, name)?.is_some() {
             return refuse(LineageError::Exists(shown(name)));
@@ -69,7 +70,9 @@ impl Plan<'_> {
         let mut is_taken = of == 0 && name_key(0, name) == name_key(0, MAIN_NAME);
         let joined = if of == 0 { Vec::new() } else { self.joined(of)? };
         for of in joined.into_iter().chain([of]) {
-            is_taken |= !self.numbers(&name_key(of, name))?.is_empty();
+            for number in self.numbers(&name_key(of, name))? {
+                is_taken |= self.tree(number)?.is_some_and(|item| item.branch == of);
+            }
         }
         match is_taken {
             true => refuse(LineageError::Name(
@@ -83,7 +86,15 @@ impl Plan<'_> {
     pub(super) fn add_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
         judge_name(name).map_err(|why| Halt::Failed(LineageError::Name(why).into()))?;
         self.expect_free(of, name)?;
-        self.put_numbers(name_key(of, name), vec![number])
+        self.list_name(of, name, number)
+    }
+
+    /// The same of a name that was judged before.
+    pub(super) fn list_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
+        let key = name_key(of, name);
+        let mut numbers = self.numbers(&key)?;
+        numbers.push(number);
+        self.put_numbers(key, numbers)
     }
 
     pub(super) fn take_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
