@@ -49,7 +49,7 @@ impl FileSystem {
                 true => self.look_at_both(branch, fork, keep, &mut looks)?,
                 false => self.with_branch(branch, |store, open| {
                     self.expect_fork(fork)?;
-                    promote(store, open, fork, keep, &mut looks.both)
+                    promote(store, open, fork, keep, (&mut looks.both, None))
                 })?,
             };
             match next {
@@ -97,11 +97,13 @@ impl FileSystem {
                 if looks.outside < OUTSIDE_MAX {
                     return Ok(Next::Compare(ToCompare { base, old, new }));
                 }
-                if self.differ(old, new)? {
+                if self.differ(old, new.clone())? {
                     return Err(self.diverged(branch));
                 }
+                looks.same = Some(Same { base, moment: new });
             }
-            promote(store, open, fork, keep, &mut looks.both)
+            // The moment that was pinned is a new parent, but what both have grown out of is what it was.
+            promote(store, open, fork, keep, (&mut looks.both, Some(base)))
         })
     }
 
@@ -200,13 +202,13 @@ struct Same {
     moment: Pin,
 }
 
-/// Turns a branch, which stands still, to what the fork is.
+/// Turns a branch, which stands still, to what the fork is. `base`: what both have grown out of, if that was judged while it stood.
 fn promote(
     store: &Store,
     open: Option<&Core>,
     fork: u64,
     keep: Option<&[u8]>,
-    both: &mut LookedAt,
+    (both, base): (&mut LookedAt, Option<u64>),
 ) -> Result<Next> {
     let has_turned = match open {
         None => store.promote_looked(both, keep, Timestamp::now())?,
@@ -215,10 +217,12 @@ fn promote(
                 // Writes that came since are part of what is kept.
                 core.write_back()?;
             }
-            let changed = match store.has_same_ancestor(both)? {
-                true => different(core, store, fork, both.common_ancestor()),
-                false => return Ok(Next::Look),
+            let base = match base {
+                Some(base) => Some(base),
+                None if store.has_same_ancestor(both)? => both.common_ancestor(),
+                None => return Ok(Next::Look),
             };
+            let changed = different(core, store, fork, base);
             let turn = || Ok(store.promote_looked(both, keep, Timestamp::now())?);
             rollback::roll_back(core, changed, turn)?
         }

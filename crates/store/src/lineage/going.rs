@@ -113,10 +113,13 @@ impl Inner {
     }
 
     fn find_common_ancestor(&self, looked: &mut LookedAt) -> Result<()> {
-        if looked.to != 0 {
-            // Read before: if they are the same in the end, so is what was found out.
+        while looked.to != 0 {
             looked.parents = self.parents_of(looked)?;
             looked.common_ancestor = self.common_ancestor(looked.to, looked.branch)?;
+            // If they are the same behind it, it is of one moment.
+            if self.parents_of(looked)? == looked.parents {
+                break;
+            }
         }
         Ok(())
     }

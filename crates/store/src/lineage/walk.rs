@@ -55,6 +55,8 @@ impl Inner {
                 walks = self.lineage.lock();
                 match done {
                     Ok(()) => left = left.saturating_sub(1),
+                    // Another call has ended it meanwhile.
+                    Err(_) if !walks.is_going(branch) => {}
                     Err(error) => {
                         let what = match walks.goes_to(branch) {
                             0 => format!("the deletion of branch {branch}"),
@@ -88,7 +90,12 @@ impl Inner {
             drop(walks);
             self.idle.stir();
             // What steps have changed must be written: who makes them waits for that, before others have to.
-            self.throttle()?;
+            // A commit that fails and stops nothing is tried again by the next one, and is no answer for a deletion.
+            match self.throttle() {
+                Err(error) if self.stop.is_stopped() => return Err(error),
+                Err(error) => tracing::debug!("deletions were not held back: {error}"),
+                Ok(()) => {}
+            }
         }
         Ok(true)
     }

@@ -306,6 +306,11 @@ impl Walks {
         self.going.all.iter().find(|(_, of)| joins(of)).map(|(branch, _)| *branch)
     }
 
+    /// Whether snapshots of it are left that follow.
+    pub(super) fn is_going(&self, branch: u64) -> bool {
+        self.going.all.contains_key(&branch)
+    }
+
     /// What the snapshots of a branch that goes are of now.
     pub(super) fn goes_to(&self, branch: u64) -> u64 {
         self.going.all.get(&branch).map_or(0, |of| of.to)
