@@ -472,9 +472,9 @@ impl Store {
         self.inner.stop.is_stopped()
     }
 
-    /// Whether block groups count as full because their bitmaps are damaged: then space may be gone that was promised.
+    /// Whether space that was promised is gone, as block groups count as full whose bitmaps are damaged: no commit brings it back.
     pub fn has_lost_space(&self) -> bool {
-        self.inner.space.lock().any_lost()
+        self.inner.space.lock().has_lost_promised()
     }
 
     /// Why the store stopped writing, if a write or flush failed (P7).

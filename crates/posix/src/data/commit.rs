@@ -16,7 +16,7 @@ use crate::{FsError, Result};
 /// How often, and how long each time, a caller waits for the last space: others hold it while they apply a transaction.
 const LAST_TRIES: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_millis(2);
-/// So often where block groups are lost: the space that is waited for may be in those, and whoever leaves the volume waits for each file.
+/// So often where the space that was promised is gone with lost block groups: an unmount would wait for each file.
 const TRIES_WITHOUT_GROUPS: u32 = 3;
 /// So often a call that finds no room works deletions off itself, and looks once more: they may be of any number of snapshots, and free
 /// nothing for long.
@@ -164,20 +164,18 @@ impl Core {
             done => return Ok(done?),
         }
         let _one = self.data.lock_last();
-        for _ in 0..self.last_tries() {
+        for tries in 1..=LAST_TRIES {
             self.deletions.work_off_many();
             self.store.commit()?;
+            if tries > TRIES_WITHOUT_GROUPS && self.store.store().has_lost_space() {
+                break;
+            }
             match self.store.reserve(need) {
                 Err(StoreError::NoSpace) => holdfast_sync::thread::sleep(LAST_PAUSE),
                 done => return Ok(done?),
             }
         }
         Err(StoreError::NoSpace.into())
-    }
-
-    /// How often what was accepted finds no space before it fails.
-    fn last_tries(&self) -> u32 {
-        if self.store.store().has_lost_space() { TRIES_WITHOUT_GROUPS } else { LAST_TRIES }
     }
 
     /// Makes a commit, so that freed blocks are usable, while no other thread waits for the last space. For a writeback

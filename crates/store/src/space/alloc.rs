@@ -464,6 +464,11 @@ impl Space {
         self.freed.blocks() > 0
     }
 
+    /// Whether not even a node is free beside what is promised, and nothing waits to become free, where groups are lost.
+    pub(crate) fn has_lost_promised(&self) -> bool {
+        self.any_lost() && !self.has_pending() && self.promises.is_short_of(self.room())
+    }
+
     /// Whether a commit or checkpoint gives anything back.
     pub(crate) fn has_pending_or_roots(&self) -> bool {
         self.has_pending() || self.promises.roots != NodeSlots::none()

@@ -219,6 +219,11 @@ impl Promises {
         self.blocks_for(self.slots + floors.grow, 0)
     }
 
+    /// Whether not even a node is free beside what is promised.
+    pub(super) fn is_short_of(&self, room: Room) -> bool {
+        room.blocks < self.blocks_for(self.slots, self.geometry.node_blocks())
+    }
+
     fn blocks_for(&self, slots: NodeSlots, blocks: u64) -> u64 {
         let of_slots = slots.places().saturating_mul(self.geometry.node_blocks());
         of_slots.saturating_add(self.blocks).saturating_add(blocks)
