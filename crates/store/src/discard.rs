@@ -331,7 +331,8 @@ impl Inner {
             rule.spare = 0;
         }
         if rule.to_host && !groups.is_empty() {
-            self.take_back_reserve();
+            let one = self.discarder.one.lock();
+            self.take_back_reserve_beside(&one, &mut || go_on(Duration::ZERO));
         }
         // From the end, so that what a reserve keeps lies at the begin, where nodes look first.
         for index in groups.into_iter().rev() {
@@ -353,6 +354,13 @@ impl Inner {
         let waiting = self.space.lock().stale_bytes();
         self.counters.discard_waiting_bytes.set(waiting);
         if waiting > 0 { Round::Left } else { Round::Done }
+    }
+
+    /// While no discard is under way, unless the volume is closed: then another program may have the device.
+    fn take_back_reserve_beside(&self, _one: &MutexGuard<'_, ()>, go_on: &mut dyn FnMut() -> bool) {
+        if !self.discarder.is_closed.load(Ordering::Acquire) {
+            self.take_back_reserve(go_on);
+        }
     }
 
     /// What may be discarded, in ranges of `least` bytes at least; `None`: the device takes no discards.
@@ -451,7 +459,8 @@ impl Inner {
         let rule = rule.ok_or_else(|| DeviceError::unsupported("discard"))?;
         if rule.to_host {
             self.shorten_rings()?;
-            self.take_back_reserve();
+            let one = self.discarder.one.lock();
+            self.take_back_reserve_beside(&one, &mut || !self.discarder.state.lock().ended);
         }
         let begin = |at: u64| at.div_ceil(GROUP_BLOCKS * BLOCK_BYTES);
         let groups = begin(part.start)..begin(part.end).min(self.space.lock().group_count());

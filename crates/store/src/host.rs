@@ -18,7 +18,7 @@ use holdfast_base::{BlockNo, BlockRange, Epoch, wait};
 use holdfast_device::DeviceError;
 use holdfast_format::Geometry;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
-use holdfast_sync::atomic::{AtomicBool, Ordering};
+use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::space::alloc::Space;
@@ -53,12 +53,26 @@ pub(crate) struct Rings {
     one: Mutex<()>,
 }
 
+/// What came of asking the host for pieces.
+enum Asking {
+    /// It has given something, or others have heard its answer.
+    Gave,
+    /// It may have something that was not asked for.
+    Refused,
+    /// There is nothing left to ask for.
+    Nothing,
+}
+
 /// So long what the host has said of its room is told again, to callers that ask and ask.
 const SAID_MAX: Duration = Duration::from_millis(10);
 
-/// What the host said last of its room.
+/// What the host said last.
 #[derive(Debug, Default)]
-pub(crate) struct HostSaid(Mutex<Option<Said>>);
+pub(crate) struct HostSaid {
+    room: Mutex<Option<Said>>,
+    /// Bytes that it had given beyond what is known, when a search of all pieces found none of them.
+    idle_of_nothing: AtomicU64,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Said {
@@ -77,7 +91,7 @@ impl Inner {
         let answers = self.space.lock().host_answers();
         let counters = &self.counters;
         let done = [answers, counters.no_space.get(), counters.discard_ranges.get()];
-        let mut said = self.host_said.0.lock();
+        let mut said = self.host_said.room.lock();
         if let Some(Said { room, given, .. }) =
             said.filter(|of| of.done == done && of.time.elapsed() < SAID_MAX)
         {
@@ -201,7 +215,8 @@ impl Inner {
     /// Before free space goes back: a reserve that lies in what is hidden is asked for again, as far as the image has it. What an opening
     /// finds given is hidden, and so is what becomes free in pieces that a full host has given in parts; it would go as space that nobody
     /// needs. A volume that nobody has changed yet has no reserve.
-    pub(crate) fn take_back_reserve(&self) {
+    /// `go_on` is asked before each piece.
+    pub(crate) fn take_back_reserve(&self, go_on: &mut dyn FnMut() -> bool) {
         if self.rings_to_take() > 0 {
             return;
         }
@@ -210,7 +225,7 @@ impl Inner {
             let space = self.space.lock();
             lacks(&space) > 0 && self.device.given() > space.known_bytes()
         };
-        while has_more() && self.ask_host(lacks) {}
+        while has_more() && go_on() && self.ask_host(lacks) {}
     }
 
     fn ask_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {
@@ -226,19 +241,31 @@ impl Inner {
         if lacking > LITTLE && room.is_some_and(|room| room < lacking) {
             return false;
         }
-        let has_idle = idle >= self.geometry().node_blocks() * BLOCK_BYTES;
-        self.ask_pieces(false) || has_idle && self.ask_pieces(true)
+        if matches!(self.ask_pieces(false), Asking::Gave) {
+            return true;
+        }
+        // Part of what the host counts is of its own, and never found: it is looked for again when there is more.
+        let nothing = &self.host_said.idle_of_nothing;
+        let place = self.geometry().node_blocks() * BLOCK_BYTES;
+        if idle < nothing.load(Ordering::Relaxed).saturating_add(place) {
+            return false;
+        }
+        let asking = self.ask_pieces(true);
+        if matches!(asking, Asking::Nothing) {
+            nothing.store(idle, Ordering::Relaxed);
+        }
+        matches!(asking, Asking::Gave)
     }
 
     /// Asks the host for pieces until it gives one, or for those that a search may find given in parts.
-    fn ask_pieces(&self, is_search: bool) -> bool {
+    fn ask_pieces(&self, is_search: bool) -> Asking {
         let mut loading = self.loading();
         let mut left = if is_search { SEARCH_MAX } else { REFUSED_MAX };
         while left > 0 {
             let mut space = self.space.lock();
             let piece = match space.next_hidden(is_search) {
                 Next::Ask(piece) => piece,
-                Next::Nothing => return false,
+                Next::Nothing => return Asking::Nothing,
                 Next::Load(group) => {
                     drop(space);
                     loading.bring(&[group]);
@@ -250,16 +277,17 @@ impl Inner {
                     let mut space = self.space.lock();
                     self.host_answered
                         .wait_while(&mut space, |space| space.host_answers() == answers);
-                    return true;
+                    return Asking::Gave;
                 }
             };
             drop(space);
-            let mut asked = Asked { inner: self, piece, given: Vec::new(), is_searched: false };
+            let is_searched = is_search.then_some(false);
+            let mut asked = Asked { inner: self, piece, given: Vec::new(), is_searched };
             if asked.gives(piece, &mut left) || is_search && asked.has_parts(&mut left) {
-                return true;
+                return Asking::Gave;
             }
         }
-        false
+        Asking::Refused
     }
 }
 
@@ -269,8 +297,8 @@ struct Asked<'a> {
     inner: &'a Inner,
     piece: BlockRange,
     given: Vec<BlockRange>,
-    /// All was looked for that the image has of it.
-    is_searched: bool,
+    /// Of a search: all was looked for that the image has of it.
+    is_searched: Option<bool>,
 }
 
 impl Asked<'_> {
@@ -313,7 +341,7 @@ impl Asked<'_> {
                 parts.extend(short.drain(..));
             }
         }
-        self.is_searched = *left > 0;
+        self.is_searched = Some(*left > 0);
         !self.given.is_empty()
     }
 }

@@ -206,9 +206,9 @@ fn a_lost_last_group_that_grows_hides_nothing() {
         side.space.extend(geometry, true);
         let new = (2..geometry.group_count()).map(|index| geometry.group_blocks(index).count);
         assert_eq!(side.space.hidden_blocks(), new.sum::<u64>(), "{larger}");
-        while let Next::Ask(range) = side.space.next_hidden() {
+        while let Next::Ask(range) = side.space.next_hidden(false) {
             assert!(range.start.0 >= 2 << 15, "nothing of the lost group is asked for: {range:?}");
-            side.space.answered(range, true);
+            side.space.answered(range, &[range], None);
         }
         assert_eq!(side.space.hidden_blocks(), 0, "{larger}");
     }

@@ -29,7 +29,7 @@ pub(crate) struct Hidden {
     /// Of these, the ones with hidden blocks that no thread asks for at this moment. A full volume has hardly any, and
     /// a piece without a free block is not worth a call of the host.
     wanted: Bits,
-    /// Pieces of which all is shown that the image has: it was looked for part by part, and nothing became free there since.
+    /// Pieces that a search has looked at, or looks at now, since anything became free there last.
     searched: Bits,
     /// Groups of which the host has given something, and how many.
     groups: Bits,
@@ -224,6 +224,10 @@ impl Hidden {
         }
         self.wanted.set(number, false);
         self.copies = None;
+        if is_search {
+            // What becomes free meanwhile takes this back.
+            self.searched.set(number, true);
+        }
         if copies.is_none() && !is_search {
             // With the place of a node the host is asked for that of its copy: there is no slot before.
             let copy = number ^ self.copy_pieces;
@@ -234,12 +238,13 @@ impl Hidden {
         Next::Ask(piece(geometry, number))
     }
 
-    /// What the host said to the piece `range`: it has given some of it, of which `shown` blocks are hidden no more.
+    /// What the host said to the piece `range`: it has given some of it, of which `shown` blocks are hidden no more. `is_searched`: of a search,
+    /// whether it came to its end.
     pub(super) fn answered(
         &mut self,
         range: BlockRange,
         given: &[BlockRange],
-        is_searched: bool,
+        is_searched: Option<bool>,
         shown: u64,
         geometry: &Geometry,
     ) {
@@ -249,8 +254,8 @@ impl Hidden {
         }
         self.answers += 1;
         self.blocks -= shown;
-        if is_searched {
-            self.searched.set(number, true);
+        if is_searched == Some(false) {
+            self.searched.set(number, false);
         }
         if !given.is_empty() {
             self.has_given_of(number / PIECES_PER_GROUP, true);
@@ -309,6 +314,8 @@ impl Hidden {
         let Some((group, pieces)) = self.discarding.take() else { return };
         for number in numbers(group, pieces) {
             self.wanted.set(number, has_hidden(piece(geometry, number)));
+            // A discard that failed has left them with the image.
+            self.searched.set(number, false);
         }
         self.answers += 1;
     }

@@ -85,7 +85,12 @@ impl Space {
 
     /// What the host said to that piece: the free blocks of the parts that it gave may be promised from now on. What it did not give it is
     /// asked for again later. With `is_searched` the image has no other parts of it.
-    pub(crate) fn answered(&mut self, piece: BlockRange, given: &[BlockRange], is_searched: bool) {
+    pub(crate) fn answered(
+        &mut self,
+        piece: BlockRange,
+        given: &[BlockRange],
+        is_searched: Option<bool>,
+    ) {
         let shown = given.iter().map(|part| self.show(*part)).sum();
         self.groups.unpin(piece.start.0 / GROUP_BLOCKS);
         let geometry = *self.geometry();
