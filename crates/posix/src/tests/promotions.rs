@@ -180,6 +180,35 @@ fn a_branch_that_was_only_read_is_compared_while_programs_go_on() {
     v.check();
 }
 
+/// Programs that never stop to read change access times between any two looks: what came since the last comparison is compared once while they
+/// wait, and all of it never.
+#[test]
+fn a_branch_that_is_read_all_the_time_becomes_what_its_fork_is() {
+    let (v, watching) = with_fork(true);
+    let number = |name: &[u8]| v.fs.find_branch(name).unwrap().number;
+    let (branch, fork) = (number(b"main"), number(b"try"));
+    let store = v.fs.core.store.store();
+    let mut looks = Looks::new(store.look_before_promotion(branch, fork).unwrap());
+    let (mut compared, mut looked) = (0, 0);
+    loop {
+        let file = v.fs.open(&root(), v.find(ROOT, "f300").unwrap(), OpenFlags::READ).unwrap();
+        assert_eq!(v.fs.read(&file, 0, &mut [0; 7]).unwrap(), 7);
+        match v.fs.look_at_both(branch, fork, None, &mut looks).unwrap() {
+            Next::Compare(moments) => v.fs.compare(branch, moments, &mut looks).unwrap(),
+            Next::Look => looks.look_again(store).unwrap(),
+            Next::Promoted => break,
+        }
+        match watching.reads() {
+            (0, _) => looked += 1,
+            _ => compared += 1,
+        }
+    }
+    let (_, stands) = watching.reads();
+    assert!((1..=2).contains(&compared) && looked <= 1, "{compared} and {looked} rounds");
+    assert!(stands < FILES / 20, "{stands} reads while programs wait");
+    v.check();
+}
+
 #[test]
 fn a_branch_that_has_changed_does_not_become_what_its_fork_is() {
     for read in [false, true] {

@@ -277,6 +277,7 @@ impl Throttle {
 
     /// As if the log were full.
     #[cfg(test)]
+    #[cfg(not(feature = "steered"))]
     pub(crate) fn want_commit(&self) {
         self.want(Job::Commit);
     }
