@@ -86,7 +86,7 @@ fn families_on_full_volumes() {
 #[test]
 fn families_on_disks_of_512e() {
     for seed in seeds(2..3) {
-        let families = Source::Families(Family::ALL.to_vec(), Some(2 * 9));
+        let families = Source::Families(Family::ALL.to_vec(), Some(9));
         let usual = campaign(seed, vec![families, Source::Random(Some(6))]);
         survives(&Campaign { physical_sector: 4096, ..usual });
     }
@@ -111,7 +111,7 @@ fn the_same_seed_judges_the_same_states() {
 #[test]
 fn how_often_metadata_is_stored_is_drawn() {
     let events = |copies| {
-        let sources = vec![Source::Random(Some(6))];
+        let sources = vec![Source::Random(Some(12))];
         let rows = survives(&Campaign { copies, ..campaign(3, sources) });
         rows[0].stats.events
     };
