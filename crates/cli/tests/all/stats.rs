@@ -243,7 +243,7 @@ fn words_of_the_engine() -> Vec<String> {
     let mut terms: Vec<String> = terms.map(str::to_lowercase).collect();
     // These two are a user's words as well.
     terms.retain(|term| !["term", "---", "recovery", "journal"].contains(&term.as_str()));
-    terms.extend(["journal", "tree", "node", "lsn", "inode", "freeze", "frozen"].map(String::from));
+    terms.extend(["journal", "node", "tree", "lsn", "inode", "freeze", "frozen"].map(String::from));
     terms
 }
 
