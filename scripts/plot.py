@@ -1,80 +1,69 @@
 #!/usr/bin/env python3
-"""Makes docs/scaling.svg and docs/elastic.svg: one plot of a kept report as a picture of its own, as the documents show it.
+"""Draws a plot of a kept report as a picture, as the documents show it; wants matplotlib.
 
-usage: scripts/plot.py [HOLDFAST-DEV] [REPORT.json] [TITLE] [FILE.svg]
-default: target/release/holdfast-dev, the newest scaling report in bench-results, "Time of an operation against
-files in the directory", docs/scaling.svg
-
-The plot is the one that `holdfast-dev bench report` draws; this script adds its legend and its colours.
+usage: scripts/plot.py [REPORT.json [TITLE [FILE.svg]]]
+default: the newest scaling report in bench-results, "Time of an operation against files in the directory", docs/scaling.svg
+docs/elastic.svg: REPORT bench-results/elastic-*.json, TITLE "What an image takes of its host through a life"
 """
 
-import html
+import json
+import math
 import pathlib
-import re
-import subprocess
 import sys
-import tempfile
 
-HEIGHT = 380
-WIDTH = 640
-# Between two rows of the legend.
-ROW = 20
+import matplotlib
 
-FRAME = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">
-<!-- Made by scripts/plot.py from {source}. -->
-<style>
-{style}
-svg {{ font: 13px system-ui, "DejaVu Sans", sans-serif; }}
-.ground {{ fill: var(--ground); }}
-.legend text {{ fill: var(--ink); }}
-.legend line {{ stroke: var(--c); stroke-width: 2; }}
-</style>
-<rect class="ground" width="{width}" height="{height}" rx="6"/>
-{plot}
-{legend}
-</svg>
-"""
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+from matplotlib.ticker import EngFormatter, FuncFormatter, MultipleLocator
+
+def binary(value, _):
+    step = next((step for step in (3, 2, 1) if value >= 1 << 10 * step), 0)
+    return f"{value / (1 << 10 * step):g} {('B', 'KiB', 'MiB', 'GiB')[step]}"
 
 
-def style(page: str) -> str:
-    """The colours and the rules of the page that are about plots."""
-    sheet = re.search(r"<style>(.*?)</style>", page, re.S).group(1)
-    scheme = r":root \{.*?\n\}\n@media \(prefers-color-scheme: dark\) \{.*?\n\}\n"
-    rules = r"^(?:\.grid|\.tick|\.label|\.s0|\.s4|polyline|\.dashed|circle).*$"
-    return re.search(scheme, sheet, re.S).group(0) + "\n".join(re.findall(rules, sheet, re.M))
+# How values of a unit of a report are written on an axis.
+TICKS = {
+    "nanoseconds": FuncFormatter(lambda value, _: EngFormatter("s")(value / 1e9)),
+    "bytes": FuncFormatter(binary),
+    "count": EngFormatter(),
+}
 
 
-def main() -> None:
+def draw(plot, source, out):
+    # Text stays text, and the same report gives the same bytes.
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": source, "font.size": 10})
+    figure, axes = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
+    for series in plot["series"]:
+        xs, ys = zip(*series["points"])
+        name, power = series["name"], series.get("exponent")
+        label = name if power is None else f"{name} (power {power:.2f})"
+        axes.plot(xs, ys, "--" if series.get("dashed") else "-", marker="o", markersize=3, label=label)
+    for name, axis in (("x", plot["x"]), ("y", plot["y"])):
+        getattr(axes, f"set_{name}label")(axis["label"])
+        getattr(axes, f"set_{name}scale")("log" if axis["log"] else "linear")
+        of_axis = getattr(axes, f"{name}axis")
+        of_axis.set_major_formatter(TICKS.get(axis["unit"], EngFormatter()))
+        if axis["unit"] == "bytes" and not axis["log"]:
+            of_axis.set_major_locator(MultipleLocator(2 ** (math.ceil(math.log2(of_axis.get_data_interval()[1])) - 3)))
+    if not plot["y"]["log"]:
+        axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    figure.savefig(out, metadata={"Title": plot["title"], "Source": source, "Date": None})
+
+
+def main():
     repository = pathlib.Path(__file__).resolve().parent.parent
     given = dict(enumerate(sys.argv))
-    holdfast = given.get(1, repository / "target/release/holdfast-dev")
-    report = given.get(2) or sorted(repository.glob("bench-results/*/scaling.json"))[-1]
-    title = given.get(3, "Time of an operation against files in the directory")
-    out = pathlib.Path(given.get(4, repository / "docs/scaling.svg"))
-    with tempfile.NamedTemporaryFile(suffix=".html") as page:
-        subprocess.run([holdfast, "bench", "report", "-o", page.name, report], check=True, stdout=subprocess.DEVNULL)
-        page = pathlib.Path(page.name).read_text()
-    figure = re.search(rf"<figure><figcaption>{re.escape(html.escape(title))}</figcaption>(.*?)</figure>", page, re.S)
-    if not figure:
+    report = pathlib.Path(given.get(1) or sorted(repository.glob("bench-results/*/scaling.json"))[-1])
+    title = given.get(2, "Time of an operation against files in the directory")
+    out = pathlib.Path(given.get(3, repository / "docs/scaling.svg"))
+    sections = json.loads(report.read_text())["sections"]
+    plots = [plot for section in sections for plot in section["plots"] if plot["title"] == title]
+    if not plots:
         raise SystemExit(f"{report} has no plot called {title!r}")
-    plot, legend = figure.group(1).split("<ul", 1)
-    left, top, lines = 78, HEIGHT, []
-    for item in re.findall(r"<li>(.*?)</li>", legend, re.S):
-        mark, name = re.fullmatch(r"(<svg.*?</svg>)\s*([^<]*?)\s*(?:<span.*)?", item, re.S).groups()
-        room = 62 + 7 * len(html.unescape(name))
-        if left + room - 22 > WIDTH:
-            left, top = 78, top + ROW
-        mark = mark.replace("<svg ", f'<svg x="{left}" y="{top}" ', 1)
-        lines.append(f'{mark}<text x="{left + 40}" y="{top + 11}">{name}</text>')
-        left += room
-    source = pathlib.Path(report).resolve().relative_to(repository)
-    plot = plot.replace("<svg ", f'<svg width="{WIDTH}" height="{HEIGHT}" ', 1)
-    legend = '<g class="legend">\n' + "\n".join(lines) + "\n</g>"
-    text = FRAME.format(
-        width=WIDTH, height=top + 28, title=html.escape(title), source=source, style=style(page), plot=plot, legend=legend
-    )
-    out.write_text(text)
+    draw(plots[0], str(report.resolve().relative_to(repository)), out)
     print(f"wrote {out}")
 
 

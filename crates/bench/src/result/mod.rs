@@ -4,13 +4,12 @@
 //! sections. A [`Section`] has one table, plots and notes. Values are plain
 //! numbers in the unit of their column, so that a stored report can be printed
 //! anew years later; a value is a median with its spread, a word, or missing
-//! with the reason. The JSON form is the stored one; terminals, Markdown and
-//! HTML are printed from it.
+//! with the reason. The JSON form is the stored one; terminals and Markdown are
+//! printed from it, plots by `scripts/plot.py`.
 //!
 //! Never how anything was measured.
 
 mod fit;
-mod html;
 mod machine;
 mod markdown;
 mod plot;
@@ -22,7 +21,6 @@ mod unit;
 use serde::{Deserialize, Serialize};
 
 pub use fit::exponent;
-pub use html::page;
 pub use machine::{Machine, commit};
 pub use markdown::escaped;
 pub use plot::{Axis, Plot, Series};

@@ -42,23 +42,13 @@ impl Unit {
         }
     }
 
-    /// The same in few letters, for the ticks of an axis: `10k`, `4 KiB`, `1 ms`. The unit of a rate
-    /// stands in the axis' label.
+    /// The same in few letters: `10k`, `4 KiB`, `1 ms`; a rate without its unit.
     pub fn tick(self, value: f64) -> String {
         match self {
             Unit::Bytes => scaled(value, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"]),
             Unit::Nanoseconds => scaled(value, 1000.0, &[" ns", " µs", " ms", " s"]),
             Unit::Share => format!("{} %", plain(100.0 * value)),
             _ => scaled(value, 1000.0, &["", "k", "M", "G", "T"]),
-        }
-    }
-
-    /// What stands behind an axis' label, where the ticks do not tell.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Unit::PerSecond => "per second",
-            Unit::MibPerSecond => "MiB/s",
-            _ => "",
         }
     }
 }

@@ -8,10 +8,10 @@ use crate::common::{TestMount, can_mount};
 fn mechanisms_run_in_both_positions_and_are_stored_printed_and_rendered() {
     let place = TestMount::new();
     let path = |name: &str| place.path(name);
-    let (json, html, kept, dir) = (path("m.json"), path("m.html"), path("kept"), path("volumes"));
+    let (json, kept, dir) = (path("m.json"), path("kept"), path("volumes"));
     std::fs::create_dir(&dir).unwrap();
     let mut words = vec!["bench", "mechanisms", "--scale", "quick"];
-    words.extend(["--json", &json, "--html", &html, "--keep", &kept]);
+    words.extend(["--json", &json, "--keep", &kept]);
     let mounts = can_mount();
     if mounts {
         words.extend(["--mount", "--dir", &dir]);
@@ -46,12 +46,6 @@ fn mechanisms_run_in_both_positions_and_are_stored_printed_and_rendered() {
     let last: Vec<&str> = said.lines().rev().skip(1).take(gains.len()).collect();
     assert!(last.iter().all(|line| line.contains("published")), "{last:?}");
 
-    let page = std::fs::read_to_string(&html).unwrap();
-    assert!(report.sections.iter().all(|section| page.contains(&section.title)));
-    // The same from the stored file.
-    place.run(&["bench", "report", &json, "-o", &path("again.html")]).fine();
-    assert_eq!(std::fs::read_to_string(path("again.html")).unwrap(), page);
-
     std::fs::write(path("doc.md"), "<!-- bench mechanisms m2-library -->\n<!-- end -->\n").unwrap();
     place.run(&["bench", "render", "--results", &kept, &path("doc.md")]).fine();
     let doc = std::fs::read_to_string(path("doc.md")).unwrap();
@@ -64,12 +58,8 @@ fn mechanisms_run_in_both_positions_and_are_stored_printed_and_rendered() {
 }
 
 #[test]
-fn what_is_no_report_or_was_not_kept_is_said() {
+fn what_was_not_kept_is_said() {
     let place = TestMount::new();
-    std::fs::write(place.path("other.json"), "{}").unwrap();
-    let page = place.path("page.html");
-    let report = place.run(&["bench", "report", &place.path("other.json"), "-o", &page]);
-    report.fails(1, "not a report of a benchmark");
     let text = "<!-- bench ops none -->\n<!-- end -->\n";
     std::fs::write(place.path("doc.md"), text).unwrap();
     let render = place.run(&["bench", "render", "--results", "nowhere", &place.path("doc.md")]);

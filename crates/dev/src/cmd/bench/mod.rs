@@ -12,7 +12,6 @@ pub(crate) mod output;
 mod peers;
 mod place;
 mod render;
-mod report;
 mod results;
 mod scaling;
 mod tracking;
@@ -35,7 +34,6 @@ enum What {
     Scaling(scaling::Args),
     #[command(hide = true)]
     Tracking(tracking::Args),
-    Report(report::Args),
     Render(render::Args),
     Ops(ops::Args),
     Dir(dir::Args),
@@ -48,7 +46,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(What::Mechanisms(args)) => mechanisms::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
         Some(What::Tracking(args)) => tracking::run(args),
-        Some(What::Report(args)) => report::run(args),
         Some(What::Render(args)) => render::run(args),
         Some(What::Ops(args)) => ops::run(args),
         Some(What::Dir(args)) => dir::run(args),

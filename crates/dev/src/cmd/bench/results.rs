@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use comfy_table::{Attribute, Cell as Shown, CellAlignment, Table as Grid};
-use holdfast_bench::result::{Report, Section, Unit, cell_text, page};
+use holdfast_bench::result::{Report, Section, Unit, cell_text};
 
 use crate::cmd::bench::output::line;
 use crate::outcome::{Context, Failure};
@@ -18,9 +18,6 @@ pub(crate) struct Results {
     /// Store the results in this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write them as an HTML page, with plots.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
     /// Keep them in a directory of this one, named after the date, the kernel and the commit.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -29,7 +26,7 @@ pub(crate) struct Results {
 impl Results {
     /// Finds out before hours of measuring whether the files can be made.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        for path in self.json.iter().chain(&self.html) {
+        for path in self.json.iter() {
             File::options().append(true).create(true).open(path).context(path.display())?;
         }
         for dir in self.keep.iter() {
@@ -42,10 +39,6 @@ impl Results {
     pub(crate) fn store(&self, report: &Report) -> Result<(), Failure> {
         for path in self.json.iter() {
             report.write(path).context(path.display())?;
-        }
-        for path in self.html.iter() {
-            let text = page(std::slice::from_ref(report));
-            std::fs::write(path, text).context(path.display())?;
         }
         for dir in self.keep.iter() {
             let kept = report.keep(dir).context(dir.display())?;
@@ -68,7 +61,7 @@ fn without_paths(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut words = words;
     while let Some(word) = words.next() {
         let is = |option: &&&str| word.split('=').next() == Some(**option);
-        match ["--json", "--html", "--keep", "--dir", "--file", "--program"].iter().find(is) {
+        match ["--json", "--keep", "--dir", "--file", "--program"].iter().find(is) {
             Some(option) => {
                 // The path is the next word, if it is not in this one.
                 if !word.contains('=') {
@@ -148,10 +141,6 @@ mod tests {
         at("report.json").store(&Report::begin([])).unwrap();
         assert!(Report::read(&dir.path().join("report.json")).is_ok());
         assert!(at("no/such/report.json").check().is_err());
-        let html = dir.path().join("report.html");
-        let results = Results { html: Some(html.clone()), ..Results::default() };
-        results.store(&Report::begin([])).unwrap();
-        assert!(std::fs::read_to_string(html).unwrap().contains("</html>"));
     }
 
     #[test]
@@ -162,7 +151,7 @@ mod tests {
             "--json",
             "/a/b",
             "--quick",
-            "--html=/c",
+            "--json=/c",
             "--keep",
             "d",
             "--dir",
