@@ -12,9 +12,9 @@ record! {
     /// A hold of a snapshot; its tag follows.
     #[derive(Copy)]
     pub struct HoldHead("hold", 16 bytes) {
-        /// Since when.
+        /// When made.
         created: Timestamp,
-        /// Bytes of the tag.
+        /// 1 to 255.
         tag_len: u8,
         /// Zero.
         reserved: [u8; 3],
