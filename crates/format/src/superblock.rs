@@ -167,7 +167,7 @@ record! {
     }
 }
 
-/// Something that was found damaged, for people who ask for it later.
+/// Something that was found damaged, for later questions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundDamage {
     /// When.

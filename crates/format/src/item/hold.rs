@@ -1,6 +1,6 @@
 //! Holds: what keeps a snapshot from being deleted, and whose they are.
 //!
-//! A hold has a tag, which says who holds. A snapshot has no two of one tag, so who ends a hold ends none of others.
+//! A hold has a tag, its holder. A snapshot has no two of one tag: ending one ends none of others.
 
 use holdfast_base::{InodeNo, Timestamp};
 
@@ -24,7 +24,7 @@ record! {
 /// A hold of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldItem {
-    /// Who holds, by the rules of names.
+    /// The holder, by the rules of names.
     pub tag: Vec<u8>,
     /// Since when.
     pub created: Timestamp,
