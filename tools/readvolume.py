@@ -55,7 +55,6 @@ LEVELS = 16
 # Limits of this reader, not of the format: what a hostile image may cost.
 PATCHED_LIMIT = 1 << 30
 PATH_LIMIT = 1 << 16
-NAMED_BLOCKS_SUMMED = 1 << 20
 FINDINGS_LIMIT = 1000
 
 INODE, INLINE, DENTRY, XATTR, PIECE, EXTENT, ORPHAN, PUNCH = range(1, 9)
@@ -872,7 +871,7 @@ class Journal:
             for extent in extents:
                 need(self.geometry.is_data(extent.block, extent.count), "data lies outside of the data zone")
             total = sum(extent.count for extent in extents)
-            need(total <= self.geometry.far - self.geometry.data, "it names more data than there is")
+            need(total <= NAMED_BLOCKS_LIMIT, "it names too much data")
         except Damage as error:
             raise Damage(f"commit {self.commit}: {error} [802]") from None
         return Commit(self.commit, epoch, head, records, cancels, extents)
@@ -942,9 +941,6 @@ class Journal:
 
     def has_data(self, commit):
         """Whether the data that the last commit names is there."""
-        if sum(extent.count for extent in commit.extents) > NAMED_BLOCKS_SUMMED:
-            self.findings.add(f"commit {commit.number} names more data than this reader sums: taken as there")
-            return True
         return all(is_there(self.image, extent.block, extent.count, extent.sum) for extent in commit.extents)
 
     def replay(self):

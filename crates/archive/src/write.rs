@@ -418,7 +418,7 @@ fn data_after(file: &File, at: u64, len: u64) -> io::Result<Option<(u64, u64)>> 
 }
 
 impl Layout {
-    /// Asks a file once where it has data. Fails if there are more than `most` stretches: nobody could read the archive.
+    /// Asks a file once where it has data. Fails if there are more than `most` stretches: no program could read the archive.
     fn of(file: &File, len: u64, most: usize) -> io::Result<Layout> {
         let mut layout = Layout::default();
         let mut at = 0;

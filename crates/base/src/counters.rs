@@ -277,7 +277,7 @@ counters! {
         discarded_bytes,
         /// Discards that failed, so that the space stays with the volume until it is trimmed; expected to be 0.
         discard_failures: alarm,
-        /// Bytes of the pieces of 4 MiB in which space became free that goes back when nobody has touched it for a while.
+        /// Bytes of the pieces of 4 MiB in which space became free that goes back once it was untouched for a while.
         discard_waiting_bytes: gauge,
         /// Bytes of file data read from the device.
         data_bytes_read,

@@ -102,9 +102,9 @@ switch! {
 }
 
 switch! {
-    /// Whether the root of a mount has a directory `.snapshots`, and who sees it.
+    /// Whether the root of a mount has a directory `.snapshots`, and whether listings show it.
     SnapDir("snapdir") {
-        /// It is there for those who name it, and not listed.
+        /// It can be named, and is not listed.
         Hidden = "hidden",
         /// It is listed, too.
         Visible = "visible",
@@ -116,7 +116,7 @@ switch! {
 switch! {
     /// Which callers of a mount act as the owner of its root directory.
     Squash("squash") {
-        /// None: all act as who they are.
+        /// None: each caller acts as itself.
         None = "none",
         /// Root does, so that what it makes belongs to that owner, and it may do no more.
         Root = "root",

@@ -39,7 +39,7 @@ impl Map {
         self.0.iter().any(is_in)
     }
 
-    /// The number outside of a namespace that knows nobody else.
+    /// The number outside of a namespace that maps one user alone.
     fn outside(&self, number: u32) -> u32 {
         match self.0[..] {
             [only] if only.count == 1 && only.inside == number => only.outside,
@@ -59,7 +59,7 @@ pub fn knows_group(number: u32) -> bool {
 }
 
 /// User and group of what this process makes: its own, by the numbers that they have outside of a user namespace in which there is
-/// nobody else.
+/// one user alone.
 pub fn maker() -> (u32, u32) {
     let of = |path: &str, own: u32| Map::read(path).map_or(own, |map| map.outside(own));
     (of("/proc/self/uid_map", geteuid().as_raw()), of("/proc/self/gid_map", getegid().as_raw()))
@@ -81,7 +81,7 @@ mod tests {
         let everybody = of("0 0 4294967295");
         assert_eq!(everybody.outside(1000), 1000);
         assert!(everybody.knows(u32::MAX - 1) && !everybody.knows(u32::MAX));
-        // A namespace that has no map yet knows nobody.
+        // A namespace without a map yet maps no user.
         assert_eq!((of("").outside(65534), of("").knows(65534)), (65534, false));
         for nonsense in ["0 1", "a b c", "0 1000 -1", "0 1 4294967296"] {
             assert_eq!(Map::parse(nonsense), None, "{nonsense}");

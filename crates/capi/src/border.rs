@@ -123,13 +123,13 @@ pub(crate) unsafe fn bytes<'a>(bytes: *const c_void, len: usize) -> io::Result<&
 /// that was never written; so `len` is no more than can be answered, however large the caller's place is.
 ///
 /// # Safety
-/// It is there, and nobody else uses it during the call, or `len` is 0.
+/// It is there, and no other thread uses it during the call, or `len` is 0.
 pub(crate) unsafe fn place<'a>(place: *mut c_void, len: usize) -> io::Result<&'a mut [u8]> {
     match (place.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(invalid("NULL where a place for bytes must be")),
         (_, len) if isize::try_from(len).is_err() => Err(invalid("more bytes than there can be")),
-        // SAFETY: the caller says that it is there and nobody else's, it is no more than there can be, and every byte of it is
+        // SAFETY: the caller says that it is there and its own, it is no more than there can be, and every byte of it is
         // written before it is looked at.
         _ => Ok(unsafe {
             let place = place.cast::<u8>();
@@ -142,7 +142,7 @@ pub(crate) unsafe fn place<'a>(place: *mut c_void, len: usize) -> io::Result<&'a
 /// Puts `value` where the caller wants it.
 ///
 /// # Safety
-/// `place` is NULL, or nobody else uses it during the call.
+/// `place` is NULL, or no other thread uses it during the call.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> io::Result<()> {
     if place.is_null() {
         return Err(invalid("NULL where a place for an answer must be"));
@@ -189,9 +189,9 @@ pub(crate) unsafe fn handle<'a, T: Handle>(handle: *const T) -> io::Result<InCal
 /// Takes the handle at `handle` back to be dropped; `None` for NULL.
 ///
 /// # Safety
-/// As [`handle`], and nobody uses it any more.
+/// As [`handle`], and no thread uses it any more.
 pub(crate) unsafe fn take<T>(handle: *mut T) -> Option<Box<T>> {
-    // SAFETY: the caller says that it comes from `made`, which has it from a box, and that nobody else has it.
+    // SAFETY: the caller says that it comes from `made`, which has it from a box, and that it has no other holder.
     (!handle.is_null()).then(|| unsafe { Box::from_raw(handle) })
 }
 

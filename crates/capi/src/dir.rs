@@ -91,7 +91,7 @@ pub unsafe extern "C" fn holdfast_readdir(
 /// Ends the reading; the handle is gone. NULL: nothing happens.
 ///
 /// # Safety
-/// `dir` is NULL or a handle of this library that nobody uses any more.
+/// `dir` is NULL or a handle of this library that no thread uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_closedir(dir: *mut holdfast_dir) -> c_int {
     done(|| {

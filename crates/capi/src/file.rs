@@ -107,7 +107,7 @@ pub unsafe extern "C" fn holdfast_file_open(
 /// Closes the file; the handle is gone. Nothing becomes durable by it. NULL: nothing happens.
 ///
 /// # Safety
-/// `file` is NULL or a handle of this library that nobody uses any more.
+/// `file` is NULL or a handle of this library that no thread uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_file_close(file: *mut holdfast_file) -> c_int {
     done(|| {

@@ -87,7 +87,7 @@ pub unsafe extern "C" fn holdfast_open(
 /// Files and directories that are still open answer EBADF; they are closed all the same.
 ///
 /// # Safety
-/// `volume` is NULL or a handle of this library that nobody uses any more.
+/// `volume` is NULL or a handle of this library that no thread uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_close(volume: *mut holdfast_volume) -> c_int {
     done(|| {

@@ -1,6 +1,6 @@
 //! Nodes that nothing leads to: each proves itself, by its checksum and the block number that it carries.
 //!
-//! Who looks for them reads large parts of a device with [`sweep`], asks each block for what it claims to be ([`Claim`]), and has
+//! A search for them reads large parts of a device with [`sweep`], asks each block for what it claims to be ([`Claim`]), and has
 //! that proven. Whether a node that was found is the one that is missed is for the caller to decide.
 
 use std::ops::Range;

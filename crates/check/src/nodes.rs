@@ -4,7 +4,7 @@
 //! A device takes as long for one node as for many that lie together, so what a walk needs next is read ahead, neighbours
 //! in one call and several calls at once.
 //!
-//! Nothing is believed because it was read before: who asks gets the bytes and judges them.
+//! Nothing is believed because it was read before: the caller gets the bytes and judges them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -96,7 +96,7 @@ impl NodeCache {
         kept.put(block, node.to_vec());
     }
 
-    /// Reads those of `blocks` that are not kept. What does not read is left to who asks for it.
+    /// Reads those of `blocks` that are not kept. What does not read is left to the caller.
     pub(crate) fn read_ahead(&self, device: &dyn Device, mut blocks: Vec<BlockNo>, size: usize) {
         let mut kept = self.0.borrow_mut();
         blocks.retain(|block| kept.find(*block).is_none());
@@ -148,7 +148,7 @@ fn read_all(device: &dyn Device, calls: &[&[BlockNo]], size: usize) -> Vec<(Bloc
                 nodes.extend(call.iter().copied().zip(parts));
             }
         }
-        // A thread that panics takes the check along, so nobody meets a poisoned lock.
+        // A thread that panics takes the check along, so no thread meets a poisoned lock.
         all.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).append(&mut nodes);
     });
     all.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -29,7 +29,7 @@ pub struct Referenced {
 
 impl Referenced {
     /// What a walk through all of a tree has met. `None` of one that is being deleted: what its deletion has passed is not its own, and
-    /// nobody counts what is left.
+    /// what is left is not counted.
     pub(crate) fn of(tree: &Tree, counted: u64) -> Option<Referenced> {
         let said = tree.referenced_blocks;
         let name = || tree.name.clone();
@@ -46,7 +46,7 @@ impl Referenced {
 /// out. Reads each node once, whatever trees have it, and nothing of files.
 ///
 /// Counts are those of the nodes that the journal leaves, as those are which they are compared with: what the log changes counts
-/// when it is carried out, by a recovery or by who writes anew what it says.
+/// when it is carried out, by a recovery or by a rewrite of what it says.
 ///
 /// # Errors
 ///

@@ -203,7 +203,7 @@ impl<'a> Volume<'a> {
         NodeView::open(buffer, expected).map(drop).map_err(Problem::Damaged)
     }
 
-    /// Reads the copy of a node, if there is one and it is sound. It is kept for the next who asks for the node.
+    /// Reads the copy of a node, if there is one and it is sound. It is kept for the next call for the node.
     fn read_copy(&self, expected: &Expected, buffer: &mut Vec<u8>) -> Option<()> {
         let (block, geometry) = (expected.pointer.block, &self.superblock.geometry);
         let copy = geometry

@@ -36,8 +36,8 @@ pub const COMMAND_MAX: usize = PIECE - CONTROL.len() - PERMIT - 1;
 /// interrupted.
 ///
 /// # Errors
-/// `E2BIG` for a command that is too long; `EROFS` where the mount is read-only; `EACCES` for whom is neither root nor the user of the mount;
-/// `ENOTTY` and `EOPNOTSUPP` where nobody takes commands. The command may be carried out all the same.
+/// `E2BIG` for a command that is too long; `EROFS` where the mount is read-only; `EACCES` for all but root and the user of the mount;
+/// `ENOTTY` and `EOPNOTSUPP` where no daemon takes commands. The command may be carried out all the same.
 pub fn command(dir: impl AsFd, command: &[u8], changes: bool) -> io::Result<Vec<u8>> {
     if command.len() > COMMAND_MAX {
         return Err(Errno::TOOBIG.into());
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(number(other), Some(Errno::NOTTY));
     }
 
-    /// A daemon may be of another program than who asks it.
+    /// A daemon may be of another program than its caller.
     #[test]
     fn programs_of_different_ages_understand_each_other() {
         let old = br#"{"delete_branch":{"name":"x"}}"#;

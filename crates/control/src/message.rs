@@ -198,7 +198,7 @@ pub struct CopyOf {
 /// A hold of a snapshot.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct HeldBy {
-    /// Who holds it.
+    /// The holder's tag.
     pub tag: Name,
     /// Since when: nanoseconds since 1970.
     pub created_ns: i64,

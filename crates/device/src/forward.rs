@@ -1,7 +1,7 @@
 //! For a device in front of another: the calls that it passes on as they are.
 //!
 //! Such a device implements only what it does differently. Some calls go together: the length and its growth, both sizes of
-//! sectors, what the host has and what it has given, discards and who has the space then, other writers and the cache in between.
+//! sectors, what the host has and what it has given, discards and where the space is then, other writers and the cache in between.
 
 /// Inside of `impl Device`: passes the named calls on to the device in a field.
 /// `forward!(under: read, len, stats);`

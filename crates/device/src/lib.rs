@@ -88,7 +88,7 @@ pub enum Reach {
     Unknown,
 }
 
-/// Who has the space of bytes that were discarded.
+/// Where the space of discarded bytes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discards {
     /// They keep it: the device takes no discards.
@@ -157,7 +157,7 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// bytes may read as anything.
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError>;
 
-    /// Who has the space of what was discarded, as far as is known: a device may say no only when it is asked.
+    /// Where the space of what was discarded is, as far as is known: a device may say no only when it is asked.
     fn discards(&self) -> Discards;
 
     /// Bytes that a host can still give to an image of which it has not given all yet. `None`: it has given all, as for

@@ -25,25 +25,25 @@ record! {
     pub struct GuardFields("guard", 152 bytes) {
         /// `hfGuard\n`.
         magic: [u8; 8],
-        /// CRC-64/NVME of the first 512 bytes of the block with this field as zero.
+        /// Of these 512 bytes.
         sum: u64,
-        /// Block number of the guard, 32.
+        /// 32.
         address: u64,
-        /// Id of the volume.
+        /// The volume's.
         uuid: [u8; 16],
-        /// Drawn by chance for each opening.
+        /// Drawn for each opening.
         nonce: u64,
-        /// Id that the machine drew when it was started.
+        /// Id of the machine's start.
         boot: [u8; 16],
-        /// A sum over what tells the machine from others, and the volume's id; 0 if not known.
+        /// Sum over what identifies the machine, and the volume's id; 0: not known.
         machine: u64,
-        /// The program's process number there.
+        /// Process number there.
         process: u32,
-        /// 1: it asks whether the volume is in use; 2: it writes to the volume; 3: it has left.
+        /// 1: asks for the volume. 2: writes to it. 3: has left.
         state: u32,
-        /// Seconds since 1970 when this was written.
+        /// Seconds since 1970, of this write.
         time: u64,
-        /// Name of the machine, padded with zeros: for messages.
+        /// Name of the machine, for messages.
         name: [u8; 64],
     }
 }

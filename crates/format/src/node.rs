@@ -55,23 +55,23 @@ record! {
     pub struct NodeHeader("node", 64 bytes) {
         /// `hfNd`.
         magic: [u8; 4],
-        /// Levels above the leaves; 0 is a leaf.
+        /// 0: a leaf.
         level: u8,
         /// 1: files, 2: space.
         tree: u8,
-        /// Number of slots.
+        /// Slots.
         count: u16,
-        /// CRC-64/NVME of the node with this field as zero.
+        /// Of the node.
         sum: u64,
-        /// Block number of the node's first block.
+        /// First block of the node.
         address: u64,
-        /// Number of the checkpoint that first wrote it here.
+        /// Checkpoint that first wrote it here.
         epoch: u64,
         /// The superblock's `node_tag`.
         volume: [u8; 8],
         /// Offset of the lowest record, or the node size.
         heap_start: u32,
-        /// Bytes of holes between records.
+        /// Bytes in holes between records.
         garbage: u32,
         /// Zero.
         reserved: [u8; 16],

@@ -21,15 +21,15 @@ record! {
     pub struct SignpostFields("signpost", 48 bytes) {
         /// `hfSigns\n`.
         magic: [u8; 8],
-        /// CRC-64/NVME of the whole block with this field as zero.
+        /// Of the block.
         sum: u64,
-        /// Block number of the signpost, 264.
+        /// 264.
         address: u64,
         /// The superblock's `node_tag`.
         volume: [u8; 8],
         /// Blocks of the volume.
         volume_blocks: u64,
-        /// While its size is changed those of the other size; else the same.
+        /// During a change of size that of the other; else the same.
         other_blocks: u64,
     }
 }

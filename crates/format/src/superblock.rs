@@ -58,103 +58,103 @@ record! {
     pub struct Fields("superblock", 768 bytes) {
         /// `holdfast volume\n`.
         magic: [u8; 16],
-        /// CRC-64/NVME of the whole block with this field as zero.
+        /// Of the block.
         sum: u64,
-        /// Block number of this slot.
+        /// Of this slot.
         address: u64,
-        /// Number of the checkpoint that wrote it.
+        /// Checkpoint that wrote it.
         epoch: u64,
-        /// Version of the format, 5.
+        /// 5.
         version: u32,
         /// Bytes of a tree node.
         node_size: u32,
-        /// Features that may be ignored.
+        /// May be ignored.
         features_compat: u64,
-        /// Features that must be known in order to write.
+        /// Needed to write.
         features_ro_compat: u64,
-        /// Features that must be known in order to read.
+        /// Needed to read.
         features_incompat: u64,
         /// Id of the volume.
         uuid: [u8; 16],
-        /// Label, padded with zeros.
+        /// UTF-8.
         label: [u8; 64],
         /// Blocks of the volume.
         volume_blocks: u64,
-        /// Blocks of the log ring that are in use.
+        /// Blocks of the log ring in use.
         log_blocks: u64,
-        /// Blocks of the journal ring that are in use.
+        /// Blocks of the journal ring in use.
         journal_blocks: u64,
-        /// Seed of the name hash.
+        /// Seed of name hashes.
         hash_seed: u64,
-        /// Root of the files tree: block.
+        /// Files tree's root.
         files_block: u64,
-        /// Root of the files tree: epoch that wrote it.
+        /// Files tree's root.
         files_epoch: u64,
-        /// Root of the space tree: block.
+        /// Space tree's root.
         space_block: u64,
-        /// Root of the space tree: epoch that wrote it.
+        /// Space tree's root.
         space_epoch: u64,
-        /// Level of the files tree's root, 0 for a leaf.
+        /// Files tree's root.
         files_level: u8,
-        /// Level of the space tree's root.
+        /// Space tree's root.
         space_level: u8,
         /// Zero.
         pad: [u8; 6],
-        /// Last operation that the trees contain.
+        /// Last operation in the trees.
         lsn: u64,
-        /// Next inode number to hand out.
+        /// Next inode number.
         inode_next: u64,
         /// Inodes in the files tree.
         inode_count: u64,
         /// Blocks in use in the data zone.
         used_blocks: u64,
-        /// Blocks that the files tree refers to: those of its nodes, and those that its extents have on the device.
+        /// Blocks that the files tree refers to.
         referenced_blocks: u64,
-        /// Last commit of the journal that the trees contain.
+        /// Last commit in the trees.
         journal_commit: u64,
-        /// Block at which the next frame of the journal lies, if there is one.
+        /// Block of the next frame, if any.
         journal_next: u64,
-        /// Checksum of the frame before it; 0: none need be there.
+        /// `sum` of the frame before; 0: none need be there.
         journal_sum: u64,
-        /// Last batch of the log that the trees need not.
+        /// Last batch that the trees need not.
         log_batch: u64,
-        /// Byte of the log ring at which the next batch begins, if there is one.
+        /// Byte in the log ring of the next batch, if any.
         log_next: u64,
-        /// Checksum of the batch before it; 0: none need be there.
+        /// `sum` of the batch before; 0: none need be there.
         log_sum: u64,
-        /// What frames of the journal and batches of the log carry: drawn by chance, known to this block alone.
+        /// Of frames and batches.
         ring_tag: [u8; 8],
-        /// What nodes of the trees carry: drawn by chance when the volume was made.
+        /// Of nodes and signpost.
         node_tag: [u8; 8],
-        /// When the volume was made.
+        /// Birth of the volume.
         created: Timestamp,
-        /// Kind of the checksums of blocks of data. 0: CRC-64/NVME.
+        /// Kind of data checksums: 0.
         sums: u8,
-        /// 1: something was found damaged; the time and the reason follow. Else 0.
+        /// 1: damage was found. Else 0.
         fault: u8,
         /// Zero.
         pad2: [u8; 2],
-        /// When that was found.
+        /// When.
         fault_time: Timestamp,
         /// Zero.
         pad3: [u8; 4],
-        /// What was found, padded with zeros.
+        /// What; UTF-8.
         fault_reason: [u8; 160],
-        /// Name and version of the program that wrote this block, padded with zeros.
+        /// Program and version; UTF-8.
         writer: [u8; 32],
         /// Form of the lineage: 1.
         branches: u64,
-        /// Set aside: cipher and parameters of an encrypted volume.
+        /// Set aside.
         encryption: [u8; 64],
-        /// Set aside: place and number of the key slots.
+        /// Set aside.
         key_slots: [u8; 16],
-        /// Set aside: id of a mirror.
+        /// Set aside.
         mirror: [u8; 16],
-        /// Set aside: state of a mirror.
+        /// Set aside.
         mirror_state: [u8; 16],
-        /// A node at block `b` that is stored twice has its copy at block `b ^ copy_mask`; 0 if none is.
+        /// From a node to its copy; 0: no copies.
         copy_mask: u64,
-        /// What stands at block `b` of a ring stands a second time at block `b + ring_distance`; 0 if it does not.
+        /// Blocks from a ring to its second place; 0: none.
         ring_distance: u64,
         /// First block of the log ring.
         log_start: u64,
@@ -167,7 +167,7 @@ record! {
     }
 }
 
-/// Something that was found damaged, for people who ask for it later.
+/// Something that was found damaged, for later questions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundDamage {
     /// When.

@@ -1,4 +1,4 @@
-//! What a superblock says of a volume beside its files, the far copy of it, and a smaller size: for volumes that nobody uses.
+//! What a superblock says of a volume beside its files, the far copy of it, and a smaller size: for volumes at rest.
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub fn clear_fault(device: Arc<dyn Device>) -> io::Result<()> {
     done.and(closed).map_err(volume_error)
 }
 
-/// Makes a volume that nobody uses smaller, rounded down to whole blocks, and returns the bytes that it has then: what lies behind the new end moves
+/// Makes a volume at rest smaller, rounded down to whole blocks, and returns the bytes that it has then: what lies behind the new end moves
 /// in front of it, and branches and snapshots share what they have shared. The device stays as long as it is; a file may be cut to that length
 /// afterwards. After a crash meanwhile the volume has its old size or the new one. `tell` hears how far it has come.
 ///

@@ -68,7 +68,7 @@
 //! - For branches and snapshots the daemon is asked, which obeys root and the user who has mounted. Those that a mount shows are opened.
 //! - Rollbacks, promotions, views, differences, receipts, statistics, trims, scrubs, sizes and the engine are [`Unsupported`](std::io::ErrorKind::Unsupported),
 //!   with the command that does it.
-//! - Options of the engine are those of who has mounted.
+//! - Options of the engine are the mount's.
 //! - It takes Linux 5.6. A mount that goes away leaves the kernel's error, mostly ENOTCONN; so does a daemon that dies without `-o supervised`.
 //!
 //! [`VolumeOptions::through_mount`]`(false)` keeps to the volume itself, and refuses one that is in use.

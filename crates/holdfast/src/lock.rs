@@ -35,7 +35,7 @@ impl File {
     /// for that it has none. The lock is there until [`File::unlock`], or until the last clone of the handle is dropped.
     ///
     /// # Errors
-    /// EBADF when the volume is closed, also for who waits, but for who waits through a mount.
+    /// EBADF when the volume is closed, also for waiters, but not those through a mount.
     pub fn lock(&self) -> io::Result<()> {
         self.lock_until(Kind::Exclusive, None).map(drop)
     }

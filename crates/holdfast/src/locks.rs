@@ -6,10 +6,10 @@ use holdfast_base::InodeNo;
 use holdfast_base::clock::Deadline;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Who else may have a lock of the same file.
+/// Which others may have a lock of the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nobody.
+    /// None.
     Exclusive,
     /// Those with such a lock.
     Shared,
@@ -33,7 +33,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// The volume is closed: who waits is told.
+    /// The volume is closed: waiters are told.
     pub(crate) fn closed(&self) {
         // With the lock: a thread that has just seen the volume open would begin to wait behind this.
         let _holders = self.holders.lock();

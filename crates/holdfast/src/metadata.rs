@@ -126,7 +126,7 @@ impl Permissions {
         self.mode & 0o222 == 0
     }
 
-    /// Takes the right to write from everybody, or gives it to everybody.
+    /// Takes the right to write from all, or gives it to all.
     pub fn set_readonly(&mut self, readonly: bool) {
         match readonly {
             true => self.mode &= !0o222,

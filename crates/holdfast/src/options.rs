@@ -102,8 +102,8 @@ impl CreateOptions {
         self.mkfs.first_change(bytes)
     }
 
-    /// Owner and group of the root directory. Default: those of this process; in a user namespace where there is nobody else
-    /// (`unshare -Ur`) by their numbers outside, so that a mount can be written by who has made it, wherever it is.
+    /// Owner and group of the root directory. Default: those of this process; in a user namespace of one user
+    /// (`unshare -Ur`) by their numbers outside, so that its maker can write a mount, wherever it is.
     pub fn owner(mut self, uid: u32, gid: u32) -> CreateOptions {
         self.mkfs.owner = (uid, gid);
         self

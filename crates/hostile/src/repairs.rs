@@ -45,7 +45,7 @@ pub fn repair(data: &[u8]) {
     if !is_repaired(&left) {
         fail(&edited, &format!("repaired, and then: {:?}", left.findings));
     }
-    // Damaged data stays: who reads it hears of that.
+    // Damaged data stays: its readers hear of that.
     let is_clean = found(&*device, true).is_some_and(|of| of.is_clean());
     let filesystem = match FileSystem::mount(Arc::clone(&device), options(false)) {
         Ok(filesystem) => filesystem,

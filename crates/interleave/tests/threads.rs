@@ -584,7 +584,7 @@ fn changers_beside_checkpoints_and_commits() {
     explore(&SCENE);
 }
 
-/// Free space is discarded, again and again, while others are given it: nothing that they write is lost, and nobody is refused.
+/// Free space is discarded, again and again, while others are given it: nothing that they write is lost, and none is refused.
 #[test]
 fn changers_beside_discards_and_commits() {
     static SCENE: Scene = Scene {
@@ -602,7 +602,7 @@ fn changers_beside_discards_and_commits() {
     assert!(DISCARDS.load(Ordering::Relaxed) > 0, "nothing was discarded");
 }
 
-/// The trees of forks are closed when nobody has them open, beside commits and checkpoints that carry their roots; their numbers
+/// The trees of forks are closed when they have no handle, beside commits and checkpoints that carry their roots; their numbers
 /// are used again.
 #[test]
 fn forks_come_and_go_beside_checkpoints_and_commits() {

@@ -28,7 +28,7 @@
 //!   [`PutMode::Update`](object_store::PutMode::Update) compares and replaces in one step for all clones of one store; others that write
 //!   to the volume meanwhile are not seen.
 //! - What a reader has begun to read stays what it was when it is replaced or deleted.
-//! - Attributes of objects are kept, as extended attributes `user.object.*`. Tags are refused, as nobody could ask for them.
+//! - Attributes of objects are kept, as extended attributes `user.object.*`. Tags are refused, as no call could ask for them.
 //!
 //! # Objects and files
 //!

@@ -9,7 +9,7 @@ use object_store::{Error, ObjectMeta, Result};
 
 /// Where the names of replacements are for a moment. A crash then may leave one; a store that has the volume for itself removes it.
 pub(crate) const STAGING: &str = ".holdfast-object-store";
-/// In the root of a mount, the snapshots of its branch: who makes and removes directories there makes and deletes snapshots.
+/// In the root of a mount, the snapshots of its branch: making and removing directories there makes and deletes snapshots.
 const SNAPSHOTS: &str = ".snapshots";
 
 /// A version of an object: a put makes a new inode, and its number is not given again.

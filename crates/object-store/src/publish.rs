@@ -1,7 +1,7 @@
 //! A file gets the name of an object, in one step of history, and becomes durable with it.
 //!
 //! ```text
-//!  create:   file without a name ── link ─────────────────────────────▶ its name, if nobody has it
+//!  create:   file without a name ── link ─────────────────────────────▶ its name, if that is free
 //!  replace:  file without a name ── link ─▶ .holdfast-object-store/N ── rename ─▶ its name
 //! ```
 //!

@@ -295,7 +295,7 @@ fn an_upload_is_complete_with_all_its_parts() {
     });
 }
 
-/// What is replaced all the time is there all the time, for who reads it, copies it and lists it.
+/// What is replaced all the time is there all the time, for reads, copies and lists of it.
 #[test]
 fn an_object_that_is_replaced_is_never_missing() {
     let store = store().durable(false);

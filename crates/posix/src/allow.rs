@@ -1,5 +1,5 @@
 //! Permission checks of inodes in memory, for callers that the layer above has not checked; and what the flags of an inode forbid, to
-//! everybody.
+//! all users.
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::InodeItem;

@@ -68,7 +68,7 @@ fn stamp(volume: &Volume) -> Stamp {
 }
 
 /// Does something for each open branch, but for those that stand still: what they had to write is written by that call, and
-/// nobody waits for it with all branches in hand. What fails keeps no other from it; the first error is returned.
+/// no thread waits for it with all branches in hand. What fails keeps no other from it; the first error is returned.
 fn each(volume: &Volume, mut act: impl FnMut(&Core) -> Result<()>) -> Result<()> {
     volume.visit(|cores| {
         let mut first = Ok(());
@@ -152,7 +152,7 @@ fn searches(volume: &Volume) -> u64 {
 }
 
 /// Whether others work beside a deletion: what they change, and what they search in the trees. A step keeps both from that, and
-/// who reads in memory alone would get in once between any two of them.
+/// a reader in memory alone would get in once between any two of them.
 ///
 /// A step searches as well: what counts is from the end of one to the begin of the next.
 #[derive(Debug, Default)]
@@ -396,7 +396,7 @@ mod tests {
         let mut others = Others::default();
         assert!(others.have_searched(0), "nothing is known before the first step");
         assert!(others.have_changed(at(5), 10));
-        // Nobody but the steps, which search as well.
+        // No caller but the steps, which search as well.
         assert!(!others.have_searched(10) && !others.have_changed(at(5), 13));
         assert!(!others.have_searched(13) && !others.have_changed(at(5), 16));
         assert!(others.have_searched(17) && !others.have_changed(at(5), 20));
@@ -404,7 +404,7 @@ mod tests {
         assert!(!others.have_searched(23) && !others.have_changed(at(6), 26));
     }
 
-    /// A reader is met by the counters that [`Others`] looks at, and a deletion alone is nobody else.
+    /// A reader is met by the counters that [`Others`] looks at, and a deletion alone is no other.
     #[test]
     fn who_only_reads_is_others_and_a_deletion_is_not() {
         let device = Arc::new(holdfast_device::MemoryDevice::new(16 << 20));

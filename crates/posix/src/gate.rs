@@ -1,4 +1,4 @@
-//! Who may change a branch: many calls at a time, or one that takes a snapshot of it, rolls it back or deletes it.
+//! Which calls may change a branch: many at a time, or one that takes a snapshot of it, rolls it back or deletes it.
 //!
 //! What is planned holds only as long as the branch keeps its parent: a block that was the branch's own belongs to a
 //! snapshot from then on, and must neither become young by a join (S1) nor be written in place (S2). So whatever plans a

@@ -63,7 +63,7 @@ pub struct MountOptions {
     pub at_rest: Option<fn()>,
     /// Whether free space goes back to the device, or to the host of an image, by itself.
     pub discard: Discard,
-    /// It does so when nobody has touched it for so long. Zero: at once, and in ranges of any length.
+    /// It does so once that was untouched for so long. Zero: at once, and in ranges of any length.
     pub discard_delay: Duration,
     /// Threads of the volume's own for commits, checkpoints and writing data. Without them callers do that work:
     /// the same calls then send the same to the device.

@@ -94,7 +94,7 @@ impl FileSystem {
         Ok((name.inode == inode).then(|| (item.parent, name.name.to_vec())))
     }
 
-    /// For who outlives a call: names inodes as long as the filesystem is there, and from memory only.
+    /// For what outlives a call: names inodes as long as the filesystem is there, and from memory only.
     pub fn names(&self) -> Names {
         Names(Arc::downgrade(&self.core))
     }

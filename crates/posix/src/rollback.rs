@@ -87,7 +87,7 @@ pub(crate) fn roll_back(
     Ok(true)
 }
 
-/// Tells what keeps inodes above that they have changed. Nobody has seen the new head yet, and no change of it has begun.
+/// Tells what keeps inodes above that they have changed. No caller has seen the new head yet, and no change of it has begun.
 fn tell(core: &Core, known: &[Affected]) {
     let turns = core.turns.load(Ordering::Acquire) + 1;
     if let Some(watcher) = core.rolled_back.get() {

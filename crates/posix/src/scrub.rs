@@ -103,7 +103,7 @@ impl ScrubFinding {
     }
 }
 
-/// Who hears of a scrub.
+/// The listener of a scrub.
 pub trait ScrubListener {
     /// So many bytes were read, which took so long. Returns whether to go on; it may wait before it does.
     fn has_read(&mut self, scrub: &Scrub, bytes: u64, took: Duration) -> bool;

@@ -123,7 +123,7 @@ bitflags! {
         const APPENDS = 128;
     }
 
-    /// What forbids to change a file or directory, to everybody. The words are those of chattr(1).
+    /// What forbids to change a file or directory, to all users. The words are those of chattr(1).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct FileFlags: u32 {
         /// Nothing of it changes: no byte, attribute or name in it, nor does a name that leads to it come or go.
@@ -232,7 +232,7 @@ pub struct Affected {
     pub is_open: bool,
     /// Its size, if it was in memory.
     pub size: Option<u64>,
-    /// It is a directory that was removed, and remembered: who remembers it may not take what has its number from now on for the same.
+    /// It is a directory that was removed, and remembered: a caller that remembers it may not take what has its number from now on for the same.
     pub is_dead: bool,
     /// It is not open, and what it was is surely what it is: attributes, content and names.
     pub is_same: bool,

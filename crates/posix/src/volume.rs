@@ -1,4 +1,4 @@
-//! What the open branches of a volume share: the store, the thread that commits, and the list of who is open.
+//! What the open branches of a volume share: the store, the thread that commits, and the list of open branches.
 //!
 //! A branch has a [`Core`] of its own with inodes, delayed data and a thread that writes it. The volume ends with the last
 //! of its branches.

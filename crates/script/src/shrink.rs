@@ -1,7 +1,7 @@
 //! Makes a failing script short, so that the failure is easy to read.
 //!
 //! First everything that speaks of one branch or snapshot is left out together:
-//! taken alone, the operations in a branch that nobody has made would fail in
+//! taken alone, the operations in a branch that was never made would fail in
 //! other ways, or do their work in another branch. Then pieces of steps, down
 //! to single ones.
 

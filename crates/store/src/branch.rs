@@ -380,7 +380,7 @@ impl Store {
     /// Promotes a fork: a branch becomes what it is, in one step, after which there is no fork any more. Snapshots of the fork become snapshots
     /// of the branch. What the branch was is kept as a snapshot of the name `kept_as`, or deleted. Nothing that was read of
     /// either before is good any more. False, and nothing is changed: so much has changed since the look that it comes [again](Store::look_again)
-    /// first, for which nobody has to wait.
+    /// first, for which no call has to wait.
     pub fn promote_looked(
         &self,
         looked: &mut LookedAt,

@@ -1,7 +1,7 @@
 //! Free space goes back to the device, or to the host of an image: by a thread of its own, and when it is asked for.
 //!
 //! ```text
-//!  a commit or checkpoint frees blocks -> their pieces are stale -> nobody touches them for a while
+//!  a commit or checkpoint frees blocks -> their pieces are stale -> they stay untouched for a while
 //!    -> set aside -> discard, no lock held -> free again, or hidden until the host is asked
 //! ```
 //!
@@ -242,7 +242,7 @@ fn work(inner: &Inner) {
     }
 }
 
-/// Nobody waits for a thread that has ended, however it did.
+/// A thread that has ended, in whatever way, has no waiters.
 struct Ends(Arc<Inner>);
 
 impl Drop for Ends {

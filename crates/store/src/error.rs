@@ -127,7 +127,7 @@ pub enum LineageError {
     Held {
         /// The snapshot.
         snapshot: String,
-        /// Who holds it.
+        /// The tags that hold it.
         tags: String,
     },
     /// There is a hold of this tag.
@@ -135,7 +135,7 @@ pub enum LineageError {
     HeldAlready {
         /// The snapshot.
         snapshot: String,
-        /// Who holds it.
+        /// The tag that holds it.
         tag: String,
     },
     /// There is no hold of this tag.
@@ -143,7 +143,7 @@ pub enum LineageError {
     NotHeld {
         /// The snapshot.
         snapshot: String,
-        /// Who does not hold it.
+        /// The tag that does not hold it.
         tag: String,
     },
     /// Other branches have grown out of it.

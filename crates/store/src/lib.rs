@@ -431,7 +431,7 @@ impl Store {
         InodeNo(self.inner.inode_next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether this is a new image to which nobody has written: its first change takes both rings from the host.
+    /// Whether this is a new image without a write: its first change takes both rings from the host.
     pub fn is_without_rings(&self) -> bool {
         self.inner.rings_to_take() > 0
     }

@@ -13,7 +13,7 @@
 //!   is: the mend is not made.
 //! - The sound place is not written, so a crash amid a mend leaves a sound one. No flush is waited for: until one comes, the node is
 //!   as safe as before.
-//! - No caller waits for many mends: a reader makes two, one lock for each, and who holds the lock of checkpoints a few. None is made
+//! - No caller waits for many mends: a reader makes two, one lock for each; a holder of the lock of checkpoints makes a few. None is made
 //!   under the journal's lock: commits go on, and with them fsyncs. What is left over is found again by the next read.
 //! - Nothing is mended on a volume that is read-only or has stopped (P7), and before it is decided that the volume is opened (P9).
 
@@ -103,13 +103,13 @@ impl Inner {
                 waiting.insert(mend.bad.start, mend);
             }
         }
-        // It may be this caller who makes a commit.
+        // This caller may be the one that makes a commit.
         if self.journal.is_locked() {
             return;
         }
         // This one, and one that has waited for a checkpoint.
         for _ in 0..2 {
-            // Not awaited: who makes a checkpoint may be the one who reads.
+            // Not awaited: the reader may be the maker of the checkpoint.
             let Some(_one) = self.one_checkpoint.try_lock() else { return };
             self.mend_waiting(1);
         }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::guard::Guarding;
 
-/// What became free goes back when nobody has touched it for so long: seconds in which a file may be written again.
+/// What became free goes back once it was untouched for so long: seconds in which a file may be written again.
 pub const DISCARD_DELAY: Duration = Duration::from_secs(5);
 
 /// Bitmaps of so many block groups stay in memory, beside those that are being changed: 8 MiB.
@@ -56,7 +56,7 @@ pub struct OpenOptions {
     pub guard: Guarding,
     /// Whether free space goes back to the device by itself.
     pub discard: Discard,
-    /// It does so when nobody has touched it for so long. Zero: at once, and in ranges of any length.
+    /// It does so once that was untouched for so long. Zero: at once, and in ranges of any length.
     pub discard_delay: Duration,
 }
 

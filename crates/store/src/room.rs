@@ -119,7 +119,7 @@ fn of_root(forest: &Forest) -> u64 {
     u64::from(forest.root(TreeNo::SPACE).level) + 1
 }
 
-/// Branches have changed, or a commit has carried their roots: what the next one needs for them is kept from everybody else. In one
+/// Branches have changed, or a commit has carried their roots: what the next one needs for them is kept from all others. In one
 /// epoch a node is copied once, so it is never more than all nodes.
 pub(crate) fn keep_roots(forest: &Forest, space: &mut Space) {
     let roots = (forest.trees.moved_count() * of_root(forest)).min(space.nodes());

@@ -3,7 +3,7 @@
 //! A place that the device does not read is as bad as one whose bytes are wrong. What is bad is written again from what is sound
 //! in [`crate::mend`], which asks first whether the place is still the node's; nothing is written here.
 //!
-//! Knows nothing of what is read: who asks judges.
+//! Knows nothing of what is read: the caller judges.
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]

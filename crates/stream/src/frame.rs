@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 pub(crate) const START_BYTES: usize = 24;
 /// Bytes of the head of a record.
 pub(crate) const HEAD_BYTES: usize = 16;
-/// In a head: who does not know the type may pass the record over.
+/// In a head: a reader that does not know the type may pass the record over.
 const MAY_SKIP: u8 = 1;
 
 fn start() -> [u8; START_BYTES] {
@@ -286,7 +286,7 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
-/// A stream with all checksums put right, as far as its frames can be followed: what one who attacks a receiver would send.
+/// A stream with all checksums put right, as far as its frames can be followed: what an attacker of a receiver would send.
 pub fn repaired(stream: &[u8]) -> Vec<u8> {
     let mut bytes = stream.to_vec();
     let Some((start, mut rest)) = bytes.split_at_mut_checked(START_BYTES) else { return bytes };

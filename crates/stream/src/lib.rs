@@ -7,7 +7,7 @@
 //! ```
 //!
 //! docs/STREAM.md has the bytes. The stream speaks of files by the sender's inode numbers, and says of those that the receiver
-//! has by which way of names they are found there. A receiver changes a fork that nobody else knows. When all of the stream has
+//! has by which way of names they are found there. A receiver changes a fork that no other call knows. When all of the stream has
 //! come and fits together, the fork's snapshot becomes one of the branch, in one step (P12).
 //!
 //! Always true: what a stream says is checked before it is obeyed, and nothing is allocated for bytes that have not come (P10).

@@ -116,7 +116,7 @@ impl FileSystem for HoldfastFs {
 
     fn metadata(&self, path: &str) -> VfsResult<VfsMetadata> {
         let itself = self.root.symlink_metadata(inside(path))?;
-        // A link to a directory is none: who removes all that is in a directory would go through it, and out of here.
+        // A link to a directory is none: a removal of all that is in a directory would go through it, and out of here.
         let found = match itself.is_symlink().then(|| self.root.metadata(inside(path))) {
             Some(Ok(target)) if !target.is_dir() => target,
             _ => itself,

@@ -1,7 +1,7 @@
 //! Image layouts are made: blobs first, each named by its digest when it is whole, then the documents that name them.
 //!
 //! All of it is made under another name beside its place and gets that in one step, so it is there whole or not at all. It is made in a
-//! directory that is held open and closed to others until then: who may change names around it leads nothing elsewhere. The same layers give
+//! directory that is held open and closed to others until then: other users' changes of names around it lead nothing elsewhere. The same layers give
 //! the same bytes: no document has a time.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Files that change while they are exported, and what an archive says of nobody else: whole archives all the same.
+//! Files that change while they are exported: whole archives all the same.
 
 use std::io::Write;
 

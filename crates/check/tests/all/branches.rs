@@ -55,7 +55,7 @@ fn grown_volumes_are_clean() {
     }
 }
 
-/// What finding [210] compares: the engine counts as a walk does, and who repairs is told what is right of each.
+/// What finding [210] compares: the engine counts as a walk does, and a repair is told what is right of each.
 #[test]
 fn what_each_branch_and_snapshot_refers_to_is_counted() {
     for leaf_items in [usize::MAX, 4] {

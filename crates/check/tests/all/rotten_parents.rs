@@ -58,7 +58,7 @@ fn branches_are_read_beside_a_damaged_item_of_their_parent() {
         let grown = grown();
         lie(&grown);
         is_readable(&grown.device, true);
-        // What main owns is not known: nobody writes.
+        // What main owns is not known: nothing is written.
         let refused = open_to_write(&grown.device);
         assert!(refused.is_err(), "case {case}");
         let found = issues(&check_all(&*grown.device));

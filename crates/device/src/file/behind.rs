@@ -38,7 +38,7 @@ const NETWORK_FILESYSTEMS: [u32; 10] = [
     0x6b41_4653,
 ];
 /// Filesystems that show files which others have as well, under locks that each of their mounts has for itself: FUSE, overlay, 9p, and
-/// that of VirtualBox. Who has the same file by another mount, or in place, is not met.
+/// that of VirtualBox. A program that has the same file by another mount, or in place, is not met.
 const SHOWING_FILESYSTEMS: [u32; 4] = [0x6573_5546, 0x794c_7630, 0x0102_1997, 0x786f_4256];
 
 /// `struct loop_info64` from linux/loop.h, as far as it is of use.
@@ -256,7 +256,7 @@ impl Walk<'_> {
     }
 }
 
-/// Who else may have a file of a filesystem of this type.
+/// Which other programs may have a file of a filesystem of this type.
 fn reach_on(filesystem: u32) -> Reach {
     match filesystem {
         it if SHOWING_FILESYSTEMS.contains(&it) => Reach::Unknown,

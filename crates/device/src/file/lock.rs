@@ -34,7 +34,7 @@ use crate::DeviceError;
 /// How long a lock is tried again. Device managers hold a block device for moments, and a child that this program is
 /// just starting holds a copy of every descriptor until it runs its own code.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How long it is tried again while nobody but such a child can have it: on a busy machine it may not run for long.
+/// How long it is tried again while only such a child can have it: on a busy machine it may not run for long.
 const PATIENCE_WITH_CHILDREN: Duration = Duration::from_secs(5);
 /// Between two looks at a lock.
 const PAUSE: Duration = Duration::from_millis(10);

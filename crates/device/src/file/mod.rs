@@ -65,7 +65,7 @@ pub struct FileDevice {
     path: PathBuf,
     mode: OpenMode,
     len: AtomicU64,
-    /// Held by who makes it longer.
+    /// Held while it is made longer.
     growing: Mutex<()>,
     sector_size: u32,
     physical: PhysicalSector,

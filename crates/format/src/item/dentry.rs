@@ -16,11 +16,11 @@ record! {
     /// The head of a directory entry; the name follows.
     #[derive(Copy)]
     pub struct DentryHead("dentry", 10 bytes) {
-        /// The inode that the name leads to.
+        /// Inode named.
         inode: InodeNo,
-        /// Type of that inode, as in `d_type`.
+        /// Its type.
         file_type: u8,
-        /// Bytes of the name, 1 to 255.
+        /// 1 to 255.
         name_len: u8,
     }
 }

@@ -11,18 +11,17 @@ record! {
     /// The head of an extent. What the state says follows.
     #[derive(Copy)]
     pub struct ExtentHead("extent", 24 bytes) {
-        /// First block on the device.
+        /// First block.
         block: u64,
-        /// Epoch in which it became part of the tree.
+        /// Epoch in which it joined the tree.
         birth: u64,
-        /// Blocks of the file, at least 1.
+        /// Blocks, at least 1.
         count: u32,
-        /// 0: written, a checksum of each block follows. 1: allocated but never written, reads as zeros. 2: a part of a run, which
-        /// follows.
+        /// 0: written. 1: reserved, reads as zeros. 2: a part of a run.
         state: u8,
-        /// Of a run: how its bytes are coded. Else 0.
+        /// Coding of a run, else 0.
         codec: u8,
-        /// Of a run: where it begins in the first block, in units of 512 bytes. Else 0.
+        /// Start of a run in its first block, in units of 512 bytes; else 0.
         place: u8,
         /// Zero.
         reserved: u8,

@@ -36,11 +36,11 @@ record! {
     pub struct GroupItem("group", 16 bytes) {
         /// Blocks in use.
         used_blocks: u32,
-        /// Of those, blocks of tree nodes.
+        /// Of those, of nodes.
         node_blocks: u32,
-        /// Blocks with more than one reference: those of its shared items.
+        /// Blocks of its shared items.
         shared_blocks: u32,
-        /// At least so many slots are free, each room for a node with its copy.
+        /// Lower bound of free slots, each for a node with its copy.
         free_slots: u32,
     }
 }
@@ -49,9 +49,9 @@ record! {
     /// Blocks of a group with more than one reference, each with so many. Volumes of the feature [`crate::superblock::SHARED_BLOCKS`] have such.
     #[derive(Copy)]
     pub struct SharedItem("shared", 8 bytes) {
-        /// Blocks from the one of the key on, which end within the group.
+        /// Blocks from the key's on.
         blocks: u32,
-        /// References to each of them, at least 2.
+        /// References to each, at least 2.
         references: u32,
     }
 }

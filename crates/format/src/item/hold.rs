@@ -1,6 +1,6 @@
 //! Holds: what keeps a snapshot from being deleted, and whose they are.
 //!
-//! A hold has a tag, which says who holds. A snapshot has no two of one tag, so who ends a hold ends none of others.
+//! A hold has a tag, its holder. A snapshot has no two of one tag: ending one ends none of others.
 
 use holdfast_base::{InodeNo, Timestamp};
 
@@ -12,9 +12,9 @@ record! {
     /// A hold of a snapshot; its tag follows.
     #[derive(Copy)]
     pub struct HoldHead("hold", 16 bytes) {
-        /// Since when.
+        /// When made.
         created: Timestamp,
-        /// Bytes of the tag.
+        /// 1 to 255.
         tag_len: u8,
         /// Zero.
         reserved: [u8; 3],
@@ -24,7 +24,7 @@ record! {
 /// A hold of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldItem {
-    /// Who holds, by the rules of names.
+    /// The holder, by the rules of names.
     pub tag: Vec<u8>,
     /// Since when.
     pub created: Timestamp,

@@ -115,23 +115,23 @@ record! {
     /// An inode. Times are stored as seconds (i64) and nanoseconds (u32).
     #[derive(Copy)]
     pub struct InodeItem("inode", 128 bytes) {
-        /// Type and permissions as in `st_mode`.
+        /// As `st_mode`.
         mode: u32,
         /// Owner.
         uid: u32,
         /// Group.
         gid: u32,
-        /// Names of the file. A directory has 2 and one more for each subdirectory. 0: an orphan.
+        /// Names; of a directory 2, and 1 for each subdirectory; 0: orphan.
         nlink: u32,
-        /// Bytes of a file, length of a symlink's target, number of a directory's entries.
+        /// Bytes of content or target; entries of a directory.
         size: u64,
-        /// Blocks of 4 KiB in the extents of the file.
+        /// Blocks in its extents.
         blocks: u64,
-        /// Device number of a device file, encoded as in `st_rdev`; otherwise 0.
+        /// As `st_rdev`, of devices; else 0.
         rdev: u64,
-        /// The directory that holds its newest name (the root holds itself); 0 if that is not known.
+        /// Directory of its newest name; of the root itself; 0: not known.
         parent: InodeNo,
-        /// Offset of the key of its newest name; 0 if that is not known, and for the root.
+        /// Key offset of that name; 0: not known, or the root.
         parent_slot: u64,
         /// Last access.
         atime: Timestamp,
@@ -141,13 +141,13 @@ record! {
         ctime: Timestamp,
         /// Creation.
         btime: Timestamp,
-        /// [`InodeItem::HAS_XATTRS`] and others, as below.
+        /// [`InodeItem::HAS_XATTRS`] and others.
         flags: u32,
-        /// Next id for a long attribute value of this inode. Grows only.
+        /// Next `value_id`; only grows.
         xattr_value_next: u32,
-        /// Counts the changes of the inode.
+        /// Grows with each item put for the inode.
         change: u64,
-        /// Number of the project whose limits count the file.
+        /// Project whose limits count it; 0 so far.
         project: u32,
         /// Zero.
         reserved: [u8; 4],

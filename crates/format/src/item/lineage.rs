@@ -27,34 +27,33 @@ record! {
     /// A branch or snapshot; its name follows, if it has one.
     #[derive(Copy)]
     pub struct TreeHead("tree", 96 bytes) {
-        /// Number of the snapshot that it grew out of, 0 if there is none.
+        /// Snapshot that it grew from, or 0.
         parent: u64,
-        /// Of a snapshot: number of the branch that it is of. Of a branch that goes: number of the one that its snapshots are of now, 0 if they are
-        /// deleted. Of a branch: 0.
+        /// Of a snapshot: its branch. Of a branch that goes: the one that has its snapshots now, 0: deleted.
         branch: u64,
-        /// Of a snapshot: its epoch. Nothing in it is younger.
+        /// Its epoch; nothing in it is younger.
         epoch: u64,
-        /// The last operation before it was made.
+        /// Last operation before it.
         lsn: u64,
-        /// When it was made.
+        /// When made.
         created: Timestamp,
-        /// 1: a branch. 2: a snapshot. 3: a branch that goes: only this and `branch` are set.
+        /// 1: branch. 2: snapshot. 3: branch that goes.
         kind: u8,
-        /// Of a snapshot: level of its root.
+        /// Level of its root.
         level: u8,
-        /// Bytes of the name.
+        /// 0: no name.
         name_len: u8,
         /// Zero.
         pad: u8,
-        /// Of a snapshot: block of its root.
+        /// Its root: block.
         root_block: u64,
-        /// Of a snapshot: epoch of its root.
+        /// Its root: epoch.
         root_epoch: u64,
-        /// Of a snapshot: inodes in it.
+        /// Its inodes.
         inode_count: u64,
-        /// Of a snapshot: blocks that it refers to, those of its nodes and those that its extents have on the device.
+        /// Blocks that it refers to.
         referenced_blocks: u64,
-        /// Of a branch: most blocks that it may refer to, 0 if there is no limit.
+        /// Of a branch: most blocks to refer to; 0: no limit.
         limit: u64,
         /// Zero.
         reserved: [u8; 8],
@@ -65,13 +64,13 @@ record! {
     /// Where the tree of a branch other than `main` begins.
     #[derive(Copy)]
     pub struct RootItem("root", 40 bytes) {
-        /// Block of its root.
+        /// Its root: block.
         block: u64,
-        /// Epoch of its root.
+        /// Its root: epoch.
         epoch: u64,
-        /// Inodes in it.
+        /// Its inodes.
         inode_count: u64,
-        /// Blocks that it refers to: those of its nodes, and those that its extents have on the device.
+        /// Blocks that it refers to.
         referenced_blocks: u64,
         /// Level of its root.
         level: u8,
@@ -84,9 +83,9 @@ record! {
     /// How far the deletion of a snapshot has come: what lies before this place is freed, or left to the child.
     #[derive(Copy)]
     pub struct WalkItem("walk", 32 bytes) {
-        /// The key at which it goes on, as in a node.
+        /// Key of the place, as in a node.
         key: [u8; 24],
-        /// 255: before the item of the key. Else: behind all items before the key, and behind the nodes that end there and are of a lower level.
+        /// Level of the place, 255 for an item.
         level: u8,
         /// Zero.
         reserved: [u8; 7],
@@ -97,7 +96,7 @@ record! {
     /// What all branches and snapshots share.
     #[derive(Copy)]
     pub struct LineageItem("lineage", 16 bytes) {
-        /// The next number of a branch or snapshot.
+        /// Next number of a branch or snapshot.
         next: u64,
         /// Zero.
         reserved: [u8; 8],

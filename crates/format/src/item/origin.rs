@@ -15,7 +15,7 @@ record! {
         volume: [u8; 16],
         /// Its number there.
         number: u64,
-        /// The last operation before it there.
+        /// Last operation before it there.
         lsn: u64,
         /// When it was made.
         created: Timestamp,

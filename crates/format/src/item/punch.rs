@@ -15,11 +15,11 @@ record! {
     /// A range that is being punched.
     #[derive(Copy)]
     pub struct PunchItem("punch", 24 bytes) {
-        /// First block of the range, counted from the start of the file.
+        /// First block in the file.
         first: u64,
-        /// First block of the file behind it.
+        /// First block behind the range.
         end: u64,
-        /// 0: its blocks are freed. 1: they stay, as extents that were never written.
+        /// 0: blocks are freed. 1: they stay, unwritten.
         state: u32,
         /// Zero.
         reserved: [u8; 4],

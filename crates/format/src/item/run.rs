@@ -33,11 +33,11 @@ record! {
     /// What of a run stands behind the head of an extent. Its checksums follow.
     #[derive(Copy)]
     pub struct RunFields("run", 8 bytes) {
-        /// Bytes of the run on the device.
+        /// Bytes on the device.
         stored: u32,
-        /// Blocks of the file that they are, decoded.
+        /// Blocks, decoded.
         decoded: u16,
-        /// Of those, blocks before the first one of the extent.
+        /// Of those, blocks before the extent's first.
         skip: u16,
     }
 }

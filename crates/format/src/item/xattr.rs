@@ -8,13 +8,13 @@ record! {
     /// The head of an attribute; the name follows, then the value if it is inside.
     #[derive(Copy)]
     pub struct XattrHead("xattr", 10 bytes) {
-        /// Bytes of the name, 1 to 255, prefix included (`user.`).
+        /// 1 to 255, prefix (`user.`) included.
         name_len: u8,
-        /// 0: the value follows the name. 1: it lies in pieces.
+        /// 0: value behind the name. 1: in pieces.
         place: u8,
-        /// Bytes of the value, at most 65,536.
+        /// At most 65,536.
         value_len: u32,
-        /// Id of the pieces; 0 when the value follows the name.
+        /// Id of the pieces, else 0.
         value_id: u32,
     }
 }

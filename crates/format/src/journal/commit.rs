@@ -16,43 +16,43 @@ record! {
     /// The head of a commit's payload: what a superblock would say.
     #[derive(Copy)]
     pub struct CommitHead("commit", 120 bytes) {
-        /// Last operation that the commit contains.
+        /// As in the superblock.
         lsn: u64,
-        /// Next inode number to hand out.
+        /// As in the superblock.
         inode_next: u64,
-        /// Inodes in the files tree.
+        /// As in the superblock.
         inode_count: u64,
-        /// Blocks in use in the data zone.
+        /// As in the superblock.
         used_blocks: u64,
-        /// Blocks that the files tree refers to: those of its nodes, and those that its extents have on the device.
+        /// As in the superblock.
         referenced_blocks: u64,
-        /// Root of the files tree: block.
+        /// As in the superblock.
         files_block: u64,
-        /// Root of the files tree: epoch.
+        /// As in the superblock.
         files_epoch: u64,
-        /// Root of the space tree: block.
+        /// As in the superblock.
         space_block: u64,
-        /// Root of the space tree: epoch.
+        /// As in the superblock.
         space_epoch: u64,
-        /// Level of the files tree's root, 0 for a leaf.
+        /// As in the superblock.
         files_level: u8,
-        /// Level of the space tree's root.
+        /// As in the superblock.
         space_level: u8,
         /// Zero.
         pad: [u8; 6],
         /// Node records.
         nodes: u32,
-        /// Cancelled nodes: 8 bytes each, the block.
+        /// Cancelled nodes.
         cancels: u32,
         /// Data extents.
         extents: u32,
         /// Zero.
         pad2: u32,
-        /// Last batch of the log that the trees need not.
+        /// As in the superblock.
         log_batch: u64,
-        /// Byte of the log ring at which the next batch begins, if there is one.
+        /// As in the superblock.
         log_next: u64,
-        /// Checksum of the batch before it; 0: none need be there.
+        /// As in the superblock.
         log_sum: u64,
     }
 }
@@ -65,7 +65,7 @@ record! {
         block: u64,
         /// Blocks.
         count: u64,
-        /// CRC-64/NVME of the checksums of its blocks, 8 bytes each.
+        /// Sum over the sums of its blocks, 8 bytes each.
         sum: u64,
     }
 }

@@ -23,27 +23,27 @@ record! {
     pub struct FrameHeader("journal frame", 96 bytes) {
         /// `hfJf`.
         magic: [u8; 4],
-        /// 1: part of a commit, 2: the end.
+        /// 1: part of a commit. 2: the end.
         kind: u32,
-        /// CRC-64/NVME of header and payload with this field as zero.
+        /// Of header and payload.
         sum: u64,
-        /// Block number of the frame's first block.
+        /// First block of the frame.
         address: u64,
         /// The superblock's `ring_tag`.
         volume: [u8; 8],
-        /// Epoch that the commit belongs to.
+        /// Epoch of the commit.
         epoch: u64,
         /// Number of the commit.
         commit: u64,
-        /// Last commit that was durable when this was written.
+        /// Last durable commit when written.
         durable: u64,
-        /// `sum` of the frame before this one.
+        /// `sum` of the frame before.
         prior: u64,
-        /// Place of this frame in its commit, from 0.
+        /// Place in its commit, from 0.
         index: u32,
         /// Frames of the commit.
         frames: u32,
-        /// Bytes of payload in this frame.
+        /// Bytes of payload.
         len: u32,
         /// Zero.
         pad: u32,

@@ -21,11 +21,11 @@ record! {
     pub struct NodeRecord("node record", 16 bytes) {
         /// First block of the node.
         block: u64,
-        /// 1: new, 2: copied (the block and epoch of its base follow, 8 bytes each), 3: changed.
+        /// 1: new. 2: copied. 3: changed.
         kind: u8,
         /// Zero.
         pad: u8,
-        /// Number of ranges.
+        /// Ranges.
         ranges: u16,
         /// Bytes of all ranges.
         len: u32,

@@ -17,31 +17,31 @@ record! {
     pub struct LogHeader("log batch", 112 bytes) {
         /// `hfLb`.
         magic: [u8; 4],
-        /// Bytes of the batch, header and padding included: a multiple of 512.
+        /// Bytes, header and padding included: a multiple of 512.
         bytes: u32,
-        /// CRC-64/NVME of header and records with this field as zero.
+        /// Of header and records.
         sum: u64,
-        /// Byte of the ring at which the batch begins.
+        /// Its first byte in the ring.
         address: u64,
         /// The superblock's `ring_tag`.
         volume: [u8; 8],
         /// Number of the batch.
         number: u64,
-        /// Last batch that was durable when this was written.
+        /// Last durable batch when written.
         durable: u64,
-        /// `sum` of the batch before this one.
+        /// `sum` of the batch before.
         prior: u64,
-        /// Last operation that the batch builds on.
+        /// Last operation before it.
         after: u64,
-        /// Last operation that it contains.
+        /// Last operation in it.
         last: u64,
-        /// Next inode number to hand out.
+        /// As in the superblock.
         inode_next: u64,
-        /// Inodes in the files tree.
+        /// As in the superblock.
         inode_count: u64,
         /// Bytes of the records.
         len: u32,
-        /// Number of records.
+        /// Records.
         records: u32,
         /// Set aside: zero.
         flags: u32,

@@ -91,97 +91,117 @@ fn the_document_says_what_the_code_says() {
     assert_eq!(old.lines().count(), new.lines().count(), "run with UPDATE_DOCS=1");
 }
 
+/// A line for each field that is not always zero: offset, type, name, meaning. Then where the record ends.
 fn fields_table(fields: &[Field]) -> String {
-    let mut out = String::from("| offset | type | field | meaning |\n|---|---|---|---|\n");
-    for Field { offset, size, kind, name, meaning } in fields {
-        // Links to items of the code mean nothing in a document.
-        let meaning = meaning
-            .replace("[`InodeItem::HAS_XATTRS`]", "Bit 0: it may have attributes;")
-            .replace("; and others, as below", "; others are below")
-            .replace("[`Extent::UNBORN`]", "0");
-        let size = if *kind == "bytes" { format!("({size})") } else { String::new() };
-        let row = format!("| {offset} | {kind}{size} | {name} | {meaning} |");
-        writeln!(out, "{row}").expect("writing into a String cannot fail");
+    let kind = |field: &Field| match field.kind {
+        "bytes" => format!("bytes({})", field.size),
+        kind => kind.into(),
+    };
+    let mut rows: Vec<[String; 4]> = fields
+        .iter()
+        .filter(|field| !is_zero(field))
+        .map(|field| {
+            let meaning = field
+                .meaning
+                .replace("[`InodeItem::HAS_XATTRS`] and others", "Below")
+                .replace("[`Extent::UNBORN`]", "0")
+                .replace("As in the superblock.", "")
+                .replace('`', "")
+                .trim_end_matches('.')
+                .to_string();
+            [field.offset.to_string(), kind(field), field.name.into(), meaning]
+        })
+        .collect();
+    let end = fields.last().map_or(0, |field| field.offset + field.size);
+    rows.push([end.to_string(), "end".into(), String::new(), String::new()]);
+    listed(&rows)
+}
+
+fn is_zero(field: &Field) -> bool {
+    field.meaning == "Zero."
+}
+
+/// Rows in columns, as a block of code: it needs no bars.
+fn listed<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let mut out = String::from("```text\n");
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .enumerate()
+            .map(|(column, cell)| format!("{cell:<width$}", width = width(column)))
+            .collect();
+        writeln!(out, "{}", cells.join("  ").trim_end()).expect("writing into a String works");
     }
-    out
+    out + "```\n"
 }
 
 fn limits_table() -> String {
-    let rows: &[(&str, u64, &str)] = &[
-        ("longest name", limits::NAME_MAX as u64, "bytes"),
-        ("longest target of a symbolic link", limits::SYMLINK_MAX as u64, "bytes"),
-        ("longest value of an attribute", limits::XATTR_VALUE_MAX as u64, "bytes"),
-        ("most links to a file", limits::LINK_MAX.into(), "links"),
-        ("largest file", limits::FILE_SIZE_MAX, "bytes"),
-        ("levels of a tree", limits::TREE_LEVELS_MAX.into(), "levels, leaves included"),
-        ("blocks in a group", limits::GROUP_BLOCKS, "blocks"),
-        ("blocks in a bitmap item", limits::BITMAP_BLOCKS, "blocks"),
-        ("longest value in a leaf of 4 KiB", limits::value_max(4096) as u64, "bytes"),
-        ("longest value in larger leaves", limits::value_max(16384) as u64, "bytes"),
-        ("longest written extent", extent_blocks_max(4096), "blocks"),
-        ("smallest volume", limits::VOLUME_BYTES_MIN, "bytes"),
-        ("largest volume", i64::MAX as u64 / 4096 * 4096, "bytes"),
-        ("largest frame of the journal", frame::FRAME_BYTES_MAX as u64, "bytes"),
-        ("largest payload of a commit", COMMIT_BYTES_MAX as u64, "bytes"),
-        ("nodes that a journal changes", REPLAY_BYTES_MAX, "bytes, each node once"),
-        ("largest batch of the log", log::BATCH_BYTES_MAX as u64, "bytes"),
-        ("batches of a log", log::REPLAY_BYTES_MAX, "bytes"),
-        ("data that the batches of one flush name by sums", log::DATA_BLOCKS_MAX, "blocks"),
+    let rows: &[(&str, u64)] = &[
+        ("bytes of a name", limits::NAME_MAX as u64),
+        ("bytes of a symbolic link's target", limits::SYMLINK_MAX as u64),
+        ("bytes of an attribute's value", limits::XATTR_VALUE_MAX as u64),
+        ("links to a file", limits::LINK_MAX.into()),
+        ("bytes of a file", limits::FILE_SIZE_MAX),
+        ("levels of a tree, with leaves", limits::TREE_LEVELS_MAX.into()),
+        ("blocks in a group", limits::GROUP_BLOCKS),
+        ("blocks in a bitmap item", limits::BITMAP_BLOCKS),
+        ("bytes of a value in a leaf of 4 KiB", limits::value_max(4096) as u64),
+        ("bytes of a value in larger leaves", limits::value_max(16384) as u64),
+        ("blocks of a written extent", extent_blocks_max(4096)),
+        ("bytes of a volume, at least", limits::VOLUME_BYTES_MIN),
+        ("bytes of a volume", i64::MAX as u64 / 4096 * 4096),
+        ("bytes of a frame", frame::FRAME_BYTES_MAX as u64),
+        ("bytes of a commit's payload", COMMIT_BYTES_MAX as u64),
+        ("bytes of nodes in a journal, each node once", REPLAY_BYTES_MAX),
+        ("bytes of a batch", log::BATCH_BYTES_MAX as u64),
+        ("bytes of a log's batches", log::REPLAY_BYTES_MAX),
+        ("blocks that batches of one flush name by sums", log::DATA_BLOCKS_MAX),
     ];
     assert_eq!(limits::value_max(65536), limits::value_max(16384));
     assert_eq!(extent_blocks_max(65536), extent_blocks_max(4096));
-    let mut out = String::from("| limit | value | unit |\n|---|---|---|\n");
-    for (what, value, unit) in rows {
-        writeln!(out, "| {what} | {value} | {unit} |").expect("writing into a String cannot fail");
-    }
-    out
+    let rows: Vec<_> =
+        rows.iter().map(|(what, value)| [value.to_string(), (*what).to_string()]).collect();
+    listed(&rows)
 }
 
 fn kinds_table() -> String {
-    let mut out = String::from(
-        "| kind | number | tree | inode | offset | value |\n|---|---|---|---|---|---|\n",
-    );
+    let mut rows = vec![["kind", "number", "tree", "inode", "offset", "value"].map(String::from)];
     for kind in ItemKind::ALL {
         let (inode, offset, value) = match kind {
-            ItemKind::Inode => ("the inode", "0", "Inode"),
-            ItemKind::Inline => ("the inode", "0", "the content"),
-            ItemKind::Dentry => ("the directory", "name slot", "Directory entry"),
-            ItemKind::Xattr => ("the inode", "name slot", "Extended attribute"),
-            ItemKind::XattrPiece => ("the inode", "value id << 16, index", "a piece of a value"),
-            ItemKind::Extent => ("the inode", "byte in the file", "Extent"),
-            ItemKind::Orphan => ("0", "number of the orphan", "nothing"),
-            ItemKind::Punch => ("0", "number of the file", "Punch"),
-            ItemKind::Group => ("0", "the group", "Group"),
-            ItemKind::Bitmap => ("the group", "piece, 0 to 7", "Bitmap"),
-            ItemKind::Setting => ("0", "number of the setting", "Setting"),
-            ItemKind::Lineage => ("L", "0", "Lineage"),
-            ItemKind::Name => ("L", "hash of the name", "numbers"),
-            ItemKind::Walk => ("L", "number of the snapshot", "Walk"),
-            ItemKind::Tree => ("L + its number", "0", "Branch or snapshot"),
-            ItemKind::Root => ("L + number of the branch", "0", "Root"),
-            ItemKind::Child => {
-                ("L + number of the snapshot, or L", "number of the child", "nothing")
-            }
-            ItemKind::Hold => ("L + number of the snapshot", "hash of the tag", "Hold"),
-            ItemKind::Origin => ("L + number of the snapshot", "0 to 7", "Origin"),
-            ItemKind::Shared => ("the group", "first block in the group", "Shared blocks"),
+            ItemKind::Inode => ("inode", "0", "inode"),
+            ItemKind::Inline => ("inode", "0", "content"),
+            ItemKind::Dentry => ("directory", "name slot", "directory entry"),
+            ItemKind::Xattr => ("inode", "name slot", "attribute"),
+            ItemKind::XattrPiece => ("inode", "value_id << 16 | index", "piece"),
+            ItemKind::Extent => ("inode", "byte in the file", "extent"),
+            ItemKind::Orphan => ("0", "inode", "none"),
+            ItemKind::Punch => ("0", "inode", "punch"),
+            ItemKind::Group => ("0", "group", "group"),
+            ItemKind::Bitmap => ("group", "piece, 0 to 7", "bitmap"),
+            ItemKind::Setting => ("0", "setting", "none is defined"),
+            ItemKind::Lineage => ("L", "0", "lineage"),
+            ItemKind::Name => ("L", "hash", "numbers"),
+            ItemKind::Walk => ("L", "snapshot", "walk"),
+            ItemKind::Tree => ("L + number", "0", "branch or snapshot"),
+            ItemKind::Root => ("L + branch", "0", "root"),
+            ItemKind::Child => ("L + parent", "child", "none"),
+            ItemKind::Hold => ("L + snapshot", "hash", "hold"),
+            ItemKind::Origin => ("L + snapshot", "0 to 7", "origin"),
+            ItemKind::Shared => ("group", "block in the group", "shared blocks"),
             other => panic!("{other:?} has no row"),
         };
         let tree = if kind.tree() == TreeId::Files { "files" } else { "space" };
-        let number = kind.number();
-        let row = format!("| {kind:?} | {number} | {tree} | {inode} | {offset} | {value} |");
-        writeln!(out, "{row}").expect("writing into a String cannot fail");
+        let (name, number) = (format!("{kind:?}"), kind.number().to_string());
+        rows.push([name.as_str(), number.as_str(), tree, inode, offset, value].map(String::from));
     }
-    out
+    listed(&rows)
 }
 
 fn types_table() -> String {
-    let mut out = String::from("| number | file type |\n|---|---|\n");
-    for (number, file_type) in (0..=u8::MAX).filter_map(|raw| Some((raw, FileType::from_raw(raw)?)))
-    {
-        writeln!(out, "| {number} | {file_type:?} |").expect("writing into a String cannot fail");
-    }
-    out
+    let types = (0..=u8::MAX).filter_map(|raw| Some((raw, FileType::from_raw(raw)?)));
+    let rows: Vec<_> = types.map(|(raw, kind)| [raw.to_string(), format!("{kind:?}")]).collect();
+    listed(&rows)
 }
 
 /// The volume of the example.
@@ -278,10 +298,10 @@ fn expected(superblock: &Superblock) -> Expected {
     }
 }
 
-/// Bytes in lines of 16 with their offset, the first line named. Other lines of zeros are left out.
+/// Bytes in lines of 16 with their offset, the first line named. Lines of zeros are left out.
 fn listing(out: &mut String, bytes: &[u8], at: usize, name: &str) {
     for (index, line) in bytes.chunks(16).enumerate() {
-        if index > 0 && line.iter().all(|&byte| byte == 0) {
+        if line.iter().all(|&byte| byte == 0) {
             continue;
         }
         let digits: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -317,20 +337,20 @@ fn leaf_example() -> String {
     for index in 0..view.count() {
         let at = SLOTS_AT + index * SLOT_SIZE;
         let (offset, len) = view.record(index);
-        let name = format!("slot {index}: {len} bytes at {offset:#06x}");
+        let name = format!("slot {index}: {len} at {offset:#06x}");
         listing(&mut out, &bytes[at..at + SLOT_SIZE], at, &name);
     }
     for index in (0..view.count()).rev() {
         let (at, len) = view.record(index);
         let key = view.key(index);
-        listing(&mut out, &bytes[at..at + Key::SIZE], at, &format!("key of slot {index}: {key:?}"));
+        listing(&mut out, &bytes[at..at + Key::SIZE], at, &format!("key {index}: {key:?}"));
         let at = at + Key::SIZE;
-        let prefix = format!("{:?}: ", key.kind).to_lowercase();
+        let prefix = format!("{:?}.", key.kind).to_lowercase();
         if key.kind == ItemKind::Dentry {
             fields_listing(&mut out, &bytes, at, &DentryHead::fields(), &prefix);
             let name_at = at + DentryHead::SIZE;
             let name_len = len - Key::SIZE - DentryHead::SIZE;
-            listing(&mut out, &bytes[name_at..name_at + name_len], name_at, "dentry: the name");
+            listing(&mut out, &bytes[name_at..name_at + name_len], name_at, "dentry.name");
         } else {
             fields_listing(&mut out, &bytes, at, &InodeItem::fields(), &prefix);
         }
@@ -385,18 +405,18 @@ fn commit_example() -> String {
     let mut out = String::from("```text\n");
     fields_listing(&mut out, &bytes, 0, &FrameHeader::fields(), "");
     let mut at = FrameHeader::SIZE;
-    fields_listing(&mut out, &bytes, at, &CommitHead::fields(), "head: ");
+    fields_listing(&mut out, &bytes, at, &CommitHead::fields(), "head.");
     at += CommitHead::SIZE;
-    fields_listing(&mut out, &bytes, at, &NodeRecord::fields(), "record: ");
+    fields_listing(&mut out, &bytes, at, &NodeRecord::fields(), "record.");
     at += NodeRecord::SIZE;
     for (size, name) in [
-        (8, "base: block"),
-        (8, "base: epoch"),
-        (4, "range: the address"),
-        (4, "range: the epoch"),
-        (4, "range: a byte of the time"),
-        (3, "bytes of the ranges"),
-        (8, "cancelled node"),
+        (8, "base.block"),
+        (8, "base.epoch"),
+        (4, "range.address"),
+        (4, "range.epoch"),
+        (4, "range.time"),
+        (3, "bytes"),
+        (8, "cancelled"),
     ] {
         listing(&mut out, &bytes[at..at + size], at, name);
         at += size;

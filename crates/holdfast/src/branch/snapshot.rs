@@ -152,7 +152,7 @@ impl Snapshot {
         )
     }
 
-    /// Holds it under a tag, which says who holds: it is not deleted until each hold has been ended.
+    /// Holds it under a tag, its holder: it is not deleted until each hold has been ended.
     ///
     /// # Errors
     /// `AlreadyExists` if it is held under this tag.

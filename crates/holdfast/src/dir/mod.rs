@@ -70,7 +70,7 @@ impl Dir {
         self.held.inode.0
     }
 
-    /// As [`Volume::sync`](crate::Volume::sync), for who has a directory of the volume only.
+    /// As [`Volume::sync`](crate::Volume::sync), for callers with a directory of the volume only.
     pub fn sync_volume(&self) -> io::Result<()> {
         self.reach(|call| Ok(call.fs.sync().map(drop)?), |there| there.mount().sync())
     }

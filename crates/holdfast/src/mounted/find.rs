@@ -37,7 +37,7 @@ pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
 pub(crate) fn covering(path: &Path) -> Vec<Found> {
     let Some(volume) = Identity::of(path) else { return Vec::new() };
     let mounts = std::fs::read("/proc/thread-self/mountinfo").unwrap_or_default();
-    // Anybody may name any source. These could open the volume.
+    // Any user may name any source. These could open the volume.
     let may_open = [0, rustix::process::geteuid().as_raw(), volume.owner];
     let mut found = parse(&mounts, volume.is);
     // A volume may be mounted many times, and is looked at once.

@@ -134,7 +134,7 @@ impl OpenFile {
                 return Ok(true);
             }
             if until.is_over() {
-                // As for who waits: what it had is gone.
+                // As for a waiter: what it had is gone.
                 self.unlock()?;
                 return Ok(false);
             }

@@ -126,7 +126,7 @@ impl<'a> Wanted<'a> {
         Wanted { options, caller, meant: Some((meant, name)) }
     }
 
-    /// The kernel judges this process, and nobody else.
+    /// The kernel judges this process alone.
     pub(super) fn by_this_process(&self) -> Result<(), String> {
         if self.options.resumed > 0 {
             return Err("a server takes the volume itself".into());

@@ -108,7 +108,7 @@ fn promotions_are_led_to_who_asks_for_them() {
     main.promote(fork, Some("kept")).unwrap();
     assert_eq!(volume.read("/f").unwrap(), b"by the fork");
     assert_eq!(asked.load(Ordering::Relaxed), 2);
-    // Of another handle nobody is asked.
+    // Another handle is not asked.
     let fork = volume.branch("main").unwrap().fork("other").unwrap();
     volume.write("/mine", b"written meanwhile").unwrap();
     let error = volume.branch("main").unwrap().promote(fork.clone(), None).unwrap_err();

@@ -252,7 +252,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Where an inode is in both trees; `None`: nobody knows without a search.
+    /// Where an inode is in both trees; `None`: not known without a search.
     fn places(&self, store: &Store, fate: &Fate) -> Result<Option<(Option<Place>, Option<Place>)>> {
         let (old, new) = (fate.old.as_ref(), fate.new.as_ref());
         let (mut before, mut after) = (old.and_then(place), new.and_then(place));

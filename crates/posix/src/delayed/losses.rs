@@ -4,7 +4,7 @@
 //! given up and no sync of the same branch has reported that before, even if that happened in the background, long ago, and the file or its
 //! branch is closed since. `syncfs` of Linux (5.8 and later) does the same for an open file that has not seen the error. One call
 //! has no open file here, so the open branch stands for it: the next sync there reports it, from any caller, and so does each sync that
-//! had begun when the data was lost. A sync of one branch takes the error from no other: who has lost data there hears of it as well.
+//! had begun when the data was lost. A sync of one branch takes the error from no other: a caller that lost data there hears of it as well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What all files of a volume share on the way of their data into the tree: who waits, how much, and what limits it.
+//! What all files of a volume share on the way of their data into the tree: what waits, how much, and what limits it.
 //!
 //! [`Totals`] count the delayed data, [`Pressure`] wakes the background.
 //! Large writes are counted ([`InFlight`]), and what was written last is kept ([`Recent`]).

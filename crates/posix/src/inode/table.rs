@@ -46,7 +46,7 @@ struct Shard {
     /// Numbers in the order in which the hand reaches them. May hold numbers that are not known any more.
     clock: VecDeque<u64>,
     known_max: usize,
-    /// Inodes with lower numbers may be known above from another process, nobody knows how often.
+    /// Inodes with lower numbers may be known above from another process, not known how often.
     known_below: InodeNo,
     /// Inodes that left so far.
     left: u64,

@@ -79,13 +79,13 @@ impl Drop for Settled<'_> {
 
 impl Core {
     /// Writes what is delayed and closes the gate. What had been written when this was called is in the tree, and no page
-    /// waits for a block that is reserved: a snapshot would share it, and nobody has promised another (P8).
+    /// waits for a block that is reserved: a snapshot would share it, and no other is promised (P8).
     pub(super) fn settle(&self) -> Result<Settled<'_>> {
         {
             let _inside = self.gate.enter();
             self.write_back()?;
         }
-        // The last change of the lineage may have left it: it would be completed first, and nobody could change anything.
+        // The last change of the lineage may have left it: it would be completed first, and nothing could change.
         self.store.store().complete_checkpoint()?;
         let settled = Settled { core: self, closed: Some(self.gate.close()) };
         match atime::write_all(self) {

@@ -29,7 +29,7 @@ impl FileSystem {
     }
 
     /// Deletes a snapshot that is not open. Its name is gone when this returns; its space comes back in the background, or
-    /// with the next calls of [`FileSystem::commit`], when nobody [looks at it](FileSystem::view) any more.
+    /// with the next calls of [`FileSystem::commit`], when it has no [view](FileSystem::view) any more.
     ///
     /// # Errors
     /// [`FsError::InUse`] while it is open.
@@ -55,7 +55,7 @@ impl FileSystem {
         }
     }
 
-    /// Deletes a branch with its snapshots, none of them open; space and errors as with [`FileSystem::delete_snapshot`]. Nobody shows them:
+    /// Deletes a branch with its snapshots, none of them open; space and errors as with [`FileSystem::delete_snapshot`]. They are shown nowhere:
     /// a mount that would is of the branch, or of one of them.
     pub fn delete_branch<'a>(&self, branch: impl Into<Which<'a>>) -> Result<()> {
         self.expect_changeable()?;
@@ -94,7 +94,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// What deletions have waited for is over: nobody looks at something any more.
+    /// What deletions have waited for is over: something has no view any more.
     pub fn go_on_with_deletions(&self) {
         self.volume.volume.go_on_with_deletions();
     }

@@ -141,8 +141,8 @@ impl FileSystem {
 /// between any two; what came since the last one is compared while they wait.
 const OUTSIDE_MAX: u32 = 2;
 /// So often a comparison begins anew, as the branch or the fork was rolled back since: all of it would be compared while programs
-/// wait. One that is rolled back again and again is not what its fork has begun with: who goes on doing that may bring back what
-/// was, but nobody can say so at a moment that stays.
+/// wait. One that is rolled back again and again is not what its fork has begun with: rollbacks without end may bring back what
+/// was, but at no moment that stays.
 const ANEW_MAX: u32 = 3;
 
 /// What comes next, when a branch stood still.

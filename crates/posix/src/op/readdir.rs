@@ -4,7 +4,7 @@
 //! entry lives. Entries are copied out in portions, and none of the tree's
 //! locks is held while they are shown.
 //!
-//! No name is given twice, whatever a damaged volume holds: who goes by names from a directory to those in it finds each of them once (P10).
+//! No name is given twice, whatever a damaged volume holds: a walk by names finds each directory in another once (P10).
 
 use std::ops::{ControlFlow, Range};
 

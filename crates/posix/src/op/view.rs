@@ -1,4 +1,4 @@
-//! A branch as it is at one moment, or a snapshot, opened to be read and in nobody's way.
+//! A branch as it is at one moment, or a snapshot, opened to be read and in no call's way.
 //!
 //! A view is not in the list of what is open: what it shows may be deleted, rolled back, renamed, opened and closed by others. It is
 //! pinned, so it shows the same as long as it lives; space of what was deleted comes back behind it.

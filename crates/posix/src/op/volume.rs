@@ -136,7 +136,7 @@ impl FileSystem {
         Ok(self.core.store.resize(to)?)
     }
 
-    /// Makes a volume that nobody uses smaller; see [`holdfast_store::shrink`].
+    /// Makes a volume at rest smaller; see [`holdfast_store::shrink`].
     pub fn shrink(
         device: &Arc<dyn Device>,
         bytes: u64,

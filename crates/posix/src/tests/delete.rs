@@ -106,7 +106,7 @@ fn what_is_open_is_not_deleted() {
     v.fs.unmount().unwrap();
 }
 
-/// Deletions may go on for long and free nothing: who finds no room beside them has an answer behind a few rounds.
+/// Deletions may go on for long and free nothing: a caller without room beside them has an answer behind a few rounds.
 #[test]
 fn no_room_beside_deletions_without_end_is_an_answer() {
     let v = Volume::new();

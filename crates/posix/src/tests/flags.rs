@@ -63,7 +63,7 @@ fn an_immutable_file_is_as_it_is() {
     expect_unchangeable(&v, ROOT, "f");
     refused(v.fs.open(&root(), f, APPEND));
     refused(change(&v, f, SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() }));
-    // Who has it open, too.
+    // An open handle, too.
     refused(write(&v, &before, 0));
     for flags in [
         FallocateFlags::empty(),

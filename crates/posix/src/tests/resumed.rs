@@ -40,7 +40,7 @@ fn a_file_that_was_known_before_outlives_its_name() {
     v.fs.remember(a, 2);
     let v = v.resume();
     v.unlink(ROOT, "a").unwrap();
-    // The kernel never knew it, which nobody can tell.
+    // The kernel never knew it, which cannot be told.
     v.unlink(ROOT, "b").unwrap();
     assert_eq!((v.stat(a).nlink, v.stat(b).nlink, v.in_tree()), (0, 0, (3, 2)));
     assert!(v.fs.forget(a, 2));

@@ -72,7 +72,7 @@ fn is_full(done: &Result<usize, FsError>) -> bool {
     }
 }
 
-/// Deletes the snapshot, and expects that it fails and keeps nobody waiting.
+/// Deletes the snapshot, and expects that it fails and keeps no call waiting.
 fn delete(fs: &FileSystem) {
     assert!(is_full(&append(fs)), "the volume is full");
     fs.delete_snapshot(b"main", b"s").unwrap();

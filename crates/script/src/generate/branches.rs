@@ -80,7 +80,7 @@ impl Generator<'_> {
         live.map(|(name, ..)| name.branch).collect()
     }
 
-    /// A branch that is not the present one; hardly ever one that nobody has made.
+    /// A branch that is not the present one; hardly ever one that was never made.
     fn other_branch(&mut self) -> Option<TreeName> {
         if self.prng.chance(2) {
             return Some(self.any_branch());
@@ -128,7 +128,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A snapshot of the present branch; hardly ever one that nobody has taken.
+    /// A snapshot of the present branch; hardly ever one that was never taken.
     fn snapshot(&mut self) -> Option<TreeName> {
         let all = self.model.grown();
         if self.prng.chance(2) {

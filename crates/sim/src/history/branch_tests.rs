@@ -65,7 +65,7 @@ fn a_branch_shows_what_was_done_in_it_and_nothing_else() {
     let found = "mkfile /a; fork b; mkdir /y; switch b; mkdir /x; mkdir /y";
     assert_eq!(cites(script, found), "P14");
     assert_eq!(judge(script, script), Ok(6));
-    // One that nobody has made, and one that is missing.
+    // One that was never made, and one that is missing.
     assert!(judge(script, &format!("{script}; fork c")).is_err());
     assert_eq!(cites(script, "mkfile /a; mkdir /y"), "P3");
 }

@@ -93,7 +93,7 @@ fn every_call_of_operations_commits_and_checkpoints() {
     for (&(what, call, how), outcomes) in &table.0 {
         let forever = how == How::FailsForEver;
         match call {
-            // Nobody is told: nothing but space is lost. One that panics takes the operation with it behind which it was made.
+            // Not reported: nothing but space is lost. One that panics takes the operation with it behind which it was made.
             "discard" => assert!(
                 (outcomes.sites() > 2) == what.contains("discards")
                     && (outcomes.reported == 0 || how == How::Panics),

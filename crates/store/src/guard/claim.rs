@@ -142,7 +142,7 @@ fn has_ended(other: &Guard, mine: &Guard, reach: Reach) -> bool {
         return true;
     }
     match other.boot == mine.boot {
-        // It held a lock that is held here now. A file that nobody else reaches has a guard by another name alone.
+        // It held a lock that is held here now. A file out of others' reach has a guard by another name alone.
         true => reach == Reach::Host,
         // This machine was started again since.
         false => other.machine != 0 && other.machine == mine.machine,

@@ -141,7 +141,7 @@ fn a_hold_keeps_others_out_until_it_is_left() {
     let memory = Arc::new(MemoryDevice::new(1 << 20));
     let device = || -> Arc<dyn Device> { Arc::new(SharedDevice::new(memory.clone(), Reach::Host)) };
     let how = |number| {
-        // Who waits for an answer gets one.
+        // A waiter gets its answer.
         let (look, wait) = (Duration::from_millis(5), Duration::from_secs(3600));
         Guarding { host: Some(machine(number)), look, wait, rest: 1000 }
     };
@@ -156,7 +156,7 @@ fn a_hold_keeps_others_out_until_it_is_left() {
     assert!(memory.to_image() != stood);
     drop(second);
     assert!(memory.to_image() == stood);
-    // A device that nobody else reaches has no guard.
+    // A device out of others' reach has no guard.
     let alone: Arc<dyn Device> = memory.clone();
     Hold::take(alone, [0; 16], &how(3)).unwrap().leave();
     assert!(memory.to_image() == stood);

@@ -1,4 +1,4 @@
-//! The frames of the ring one by one, in each place: for who judges the places, and applies nothing.
+//! The frames of the ring one by one, in each place: to judge the places, with nothing applied.
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]

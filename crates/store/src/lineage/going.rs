@@ -39,7 +39,7 @@ pub(super) const SOME: usize = 64;
 const CHANGES_EACH: u32 = 3;
 /// Steps of a look for which others may have to wait.
 const STEPS: usize = 2;
-/// So often it begins anew while others go on, if more is left than that: then all of it is looked at, whoever waits.
+/// So often it begins anew while others go on, if more is left than that: then all of it is looked at, whatever waits.
 const AGAIN_MAX: u32 = 4;
 
 /// A branch that is to go, when its snapshots were looked at while others changed the lineage.

@@ -1,4 +1,4 @@
-//! Branches with many snapshots that are deleted, or become another one: step by step, and as one for all who look.
+//! Branches with many snapshots that are deleted, or become another one: step by step, and as one for all that look.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

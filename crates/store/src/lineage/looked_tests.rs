@@ -149,7 +149,7 @@ impl Device for Watching {
     }
 }
 
-/// A commit is wanted before the next change: while that is written nobody waits for the lineage, be it before a change by the
+/// A commit is wanted before the next change: while that is written no thread waits for the lineage, be it before a change by the
 /// log, or before a step of a branch that goes.
 #[test]
 fn room_for_a_change_of_the_lineage_is_made_before_it_is_locked() {

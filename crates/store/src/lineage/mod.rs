@@ -93,7 +93,7 @@ impl Inner {
         Ok(Made { number: planned.number, lsn })
     }
 
-    /// A change of branches and snapshots is seen, which has made this of names. Who counted before may know what was.
+    /// A change of branches and snapshots is seen, which has made this of names. Bumps the generation: results cached under an older one are stale.
     fn lineage_changed(&self, named: Vec<SnapshotNamed>) {
         self.lineage_changes.fetch_add(1, Ordering::Release);
         named.into_iter().for_each(|of| self.name_listener.tell(&NameChange::Snapshot(of)));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// A deletion has come to its end, and no commit says so: a recovery would find the snapshot. What is as old is joined
-    /// with nothing younger, made unwritten by nobody, and not written in place (S1, S2).
+    /// with nothing younger, not made unwritten, and not written in place (S1, S2).
     #[test]
     fn a_parent_that_has_gone_counts_until_a_commit_says_so() {
         let (_, store, [first, second]) = with_two_snapshots();

@@ -1,4 +1,4 @@
-//! What becomes of the names of snapshots, for those who show them.
+//! What becomes of the names of snapshots, for what shows them.
 
 use std::sync::OnceLock;
 
@@ -39,7 +39,7 @@ pub enum NameChange {
 /// Hears of all of them.
 type Listener = Box<dyn Fn(&NameChange) + Send + Sync>;
 
-/// Who hears of them.
+/// The listener.
 #[derive(Default)]
 pub(crate) struct NameListener(OnceLock<Listener>);
 

@@ -66,13 +66,13 @@ impl Inner {
         self.seal_with(&mut |plan| {
             let snapshot = plan.take(branch, b"", now)?;
             let fork = plan.fork(snapshot, name, now)?;
-            // Nobody can name it: it goes as soon as one of the two is all that has grown out of it.
+            // It has no name: it goes as soon as one of the two is all that has grown out of it.
             plan.begin_walk(snapshot);
             Ok(fork)
         })
     }
 
-    /// Takes a snapshot of a branch that nobody can name, and that goes: its deletion has begun when it is there, and goes on
+    /// Takes a snapshot of a branch, without a name, which goes: its deletion has begun when it is there, and goes on
     /// behind `then`.
     pub(crate) fn passing_snapshot<T>(
         &self,
@@ -217,7 +217,7 @@ impl Inner {
                 TurnTo::Gone => {}
             }
         }
-        // What is listed with its turn counts for nobody's next change any more.
+        // What is listed with its turn counts for no next change any more.
         keep_roots(forest, space);
     }
 

@@ -36,7 +36,7 @@ use crate::{Inner, Result, StoreError};
 
 impl Inner {
     /// Goes on with deletions, for at most so many steps. Returns whether more may be to be done: each step looks its deletion up
-    /// once, and nobody looks for the one behind the last. Fails if the device kept some from going on, and no other can: they are
+    /// once, with no search for the one behind the last. Fails if the device kept some from going on, and no other can: they are
     /// tried again with the next call.
     pub(crate) fn work_off_deletions(&self, steps: usize) -> Result<bool> {
         let mut left = steps;
@@ -89,7 +89,7 @@ impl Inner {
             }
             drop(walks);
             self.idle.stir();
-            // What steps have changed must be written: who makes them waits for that, before others have to.
+            // What steps have changed must be written: their maker waits for that, before others have to.
             // A commit that fails and stops nothing is tried again by the next one, and is no answer for a deletion.
             match self.throttle() {
                 Err(error) if self.stop.is_stopped() => return Err(error),
@@ -174,7 +174,7 @@ impl Inner {
         walks.failed().map(|(snapshot, why)| (snapshot, why.to_owned())).collect()
     }
 
-    /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot, and nobody
+    /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot, and no caller
     /// looks at it.
     fn next_walk(
         &self,
@@ -278,11 +278,11 @@ impl Inner {
                 step.end();
                 drop(space);
                 if done.is_ok() {
-                    // What was read of both trees would stay, and nobody else may ask for memory.
+                    // What was read of both trees would stay, with no other call for memory.
                     forest.cache.evict();
                     self.throttle.cache_is(&forest.cache);
                 }
-                // The next step would take the lock again before anybody who waits for it has woken up.
+                // The next step would take the lock again before a waiter has woken up.
                 RwLockWriteGuard::unlock_fair(forest);
                 done
             };

@@ -17,7 +17,7 @@ use crate::apply::Halt;
 use crate::cache::Node;
 use crate::tree::{Forest, Missing, TreeNo};
 
-/// Nodes that a step passes as a whole at most, about: nobody else changes the tree meanwhile.
+/// Nodes that a step passes as a whole at most, about: the tree has no other changes meanwhile.
 const PASSED_MAX: usize = 1024;
 
 /// How far a step has come.

@@ -226,7 +226,7 @@ impl Walks {
         self.current.or_else(|| self.ready.first().copied())
     }
 
-    /// Nobody looks any more at one that waited for that.
+    /// One that waited for that has no view any more.
     pub(super) fn may_go_on(&mut self, snapshot: u64) {
         self.ready.insert(snapshot);
     }

@@ -126,7 +126,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether it does not know of all that batches give back whose it was. Only for readers, who free nothing then.
+    /// Whether it does not know of all that batches give back whose it was. Only for readers, which free nothing then.
     pub(super) fn is_blind(&self) -> bool {
         self.is_blind
     }

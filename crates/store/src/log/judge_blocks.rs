@@ -3,7 +3,7 @@
 //! ```text
 //!  taken by the log:               of no snapshot, as every snapshot is older than the log
 //!  of the tree before the log:     with the birth, and at the place, that the tree has
-//!  named by the log alone:         given back by nobody
+//!  named by the log alone:         never given back
 //! ```
 //!
 //! The birth of an extent that a batch puts counts for nothing: what it was before the log is carried along, however extents

@@ -3,7 +3,7 @@
 //! By the log come forks of snapshots, names, holds, limits, snapshots that follow their branch, and deletions that begin; all else comes with
 //! commits. So a batch makes a branch at the root of a snapshot that is there, and of what is there it changes the name, the limit, and the
 //! branch where that has joined another. A root
-//! of another branch, a cursor that has moved or a parent that nobody had would make the replay free what others reach (P10).
+//! of another branch, a cursor that has moved or a parent that none had would make the replay free what others reach (P10).
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]

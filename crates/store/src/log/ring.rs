@@ -100,7 +100,7 @@ impl Ring {
         [Some(Place::First), second].into_iter().flatten()
     }
 
-    /// As [`Ring::places`], for who writes a batch.
+    /// As [`Ring::places`], for the writer of a batch.
     fn places_to_write(&self) -> impl Iterator<Item = Place> + use<> {
         let most = if mutants::is(Mutant::RingCopyNotWritten) { 1 } else { 2 };
         self.places().take(most)

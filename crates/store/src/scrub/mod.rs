@@ -17,14 +17,14 @@
 //!
 //! Damage leaves the nodes above it unmarked, so each tree that has it comes there again, and says where it is in that tree.
 //!
-//! Nobody waits for a scrub: it holds the lock of the trees for one look at a time, and none while the device reads. What it reads
+//! No call waits for a scrub: it holds the lock of the trees for one look at a time, and none while the device reads. What it reads
 //! may so be freed and written again meanwhile. It is damage only if the tree leads there still, and the device holds it already, at a
 //! look before the last read and at one behind it. Otherwise the walk goes on from the root of the tree as it is now.
 //!
 //! What a recovery would need of the rings is read before the checkpoint that makes it unneeded ([`rings`]). A device that reads nothing
 //! at all any more ends the scrub, and is not told as damage of all that it does not read ([`answers`]).
 //!
-//! Never what a path is: who hears of damage ([`Listener`]) knows.
+//! Never what a path is: the [`Listener`] knows.
 
 mod answers;
 mod data;
@@ -115,7 +115,7 @@ pub struct BadRing {
     pub why: String,
 }
 
-/// Who hears of a scrub. Called without a lock.
+/// The listener of a scrub. Called without a lock.
 pub trait Listener {
     /// So many bytes were read, which took so long. Returns whether to go on; it may wait before it does.
     fn has_read(&mut self, scrub: &Scrub, bytes: u64, took: Duration) -> bool;

@@ -6,7 +6,7 @@
 //!   use is not written over, so it was in use during the read. Otherwise the walk goes on where the ring begins by now.
 //! - What came into the rings behind the beginning of the walk is left to the next scrub, so one has an end.
 //! - A volume that stands still has it there alone. One place that holds a part is enough for a recovery; none is damage.
-//! - Who only reads has no head of the rings in memory. What nothing calls durable may be what a crash has left, in one place or in none.
+//! - A reader has no head of the rings in memory. What nothing calls durable may be what a crash has left, in one place or in none.
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]

@@ -45,7 +45,7 @@ impl Inner {
     pub(super) fn mend_superblocks(&self) -> Result<()> {
         let _one = self.one_checkpoint.lock();
         let now = self.superblock.lock().clone();
-        // What a flush did not make durable may be anybody's.
+        // What a flush did not make durable may be of any volume.
         let stop = |error: &DeviceError| step::stop(&self.stop, error.to_string());
         for place in [now.slot(), now.geometry.far_copy()] {
             if self.wrong_with(place, &now)?.is_some() {

@@ -30,7 +30,7 @@ use place::Places;
 use rewrite::Rewrite;
 use walk::{Nodes, Seen};
 
-/// Steps of deletions that are made before anybody is asked whether to go on.
+/// Steps of deletions that are made before each question whether to go on.
 const STEPS: usize = 1000;
 
 /// How far it has come, in bytes that are read or copied.
@@ -42,7 +42,7 @@ pub struct Shrinking {
     pub all: u64,
 }
 
-/// Makes the volume on a device that nobody uses smaller: `bytes`, rounded down to whole blocks, which it returns. The device
+/// Makes the volume on an unused device smaller: `bytes`, rounded down to whole blocks, which it returns. The device
 /// stays as long as it is; what lies behind the volume means nothing when this returns. After a crash meanwhile the volume has its old
 /// size or the new one. Deletions of snapshots are completed before. `tell` hears how far it has come.
 ///
@@ -133,7 +133,7 @@ impl Inner {
         Ok(geometry)
     }
 
-    /// Takes the place of the new far copy from the host: behind the slot there is no way back, and without that copy nobody could
+    /// Takes the place of the new far copy from the host: behind the slot there is no way back, and without that copy no repair could
     /// open the volume for writing.
     fn take_far_copy(&self, new: &Geometry) -> Result<()> {
         let at = new.far_copy().0 * BLOCK_BYTES;

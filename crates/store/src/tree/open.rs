@@ -72,7 +72,7 @@ pub(crate) struct Walked {
 }
 
 impl Ancestry {
-    /// Of a tree that owns nothing, since nobody knows what.
+    /// Of a tree that owns nothing, since what it owns is unknown.
     pub(crate) fn of_nothing() -> Ancestry {
         Ancestry { snapshot: 0, parent: Epoch(u64::MAX), walk: None }
     }
@@ -112,7 +112,7 @@ pub(crate) struct OpenTree {
     pub(crate) inodes: u64,
     pub(crate) inodes_carried: u64,
     /// Blocks that it refers to: of its nodes, and those that its extents have on the device. Of the space tree, which has
-    /// no limit, nobody asks.
+    /// no limit, it is not asked.
     pub(crate) referenced: u64,
     pub(crate) referenced_carried: u64,
     /// Most blocks that it may refer to; 0: no limit.
@@ -257,9 +257,9 @@ impl OpenTrees {
         self.count() >= self.close_at
     }
 
-    /// Closes the trees that nobody holds, and of which nothing is known that their items and nodes do not say: none of their
+    /// Closes the trees without a handle, and of which nothing is known that their items and nodes do not say: none of their
     /// nodes is of the present `epoch`, a commit has carried their roots and counts, and no recovery finds another parent.
-    /// `may_close` is asked of each of these as well. The caller holds the lineage's lock, so that nobody names a tree
+    /// `may_close` is asked of each of these as well. The caller holds the lineage's lock, so that no thread names a tree
     /// without a handle.
     pub(crate) fn close_unheld(&mut self, epoch: Epoch, may_close: impl Fn(TreeNo) -> bool) {
         let waiting = self.orphaned.iter().chain(&self.orphaned_frozen);
@@ -439,7 +439,7 @@ mod tests {
         Root { pointer: holdfast_format::NodePointer { block, epoch: Epoch(epoch) }, level: 0 }
     }
 
-    /// What is closed is what nobody holds and what its item says; each of the others stays for a reason of its own.
+    /// A tree is closed if it has no handle and its item says all; each of the others stays for a reason of its own.
     #[test]
     fn a_tree_is_closed_when_nothing_is_left_of_it() {
         let mut trees = OpenTrees::new(root(1), root(1));

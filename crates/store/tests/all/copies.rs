@@ -122,7 +122,7 @@ fn what_is_bad_in_one_place_is_written_again_from_the_other() {
         is_whole(&store).unwrap();
         assert_eq!(copies_used(&store), (0, 0, 0), "damage {which}");
         assert!(mended > 0 && mended <= used, "damage {which}: {mended} of {used}");
-        // And what was written is what was there; older nodes, which nobody reads, are left as they are.
+        // And what was written is what was there; older nodes, which no reader needs, are left as they are.
         for (block, bad) in &bad {
             let now = block_of(&damaged, *block);
             assert!(now == *bad || now == block_of(&sound, *block), "damage {which}: {block}");
@@ -150,7 +150,7 @@ fn without_a_sound_place_a_node_is_damaged() {
     assert_eq!(copies_used(&store), (0, 0, 0));
 }
 
-/// P7, P10: who may not write does not mend.
+/// P7, P10: a reader does not mend.
 #[test]
 fn a_reader_mends_nothing() {
     let damaged = Arc::new(image());

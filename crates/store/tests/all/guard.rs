@@ -281,7 +281,7 @@ fn a_guard_that_is_damaged_or_refused_takes_no_volume_down() {
     }
 }
 
-/// A filesystem that shows a file again, as those of FUSE and overlays do, has locks of its own. Who came by it has a guard.
+/// A filesystem that shows a file again, as those of FUSE and overlays do, has locks of its own. An opener by it has a guard.
 #[test]
 fn a_name_that_needs_no_guard_asks_a_program_of_this_machine_that_has_one() {
     let device = small::formatted();

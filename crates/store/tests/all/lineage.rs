@@ -1,4 +1,4 @@
-//! Branches and snapshots: random histories with power cuts, and writers beside those who take snapshots.
+//! Branches and snapshots: random histories with power cuts, and writers beside takers of snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn branches_and_snapshots_are_what_they_were() {
     history(100, 2500, 16384);
 }
 
-/// With the store's threads, and several writers beside those who take snapshots: each snapshot is one moment.
+/// With the store's threads, and several writers beside takers of snapshots: each snapshot is one moment.
 #[test]
 fn snapshots_beside_writers_are_of_one_moment() {
     let device: Arc<dyn Device> = make(16384, 4096);

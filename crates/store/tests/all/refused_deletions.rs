@@ -53,7 +53,7 @@ fn on_faults(image: &MemoryDevice) -> (Arc<SimDevice>, Arc<Store>) {
     (sim, open(&device))
 }
 
-/// Both deletions are over, and nobody says that anything is damaged.
+/// Both deletions are over, without a report of damage.
 fn is_over(store: &Store, what: &str) {
     assert_eq!(store.failed_deletions(), [], "{what}");
     assert_eq!(store.trees().unwrap().len(), 2, "{what}");

@@ -205,7 +205,7 @@ fn a_device_that_is_away_is_no_damage_of_the_rings() {
     assert_eq!(store.stop_reason(), None);
 }
 
-/// Nobody can do anything with the number of an error.
+/// The number of an error helps no user.
 #[test]
 fn a_batch_that_does_not_read_is_told_in_words() {
     let (device, store) = volume();

@@ -22,7 +22,7 @@ struct Heard<'a> {
     bad: Vec<BadRing>,
     bytes: u64,
     beside: &'a mut dyn FnMut(),
-    /// As the one who stops it would keep it.
+    /// As its stopper would keep it.
     stopped: Option<Vec<u8>>,
     stops: bool,
 }
@@ -218,7 +218,7 @@ fn what_is_in_its_place_and_still_in_the_log_is_made_unneeded_as_well() {
     assert_eq!([0, 1, 2, 3].map(|number| small::first(&store, number)), [Some(5); 4]);
 }
 
-/// P7: who only reads says whether a place is bad or none is left, and writes nothing.
+/// P7: a reader says whether a place is bad or none is left, and writes nothing.
 #[test]
 fn a_reader_tells_of_one_place_and_of_damage() {
     for which in ALL {
@@ -452,7 +452,7 @@ fn what_was_found_before_it_was_stopped_is_told_and_needed_no_more() {
             has_all(&small::open(&left), &what);
         }
     }
-    // Who only reads says the same as one that is not stopped.
+    // A reader says the same as one that is not stopped.
     let image = Arc::new(crashed_as(once()));
     Which::Only.damage(&image, parts(&image)[0].1.0);
     let store = read_only(&image);

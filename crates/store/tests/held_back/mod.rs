@@ -76,7 +76,7 @@ pub(crate) fn an_fsync_waits_for_the_rollback_before_it() -> Result<(), String> 
             let beside = main.clone();
             let thread = std::thread::spawn(move || {
                 put(&beside, LATER, 3);
-                // Nobody listens any more if it has waited.
+                // The listener is gone if it has waited.
                 let _ = ends.send(());
             });
             // The rollback goes on when the fsync waits for it, or has ended.

@@ -8,7 +8,7 @@
 //! All three are trees of one volume, where the number of an inode means the same file in each (S8). So a file is found in the fork
 //! though its directories have other names in it, and no content has to be compared.
 //!
-//! Nothing but the fork changes, which nobody else knows.
+//! Nothing but the fork changes, which no other call knows.
 
 mod disjoint;
 

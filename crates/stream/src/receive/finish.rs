@@ -79,7 +79,7 @@ fn turn(volume: &Volume, begin: &Begin, to: &Branch, fork: Branch) -> Result<Opt
     // The engine would not ask for more than the youngest snapshot that both have grown out of. Behind a rollback that is another one.
     if !has_changes(volume, begin, to)? {
         match to.promote(fork.clone(), None) {
-            // Somebody has written there since.
+            // A write came since.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             done => return done.map(|()| None).doing(what),
         }

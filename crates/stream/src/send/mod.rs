@@ -1,4 +1,4 @@
-//! A snapshot as a stream, whole or as what became of another one; and what makes one tree another, as records for whoever takes them.
+//! A snapshot as a stream, whole or as what became of another one; and what makes one tree another, as records for their taker.
 
 mod changes;
 mod file;

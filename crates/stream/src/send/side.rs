@@ -34,7 +34,7 @@ impl Side {
         Side::of(volume, what)
     }
 
-    /// What is open, and nobody else changes; messages call it `what`.
+    /// What is open, and has no other writer; messages call it `what`.
     pub(crate) fn of(volume: Volume, what: String) -> Result<Side> {
         let fs = volume.engine().doing(|| what.clone())?;
         let caller = Caller::root();

@@ -56,7 +56,7 @@ fn a_snapshot_may_be_called_as_a_resume_point_is() {
     }
 }
 
-/// A snapshot that somebody has taken of the fork has a state in it, which is that of another moment.
+/// A snapshot that was taken of the fork has a state in it, which is that of another moment.
 #[test]
 fn a_snapshot_of_the_fork_is_no_resume_point() {
     let (source, first, second) = source("first", "second");
@@ -298,14 +298,14 @@ fn what_is_written_while_a_stream_comes_is_kept() {
     expect_same(&listing_of(&second), &listing(&volume), "second");
     volume.close().unwrap();
     expect_clean(&target, "in the end");
-    // Nothing is kept where nobody has written.
+    // Nothing is kept without a write.
     let volume = open(&device(48 << 20));
     for stream in [&whole, &changes] {
         assert_eq!(receive(&volume, stream, None).unwrap().kept, None);
     }
 }
 
-/// Somebody writes when the receive has seen that nothing has changed, before the branch becomes what has come.
+/// A write comes when the receive has seen that nothing has changed, before the branch becomes what has come.
 #[test]
 fn what_is_written_before_the_last_step_is_kept() {
     let (source, first, second) = source("first", "second");

@@ -36,7 +36,7 @@ pub fn snapshots(volume: &Volume) -> Vec<String> {
     all.iter().map(|of| of.name().to_owned()).collect()
 }
 
-/// All of a file but its names, its inode number and the times that nobody sets.
+/// All of a file but its names, its inode number and the times that no call sets.
 #[derive(Debug, PartialEq)]
 pub struct Found {
     file_type: FileType,

@@ -101,7 +101,7 @@ impl Fake {
         Ok(walk)
     }
 
-    /// How far the walk went: files that it locked, and who else may have what is behind.
+    /// How far the walk went: files that it locked, and which others may have what is behind.
     fn found(&self, number: u64) -> (usize, Reach) {
         let walk = self.walk(number).unwrap();
         (walk.held.len(), walk.reach)
@@ -142,7 +142,7 @@ fn a_mapper_over_a_loop_device_leads_to_its_file_and_shares_it() {
     assert!(fake.is_free(0, MIB, Share::Alone) && fake.is_free(5 * MIB, MIB, Share::Alone));
     drop(walk);
     assert!(fake.is_free(0, 0, Share::Alone));
-    // The other way round: who has the file keeps the mapper out.
+    // The other way round: a holder of the file keeps the mapper out.
     let file = File::options().read(true).write(true).open(&fake.image).unwrap();
     let holder = lock::take_part(file, &fake.image, "the image", Part::WHOLE, Share::Alone);
     assert!(matches!(fake.walk(mapper), Err(DeviceError::InUse { .. })));

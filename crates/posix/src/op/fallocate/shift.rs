@@ -1,7 +1,7 @@
 //! A range that is taken out of a file, or put in: what lies behind it moves, without being written anew.
 //!
 //! One step of history, whatever moves: one transaction deletes the extents where they were and puts them where they are. Three things
-//! come before it, none of which changes what anybody reads: what is delayed goes to the tree; what an interrupted truncate has
+//! come before it, none of which changes what is read: what is delayed goes to the tree; what an interrupted truncate has
 //! left behind the end goes; and blocks that a snapshot has as well get a copy of the branch's own, because all that looks at
 //! two trees side by side knows a block by its place in the file. The log cannot say that a block has moved, so the call ends with a
 //! commit.

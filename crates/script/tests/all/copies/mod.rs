@@ -1,4 +1,4 @@
-//! Branches as anybody makes them who has none: each tree is a directory, and a clone is `cp -a`.
+//! Branches as programs without them make them: each tree is a directory, and a clone is `cp -a`.
 //!
 //! What grew out of what is kept in another way than in the model: each tree knows all its ancestors.
 

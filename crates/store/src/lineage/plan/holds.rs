@@ -1,4 +1,4 @@
-//! What stands beside the item of a snapshot: what it is a copy of, and holds, which have tags: who ends one ends none of others.
+//! What stands beside the item of a snapshot: what it is a copy of, and holds, which have tags: ending one ends none of others.
 
 use holdfast_base::Timestamp;
 use holdfast_format::item::lineage::judge_name;

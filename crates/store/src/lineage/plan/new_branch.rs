@@ -6,7 +6,7 @@ use holdfast_format::item::{TreeItem, TreeKind};
 use super::{Plan, PlanResult};
 
 impl Plan<'_> {
-    /// Makes a branch without a parent. The item of its root is for the caller to put, who makes its tree.
+    /// Makes a branch without a parent. The caller makes its tree and puts the item of its root.
     pub(in crate::lineage) fn new_branch(
         &mut self,
         name: &[u8],

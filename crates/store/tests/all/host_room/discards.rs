@@ -1,4 +1,4 @@
-//! Free space goes back to the device: what was freed and nothing else, with nobody refused for it (P8), whatever the device
+//! Free space goes back to the device: what was freed and nothing else, with no call refused for it (P8), whatever the device
 //! answers.
 
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ impl<D: Device> Device for Watched<D> {
     }
 }
 
-/// Discards at once, by the caller that goes on; or by nobody, but when asked.
+/// Discards at once, by the caller that goes on; or only when asked.
 fn open(device: Arc<dyn Device>, discard: Discard) -> Branch {
     open_with(
         device,
@@ -401,7 +401,7 @@ fn a_thread_that_dies_in_a_discard_takes_nothing_with_it() {
     store.close().unwrap();
 }
 
-/// The thread waits until nobody touches what became free, and sleeps when nothing is left for it.
+/// The thread waits until what became free is left alone, and sleeps when nothing is left for it.
 #[test]
 fn the_background_gives_back_what_rests() {
     let (image, _) = formatted(256 << 20);

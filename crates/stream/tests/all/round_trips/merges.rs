@@ -338,7 +338,7 @@ fn each_kind_of_common_path_is_found_and_nothing_else() {
     };
     let wanted: Vec<Vec<u8>> = (0..10).map(|n| format!("n{n:02}").into_bytes()).collect();
     assert_eq!((paths, more), (wanted, 15));
-    // What cannot be remembered is refused, and work that nobody wants any more ends.
+    // What cannot be remembered is refused, and work that is not wanted any more ends.
     let of = |into: &str| Merge {
         base: base.view().unwrap(),
         mine: fork.view().unwrap(),
