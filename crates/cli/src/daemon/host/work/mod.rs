@@ -11,6 +11,7 @@
 //! the daemon ends, work is told to: what waits for a pipe wakes up, and the volume is closed behind the last of it.
 
 mod conduit;
+mod kernel;
 mod works;
 
 use std::cell::RefCell;
@@ -22,21 +23,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use holdfast::{FileSystem, FsError, Volume, VolumeOptions};
+use holdfast::{FileSystem, FsError, NewHead, Told, Volume, VolumeOptions};
 use holdfast_control::NotText;
-use holdfast_fuse::{NewHead, Told};
+use holdfast_service::branches::not_forgotten;
+use holdfast_service::work::{At, Branches, InPlace, Job, Tree, Work, carry_out};
 
 use self::conduit::{Conduit, ENDED};
+use self::kernel::Kernel;
 pub(in crate::daemon) use self::works::Works;
 use super::{CLOSING, Host, No, PATIENCE, words};
 use crate::branches::Name;
-use crate::branches::new_head::not_forgotten;
 use crate::control_socket::message::{self, Answer, QUESTION_MAX, Question};
 use crate::daemon::callers::Then;
 use crate::daemon::supervised::Changing;
 use crate::daemon::table::{Entry, Table};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::work::{At, Branches, InPlace, Job, Tree, Work, carry_out};
 
 /// The numbers of a branch, and of a snapshot of it.
 type Numbers = (u64, Option<u64>);
@@ -278,7 +279,7 @@ impl Branches for Served<'_> {
             }
             Some((root, mount, false)) => {
                 self.changing.replace(self.host.table.changing());
-                Ok(InPlace::of(root, Some(mount)))
+                Ok(InPlace::of(root, Some(Box::new(Kernel(mount)))))
             }
             None => Ok(InPlace::own(branch.open().context(self.name)?)),
         }
