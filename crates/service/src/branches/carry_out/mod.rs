@@ -52,24 +52,31 @@ type Done<T> = Result<T, No>;
 pub struct No {
     why: String,
     errno: Option<i32>,
+    has_diverged: bool,
 }
 
 impl From<FsError> for No {
     fn from(error: FsError) -> No {
-        No { why: error.to_string(), errno: Some(error.errno()) }
+        let has_diverged = matches!(error, FsError::Diverged(_));
+        No { why: error.to_string(), errno: Some(error.errno()), has_diverged }
     }
 }
 
 impl From<String> for No {
     fn from(why: String) -> No {
-        No { why, errno: None }
+        No { why, errno: None, has_diverged: false }
     }
 }
 
 impl No {
     /// With the number that a system call would answer.
     pub fn new(errno: Errno, why: impl Into<String>) -> No {
-        No { why: why.into(), errno: Some(errno.raw_os_error()) }
+        No { why: why.into(), errno: Some(errno.raw_os_error()), has_diverged: false }
+    }
+
+    /// Whether it is that a branch has changed since the fork was made that it was to become.
+    pub fn has_diverged(&self) -> bool {
+        self.has_diverged
     }
 
     /// As it is told.
@@ -173,11 +180,9 @@ fn another(what: &str) -> No {
 fn give_head(open: &Open<'_>, branch: Option<&Which>, head: NewHead<'_>) -> Done<Reply> {
     // It may get another name meanwhile.
     let (branch, number) = branch_of(open, branch)?;
-    // As the engine says it, so that no other refusal is taken for it.
-    let diverged = FsError::Diverged(holdfast_base::show::name(&branch.0)).to_string();
     match (open.give_head)(number, head) {
         Ok(told) => Ok(Reply::RolledBack { branch, forgotten: told == Told::All }),
-        Err(no) if no.why == diverged => Ok(Reply::Diverged { why: no.why }),
+        Err(no) if no.has_diverged => Ok(Reply::Diverged { why: no.why }),
         Err(no) => Err(no),
     }
 }

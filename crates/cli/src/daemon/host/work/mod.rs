@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use holdfast::{FileSystem, FsError, NewHead, Told, Volume, VolumeOptions};
+use holdfast::{FileSystem, NewHead, Told, Volume, VolumeOptions};
 use holdfast_control::NotText;
-use holdfast_service::branches::not_forgotten;
+use holdfast_service::branches::{self, not_forgotten};
 use holdfast_service::work::{At, Branches, InPlace, Job, Tree, Work, carry_out};
 
 use self::conduit::{Conduit, ENDED};
@@ -216,13 +216,9 @@ impl Host {
                 command.hand_over_pages(&[at])?;
             }
             let head = NewHead::Fork { fork: fork.into(), keep, unchanged };
-            // As the engine says it, so that no other refusal is taken for it.
-            let name = fs.find_branch(branch).map(|of| holdfast_base::show::name(&of.name));
-            let diverged = name.map(|name| FsError::Diverged(name).to_string());
-            let known = promote(&host.table, fs, branch, head).map_err(|why| {
-                let has_diverged = diverged.is_ok_and(|diverged| why == diverged);
-                let kind = if has_diverged { ErrorKind::WouldBlock } else { ErrorKind::Other };
-                io::Error::new(kind, why)
+            let known = promote(&host.table, fs, branch, head).map_err(|no| {
+                let kind = if no.has_diverged() { ErrorKind::WouldBlock } else { ErrorKind::Other };
+                io::Error::new(kind, no.why())
             })?;
             told.fetch_or(known == Told::NotYet, Ordering::Relaxed);
             Ok(())
@@ -287,9 +283,14 @@ impl Branches for Served<'_> {
 }
 
 /// Has a branch become what a fork is: by the mount that has it, whose kernel hears of that.
-fn promote(table: &Table, fs: &FileSystem, branch: u64, head: NewHead<'_>) -> Result<Told, String> {
+fn promote(
+    table: &Table,
+    fs: &FileSystem,
+    branch: u64,
+    head: NewHead<'_>,
+) -> Result<Told, branches::carry_out::No> {
     // One that is just being mounted or unmounted is not for long.
     table.wait_until_settled(branch, CLOSING);
     let unmounted = || Ok(head.give(fs, branch).map(|()| Told::All)?);
-    table.give_head(branch, head, unmounted).map_err(|no| no.why())
+    table.give_head(branch, head, unmounted)
 }
