@@ -17,13 +17,11 @@ mod dying;
 mod elsewhere;
 mod held;
 mod interrupt;
-mod json;
 mod larger;
 mod lineage;
 mod loop_devices;
 mod manual;
 mod metrics;
-mod mode;
 mod mount_options;
 mod mounts;
 mod orphan;
@@ -43,7 +41,6 @@ pub mod target;
 mod txn;
 mod udev;
 mod waiting;
-mod work;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -66,7 +63,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let is_for_programs = asks_for_json(&args);
     match run(args) {
         Err(failure) if is_for_programs && !failure.sentence.is_empty() => {
-            outcome::say_on_stderr(&json::text(&failure.object()));
+            let failure = outcome::with_help(failure);
+            outcome::say_on_stderr(&holdfast_service::json::text(&failure.object()));
             ExitCode::from(failure.code)
         }
         outcome => end(NAME, outcome),
@@ -80,7 +78,7 @@ fn asks_for_json(args: &[OsString]) -> bool {
 
 /// Says why a command of the program `name` failed, if it did; the exit code is the command's.
 pub fn end(name: &str, outcome: Outcome) -> ExitCode {
-    match outcome {
+    match outcome.map_err(outcome::with_help) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.sentence.is_empty() {

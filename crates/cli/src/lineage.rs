@@ -4,16 +4,16 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast::{FIRST_BRANCH, VolumeOptions};
+use holdfast::{FIRST_BRANCH, NewHead, Told, VolumeOptions};
 use holdfast_control::{Branch, Failed, Snapshot, in_parts};
-use holdfast_fuse::{NewHead, Told};
+use holdfast_service::branches::carry_out::{Open, carry_out};
+use holdfast_service::outcome::not_whole;
 
-use crate::branches::carry_out::{Open, carry_out};
 use crate::branches::{Ask, Name, Place, Reply};
 use crate::daemon::ask::{NotOpened, command};
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, complain, plain_words, printable};
-use crate::{recovery, target};
+use crate::target;
 
 /// How long a daemon gets to list what there is.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -118,7 +118,7 @@ fn at_rest(path: &Path, ask: &Ask) -> Result<Reply, Failure> {
     let options = VolumeOptions::new().commit_secs(0);
     let volume = target::open_volume(path, &options, ask.only_looks())?;
     if let Some(why) = volume.missing() {
-        complain(&format!("{}: {}", path.display(), recovery::not_whole(&why)));
+        complain(&format!("{}: {}", path.display(), not_whole(&why)));
     }
     let reply = {
         let fs = volume.engine().context(path.display())?;

@@ -1,4 +1,4 @@
-//! Owners and permission bits as chown(1) and chmod(1) take them.
+//! Owners as chown(1) takes them.
 
 use nix::unistd::{Group, User};
 
@@ -46,12 +46,6 @@ fn number(text: &str, what: &str, look_up: impl Fn(&str) -> Option<u32>) -> Resu
     found.ok_or_else(|| format!("there is no {what} {text:?} here; a number is taken as it is"))
 }
 
-/// Octal permission bits.
-pub(crate) fn mode(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
-    mode.ok_or_else(|| "it is octal, like 755 or 1777".into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,14 +62,6 @@ mod tests {
             ["", ":", "no-such-user-here", "1:no-such-group-here", "4294967295", "-1", "1:2:3"]
         {
             assert!(parse(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn modes_are_octal() {
-        assert_eq!((mode("755"), mode("01777"), mode("0")), (Ok(0o755), Ok(0o1777), Ok(0)));
-        for wrong in ["", "8", "10000", "u+x", "-1"] {
-            assert!(mode(wrong).is_err(), "{wrong}");
         }
     }
 }

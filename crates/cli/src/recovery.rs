@@ -79,11 +79,6 @@ pub(crate) fn of_unopened(summary: &Summary) -> String {
     }
 }
 
-/// What is read of a volume although something is missing.
-pub(crate) fn not_whole(missing: &str) -> String {
-    format!("its last state is not whole: {missing}; `holdfast fsck -n` says what is lost")
-}
-
 /// What there is to recover of a volume.
 pub(crate) fn needed(summary: &Summary) -> String {
     let mut parts = Vec::new();

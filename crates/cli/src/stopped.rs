@@ -1,9 +1,8 @@
 //! Why a volume writes nothing any more (P7), as its daemon tells it.
 
 use holdfast_base::Timestamp;
+use holdfast_service::outcome::without_number;
 use serde::{Deserialize, Serialize};
-
-use crate::outcome::without_number;
 
 /// Letters of the reason that are told.
 const LETTERS: usize = 400;

@@ -28,6 +28,8 @@ pub use name::{Name, NotText};
 pub use parts::{Listed, Nonsense, in_parts};
 pub use which::Which;
 
+/// Bytes of the longest answer.
+pub const REPLY_MAX: usize = PIECE;
 /// Bytes of the longest command.
 pub const COMMAND_MAX: usize = PIECE - CONTROL.len() - PERMIT - 1;
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Attr, DirEntry, FileSystem, FsError, Which};
+use holdfast_posix::{Attr, DirEntry, FileSystem, FsError, NewHead, Told};
 
 use crate::troubles;
 
@@ -164,50 +164,6 @@ pub trait Controlled {
     fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told> {
         self.give_head(NewHead::Snapshot { to: to.into(), keep })
     }
-}
-
-/// Another head for a branch. What the branch was is kept as a snapshot of the name `keep`, or deleted.
-#[derive(Clone, Copy, Debug)]
-pub enum NewHead<'a> {
-    /// That of one of its snapshots: a rollback.
-    Snapshot {
-        /// The snapshot.
-        to: Which<'a>,
-        /// The name for what the branch was.
-        keep: Option<&'a [u8]>,
-    },
-    /// That of a fork, which is promoted.
-    Fork {
-        /// The fork.
-        fork: Which<'a>,
-        /// The name for what the branch was.
-        keep: Option<&'a [u8]>,
-        /// Only if the branch has not changed since the fork was made.
-        unchanged: bool,
-    },
-}
-
-impl NewHead<'_> {
-    /// Gives it to the branch of this number.
-    ///
-    /// # Errors
-    /// As of [`FileSystem::rollback_of`] and [`FileSystem::promote`].
-    pub fn give(self, fs: &FileSystem, branch: u64) -> holdfast_posix::Result<()> {
-        match self {
-            NewHead::Snapshot { to, keep } => fs.rollback_of(branch, to, keep),
-            NewHead::Fork { fork, keep, unchanged } => fs.promote(branch, fork, keep, unchanged),
-        }
-    }
-}
-
-/// What the kernel knows of a rollback that has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Told {
-    /// Everything: no program sees what was.
-    All,
-    /// It is still being told, and programs may see some of what was.
-    NotYet,
 }
 
 /// What a server tells the kernel without being asked.

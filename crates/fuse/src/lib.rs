@@ -40,7 +40,7 @@ pub use holdfast_base::switch::{Opens, SnapDir, Squash, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};
 pub use holdfast_wire::connection::{connect, unconnected};
 pub use holdfast_wire::init::Agreed;
-pub use interface::{Controlled, NewHead, Told};
+pub use interface::Controlled;
 pub use mount::{Handed, Mounted, mount, remount};
 pub use options::{Control, FuseOptions, Report, SLOW_FSYNC, SharedThreads};
 pub use owners::Owners;

@@ -21,13 +21,12 @@ use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_base::switch::{Opens, Transport};
-use holdfast_posix::FileSystem;
+use holdfast_posix::{FileSystem, NewHead, Told};
 use holdfast_wire::init::Agreed;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::interface::{NewHead, Told};
 use crate::mount::{self, Handed, Mounted};
 use crate::options::FuseOptions;
 use crate::server::{Changed, Server};

@@ -113,9 +113,9 @@ pub use holdfast_base::{Escape, Receipt};
 /// The number of the branch that a volume has from the start, `main` unless it was renamed.
 pub use holdfast_format::item::lineage::MAIN as FIRST_BRANCH;
 pub use holdfast_posix::{
-    BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, HoldItem, Moment, NewSize,
-    OriginItem, Parts, RenameFlags, Scrub, ScrubFinding, ScrubKind, ScrubListener, Shrinking,
-    SnapshotInfo, StatFs, Trimmed, Which, XattrFlags,
+    BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, HoldItem, Moment, NewHead,
+    NewSize, OriginItem, Parts, RenameFlags, Scrub, ScrubFinding, ScrubKind, ScrubListener,
+    Shrinking, SnapshotInfo, StatFs, Told, Trimmed, Which, XattrFlags,
 };
 pub use identity::{clear_fault, restore_superblock, set_identity, shrink};
 pub use kept::KeptVolume;

@@ -32,6 +32,7 @@ mod open_volume;
 mod keeper;
 mod deletions;
 mod rollback;
+mod new_head;
 mod file_data;
 mod inode;
 mod perm;
@@ -54,6 +55,7 @@ pub use holdfast_store::{
     Device, Hold, LineageError, NameChange, NewSize, Shrinking, SnapshotNamed, StoreError,
 };
 pub use keeper::Keeper;
+pub use new_head::{NewHead, Told};
 pub use op::branches::{BranchInfo, SnapshotInfo};
 pub use op::delete::FailedDeletion;
 pub use op::open::OpenFile;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates whose threads are those of a mount. What measures or simulates starts its own.
-const CRATES: [&str; 6] = ["base", "cli", "device", "fuse", "posix", "store"];
+const CRATES: [&str; 7] = ["base", "cli", "device", "fuse", "posix", "service", "store"];
 /// What starts threads.
 const DOORS: [&str; 5] =
     ["holdfast_sync::start(", "threads::start(", "on_threads(", "Builder::new()", "thread::spawn("];

@@ -4,11 +4,9 @@
 //! command ── Ask ──▶ live: ioctl on the mounted directory ──▶ daemon ──▶ carry_out ──▶ engine
 //!                └─▶ at rest: the volume is opened here ──────────────▶ carry_out ──▶ engine
 //! ```
-//! One [`carry_out`] for both, so a command means the same wherever it is carried out.
+//! One [`carry_out`](holdfast_service::branches::carry_out) for both, so a command means the same wherever it is carried out.
 
 pub(crate) mod arguments;
-pub(crate) mod by_time;
-pub(crate) mod carry_out;
 pub(crate) mod new_head;
 pub(crate) mod place;
 pub(crate) mod show;

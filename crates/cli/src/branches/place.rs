@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use holdfast_service::work::Origin;
+
 use super::{Name, Which};
 
 /// A mounted directory, or a file or block device, and what is meant in it.
@@ -84,16 +86,7 @@ fn names(text: &[u8]) -> Option<(Option<Name>, Option<Name>)> {
     are_names.then(|| (branch.map(|it| Name(it.into())), snapshot.map(|it| Name(it.into()))))
 }
 
-/// What a fork begins with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
-    /// The branch; `None`: the one that is mounted in the directory, or the first of the volume.
-    pub(crate) branch: Option<Name>,
-    /// A snapshot of it; `None`: the branch as it is.
-    pub(crate) snapshot: Option<Name>,
-}
-
-/// `BRANCH`, `BRANCH@SNAPSHOT` or `@SNAPSHOT`.
+/// What a fork begins with: `BRANCH`, `BRANCH@SNAPSHOT` or `@SNAPSHOT`.
 pub(crate) fn origin(text: &str) -> Result<Origin, String> {
     let with_colon = match text.starts_with('@') {
         true => text.to_owned(),

@@ -4,10 +4,10 @@ use std::io::Write;
 
 use comfy_table::{CellAlignment, Table};
 use holdfast_control::{Branch, CopyOf, Failed, HeldBy, Origin, Snapshot};
+use holdfast_service::json;
 use serde_json::{Map, Value};
 
 use super::Name;
-use crate::json;
 use crate::outcome::{Outcome, printable, printed};
 
 /// `2024-05-21 13:05:00`, in UTC.

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 
+use holdfast_service::work::Work;
+
 use crate::branches::Name;
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::Outcome;
 use crate::target::{PATHS, Target};
-use crate::work::Work;
 
 /// Print files of a volume.
 #[derive(Debug, clap::Args)]

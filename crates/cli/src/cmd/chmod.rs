@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
+use holdfast_service::mode::Mode;
+use holdfast_service::work::names::{Change, To};
 use rustix::fs::Mode as Mask;
 
 use super::within::{all_inside, changed_all};
-use crate::mode::Mode;
 use crate::outcome::Outcome;
-use crate::work::names::{Change, To};
 
 /// Set permission bits in a volume.
 #[derive(Debug, clap::Args)]

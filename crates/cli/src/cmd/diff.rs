@@ -3,11 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 
+use holdfast_service::work::diff::{How, TROUBLE};
+use holdfast_service::work::{Tree, Work};
+
 use crate::branches::{Place, place};
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Failure, Outcome};
-use crate::work::diff::{How, TROUBLE};
-use crate::work::{Tree, Work};
 
 /// Show what became of each file from one snapshot or branch to another.
 #[derive(Debug, clap::Args)]

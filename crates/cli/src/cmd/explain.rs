@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use holdfast_service::json;
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
 use crate::daemon::ask;
-use crate::json;
 use crate::outcome::{Context, Failure, Outcome, printable, printed};
 use crate::{mounts, span};
 

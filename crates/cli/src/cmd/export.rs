@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use holdfast_archive::oci::{NewBlob, NewLayout};
+use holdfast_service::outcome::without_number;
+use holdfast_service::work::{Origin, Tree, Work};
 
-use crate::branches::place::Origin;
 use crate::branches::{Place, arguments, place};
 use crate::dispatch::{Located, Output, Pipes};
-use crate::outcome::{self, Failure, Outcome, plain_words, printed};
-use crate::work::{Tree, Work};
+use crate::outcome::{Failure, Outcome, plain_words, printed};
 
 /// Write a tree as a tar archive, as a layer of an OCI image, or as an image.
 #[derive(Debug, clap::Args)]
@@ -111,9 +111,7 @@ fn layout(args: &Args, to: &Path) -> Outcome {
         [] => vec![(tree, args.place.to_string())],
         several => several.iter().map(|of| (tree.beside(of), called(of))).collect(),
     };
-    let said = |error: holdfast_archive::Error| {
-        Failure::plain(outcome::without_number(&error.to_string()))
-    };
+    let said = |error: holdfast_archive::Error| Failure::plain(without_number(&error.to_string()));
     let mut made = NewLayout::begin(to).map_err(said)?;
     let mut since: Option<Tree> = None;
     let mut code = 0;

@@ -1,5 +1,7 @@
 //! `holdfast fork`: a new branch out of a snapshot, or of a branch as it is.
 
+use holdfast_service::work::Origin;
+
 use crate::branches::{Ask, Name, Place, Which, arguments, place, show};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome};
@@ -16,7 +18,7 @@ costs the same for an empty volume and for one of ten million files.
 pub(crate) struct Args {
     /// What it begins with (default: what is mounted in the directory, or the volume's first branch).
     #[arg(long, value_name = "BRANCH[@SNAPSHOT]", value_parser = place::origin)]
-    from: Option<place::Origin>,
+    from: Option<Origin>,
     /// Print one JSON object, for programs.
     #[arg(long)]
     json: bool,

@@ -6,11 +6,12 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use holdfast_archive::oci;
+use holdfast_service::outcome::without_number;
+use holdfast_service::work::Work;
 
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Input, Located, Pipes};
-use crate::outcome::{self, Context, Failure, Outcome};
-use crate::work::Work;
+use crate::outcome::{Context, Failure, Outcome};
 
 /// Put the members of a tar archive, or of layers of an OCI image, into a branch.
 #[derive(Debug, clap::Args)]
@@ -96,9 +97,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// The layers of an image layout, the lowest first, and what errors call them.
 fn layers(path: &Path, image: Option<&str>) -> Result<(Vec<Input>, Vec<String>), Failure> {
-    let said = |error: holdfast_archive::Error| {
-        Failure::plain(outcome::without_number(&error.to_string()))
-    };
+    let said = |error: holdfast_archive::Error| Failure::plain(without_number(&error.to_string()));
     let layout = oci::Layout::open(path).map_err(said)?;
     let image = layout.image(image).map_err(said)?;
     if image.is_empty() {

@@ -11,10 +11,11 @@ use holdfast::VolumeOptions;
 use holdfast::device::Device;
 use holdfast_check::Summary;
 use holdfast_device::file::{PhysicalSector, Source};
+use holdfast_service::json;
+use holdfast_service::outcome::not_whole;
 use serde_json::Value;
 
 use crate::daemon::control::{self, Mounted, Report};
-use crate::json;
 use crate::outcome::{Context, Outcome, printable, printed};
 use crate::peek::Peek;
 use crate::{larger, mounts, recovery, rings, size, target, udev};
@@ -130,7 +131,7 @@ fn for_udev(target: &Path) -> Outcome {
 
 /// What the superblock, and the daemon of a mount, know to be damaged.
 fn damage(fault: Option<(i64, String)>, mounted: Option<&Mounted>) -> String {
-    let not_whole = mounted.and_then(|it| it.missing.as_deref()).map(recovery::not_whole);
+    let not_whole = mounted.and_then(|it| it.missing.as_deref()).map(not_whole);
     let found = fault.map(|(when, what)| {
         let when = seconds(when);
         format!("{what} (found {when}; `holdfast fsck -y -d` checks all, and forgets it)")

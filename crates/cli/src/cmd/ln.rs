@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 
+use holdfast_service::work::names::Change;
+
 use super::within::{changed, inside};
 use crate::branches::Name;
 use crate::outcome::{Failure, Outcome};
-use crate::work::names::Change;
 
 /// Make a link in a volume.
 #[derive(Debug, clap::Args)]

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 
+use holdfast_service::work::{Work, list};
+
 use crate::branches::Name;
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::Outcome;
 use crate::target::{PATHS, Target};
-use crate::work::{Work, list};
 
 /// List files of a volume.
 #[derive(Debug, clap::Args)]

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use clap::CommandFactory;
+use holdfast_service::work::files::message::Attributes;
 
 use crate::cmd::{Cli, LINKS};
 use crate::held::{Dir, NewFile, Place};
 use crate::manual;
 use crate::outcome::{Context, Outcome};
-use crate::work::files::message::Attributes;
 
 /// Write the manual pages into a directory: of commands, or of the links for system programs.
 #[derive(Debug, clap::Args)]

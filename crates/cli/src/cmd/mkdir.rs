@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 
+use holdfast_service::mode;
+use holdfast_service::work::names::Change;
 use rustix::fs::Mode;
 use rustix::process::umask;
 
 use super::within::{all_inside, changed_all};
 use crate::outcome::Outcome;
-use crate::owner;
-use crate::work::names::Change;
 
 /// Make directories in a volume.
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     parents: bool,
     /// Permission bits, octal. Default: 777 without those that the umask takes.
-    #[arg(short, long, value_parser = owner::mode)]
+    #[arg(short, long, value_parser = mode::octal)]
     mode: Option<u32>,
     /// What to make.
     #[arg(required = true, value_name = "PLACE")]

@@ -12,6 +12,7 @@ use holdfast::CreateOptions;
 use holdfast::device::{Device, DeviceStats};
 use holdfast_base::user_namespace::maker;
 use holdfast_device::open_bytes;
+use holdfast_service::mode;
 use rustix::fs::OFlags;
 use uuid::Uuid;
 
@@ -62,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "USER:GROUP", value_parser = owner::parse)]
     owner: Option<Owner>,
     /// Permission bits of the root directory, as chmod(1) takes them in octal.
-    #[arg(long, value_name = "MODE", default_value = "755", value_parser = owner::mode)]
+    #[arg(long, value_name = "MODE", default_value = "755", value_parser = mode::octal)]
     mode: u32,
     /// Overwrite a filesystem or a file that is there already. All that is in it is lost.
     #[arg(long, short)]

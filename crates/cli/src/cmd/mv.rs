@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 
+use holdfast_service::work::names::{Change, Means};
+
 use super::within::{all_inside, changed_all};
 use crate::branches::Name;
 use crate::outcome::{Failure, Outcome};
-use crate::work::names::{Change, Means};
 
 /// Move files and directories in a volume.
 #[derive(Debug, clap::Args)]

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use holdfast_base::Timestamp;
 use holdfast_control::Snapshot;
+use holdfast_service::branches::by_time;
+use holdfast_service::branches::by_time::Purpose;
 use serde_json::{Value, json};
 
-use crate::branches::by_time::{self, Purpose};
 use crate::branches::{Ask, Name, Place, arguments, show, temporary};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome, complain, printed};

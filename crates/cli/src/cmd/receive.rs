@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use holdfast_service::work::Work;
+
 use crate::branches::{Name, Place, arguments};
 use crate::dispatch::{Input, Located, Pipes};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::work::Work;
 
 /// Make a snapshot of what `holdfast send` wrote, from standard input or a file.
 #[derive(Debug, clap::Args)]

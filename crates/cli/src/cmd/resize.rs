@@ -8,6 +8,8 @@ use holdfast::Shrinking;
 use holdfast::device::{Device, FileDevice};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::{HostFile, open_bytes};
+use holdfast_service::work::Work;
+use holdfast_service::work::resize::To;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::fs::OFlags;
 
@@ -15,8 +17,6 @@ use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words, printed, shown};
 use crate::peek::Peek;
-use crate::work::Work;
-use crate::work::resize::To;
 use crate::{size, target};
 
 /// Make a volume larger, or smaller.

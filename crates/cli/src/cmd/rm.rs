@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 
+use holdfast_service::work::{Work, remove};
+
 use super::within::{all_inside, portions};
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::Outcome;
-use crate::work::{Work, remove};
 
 /// Remove files of a volume.
 #[derive(Debug, clap::Args)]

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use holdfast_base::prng;
+use holdfast_service::work::Origin;
 use rustix::fs::{Mode, mkdir};
 
 use crate::branches::temporary::Purpose;
@@ -37,7 +38,7 @@ if COMMAND cannot be run or is not there.
 pub(crate) struct Args {
     /// What the fork begins with (default: what is mounted, as it is now).
     #[arg(long, value_name = "BRANCH[@SNAPSHOT]", value_parser = place::origin)]
-    fork: Option<place::Origin>,
+    fork: Option<Origin>,
     /// Mount the fork at this directory, which exists.
     #[arg(long, value_name = "DIR")]
     at: Option<PathBuf>,

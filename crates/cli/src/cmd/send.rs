@@ -2,14 +2,14 @@
 
 use std::io::{self, IsTerminal};
 
+use holdfast_service::outcome::without_number;
+use holdfast_service::work::send::What;
+use holdfast_service::work::{Origin, Work};
 use holdfast_stream::{StreamError, Token};
 
-use crate::branches::place::Origin;
 use crate::branches::{Place, arguments, place};
 use crate::dispatch::{Located, Pipes};
-use crate::outcome::{Failure, Outcome, without_number};
-use crate::work::Work;
-use crate::work::send::What;
+use crate::outcome::{Failure, Outcome};
 
 /// Write a snapshot to standard output, whole or as what changed since another one.
 #[derive(Debug, clap::Args)]

@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::branches::by_time::Purpose;
-use crate::branches::new_head::not_forgotten;
+use holdfast_service::branches::by_time::Purpose;
+use holdfast_service::branches::not_forgotten;
+use holdfast_service::work::merge;
+
 use crate::branches::{Name, arguments};
 use crate::daemon;
 use crate::lineage::Promoted;
@@ -14,7 +16,6 @@ use crate::txn::base::Base;
 use crate::txn::fork::Fork;
 use crate::txn::input::Input;
 use crate::txn::sweep;
-use crate::work::merge;
 
 /// The exit code where the branch has changed meanwhile: try again.
 const CHANGED: u8 = 75;

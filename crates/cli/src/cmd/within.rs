@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use holdfast_base::user_namespace::maker;
+use holdfast_service::work::{Work, names};
 
 use crate::branches::{Name, Place};
 use crate::dispatch::{Located, Pipes};
 use crate::mounts;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::target::Target;
-use crate::work::{Work, names};
 
 /// Bytes of paths that go to a daemon at once.
 const BYTES: usize = 8 << 10;

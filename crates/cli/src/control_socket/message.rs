@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_service::work::{At, Job};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -19,7 +20,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::branches::Name;
 use crate::stopped::Stopped;
-use crate::work::{At, Job};
 
 /// What both sides must speak.
 pub(crate) const PROTOCOL: u32 = 1;
@@ -38,7 +38,7 @@ pub(crate) enum Question {
     Join(Join),
     /// To work for the caller. With a descriptor of the volume's file: open for reading, or for writing if something changes.
     Work(Box<Job>),
-    /// Pages of mapped files were handed over: to begin with that. From now on frames follow, see [`crate::work::frames`].
+    /// Pages of mapped files were handed over: to begin with that. From now on frames follow, see [`holdfast_service::work::frames`].
     Go,
     /// It is mounted. With the connection to the kernel, and what ends it if the caller may.
     Mounted { dir: Name, device: Option<String> },

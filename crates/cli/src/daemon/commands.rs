@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, Weak};
 
-use holdfast_fuse::{Control, Controlled, NewHead, PIECE, Told};
+use holdfast::{NewHead, Told};
+use holdfast_control::REPLY_MAX;
+use holdfast_fuse::{Control, Controlled};
+use holdfast_service::branches::carry_out::{No, Open, carry_out};
 use rustix::io::Errno;
 
 use super::release::release;
 use super::table::Table;
-use crate::branches::carry_out::{No, Open, carry_out};
 use crate::branches::{Ask, Reply};
 
 /// Carries out commands for one of the mounts of a table. `may_write`: the user who has mounted it may write the volume, whatever the
@@ -23,7 +25,7 @@ pub(super) fn control(table: &Arc<Table>, may_write: bool) -> Control {
             Err(no) => no.reply(),
         };
         let message = encode(&reply);
-        match message.len() <= PIECE {
+        match message.len() <= REPLY_MAX {
             true => message,
             false => encode(&No::new(Errno::MSGSIZE, "the answer is too long").reply()),
         }

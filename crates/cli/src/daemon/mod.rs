@@ -57,7 +57,7 @@ use self::supervised::Supervisor;
 use crate::mount_options::MountOptions;
 use crate::mounts;
 use crate::outcome::MOUNT_FAILED;
-use crate::outcome::{Context, Failure, Outcome, complain, printable};
+use crate::outcome::{Context, Failure, Outcome, complain, printable, with_help};
 use crate::rings;
 use crate::supervisor;
 
@@ -208,6 +208,7 @@ pub(crate) fn detached(
             leave_stdout();
         })
     });
+    let outcome = outcome.map_err(with_help);
     if let Err(failure) = &outcome {
         // Still connected only if the mount never became ready.
         say(&format!("{} {}", failure.code, failure.sentence.replace('\n', " ")));

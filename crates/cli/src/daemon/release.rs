@@ -8,10 +8,10 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use holdfast::FileSystem;
+use holdfast_service::branches::carry_out::No;
 use rustix::io::Errno;
 
 use super::table::{Event, Table};
-use crate::branches::carry_out::No;
 use crate::branches::{Name, temporary};
 use crate::mounts;
 

@@ -12,6 +12,7 @@ use holdfast::device::Device;
 use holdfast::{Atime, Volume};
 use holdfast_device::FileDevice;
 use holdfast_fuse::{FuseOptions, Session, end_all};
+use holdfast_service::outcome::not_whole;
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
@@ -162,7 +163,7 @@ fn first(
         tracing::info!("{}: {sentence}", host.path.display());
     }
     let shown = host.path.display();
-    let missing = engine.missing().map(|why| format!("{shown}: {}", recovery::not_whole(why)));
+    let missing = engine.missing().map(|why| format!("{shown}: {}", not_whole(why)));
     // Access times of directories are the only ones that the engine does not know of yet.
     engine.set_atime(options.atime.unwrap_or(Atime::Relative), !options.nodiratime);
     let branch = match engine.snapshot_name() {

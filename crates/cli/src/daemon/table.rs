@@ -12,14 +12,14 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use holdfast::{Dir, Volume};
+use holdfast::{Dir, NewHead, Told, Volume};
 use holdfast_base::clock::Deadline;
 use holdfast_base::wait;
-use holdfast_fuse::{NewHead, Remote, Session, Told, end_all};
+use holdfast_fuse::{Remote, Session, end_all};
+use holdfast_service::branches::carry_out::No;
 use rustix::io::Errno;
 
 use super::supervised::{Changing, Keeping, Supervisor};
-use crate::branches::carry_out::No;
 
 pub(super) use place::Asks;
 use place::Joining;

@@ -3,10 +3,13 @@
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 
+use holdfast_service::work::files::message;
+use holdfast_service::work::files::message::{Reply, Request};
+use holdfast_service::work::frames;
+use holdfast_service::work::frames::{BODY_MAX, Ended, HEAD, Kind};
+
 use crate::control_socket::Daemon;
 use crate::outcome::{Failure, Outcome, complain, plain_words};
-use crate::work::files::message::{self, Reply, Request};
-use crate::work::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 
 /// A daemon that works with files for this command, until this is dropped.
 #[derive(Debug)]

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
+use holdfast_service::work::Ends;
 use holdfast_stream::Progress;
 
 use super::pump::Shown;
 use super::{Input, Output, Pipes};
 use crate::interrupt::Interrupt;
 use crate::outcome::complain;
-use crate::work::Ends;
 
 /// What may be kept in memory of what is known of a tree: this process serves nobody else.
 const MOST_BYTES: usize = 1 << 30;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use holdfast::VolumeOptions;
 use holdfast_base::clock::Deadline;
 use holdfast_device::HostFile;
+use holdfast_service::work::{At, AtRest, Job, Tree, Work, carry_out, files};
 use rustix::fs::OFlags;
 
 pub(crate) use self::conversation::Conversation;
@@ -31,7 +32,6 @@ use crate::interrupt::Interrupt;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, plain_words, printed, shown};
 use crate::target;
-use crate::work::{At, AtRest, Job, Tree, Work, carry_out, files};
 
 /// How long a daemon gets to open its volume, and to look whether it may do the work.
 const PATIENCE: Duration = Duration::from_secs(120);

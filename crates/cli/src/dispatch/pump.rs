@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use holdfast_service::work::frames::{BODY_MAX, Ended, HEAD, Kind};
+use holdfast_service::work::{At, frames};
 use holdfast_stream::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,8 +16,6 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use super::{Input, Pipes};
 use crate::interrupt::Interrupt;
 use crate::outcome::{Failure, Outcome, complain};
-use crate::work::At;
-use crate::work::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 
 /// A bar on a terminal.
 pub(super) struct Shown {

@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use holdfast_base::{attribute, show};
+use holdfast_service::work::files::message::{Attributes, Time};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::by_proc;
-use crate::work::files::message::{Attributes, Time};
 
 /// Bits with which a program runs as the owner or group of its file: not as another one, who has got the copy.
 const SET_ID: u32 = 0o6000;

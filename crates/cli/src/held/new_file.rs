@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use holdfast_service::work::files::message::Attributes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::attributes::set;
 use super::place::{Made, Place, Seen, There, free_name};
-use crate::work::files::message::Attributes;
 
 /// Zeros that are written at once.
 const ZEROS: usize = 1 << 16;

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use holdfast_base::prng;
+use holdfast_service::work::files::message::{Attributes, Found};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::attributes::set;
 use super::dir::{Dir, Id, ids_above};
 use super::{another, by_proc};
-use crate::work::files::message::{Attributes, Found};
 
 /// How often a name is drawn that nobody has.
 const TRIES: usize = 16;

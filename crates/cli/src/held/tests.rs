@@ -6,8 +6,9 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::rc::Rc;
 
+use holdfast_service::work::files::message::Attributes;
+
 use super::{Dir, NewFile, Place, There};
-use crate::work::files::message::Attributes;
 
 fn names(dir: &Path) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap();

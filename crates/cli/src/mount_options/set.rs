@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holdfast::{Atime, Discard};
+use holdfast_service::mode;
 
 use super::MountOptions;
 use super::generic::{Fate, fate};
@@ -82,7 +83,7 @@ impl MountOptions {
             "gid" => owners.gid = Some(owner::group(value)?),
             "umask" => {
                 let why = || format!("option umask={value} is not octal, like umask=022");
-                let umask = owner::mode(value).ok().filter(|umask| *umask <= 0o777);
+                let umask = mode::octal(value).ok().filter(|umask| *umask <= 0o777);
                 owners.umask = umask.ok_or_else(why)?;
             }
             _ => owners.squash = value.parse()?,

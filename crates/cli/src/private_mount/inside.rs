@@ -20,7 +20,7 @@ use crate::branches::Name;
 use crate::control_socket::message;
 use crate::daemon::join::{Joined, join_from};
 use crate::mount_options::MountOptions;
-use crate::outcome::{Context, Failure, Outcome, plain_words};
+use crate::outcome::{Context, Failure, Outcome, plain_words, with_help};
 
 /// How long to wait for what is to be mounted, and to begin. Who has asked may itself wait for a daemon, many times ten minutes
 /// long; if that one ends, the socket does.
@@ -51,9 +51,10 @@ pub(crate) fn become_command(command: &[OsString]) -> Outcome {
         }
         Err(failure) => failure,
     };
-    let said = Said::Failed { code: failure.code, why: failure.sentence };
+    let code = failure.code;
+    let said = Said::Failed { code, why: with_help(failure).sentence };
     let _ = message::send(&socket, &said, &[], SOON);
-    Ok(failure.code)
+    Ok(code)
 }
 
 fn path(name: &Name) -> PathBuf {

@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use holdfast_service::work::{Tree, Work, merge};
+
 use super::base::Base;
 use super::owner::Owner;
 use super::sweep;
@@ -13,7 +15,6 @@ use crate::branches::{Ask, Name, Place};
 use crate::dispatch::{Located, Pipes};
 use crate::lineage::{self, Promoted};
 use crate::outcome::{Context, Failure, complain};
-use crate::work::{Tree, Work, merge};
 
 /// A fork of the branch of a mount, and the snapshot of the same name that it began with. It is discarded when it is dropped.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Caller, FileSystem, FileType, OpenFlags};
+use holdfast_posix::{Caller, FileSystem, FileType, NewHead, OpenFlags, Told};
 use parking_lot::RwLock;
 
 use super::Server;
-use crate::interface::{Controlled, NewHead, Told};
+use crate::interface::Controlled;
 use crate::notices::Notice;
 
 /// How long a rollback waits until the kernel has forgotten what was. Pages that programs are reading may take a moment.

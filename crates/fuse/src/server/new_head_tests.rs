@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Caller, OpenFlags, RenameFlags, SetAttr};
+use holdfast_posix::{Caller, OpenFlags, RenameFlags, SetAttr, Told};
 use parking_lot::Mutex;
 
 use super::Server;
 use super::fresh;
 use super::new_head::{Mount, PATIENCE};
-use crate::interface::{Controlled, FileId, Kernel, Mode, Request, Told, Write};
+use crate::interface::{Controlled, FileId, Kernel, Mode, Request, Write};
 use crate::options::Control;
 
 /// A kernel that writes down what it is told.

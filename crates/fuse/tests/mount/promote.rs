@@ -3,8 +3,10 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use holdfast_fuse::{CONTROL, Control, NewHead, Opens, Told};
-use holdfast_posix::{Caller, FileSystem, FileType, MountOptions, NewNode, OpenFlags, WriteHow};
+use holdfast_fuse::{CONTROL, Control, Opens};
+use holdfast_posix::{
+    Caller, FileSystem, FileType, MountOptions, NewHead, NewNode, OpenFlags, Told, WriteHow,
+};
 
 use crate::common::{Mount, can_mount, options, volume};
 

@@ -8,7 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{Mount, can_mount, options, volume, wait_for};
-use holdfast_fuse::{CONTROL, Control, Opens, Told};
+use holdfast_fuse::{CONTROL, Control, Opens};
+use holdfast_posix::Told;
 
 /// A mount of which snapshots are taken, and that goes back to them, as a command does it: by ioctl(2), but without
 /// syncfs(2) before.

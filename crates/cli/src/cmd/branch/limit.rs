@@ -1,10 +1,11 @@
 //! `holdfast branch limit`.
 
+use holdfast_service::work::tune::Limit;
+
 use crate::branches::{Ask, Name, Place, arguments};
 use crate::cmd::tune;
 use crate::lineage;
 use crate::outcome::Outcome;
-use crate::work::tune::Limit;
 
 /// Limit how much a branch may refer to.
 ///

@@ -8,12 +8,12 @@ use std::io::{self, IsTerminal};
 
 use holdfast::FileType;
 use holdfast_base::user_namespace::maker;
+use holdfast_service::work::files::message::Attributes;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::side::{At, Copied, Directory, Failed, Reading, Side, Writing};
 use crate::held::{self, Id, Seen};
-use crate::outcome::{self, plain_words, sentence};
-use crate::work::files::message::Attributes;
+use crate::outcome::{plain_words, sentence};
 
 /// What the arguments ask for.
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +180,7 @@ impl Copier {
         let missed = left_out.iter().filter(|name| held::is_missed(name));
         let left_out: Vec<String> = missed.cloned().collect();
         if self.how.preserve && !left_out.is_empty() {
-            self.tell(Err(outcome::left_out(&left_out)).at(to));
+            self.tell(Err(holdfast_service::outcome::left_out(&left_out)).at(to));
         }
     }
 

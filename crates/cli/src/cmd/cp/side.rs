@@ -12,12 +12,12 @@ use std::rc::Rc;
 
 use holdfast::FileType;
 use holdfast_base::show;
+use holdfast_service::work::files::Files;
+use holdfast_service::work::files::message::{Attributes, DATA_MAX, Reply, Request};
 
 use crate::dispatch::Conversation;
 use crate::held::{self, Dir, Id, Made, NewFile, Place, Seen, There};
 use crate::outcome::Failure;
-use crate::work::files::Files;
-use crate::work::files::message::{Attributes, DATA_MAX, Reply, Request};
 
 /// A path on one of the two sides.
 #[derive(Clone)]

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 
 use holdfast::FileType;
+use holdfast_service::work::files::message::{Attributes, DATA_MAX};
 use rustix::fs::Mode;
 use rustix::process::umask;
 
@@ -13,7 +14,6 @@ use super::copy::Copier;
 use super::side::{At, Copied, Failed, Side};
 use crate::held::Place;
 use crate::outcome::Failure;
-use crate::work::files::message::{Attributes, DATA_MAX};
 
 /// What stands for both of them.
 const NAME: &str = "-";

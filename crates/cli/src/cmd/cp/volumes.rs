@@ -8,16 +8,16 @@ use std::rc::Rc;
 use std::{cell::RefCell, io};
 
 use holdfast::{Volume, VolumeOptions};
+use holdfast_service::outcome::{NOT_WHOLE, not_whole};
+use holdfast_service::work::InPlace;
+use holdfast_service::work::files::{Files, What};
 
 use super::side::{Door, Image, Side};
 use crate::branches::Place;
 use crate::dispatch::Located;
 use crate::held;
-use crate::outcome::{Context, Failure, NOT_WHOLE, complain};
-use crate::recovery;
+use crate::outcome::{Context, Failure, complain};
 use crate::target::{Target, open_place};
-use crate::work::InPlace;
-use crate::work::files::{Files, What};
 
 /// What is open.
 #[derive(Default)]
@@ -109,7 +109,7 @@ impl Volumes {
     ) -> Result<Rc<Image>, Failure> {
         let volume = open_place(place, read_only)?;
         if let Some(why) = volume.missing() {
-            complain(&format!("{place}: {}", recovery::not_whole(&why)));
+            complain(&format!("{place}: {}", not_whole(&why)));
             self.is_damaged = true;
         }
         let tree = Tree::of(&volume, place)?;

@@ -16,11 +16,11 @@ use holdfast::device::Device;
 use holdfast_check::reading::VolumeReading;
 use holdfast_check::{CheckError, Issue, Options, Progress, Report, Severity};
 use holdfast_device::Front;
+use holdfast_service::json;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use holdfast_base::show::count;
 
-use crate::json;
 use crate::outcome::{self, Context, Failure, Outcome, complain, shown};
 use crate::peek::Peek;
 use crate::{mounts, size, target};

@@ -8,12 +8,12 @@ use holdfast::Hold;
 use holdfast::device::Device;
 use holdfast_check::{Issue, Report};
 use holdfast_repair::{Planned, RepairError, RepairOptions, Unmended, plan};
+use holdfast_service::json;
 
 use super::{
     Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, printed, refuse_another, undo,
     writable,
 };
-use crate::json;
 use crate::outcome::{Context, Failure, Outcome, complain, shown};
 use uuid::Uuid;
 

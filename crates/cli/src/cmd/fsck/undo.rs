@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
             "unread_blocks": undone.unread,
             "unwritten_blocks": undone.unwritten,
         });
-        printed(writeln!(out, "{}", crate::json::text(&line)))?;
+        printed(writeln!(out, "{}", holdfast_service::json::text(&line)))?;
         return Ok(0);
     }
     let bytes = holdfast_base::show::bytes(undone.bytes);

@@ -15,10 +15,10 @@ use std::rc::Rc;
 
 use holdfast_base::{Timestamp, show};
 use holdfast_salvage::{Attributes, Destination, Found};
+use holdfast_service::work::files::message;
 use rustix::fs::{FileType, Mode};
 
 use crate::held::{self, Dir, Place, There};
-use crate::work::files::message;
 
 /// Bits with which a program runs as the owner or group of its file.
 const SET_ID: u32 = 0o6000;

@@ -48,7 +48,7 @@ pub(super) fn show(
     let mut out = io::BufWriter::new(io::stdout().lock());
     if json {
         let state = opened.as_ref().ok().map(state);
-        printed(writeln!(out, "{}", crate::json::text(&List { volumes, state })))?;
+        printed(writeln!(out, "{}", holdfast_service::json::text(&List { volumes, state })))?;
         return printed(out.flush());
     }
     printed(text(&mut out, volumes, opened))

@@ -15,11 +15,12 @@ use holdfast_salvage::{
     Choice, CopyOptions, Counts, Found, Progress, SalvageError, Salvaged, Scan, Tag, Tolerant,
     TreeFound, tag,
 };
+use holdfast_service::outcome::without_number;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::held::Place;
-use crate::outcome::{Context, Failure, Outcome, printed, shown, without_number};
+use crate::outcome::{Context, Failure, Outcome, printed, shown};
 use crate::peek::Peek;
 use crate::target;
 use host::HostTree;
@@ -229,7 +230,7 @@ fn summary(
             unreadable_blocks: unreadable,
             counts,
         };
-        return printed(writeln!(out, "{}", crate::json::text(&summary)));
+        return printed(writeln!(out, "{}", holdfast_service::json::text(&summary)));
     }
     for note in &salvaged.notes {
         printed(writeln!(out, "note: {}", crate::outcome::printable(note)))?;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use holdfast_base::show;
 use holdfast_salvage::{Counts, Found, Holes, Missing, Version};
+use holdfast_service::json;
 use serde::Serialize;
 
 use crate::held::is_missed;
-use crate::json;
 use crate::outcome::{Failure, plain_words, sentence as sentence_of, shown};
 use crate::own_file;
 

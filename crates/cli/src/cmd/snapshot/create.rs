@@ -1,6 +1,7 @@
 //! `holdfast snapshot create`.
 
-use crate::branches::by_time::Purpose;
+use holdfast_service::branches::by_time::Purpose;
+
 use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::lineage;
 use crate::outcome::Outcome;

@@ -1,7 +1,9 @@
 //! `holdfast snapshot rollback`.
 
-use crate::branches::by_time::Purpose;
-use crate::branches::new_head::{Keep, not_forgotten};
+use holdfast_service::branches::by_time::Purpose;
+use holdfast_service::branches::not_forgotten;
+
+use crate::branches::new_head::Keep;
 use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::lineage;
 use crate::outcome::Outcome;

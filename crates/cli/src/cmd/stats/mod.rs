@@ -91,7 +91,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let ask = || control::ask(&mount).map_err(|error| no_answer(&mount, &error));
     match format {
-        Format::Json => printed(writeln!(out, "{}", crate::json::text(&object(&ask()?))))?,
+        Format::Json => {
+            printed(writeln!(out, "{}", holdfast_service::json::text(&object(&ask()?))))?
+        }
         Format::Prometheus => {
             let sample = metrics::of(&mount).map_err(|error| no_answer(&mount, &error))?;
             let text = metrics::text(vec![sample], metrics::Form::Prometheus);

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::show;
+use holdfast_service::work::list::utc;
 use serde::Serialize;
 
 use crate::daemon::activity::{Activity, Fsyncs, Space};
 use crate::daemon::control::{Mounted, Report};
-use crate::work::list::utc;
 use crate::{rings, size};
 
 /// Changes with the meaning of a name, and when one goes.

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use holdfast_base::Timestamp;
 use holdfast_base::counters::Unit;
+use holdfast_service::work::list::utc;
 
 use crate::cmd::stats::fsyncs::{self, averages};
 use crate::daemon::control::{Counter, Report};
-use crate::work::list::utc;
 use crate::{size, span};
 
 /// Columns of name, value and rate, and between two blocks of them.

@@ -94,7 +94,7 @@ impl Output {
         let mut out = io::BufWriter::new(io::stdout().lock());
         let at = Timestamp::now();
         if self.json {
-            writeln!(out, "{}", crate::json::text(&json(now, at, then)))?;
+            writeln!(out, "{}", holdfast_service::json::text(&json(now, at, then)))?;
         } else if let Some((lines, window)) = &mut self.screen {
             let size = window_size();
             if *window != size {

@@ -11,6 +11,7 @@
 //! the daemon ends, work is told to: what waits for a pipe wakes up, and the volume is closed behind the last of it.
 
 mod conduit;
+mod kernel;
 mod works;
 
 use std::cell::RefCell;
@@ -22,21 +23,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use holdfast::{FileSystem, FsError, Volume, VolumeOptions};
+use holdfast::{FileSystem, NewHead, Told, Volume, VolumeOptions};
 use holdfast_control::NotText;
-use holdfast_fuse::{NewHead, Told};
+use holdfast_service::branches::{self, not_forgotten};
+use holdfast_service::work::{At, Branches, InPlace, Job, Tree, Work, carry_out};
 
 use self::conduit::{Conduit, ENDED};
+use self::kernel::Kernel;
 pub(in crate::daemon) use self::works::Works;
 use super::{CLOSING, Host, No, PATIENCE, words};
 use crate::branches::Name;
-use crate::branches::new_head::not_forgotten;
 use crate::control_socket::message::{self, Answer, QUESTION_MAX, Question};
 use crate::daemon::callers::Then;
 use crate::daemon::supervised::Changing;
 use crate::daemon::table::{Entry, Table};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::work::{At, Branches, InPlace, Job, Tree, Work, carry_out};
 
 /// The numbers of a branch, and of a snapshot of it.
 type Numbers = (u64, Option<u64>);
@@ -215,13 +216,9 @@ impl Host {
                 command.hand_over_pages(&[at])?;
             }
             let head = NewHead::Fork { fork: fork.into(), keep, unchanged };
-            // As the engine says it, so that no other refusal is taken for it.
-            let name = fs.find_branch(branch).map(|of| holdfast_base::show::name(&of.name));
-            let diverged = name.map(|name| FsError::Diverged(name).to_string());
-            let known = promote(&host.table, fs, branch, head).map_err(|why| {
-                let has_diverged = diverged.is_ok_and(|diverged| why == diverged);
-                let kind = if has_diverged { ErrorKind::WouldBlock } else { ErrorKind::Other };
-                io::Error::new(kind, why)
+            let known = promote(&host.table, fs, branch, head).map_err(|no| {
+                let kind = if no.has_diverged() { ErrorKind::WouldBlock } else { ErrorKind::Other };
+                io::Error::new(kind, no.why())
             })?;
             told.fetch_or(known == Told::NotYet, Ordering::Relaxed);
             Ok(())
@@ -278,7 +275,7 @@ impl Branches for Served<'_> {
             }
             Some((root, mount, false)) => {
                 self.changing.replace(self.host.table.changing());
-                Ok(InPlace::of(root, Some(mount)))
+                Ok(InPlace::of(root, Some(Box::new(Kernel(mount)))))
             }
             None => Ok(InPlace::own(branch.open().context(self.name)?)),
         }
@@ -286,9 +283,14 @@ impl Branches for Served<'_> {
 }
 
 /// Has a branch become what a fork is: by the mount that has it, whose kernel hears of that.
-fn promote(table: &Table, fs: &FileSystem, branch: u64, head: NewHead<'_>) -> Result<Told, String> {
+fn promote(
+    table: &Table,
+    fs: &FileSystem,
+    branch: u64,
+    head: NewHead<'_>,
+) -> Result<Told, branches::carry_out::No> {
     // One that is just being mounted or unmounted is not for long.
     table.wait_until_settled(branch, CLOSING);
     let unmounted = || Ok(head.give(fs, branch).map(|()| Told::All)?);
-    table.give_head(branch, head, unmounted).map_err(|no| no.why())
+    table.give_head(branch, head, unmounted)
 }

@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
+use holdfast_service::work::In;
+
 use super::*;
-use crate::work::In;
 
 /// A conduit, the command's side of it, and what stops the daemon.
 fn conduit() -> (Conduit, UnixStream, UnixStream) {

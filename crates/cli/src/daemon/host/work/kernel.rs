@@ -1,0 +1,23 @@
+//! The kernel of a mount hears of what work changes beside it.
+
+use std::time::Duration;
+
+use holdfast_fuse::Remote;
+use holdfast_service::work::{Changed, Remembers};
+
+/// The mount of a branch that work changes.
+#[derive(Debug)]
+pub(super) struct Kernel(pub(super) Remote);
+
+impl Remembers for Kernel {
+    fn forget(&self, changed: Vec<Changed>) {
+        self.0.forget(changed.into_iter().map(|of| match of {
+            Changed::Name { dir, name } => holdfast_fuse::Changed::Name { dir, name },
+            Changed::Inode(inode) => holdfast_fuse::Changed::Inode(inode),
+        }));
+    }
+
+    fn has_forgotten(&self, patience: Duration) -> bool {
+        self.0.has_forgotten(patience)
+    }
+}

@@ -1,0 +1,54 @@
+//! Where bytes of work come from and go to.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use holdfast_stream::Progress;
+
+/// The ends of the pipes of a command, in this process or in another one. What waits here holds no lock.
+pub trait Ends {
+    /// Writes some bytes to standard output.
+    ///
+    /// # Errors
+    /// `BrokenPipe`: nobody reads any more. `ConnectionAborted`: the work is to end.
+    fn write(&self, bytes: &[u8]) -> io::Result<usize>;
+    /// All that was written is on its way.
+    fn flush(&self) -> io::Result<()>;
+    /// Reads some bytes of the input of this number; they are read one after the other. 0: it is over.
+    ///
+    /// # Errors
+    /// `UnexpectedEof`: who sends it is gone. `ConnectionAborted`: the work is to end.
+    fn read(&self, input: usize, into: &mut [u8]) -> io::Result<usize>;
+    /// Says a sentence to the person.
+    fn note(&self, sentence: &str);
+    /// How far it has come.
+    fn progress(&self, at: Progress);
+    /// Fails if nobody wants the work any more. For work that may be silent for long.
+    fn check(&self) -> io::Result<()>;
+    /// Waits so long, and fails at once when nobody wants the work any more.
+    fn wait(&self, time: Duration) -> io::Result<()>;
+    /// How many bytes of what is known of a tree may be kept in memory: of changes that are told in order, say.
+    fn most_bytes(&self) -> usize;
+}
+
+/// Standard output.
+pub struct Out<'a>(pub &'a dyn Ends);
+
+impl Write for Out<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// An input, by its number.
+pub struct In<'a>(pub &'a dyn Ends, pub usize);
+
+impl Read for In<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(self.1, into)
+    }
+}

@@ -1,0 +1,191 @@
+//! Work on whole trees: what compares, sends, receives, merges, exports, imports, lists, copies and removes them. One function for each, which knows the
+//! volume and where bytes go, and not which process it is in:
+//!
+//! ```text
+//! command ── Job ──▶ at rest: the volume is opened here ───────────────▶ carry_out ──▶ library
+//!                └─▶ live: control socket ──▶ a thread of the daemon ──▶ carry_out ──▶ library
+//!                               ◀── bytes, notes, progress, the end ──┘
+//! ```
+//! So a command means the same wherever it is carried out.
+
+pub mod diff;
+mod ends;
+mod export;
+pub mod files;
+pub mod frames;
+mod import;
+mod in_place;
+pub mod list;
+pub mod merge;
+pub mod names;
+mod receive;
+pub mod remove;
+pub mod resize;
+pub mod scrub;
+pub mod send;
+mod tree;
+mod trim;
+pub mod tune;
+
+use holdfast::Volume;
+use serde::{Deserialize, Serialize};
+
+pub use self::ends::{Ends, In, Out};
+pub use self::in_place::{AtRest, Branches, Changed, InPlace, Remembers};
+pub use self::tree::{At, Origin, Tree};
+use crate::branches::Name;
+use crate::outcome::{NOT_WHOLE, Outcome, not_whole};
+
+/// Work on one volume.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Job {
+    /// What the volume is called in messages.
+    pub volume: String,
+    /// The mount by which the volume was named. What that says of its source proves nothing: the daemon looks whether it serves it.
+    pub at: Option<At>,
+    /// What is to be done.
+    pub work: Work,
+}
+
+/// What is to be done.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "a variant says what its fields are")]
+pub enum Work {
+    /// Say what became of each file.
+    Diff { old: Tree, new: Tree, how: diff::How },
+    /// Write a snapshot as a stream.
+    Send(send::What),
+    /// Make a snapshot of a stream.
+    Receive { branch: Option<Name> },
+    /// Say where a stream was cut that came into this fork, or into the only one.
+    Token { branch: Option<Name> },
+    /// Do in a fork what was done in another one.
+    Merge(merge::What),
+    /// Write a tree as an archive, or what has changed in it.
+    Export { tree: Tree, since: Option<Tree>, layer: bool },
+    /// Put archives into a branch, one behind the other; the names are those of files, for messages.
+    Import { tree: Tree, layer: bool, files: Vec<String> },
+    /// List a directory.
+    List { tree: Tree, path: Name, how: list::How },
+    /// Write a file out.
+    Print { tree: Tree, path: Name },
+    /// Give free space back, in ranges of so many bytes at least.
+    Trim { least: u64 },
+    /// Read everything that is in use, and judge it.
+    Scrub(scrub::What),
+    /// Make the volume larger.
+    Resize(resize::To),
+    /// Change what the volume says of itself, or what a branch may refer to.
+    Tune { tree: Tree, to: tune::To },
+    /// Remove files and directories.
+    Remove(remove::What),
+    /// Make directories and links, move, and set attributes.
+    Names(names::What),
+    /// Read files, or make some, as a command asks for them.
+    Files(files::What),
+}
+
+impl Work {
+    /// The trees that it is about.
+    pub fn trees(&mut self) -> Vec<&mut Tree> {
+        match self {
+            Work::Diff { old, new, .. } => vec![old, new],
+            Work::Send(send::What::Tree { tree, since }) => {
+                [Some(tree), since.as_mut()].into_iter().flatten().collect()
+            }
+            Work::Merge(merge::What { base, fork, theirs, .. }) => vec![base, fork, theirs],
+            Work::Export { tree, since, .. } => {
+                [Some(tree), since.as_mut()].into_iter().flatten().collect()
+            }
+            Work::Import { tree, .. }
+            | Work::List { tree, .. }
+            | Work::Print { tree, .. }
+            | Work::Remove(remove::What { tree, .. })
+            | Work::Names(names::What { tree, .. })
+            | Work::Files(files::What { tree, .. })
+            | Work::Tune { tree, .. } => vec![tree],
+            Work::Send(send::What::Rest(_))
+            | Work::Receive { .. }
+            | Work::Token { .. }
+            | Work::Trim { .. }
+            | Work::Scrub(_)
+            | Work::Resize(_) => Vec::new(),
+        }
+    }
+
+    /// Whether something of the volume is another one behind it: who asks for that must be allowed to write the volume.
+    pub fn changes(&self) -> bool {
+        match self {
+            Work::Receive { .. }
+            | Work::Merge(_)
+            | Work::Import { .. }
+            | Work::Remove(_)
+            | Work::Names(_)
+            | Work::Trim { .. }
+            | Work::Resize(_)
+            | Work::Tune { .. } => true,
+            Work::Files(files::What { writes, .. }) => *writes,
+            Work::Scrub(scrub::What { changes_nothing, .. }) => !changes_nothing,
+            // Of a branch a snapshot is taken.
+            Work::Send(send::What::Tree { tree, .. }) => tree.snapshot.is_none(),
+            _ => false,
+        }
+    }
+}
+
+impl Work {
+    /// Whether it is to write nothing, which holds only where the volume is open to be read.
+    pub fn takes_a_reader(&self) -> bool {
+        matches!(self, Work::Scrub(scrub::What { changes_nothing: true, .. }))
+    }
+
+    /// Why a daemon does not do this.
+    pub fn refused_live(&self) -> Option<&'static str> {
+        match self {
+            Work::Tune { to: tune::To { uuid: Some(_), .. }, .. } => {
+                Some("the id of a volume that is in use does not change; unmount it first")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Carries it out on a volume of which something is open. Where its last state is not whole, what is read says so, also by
+/// its exit code.
+///
+/// # Errors
+/// It is not done, or not to its end; what is said of it names the volume or the file.
+pub fn carry_out(job: &Job, door: &Volume, branches: &dyn Branches, ends: &dyn Ends) -> Outcome {
+    // A scrub judges the rings itself.
+    let missing = door.missing().filter(|_| !matches!(job.work, Work::Scrub(_)));
+    if let Some(why) = &missing {
+        ends.note(&format!("{}: {}", job.volume, not_whole(why)));
+    }
+    let code = work(job, door, branches, ends)?;
+    Ok(if missing.is_some() { code.max(NOT_WHOLE) } else { code })
+}
+
+fn work(job: &Job, door: &Volume, branches: &dyn Branches, ends: &dyn Ends) -> Outcome {
+    let volume = &job.volume;
+    match &job.work {
+        Work::Diff { old, new, how } => diff::run(door, volume, [old, new], how, ends),
+        Work::Send(what) => send::run(door, volume, what, ends),
+        Work::Receive { branch } => receive::run(door, volume, branch.as_ref(), ends),
+        Work::Token { branch } => receive::token(door, volume, branch.as_ref(), ends),
+        Work::Merge(what) => merge::run(door, volume, what, ends),
+        Work::Export { tree, since, layer } => {
+            export::run(door, volume, (tree, since.as_ref()), *layer, ends)
+        }
+        Work::Import { tree, layer, files } => import::run(door, volume, tree, *layer, files, ends),
+        Work::List { tree, path, how } => list::run(door, volume, (tree, path), how, ends),
+        Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
+        Work::Trim { least } => trim::run(door, volume, *least, ends),
+        Work::Scrub(what) => scrub::run(door, volume, what, ends),
+        Work::Resize(to) => resize::run(door, volume, *to, ends),
+        Work::Tune { tree, to } => tune::run(door, volume, tree, to, ends),
+        Work::Remove(what) => remove::run(branches, volume, what, ends),
+        Work::Names(what) => names::run(branches, volume, what, ends),
+        Work::Files(what) => files::run(door, branches, volume, what, ends),
+    }
+}
