@@ -715,7 +715,7 @@ class Nodes:
 
 def node_place(upper, level):
     """The place of a node in the order of a walk, by the first key behind its range."""
-    return ((1 << 64) - 1, 255, (1 << 64) - 1) if upper == (1 << 64,) else upper, level
+    return ((1 << 64) - 1, 191, (1 << 64) - 1) if upper == (1 << 64,) else upper, level
 
 
 def item_place(key):
