@@ -18,7 +18,7 @@ pub(crate) struct Open<'a> {
     pub(crate) fs: &'a FileSystem,
     /// It is mounted.
     pub(crate) is_mounted: bool,
-    /// Gives a branch another head, and tells all who remember the one that it had.
+    /// Gives a branch another head, and tells all that remember the one that it had.
     pub(crate) give_head: GiveHead<'a>,
 }
 
