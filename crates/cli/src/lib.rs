@@ -163,7 +163,7 @@ fn meant(error: &clap::Error) -> Option<String> {
     match near.into_iter().find_map(|kind| error.get(kind))? {
         ContextValue::String(word) => Some(word.clone()),
         ContextValue::Strings(words) => {
-            // What only says that another program has it helps nobody.
+            // What only says that another program has it does not help.
             let shown: Vec<&str> =
                 words.iter().map(String::as_str).filter(|word| !is_hidden(word)).collect();
             (!shown.is_empty()).then(|| shown.join(" or "))

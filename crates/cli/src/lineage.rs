@@ -1,4 +1,4 @@
-//! Whom a command for branches and snapshots asks: the daemon of a mount, or a volume at rest that it opens.
+//! What a command for branches and snapshots asks: the daemon of a mount, or a volume at rest that it opens.
 
 use std::io;
 use std::path::Path;

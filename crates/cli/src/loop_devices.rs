@@ -1,4 +1,4 @@
-//! Which loop device stands on a file: what is written into the file behind its back is a change that nobody expects.
+//! Which loop device stands on a file: what is written into the file behind its back is an unexpected change.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -88,7 +88,7 @@ pub(crate) fn is_of_a_server(held: impl AsFd) -> io::Result<bool> {
     let mounts = String::from_utf8_lossy(&mounts);
     let found = mounts.lines().find(|line| line.split(' ').next() == id);
     let kind = found.and_then(|line| line.split_once(" - ")).map(|(_, behind)| behind);
-    // What is not in the list, nobody knows.
+    // What is not in the list is unknown.
     Ok(kind.is_none_or(|kind| kind.starts_with("fuse")))
 }
 

@@ -1,4 +1,4 @@
-//! Daemons whose mounts nobody can reach any more: the mount namespace in which they have mounted lives on in them alone.
+//! Daemons whose mounts cannot be reached any more: the mount namespace in which they have mounted lives on in them alone.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

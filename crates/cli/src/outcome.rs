@@ -40,7 +40,7 @@ pub fn complain(sentence: &str) {
     say_on_stderr(&format!("holdfast: {}", printable(sentence)));
 }
 
-/// A line on stderr. Who cannot be told is not told: what is being done is done all the same, and the exit code is the same.
+/// A line on stderr. A reader that cannot be told is not told: what is being done is done all the same, and the exit code is the same.
 pub(crate) fn say_on_stderr(line: &str) {
     use std::io::Write;
     // In one piece, as others may write there too.

@@ -1,4 +1,4 @@
-//! Files that a command writes at a path which may lead through a directory where everybody makes names.
+//! Files that a command writes at a path which may lead through a directory where all users make names.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -58,7 +58,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Whether nobody else has made it.
+/// Whether no other user has made it.
 fn is_ours(found: &Metadata) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&found.uid())
 }

@@ -38,7 +38,7 @@ pub(crate) fn group(text: &str) -> Result<u32, String> {
 
 fn number(text: &str, what: &str, look_up: impl Fn(&str) -> Option<u32>) -> Result<u32, String> {
     let found = match text.parse() {
-        // Which means nobody to the kernel.
+        // Which means no user to the kernel.
         Ok(u32::MAX) => None,
         Ok(number) => Some(number),
         Err(_) => look_up(text),

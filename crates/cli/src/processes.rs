@@ -23,7 +23,7 @@ fn is_this(process: &str) -> bool {
     program(process).is_some_and(|it| Some(it) == program("self"))
 }
 
-/// Whether a process is just ending: its memory is gone, its descriptors go next. One that nobody has asked for its end has none any more.
+/// Whether a process is just ending: its memory is gone, its descriptors go next. One that was not asked for its end has none any more.
 pub(crate) fn is_ending(process: u32) -> bool {
     let words = fs::read(format!("/proc/{process}/cmdline"));
     let has_none = words.is_ok_and(|words| words.is_empty());

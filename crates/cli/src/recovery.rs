@@ -69,7 +69,7 @@ pub(crate) fn now(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
     })
 }
 
-/// What the next mount meets of a volume that nobody has open.
+/// What the next mount meets of a volume at rest.
 pub(crate) fn of_unopened(summary: &Summary) -> String {
     match summary.recovery_missing.first() {
         Some(what) => {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Whether the kernel offers rings to those who mount.
+/// Whether the kernel offers rings to mounts.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// How requests come, and what that costs. `transport` is a daemon's word for it.
@@ -14,7 +14,7 @@ pub(crate) fn words(transport: &str) -> &str {
     }
 }
 
-/// The sentence for those who lack rings; nothing where they are allowed, or where the kernel has none.
+/// The sentence for mounts without rings; nothing where they are allowed, or where the kernel has none.
 pub(crate) fn hint() -> Option<String> {
     let parameter = fs::read_to_string(PARAMETER).ok()?;
     // The kernel may also have FUSE built in, and then reads no options of modules.

@@ -76,7 +76,7 @@ impl Target {
     }
 
     /// As [`Target::parse`], for commands that take paths of the host as well: `IMAGE:name`, where IMAGE is or shows a volume and no file has
-    /// the whole name, is an error. It would read or make a file of the host that hardly anybody means; `./` or `//` in front says
+    /// the whole name, is an error. It would read or make a file of the host that is hardly meant; `./` or `//` in front says
     /// that it is meant.
     pub fn on_either_side(text: impl AsRef<OsStr>) -> Result<Target, Failure> {
         let target = Target::parse(&text);
@@ -185,13 +185,13 @@ pub(crate) fn open_file(path: &Path, read_only: bool) -> Result<Arc<FileDevice>,
     patiently(|| FileDevice::open(path, mode), || holder(path)).map(Arc::new)
 }
 
-/// Who has a volume that could not be locked.
+/// The holder of a volume that could not be locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     /// A daemon without a mount: umount(8) has returned, and the daemon still writes what it holds, or it has not mounted yet. Both end
     /// soon, and then the answer is another one.
     Closing,
-    /// Nobody that can be seen: it has just let go, or is in another pid namespace.
+    /// Not to be seen: it has just let go, or is in another pid namespace.
     Unseen,
     Other,
 }
@@ -211,7 +211,7 @@ fn patiently<T>(
         };
         match holder() {
             Holder::Closing if since.elapsed() < CLOSING_MAX => was_unseen = false,
-            // Who has let go is not there the next time either.
+            // A holder that let go is not there the next time either.
             Holder::Unseen if !was_unseen => was_unseen = true,
             _ => return Err(Failure::new(IN_USE, error.to_string())),
         }

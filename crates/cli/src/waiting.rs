@@ -1,5 +1,5 @@
 //! What a command that has to wait shows of that: nothing in the first second, nothing elsewhere than on a terminal, and
-//! then what is left; and after some seconds, wherever that leads, what it waits for, if it knows. It needs no thread: who waits calls
+//! then what is left; and after some seconds, wherever that leads, what it waits for, if it knows. No thread: the waiter calls
 //! it between two looks.
 
 use std::io::{self, IsTerminal};
@@ -23,7 +23,7 @@ type Line = Box<dyn Fn(Duration) -> Option<String>>;
 
 /// A line on a terminal, which goes when this is dropped.
 pub(crate) struct Waiting {
-    /// `None`: nobody reads it.
+    /// `None`: it has no reader.
     from: Option<Deadline>,
     bar: Option<ProgressBar>,
     /// The most that was left at any time.
@@ -78,7 +78,7 @@ impl Waiting {
         bar.set_message(format!("{} {what}", size::show(bytes)));
     }
 
-    /// Nobody can tell how much is left.
+    /// It is unknown how much is left.
     pub(crate) fn says(&mut self, what: &'static str) {
         self.look();
         if self.is_due() {

@@ -349,7 +349,7 @@ fn a_mount_stays_when_the_command_that_mounts_was_killed() {
     }
     let many = Many::new(&[]);
     let (image, dir) = (many.place.image(), many.place.dir());
-    // As the command starts it, but nobody reads what it says.
+    // As the command starts it, but without a reader.
     let mut daemon = many.place.command(&["mount", "--detached", "--", image, dir]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

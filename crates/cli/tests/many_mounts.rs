@@ -1,4 +1,4 @@
-//! One daemon, many mounts of a volume: who joins, who is refused, what a crash leaves, and when it ends.
+//! One daemon, many mounts of a volume: which join, which are refused, what a crash leaves, and when it ends.
 //!
 //! A program of its own: its tests make mount namespaces, which keep the mounts of all others until they end.
 
@@ -175,7 +175,7 @@ fn a_killed_daemon_of_many_mounts_loses_nothing_that_was_synced_and_mixes_nothin
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
     wait_until_ended(daemon);
-    // Its control socket is still there, and nobody listens.
+    // Its control socket is still there, without a listener.
     assert!(!is_root() || many.socket().exists());
     for dir in &dirs[1..] {
         place.run(&["umount", dir.to_str().unwrap()]).fine();
@@ -344,7 +344,7 @@ fn a_socket_that_answers_nothing_is_no_daemon() {
     assert!(!socket.exists());
 }
 
-/// The volume is free when `umount` has returned, or it says who has it.
+/// The volume is free when `umount` has returned, or it names the holder.
 #[test]
 fn umount_says_which_process_has_a_mount_in_its_own_namespace() {
     let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|s| s.success());

@@ -437,7 +437,7 @@ fn says_connection(daemon: u32) -> bool {
     infos.into_iter().any(|info| info.contains("fuse_connection"))
 }
 
-/// A sandbox has ended and nobody can reach its mounts: the name of the volume does.
+/// A sandbox has ended and its mounts are out of reach: the name of the volume does.
 #[test]
 fn a_daemon_that_is_alone_in_its_namespace_is_ended_by_the_name_of_its_volume() {
     let _alone = alone_with_namespaces();

@@ -146,7 +146,7 @@ fn everything_is_shown_as_one_users_and_what_is_made_is_the_volumes() {
     let listed =
         shell(OTHER, &format!("find {} -mindepth 1 ! -uid {OTHER} -o ! -gid 1234", place.dir()));
     assert_eq!(listed.fine(), "");
-    // Who is shown may do what an owner may, and what is made looks like everything else.
+    // The owner shown may do what an owner may, and what is made looks like everything else.
     let script = format!(
         "set -e; cd {}; umask 0; echo x >new; mkdir d; ln -s x link; chmod 604 other; chmod 4777 new; touch other
         ! chown {USER} new 2>/dev/null
@@ -157,7 +157,7 @@ fn everything_is_shown_as_one_users_and_what_is_made_is_the_volumes() {
     assert_eq!(ids(at("new")), (OTHER, 1234, 0o750));
     assert_eq!(ids(at("d")), (OTHER, 1234, 0o750));
     assert_eq!(ids(at("link")), (OTHER, 1234, 0o777));
-    // Root gives nothing away either, but to who has it already.
+    // Root gives nothing away either, but to the present owner.
     assert_eq!(chown(at("new"), Some(USER), None).unwrap_err().raw_os_error(), Some(libc_eperm()));
     chown(at("new"), Some(OTHER), Some(1234)).unwrap();
     // Others have what is shown.
@@ -214,7 +214,7 @@ fn root_that_is_squashed_acts_as_the_owner_of_the_volume() {
         assert_eq!(why.kind(), std::io::ErrorKind::PermissionDenied, "{why}");
     }
     assert_ne!(shell(0, &format!("mknod {} c 1 3", at("null").display())).code, 0);
-    // Others are who they are.
+    // Others are themselves.
     shell(OTHER, &format!("echo y >{}", at("other").display())).fine();
     assert_ne!(shell(OTHER, &format!("echo y >{}", at("new").display())).code, 0);
     place.umount();

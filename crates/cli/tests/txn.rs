@@ -113,7 +113,7 @@ fn a_command_changes_the_branch_as_a_whole_or_not_at_all() {
     }
     let place = mounted();
     fs::create_dir(place.dir.join("sub")).unwrap();
-    // Nobody else sees anything of it before.
+    // No other process sees anything of it before.
     let child = start(&place, &[], "echo two > file; mkdir new; echo x > new/x; pwd > where");
     assert_eq!(names(&place.dir), ["file", "sub"]);
     assert_eq!(text(&place, "file"), "one\n");
@@ -205,7 +205,7 @@ fn a_branch_that_has_changed_meanwhile_is_left_alone_and_the_work_is_kept() {
     assert_eq!(text(&place, "file"), "two\n");
     place.run(&["snapshot", "delete", place.dir(), kept]).fine();
     expect_nothing_left(&place);
-    // Again, until nobody changes anything. Reading is no change. Each run finds the same input and the caller's descriptors.
+    // Again, until nothing changes. Reading is no change. Each run finds the same input and the caller's descriptors.
     let [counter, input, gate] = ["counter", "input", "gate"].map(|name| place.path(name));
     fs::write(&input, "not this\nall of this\n").unwrap();
     assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
@@ -450,7 +450,7 @@ fn the_mount_of_a_command_is_no_other() {
     for word in ["nosuid", "nodev", "noexec", "noatime"] {
         assert!(options.contains(&word), "{word}: {own}");
     }
-    // A branch that somebody has given such a name and mounted: neither through its own mount nor through another one.
+    // A branch that was given such a name and mounted: neither through its own mount nor through another one.
     let name = ".txn-0123456789abcde";
     let other = place.path("other");
     fs::create_dir(&other).unwrap();

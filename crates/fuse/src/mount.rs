@@ -42,7 +42,7 @@ pub struct Mounted {
     seen: Option<mountinfo::Mount>,
     /// `None` where the kernel is older than 5.8.
     number: Option<MountNumber>,
-    /// Whom looking for its place may ask.
+    /// Which servers the search for its place may ask.
     lookup: Lookup,
     /// Opened while the mount was surely there; `None` if this user may not.
     connection: Option<Arc<Connection>>,

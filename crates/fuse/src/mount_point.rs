@@ -32,7 +32,7 @@ pub(crate) struct MountNumber {
     is_unique: bool,
 }
 
-/// Whom a lookup may ask.
+/// Which servers a lookup may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// Only the kernel's memory, which has each directory above a mount.
@@ -84,7 +84,7 @@ impl MountPoint {
         let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
         let look = |wanted| statx(&self.parent, &self.name, how, wanted);
         let found = match look(StatxFlags::from_bits_retain(MNT_ID | MNT_ID_UNIQUE)) {
-            // A mount of FUSE that lets only its user in tells others no more than what nobody has asked for.
+            // A mount of FUSE that lets only its user in tells others only what was not asked for.
             Err(Errno::ACCESS) => match self.number_unasked() {
                 Some(number) => return Some(MountNumber { number, is_unique: true }),
                 None => look(StatxFlags::empty()),

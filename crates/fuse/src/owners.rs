@@ -7,7 +7,7 @@
 //!
 //! Shown with another owner, a set-user-id program would run with the rights of that owner. So such bits are
 //! neither shown nor set. Access control lists name users and groups of the volume, and could give what `umask=` takes away,
-//! so nobody obeys them in such a mount, and nobody sees them.
+//! so they are neither obeyed nor seen in such a mount.
 
 use holdfast_base::switch::Squash;
 use holdfast_posix::{Attr, FileType, SetAttr};

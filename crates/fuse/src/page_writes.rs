@@ -6,14 +6,14 @@
 //!
 //! The kernel hands out requests in their order. A question that comes after the syncfs is answered by a thread that has read it,
 //! so those before it have been read, and each lies in a hand: every thread says so before it reads, and puts it down when
-//! there was nothing, or a request that holds up no write, or when it is done. The answer names the hands that are up; who asks
+//! there was nothing, or a request that holds up no write, or when it is done. The answer names the hands that are up; the caller
 //! again until each of them has been down has waited for those writes, as in quiescent-state-based reclamation (McKenney and
 //! Slingwine, 1998). Nothing waits here: a question costs the same whatever is under way.
 //!
 //! Of more writes than the kernel sends at once the others follow when those are answered, and reads take the same places: a hand
-//! is up for reads as well, and who asks goes on until no data has come between two answers.
+//! is up for reads as well, and the caller goes on until no data has come between two answers.
 //!
-//! With rings there is one queue for each processor: who asks does so on each of them. A thread of a ring cannot say that it is
+//! With rings there is one queue for each processor: the caller asks on each of them. A thread of a ring cannot say that it is
 //! about to take a request, since it sleeps where it takes them; there, one that was taken and not yet looked at is missed.
 
 use std::fmt::Write as _;
@@ -137,7 +137,7 @@ mod tests {
         busy.put_down();
         busy.put_down();
         assert_eq!(all.describe(), "0 device");
-        // One that ends holds nothing, and its number is nobody's again.
+        // One that ends holds nothing, and its number is free again.
         idle.lift();
         drop(idle);
         let next = all.hand_at_ring();

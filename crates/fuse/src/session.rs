@@ -98,7 +98,7 @@ pub struct Session {
     end: Arc<End>,
 }
 
-/// How a session has ended, and who is told.
+/// How a session has ended, and what is told.
 #[derive(Default)]
 struct End {
     state: Mutex<EndState>,
@@ -376,7 +376,7 @@ fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
         fs.shown_by(weak);
     }
     if options.strictatime && !options.nodiratime {
-        // A kernel that opens directories itself lists them from its memory, and nobody hears of it.
+        // A kernel that opens directories itself lists them from its memory, unseen by the server.
         server.set_kernel_needs_opendir();
     }
     if let Some(user) = options.owner {

@@ -111,7 +111,7 @@ impl Uses {
                 _ => runs.push(one),
             }
         }
-        // A node stays, then who comes first.
+        // A node stays, then what comes first.
         runs.sort_unstable_by_key(|one| (one.start, one.of.is_some()));
         let mut moved: BTreeMap<Identity, Vec<Moved>> = BTreeMap::new();
         let mut last: Option<Use> = None;

@@ -24,7 +24,7 @@ impl<'d> Overlay<'d> {
     }
 
     fn kept(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Block>> {
-        // A thread that panics takes the repair along, so nobody meets a poisoned lock.
+        // A thread that panics takes the repair along, so no thread meets a poisoned lock.
         self.blocks.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 

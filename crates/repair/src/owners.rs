@@ -88,7 +88,7 @@ pub(crate) fn apply(
         let blocks: u64 = wrong.iter().map(|(_, extent)| extent.blocks.count).sum();
         let (before, snapshot) =
             (owners.before(parent.map(|at| &states[at])), states[at].root.snapshot);
-        // A snapshot that is as old as its parent has nothing of its own: what is as old is freed by nobody, and not lost.
+        // A snapshot that is as old as its parent has nothing of its own: what is as old is never freed, and not lost.
         let birth = Epoch((before + 1).min(snapshot.unwrap_or(u64::MAX)));
         if !owners.copy(&mut states[at], birth, wrong)? {
             without.insert(states[at].root.id);

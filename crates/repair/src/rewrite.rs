@@ -1,6 +1,6 @@
 //! Writes trees anew where they change: changed nodes, and their way up to the root, in places that nothing reaches.
 //!
-//! Trees share nodes, and what a branch drops later is free or not by who shares it: a node belongs to the trees that
+//! Trees share nodes, and what a branch drops later is free or not by its sharers: a node belongs to the trees that
 //! lie together in the lineage, and its epoch says which of them is the first (S1, docs/BRANCHES.md). So
 //!
 //! - a node that becomes the same in a tree and in its parent is written once, and both have it;
@@ -273,7 +273,7 @@ impl Rewrite<'_, '_> {
         Ok(nodes)
     }
 
-    /// The same node in another place, for a tree that may not share it with whom it did.
+    /// The same node in another place, for a tree that may not share it as it did.
     fn copy(
         &mut self,
         tree: usize,

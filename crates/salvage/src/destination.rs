@@ -30,7 +30,7 @@ pub struct Attributes {
 pub trait Destination {
     /// Makes a directory and enters it.
     fn enter(&mut self, name: &[u8]) -> io::Result<()>;
-    /// Gives the directory that was entered last its attributes, and leaves it. Called for the first one as well, which nobody
+    /// Gives the directory that was entered last its attributes, and leaves it. Called for the first one as well, which no call
     /// entered.
     fn leave(&mut self, attributes: &Attributes) -> io::Result<()>;
     /// Begins a regular file.

@@ -1,4 +1,4 @@
-//! A copy of a volume's metadata, for people who look for a mistake: superblocks and the nodes that they lead to. Data of files stays
+//! A copy of a volume's metadata, to look for a mistake: superblocks and the nodes that they lead to. Data of files stays
 //! behind, and so does content inside nodes, unless it is asked for.
 //!
 //! Sound nodes get new checksums over what is left of them. Of a damaged node nothing is known, so without content nothing of it is

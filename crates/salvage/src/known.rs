@@ -52,7 +52,7 @@ pub(crate) fn known(items: &mut Items<'_, '_>, number: InodeNo) -> Known {
         known.take_head(event);
         ControlFlow::Continue(())
     });
-    // Names are the business of who walks the tree.
+    // Names are the business of the walk.
     let _ = items.visit(Point::first(number, ItemKind::Xattr), Some(end), &mut |event| {
         let (key, value, origin) = match event {
             Event::Item { key, value, origin, .. } => (key, value, origin),

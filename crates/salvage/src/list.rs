@@ -1,4 +1,4 @@
-//! What a device holds of volumes, for people who choose.
+//! What a device holds of volumes, to choose from.
 
 use std::collections::BTreeMap;
 

@@ -48,8 +48,8 @@ impl Bitmaps {
     }
 }
 
-/// The newest of `roots`, newest first, that marks itself as in use and is what `is_proof` wants. A node alone proves nothing: anybody
-/// who knows the tag of the volume can give it any epoch.
+/// The newest of `roots`, newest first, that marks itself as in use and is what `is_proof` wants. A node alone proves nothing: a forger
+/// with the tag of the volume can give it any epoch.
 pub(crate) fn proven_bitmaps(
     device: &Tolerant<'_>,
     made: &Superblock,

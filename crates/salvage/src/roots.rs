@@ -53,7 +53,7 @@ fn first_epochs(index: &Index) -> BTreeMap<u8, u64> {
 }
 
 /// Whether the space tree had more levels when this node was written: a volume has one space tree, which grows. What looks like its root
-/// is then a part of a tree whose root is lost, and nobody would miss the branches and snapshots that this part does not have.
+/// is then a part of a tree whose root is lost, and the branches and snapshots that this part does not have would not be missed.
 fn was_higher(first: &BTreeMap<u8, u64>, root: &FoundNode) -> bool {
     let mut above = first.iter().filter(|(level, _)| **level > root.level);
     above.any(|(_, epoch)| *epoch <= root.epoch)

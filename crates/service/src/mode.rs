@@ -20,13 +20,13 @@ pub enum Mode {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Change {
     op: Op,
-    /// Bits of those who are named; 0 if nobody is.
+    /// Bits of the users that are named; 0 if none is.
     who: u32,
     /// Bits that can change.
     limit: u32,
     /// Bits that are named.
     value: u32,
-    /// Execution, if it is a directory or anybody may execute it.
+    /// Execution, if it is a directory or any user may execute it.
     execute: bool,
     /// The bits of these as they are.
     of: u32,
@@ -50,7 +50,7 @@ pub fn octal(text: &str) -> Result<u32, String> {
 }
 
 impl Mode {
-    /// Reads it. A change that names nobody leaves alone what `umask` keeps from new files.
+    /// Reads it. A change that names no user leaves alone what `umask` keeps from new files.
     pub fn parse(text: &str, umask: u32) -> Option<Mode> {
         if text.starts_with(|first: char| first.is_ascii_digit()) {
             return octal(text).ok().map(Mode::Bits);

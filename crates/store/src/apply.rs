@@ -203,7 +203,7 @@ impl Inner {
             if promised.is_some() || !ask_host {
                 return Ok(promised);
             }
-            // Until it has got it: a discard would take away again what this has waited for.
+            // Hold off discards until this reservation has its space.
             wanting.get_or_insert_with(|| Wanting::begin(self));
             if !self.take_from_host(lacking) {
                 return Ok(promised);

@@ -49,7 +49,7 @@ pub fn first_change_bytes(geometry: &Geometry) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
     wait: AtomicBool,
-    /// Held by who takes them.
+    /// Held by the taker.
     one: Mutex<()>,
 }
 
@@ -104,7 +104,7 @@ impl Inner {
         (room, given)
     }
 
-    /// An opening for writing takes both rings from the host. Those of a new volume, to which nobody has written yet, are
+    /// An opening for writing takes both rings from the host. Those of a new volume, without a write yet, are
     /// taken by its first change: until then an image of any size takes no more of the host than mkfs wrote. Nothing is
     /// there that could be removed to make room, so that change may be refused (P8).
     pub(crate) fn take_rings_from_host(&self, is_new: bool) -> Result<()> {
@@ -213,8 +213,8 @@ impl Inner {
     }
 
     /// Before free space goes back: a reserve that lies in what is hidden is asked for again, as far as the image has it. What an opening
-    /// finds given is hidden, and so is what becomes free in pieces that a full host has given in parts; it would go as space that nobody
-    /// needs. A volume that nobody has changed yet has no reserve.
+    /// finds given is hidden, and so is what becomes free in pieces that a full host has given in parts; it would go as space that no call
+    /// needs. An unchanged volume has no reserve.
     /// `go_on` is asked before each piece.
     pub(crate) fn take_back_reserve(&self, go_on: &mut dyn FnMut() -> bool) {
         if self.rings_to_take() > 0 {

@@ -13,6 +13,11 @@ const LINES_MAX: usize = 700;
 /// Longest function, in lines.
 const FUNCTION_MAX: usize = 80;
 
+/// Comments about people where a thread, a caller or a program may be meant, and how many there are: users with rights. It only falls.
+const PEOPLE: &[&str] =
+    &["who", "whom", "whoever", "nobody", "he", "his", "him", "somebody", "anybody", "everybody"];
+const PEOPLE_MAX: usize = 50;
+
 /// A source file.
 struct File {
     /// `crate/path`, without `src`.
@@ -209,6 +214,34 @@ fn violations(file: &File) -> Vec<String> {
 fn every_source_file_keeps_the_rules() {
     let wrong: Vec<_> = files().iter().flat_map(violations).collect();
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+/// Lines of comments with a word of [`PEOPLE`].
+fn about_people(file: &File) -> Vec<String> {
+    let is_about = |line: &str| {
+        let line = line.to_lowercase();
+        PEOPLE.iter().any(|word| has_word(&line, word))
+    };
+    let comments = file.text.lines().map(str::trim_start).enumerate();
+    comments
+        .filter(|(_, line)| line.starts_with("//") && is_about(line))
+        .map(|(index, line)| format!("{}:{}: {line}", file.name, index + 1))
+        .collect()
+}
+
+#[test]
+fn comments_are_about_things() {
+    let found: Vec<_> = files().iter().flat_map(about_people).collect();
+    assert!(
+        found.len() <= PEOPLE_MAX,
+        "{} comments about people: name the thread, the caller or the program\n{}",
+        found.len(),
+        found.join("\n")
+    );
+    let text =
+        "//! Head.\n/// Who waits calls it.\n    // nobody\nlet who = 1; // the whole\n".into();
+    let file = File { name: "store/a.rs".into(), text, is_test: false };
+    assert_eq!(about_people(&file).len(), 2);
 }
 
 #[test]

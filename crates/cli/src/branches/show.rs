@@ -25,7 +25,7 @@ pub(crate) fn forks(of: &Snapshot) -> String {
     forks.join(", ")
 }
 
-/// Who holds a snapshot.
+/// The holders of a snapshot.
 pub(crate) fn holds(of: &Snapshot) -> String {
     let tags: Vec<String> = of.holds.iter().map(|hold| hold.tag.to_string()).collect();
     tags.join(", ")

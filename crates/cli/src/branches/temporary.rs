@@ -26,7 +26,7 @@ impl Purpose {
         }
     }
 
-    /// A name that nobody has, and its number.
+    /// A free name, and its number.
     pub(crate) fn new_name(self) -> (Name, u64) {
         let number = prng::entropy() >> (u64::BITS as usize - 4 * DIGITS);
         (self.name(number), number)

@@ -1,4 +1,4 @@
-//! `holdfast door`: receives what a stranger hands to a daemon, and hands on what harms nobody.
+//! `holdfast door`: receives what a stranger hands to a daemon, and hands on what does no harm.
 
 use holdfast_device::HostFile;
 

@@ -1,4 +1,4 @@
-//! `holdfast image`: a copy of a volume's metadata as a sparse file, to be sent to people who look for a mistake.
+//! `holdfast image`: a copy of a volume's metadata as a sparse file, to be sent in search of a mistake.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let device = device(&args.volume)?;
-    // A place that takes no file is told of before all of the device is read for nothing; and who is interrupted in that leaves none.
+    // A place that takes no file is told of before all of the device is read for nothing; and an interrupt in that leaves none.
     drop(new_file(&args.out)?);
     std::fs::remove_file(&args.out).context(args.out.display())?;
     let tolerant = Tolerant::new(&*device);
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
-/// Names of files are in it: nobody else's business until its owner says so.
+/// Names of files are in it: private until its owner says otherwise.
 fn new_file(path: &Path) -> Result<File, Failure> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path);
     file.context(path.display())

@@ -80,7 +80,7 @@ fn untold(daemons: &[Listed]) -> Vec<Untold> {
     mounts.sort_by_key(|mount| mount.owner != user.as_raw());
     let judged = ask_all(mounts, PATIENCE).into_iter().filter_map(|(mount, answer)| {
         let (state, report) = match answer {
-            // Below another one: nobody reaches it, and nobody can ask it.
+            // Below another one: it can be neither reached nor asked.
             Ok(report) if report.volume != mount.source => return None,
             Ok(report) if report.read_only => ("ro", Some(report)),
             Ok(report) => ("rw", Some(report)),

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         printed(io::stdout().lock().write_all(text.as_bytes()))?;
         return Ok(0);
     };
-    // Before anybody can know that it listens.
+    // Before a caller can know that it listens.
     let interrupt = Interrupt::catch().context("signals")?;
     let scrapes = Scrapes::listen(address).context(address)?;
     let at = scrapes.address().context(address)?;

@@ -1,4 +1,4 @@
-//! `holdfast private`: becomes a command in a mount that nobody else sees.
+//! `holdfast private`: becomes a command in a mount that no other process sees.
 
 use std::ffi::OsString;
 

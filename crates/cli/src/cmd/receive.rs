@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     // What is missing is said at once.
     std::fs::metadata(located.image()).context(located.name())?;
-    // Who sends may ask this volume for a token first, so it is taken when something comes.
+    // The sender may ask this volume for a token first, so it is taken when something comes.
     let input = input.begun().context("the stream")?;
     if input.is_empty() {
         return Err(Failure::plain("the stream is empty: who was to send it has sent nothing"));

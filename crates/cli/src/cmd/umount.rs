@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// it has to.
 pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
     let found = mounts::find_all(dir).context("/proc/self/mountinfo")?;
-    // What is mounted may have a daemon that answers nobody: it is asked nothing.
+    // What is mounted may have a daemon that answers no call: it is asked nothing.
     let real = mounts::real_path(dir);
     let is_volume = !found.iter().any(|mount| mount.dir == real) && holds_bytes(dir);
     let none = found.is_empty();
@@ -96,7 +96,7 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
         // A daemon that lingers has nothing to do any more.
         let volume = mounts::real_path(dir);
         let ended = match join::end(&volume) {
-            // Where nobody could unmount it.
+            // Where no user could unmount it.
             Err(_) if none && orphan::end(&volume) => true,
             ended => ended?,
         };
@@ -152,7 +152,7 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
     let synced = match how {
         How::Lazily => return unmount(mount, detach).map(|()| 0),
         How::ByForce => Synced::Done,
-        // Not asked again: who asked may have not ended yet, and is then taken for a daemon that answers nobody.
+        // Not asked again: the asker may have not ended yet, and is then taken for a daemon that answers no call.
         _ if matches!(ended, Ok(true)) => Synced::Dead,
         How::Orderly | How::IfDead => sync(mount, limit, &mut waiting),
     };
@@ -193,7 +193,7 @@ fn not_written(mount: &Mount, why: &str) -> Failure {
     Failure::new(FAILED, format!("{dir} {what}: {why}"))
 }
 
-/// As [`wait`]; says for whom, if another mount namespace has the mount as well.
+/// As [`wait`]; says for what process, if another mount namespace has the mount as well.
 fn wait_for_all(
     mount: &Mount,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! Reaching a daemon's socket, and knowing who is at the other end.
+//! Reaching a daemon's socket, and knowing the process at the other end.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Connects within `patience`.
 ///
 /// # Errors
-/// Nobody listens; or who listens takes no more callers (`TimedOut`).
+/// No daemon listens; or it takes no more callers (`TimedOut`).
 pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let until = Deadline::after(patience);
     let address = SocketAddrUnix::new(path)?;
@@ -39,7 +39,7 @@ pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream>
     Ok(stream)
 }
 
-/// Who made the other end of a socket, as the kernel says.
+/// The maker of the other end of a socket, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// 0 if it cannot be seen from here: it is in another pid namespace.
@@ -47,7 +47,7 @@ pub(crate) struct Peer {
     pub(crate) user: u32,
 }
 
-/// Who made the other end.
+/// The maker of the other end.
 pub(crate) fn peer(stream: &UnixStream) -> io::Result<Peer> {
     let found = getsockopt(stream, PeerCredentials)?;
     Ok(Peer { pid: found.pid(), user: found.uid() })

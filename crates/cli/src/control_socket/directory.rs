@@ -1,6 +1,6 @@
 //! Directories in which daemons listen, and the sockets in them.
 //!
-//! Another user may mount a filesystem with an own server over a directory of theirs, and put links into it, at any moment: who walks there
+//! Another user may mount a filesystem with an own server over a directory of theirs, and put links into it, at any moment: a walk there
 //! waits as long as that server likes. So root holds each step of theirs by a descriptor that opens nothing, and leaves out what the
 //! kernel says a server answers for.
 
@@ -55,7 +55,7 @@ impl Directory {
         found.collect()
     }
 
-    /// What lies below `root`, which is not the user's, in directories in which nobody else makes names.
+    /// What lies below `root`, which is not the user's, in directories in which no other user makes names.
     fn held(root: &Path, steps: &[OsString], owner: u32) -> io::Result<Directory> {
         let mut held = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         for step in steps {

@@ -34,7 +34,7 @@ const DESCRIPTORS: usize = 3;
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Question {
-    /// To serve one more mount. With a descriptor of the volume's file, open as the mount needs it: who has that may join.
+    /// To serve one more mount. With a descriptor of the volume's file, open as the mount needs it: with that a mount may join.
     Join(Join),
     /// To work for the caller. With a descriptor of the volume's file: open for reading, or for writing if something changes.
     Work(Box<Job>),
@@ -184,7 +184,7 @@ pub(crate) fn receive_of<T: DeserializeOwned>(
     framed(left, |bytes| fill_words(from, bytes, &until))
 }
 
-/// As [`receive`], with the descriptors beside it. Who takes those of a stranger may hang for ever as soon as they are closed: only a
+/// As [`receive`], with the descriptors beside it. A process that takes those of a stranger may hang for ever as soon as they are closed: only a
 /// door does.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The control socket of a daemon: where it is, who may make it, and how it is found.
+//! The control socket of a daemon: where it is, which users may make it, and how it is found.
 //!
 //! Its name is made of the device and the number of the volume's file, so it is the same by whichever path the volume is
 //! named. It lies in a directory in which only its owner can make names: `/run/holdfast` of root, or one of the user's. A
@@ -66,7 +66,7 @@ fn own_directories() -> Vec<PathBuf> {
         runtime.filter(|dir| is_safe(dir, user)).map(|dir| dir.join("holdfast")).collect();
     all.push(std::env::temp_dir().join(format!("holdfast-{outside}")));
     all.push(format!("/tmp/holdfast-{outside}").into());
-    // Anybody can take the names before. Nobody else makes any here; but it may be a network's, where there are no sockets.
+    // Any user can take the names before. No other makes any here; but it may be a network's, where there are no sockets.
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.filter(|dir| dir.is_absolute() && is_safe(dir, user));
     all.extend(home.map(|dir| dir.join(IN_HOME)));
@@ -251,7 +251,7 @@ impl Daemon {
     }
 }
 
-/// Whether nobody listens there.
+/// Whether no daemon listens there.
 fn is_none(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, UnexpectedEof};
     matches!(error.kind(), NotFound | ConnectionRefused | PermissionDenied | UnexpectedEof)

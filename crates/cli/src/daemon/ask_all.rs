@@ -1,4 +1,4 @@
-//! Asks many mounts at once, so that one that does not answer holds nobody up.
+//! Asks many mounts at once, so that one that does not answer holds none up.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};

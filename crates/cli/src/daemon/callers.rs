@@ -1,7 +1,7 @@
-//! Who is at the control socket of a daemon, how many are answered at once, and who waits.
+//! Callers at the control socket of a daemon: how many are answered at once, and which wait.
 //!
-//! Each user has places of its own, so nobody can take those of others: root and the user of the daemon have theirs, all other users
-//! share some, of which one user gets a part. Who finds none waits, without a thread. What a stranger says comes through a
+//! Each user has places of its own, so none can take those of others: root and the user of the daemon have theirs, all other users
+//! share some, of which one user gets a part. A caller without one waits, without a thread. What a stranger says comes through a
 //! process of its own ([`door`]), of which each user gets so many in a second.
 
 use std::collections::{HashMap, VecDeque};
@@ -192,7 +192,7 @@ impl Callers {
         }
     }
 
-    /// A caller that is turned away hears that nobody listens.
+    /// A caller that is turned away hears that no daemon listens.
     fn receive(self: &Arc<Self>, stream: UnixStream, answer: &Arc<Answer>) {
         let Ok(Peer { user, .. }) = peer(&stream) else { return };
         let mut state = self.lock();
@@ -346,7 +346,7 @@ mod tests {
         for user in strangers.clone().skip(2).take(1000) {
             comes(&mut state, user);
         }
-        // They are full; who is trusted has other places.
+        // They are full; trusted users have other places.
         for _ in 0..OF_TRUSTED {
             assert_eq!(comes(&mut state, 0), Some(true));
         }

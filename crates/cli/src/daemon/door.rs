@@ -2,7 +2,7 @@
 //!
 //! A caller hands over descriptors. One may lie on a FUSE server of the caller that answers nothing: then a process that looks at it, or only
 //! closes it, waits for ever, and not even SIGKILL ends that. So the daemon does not receive what strangers hand over. A process
-//! of its own does, the *door*, which hands on only what asks no server of anybody: the volume's own file, an anonymous pipe, what ends a
+//! of its own does, the *door*, which hands on only what asks no server: the volume's own file, an anonymous pipe, what ends a
 //! connection, and in place of a connection to the kernel a clone of it, whose flags the caller cannot change. If the door is held up,
 //! the caller has one way less to ask; the daemon has lost nothing.
 

@@ -1,4 +1,4 @@
-//! The side of the daemon of its control socket: who joins, and what is answered.
+//! The side of the daemon of its control socket: which mounts join, and what is answered.
 
 mod asked;
 mod work;
@@ -121,7 +121,7 @@ pub(super) fn mount_options(
     }
 }
 
-/// Where is noted which requests of a new mount were carried out, if there is who keeps it.
+/// Where is noted which requests of a new mount were carried out, if a supervisor keeps it.
 pub(super) fn carried_out(host: &Host) -> io::Result<Option<Arc<CarriedOut>>> {
     host.table.supervisor().map(|_| CarriedOut::new().map(Arc::new)).transpose()
 }
@@ -147,7 +147,7 @@ pub(super) fn keep(
     Some(host.table.supervisor()?.keep(session, options.carried_out.as_deref()?, kept))
 }
 
-/// In a user namespace that has no number for the volume's owner nobody could write, so everything is shown as the user's who
+/// In a user namespace that has no number for the volume's owner no user could write, so everything is shown as the user's who
 /// mounts, if nothing else is asked for.
 fn known_owners(options: &MountOptions, engine: &FileSystem, user: u32) -> Owners {
     let asked = options.owners;
@@ -230,7 +230,7 @@ impl Host {
             Question::End => self.end(user),
             Question::Restart => Err(self.restart(stream, user)),
         };
-        // Who is gone needs no answer.
+        // A caller that is gone needs no answer.
         let _ = message::send(stream, &answer.unwrap_or_else(Answer::from), &[], PATIENCE);
         None
     }

@@ -70,7 +70,7 @@ pub(crate) fn join_from(
     enter: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<Joined, Failure> {
     let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
-    // Who may not open it is told why by an own daemon.
+    // A user who may not open it is told why by an own daemon.
     let Ok(file) = holdfast_device::open_bytes(volume, access) else { return Ok(Joined::No) };
     let Ok(found) = HostFile::of(&file) else { return Ok(Joined::No) };
     let daemon = match Daemon::of(&found, HELLO) {
@@ -238,7 +238,7 @@ pub(crate) fn restart(path: &Path) -> Result<Restarted, Failure> {
     }
 }
 
-/// Why nobody answers for a volume.
+/// Why no daemon answers for a volume.
 fn no_process(path: &Path) -> String {
     match holdfast_device::holding_process(path) {
         Some(pid) if geteuid().is_root() => format!(

@@ -1,7 +1,7 @@
 //! The process that serves the mounts of a volume: how it starts, says that it is ready, and ends.
 //!
 //! ```text
-//! start ──spawns──▶ detached ──▶ serve: open, mount ──▶ "ready" ──▶ answer the kernel, and who joins
+//! start ──spawns──▶ detached ──▶ serve: open, mount ──▶ "ready" ──▶ answer the kernel, and joining mounts
 //!   │                                    │ fails                          │ all unmounted, SIGTERM, SIGINT
 //!   └─waits on the daemon's stdout ◀─────┴─ "code sentence"               ▼
 //!                                                            everything durable, volume released, exit
@@ -291,7 +291,7 @@ fn tell_transport(options: &MountOptions) {
     }
 }
 
-/// How rings are allowed, for those who did not say that they want none.
+/// How rings are allowed, for users who did not decline them.
 fn hint(options: &MountOptions) -> Option<String> {
     // Where a supervisor keeps the mount there are none.
     let may_have = options.transport == Transport::Auto && !options.supervised;

@@ -25,7 +25,7 @@ use crate::mount_options::MountOptions;
 use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, plain_words, printable};
 use crate::{larger, recovery, target};
 
-/// How long those who wait for the end of a mount may take to hear of it.
+/// How long waiters for the end of a mount may take to hear of it.
 const HEARD: Duration = Duration::from_secs(1);
 
 fn failed(failure: Failure) -> Failure {
@@ -51,7 +51,7 @@ pub(super) fn serve(
         Some(it) => (Some(it.supervisor), Some(it.device), it.mounts, it.linger),
     };
     let device = device_of(path, inherited, options.read_only)?;
-    // Before the volume is opened: who comes meanwhile waits. Closed before the device is, on each way out.
+    // Before the volume is opened: callers wait meanwhile. Closed before the device is, on each way out.
     let socket = listen_for(&device, options.read_only);
     let shared: Arc<dyn Device> = device.clone();
     let mut how = options.volume().at_rest(holdfast_device::heap::give_back);
@@ -135,7 +135,7 @@ fn device_of(
     })
 }
 
-/// The control socket of a volume; without one nobody can join.
+/// The control socket of a volume; without one no mount can join.
 fn listen_for(device: &FileDevice, read_only: bool) -> Option<ControlSocket> {
     let made = device.id().and_then(|id| ControlSocket::bind(&id, !read_only));
     made.inspect_err(|error| {
@@ -308,7 +308,7 @@ fn close(session: Session, volume: Volume) -> Result<(), Failure> {
     Err(Failure::new(MOUNT_FAILED, sentence))
 }
 
-/// Closes the volume, and tells those who wait for that.
+/// Closes the volume, and tells the waiters.
 fn close_volume(host: &Host) -> std::io::Result<()> {
     let kept = host.kept.write().unwrap_or_else(PoisonError::into_inner).take();
     let closed = kept.map_or(Ok(()), holdfast::KeptVolume::close);

@@ -1,4 +1,4 @@
-//! What a daemon says of its mounts, and to whom.
+//! What a daemon says of its mounts, and to which users.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;

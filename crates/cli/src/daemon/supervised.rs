@@ -98,7 +98,7 @@ impl Left {
 }
 
 impl Supervisor {
-    /// What the standard input says, which is nobody's afterwards.
+    /// What the standard input says, which is closed afterwards.
     ///
     /// # Errors
     /// It leads to no supervisor, or to one of another version.

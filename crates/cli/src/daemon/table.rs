@@ -44,7 +44,7 @@ pub(super) struct Entry {
     pub(super) session: Option<Session>,
     pub(super) volume: Option<Volume>,
     pub(super) dir: PathBuf,
-    /// `major:minor`, as the one who has mounted says.
+    /// `major:minor`, as the process that mounted says.
     pub(super) device: Option<String>,
     pub(super) options: String,
     pub(super) read_only: bool,
@@ -92,7 +92,7 @@ pub(super) struct New {
 /// What is said of a mount.
 pub(super) struct Mounting {
     pub(super) dir: PathBuf,
-    /// `major:minor`, as the one who has mounted says.
+    /// `major:minor`, as the process that mounted says.
     pub(super) device: Option<String>,
     /// The options, as they came.
     pub(super) options: String,
@@ -109,16 +109,16 @@ pub(super) struct State {
     pub(super) mounts: BTreeMap<u64, Entry>,
     /// Branches that are open, are being opened or closed, or roll back unmounted.
     taken: HashSet<u64>,
-    /// Those who are about to mount.
+    /// The callers about to mount.
     joining: HashMap<u64, Joining>,
     /// Branches that callers wait for who may write.
     wanted: Vec<u64>,
     next: u64,
-    /// Mounts that were closed with an error, latest last, for those who ask what became of them.
+    /// Mounts that were closed with an error, latest last, for questions what became of them.
     pub(super) failed: VecDeque<Failed>,
     /// The volume is closed, and with which error.
     pub(super) is_closed: Option<Result<(), String>>,
-    /// Those who wait for a mount to be closed.
+    /// Waiters for a mount to be closed.
     hearing: usize,
     /// Branches were given other heads: no other process goes on with the mounts.
     turned: Vec<Changing>,
@@ -131,7 +131,7 @@ impl State {
         !self.is_ending && (self.lingers || self.is_joined() || has_mounts())
     }
 
-    /// Whether a caller is about to mount for whom the daemon goes on.
+    /// Whether the daemon goes on for a caller about to mount.
     pub(super) fn is_joined(&self) -> bool {
         self.joining.values().any(|it| it.asks == Asks::Writer)
     }
@@ -183,7 +183,7 @@ impl Table {
     }
 
     pub(super) fn tell(&self, event: Event) {
-        // Nobody hears it any more once the daemon ends.
+        // It has no hearer once the daemon ends.
         let _ = self.events.lock().unwrap_or_else(PoisonError::into_inner).send(event);
     }
 
@@ -325,7 +325,7 @@ impl Table {
         self.changed.notify_all();
     }
 
-    /// The volume is closed, with this error if there was one. Waits for those who hear it, but no longer than `patience`.
+    /// The volume is closed, with this error if there was one. Waits for its hearers, but no longer than `patience`.
     pub(super) fn closed(&self, done: Result<(), String>, patience: Duration) {
         self.lock().is_closed = Some(done);
         self.changed.notify_all();
@@ -338,7 +338,7 @@ impl Table {
         Hearing(Arc::clone(self))
     }
 
-    /// Whether nothing is mounted, nobody is about to mount, and the daemon does not linger. Then it ends: nobody can join
+    /// Whether nothing is mounted, no caller is about to mount, and the daemon does not linger. Then it ends: none can join
     /// any more.
     pub(super) fn is_over(&self) -> bool {
         let mut state = self.lock();
@@ -353,7 +353,7 @@ impl Table {
         is_ending
     }
 
-    /// Ends all mounts, and waits for those who are about to mount. Gives what is to be closed.
+    /// Ends all mounts, and waits for callers about to mount. Gives what is to be closed.
     pub(super) fn end(&self) -> Vec<(u64, Session, Volume)> {
         let mut state = self.lock();
         state.is_ending = true;
@@ -362,7 +362,7 @@ impl Table {
         self.changed.notify_all();
         let mut state = self.wait_while(JOINING, |state| !state.joining.is_empty());
         if !state.joining.is_empty() {
-            // It holds nothing that was promised to anybody.
+            // It holds nothing that was promised.
             tracing::warn!("a mount that was about to be is given up");
             state.joining.clear();
         }
@@ -386,7 +386,7 @@ const OUTLIVED: &str = "the process that served this mount has died, and with it
 /// How long a command waits for a branch that is just being mounted or unmounted.
 const BETWEEN: Duration = Duration::from_secs(2);
 
-/// How long those who are about to mount get to notice that the daemon ends: the opening of a branch.
+/// How long callers about to mount get to notice that the daemon ends: the opening of a branch.
 const JOINING: Duration = Duration::from_secs(60);
 
 /// A caller that waits for a mount to be closed.
@@ -430,7 +430,7 @@ mod tests {
             drop(place);
             assert_eq!(given.join().unwrap(), Ok(Told::All));
         });
-        // And nobody mounts it meanwhile.
+        // And no caller mounts it meanwhile.
         let place = || table.place(Some(7), None, Asks::Writer, Duration::ZERO).map(drop);
         let given =
             table.give_head(7, NewHead::Snapshot { to: b"monday".into(), keep: None }, || {
@@ -456,7 +456,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| place(Asks::Writer, long));
             assert!(is_over(&mut of_reader));
-            // Nobody else is faster.
+            // No other caller is faster.
             assert_eq!(place(Asks::Reader, Duration::ZERO).map(drop), Err(Taken::Busy));
             drop(reader);
             assert!(waits.join().unwrap().is_ok());

@@ -12,7 +12,7 @@ use super::{Input, Output, Pipes};
 use crate::interrupt::Interrupt;
 use crate::outcome::complain;
 
-/// What may be kept in memory of what is known of a tree: this process serves nobody else.
+/// What may be kept in memory of what is known of a tree: this process serves no other command.
 const MOST_BYTES: usize = 1 << 30;
 
 /// Standard output, and what is read.

@@ -18,7 +18,7 @@ use super::attributes::set;
 use super::dir::{Dir, Id, ids_above};
 use super::{another, by_proc};
 
-/// How often a name is drawn that nobody has.
+/// How often a free name is drawn.
 const TRIES: usize = 16;
 
 /// A name in a directory.
@@ -266,7 +266,7 @@ impl Place {
         })
     }
 
-    /// Makes something here, or under a name that nobody has, which then takes the place of what is here.
+    /// Makes something here, or under a free name, which then takes the place of what is here.
     fn put<T>(
         &self,
         there: There,
@@ -301,7 +301,7 @@ impl Place {
     }
 }
 
-/// A name that nobody has.
+/// A free name.
 pub(super) fn free_name() -> OsString {
     format!(".holdfast-new-{:016x}", prng::entropy()).into()
 }

@@ -237,7 +237,7 @@ fn of_directory(sample: &Sample) -> Labels {
     labels
 }
 
-/// The labels of a volume. The user is the one that the kernel knows: nobody speaks for another one's volume.
+/// The labels of a volume. The user is the one that the kernel knows: no user speaks for another one's volume.
 fn of_volume(sample: &Sample) -> Labels {
     let volume = shown(&sample.mount.source);
     vec![("volume", volume), ("user", sample.mount.owner.to_string())]

@@ -1,7 +1,7 @@
 //! Answers scrapes over HTTP: `GET /metrics` and its `HEAD`, and nothing else.
 //!
-//! Who may connect may read: names of volumes, directories and branches of the user who serves. So nothing listens unless
-//! it is asked to, and where it is told to. And who may connect may send anything, slowly, or nothing: a connection has a few
+//! A user who may connect may read: names of volumes, directories and branches of the user who serves. So nothing listens unless
+//! it is asked to, and where it is told to. And such a user may send anything, slowly, or nothing: a connection has a few
 //! seconds and a few kilobytes, one request, and no body of it is read. Where all places are taken, the one goes that has said least for
 //! longest, of the address that has most of them: a scraper asks at once.
 

@@ -177,7 +177,7 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// Refuses what nobody would check.
+    /// Refuses what would be unchecked.
     fn expect_checked_owners(&self) -> Result<(), String> {
         let owners = &self.owners;
         if !self.default_permissions && *owners != Owners::default() {

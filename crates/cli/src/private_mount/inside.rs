@@ -1,4 +1,4 @@
-//! The process that mounts where nobody else sees it, and becomes the command.
+//! The process that mounts where no other sees it, and becomes the command.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,7 @@ use crate::daemon::join::{Joined, join_from};
 use crate::mount_options::MountOptions;
 use crate::outcome::{Context, Failure, Outcome, plain_words, with_help};
 
-/// How long to wait for what is to be mounted, and to begin. Who has asked may itself wait for a daemon, many times ten minutes
+/// How long to wait for what is to be mounted, and to begin. The caller may itself wait for a daemon, many times ten minutes
 /// long; if that one ends, the socket does.
 const PATIENCE: Duration = Duration::from_secs(86_400);
 /// How long the other side may take to read an answer.
@@ -35,7 +35,7 @@ pub(super) const MESSAGE_MAX: usize = 64 << 10;
 pub(crate) fn become_command(command: &[OsString]) -> Outcome {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("the standard input")?;
     let socket = UnixStream::from(socket);
-    // Who has asked is gone, or has nothing to be mounted: there is nobody to be told.
+    // The caller is gone, or has nothing to be mounted: it is not told.
     let Ok((wanted, descriptors)) =
         message::receive_handed::<Wanted>(&socket, MESSAGE_MAX, PATIENCE)
     else {
@@ -63,7 +63,7 @@ fn path(name: &Name) -> PathBuf {
 
 /// Mounts, goes to the working directory, and opens the root of the mount.
 fn mount(wanted: &Wanted) -> Result<File, Failure> {
-    // Nobody would hear how it ends, and what it does would be thrown away.
+    // None would hear how it ends, and what it does would be thrown away.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(std::io::Error::from)
         .context("the signal that ends this process with its parent")?;
@@ -74,7 +74,7 @@ fn mount(wanted: &Wanted) -> Result<File, Failure> {
     let way = enter_as_root()?;
     let mut list = wanted.options.clone();
     if way == Way::AsUser {
-        // Only processes of the same user namespace could come in by that, and so not who waits.
+        // Only processes of the same user namespace could come in by that, and so not the waiter.
         list.push_str(",noallow_other");
         expect_device()?;
     }
@@ -82,7 +82,7 @@ fn mount(wanted: &Wanted) -> Result<File, Failure> {
         MountOptions::parse([list.as_str()], false).map_err(|why| Failure::new(FAILED, why))?;
     options.branch = Some(wanted.branch.utf8()?.to_owned());
     let (volume, dir) = (path(&wanted.volume), path(&wanted.dir));
-    // The daemon is found before, as nobody else's files can be told apart in a user namespace.
+    // The daemon is found before, as other users' files cannot be told apart in a user namespace.
     let enter = || match way {
         Way::Entered => {
             if wanted.covers {

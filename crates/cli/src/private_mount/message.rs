@@ -18,7 +18,7 @@ pub(crate) struct Wanted {
     pub(crate) options: String,
     /// The working directory, if it lies in the mount or is another than that of the process.
     pub(crate) working_dir: Option<Name>,
-    /// Who asks: the command goes with it.
+    /// The asking process: the command goes with it.
     pub(crate) parent: u32,
 }
 

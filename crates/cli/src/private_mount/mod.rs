@@ -32,7 +32,7 @@ const NOT_FOUND: u8 = 127;
 /// Plus a signal: the exit code of a command that it has ended.
 const SIGNAL: u8 = 128;
 
-/// A failure as who has asked for a command is told it: by no code that means something else than that `holdfast` has failed, or
+/// A failure as the caller of a command is told it: by no code that means something else than that `holdfast` has failed, or
 /// that the command cannot be run.
 pub(crate) fn told(failure: Failure) -> Failure {
     match failure.code {

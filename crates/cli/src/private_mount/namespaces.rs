@@ -21,7 +21,7 @@ pub(super) enum Way {
 }
 
 /// Gives root a mount namespace of its own. Others, and root where it may not, need [`enter_as_user`], after which this
-/// process cannot tell any more who owns what.
+/// process cannot tell owners apart any more.
 pub(super) fn enter_as_root() -> Result<Way, Failure> {
     if !geteuid().is_root() {
         return Ok(Way::AsUser);
@@ -53,7 +53,7 @@ fn hide_mounts() -> Result<(), Failure> {
 }
 
 /// Takes the mount at `dir` away here, where it would be covered: a process that the command leaves behind would keep it in
-/// use, and who unmounts it would wait. Not where the kernel takes it away with that of the others: then what is mounted in its place
+/// use, and an unmount would wait. Not where the kernel takes it away with that of the others: then what is mounted in its place
 /// would go as well. An ordinary user may not, and it stays covered.
 pub(super) fn let_go_of(dir: &Path) {
     if is_told_of(dir) == Some(false) {

@@ -1,5 +1,5 @@
 //! What a supervisor and its daemon say to each other: JSON behind its length, and descriptors beside it, by a pair of sockets that
-//! nobody else has.
+//! no other process has.
 
 use holdfast_fuse::Agreed;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ pub(crate) struct Kept {
     /// By which both know it.
     pub(crate) number: u64,
     pub(crate) dir: Name,
-    /// `major:minor`, as the one who has mounted says.
+    /// `major:minor`, as the process that mounted says.
     pub(crate) device: Option<String>,
     /// The options, as they came.
     pub(crate) options: String,

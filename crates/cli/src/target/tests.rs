@@ -34,7 +34,7 @@ fn a_colon_in_the_name_of_a_host_file_is_a_colon() {
     }
 }
 
-/// A daemon may let go between the attempt to lock and the look for who has it.
+/// A daemon may let go between the attempt to lock and the look for its holder.
 #[test]
 fn a_volume_that_nobody_is_seen_to_have_is_tried_once_more() {
     let attempts = |free_after: usize, holders: &[Holder]| {

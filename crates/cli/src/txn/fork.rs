@@ -36,7 +36,7 @@ impl Fork {
     pub(crate) fn of(base: &Base) -> Result<Fork, Failure> {
         let place = base.place();
         let (name, number) = Purpose::Transaction.new_name();
-        // Before anything is called so: what nobody owns may be removed.
+        // Before anything is called so: what has no owner may be removed.
         let owner = Owner::of(&base.mount.dir, number).context(base.mount.dir.display())?;
         let take = Ask::Take { branch: None, name: name.clone() };
         let (branch, _) = lineage::done(&place, &take)?;

@@ -9,8 +9,8 @@
 //! done there as well, and that one is promoted: so what a killed command leaves is what any other one leaves.
 //!
 //! The snapshot is what the fork can be compared with. Each step is durable by itself, and the branch changes in one of them only, the
-//! promotion (S6a). A process that is killed leaves at most what is called `.txn-N`: who owns that holds a lock ([`owner`]),
-//! and what nobody owns is removed by the next transaction of the branch, or by `holdfast prune` ([`sweep`]).
+//! promotion (S6a). A process that is killed leaves at most what is called `.txn-N`: its owner holds a lock ([`owner`]),
+//! and what has no owner is removed by the next transaction of the branch, or by `holdfast prune` ([`sweep`]).
 
 pub(crate) mod base;
 pub(crate) mod fork;

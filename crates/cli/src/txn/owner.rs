@@ -1,8 +1,8 @@
-//! Who owns the snapshot and the fork of a transaction: the process that holds a lock.
+//! The owner of the snapshot and the fork of a transaction: the process that holds a lock.
 //!
 //! It locks a byte of the root of the mount in which the transaction began, at the place of its number. The kernel keeps such
 //! locks, for all processes that see the mount, whatever their namespaces; they end with their process, and with the mount. So
-//! what is called by a number that nobody has locked belongs to a process that was killed.
+//! what is called by an unlocked number belongs to a process that was killed.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +25,7 @@ impl Owner {
     /// This user may not read the root, or the daemon has ended.
     pub(super) fn of(dir: &Path, number: u64) -> io::Result<Owner> {
         let root = File::open(dir)?;
-        // Shared: a directory cannot be opened for writing. Nobody else has the number.
+        // Shared: a directory cannot be opened for writing. No other process has the number.
         fcntl(&root, FcntlArg::F_OFD_SETLK(&byte(number, libc::F_RDLCK)))?;
         Ok(Owner { _root: root })
     }

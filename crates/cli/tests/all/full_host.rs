@@ -298,7 +298,7 @@ fn files_are_removed_on_a_full_host_behind_a_trim() {
     }
 }
 
-/// An image that nobody has written to takes nothing for a trim, and a size that its host has no room for leaves it as long as it was.
+/// An image without a write takes nothing for a trim, and a size that its host has no room for leaves it as long as it was.
 #[test]
 fn what_a_host_has_no_room_for_changes_no_image() {
     let Some(host) = SmallHost::tmpfs(20) else { return };

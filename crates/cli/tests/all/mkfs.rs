@@ -225,7 +225,7 @@ fn a_file_behind_a_loop_device_is_not_overwritten() {
     said.fails(1, &format!("run: losetup -d {}", device.path));
     assert!(same);
     drop(device);
-    // It may be let go a moment later, when nobody looks at it any more.
+    // It may be let go a moment later, when it has no view any more.
     common::wait_for("the loop device to be gone", || {
         place.run(&["mkfs", "-q", "--force", place.image()]).code == 0
     });

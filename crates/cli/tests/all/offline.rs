@@ -384,7 +384,7 @@ fn a_copy_takes_the_place_of_no_volume() {
     assert!(fs::read(place.path("copy")).unwrap() == before);
 }
 
-/// Who cannot be told why a command fails gets the exit code all the same, and what it made is made.
+/// A caller that cannot be told why a command fails gets the exit code all the same, and what it made is made.
 #[test]
 fn exit_codes_need_nobody_who_reads() {
     let place = TestMount::with_volume();
@@ -424,7 +424,7 @@ fn fsck_that_cannot_say_what_it_found_has_not_been_made() {
         let output = into(&args, full.into());
         assert_eq!(output.status.code(), Some(8), "{args:?}: {output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{output:?}");
-        // Nor if nobody listens.
+        // Nor without a listener.
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = into(&args, writer.into());

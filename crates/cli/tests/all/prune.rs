@@ -92,7 +92,7 @@ fn a_refused_transaction_leaves_nothing_behind_its_branch() {
     assert_eq!(list(&place, "snapshot"), [TRANSACTION]);
     place.run(&["branch", "delete", image, "other"]).fine();
     assert!(prune(&place, &BY_TIMER).starts_with(&format!("deleted  {at}")));
-    // A snapshot that somebody has named, and a branch of the same name.
+    // A snapshot that was named, and a branch of the same name.
     take(&place, &["mine"]);
     place.run(&["fork", image, "--from", "main@mine", "mine"]).fine();
     place.run(&["branch", "delete", image, "mine"]).fine();

@@ -145,7 +145,7 @@ fn another_user_changes_none_but_of_a_directory_of_its_own() {
         let said = nobody.sh(&script);
         assert!(said.code != 0 && said.err.contains("Permission denied"), "{said:?}");
     }
-    // The directory is that of who has the root directory.
+    // The directory is that of the root directory's owner.
     chown(&place.dir, Some(NOBODY), None).unwrap();
     nobody.sh(&format!("mkdir {} && rmdir {}", at("u"), at("s"))).fine();
     assert_eq!(names(&place.dir.join(".snapshots")), ["t", "u"]);

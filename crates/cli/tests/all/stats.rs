@@ -262,7 +262,7 @@ fn found<'a>(words: &'a [String], text: &str) -> Vec<&'a str> {
 fn the_help_of_mkfs_and_mount_has_no_word_of_the_engine() {
     let place = TestMount::with_volume();
     let mut words = words_of_the_engine();
-    // A block device, a log of lines, and a piece of something are everybody's words; a command has the name of the last.
+    // A block device, a log of lines, and a piece of something are common words; a command has the name of the last.
     words.retain(|word| !["block", "log", "piece", "trim"].contains(&word.as_str()));
     for command in ["mkfs", "mount"] {
         let help = place.run(&[command, "--help"]).fine();

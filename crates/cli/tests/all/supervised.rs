@@ -143,7 +143,7 @@ fn a_process_is_started_anew_by_command() {
     assert_eq!(said.trim(), format!("{{\"pid\":{},\"program\":\"installed\"}}", place.daemon()));
     place.umount();
     place.run(&["restart", place.image()]).fails(1, "no process serves it");
-    // And who has none behind it is told.
+    // And a mount without one behind it is told.
     place.mount();
     place.run(&["restart", place.dir()]).fails(1, "-o supervised");
     place.umount();
@@ -370,7 +370,7 @@ fn a_death_beside_work_ends_that_work_alone() {
     let place = supervised();
     fs::write(place.dir.join("big"), vec![7; 20 << 20]).unwrap();
     place.run(&["sync", place.dir()]).fine();
-    // One that goes on for a minute, and one whose stream nobody reads.
+    // One that goes on for a minute, and one whose stream has no reader.
     let scrub = ["scrub", "--rate", "300k", place.dir()];
     let send = ["send", place.dir()];
     for words in [&scrub[..], &send] {

@@ -51,7 +51,7 @@ fn a_file_that_is_open_by_an_overlay_is_not_opened_in_place() {
     refused.fails(32, "in use");
     fs::write(place.dir.join("g"), "2").unwrap();
     place.umount();
-    // One that was left in order is nobody's.
+    // One that was left in order has no owner.
     place.run(&["mount", &in_place, &other]).fine();
     assert_eq!(fs::read_to_string(format!("{other}/g")).unwrap(), "2");
     place.run(&["umount", &other]).fine();

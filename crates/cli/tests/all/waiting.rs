@@ -1,4 +1,4 @@
-//! Who has to wait at a terminal sees what is left; elsewhere nothing is printed.
+//! A terminal shows what is left to wait for; elsewhere nothing is printed.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -101,7 +101,7 @@ fn sync_and_umount_show_how_many_bytes_are_left_on_a_terminal() {
         place.mount();
         let Some(frozen) = Frozen::new(&host) else { return };
         fs::write(place.dir.join(command), vec![1; 6 << 20]).unwrap();
-        // Nobody reads this one.
+        // This one has no reader.
         let elsewhere = place.command(&["sync", place.dir()]);
         let mut elsewhere =
             { elsewhere }.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

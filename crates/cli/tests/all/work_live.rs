@@ -297,7 +297,7 @@ fn streams_and_archives_are_the_same_bytes_and_what_comes_is_seen_by_programs() 
     to.fsck();
 }
 
-/// A command with a pipe that nobody reads or writes, until it is dropped.
+/// A command with an idle pipe, until it is dropped.
 struct Waiting(Child);
 
 impl Waiting {
@@ -624,7 +624,7 @@ fn a_daemon_that_is_killed_is_said_and_leaves_what_a_crash_may() {
     place.fsck();
 }
 
-/// Who may not open the volume gets nothing of it; who may read it changes nothing.
+/// A user who may not open the volume gets nothing of it; a reader changes nothing.
 #[test]
 fn a_descriptor_of_the_volume_is_the_permission() {
     let place = changed();

@@ -28,7 +28,7 @@ struct Attack {
     exchanged: [&'static str; 2],
 }
 
-/// A file of links to what is secret, one of pipes, which nobody writes into, and a tree.
+/// A file of links to what is secret, one of pipes without writers, and a tree.
 const TREE: &str = "mkdir -p tree/dir links pipes; for n in f1 f2 f3; do
 echo fine >tree/dir/$n; ln -s ../../root/secret links/$n; mkfifo pipes/$n; done; ln -s f1 tree/dir/link; mkfifo tree/dir/pipe";
 

@@ -1,4 +1,4 @@
-//! Daemons of another user that hand over what nobody asked for, and what they say of mounts that are not theirs.
+//! Daemons of another user that hand over what was not asked for, and what they say of mounts that are not theirs.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
@@ -9,7 +9,7 @@ use crate::common::users::{OTHER, place_of_user};
 use crate::common::{PROGRAM, TestMount, signal, wait_for, wait_until_ended};
 use crate::{Hostile, InTmp, LISTS, lists, their_directory};
 
-/// A daemon in our name whose every word has a descriptor beside it, of a file on a server that never answers FLUSH: who closes it waits for
+/// A daemon in our name whose every word has a descriptor beside it, of a file on a server that never answers FLUSH: its close waits for
 /// ever.
 const MUTE: &str = r#"
 directory, image, dir, socket_name = sys.argv[1:]
@@ -118,7 +118,7 @@ fn what_another_user_mounts_by_the_same_name_holds_up_no_sync() {
     place.mount();
     chown(place.image(), Some(OTHER), Some(OTHER)).unwrap();
     their_directory(&dir);
-    // By the same name, and without an answer to who opens its directory or asks for its size.
+    // By the same name, and without an answer to an open of its directory or a question for its size.
     let mute = MUTE.replace("%s.other", "%s").replace("(2, 25, 42)", "(2, 22, 25, 27, 42)");
     let directory = planted.0.to_str().unwrap();
     let hostile = Hostile::start(&mute, &[directory, place.image(), &dir, "file-0-0.sock"]);

@@ -93,7 +93,7 @@ fn a_log_is_this_users_alone_and_never_what_another_has_put_in_its_place() {
     assert_eq!((fine.code, &*fine.err), (0, ""));
     assert_eq!(fs::metadata(&log).unwrap().mode() & 0o7777, 0o600);
     run(&place, &format!("umount {dir}")).fine();
-    // A link of one's own is fine, and so is what is no file of anybody's.
+    // A link of one's own is fine, and so is what is no user's file.
     user(&place, &format!("ln -s {precious} {shared}/own")).fine();
     for log in [format!("{shared}/own"), "/dev/null".into()] {
         let fine = run(&place, &format!("mount -o log={log} {image} {dir}"));
@@ -178,7 +178,7 @@ fn sockets_go_where_this_user_alone_makes_names() {
     }
 }
 
-/// What is written to a new file, by name, in a directory where everybody makes names.
+/// What is written to a new file, by name, in a directory where all users make names.
 #[test]
 fn what_another_has_put_in_the_place_of_a_file_is_neither_followed_nor_written() {
     let Some(place) = place_of_user() else { return };
@@ -216,7 +216,7 @@ fn what_another_has_put_in_the_place_of_a_file_is_neither_followed_nor_written()
             let _ = fs::remove_dir_all(place.path("u/out"));
         }
     }
-    // Where nobody has put anything, they work.
+    // Where nothing was put, they work.
     for command in &commands {
         let said = run(&place, command);
         assert_eq!(said.code, 0, "{command}: {said:?}");

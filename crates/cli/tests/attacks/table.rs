@@ -9,7 +9,7 @@ use crate::common::users::{OTHER, USER, as_user, place_of_user};
 use crate::common::{Said, TestMount, signal, wait_for};
 use crate::{PATIENCE, lists, mounted, run, user};
 
-/// An attack, and who else may do that.
+/// An attack, and which other user may do that.
 struct Attack {
     script: &'static str,
     /// Root of a mount namespace of its own changes nothing for others when it does that.
@@ -175,7 +175,7 @@ fn fails(place: &TestMount, variables: &str, attack: &Attack) {
     }
 }
 
-/// And who may do it does: the line is one that would have been noticed.
+/// And a user who may do it does: the line is one that would have been noticed.
 #[track_caller]
 fn succeeds(place: &TestMount, who: u32, variables: &str, attack: &Attack) {
     let said = done(place, who, "", variables, attack);

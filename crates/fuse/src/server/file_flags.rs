@@ -75,7 +75,7 @@ impl Server {
         if word != 0 || of.form == 1 && has_more.into_iter().any(|byte| *byte != 0) {
             return Err(Errno(libc::EOPNOTSUPP));
         }
-        // A kernel that maps owners does not say who asks. It has looked itself whether that is the owner, and has CAP_LINUX_IMMUTABLE.
+        // A kernel that maps owners does not name the caller. It has looked itself whether that is the owner, and has CAP_LINUX_IMMUTABLE.
         let caller = match request.uid {
             u32::MAX => Caller::root(),
             _ => self.caller(&fs, request)?,

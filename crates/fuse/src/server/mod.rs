@@ -383,7 +383,7 @@ impl Server {
         RwLockReadGuard::try_map(self.fs.read(), Option::as_ref).map_err(|_| Errno(libc::EIO))
     }
 
-    /// Who acts, by the numbers of the volume: what is made belongs to it, and where the kernel does not check permissions, or
+    /// The acting user, by the numbers of the volume: what is made belongs to it, and where the kernel does not check permissions, or
     /// checks those of the user who is squashed, they are checked for it.
     fn caller(&self, fs: &FileSystem, request: &Request) -> Answer<Caller> {
         let owners = &self.owners;
@@ -402,7 +402,7 @@ impl Server {
         Ok(caller)
     }
 
-    /// Whether the caller has a capability, which nobody has who acts as another user.
+    /// Whether the caller has a capability; a user that acts as another has none.
     fn is_capable(&self, request: &Request, capability: Capability) -> bool {
         !self.owners.squashes(request.uid) && is_capable(request, capability)
     }

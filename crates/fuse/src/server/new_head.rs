@@ -77,7 +77,7 @@ pub(super) fn grown(
     inode: InodeNo,
     before: u64,
 ) -> Option<(u64, u8)> {
-    // Who waits to drop the filesystem may wait for a rollback, which waits for this.
+    // A waiter to drop the filesystem may wait for a rollback, which waits for this.
     let fs = fs.read_recursive();
     let fs = fs.as_ref()?;
     let size = fs.getattr(inode).ok()?.size;
@@ -139,7 +139,7 @@ impl Server {
     /// # Errors
     /// As of [`NewHead::give`]: the branch is what it was.
     pub(crate) fn give_head(&self, head: NewHead<'_>) -> Option<holdfast_posix::Result<Told>> {
-        // The command may have come by this mount, and holds the filesystem: who waits to drop it waits for both.
+        // The command may have come by this mount, and holds the filesystem: a waiter to drop it waits for both.
         let fs = self.fs.read_recursive();
         let fs = fs.as_ref()?;
         let _stop = StopOnPanic(fs);

@@ -127,7 +127,7 @@ fn a_kernel_hears_of_inodes_that_have_changed_or_are_open() {
     assert!(heard.len() < 100, "{}", heard.len());
 }
 
-/// Where nobody says which files are open, any may have been mapped and stored into.
+/// Where no list says which files are open, any may have been mapped and stored into.
 #[test]
 fn a_kernel_that_opens_files_hears_of_all() {
     let (files, heard) = heard_of_many(true);

@@ -5,7 +5,7 @@
 //! `system.holdfast.report`: what the serving program says of itself, and `holdfast.stats`: the counters, one `name
 //! value` a line. Both are for root and the user of the mount. `holdfast.fsync`: what the last fsync of this file or
 //! directory cost, in such lines and in `says` lines for people; ENODATA if none is known. Every user with permission
-//! to read the file may read it. `system.holdfast.pending`: which requests for data are under way, for everybody. `system.holdfast.shown`: which volume this is and what is shown of it, for everybody. `system.holdfast.snapshot`: of which snapshot the file is, for everybody. Of the last fsync the path of the file in the volume stands there for root and the user of the mount only. None of them is listed or stored.
+//! to read the file may read it. `system.holdfast.pending`: which requests for data are under way, for all. `system.holdfast.shown`: which volume this is and what is shown of it, for all. `system.holdfast.snapshot`: of which snapshot the file is, for all. Of the last fsync the path of the file in the volume stands there for root and the user of the mount only. None of them is listed or stored.
 //!
 //! The kernel checks no permission for names in `system.`, on purpose: that is left to the filesystem. For all others
 //! it wants permission to read the file. It lets only the user of the mount in, not even root, unless `allow_other`
@@ -105,7 +105,7 @@ impl Server {
                 None => return Err(Errno(libc::ENODATA)),
             },
             FSYNC_XATTR => {
-                // Who may read the file need not be allowed to see the directories above.
+                // A reader of the file need not be allowed to see the directories above.
                 let place = self.is_owner(request).then(|| fs.whereabouts(inode));
                 let path = place.as_ref().and_then(Whereabouts::path);
                 self.fsyncs.describe(inode, path).ok_or(Errno(libc::ENODATA))?.into_bytes()
@@ -219,7 +219,7 @@ impl Server {
                 XattrReply::Bytes(value) => Some(value),
                 XattrReply::Length(_) => return Err(Errno(libc::EIO)),
             },
-            // Long values are not for everybody.
+            // Long values are not for all.
             _ if !self.is_owner(request) => return Err(Errno(libc::EACCES)),
             _ => None,
         };

@@ -246,7 +246,7 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
         // Then the mount may be mounted again with other owners, and only requests that make inodes tell whose they
         // are. Any other caller is known by looking at the process, which only root may.
         let is_of_root = rustix::process::geteuid().is_root() && server.owner() == 0;
-        // A squashed mount must hear with each request who the caller is.
+        // A squashed mount must hear the caller with each request.
         let is_squashed = server.owners().squash != Squash::None;
         if is_of_root && !is_squashed {
             flags |= flag::ALLOW_IDMAP;

@@ -1,4 +1,4 @@
-//! Requests about `.snapshots` and what lies in it: who answers them, and under which numbers.
+//! Requests about `.snapshots` and what lies in it: what answers them, and under which numbers.
 //!
 //! A request names one inode, in its header, and some name another one. Where both are of one branch nothing is different. Where one
 //! lies in a snapshot, nothing can be linked or moved (EXDEV, EROFS), so that such requests never come to a server.

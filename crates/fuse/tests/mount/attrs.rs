@@ -142,7 +142,7 @@ fn access_times_move_as_the_option_says() {
                 wait_for("the access time stays", || accessed(path) > before);
             }
         }
-        // Who asks for it leaves no trace.
+        // The question leaves no trace.
         File::open(&file).unwrap().set_times(FileTimes::new().set_accessed(long_ago)).unwrap();
         let mut how = OpenOptions::new();
         let quiet = how.read(true).custom_flags(libc::O_NOATIME).open(&file).unwrap();

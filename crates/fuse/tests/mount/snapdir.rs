@@ -245,7 +245,7 @@ fn a_snapshot_that_is_used_lives_on_without_a_name() {
     }
 }
 
-/// Containers lie on one as a layer, or have a part of it mounted, and nobody has a file open.
+/// Containers lie on one as a layer, or have a part of it mounted, without an open file.
 #[test]
 fn a_layer_lives_on_without_a_name() {
     if !can_mount() {
@@ -274,7 +274,7 @@ fn a_layer_lives_on_without_a_name() {
     }
     run("mount", &["--bind", ".snapshots/s/base", &at(&bound)]).unwrap();
     let done = std::panic::catch_unwind(|| {
-        // The directory itself would be empty for those who have it.
+        // The directory itself would be empty for its users.
         run("mount", &["--bind", ".snapshots/s", root.join("bound").to_str().unwrap()]).unwrap();
         assert_eq!(errno(fs::remove_dir(&layer)), libc::EBUSY);
         run("umount", &[root.join("bound").to_str().unwrap()]).unwrap();
@@ -296,7 +296,7 @@ fn a_layer_lives_on_without_a_name() {
     });
 }
 
-/// Whoever changes it, and however the kernel has come by what it knows.
+/// By whichever way it changes, and however the kernel has come by what it knows.
 #[test]
 fn a_listing_is_as_the_snapshots_are() {
     if !can_mount() {
@@ -387,7 +387,7 @@ fn it_is_listed_where_it_is_to_be_seen_and_missing_where_it_is_off() {
     assert_eq!(listed.len(), 401);
     assert_eq!(listed.iter().filter(|name| *name == ".snapshots").count(), 1);
     assert_eq!(names(&root.join(".snapshots/s")).len(), 400);
-    // It is nobody's to take away, and no other comes into its place.
+    // It cannot be taken away, and no other comes into its place.
     assert_eq!(errno(fs::remove_dir(root.join(".snapshots"))), libc::EBUSY);
     assert_eq!(errno(fs::rename(root.join(".snapshots"), root.join("x"))), libc::EBUSY);
     assert_eq!(errno(fs::create_dir(root.join(".snapshots"))), libc::EEXIST);

@@ -49,7 +49,7 @@ impl Xattrs {
         self.pieces.push((*key, len));
     }
 
-    /// Whether the pieces of a value are all there and nobody else's. Then they are its own.
+    /// Whether the pieces of a value are all there and of no other. Then they are its own.
     fn take_pieces(&self, id: u32, len: u32, view: &View, used: &mut [bool]) -> bool {
         // They were read in the order of their keys.
         let before = |id: u64| self.pieces.partition_point(|(key, _)| key.offset >> 16 < id);

@@ -141,7 +141,7 @@ impl Way<'_, '_> {
                 continue;
             };
             let below = at.children(&view);
-            // Of the last child nobody but the nodes above knows where it ends.
+            // Where the last child ends only the nodes above say.
             for child in below.iter().filter(|child| wanted.contains(&child.pointer)) {
                 if child.high.is_some() {
                     ranges.entry(child.pointer).or_insert((child.low, child.high));

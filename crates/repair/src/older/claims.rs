@@ -90,7 +90,7 @@ impl Claims {
         parts
     }
 
-    /// Whether nobody else has these blocks.
+    /// Whether no other has these blocks.
     fn may_have(&self, blocks: BlockRange, identity: Identity) -> bool {
         let (start, end) = span(blocks);
         let claimed = self.taken.range(..end).rev().take_while(|(_, (to, _))| *to > start);

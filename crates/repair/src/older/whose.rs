@@ -219,7 +219,7 @@ impl Whose {
             }
             whole[at] = sum == state.root.referenced_blocks;
         }
-        // Who could not compare all knows nothing.
+        // Without a comparison of all nothing is known.
         if self.in_use.looks.get() > 0 {
             self.whole = whole;
         }

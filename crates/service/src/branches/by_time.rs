@@ -1,5 +1,5 @@
 //! Names that the program makes where it is given none: the moment, such as `2026-11-24T141003.123Z`, and in front of it what the name
-//! is for. A volume keeps names and not who has given them, so what somebody types in this very form is taken for one of these.
+//! is for. A volume keeps names and not their givers, so what a user types in this very form is taken for one of these.
 
 use super::Name;
 

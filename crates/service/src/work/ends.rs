@@ -10,22 +10,22 @@ pub trait Ends {
     /// Writes some bytes to standard output.
     ///
     /// # Errors
-    /// `BrokenPipe`: nobody reads any more. `ConnectionAborted`: the work is to end.
+    /// `BrokenPipe`: the reader is gone. `ConnectionAborted`: the work is to end.
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
     /// All that was written is on its way.
     fn flush(&self) -> io::Result<()>;
     /// Reads some bytes of the input of this number; they are read one after the other. 0: it is over.
     ///
     /// # Errors
-    /// `UnexpectedEof`: who sends it is gone. `ConnectionAborted`: the work is to end.
+    /// `UnexpectedEof`: the sender is gone. `ConnectionAborted`: the work is to end.
     fn read(&self, input: usize, into: &mut [u8]) -> io::Result<usize>;
     /// Says a sentence to the person.
     fn note(&self, sentence: &str);
     /// How far it has come.
     fn progress(&self, at: Progress);
-    /// Fails if nobody wants the work any more. For work that may be silent for long.
+    /// Fails if the work is not wanted any more. For work that may be silent for long.
     fn check(&self) -> io::Result<()>;
-    /// Waits so long, and fails at once when nobody wants the work any more.
+    /// Waits so long, and fails at once when the work is not wanted any more.
     fn wait(&self, time: Duration) -> io::Result<()>;
     /// How many bytes of what is known of a tree may be kept in memory: of changes that are told in order, say.
     fn most_bytes(&self) -> usize;

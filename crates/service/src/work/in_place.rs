@@ -24,7 +24,7 @@ const TOLD: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// And in the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
-/// How often a name is drawn that nobody has.
+/// How often a free name is drawn.
 const TRIES: usize = 16;
 
 /// Something of a branch that is otherwise now.
@@ -207,7 +207,7 @@ impl InPlace {
         Ok(())
     }
 
-    /// Makes something under a name that nobody has, for a moment.
+    /// Makes something under a free name, for a moment.
     fn at_free_name(
         &self,
         dir: &Dir,

@@ -114,7 +114,7 @@ impl Work {
         }
     }
 
-    /// Whether something of the volume is another one behind it: who asks for that must be allowed to write the volume.
+    /// Whether something of the volume is another one behind it: its caller must be allowed to write the volume.
     pub fn changes(&self) -> bool {
         match self {
             Work::Receive { .. }

@@ -168,7 +168,7 @@ impl Names<'_> {
         self.own(&dir, name)
     }
 
-    /// What was made belongs to who asked for it. A group that a directory gives to all that is made in it stays.
+    /// What was made belongs to its caller. A group that a directory gives to all that is made in it stays.
     fn own(&self, dir: &Dir, name: &OsStr) -> io::Result<()> {
         const SET_GID: u32 = 0o2000;
         let (user, group) = self.owner;

@@ -80,7 +80,7 @@ impl Tree {
         branch.snapshot_named(name.utf8()?).context(volume).map(Some)
     }
 
-    /// Opens it as it is at this moment, in nobody's way.
+    /// Opens it as it is at this moment, in no call's way.
     pub(crate) fn view(&self, door: &Volume, volume: &str) -> Result<Volume, Failure> {
         match self.snapshot(door, volume)? {
             Some(snapshot) => snapshot.view(),

@@ -147,7 +147,7 @@ impl Inner {
     }
 }
 
-/// What is told, and to whom.
+/// What is told, and its listener.
 struct Progress<'a> {
     at: Shrinking,
     tell: &'a mut dyn FnMut(Shrinking),

@@ -1,6 +1,6 @@
 //! The words for a discard: what is to go back to the device, and what is on its way.
 //!
-//! Knows nothing of what is promised and who is given what is free.
+//! Knows nothing of promises, nor of what is given what is free.
 
 use holdfast_base::BlockRange;
 
@@ -16,7 +16,7 @@ pub(crate) const GO_BLOCKS: u64 = 4096;
 /// Which free space of a group is to be discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// What became free, in pieces that nobody has touched since the last look.
+    /// What became free, in pieces untouched since the last look.
     Quiet,
     /// What became free.
     Stale,
@@ -35,7 +35,7 @@ pub(crate) struct Due {
     pub(super) fresh: u32,
 }
 
-/// What a device gives back, and who has it then.
+/// What a device gives back, and where it is then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiscardRule {
     /// Blocks that are given back together.

@@ -1,4 +1,4 @@
-//! Free space that goes back to the device: which, and that nobody is given it meanwhile.
+//! Free space that goes back to the device: which, and that none of it is given away meanwhile.
 //!
 //! Blocks that may be given away may be discarded: each state that a recovery may come back to finds them free, or
 //! written anew (R2). From the begin of a discard to its end they are no free space: a write that went to them would
@@ -185,7 +185,7 @@ impl Space {
             runs.retain(|run| group.free_in(*run) > 0);
         }
         if rule.least > LEAST_BLOCKS {
-            // Who asks for long ranges gets no short ones.
+            // A call for long ranges gets no short ones.
             runs.retain(|run| run.len >= least);
         }
         self.discards.blocks += self

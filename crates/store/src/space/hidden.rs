@@ -293,7 +293,7 @@ impl Hidden {
         of_group.fold(0, |pieces, number| pieces | 1 << (number % PIECES_PER_GROUP))
     }
 
-    /// Pieces of a group, of which nobody asks for any, are being discarded. `blocks` of them were free and are hidden from now on.
+    /// Pieces of a group, none of them asked for, are being discarded. `blocks` of them were free and are hidden from now on.
     pub(super) fn begin_discard(&mut self, group: u64, pieces: u32, blocks: u64) {
         assert_eq!(self.discarding, None, "one discard at a time");
         assert_eq!(self.asked_in(group) & pieces, 0, "the host gives and takes at once");

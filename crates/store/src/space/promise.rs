@@ -1,8 +1,8 @@
-//! What is promised of the free space, before an operation starts, and what is kept for whom (P8).
+//! What is promised of the free space, before an operation starts, and what is kept for what (P8).
 //!
 //! Nodes need whole slots, data takes any block. What is promised to nodes is counted in slots ([`super::slots`]) and kept whole:
 //! data may break a slot only while more of them are free than are promised and kept. So a promise to a node can always be kept,
-//! however data is scattered. What delayed data may need is kept as well, without a promise to anybody: see
+//! however data is scattered. What delayed data may need is kept as well, without a promise: see
 //! [`super::delayed`].
 
 use holdfast_base::TreeId;
@@ -234,7 +234,7 @@ impl Promises {
         if has_leaves && !self.geometry.leaf_copies { self.floors.grow.twice } else { 0 }
     }
 
-    /// Promises all of `wanted` above `floor`, or nothing. Who wants nothing is never refused, whatever is kept for others: a
+    /// Promises all of `wanted` above `floor`, or nothing. A call that wants nothing is never refused, whatever is kept for others: a
     /// hole between the borders of blocks is made on a full volume (P8).
     pub(super) fn promise(&mut self, room: Room, wanted: Wanted, floor: Floor) -> bool {
         let done = wanted.is_nothing()

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(u8::from(failures > 0))
 }
 
-/// Fails where a copy would take the place of a volume, of which hardly anybody means that: a mount of it would go on as if it were there.
+/// Fails where a copy would take the place of a volume, which is hardly meant: a mount of it would go on as if it were there.
 fn expect_no_volume(to: &Target) -> Result<(), Failure> {
     let Target::Host(path) = to else { return Ok(()) };
     if !holds_volume(path) {

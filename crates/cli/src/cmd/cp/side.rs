@@ -42,7 +42,7 @@ pub(super) struct Image {
     pub(super) door: RefCell<Door>,
 }
 
-/// Who opens them.
+/// The user who opens them.
 pub(super) enum Door {
     /// This process: the volume is at rest.
     Here(Box<Files>),
@@ -82,7 +82,7 @@ fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// An answer that nobody gives to what was asked.
+/// An answer that does not fit what was asked.
 fn nonsense<T>() -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "the answer makes no sense"))
 }

@@ -41,7 +41,7 @@ impl Copier {
     /// Writes a file to standard output.
     ///
     /// # Errors
-    /// Nobody reads it, or it cannot be written: then no other file can.
+    /// It has no reader, or it cannot be written: then no other file can.
     pub(super) fn put_out(&mut self, from: &Side) -> Result<(), Failure> {
         match self.output(from) {
             Ok(written) => crate::outcome::printed(written),

@@ -266,7 +266,7 @@ fn repaired(
     Ok(CORRECTED)
 }
 
-/// Who cannot be told, or does not listen to the end, must not take the code for that of a clean or a repaired volume.
+/// A caller that cannot be told, or does not listen to the end, must not take the code for that of a clean or a repaired volume.
 fn printed(result: io::Result<()>) -> Result<(), Failure> {
     outcome::printed(result).map_err(|failure| failure.with_code(OPERATIONAL))
 }
@@ -316,7 +316,7 @@ fn preen(args: &Args, device: &Arc<dyn Device>) -> Result<(), Failure> {
     missing.first().map_or(Ok(()), |why| Err(cannot(why)))
 }
 
-/// At boot nobody is told of a volume that is as it should be, but for a program that asks.
+/// At boot no reader is told of a volume that is as it should be, but for a program that asks.
 fn can_be_mounted(args: &Args) -> Outcome {
     if args.json {
         let object = serde_json::json!({ "can_be_mounted": true, "findings": [] });

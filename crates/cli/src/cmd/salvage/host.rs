@@ -46,7 +46,7 @@ pub(super) fn expect_place(place: &Place) -> io::Result<()> {
     expect_own(&*dir.fd()?)
 }
 
-/// Makes a directory that nobody else enters, or has an empty one become that.
+/// Makes a directory that no other user enters, or has an empty one become that.
 pub(super) fn make_own(place: &Place) -> io::Result<Rc<Dir>> {
     let dir = match place.make_dir() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -193,7 +193,7 @@ fn gives_rights(xattr: &[u8]) -> bool {
     xattr.starts_with(b"security.") || xattr.starts_with(b"trusted.")
 }
 
-/// Fails if something was left out that the host would believe: the volume may be a stranger's, or its bytes be anybody's.
+/// Fails if something was left out that the host would believe: the volume may be a stranger's, or its bytes be of any maker.
 fn expect_all_set(attributes: &Attributes) -> io::Result<()> {
     if let Some((name, _)) = attributes.xattrs.iter().find(|(name, _)| gives_rights(name)) {
         return Err(io::Error::other(format!("the attribute {} is not set", show::name(name))));

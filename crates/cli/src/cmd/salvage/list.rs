@@ -113,7 +113,7 @@ fn text(
         for tree in salvaged.trees() {
             let kind = if tree.is_snapshot { "snapshot" } else { "branch" };
             write!(out, "{kind} {}: ", tree.name)?;
-            // Without a superblock nobody has counted them; each tree has its root.
+            // Without a superblock they are not counted; each tree has its root.
             if tree.inodes > 0 {
                 write!(out, "{}, ", count(tree.inodes, "inode"))?;
             }

@@ -77,7 +77,7 @@ impl Report {
     pub(super) fn forget_if_empty(&mut self) {
         let is_empty = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.len() == 0);
         if let Some(path) = self.made.take().filter(is_empty) {
-            // What is left of it harms nobody.
+            // What is left of it does no harm.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! A place in the table, from the question for it until the mount is there; and who gives way to whom.
+//! A place in the table, from the question for it until the mount is there; and which mount gives way to which.
 //!
 //! A branch is mounted once. So that a user who may only read the volume keeps nobody from it who may write it, a mount of such a reader
 //! gives way, and one that is only about to be as well.
@@ -20,7 +20,7 @@ pub(in crate::daemon) enum Asks {
     Writer,
 }
 
-/// Who is about to mount.
+/// The user about to mount.
 #[derive(Debug)]
 pub(super) struct Joining {
     from: Option<UnixStream>,
@@ -48,7 +48,7 @@ pub(in crate::daemon) struct Place {
 }
 
 impl Table {
-    /// A place for a mount of this branch; `None` in place of a branch: of a snapshot. `from` is who asks. Waits while the
+    /// A place for a mount of this branch; `None` in place of a branch: of a snapshot. `from` is the caller. Waits while the
     /// branch is being closed. For a writer readers give way.
     pub(in crate::daemon) fn place(
         self: &Arc<Self>,

@@ -76,7 +76,7 @@ fn what_the_host_does_not_take_is_told_and_the_rest_is_copied() {
         expect_told(&copy("-a"), 1, told);
         expect_contents(&to);
         fs::remove_dir_all(&to).unwrap();
-        // Who has not asked for them does not hear of them.
+        // A caller that has not asked for them does not hear of them.
         expect_told(&copy("-r"), 0, &[]);
         expect_contents(&to);
         // The same of what is salvaged.

@@ -93,7 +93,7 @@ fn a_tree_is_copied_into_a_volume_in_use_and_out_again() {
         assert!(said.err.contains("cannot be copied into itself"), "{said:?}");
     }
     place.run(&["cp", &place.inside("/old"), &place.inside("/old")]).fails(1, "same file");
-    // Without a slash it would be a file of the host, which nobody meant.
+    // Without a slash it would be a file of the host, which was not meant.
     let [astray, new] = [format!("{}:old", place.image()), place.path("new")];
     for words in [["cp", &new, &astray], ["cp", "-", &astray], ["cp", &astray, &new]] {
         place.run(&words).fails(1, &format!("write {}:/old", place.image()));
@@ -108,7 +108,7 @@ fn a_tree_is_copied_into_a_volume_in_use_and_out_again() {
         place.run(&["cp", &new, &text]).fails(1, &format!("write {head}:/{name}; for a file"));
         assert!(!Path::new(&text).exists(), "{text}");
     }
-    // Who means it says so.
+    // A caller who means it says so.
     place.run(&["cp", &new, &format!("/{astray}")]).fine();
     fs::remove_file(&astray).unwrap();
     place
@@ -345,7 +345,7 @@ fn who_may_not_write_the_image_copies_nothing_into_it() {
     let said = nobody.run(&["rm", &format!("{image}:/file")]);
     assert_ne!(said.code, 0, "{said:?}");
     assert_eq!(names(&place.dir), ["file"]);
-    // Nor does a daemon open a file of the host for anybody: what a user may not read is not copied.
+    // Nor does a daemon open a file of the host for any user: what a user may not read is not copied.
     fs::write(place.path("secret"), "x").unwrap();
     fs::set_permissions(place.path("secret"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .unwrap();

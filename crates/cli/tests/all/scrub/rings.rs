@@ -109,7 +109,7 @@ fn a_device_that_reads_nothing_any_more_is_no_damage() {
     assert!(end["error"].as_str().unwrap().contains("does not answer"), "{json:?}");
 }
 
-/// What a mount from which nobody writes was opened from rots: that is said, and not something of the journal.
+/// What a mount without writers was opened from rots: that is said, and not something of the journal.
 #[test]
 fn a_superblock_that_rots_under_a_reader_is_named() {
     if !can_mount() {

@@ -1,7 +1,7 @@
 //! The directory `.snapshots`: what is in it, and what changes there.
 //!
 //! `mkdir` takes a snapshot of the mounted branch, `rmdir` deletes one, `rename` renames one. Each is durable when it is answered (P12). The
-//! directory belongs to the owner of the root directory, and nobody else may write there.
+//! directory belongs to the owner of the root directory, and no other user may write there.
 
 mod counted;
 mod opened;
@@ -38,7 +38,7 @@ const AFTER_DOTS: u64 = 2;
 /// What a mount has of its snapshots.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    /// Whether there is a directory of them, and who sees it.
+    /// Whether there is a directory of them, and whether it is listed.
     pub(crate) shown: SnapDir,
     pub(super) opened: opened::Opened,
     /// What is listed: a listing that goes on shows what its beginning found.
@@ -104,7 +104,7 @@ impl Server {
         Ok((attr(&fs, counted)?, Duration::ZERO))
     }
 
-    /// The kernel forgets the listing that a process which has died gave it: what came behind that, nobody may have told.
+    /// The kernel forgets the listing that a process which has died gave it: what came behind that may be untold.
     pub(crate) fn forget_listing_of_snapshots(&self) {
         if self.snapdir().is_some() {
             self.notices.note(Notice::Inode(DIRECTORY.0));
@@ -267,7 +267,7 @@ impl Server {
         self.snapshots.opened.server(slot, |snapshot| self.open_view(fs, snapshot))
     }
 
-    /// As a view: it is in nobody's way.
+    /// As a view: it is in no call's way.
     fn open_view(&self, fs: &FileSystem, snapshot: u64) -> Answer<Server> {
         let branch = Which::Numbered(fs.branch_number()?);
         match fs.view(branch, Some(Which::Numbered(snapshot))) {
@@ -343,7 +343,7 @@ impl Server {
 
 impl ShowsSnapshots for Server {
     fn keep(&self, snapshot: u64) {
-        // The request that deletes may hold the filesystem: who waits to drop it waits for both.
+        // The request that deletes may hold the filesystem: a waiter to drop it waits for both.
         let fs = self.fs.read_recursive();
         let Some(fs) = fs.as_ref() else { return };
         if let Err(Errno(error)) = self.snapshots.opened.keep(snapshot, |of| self.open_view(fs, of))
@@ -352,7 +352,7 @@ impl ShowsSnapshots for Server {
         }
     }
 
-    /// The kernel keeps much that nobody uses.
+    /// The kernel keeps much that is unused.
     fn tidy(&self) {
         let kept = self.snapshots.opened.kept();
         if !kept.is_empty() && self.kernel.get().is_some() {

@@ -41,7 +41,7 @@ struct Known {
 }
 
 impl Known {
-    /// What answers for it, if nobody has need of it.
+    /// What answers for it, if it is not needed.
     fn take_idle(&self) -> Option<Server> {
         // If it is held, it is wanted.
         let mut server = self.server.try_lock()?;
@@ -63,7 +63,7 @@ struct Table {
     by_snapshot: HashMap<u64, Slot>,
     by_slot: HashMap<Slot, Arc<Known>>,
     far: Far,
-    /// At this number of snapshots those are given up that nobody has need of.
+    /// At this number of snapshots the unneeded ones are given up.
     sweep_at: usize,
 }
 
@@ -191,7 +191,7 @@ impl Opened {
                 return Ok(());
             }
         }
-        // Who gets the first one meanwhile opens it itself.
+        // A request for the first one meanwhile opens it itself.
         if let Some(server) = known.take_idle() {
             self.open.lock().retain(|of| !Arc::ptr_eq(of, &known));
             server.close();
@@ -307,7 +307,7 @@ mod tests {
         opened.refer_again(slots[99], 2);
         assert!(!opened.forget(slots[99], 2) && opened.forget(slots[99], 1));
         assert!(opened.find(slots[99]).is_none());
-        // Nor is one left open whose last reference went before it was: who gave that back found nothing to close.
+        // Nor is one left open whose last reference went before it was: its return found nothing to close.
         opened.refer(98).unwrap();
         let gone = |of| {
             opened.table.lock().by_slot[&slots[97]].references.store(0, Ordering::Relaxed);

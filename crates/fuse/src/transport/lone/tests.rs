@@ -1,4 +1,4 @@
-//! Who is served where, and what the busy thread does.
+//! Which request is served where, and what the busy thread does.
 
 use super::*;
 

@@ -17,7 +17,7 @@ pub struct Open<'a> {
     pub fs: &'a FileSystem,
     /// It is mounted.
     pub is_mounted: bool,
-    /// Gives a branch another head, and tells all who remember the one that it had.
+    /// Gives a branch another head, and tells all that remember the one that it had.
     pub give_head: GiveHead<'a>,
 }
 

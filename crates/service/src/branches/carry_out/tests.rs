@@ -125,7 +125,7 @@ fn what_is_meant_by_its_number_is_found_whatever_its_name_is() {
     volume.close().unwrap();
 }
 
-/// While a fork is looked at, a snapshot without a name lies between it and what it has grown out of. Who removes what is left of
+/// While a fork is looked at, a snapshot without a name lies between it and what it has grown out of. A removal of what is left of
 /// killed commands finds a fork by its snapshot, and would remove that alone.
 #[test]
 fn a_fork_that_is_looked_at_is_still_one_of_its_snapshot() {

@@ -158,7 +158,7 @@ impl Kept {
     }
 }
 
-/// Fails if nobody waits any more; a comparison may find much and say nothing for long.
+/// Fails if no caller waits any more; a comparison may find much and say nothing for long.
 fn wanted(ends: &dyn Ends) -> Result<(), Failure> {
     match ends.check() {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => printed(Err(error)),

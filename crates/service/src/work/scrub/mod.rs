@@ -115,7 +115,7 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
     hears.end(is_whole, resumed)
 }
 
-/// Who hears of the scrub.
+/// The listener of the scrub.
 struct Hears<'a> {
     volume: &'a str,
     what: &'a What,

@@ -99,7 +99,7 @@ impl Place {
     }
 }
 
-/// A file that this user has made, and nobody else could have written: a note says that what it names was verified.
+/// A file that this user has made, and no other could have written: a note says that what it names was verified.
 fn own(path: &Path) -> Option<File> {
     let how = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(how).open(path).ok()?;

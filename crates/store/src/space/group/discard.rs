@@ -49,7 +49,7 @@ impl Stale {
     }
 
     /// A look: the stale pieces that are due, and of these the ones where blocks became free since a reserve kept them. With
-    /// `quiet`, only those that nobody has touched since the last one. What is not due waits for the next.
+    /// `quiet`, only those untouched since the last one. What is not due waits for the next.
     pub(in crate::space) fn look(&mut self, quiet: bool) -> (u32, u32) {
         let stale = self.pieces | self.kept;
         let touched = std::mem::take(&mut self.touched);

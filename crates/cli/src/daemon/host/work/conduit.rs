@@ -25,7 +25,7 @@ use crate::outcome::{Failure, Outcome};
 pub(super) const ENDED: &str = "the volume was unmounted before this was done";
 /// How long it gets to take that.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Looks whether anybody waits still: one in so many checks.
+/// Looks whether a caller waits still: one in so many checks.
 const LOOKS: u32 = 64;
 /// Bytes between two messages about progress, and files.
 const PROGRESS_BYTES: u64 = 1 << 20;
@@ -164,7 +164,7 @@ impl Conduit {
         self.send(Kind::Pages, &serde_json::to_vec(mounted)?)?;
         let mut input = lock(&self.input);
         loop {
-            // What it had sent before it was asked, and nobody needs.
+            // What it had sent before it was asked, unneeded.
             self.skip(&mut input.left)?;
             match self.next_frame()? {
                 (Kind::Bytes, length) => input.left = length,
@@ -332,7 +332,7 @@ impl Ends for Conduit {
 
     fn note(&self, sentence: &str) {
         let end = sentence.floor_char_boundary(BODY_MAX);
-        // Who is gone hears nothing.
+        // A caller that is gone hears nothing.
         let _ = self.send(Kind::Note, &sentence.as_bytes()[..end]);
     }
 
@@ -342,7 +342,7 @@ impl Ends for Conduit {
             || at.files.saturating_sub(told.files) >= PROGRESS_FILES;
         if is_news {
             *lock(&self.told) = at;
-            // Who is gone, or ends, is seen by the next bytes.
+            // A caller that is gone, or ends, is seen by the next bytes.
             let _ = self.send(Kind::Progress, &frames::progress(at));
         }
     }

@@ -1,4 +1,4 @@
-//! Work on whole trees that the daemon does for commands: who may ask for it, and how many at a time.
+//! Work on whole trees that the daemon does for commands: which users may ask for it, and how many at a time.
 //!
 //! ```text
 //! caller ── Work (with a descriptor of the volume) ──▶ judged, named ──▶ a thread
@@ -147,7 +147,7 @@ impl Host {
         let state = self.table.lock();
         let is_it = |entry: &&Entry| entry.device.as_deref() == Some(at.device.as_str());
         let mut found: Vec<&Entry> = state.mounts.values().filter(is_it).collect();
-        // A bind mount is at another directory; who joins says the device itself.
+        // A bind mount is at another directory; a joining mount says the device itself.
         if found.len() > 1 {
             found.retain(|entry| entry.dir.as_os_str().as_bytes() == at.dir.0);
         }

@@ -146,7 +146,7 @@ mod tests {
         assert!(root.iter().all(|place| place.patience().is_none()));
         let ends = Arc::clone(works);
         let ending = std::thread::spawn(move || ends.end());
-        // It wakes who waits, and waits for them.
+        // It wakes the waiters, and waits for them.
         let mut byte = [0];
         assert_eq!(io::Read::read(&mut &*works.stop(), &mut byte).unwrap(), 0);
         assert!(matches!(works.begin(0), Err(No::Ending)));

@@ -104,7 +104,7 @@ fn the_end_comes_behind_all_that_was_said_however_slowly_that_is_taken() {
         while send(&conduit.stream, &[7; 64], SendFlags::NOSIGNAL).is_ok() {}
         let ended = std::thread::spawn(move || conduit.end(Ok(3)));
         if is_stopped {
-            // It gets a moment, and no more: nobody reads.
+            // It gets a moment, and no more: there is no reader.
             stop.shutdown(Shutdown::Both).unwrap();
             ended.join().unwrap();
             continue;
