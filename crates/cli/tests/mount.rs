@@ -134,6 +134,8 @@ fn what_was_synced_survives_a_killed_daemon() {
     place.run(&["sync", inside]).fails(1, &help);
     place.run(&["mount", place.image(), place.dir()]).fails(32, &help);
     place.run(&["cp", inside, &place.path("copy")]).fails(1, &help);
+    let below = place.run(&["mount", "-o", "nofail", inside, &place.path("")]);
+    below.fails(0, &format!("{help} (nofail)"));
     // `list` shows the mount as well, though no process of it can be asked.
     // A busy machine may not have asked it in time.
     common::wait_for("no list shows that it is dead", || {

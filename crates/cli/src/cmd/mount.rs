@@ -17,7 +17,7 @@ use crate::dying;
 use crate::mount_options::MountOptions;
 use crate::mounts::{self, real_path};
 use crate::outcome::MOUNT_FAILED;
-use crate::outcome::{Context, Failure, Outcome, complain};
+use crate::outcome::{Context, Failure, Outcome, complain, with_help};
 use crate::target::{IN_USE, file_id};
 
 const FAILED: u8 = MOUNT_FAILED;
@@ -187,7 +187,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let how = How { foreground: args.foreground, linger: args.linger };
     match mount(&place, &args.dir, &options, &args.options, how) {
         Err(failure) if options.nofail && !place.path.exists() => {
-            complain(&format!("{} (nofail)", failure.sentence));
+            complain(&format!("{} (nofail)", with_help(failure).sentence));
             Ok(0)
         }
         other => other,
