@@ -205,7 +205,7 @@ impl Inner {
             }
             // Until it has got it: a discard would take away again what this has waited for.
             wanting.get_or_insert_with(|| Wanting::begin(self));
-            if !self.take_from_host(lacking) {
+            if !self.take_from_host(lacking, floor) {
                 return Ok(promised);
             }
         }

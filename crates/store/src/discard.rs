@@ -332,7 +332,9 @@ impl Inner {
         }
         if rule.to_host && !groups.is_empty() {
             let one = self.discarder.one.lock();
-            self.take_back_reserve_beside(&one, &mut || go_on(Duration::ZERO));
+            if !self.take_back_reserve_beside(&one, &mut || go_on(Duration::ZERO)) {
+                return Round::Over;
+            }
         }
         // From the end, so that what a reserve keeps lies at the begin, where nodes look first.
         for index in groups.into_iter().rev() {
@@ -356,11 +358,13 @@ impl Inner {
         if waiting > 0 { Round::Left } else { Round::Done }
     }
 
-    /// While no discard is under way, unless the volume is closed: then another program may have the device.
-    fn take_back_reserve_beside(&self, _one: &MutexGuard<'_, ()>, go_on: &mut dyn FnMut() -> bool) {
-        if !self.discarder.is_closed.load(Ordering::Acquire) {
-            self.take_back_reserve(go_on);
-        }
+    /// While no discard is under way, unless the volume is closed: then another program may have the device. False: nothing may go back.
+    fn take_back_reserve_beside(
+        &self,
+        _one: &MutexGuard<'_, ()>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        !self.discarder.is_closed.load(Ordering::Acquire) && self.take_back_reserve(go_on)
     }
 
     /// What may be discarded, in ranges of `least` bytes at least; `None`: the device takes no discards.
@@ -457,10 +461,12 @@ impl Inner {
         self.check_running()?;
         let rule = self.discard_rule(Some(least));
         let rule = rule.ok_or_else(|| DeviceError::unsupported("discard"))?;
+        let mut goes_on = true;
         if rule.to_host {
             self.shorten_rings()?;
             let one = self.discarder.one.lock();
-            self.take_back_reserve_beside(&one, &mut || !self.discarder.state.lock().ended);
+            let go_on = &mut || !self.discarder.state.lock().ended;
+            goes_on = self.take_back_reserve_beside(&one, go_on);
         }
         let begin = |at: u64| at.div_ceil(GROUP_BLOCKS * BLOCK_BYTES);
         let groups = begin(part.start)..begin(part.end).min(self.space.lock().group_count());
@@ -468,7 +474,7 @@ impl Inner {
         let mut trimmed = Trimmed { groups_all, ..Trimmed::default() };
         let mut failed = None;
         // As a round goes: from the end.
-        for index in groups.rev() {
+        for index in groups.rev().take_while(|_| goes_on) {
             let one = self.discarder.one.lock();
             let mut tell = |done| match done {
                 Ok(bytes) => {
