@@ -229,7 +229,7 @@ impl Inner {
         if self.rings_to_take() > 0 {
             return true;
         }
-        while self.space.lock().reserve_lacks() > 0 && self.idle_of_host() > 0 {
+        while self.space.lock().reserve_lacks() > 0 && self.is_worth_a_search(self.idle_of_host()) {
             if !go_on() {
                 return false;
             }
@@ -256,18 +256,21 @@ impl Inner {
         if matches!(asking, Asking::Gave) {
             return asking;
         }
-        // Part of what the host counts is of its own, and never found: it is looked for again when there is more.
-        let nothing = &self.host_said.idle_of_nothing;
-        let place = self.geometry().node_blocks();
-        if idle < nothing.load(Ordering::Relaxed).saturating_add(place * BLOCK_BYTES) {
+        if !self.is_worth_a_search(idle) {
             return Asking::Nothing;
         }
-        let parts = 2 * GROUP_BLOCKS / LEAST_BLOCKS + GROUP_BLOCKS / place;
+        let parts = 2 * GROUP_BLOCKS / LEAST_BLOCKS + GROUP_BLOCKS / self.geometry().node_blocks();
         let asking = self.ask_pieces((groups * parts) as u32, true);
         if matches!(asking, Asking::Nothing) {
-            nothing.store(idle, Ordering::Relaxed);
+            self.host_said.idle_of_nothing.store(idle, Ordering::Relaxed);
         }
         asking
+    }
+
+    /// Part of what the host counts is of its own, and never found: it is looked for again when there is room for a node more.
+    fn is_worth_a_search(&self, idle: u64) -> bool {
+        let nothing = self.host_said.idle_of_nothing.load(Ordering::Relaxed);
+        idle >= nothing.saturating_add(self.geometry().node_blocks() * BLOCK_BYTES)
     }
 
     /// Asks the host for pieces until it gives one, or for those that a search may find given in parts, or until it has refused so many.

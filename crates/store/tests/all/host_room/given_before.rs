@@ -22,7 +22,7 @@ pub(super) fn key(number: u64) -> Key {
 }
 
 /// Makes a file of so many blocks, and writes it.
-fn add(store: &Branch, host: &HostedDevice, number: u64, want: u64) -> BlockRange {
+pub(super) fn add(store: &Branch, host: &HostedDevice, number: u64, want: u64) -> BlockRange {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: want }).unwrap();
     let placed = store.allocate(&mut room, want, None).unwrap();
     let mut transaction = Transaction::new();
