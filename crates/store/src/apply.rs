@@ -205,7 +205,7 @@ impl Inner {
             }
             // Hold off discards until this reservation has its space.
             wanting.get_or_insert_with(|| Wanting::begin(self));
-            if !self.take_from_host(lacking) {
+            if !self.take_from_host(lacking, floor) {
                 return Ok(promised);
             }
         }

@@ -290,12 +290,9 @@ impl Inner {
         drop(self.discarder.one.lock());
         if self.discarder.is_on() {
             let until = Deadline::after(CLOSE_MAX);
-            let all = self.space.lock().all_may_go();
-            let go_on = &mut |_| !until.is_over();
-            match all {
-                Some(groups) => self.discard_groups(Scope::All, groups, go_on),
-                None => self.discard_round(Scope::Stale, go_on),
-            };
+            let all_may_go = self.space.lock().all_may_go();
+            let scope = if all_may_go { Scope::All } else { Scope::Stale };
+            self.discard_round(scope, &mut |_| !until.is_over());
         }
         let _one = self.discarder.one.lock();
         self.discarder.is_closed.store(true, Ordering::Release);
@@ -310,29 +307,27 @@ impl Inner {
         }
     }
 
-    /// Gives back what became free. `go_on` hears what a call took, and says whether to go on.
+    /// Gives back what became free, or all that is. `go_on` hears what a call took, and says whether to go on.
     fn discard_round(&self, scope: Scope, go_on: &mut dyn FnMut(Duration) -> bool) -> Round {
-        let scope = if self.discarder.delay.is_zero() { Scope::Stale } else { scope };
-        let groups = self.space.lock().stale_groups();
-        self.discard_groups(scope, groups, go_on)
-    }
-
-    fn discard_groups(
-        &self,
-        scope: Scope,
-        groups: Vec<u64>,
-        go_on: &mut dyn FnMut(Duration) -> bool,
-    ) -> Round {
         let Some(mut rule) = self.discard_rule(None) else {
             return Round::Over;
+        };
+        let scope = match scope {
+            Scope::Quiet if self.discarder.delay.is_zero() => Scope::Stale,
+            scope => scope,
         };
         if scope != Scope::Quiet {
             // No file comes that could use it.
             rule.spare = 0;
         }
+        let mut groups = self.space.lock().due_groups(scope);
         if rule.to_host && !groups.is_empty() {
             let one = self.discarder.one.lock();
-            self.take_back_reserve_beside(&one, &mut || go_on(Duration::ZERO));
+            if !self.take_back_reserve_beside(&one, &mut || go_on(Duration::ZERO)) {
+                return Round::Over;
+            }
+            // What the host gave for that and a reserve does not need goes back at once.
+            groups = self.space.lock().due_groups(scope);
         }
         // From the end, so that what a reserve keeps lies at the begin, where nodes look first.
         for index in groups.into_iter().rev() {
@@ -356,11 +351,13 @@ impl Inner {
         if waiting > 0 { Round::Left } else { Round::Done }
     }
 
-    /// While no discard is under way, unless the volume is closed: then another program may have the device.
-    fn take_back_reserve_beside(&self, _one: &MutexGuard<'_, ()>, go_on: &mut dyn FnMut() -> bool) {
-        if !self.discarder.is_closed.load(Ordering::Acquire) {
-            self.take_back_reserve(go_on);
-        }
+    /// While no discard is under way, unless the volume is closed: then another program may have the device. False: nothing may go back.
+    fn take_back_reserve_beside(
+        &self,
+        _one: &MutexGuard<'_, ()>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        !self.discarder.is_closed.load(Ordering::Acquire) && self.take_back_reserve(go_on)
     }
 
     /// What may be discarded, in ranges of `least` bytes at least; `None`: the device takes no discards.
@@ -457,10 +454,12 @@ impl Inner {
         self.check_running()?;
         let rule = self.discard_rule(Some(least));
         let rule = rule.ok_or_else(|| DeviceError::unsupported("discard"))?;
+        let mut goes_on = true;
         if rule.to_host {
             self.shorten_rings()?;
             let one = self.discarder.one.lock();
-            self.take_back_reserve_beside(&one, &mut || !self.discarder.state.lock().ended);
+            let go_on = &mut || !self.discarder.state.lock().ended;
+            goes_on = self.take_back_reserve_beside(&one, go_on);
         }
         let begin = |at: u64| at.div_ceil(GROUP_BLOCKS * BLOCK_BYTES);
         let groups = begin(part.start)..begin(part.end).min(self.space.lock().group_count());
@@ -468,7 +467,7 @@ impl Inner {
         let mut trimmed = Trimmed { groups_all, ..Trimmed::default() };
         let mut failed = None;
         // As a round goes: from the end.
-        for index in groups.rev() {
+        for index in groups.rev().take_while(|_| goes_on) {
             let one = self.discarder.one.lock();
             let mut tell = |done| match done {
                 Ok(bytes) => {

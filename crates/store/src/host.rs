@@ -18,19 +18,22 @@ use holdfast_base::{BlockNo, BlockRange, Epoch, wait};
 use holdfast_device::DeviceError;
 use holdfast_format::Geometry;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::space::alloc::Space;
 use crate::space::discard::LEAST_BLOCKS;
 use crate::space::hidden::{Next, PIECE_BYTES};
+use crate::space::promise::Floor;
 use crate::{Inner, Result, StoreError};
 
 /// Pieces that the host may refuse before nothing more is asked for this time: parts of it may be given already.
 const REFUSED_MAX: u32 = 8;
-/// Pieces and parts of them that it may refuse while the image holds more than is known to be given: what an earlier mount was given costs
-/// the host nothing.
-const SEARCH_MAX: u32 = 16384;
+/// A search for what an earlier mount was given, which costs the host nothing, may be refused as often as so many groups have parts...
+const GROUPS_AT_ONCE: u64 = 1;
+/// ... and of so many groups, 8 GiB, where it is for a removal or a writeback.
+const GROUPS_FOR_RESERVE: u64 = 64;
 /// As much is taken whatever the host has, since some of it may be given already.
 const LITTLE: u64 = 16 << 20;
 /// Zeros that are written at a time.
@@ -207,60 +210,72 @@ impl Inner {
     }
 
     /// Takes some more from the host, unless that has less than is `lacking`, in bytes, or waits for what is being
-    /// discarded. Says whether it is worth trying again. No lock is held.
-    pub(crate) fn take_from_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {
-        self.ask_host(lacking) || self.wait_for_discard()
+    /// discarded. For what may use what lies below `floor`. Says whether it is worth trying again. No lock is held.
+    pub(crate) fn take_from_host(&self, lacking: impl Fn(&Space) -> u64, floor: Floor) -> bool {
+        let groups = if floor < Floor::Grow { GROUPS_FOR_RESERVE } else { GROUPS_AT_ONCE };
+        let has_room = || {
+            let (idle, lacking) = (self.idle_of_host(), lacking(&self.space.lock()));
+            let room = self.device.room().map(|room| room.saturating_add(idle));
+            lacking <= LITTLE || room.is_none_or(|room| room >= lacking)
+        };
+        has_room() && matches!(self.ask_host(groups), Asking::Gave) || self.wait_for_discard()
     }
 
     /// Before free space goes back: a reserve that lies in what is hidden is asked for again, as far as the image has it. What an opening
     /// finds given is hidden, and so is what becomes free in pieces that a full host has given in parts; it would go as space that no call
     /// needs. An unchanged volume has no reserve.
-    /// `go_on` is asked before each piece.
-    pub(crate) fn take_back_reserve(&self, go_on: &mut dyn FnMut() -> bool) {
+    /// `go_on` is asked before each piece; false: it has said no, and nothing may go back.
+    pub(crate) fn take_back_reserve(&self, go_on: &mut dyn FnMut() -> bool) -> bool {
         if self.rings_to_take() > 0 {
-            return;
-        }
-        let lacks = |space: &Space| space.reserve_lacks();
-        let has_more = || {
-            let space = self.space.lock();
-            lacks(&space) > 0 && self.device.given() > space.known_bytes()
-        };
-        while has_more() && go_on() && self.ask_host(lacks) {}
-    }
-
-    fn ask_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {
-        let given = self.device.given();
-        let (lacking, idle) = {
-            let space = self.space.lock();
-            if space.hidden_blocks() == 0 {
-                return false;
-            }
-            (lacking(&space), given.saturating_sub(space.known_bytes()))
-        };
-        let room = self.device.room().map(|room| room.saturating_add(idle));
-        if lacking > LITTLE && room.is_some_and(|room| room < lacking) {
-            return false;
-        }
-        if matches!(self.ask_pieces(false), Asking::Gave) {
             return true;
         }
-        // Part of what the host counts is of its own, and never found: it is looked for again when there is more.
-        let nothing = &self.host_said.idle_of_nothing;
-        let place = self.geometry().node_blocks() * BLOCK_BYTES;
-        if idle < nothing.load(Ordering::Relaxed).saturating_add(place) {
-            return false;
+        while self.space.lock().reserve_lacks() > 0 && self.is_worth_a_search(self.idle_of_host()) {
+            if !go_on() {
+                return false;
+            }
+            if matches!(self.ask_host(GROUPS_AT_ONCE), Asking::Nothing) {
+                break;
+            }
         }
-        let asking = self.ask_pieces(true);
-        if matches!(asking, Asking::Nothing) {
-            nothing.store(idle, Ordering::Relaxed);
-        }
-        matches!(asking, Asking::Gave)
+        true
     }
 
-    /// Asks the host for pieces until it gives one, or for those that a search may find given in parts.
-    fn ask_pieces(&self, is_search: bool) -> Asking {
+    /// Bytes that the host has given, and that are not known to be.
+    fn idle_of_host(&self) -> u64 {
+        let given = self.device.given();
+        given.saturating_sub(self.space.lock().known_bytes())
+    }
+
+    /// Asks the host for some more, or looks for what it has given, as long as so many groups take.
+    fn ask_host(&self, groups: u64) -> Asking {
+        if self.space.lock().hidden_blocks() == 0 {
+            return Asking::Nothing;
+        }
+        let idle = self.idle_of_host();
+        let asking = self.ask_pieces(REFUSED_MAX, false);
+        if matches!(asking, Asking::Gave) {
+            return asking;
+        }
+        if !self.is_worth_a_search(idle) {
+            return Asking::Nothing;
+        }
+        let parts = 2 * GROUP_BLOCKS / LEAST_BLOCKS + GROUP_BLOCKS / self.geometry().node_blocks();
+        let asking = self.ask_pieces((groups * parts) as u32, true);
+        if matches!(asking, Asking::Nothing) {
+            self.host_said.idle_of_nothing.store(idle, Ordering::Relaxed);
+        }
+        asking
+    }
+
+    /// Part of what the host counts is of its own, and never found: it is looked for again when there is room for a node more.
+    fn is_worth_a_search(&self, idle: u64) -> bool {
+        let nothing = self.host_said.idle_of_nothing.load(Ordering::Relaxed);
+        idle >= nothing.saturating_add(self.geometry().node_blocks() * BLOCK_BYTES)
+    }
+
+    /// Asks the host for pieces until it gives one, or for those that a search may find given in parts, or until it has refused so many.
+    fn ask_pieces(&self, mut left: u32, is_search: bool) -> Asking {
         let mut loading = self.loading();
-        let mut left = if is_search { SEARCH_MAX } else { REFUSED_MAX };
         while left > 0 {
             let mut space = self.space.lock();
             let piece = match space.next_hidden(is_search) {
@@ -316,29 +331,20 @@ impl Asked<'_> {
     }
 
     /// A full host refuses a piece of which the image lacks any block. What it has may be as little as one place of a node: so a reserve is
-    /// kept, and the places of a pair lie in two pieces. Long parts come first; where none is given and nothing is in use, there are no short
-    /// ones.
+    /// kept, and the places of a pair lie in two pieces. Long parts come first.
     fn has_parts(&mut self, left: &mut u32) -> bool {
         let place = self.inner.geometry().node_blocks();
         let mut parts = VecDeque::from(self.inner.space.lock().hidden_parts(self.piece));
-        let mut short = Vec::new();
-        let hidden: u64 = parts.iter().map(|part| part.count).sum();
-        let is_used = hidden < self.piece.count;
         while let Some(part) = parts.pop_front().filter(|_| *left > 0) {
             if !self.gives(part, left) && part.count > place {
-                let first = (part.count / place).div_ceil(2) * place;
-                let behind = BlockNo(part.start.0 + first);
-                let halves = [
-                    BlockRange::new(part.start, first),
-                    BlockRange::new(behind, part.count - first),
-                ];
-                match part.count > LEAST_BLOCKS {
-                    true => parts.extend(halves),
-                    false => short.extend(halves),
-                }
-            }
-            if parts.is_empty() && (is_used || !self.given.is_empty()) {
-                parts.extend(short.drain(..));
+                let len = match part.count > LEAST_BLOCKS {
+                    true => (part.count / place).div_ceil(2) * place,
+                    false => place,
+                };
+                let starts = (0..part.count).step_by(len as usize);
+                parts.extend(starts.map(|at| {
+                    BlockRange::new(BlockNo(part.start.0 + at), len.min(part.count - at))
+                }));
             }
         }
         self.is_searched = Some(*left > 0);

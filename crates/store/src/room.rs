@@ -77,7 +77,7 @@ impl Inner {
             return Ok(true);
         }
         // All that is free may be what the host of a sparse image has not given yet, and no change can ask it.
-        if self.take_from_host(|_| 0) {
+        if self.take_from_host(|_| 0, Floor::HalfCheckpoint) {
             return Ok(true);
         }
         if tries.0 >= CHECKPOINTS {

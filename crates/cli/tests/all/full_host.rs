@@ -266,13 +266,44 @@ fn an_image_that_was_allocated_has_its_space_on_a_full_host() {
     place.fsck();
 }
 
+/// A volume of the size from which on metadata stands twice is filled and emptied again: at rest its image has hardly more than a new one.
+#[test]
+fn a_volume_that_was_filled_and_emptied_gives_the_room_back() {
+    if !can_mount() {
+        return;
+    }
+    let Some(host) = SmallHost::tmpfs(200) else { return };
+    for trims in [false, true] {
+        let place = host::volume(Some(host.path(if trims { "trimmed" } else { "left" })));
+        place.mount();
+        for number in 0..85 {
+            fs::write(place.dir.join(format!("f{number}")), vec![7; 1_000_000]).unwrap();
+        }
+        place.run(&["sync", place.dir()]).fine();
+        assert!(held(&place.image) > 85_000_000);
+        for number in 0..85 {
+            fs::remove_file(place.dir.join(format!("f{number}"))).unwrap();
+        }
+        if trims {
+            place.run(&["sync", place.dir()]).fine();
+            place.run(&["trim", place.dir()]).fine();
+        }
+        place.umount();
+        println!("{} bytes, trimmed: {trims}", held(&place.image));
+        assert!(held(&place.image) <= 4 << 20, "{} bytes", held(&place.image));
+        place.fsck();
+    }
+}
+
 /// What removals need on a full host stays with an image that is trimmed, be it mounted or at rest.
 #[test]
 fn files_are_removed_on_a_full_host_behind_a_trim() {
     if !can_mount() {
         return;
     }
-    for (at_rest, size) in [(false, "200M"), (true, "200M"), (true, "64M")] {
+    for (at_rest, size) in
+        [(false, "200M"), (true, "200M"), (true, "64M"), (false, "300M"), (true, "8G")]
+    {
         let Some(host) = SmallHost::tmpfs(40) else { return };
         let mut place = TestMount::new();
         place.image = host.path("volume.img");

@@ -51,10 +51,15 @@ impl Space {
         self.groups.count()
     }
 
-    /// Groups in which blocks became free that the device may have back, in order.
-    pub(crate) fn stale_groups(&mut self) -> Vec<u64> {
-        self.groups.forget_stale();
-        self.groups.stale()
+    /// Groups in which blocks became free that the device may have back, or all of which the host has given anything, in order.
+    pub(crate) fn due_groups(&mut self, scope: Scope) -> Vec<u64> {
+        match &self.hidden {
+            Some(hidden) if scope == Scope::All => hidden.list_given(self.groups.count()),
+            _ => {
+                self.groups.forget_stale();
+                self.groups.stale()
+            }
+        }
     }
 
     /// Bytes of the pieces in which blocks became free.
@@ -200,10 +205,9 @@ impl Space {
         self.inodes <= 1 && self.node_blocks() <= few
     }
 
-    /// Of an empty image the groups of which the host has given anything: all of it may go.
-    pub(crate) fn all_may_go(&self) -> Option<Vec<u64>> {
-        let hidden = self.hidden.as_ref().filter(|_| self.is_empty())?;
-        Some(hidden.list_given(self.groups.count()))
+    /// Whether it is an empty image: all of it may go.
+    pub(crate) fn all_may_go(&self) -> bool {
+        self.hidden.is_some() && self.is_empty()
     }
 
     /// What stays of the reserve where free space goes back: an empty volume needs none for removals, as a new one has none.

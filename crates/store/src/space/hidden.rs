@@ -80,14 +80,13 @@ impl Bits {
         *word = *word & !(u64::from(u32::MAX) << at) | u64::from(value) << at;
     }
 
-    /// The first that is set from `from` on, around the end, and not in `others`.
-    fn next_but(&self, others: Option<&Bits>, from: u64) -> Option<u64> {
+    /// The first that is set from `from` on, around the end.
+    fn next(&self, from: u64) -> Option<u64> {
         let first = (from / 64) as usize;
-        let bits = |word: usize| self.0[word] & !others.map_or(0, |others| others.0[word]);
-        let after = self.0.get(first).map(|_| bits(first))? & (u64::MAX << (from % 64));
+        let after = self.0.get(first)? & (u64::MAX << (from % 64));
         // By words: most of a large volume may have been given.
         let words = (first + 1..self.0.len()).chain(0..=first);
-        let mut rest = words.map(|word| (word, bits(word)));
+        let mut rest = words.map(|word| (word, self.0[word]));
         let (word, bits) = match after {
             0 => rest.find(|(_, bits)| *bits != 0)?,
             after => (first, after),
@@ -208,12 +207,11 @@ impl Hidden {
         is_away: impl Fn(u64) -> bool,
     ) -> Next {
         let copies = self.copies.filter(|number| self.wanted.is_set(*number) && !is_search);
-        // What a reserve keeps lies at the begin of the volume.
-        let (others, from) = match is_search {
-            true => (Some(&self.searched), 0),
-            false => (None, self.next),
+        let next = || match is_search {
+            true => self.next_of_search(geometry),
+            false => self.wanted.next(self.next),
         };
-        let Some(number) = copies.or_else(|| self.wanted.next_but(others, from)) else {
+        let Some(number) = copies.or_else(next) else {
             return match self.asked.is_empty() && self.discarding.is_none() {
                 false if !is_search => Next::Wait(self.answers),
                 _ => Next::Nothing,
@@ -236,6 +234,18 @@ impl Hidden {
         }
         self.asked.push(number);
         Next::Ask(piece(geometry, number))
+    }
+
+    /// The next one that a search has not looked at: a reserve lies beside what is in use, and at the begin of the volume.
+    fn next_of_search(&self, geometry: &Geometry) -> Option<u64> {
+        let left = |group: u64| self.wanted.of_group(group) & !self.searched.of_group(group);
+        let first = |is_given: bool| {
+            let mut groups =
+                (0..geometry.group_count()).filter(|at| self.groups.is_set(*at) == is_given);
+            groups.find(|group| left(*group) != 0)
+        };
+        let group = first(true).or_else(|| first(false))?;
+        Some(group * PIECES_PER_GROUP + u64::from(left(group).trailing_zeros()))
     }
 
     /// What the host said to the piece `range`: it has given some of it, of which `shown` blocks are hidden no more. `is_searched`: of a search,

@@ -8,10 +8,11 @@ use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::Device;
 use holdfast_device::sim::HostedDevice;
 use holdfast_format::item::Extent;
+use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{Branch, Need, StoreError, Transaction};
 
-use super::{formatted_as, open, shapes};
+use super::{formatted_as, not_new, open, shapes};
 
 /// What an unlink asks for.
 const UNLINK: Need = Need::Shrink { changes: 40 };
@@ -21,7 +22,7 @@ pub(super) fn key(number: u64) -> Key {
 }
 
 /// Makes a file of so many blocks, and writes it.
-fn add(store: &Branch, host: &HostedDevice, number: u64, want: u64) -> BlockRange {
+pub(super) fn add(store: &Branch, host: &HostedDevice, number: u64, want: u64) -> BlockRange {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: want }).unwrap();
     let placed = store.allocate(&mut room, want, None).unwrap();
     let mut transaction = Transaction::new();
@@ -47,6 +48,8 @@ pub(super) fn remove(store: &Branch, number: u64, blocks: BlockRange) {
 fn on_a_full_host(geometry: Geometry) -> (Arc<HostedDevice>, Vec<(u64, BlockRange)>) {
     let host = Arc::new(HostedDevice::new(&formatted_as(geometry), 1 << 30));
     let store = open(host.clone());
+    // The root: it stays.
+    add(&store, &host, 400, 1);
     let files = (0..400).map(|number| (number, add(&store, &host, number, 1 + number % 13)));
     let files: Vec<_> = files.collect();
     let (gone, left) = files.into_iter().partition(|(number, _)| number % 4 != 0);
@@ -62,6 +65,42 @@ fn files_are_removed_on_a_full_host_between_openings() {
     for geometry in shapes(300 << 20) {
         let (host, files) = on_a_full_host(geometry);
         for (number, blocks) in files {
+            let store = open(host.clone());
+            remove(&store, number, blocks);
+            store.close().unwrap();
+        }
+        assert_eq!(host.refused(), 0);
+    }
+}
+
+/// Every second place of a group in which nothing is in use, and its other one.
+#[test]
+fn single_places_are_found_in_idle_pieces() {
+    for geometry in shapes(300 << 20) {
+        let host = Arc::new(HostedDevice::new(&not_new(formatted_as(geometry)), 1 << 30));
+        open(host.clone()).close().unwrap();
+        let place = geometry.node_blocks();
+        for first in (0..800).step_by(2).map(|at| GROUP_BLOCKS + at * place) {
+            for start in [first, first ^ geometry.copy_mask] {
+                host.take_room(start * BLOCK_BYTES, place * BLOCK_BYTES).unwrap();
+            }
+        }
+        host.exhaust();
+        let store = open(host);
+        drop(store.reserve(UNLINK).unwrap());
+    }
+}
+
+#[test]
+fn files_are_removed_on_a_full_host_behind_a_trim() {
+    for geometry in shapes(300 << 20) {
+        let (host, files) = on_a_full_host(geometry);
+        let store = open(host.clone());
+        store.trim(0, |_| true).unwrap();
+        store.close().unwrap();
+        for (number, blocks) in files {
+            // What goes back is another's.
+            host.exhaust();
             let store = open(host.clone());
             remove(&store, number, blocks);
             store.close().unwrap();

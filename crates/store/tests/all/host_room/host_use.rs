@@ -9,8 +9,8 @@ use holdfast_device::Device;
 use holdfast_device::sim::HostedDevice;
 use holdfast_store::{Delayed, Need, OpenOptions, Store, StoreError, Transaction};
 
-use super::given_before::{key, remove};
-use super::{formatted_as, shapes};
+use super::given_before::{add, key, remove};
+use super::{formatted_as, open, shapes};
 
 const FILES: u64 = 1000;
 const BLOCKS: u64 = 5;
@@ -53,6 +53,31 @@ fn what_files_needed_only_while_they_waited_goes_back() {
         store.close().unwrap();
         println!("{most} while they wait, {full} written, {} removed", host.given());
         assert!(full <= FILES * BLOCKS * BLOCK_BYTES + (12 << 20), "{full}");
+        assert!(host.given() <= 4 << 20, "{}", host.given());
+    }
+}
+
+/// What a volume that was filled and emptied takes of its host at rest, trimmed or not: hardly more than a new one, and nothing that
+/// its reserve was given for that.
+#[test]
+fn a_volume_that_was_filled_and_emptied_gives_the_room_back() {
+    for (geometry, trims) in shapes(300 << 20).into_iter().zip([false, true, true]) {
+        let geometry = geometry.with_first_rings();
+        let host = Arc::new(HostedDevice::new(&formatted_as(geometry), 1 << 30));
+        let store = open(host.clone());
+        // The root, and 85 MB.
+        add(&store, &host, 0, 1);
+        let files: Vec<_> =
+            (1..86).map(|number| (number, add(&store, &host, number, 244))).collect();
+        store.checkpoint().unwrap();
+        assert!(host.given() > 64 << 20, "{}", host.given());
+        files.into_iter().for_each(|(number, blocks)| remove(&store, number, blocks));
+        if trims {
+            store.checkpoint().unwrap();
+            store.trim(0, |_| true).unwrap();
+        }
+        store.close().unwrap();
+        println!("{} bytes, trimmed: {trims}", host.given());
         assert!(host.given() <= 4 << 20, "{}", host.given());
     }
 }
