@@ -1175,8 +1175,10 @@ class Log:
         self.taken_runs = []
         # What was given back, also by branches that did not have it alone, in the order of the blocks.
         self.given_runs = []
-        # Whether a batch changed what is lost.
+        # Whether a batch gave back what may have been in a key that is lost.
         self.blind = False
+        # Keys that the log has changed: what they hold is known.
+        self.changed = set()
         # What each extent key that the log has changed holds of what its tree had: first, end, birth, where block 0 would lie.
         self.before = {}
 
@@ -1302,11 +1304,12 @@ class Log:
         judge_said(volume.lineage, said, [key for branch, key in batch.removes if branch == 0])
         # Branches and snapshots first: the batch may make a branch that it changes.
         self.put(batch, volume, lambda branch: branch == 0)
-        had, held = self.had(batch, volume)
-        self.put(batch, volume, lambda branch: branch != 0)
         for branch in batch.counts:
             there = volume.lineage.lost or volume.lineage.has_root(branch)
             need(there, f"there is no branch {branch} [902]")
+        had, held = self.had(batch, volume)
+        self.put(batch, volume, lambda branch: branch != 0)
+        self.changed.update(batch.puts, batch.removes)
         self.counts.update(batch.counts)
         for block, base, start, data in batch.patches:
             before = ZERO_BLOCK if base == 0 else self.data.get(base) or self.image.read(base)
@@ -1334,12 +1337,12 @@ class Log:
     def put(self, batch, volume, is_meant):
         """What a batch puts and removes in some trees."""
         for branch, key in batch.removes:
-            if is_meant(branch) and volume.has(branch):
+            if is_meant(branch):
                 volume.items(branch).pop(key, None)
         # What a new branch has grown out of: its item may say what came later.
         parents = {key[2]: key[0] - LINEAGE for _, key in batch.puts if key[1] == CHILD_ITEM}
         for (branch, key), value in batch.puts.items():
-            if not is_meant(branch) or not volume.has(branch):
+            if not is_meant(branch):
                 continue
             if key[1] == EXTENT and len(value) >= EXTENT_ITEM.size and u64(value, 8) > self.birth_limit:
                 value = value[:8] + self.birth_limit.to_bytes(8, "little") + value[16:]
@@ -1354,8 +1357,13 @@ class Log:
         """What the extents that a batch changes held before it of what trees had before the log, and of all, by branch."""
         had, held, put = {}, {}, {}
         changed = [of for of in [*batch.removes, *batch.puts] if of[1][1] == EXTENT]
+        gives = batch.freed or batch.drops
+        if self.blind or not gives and all(self.is_taken(batch, batch.puts[of]) for of in changed if of in batch.puts):
+            # No tree is asked.
+            self.before.update((of, []) for of in changed)
+            return {}, {}
         for branch, key in changed:
-            if volume.is_lost(branch, key):
+            if (branch, key) not in self.changed and volume.is_lost(branch, key):
                 self.blind = True
                 continue
             value = volume.items(branch).get(key, b"")
@@ -1389,6 +1397,13 @@ class Log:
                 done = max(done, end)
         self.before.update(put)
         return had, held
+
+    def is_taken(self, batch, value):
+        """Whether an extent has nothing but what the log took, up to a batch."""
+        if len(value) < EXTENT_ITEM.size:
+            return True
+        run = u64(value, 0), u64(value, 0) + u32(value, 16)
+        return self.is_taken_or(run, union(batch.taken))
 
     def judge_given(self, batch, lineage, had, held):
         """What a batch gives back keys that it changes held, or it took that itself, and nothing gave it back before [904].
@@ -1988,6 +2003,10 @@ class Volume:
         """All items of a tree, of the space tree with 0."""
         if number == 0:
             return self.space
+        if not self.has(number):
+            # What the log says of it is all that is known.
+            self.lost.setdefault(number, [])
+            return self.trees.setdefault(number, {})
         if number not in self.trees:
             # Into a set of its own: other trees have the same nodes.
             reached, self.lost[number], cursor = {}, [], self.lineage.cursor(number)

@@ -17,7 +17,7 @@ pub enum RepairError {
     Refused(String),
     /// Nothing is free for what must be written anew.
     #[error(
-        "no {0} neighbouring blocks of the volume are free for what must be written anew; make the volume larger, or copy its files out"
+        "no {0} neighbouring blocks of the volume are free for what must be written anew: nothing is written; copy its files out with `holdfast salvage`"
     )]
     NoSpace(u64),
 }

@@ -58,7 +58,11 @@ impl<'d> Tolerant<'d> {
         if !is_known && self.under.read(at, into).is_ok() {
             return;
         }
-        if len <= BLOCK_BYTES {
+        // Parts are whole blocks, but for the first and the last: what lies beside a block that does not read is not lost with it.
+        let middle = at.saturating_add(len / 2) / BLOCK_BYTES * BLOCK_BYTES;
+        let middle = if middle > at { middle } else { (at / BLOCK_BYTES + 1) * BLOCK_BYTES };
+        let half = middle - at;
+        if half >= len {
             into.fill(0);
             let mut bad = self.bad();
             if bad.len() < REMEMBERED_MAX {
@@ -66,7 +70,6 @@ impl<'d> Tolerant<'d> {
             }
             return;
         }
-        let half = (len / 2).next_multiple_of(BLOCK_BYTES).min(len - 1);
         let (first, second) = into.split_at_mut(half as usize);
         self.fill_inside(at, first);
         self.fill_inside(at.saturating_add(half), second);

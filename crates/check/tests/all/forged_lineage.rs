@@ -63,7 +63,7 @@ impl Writer<'_> {
         self.put(LineageItem::KEY, &LineageItem { next, reserved: [0; 8] }.bytes());
     }
 
-    fn branch(&mut self, id: u64) {
+    pub(crate) fn branch(&mut self, id: u64) {
         self.encoder.branch(id, 9, self.out);
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+mod blind;
 mod branches;
 mod carried;
 #[path = "../common/mod.rs"]

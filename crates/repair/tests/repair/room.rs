@@ -48,3 +48,10 @@ fn a_host_without_room_is_asked_first() {
     let plan = planned(&roomy, &LOSS).expect("there is room");
     assert!(plan.bytes() > 4096);
 }
+
+/// A damaged volume does not become larger: the way out is another one.
+#[test]
+fn where_nothing_is_free_salvage_is_named() {
+    let why = holdfast_repair::RepairError::NoSpace(8).to_string();
+    assert!(why.contains("`holdfast salvage`") && !why.contains("larger"), "{why}");
+}
