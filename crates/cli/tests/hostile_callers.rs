@@ -240,7 +240,7 @@ fn who_says_nothing_takes_the_place_of_nobody_else() {
         Caller::start("lock", &many.socket(), &[])
     });
     let mut mount = Command::new("timeout");
-    mount.args(["20", common::PROGRAM, "mount", many.place.image(), many.place.dir()]);
+    mount.args(["100", common::PROGRAM, "mount", many.place.image(), many.place.dir()]);
     said(mount.stdin(Stdio::null()).output().unwrap()).fine();
     drop(lock);
     assert!(many.socket().exists(), "others can join");
@@ -312,7 +312,7 @@ fn root_finds_the_daemon_of_a_user() {
     nobody.run(&["mount", &format!("{image}:work"), work.to_str().unwrap()]).fine();
     assert_eq!(many.list().len(), 2);
     // The daemon goes on for the other mount.
-    many.place.run(&["umount", "--timeout", "9", work.to_str().unwrap()]).fine();
+    many.place.run(&["umount", "--timeout", "100", work.to_str().unwrap()]).fine();
     assert_eq!(many.list().len(), 1);
     // One that lingers is ended.
     many.place.umount();

@@ -51,6 +51,38 @@ fn a_crate_has_one_program_of_tests_and_others_say_why() {
     );
 }
 
+/// The source files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let paths = entries.map(|entry| entry.expect("an entry can be read").path());
+    paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}
+
+/// Each program is linked by itself, also one without a test: where none is built, none may be written, as it would never run.
+#[test]
+fn what_is_built_without_tests_has_none() {
+    let mut manifests = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    manifests.retain(|path| path.ends_with("Cargo.toml"));
+    let mut without = 0;
+    for manifest in manifests {
+        let text = fs::read_to_string(&manifest).expect("a manifest is text");
+        for section in text.split("\n[").filter(|section| section.contains("\ntest = false")) {
+            let is_library = section.starts_with("lib]");
+            let source = manifest.with_file_name("src");
+            for path in sources(&source) {
+                let text = fs::read_to_string(&path).expect("a source file is text");
+                let is_built = is_library == (path != source.join("main.rs"));
+                assert!(
+                    !is_built || !text.contains("#[test]"),
+                    "{path:?}: {manifest:?} says `test = false`"
+                );
+            }
+            without += 1;
+        }
+    }
+    assert!(without > 5, "only {without} were found");
+}
+
 #[test]
 fn the_alarm_rings() {
     let all = ("tests/all/main.rs", "//! All.");

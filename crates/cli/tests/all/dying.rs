@@ -188,7 +188,7 @@ fn umount_takes_away_what_a_dying_daemon_serves() {
     let place = TestMount::with_volume();
     let mut stuck = Stuck::at(&place, "umount_takes_away_what_a_dying_daemon_serves");
     stuck.kill();
-    place.run(&["umount", "--timeout", "20", place.dir()]).fine();
+    place.run(&["umount", "--timeout", "100", place.dir()]).fine();
     assert!(!place.is_mounted());
     stuck.ends();
     place.fsck();

@@ -381,7 +381,8 @@ fn a_death_beside_work_ends_that_work_alone() {
         wait_for("it does not begin", || is_at_work(daemon));
         die(&place);
         assert!(!command.wait_with_output().unwrap().status.success(), "{words:?}");
-        fs::write(place.dir.join("new"), words[0]).unwrap();
+        let written = fs::write(place.dir.join("new"), words[0]);
+        written.unwrap_or_else(|error| panic!("{words:?}: {error}\n{}", log(&place)));
     }
     place.umount();
     place.fsck();

@@ -176,15 +176,15 @@ fn run(place: &TestMount, attack: &Attack, turn: &str) -> Option<String> {
     last.strip_suffix(" exchanged").map(str::to_owned)
 }
 
-/// Makes an attack at each call in turn, and looks at what is `expected` behind each.
+/// Makes each attack at each call in turn, all attacks at once, and looks at what is `expected` behind each.
 fn sweep(
     attacks: &[Attack],
-    expected: impl Fn(&TestMount, &str, &dyn Fn() -> Option<String>) -> Option<String>,
+    expected: impl Fn(&TestMount, &str, &dyn Fn() -> Option<String>) -> Option<String> + Sync,
 ) {
     if !rustix::process::geteuid().is_root() {
         return holdfast_base::skip::skipped("needs root to become other users");
     }
-    for attack in attacks {
+    let make = |attack: &Attack| {
         let (mut turn, mut exchanges) = (String::from("0"), 0);
         loop {
             let place = place_of(attack);
@@ -196,7 +196,10 @@ fn sweep(
             exchanges += 1;
         }
         assert!(exchanges > 2, "{}: {exchanges} exchanges", attack.what);
-    }
+    };
+    std::thread::scope(|scope| {
+        attacks.iter().for_each(|attack| drop(scope.spawn(move || make(attack))));
+    });
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn servers_of_others_are_mounted_measured_and_gone() {
         .filter(|system| match system.missing_package() {
             None => true,
             Some(package) => {
-                eprintln!("SKIPPED: package {package} is missing");
+                holdfast_base::skip::skipped(format_args!("package {package} is missing"));
                 false
             }
         })

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::*;
 
 /// How long a thread gets that must not wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(100);
 
 fn create(v: &Volume, name: &str) -> Arc<OpenFile> {
     let flags = OpenFlags::READ | OpenFlags::WRITE;

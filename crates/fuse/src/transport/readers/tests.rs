@@ -14,13 +14,15 @@ fn readers_of_a_queue(
     most: usize,
     waiting: usize,
 ) -> (Arc<Readers>, Sender<Request>, Receiver<io::Result<()>>) {
-    watched_readers_of_a_queue(most, waiting, Watch::default())
+    readers_that_look(most, waiting, Watch::default(), Arc::default())
 }
 
-fn watched_readers_of_a_queue(
+/// As above, and `in_vain` counts how often there was nothing in the queue.
+fn readers_that_look(
     most: usize,
     waiting: usize,
     watch: Watch,
+    in_vain: Arc<AtomicUsize>,
 ) -> (Arc<Readers>, Sender<Request>, Receiver<io::Result<()>>) {
     let spin = Duration::from_micros(50);
     // Of a machine with two processors, also where there are more.
@@ -38,7 +40,11 @@ fn watched_readers_of_a_queue(
                     reader.lone().will_answer();
                     request();
                 }),
-                Err(TryRecvError::Empty) => reader.found_nothing(),
+                Err(TryRecvError::Empty) => {
+                    let next = reader.found_nothing();
+                    in_vain.fetch_add(1, Ordering::SeqCst);
+                    next
+                }
                 Err(TryRecvError::Disconnected) => Next::End,
             };
             match next {
@@ -91,17 +97,21 @@ fn as_many_wait_at_once_as_may() {
 /// Without the watch, which takes a request for one that waits where a busy machine lets it lie.
 #[test]
 fn what_does_not_wait_needs_no_other_thread() {
-    let (readers, queue, ends) = watched_readers_of_a_queue(4, 8, Watch::blind());
+    let in_vain = Arc::new(AtomicUsize::new(0));
+    let (readers, queue, ends) = readers_that_look(4, 8, Watch::blind(), Arc::clone(&in_vain));
     let (done, is_done) = channel();
     for _ in 0..20 {
         let done = done.clone();
         queue.send((0, Box::new(move || done.send(std::thread::current().id()).unwrap()))).unwrap();
         let _ = is_done.recv().unwrap();
-        // Found nothing behind it: there is no backlog.
         while readers.serving.load(Ordering::SeqCst) > 0 {
             std::thread::yield_now();
         }
-        std::thread::sleep(Duration::from_millis(3));
+        // Found nothing behind it: there is no backlog.
+        let looked = in_vain.load(Ordering::SeqCst);
+        while in_vain.load(Ordering::SeqCst) == looked {
+            std::thread::yield_now();
+        }
     }
     assert_eq!(readers.state.lock().started, 1);
     drop(queue);
@@ -110,10 +120,13 @@ fn what_does_not_wait_needs_no_other_thread() {
 
 #[test]
 fn a_backlog_calls_others_but_no_more_than_read() {
-    let (readers, queue, ends) = watched_readers_of_a_queue(3, 8, Watch::blind());
+    let (readers, queue, ends) = readers_that_look(3, 8, Watch::blind(), Arc::default());
+    let (all_sent, are_sent) = channel();
+    queue.send((0, Box::new(move || are_sent.recv().unwrap()))).unwrap();
     for _ in 0..200 {
         queue.send((0, Box::new(|| std::thread::sleep(Duration::from_micros(100))))).unwrap();
     }
+    all_sent.send(()).unwrap();
     drop(queue);
     assert!(is_all_over(&ends));
     let started = readers.state.lock().started;

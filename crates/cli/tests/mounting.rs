@@ -1,6 +1,6 @@
 //! Mounting: errors are reported in the foreground, umount waits, a killed daemon loses nothing that was synced.
 //!
-//! A program of its own: scripts/test.sh runs it again, on the other way of requests and with files that the kernel opens.
+//! A program of its own: scripts/test.sh runs it again, on the other way of requests.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 
 use common::loop_device::LoopDevice;
-use common::{Nobody, PROGRAM, TestMount, can_mount, number, signal, wait_until_ended};
+use common::{Nobody, PROGRAM, TestMount, can_mount, number, signal, wait_for, wait_until_ended};
 
 #[test]
 fn a_mount_works_and_umount_returns_when_the_volume_is_free() {
@@ -221,11 +221,7 @@ fn in_the_foreground_it_serves_until_unmounted_and_exits_with_0() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !place.is_mounted() {
-        assert!(std::time::Instant::now() < until, "it does not mount");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_for("it does not mount", || place.is_mounted());
     fs::write(place.dir.join("file"), "content").unwrap();
     place.umount();
     assert_eq!(server.wait().unwrap().code(), Some(0));
@@ -293,12 +289,7 @@ fn a_busy_mount_says_so_and_stays() {
     open.write_all_at(b"still works", 0).unwrap();
     drop(open);
     // The kernel may still be sending the close.
-    for _ in 0..50 {
-        if place.run(&["umount", place.dir()]).code == 0 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_for("it stays busy", || place.run(&["umount", place.dir()]).code == 0);
     assert!(!place.is_mounted());
 }
 
