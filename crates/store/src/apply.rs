@@ -252,6 +252,26 @@ impl Inner {
         transaction: Transaction,
         reservation: &mut Reservation,
     ) -> Result<Lsn> {
+        self.apply_with(tree, transaction, reservation, Some(Tries::default()))
+    }
+
+    /// As [`Inner::apply`], but makes no room: the caller holds what others would wait for.
+    pub(crate) fn apply_now(
+        &self,
+        tree: TreeNo,
+        transaction: Transaction,
+        reservation: &mut Reservation,
+    ) -> Result<Lsn> {
+        self.apply_with(tree, transaction, reservation, None)
+    }
+
+    fn apply_with(
+        &self,
+        tree: TreeNo,
+        transaction: Transaction,
+        reservation: &mut Reservation,
+        mut tries: Option<Tries>,
+    ) -> Result<Lsn> {
         self.check_running()?;
         let longest = value_max(self.geometry().node_size);
         for Change { key, value } in transaction.changes.iter() {
@@ -259,7 +279,6 @@ impl Inner {
             assert!(len <= longest, "{key:?}: {len} bytes");
         }
         let mut loading = self.loading_some();
-        let mut tries = Tries::default();
         let mut loaded = false;
         loop {
             let mut forest = self.forest.write();
@@ -298,7 +317,8 @@ impl Inner {
             }
             drop(space);
             drop(forest);
-            if !self.make_room(&mut tries)? {
+            let makes_room = tries.as_mut().map_or(Ok(false), |tries| self.make_room(tries));
+            if !makes_room? {
                 // Otherwise a retry with less might find that others have them.
                 transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
                 return Err(StoreError::NoSpace);

@@ -173,12 +173,12 @@ fn check_volume(superblock: &Superblock, device: &dyn Device, options: &OpenOpti
 /// Updates the limits of a recovery, and warns if it may take more than was asked for.
 fn update_limits(inner: &Inner, options: &OpenOptions) {
     let limits = inner.throttle.update(&inner.counters);
-    if limits.kept > limits.budget && !options.read_only {
+    let [kept, asked] = [limits.kept, limits.budget].map(|of| format!("{:.1} s", of.as_secs_f64()));
+    // A difference that the words do not show is none.
+    if limits.kept > limits.budget && kept != asked && !options.read_only {
         tracing::warn!(
-            "the device takes {} ms for a random place: a recovery may take {:.1} s, and not the {:.1} s that were asked for",
+            "the device takes {} ms for a random place: a recovery may take {kept}, and not the {asked} that were asked for",
             limits.place.as_millis(),
-            limits.kept.as_secs_f64(),
-            limits.budget.as_secs_f64()
         );
     }
 }

@@ -7,7 +7,7 @@ use crate::space::promise::Floor;
 use crate::space::slots::{NodeSlots, NodesNeeded};
 use crate::transaction::Changes;
 use crate::tree::{Forest, TreeNo};
-use crate::{Inner, Result};
+use crate::{Inner, Result, StoreError};
 
 /// Checkpoints that a change waits for at most: a second one frees what the first has replaced.
 const CHECKPOINTS: u32 = 2;
@@ -67,6 +67,17 @@ impl Inner {
     fn next_root(&self, forest: &Forest, tree: TreeNo) -> NodeSlots {
         let nodes = if forest.trees.will_move(tree) { of_root(forest) } else { 0 };
         NodeSlots::of(self.geometry().stored(TreeId::Space, 0), nodes)
+    }
+
+    /// Tries `change` again while it finds too little room and some can be made. It has let go then what it had locked: nobody waits for that.
+    pub(crate) fn with_room<R>(&self, mut change: impl FnMut() -> Result<R>) -> Result<R> {
+        let mut tries = Tries::default();
+        loop {
+            match change() {
+                Err(StoreError::NoSpace) if self.make_room(&mut tries)? => {}
+                done => return done,
+            }
+        }
     }
 
     /// A change has found too little room, and has changed nothing: makes some, and says whether to try again. No lock of

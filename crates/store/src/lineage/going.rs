@@ -28,7 +28,7 @@ use super::plan::{Plan, PlanResult, trees_span};
 use super::walks::{Look, Walks};
 use crate::apply::Slots;
 use crate::error::LineageError;
-use crate::room::{Tries, slots_at_most};
+use crate::room::slots_at_most;
 use crate::space::slots::NodeSlots;
 use crate::tree::{MissingSet, TreeNo};
 use crate::{Inner, Need, Result, StoreError};
@@ -148,17 +148,19 @@ impl Inner {
         now: Timestamp,
     ) -> Result<Option<Made>> {
         let branch = looked.branch;
-        let Some(mut walks) = self.lock_looked_soon(looked)? else { return Ok(None) };
-        let snapshots = walks.snapshots.of(branch);
-        let has_snapshots = !snapshots.is_empty();
-        let made = self
-            .seal_locked(&mut walks, &mut |plan| plan.delete_branch(branch, has_snapshots, now))?;
-        walks.snapshots.gone(branch);
-        if has_snapshots {
-            walks.goes(branch, 0, snapshots);
-        }
-        self.counters.deletions_left.set(walks.left());
-        Ok(Some(made))
+        self.with_sealing_room(|| {
+            let Some(mut walks) = self.lock_looked_soon(looked)? else { return Ok(None) };
+            let snapshots = walks.snapshots.of(branch);
+            let has_snapshots = !snapshots.is_empty();
+            let plan = &mut |plan: &mut Plan<'_>| plan.delete_branch(branch, has_snapshots, now);
+            let made = self.seal_locked(&mut walks, plan)?;
+            walks.snapshots.gone(branch);
+            if has_snapshots {
+                walks.goes(branch, 0, snapshots);
+            }
+            self.counters.deletions_left.set(walks.left());
+            Ok(Some(made))
+        })
     }
 
     /// Promotes a fork: a branch becomes what it is, and it goes; what the branch was is kept as a snapshot of this name, or deleted. The
@@ -170,18 +172,20 @@ impl Inner {
         now: Timestamp,
     ) -> Result<Option<Made>> {
         let (branch, fork) = (looked.to, looked.branch);
-        let Some(mut walks) = self.lock_looked_soon(looked)? else { return Ok(None) };
-        let snapshots = walks.snapshots.of(fork);
-        let has_snapshots = !snapshots.is_empty();
-        let made = self.seal_locked(&mut walks, &mut |plan| {
-            plan.promote(branch, fork, has_snapshots, kept_as, now)
-        })?;
-        walks.snapshots.gone(fork);
-        if has_snapshots {
-            walks.goes(fork, branch, snapshots);
-            self.name_listener.tell(&NameChange::Joined { from: fork, to: branch });
-        }
-        Ok(Some(made))
+        self.with_sealing_room(|| {
+            let Some(mut walks) = self.lock_looked_soon(looked)? else { return Ok(None) };
+            let snapshots = walks.snapshots.of(fork);
+            let has_snapshots = !snapshots.is_empty();
+            let made = self.seal_locked(&mut walks, &mut |plan| {
+                plan.promote(branch, fork, has_snapshots, kept_as, now)
+            })?;
+            walks.snapshots.gone(fork);
+            if has_snapshots {
+                walks.goes(fork, branch, snapshots);
+                self.name_listener.tell(&NameChange::Joined { from: fork, to: branch });
+            }
+            Ok(Some(made))
+        })
     }
 
     /// Locks the lineage, with the snapshots of each branch listed.
@@ -194,27 +198,18 @@ impl Inner {
             walks.look_begins()
         };
         let mut all = self.snapshots_of_all()?;
-        loop {
-            let mut walks = self.lineage.lock();
-            if walks.snapshots.are_known() {
-                return Ok(walks);
-            }
-            let changed = look.take_changed(SOME);
-            for number in &changed {
-                match self.look_at(|plan| plan.item(*number)) {
-                    Ok((item, _)) if item.kind == TreeKind::Snapshot => {
-                        all.insert(*number, item.branch);
-                    }
-                    Ok(_) | Err(StoreError::Lineage(_)) => drop(all.remove(number)),
-                    Err(error) => return Err(error),
+        let mut walks = self.lock_when_seen(look, |number| {
+            match self.look_at(|plan| plan.item(number)) {
+                Ok((item, _)) if item.kind == TreeKind::Snapshot => {
+                    all.insert(number, item.branch);
                 }
+                Ok(_) | Err(StoreError::Lineage(_)) => drop(all.remove(&number)),
+                Err(error) => return Err(error),
             }
-            if changed.len() < SOME {
-                walks.snapshots.are(all.into_iter().map(|(number, branch)| (branch, number)));
-                return Ok(walks);
-            }
-            MutexGuard::unlock_fair(walks);
-        }
+            Ok(())
+        })?;
+        walks.snapshots.are(all.into_iter().map(|(number, branch)| (branch, number)));
+        Ok(walks)
     }
 
     /// All snapshots, and the branch of each that its item says.
@@ -290,53 +285,54 @@ impl Inner {
 
     /// Some snapshots follow their branch, or it is over. The caller does not hold the lineage: there may be no room before a checkpoint.
     pub(super) fn step_of_going(&self, branch: u64) -> Result<()> {
-        {
-            let mut walks = self.lineage.lock();
-            if walks.following(branch, 1).is_empty() {
-                self.end_going(branch)?;
-                walks.is_gone(branch);
-                walks.has_freed();
-                return Ok(());
-            }
+        if self.with_room(|| self.end_if_gone(branch))? {
+            return Ok(());
         }
         let need = |some: usize| Need::Delete { changes: CHANGES_EACH * some as u32 };
         let (mut room, most) = match self.reserve_now(TreeNo::SPACE, need(SOME))? {
             Some(room) => (room, SOME),
             None => (self.reserve(TreeNo::SPACE, need(1))?, 1),
         };
-        let walks = &mut *self.lineage.lock();
-        let some = walks.following(branch, most);
-        if some.is_empty() {
-            // Another call has made this step.
-            return Ok(());
+        self.with_room(|| {
+            let walks = &mut *self.lineage.lock();
+            let some = walks.following(branch, most);
+            if some.is_empty() {
+                // Another call has made this step.
+                return Ok(());
+            }
+            self.log_change(walks, &mut room, |plan| plan.follow(branch, &some).map(|()| branch))?;
+            walks.followed(branch, &some);
+            Ok(())
+        })
+    }
+
+    /// Ends a branch that goes if all its snapshots have followed it; whether they have.
+    fn end_if_gone(&self, branch: u64) -> Result<bool> {
+        let mut walks = self.lineage.lock();
+        if !walks.following(branch, 1).is_empty() {
+            return Ok(false);
         }
-        self.log_change(walks, &mut room, |plan| plan.follow(branch, &some).map(|()| branch))?;
-        walks.followed(branch, &some);
-        Ok(())
+        self.end_going(branch)?;
+        walks.is_gone(branch);
+        walks.has_freed();
+        Ok(true)
     }
 
     fn end_going(&self, branch: u64) -> Result<()> {
-        let mut tries = Tries::default();
-        loop {
-            let done = self.stop_changers(|forest, space| {
-                self.check_damage(space)?;
-                let mut plan = Plan::new(forest, Lsn(0), 0);
-                plan.end_going(branch)?;
-                let changes = plan.done(branch).changes;
-                forest.prepare_all(TreeNo::SPACE, &changes)?;
-                if !self.has_slots(forest, space, TreeNo::SPACE, &changes, NodeSlots::none()) {
-                    return Err(StoreError::NoSpace.into());
-                }
-                let slots = slots_at_most(forest, TreeNo::SPACE, changes.len());
-                space.expect_slots(slots).map_err(MissingSet::from)?;
-                let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
-                forest.carry_out_all(TreeNo::SPACE, &changes, slots);
-                Ok(())
-            });
-            match done {
-                Err(StoreError::NoSpace) if self.make_room(&mut tries)? => {}
-                done => return done,
+        self.stop_changers(|forest, space| {
+            self.check_damage(space)?;
+            let mut plan = Plan::new(forest, Lsn(0), 0);
+            plan.end_going(branch)?;
+            let changes = plan.done(branch).changes;
+            forest.prepare_all(TreeNo::SPACE, &changes)?;
+            if !self.has_slots(forest, space, TreeNo::SPACE, &changes, NodeSlots::none()) {
+                return Err(StoreError::NoSpace.into());
             }
-        }
+            let slots = slots_at_most(forest, TreeNo::SPACE, changes.len());
+            space.expect_slots(slots).map_err(MissingSet::from)?;
+            let slots = &mut Slots { space, promised: &mut NodeSlots::none() };
+            forest.carry_out_all(TreeNo::SPACE, &changes, slots);
+            Ok(())
+        })
     }
 }

@@ -1,17 +1,13 @@
 //! Looking at the lineage, and opening what it names.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::{Epoch, Lsn};
-use holdfast_format::item::lineage::{LINEAGE, MAIN};
-use holdfast_format::item::{
-    HoldItem, OriginItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
-};
-use holdfast_format::{ItemKind, Malformed};
+use holdfast_format::Malformed;
+use holdfast_format::item::lineage::MAIN;
+use holdfast_format::item::{HoldItem, OriginItem, RootItem, TreeItem, TreeKind, WalkItem};
 
-use super::plan::{Plan, PlanResult, Planned, trees_span};
+use super::plan::{Plan, PlanResult, Planned};
 use crate::apply::Halt;
 use crate::error::LineageError;
 use crate::tree::open::{Ancestry, OpenTree, Walked};
@@ -40,15 +36,12 @@ pub struct TreeInfo {
 
 impl TreeInfo {
     /// As its item says it, which of a branch knows nothing of its head.
-    fn at_rest(number: u64, item: TreeItem) -> TreeInfo {
+    pub(super) fn at_rest(number: u64, item: TreeItem) -> TreeInfo {
         let (inodes, referenced_blocks) = (item.inode_count, item.referenced_blocks);
         let (holds, origins) = (Vec::new(), Vec::new());
         TreeInfo { number, item, is_deleted: false, referenced_blocks, inodes, holds, origins }
     }
 }
-
-/// Deletions, and the place that each has come to.
-type Begun = Vec<(u64, WalkPlace)>;
 
 impl Inner {
     /// Runs `look` over the lineage until it misses no node.
@@ -94,7 +87,7 @@ impl Inner {
     }
 
     /// Whether the space tree does not read, of a volume that is open to be read: `main` is there, as the superblock has its root.
-    fn has_main_alone(&self) -> bool {
+    pub(super) fn has_main_alone(&self) -> bool {
         self.read_only && self.space.lock().is_unknown()
     }
 
@@ -130,95 +123,6 @@ impl Inner {
             Err(_) if number == MAIN && self.has_main_alone() => Ok(main_alone()),
             looked => Ok(looked?.0),
         }
-    }
-
-    /// All branches and snapshots, in the order in which they were made.
-    pub(crate) fn trees(&self) -> Result<Vec<TreeInfo>> {
-        let mut found = Vec::new();
-        let mut heads = BTreeMap::new();
-        let mut wrong = None;
-        let (from, to) = trees_span();
-        let scanned = self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
-            let number = key.inode.0.saturating_sub(LINEAGE);
-            let read = match key.kind {
-                ItemKind::Tree => TreeItem::decode(value).map(|item| {
-                    found.push(TreeInfo::at_rest(number, item));
-                }),
-                // Holds and origins stand behind their snapshot.
-                ItemKind::Hold => HoldItem::decode(value).map(|hold| {
-                    let of = found.last_mut().filter(|of| of.number == number);
-                    of.into_iter().for_each(|of| of.holds.push(hold.clone()));
-                }),
-                ItemKind::Origin => OriginItem::decode(value).map(|origin| {
-                    let of = found.last_mut().filter(|of| of.number == number);
-                    of.into_iter().for_each(|of| of.origins.push(origin));
-                }),
-                ItemKind::Root => RootItem::decode(value).map(|root| {
-                    heads.insert(number, (root.inode_count, root.referenced_blocks));
-                }),
-                _ => Ok(()),
-            };
-            match read {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(why) => {
-                    wrong = Some(StoreError::Item { what: format!("{key:?}"), source: why });
-                    ControlFlow::Break(())
-                }
-            }
-        });
-        if scanned.is_err() && self.has_main_alone() {
-            return Ok(vec![main_alone()]);
-        }
-        scanned?;
-        if let Some(wrong) = wrong {
-            return Err(wrong);
-        }
-        let (walks, wrong) = self.walks()?;
-        let walks = walks.into_iter().map(|(number, _)| number);
-        let deleted: BTreeSet<u64> = walks.chain(wrong.into_iter().map(|(no, _)| no)).collect();
-        let going = found.extract_if(.., |of| of.item.kind == TreeKind::Going);
-        let going: BTreeMap<u64, u64> = going.map(|of| (of.number, of.item.branch)).collect();
-        if found.first().is_none_or(|first| first.number != MAIN) {
-            found.insert(0, main_alone());
-        }
-        let forest = self.forest.read();
-        for of in &mut found {
-            of.is_deleted = deleted.contains(&of.number);
-            match going.get(&of.item.branch) {
-                Some(0) => {
-                    of.is_deleted = true;
-                    of.item.name.clear();
-                }
-                Some(to) => of.item.branch = *to,
-                None => {}
-            }
-            if of.item.kind == TreeKind::Branch {
-                let open = forest.trees.find(of.number).map(|tree| forest.trees.get(tree));
-                let open = open.map(|tree| (tree.inodes, tree.referenced));
-                let at_rest = || heads.get(&of.number).copied();
-                (of.inodes, of.referenced_blocks) = open.or_else(at_rest).unwrap_or_default();
-            }
-            if of.number == MAIN {
-                of.inodes = self.space.lock().inodes;
-            }
-        }
-        Ok(found)
-    }
-
-    /// The snapshots that are being deleted, and how far each has come; and those of which that cannot be read.
-    pub(super) fn walks(&self) -> Result<(Begun, Vec<(u64, StoreError)>)> {
-        let (from, to) = (WalkItem::key(0), WalkItem::key(u64::MAX));
-        let (mut walks, mut wrong) = (Vec::new(), Vec::new());
-        self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
-            match WalkItem::decode(value) {
-                Ok(place) => walks.push((key.offset, place)),
-                Err(source) => {
-                    wrong.push((key.offset, StoreError::Item { what: format!("{key:?}"), source }));
-                }
-            }
-            ControlFlow::Continue(())
-        })?;
-        Ok((walks, wrong))
     }
 
     /// What a tree owns that has grown out of this snapshot.
@@ -371,7 +275,7 @@ impl Inner {
 }
 
 /// The branch that a volume is made with, as nothing says otherwise.
-fn main_alone() -> TreeInfo {
+pub(super) fn main_alone() -> TreeInfo {
     TreeInfo::at_rest(MAIN, TreeItem::first())
 }
 

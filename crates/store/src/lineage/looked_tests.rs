@@ -1,12 +1,9 @@
 //! What others change between a look at the snapshots of a branch and the moment in which it goes.
 
-use std::sync::{Arc, OnceLock, Weak};
-
-use holdfast_device::{Device, DeviceError, forward};
-use holdfast_sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use super::going::SOME;
-use super::going_tests::{exists, is_gone, named_of, now, open, with_snapshots};
+use super::going_tests::{exists, is_gone, now, open, with_snapshots};
 use super::since::Ascent;
 use crate::error::LineageError;
 use crate::{Result, Store, StoreError};
@@ -125,59 +122,4 @@ fn a_way_up_goes_on_where_a_snapshot_has_gone() {
     assert!(store.has_grown_out_of(work, taken[0]).unwrap());
     assert!(!store.has_grown_out_of(work, taken[3]).unwrap());
     assert!(!store.has_grown_out_of(1, taken[0]).unwrap());
-}
-
-/// Counts writes for which the lineage is held.
-#[derive(Debug)]
-struct Watching {
-    under: Arc<dyn Device>,
-    store: OnceLock<Weak<Store>>,
-    held: AtomicU64,
-    all: AtomicU64,
-}
-
-impl Device for Watching {
-    forward!(under: read, flush, discard, room, take_room, len, sector_size, reach, stats);
-
-    fn write(&self, at: u64, from: &[u8]) -> std::result::Result<(), DeviceError> {
-        if let Some(store) = self.store.get().and_then(Weak::upgrade) {
-            self.all.fetch_add(1, Ordering::Relaxed);
-            let is_held = store.inner.lineage.try_lock().is_none();
-            self.held.fetch_add(is_held.into(), Ordering::Relaxed);
-        }
-        self.under.write(at, from)
-    }
-}
-
-/// A commit is wanted before the next change: while that is written no thread waits for the lineage, be it before a change by the
-/// log, or before a step of a branch that goes.
-#[test]
-fn room_for_a_change_of_the_lineage_is_made_before_it_is_locked() {
-    let (device, work, taken) = with_snapshots(2 * SOME as u64 + 5);
-    let (held, all, store) = (AtomicU64::new(0), AtomicU64::new(0), OnceLock::new());
-    let watching = Arc::new(Watching { under: device, store, held, all });
-    let device: Arc<dyn Device> = watching.clone();
-    let store = open(&device);
-    let own = store.snapshot(1, b"own", now()).unwrap();
-    let writes_of = |what: &str, change: &dyn Fn()| {
-        store.hold(own, b"mine", now()).unwrap();
-        store.unhold(own, b"mine").unwrap();
-        store.inner.throttle.want_commit();
-        let commits = store.inner.counters.commits.get();
-        watching.held.store(0, Ordering::Relaxed);
-        watching.all.store(0, Ordering::Relaxed);
-        change();
-        let (held, all) = (&watching.held, &watching.all);
-        let (held, all) = (held.load(Ordering::Relaxed), all.load(Ordering::Relaxed));
-        assert!(store.inner.counters.commits.get() > commits && all > 0, "{what}: no commit");
-        assert_eq!(held, 0, "{what}: of {all} writes");
-    };
-    watching.store.set(Arc::downgrade(&store)).unwrap();
-    writes_of("a hold", &|| store.hold(taken[0], b"mine", now()).unwrap());
-    store.unhold(taken[0], b"mine").unwrap();
-    store.delete_branch(work, now()).unwrap();
-    for _ in 0..20 {
-        writes_of("a branch that goes", &|| assert!(store.work_off_deletions(1).unwrap()));
-    }
-    assert!(named_of(&store, work) < taken.len(), "it has gone on");
 }

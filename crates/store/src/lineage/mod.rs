@@ -12,6 +12,7 @@
 
 mod beside;
 mod going;
+mod list;
 pub(crate) mod look;
 mod moved;
 mod names;
@@ -63,15 +64,13 @@ impl Inner {
     fn by_the_log_for(
         &self,
         need: Need,
-        plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>,
+        mut plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>,
     ) -> Result<Made> {
-        // There may be none before a checkpoint: others do not wait for that.
         let mut room = self.reserve(TreeNo::SPACE, need)?;
-        let mut walks = self.lineage.lock();
-        self.log_change(&mut walks, &mut room, plan)
+        self.with_room(|| self.log_change(&mut self.lineage.lock(), &mut room, &mut plan))
     }
 
-    /// The same, under the lock, with room for it.
+    /// The same, under the lock, with room for it. What was reserved may be too little.
     fn log_change(
         &self,
         walks: &mut Walks,
@@ -85,9 +84,9 @@ impl Inner {
             before.insert(change.key, self.get(TreeNo::SPACE, &change.key)?);
         }
         let named = names::named(&changes, &before);
-        walks.changes(&changes);
+        walks.changes(changes.iter().map(|change| change.key));
         let transaction = Transaction { changes, ..Transaction::default() };
-        let lsn = self.apply(TreeNo::SPACE, transaction, room)?;
+        let lsn = self.apply_now(TreeNo::SPACE, transaction, room)?;
         self.walks_begin(walks, &planned.begun);
         self.lineage_changed(named);
         Ok(Made { number: planned.number, lsn })
@@ -145,6 +144,9 @@ mod evicted_tests;
 #[cfg(test)]
 #[cfg(not(feature = "steered"))]
 mod going_tests;
+#[cfg(test)]
+#[cfg(not(feature = "steered"))]
+mod held_tests;
 #[cfg(test)]
 #[cfg(not(feature = "steered"))]
 mod looked_tests;

@@ -100,8 +100,7 @@ impl Inner {
             NewTree { items: changes, inodes, planted: None }
         };
         let mut plan = |plan: &mut Plan<'_>| -> PlanResult<u64> { plan.new_branch(name, now) };
-        let mut walks = self.lineage.lock();
-        self.seal_tree(&mut walks, &mut plan, Some(&tree))
+        self.with_sealing_room(|| self.seal_tree(&mut self.lineage.lock(), &mut plan, Some(&tree)))
     }
 }
 

@@ -22,7 +22,7 @@ use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
 use super::walks::Walks;
 use super::{Made, names};
 use crate::apply::{Halt, Slots};
-use crate::room::{Tries, keep_roots, slots_at_most, slots_of_new_tree};
+use crate::room::{keep_roots, slots_at_most, slots_of_new_tree};
 use crate::space::alloc::Space;
 use crate::space::slots::NodeSlots;
 use crate::step;
@@ -80,13 +80,18 @@ impl Inner {
         now: Timestamp,
         then: impl FnOnce(u64) -> Result<T>,
     ) -> Result<T> {
-        let mut walks = self.lineage.lock();
-        let made = self.seal_locked(&mut walks, &mut |plan| {
-            let snapshot = plan.take(branch, b"", now)?;
-            plan.begin_walk(snapshot);
-            Ok(snapshot)
+        let (walks, made) = self.with_sealing_room(|| {
+            let mut walks = self.lineage.lock();
+            let made = self.seal_locked(&mut walks, &mut |plan| {
+                let snapshot = plan.take(branch, b"", now)?;
+                plan.begin_walk(snapshot);
+                Ok(snapshot)
+            })?;
+            Ok((walks, made))
         })?;
-        then(made.number)
+        let done = then(made.number);
+        drop(walks);
+        done
     }
 
     /// Takes a branch back to a snapshot; what it was is kept as a snapshot of this name, or deleted.
@@ -104,10 +109,19 @@ impl Inner {
         &self,
         plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
     ) -> Result<Made> {
-        let mut walks = self.lineage.lock();
-        self.seal_locked(&mut walks, plan)
+        self.with_sealing_room(|| self.seal_locked(&mut self.lineage.lock(), &mut *plan))
     }
 
+    /// Runs what locks the lineage and seals. What others would wait for, who want to look at it, comes before: the rest of the last
+    /// checkpoint, and room.
+    pub(super) fn with_sealing_room<R>(&self, seal: impl FnMut() -> Result<R>) -> Result<R> {
+        self.check_running()?;
+        self.expect_rings()?;
+        drop(self.lock_checkpoints()?);
+        self.with_room(seal)
+    }
+
+    /// The caller [makes room](Inner::with_sealing_room).
     pub(super) fn seal_locked(
         &self,
         walks: &mut Walks,
@@ -123,17 +137,11 @@ impl Inner {
         plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
         new_tree: Option<&dyn Fn() -> NewTree>,
     ) -> Result<Made> {
-        self.check_running()?;
-        self.expect_rings()?;
-        let mut tries = Tries::default();
-        let (planned, before) = loop {
-            let sealing = Sealing::new(&mut *plan, new_tree.map(|tree| tree()));
-            match self.seal_by_commit(self.lock_checkpoints()?, sealing) {
-                Err(StoreError::NoSpace) if self.make_room(&mut tries)? => {}
-                done => break done?,
-            }
-        };
-        walks.changes(&planned.changes);
+        let mut sealing = Sealing::new(plan, new_tree.map(|tree| tree()));
+        let sealed = self.seal_by_commit(self.lock_checkpoints()?, &mut sealing);
+        // Also if it has failed: who reads a list beside it may have met what was taken back.
+        walks.changes(sealing.before.keys().copied());
+        let (planned, before) = (sealed?, sealing.before);
         walks.snapshots.follow(&planned.changes);
         self.walks_begin(walks, &planned.begun);
         self.idle.stir();
@@ -141,15 +149,15 @@ impl Inner {
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })
     }
 
-    /// Makes the commit, and returns the change with what the items were before it. What it sealed is written before this returns.
+    /// Makes the commit, and returns the change.
     fn seal_by_commit(
         &self,
         one: MutexGuard<'_, ()>,
-        mut sealing: Sealing<'_>,
-    ) -> Result<(Planned, Items)> {
-        self.checkpoint_with(one, &mut sealing)?;
-        match sealing.planned {
-            Some(planned) => Ok((planned, sealing.before)),
+        sealing: &mut Sealing<'_>,
+    ) -> Result<Planned> {
+        self.checkpoint_with(one, sealing)?;
+        match sealing.planned.take() {
+            Some(planned) => Ok(planned),
             None => Err(StoreError::Stopped("a change of branches was lost".into())),
         }
     }

@@ -7,6 +7,7 @@
 #![deny(clippy::arithmetic_side_effects)]
 
 use holdfast_base::{Epoch, InodeNo};
+use parking_lot::MutexGuard;
 
 use super::way::Stand;
 use crate::tree::TreeNo;
@@ -149,7 +150,7 @@ impl Inner {
     pub(crate) fn common_ancestor(&self, one: u64, other: u64) -> Result<Option<u64>> {
         let mut ways = [Ascent::of(one), Ascent::of(other)];
         loop {
-            let _one = self.lineage.lock();
+            let held = self.lineage.lock();
             for _ in 0..SNAPSHOTS_MAX {
                 let [one, other] = ways.each_mut();
                 // What is older has the smaller number: the other one goes on.
@@ -161,16 +162,23 @@ impl Inner {
                     _ => {}
                 }
             }
+            MutexGuard::unlock_fair(held);
         }
     }
 
-    /// Whether a branch has grown out of a snapshot, be it by way of others.
+    /// Whether a branch has grown out of a snapshot, be it by way of others. They may be far from each other, as above.
     pub(crate) fn has_grown_out_of(&self, branch: u64, snapshot: u64) -> Result<bool> {
         let mut way = Ascent::of(branch);
-        while way.at() > snapshot {
-            way.up(self)?;
+        loop {
+            let one = self.lineage.lock();
+            for _ in 0..SNAPSHOTS_MAX {
+                if way.at() <= snapshot {
+                    return Ok(way.at() == snapshot);
+                }
+                way.up(self)?;
+            }
+            MutexGuard::unlock_fair(one);
         }
-        Ok(way.at() == snapshot)
     }
 
     /// The snapshots that a branch has grown out of, the youngest first, and no more than `most`.

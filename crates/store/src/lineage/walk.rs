@@ -19,20 +19,38 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BlockRange, Lsn, TreeId};
 use holdfast_format::item::{WalkItem, WalkPlace};
 use holdfast_format::{Malformed, NodePointer};
-use parking_lot::RwLockWriteGuard;
+use parking_lot::{MutexGuard, RwLockWriteGuard};
 
+use super::going::SOME;
+use super::list::Deletions;
 use super::plan::Plan;
 use super::walk_down::find;
 use super::walks::Walks;
 use super::way::{Found, Walk};
 use crate::apply::{Halt, Slots};
-use crate::room::{Tries, slots_at_most};
+use crate::room::slots_at_most;
 use crate::space::alloc::Space;
 use crate::space::slots::NodeSlots;
 use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, Walked};
 use crate::tree::{Forest, MissingSet, TreeNo};
 use crate::{Inner, Result, StoreError};
+
+/// Which deletion goes on.
+pub(super) enum Next {
+    Walk(Walk),
+    /// Some were looked at that wait; another one may be able to.
+    Others,
+    Nothing,
+}
+
+/// What became of a step.
+enum Stepped {
+    Made,
+    /// None was made; another deletion may be able to go on.
+    Looked,
+    Nothing,
+}
 
 impl Inner {
     /// Goes on with deletions, for at most so many steps. Returns whether more may be to be done: each step looks its deletion up
@@ -43,61 +61,102 @@ impl Inner {
         let mut refused = None;
         self.lineage.lock().try_again();
         self.find_going()?;
+        self.find_deletions(&mut refused)?;
         while left > 0 {
-            let mut walks = self.lineage.lock();
-            let Some(walk) = self.next_walk(&mut walks, &mut refused)? else {
-                let Some(branch) = walks.next_going() else {
-                    return refused.map_or(Ok(false), Err);
-                };
-                drop(walks);
-                self.check_running()?;
-                let done = self.step_of_going(branch);
-                walks = self.lineage.lock();
-                match done {
-                    Ok(()) => left = left.saturating_sub(1),
-                    // Another call has ended it meanwhile.
-                    Err(_) if !walks.is_going(branch) => {}
-                    Err(error) => {
-                        let what = match walks.goes_to(branch) {
-                            0 => format!("the deletion of branch {branch}"),
-                            to => format!("what makes the snapshots of {branch} those of {to}"),
-                        };
-                        self.set_aside(&mut walks, branch, &what, error, &mut refused)?;
-                    }
-                }
-                self.counters.deletions_left.set(walks.left());
-                continue;
-            };
-            self.check_running()?;
-            match self.step_of(&walk) {
-                Ok(goes_on) => {
-                    left = left.saturating_sub(1);
-                    walks.has_freed();
-                    if goes_on {
-                        walks.came_further(walk.snapshot);
-                    } else {
-                        let beside = walk.child.into_iter().chain([walk.above.snapshot]);
-                        walks.ended(walk.snapshot, beside);
-                        walks.snapshots.ended(walk.branch, walk.snapshot);
-                        self.counters.deletions_left.set(walks.left());
-                    }
-                }
-                // It waits now, so the next look finds another one.
-                Err(error) => {
-                    self.snapshot_fails(&mut walks, walk.snapshot, error, &mut refused)?
-                }
-            }
-            drop(walks);
-            self.idle.stir();
-            // What steps have changed must be written: their maker waits for that, before others have to.
-            // A commit that fails and stops nothing is tried again by the next one, and is no answer for a deletion.
-            match self.throttle() {
-                Err(error) if self.stop.is_stopped() => return Err(error),
-                Err(error) => tracing::debug!("deletions were not held back: {error}"),
-                Ok(()) => {}
+            match self.with_room(|| self.step_on(&mut refused))? {
+                Stepped::Made => left = left.saturating_sub(1),
+                Stepped::Looked => {}
+                Stepped::Nothing => return refused.map_or(Ok(false), Err),
             }
         }
         Ok(true)
+    }
+
+    /// Finds all deletions, once.
+    pub(super) fn find_deletions(&self, refused: &mut Option<StoreError>) -> Result<()> {
+        if self.lineage.lock().are_known() {
+            return Ok(());
+        }
+        let (mut walks, Deletions { places, wrong }) = self.lock_with_deletions()?;
+        if walks.are_known() {
+            return Ok(());
+        }
+        walks.are(&places);
+        for (snapshot, source) in wrong {
+            let what = format!("the deletion of snapshot {snapshot}");
+            self.snapshot_fails(&mut walks, snapshot, StoreError::Item { what, source }, refused)?;
+        }
+        self.counters.deletions_left.set(walks.left());
+        Ok(())
+    }
+
+    /// Makes the next step, if there is one.
+    fn step_on(&self, refused: &mut Option<StoreError>) -> Result<Stepped> {
+        let mut walks = self.lineage.lock();
+        let walk = match self.next_walk(&mut walks, refused)? {
+            Next::Walk(walk) => walk,
+            Next::Others => {
+                MutexGuard::unlock_fair(walks);
+                return Ok(Stepped::Looked);
+            }
+            Next::Nothing => {
+                let Some(branch) = walks.next_going() else { return Ok(Stepped::Nothing) };
+                drop(walks);
+                return self.step_on_going(branch, refused);
+            }
+        };
+        self.check_running()?;
+        let mut stepped = Stepped::Made;
+        match self.step_of(&walk) {
+            Ok(goes_on) => {
+                walks.has_freed();
+                if goes_on {
+                    walks.came_further(walk.snapshot);
+                } else {
+                    let beside = walk.child.into_iter().chain([walk.above.snapshot]);
+                    walks.ended(walk.snapshot, beside);
+                    walks.snapshots.ended(walk.branch, walk.snapshot);
+                    self.counters.deletions_left.set(walks.left());
+                }
+            }
+            // It waits now, so the next look finds another one.
+            Err(error) => {
+                self.snapshot_fails(&mut walks, walk.snapshot, error, refused)?;
+                stepped = Stepped::Looked;
+            }
+        }
+        drop(walks);
+        self.idle.stir();
+        // What steps have changed must be written: who makes them waits for that, before others have to.
+        // A commit that fails and stops nothing is tried again by the next one, and is no answer for a deletion.
+        match self.throttle() {
+            Err(error) if self.stop.is_stopped() => return Err(error),
+            Err(error) => tracing::debug!("deletions were not held back: {error}"),
+            Ok(()) => {}
+        }
+        Ok(stepped)
+    }
+
+    /// The same of a branch that goes.
+    fn step_on_going(&self, branch: u64, refused: &mut Option<StoreError>) -> Result<Stepped> {
+        self.check_running()?;
+        let done = self.step_of_going(branch);
+        let mut walks = self.lineage.lock();
+        let stepped = match done {
+            Ok(()) => Stepped::Made,
+            // Another call has ended it meanwhile.
+            Err(_) if !walks.is_going(branch) => Stepped::Looked,
+            Err(error) => {
+                let what = match walks.goes_to(branch) {
+                    0 => format!("the deletion of branch {branch}"),
+                    to => format!("what makes the snapshots of {branch} those of {to}"),
+                };
+                self.set_aside(&mut walks, branch, &what, error, refused)?;
+                Stepped::Looked
+            }
+        };
+        self.counters.deletions_left.set(walks.left());
+        Ok(stepped)
     }
 
     /// Makes durable what deletions have done, although no transaction says so. Writes nothing if that is so already.
@@ -176,23 +235,16 @@ impl Inner {
 
     /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot, and no caller
     /// looks at it.
-    fn next_walk(
+    pub(super) fn next_walk(
         &self,
         walks: &mut Walks,
         refused: &mut Option<StoreError>,
-    ) -> Result<Option<Walk>> {
-        if !walks.are_known() {
-            let (all, wrong) = self.walks()?;
-            walks.are(&all);
-            for (snapshot, error) in wrong {
-                self.snapshot_fails(walks, snapshot, error, refused)?;
-            }
-            self.counters.deletions_left.set(walks.left());
-        }
+    ) -> Result<Next> {
         for snapshot in self.pins.lock().let_go() {
             walks.may_go_on(snapshot);
         }
-        while let Some(snapshot) = walks.next() {
+        for _ in 0..SOME {
+            let Some(snapshot) = walks.next() else { return Ok(Next::Nothing) };
             if self.pins.lock().keeps_waiting(snapshot) {
                 walks.waits(snapshot);
                 continue;
@@ -200,13 +252,13 @@ impl Inner {
             match self.walk_of(snapshot) {
                 Ok(Some(walk)) => {
                     walks.goes_on(snapshot);
-                    return Ok(Some(walk));
+                    return Ok(Next::Walk(walk));
                 }
                 Ok(None) => walks.waits(snapshot),
                 Err(error) => self.snapshot_fails(walks, snapshot, error, refused)?,
             }
         }
-        Ok(None)
+        Ok(Next::Others)
     }
 
     /// The deletion of a snapshot, if it can go on.
@@ -268,7 +320,6 @@ impl Inner {
     /// Returns whether more is to be done of this deletion.
     fn step_of(&self, walk: &Walk) -> Result<bool> {
         let mut loading = self.loading();
-        let mut tries = Tries::default();
         loop {
             let done = {
                 let mut forest = self.forest.write();
@@ -288,8 +339,6 @@ impl Inner {
             };
             match done {
                 Ok(goes_on) => return Ok(goes_on),
-                // Nothing has reserved room for a step.
-                Err(Halt::Failed(StoreError::NoSpace)) if self.make_room(&mut tries)? => {}
                 Err(Halt::Failed(error)) => return Err(error),
                 Err(Halt::Missing(missing)) => loading.load(missing)?,
             }

@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
-use holdfast_format::ItemKind;
 use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
+use holdfast_format::{ItemKind, Key};
 use parking_lot::Mutex;
 
-use crate::transaction::{Change, Changes};
+use crate::transaction::Changes;
 
 /// So many trees that have changed are looked at for each snapshot.
-const CHANGED_EACH: usize = 4;
+pub(super) const CHANGED_EACH: usize = 4;
 
 /// What is known of the deletions of a volume. Changes under the lineage's lock.
 #[derive(Debug, Default)]
@@ -157,12 +157,12 @@ impl Walks {
     }
 
     /// These are all.
-    pub(super) fn are(&mut self, all: &[(u64, WalkPlace)]) {
-        let begun = all.iter().find(|(_, cursor)| *cursor != WalkPlace::start());
+    pub(super) fn are(&mut self, all: &BTreeMap<u64, WalkPlace>) {
+        let begun = all.iter().find(|(_, cursor)| **cursor != WalkPlace::start());
         *self = Walks {
             are_known: true,
             current: begun.map(|(snapshot, _)| *snapshot),
-            ready: all.iter().map(|(snapshot, _)| *snapshot).collect(),
+            ready: all.keys().copied().collect(),
             left: all.len() as u64,
             set_aside: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -244,12 +244,13 @@ impl Walks {
 
     /// One has come to its end: fewer trees may have grown out of its parent, and neither that nor its child waits for it.
     pub(super) fn ended(&mut self, snapshot: u64, beside: impl IntoIterator<Item = u64>) {
-        self.tell_looks([snapshot]);
+        let beside: Vec<u64> = beside.into_iter().filter(|other| *other != 0).collect();
+        // What has grown out of it has another parent now.
+        self.tell_looks(beside.iter().copied().chain([snapshot]));
         self.waits(snapshot);
         self.came_further(snapshot);
         self.left = self.left.saturating_sub(1);
-        let beside = beside.into_iter().filter(|other| *other != 0);
-        self.ready.extend(beside.filter(|other| !self.set_aside.contains_key(other)));
+        self.ready.extend(beside.into_iter().filter(|other| !self.set_aside.contains_key(other)));
     }
 
     /// Begins a look.
@@ -282,8 +283,8 @@ impl Walks {
     }
 
     /// Items change, or are about to.
-    pub(super) fn changes(&mut self, changes: &Changes) {
-        let trees = changes.iter().flat_map(|Change { key, .. }| {
+    pub(super) fn changes(&mut self, keys: impl Iterator<Item = Key>) {
+        let trees = keys.flat_map(|key| {
             let number = key.inode.0.saturating_sub(LINEAGE);
             match key.kind {
                 ItemKind::Tree | ItemKind::Hold => [Some(number), None],
@@ -378,14 +379,14 @@ mod tests {
         let mut look = walks.look_begins();
         let mut on = |walks: &Walks| walks.look_on(&mut look, 7, 4);
         assert_eq!(on(&walks), (vec![10, 11, 12, 13], false));
-        walks.changes(&changed());
+        walks.changes(changed().iter().map(|change| change.key));
         assert_eq!(on(&walks), (vec![14, 15, 16, 17, 12, 13, 15, 99], false));
         assert_eq!(on(&walks), (vec![18, 19], true));
         walks.tell_looks(100..120);
         assert_eq!(on(&walks), ((100..116).collect(), false));
         assert_eq!(on(&walks), ((116..120).collect(), true));
         drop(look);
-        walks.changes(&changed());
+        walks.changes(changed().iter().map(|change| change.key));
         assert_eq!(walks.looks.len(), 0, "nothing is kept for a look that is over");
     }
 
@@ -398,7 +399,7 @@ mod tests {
         for look in &mut looks {
             assert_eq!(walks.look_on(look, 7, 9), (vec![10, 11, 12], true));
         }
-        walks.changes(&changed());
+        walks.changes(changed().iter().map(|change| change.key));
         let [mut first, second] = looks;
         drop(second);
         walks.ended(11, []);

@@ -246,6 +246,11 @@ impl OpenTrees {
         OpenHandle { no, _held: held.clone() }
     }
 
+    /// Those that can be found.
+    pub(crate) fn all_open(&self) -> impl Iterator<Item = (TreeNo, &OpenTree)> {
+        self.by_number.values().map(|no| (*no, self.get(*no)))
+    }
+
     /// How many are open.
     pub(crate) fn count(&self) -> usize {
         self.trees.len() - self.free.len()
