@@ -1,4 +1,4 @@
-//! Lists of all branches and snapshots, and of all deletions: nobody waits for one, however long it is.
+//! Lists of all branches and snapshots, and of all deletions: others go on meanwhile, however long it is.
 //!
 //! A list is read while others change the lineage. What they have changed meanwhile is read once more, some under each hold of the lineage's
 //! lock, until nothing is left: then it is of one moment.

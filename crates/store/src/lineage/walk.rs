@@ -38,7 +38,7 @@ use crate::{Inner, Result, StoreError};
 
 /// Which deletion goes on.
 pub(super) enum Next {
-    Walk(Walk),
+    Walk(Box<Walk>),
     /// Some were looked at that wait; another one may be able to.
     Others,
     Nothing,
@@ -252,7 +252,7 @@ impl Inner {
             match self.walk_of(snapshot) {
                 Ok(Some(walk)) => {
                     walks.goes_on(snapshot);
-                    return Ok(Next::Walk(walk));
+                    return Ok(Next::Walk(Box::new(walk)));
                 }
                 Ok(None) => walks.waits(snapshot),
                 Err(error) => self.snapshot_fails(walks, snapshot, error, refused)?,
