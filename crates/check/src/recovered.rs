@@ -5,7 +5,7 @@ use holdfast_device::Device;
 use holdfast_format::Superblock;
 
 use crate::lineage::Tree;
-use crate::log::Gaps;
+use crate::log::Holes;
 use crate::volume::Volume;
 use crate::{CheckError, journal, log};
 
@@ -23,14 +23,14 @@ pub(crate) struct Recovered {
 impl Recovered {
     /// Replays both behind `superblock`, which must be valid and the newest of `device`: what a mount shows.
     pub(crate) fn read(device: &dyn Device, superblock: &Superblock) -> Recovered {
-        Recovered::read_over(device, superblock, Gaps::End)
+        Recovered::read_over(device, superblock, Holes::End)
     }
 
     /// The same, also over holes.
     pub(crate) fn read_over(
         device: &dyn Device,
         superblock: &Superblock,
-        holes: Gaps,
+        holes: Holes,
     ) -> Recovered {
         let (journal, journal_error) = journal::replay_readable(device, superblock);
         let is_cut = journal_error.is_some() || !journal.is_whole();

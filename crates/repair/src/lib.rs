@@ -42,7 +42,7 @@ pub use write::Planned;
 
 use std::ops::ControlFlow;
 
-use holdfast_check::reading::Gaps;
+use holdfast_check::reading::Holes;
 use holdfast_check::{Issue, Report, Severity};
 use holdfast_device::Device;
 
@@ -98,7 +98,7 @@ pub fn plan(
 /// behind a hole nothing may be left.
 fn tries(before: &Report) -> impl Iterator<Item = How> {
     let has_hole = before.findings.iter().any(|it| round::is_cut(it.issue()));
-    let holes = [Gaps::Cross, Gaps::End].into_iter().skip(usize::from(!has_hole));
+    let holes = [Holes::Cross, Holes::End].into_iter().skip(usize::from(!has_hole));
     holes.flat_map(|holes| [true, false].map(|is_searched| How { is_searched, holes }))
 }
 

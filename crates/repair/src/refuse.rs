@@ -1,6 +1,6 @@
 //! What is not repaired, or not without being asked twice.
 
-use holdfast_check::reading::{Gaps, VolumeReading};
+use holdfast_check::reading::{Holes, VolumeReading};
 use holdfast_check::{Issue, Report};
 use holdfast_device::Device;
 
@@ -75,7 +75,7 @@ pub(crate) fn unrepairable(
         if needs_more && !options.accept_loss {
             let trees = match issue.number() / 100 {
                 8 | 9 => {
-                    let reading = VolumeReading::open_over(device, false, Gaps::Cross)?;
+                    let reading = VolumeReading::open_over(device, false, Holes::Cross)?;
                     cut::clauses(&reading).join("; ")
                 }
                 _ => String::new(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, CommitNo, Epoch, InodeNo};
-use holdfast_check::reading::{Gaps, RingContents, TreeRoot, VolumeReading};
+use holdfast_check::reading::{Holes, RingContents, TreeRoot, VolumeReading};
 use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
 use holdfast_format::limits::COUNTER_MAX;
@@ -50,7 +50,7 @@ pub(crate) struct How {
     /// What nodes had that are left out is looked for on the device.
     pub(crate) is_searched: bool,
     /// What becomes of what was made behind holes of the rings.
-    pub(crate) holes: Gaps,
+    pub(crate) holes: Holes,
 }
 
 /// Goes on until nothing is left. `taken` are blocks that earlier rounds must not lose.

@@ -31,7 +31,7 @@ use crate::volume::Volume;
 
 /// How a reader takes a hole in journal or log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gaps {
+pub enum Holes {
     /// History ends there: what a mount shows.
     End,
     /// What was made behind it, and is wholly known without it, counts as well.

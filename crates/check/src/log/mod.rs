@@ -39,7 +39,7 @@ use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
 use apply::State;
-pub use later::Gaps;
+pub use later::Holes;
 pub(crate) use later::Later;
 pub(crate) use ring::{BadBatch, Ring, Whole};
 
@@ -215,7 +215,7 @@ impl Replay {
 ///
 /// Fails only if the device does not read where the next batch must be.
 pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, CheckError> {
-    match replay_readable(device, journal, !journal.is_whole(), Gaps::End) {
+    match replay_readable(device, journal, !journal.is_whole(), Holes::End) {
         (replay, None) => Ok(replay),
         (_, Some(error)) => Err(error),
     }
@@ -227,9 +227,9 @@ pub(crate) fn replay_readable(
     device: &dyn Device,
     journal: &journal::Replay,
     is_cut: bool,
-    holes: Gaps,
+    holes: Holes,
 ) -> (Replay, Option<CheckError>) {
-    if is_cut && holes == Gaps::End {
+    if is_cut && holes == Holes::End {
         // What the batches build on is not there, and blocks that they take may be in use by it.
         let why = "the journal before it is not whole";
         return (Replay::none(&journal.superblock, Reason::Broken, why), None);
@@ -261,7 +261,7 @@ pub(crate) fn replay_readable(
     // Operations that no batch has were those of a commit that is gone.
     let has_gap = replay.faults.iter().any(|fault| fault.issue == Issue::BatchGap);
     let has_hole = is_cut || has_gap || replay.damage.is_some() || unread.is_some();
-    if holes == Gaps::Cross && has_hole && journal.end.reason != Reason::Closed {
+    if holes == Holes::Cross && has_hole && journal.end.reason != Reason::Closed {
         later::take(&before, &ring, &mut replay);
     }
     let is_empty = chain.is_empty() && replay.skipped == 0 && replay.end.reason == Reason::Nothing;

@@ -8,7 +8,7 @@ use super::{TreeRoot, VolumeReading};
 use crate::error::CheckError;
 use crate::journal::{self, Reason};
 use crate::lineage::Lineage;
-use crate::log::{self, Gaps};
+use crate::log::{self, Holes};
 use crate::recovered::Recovered;
 use crate::superblocks::Slots;
 
@@ -34,7 +34,7 @@ impl<'d> VolumeReading<'d> {
     ) -> Result<VolumeReading<'d>, CheckError> {
         let slots = Slots::read(device)?;
         let recovered = match rings {
-            Rings::Replayed => Recovered::read_over(device, &mark, Gaps::Cross),
+            Rings::Replayed => Recovered::read_over(device, &mark, Holes::Cross),
             Rings::Ignored => Recovered::without_rings(&mark),
         };
         let volume = recovered.volume(device);

@@ -20,7 +20,7 @@ pub use chosen::Rings;
 pub use cut::CutChanges;
 pub use named::RingContents;
 
-pub use crate::log::Gaps;
+pub use crate::log::Holes;
 
 use crate::bounds::Bounds;
 use crate::changes::Change;
@@ -82,14 +82,14 @@ impl<'d> VolumeReading<'d> {
     /// Reads the volume on `device` by its newest valid superblock; by the far copy if no slot is valid, or if `far` says that
     /// it is the one that counts. Fails if there is none, or a device does not read.
     pub fn open(device: &'d dyn Device, far: bool) -> Result<VolumeReading<'d>, CheckError> {
-        VolumeReading::open_over(device, far, Gaps::End)
+        VolumeReading::open_over(device, far, Holes::End)
     }
 
     /// The same, where holes of the rings may be crossed.
     pub fn open_over(
         device: &'d dyn Device,
         far: bool,
-        holes: Gaps,
+        holes: Holes,
     ) -> Result<VolumeReading<'d>, CheckError> {
         let slots = Slots::read(device)?;
         if let Some(words) = slots.newer() {
