@@ -5,7 +5,6 @@ use holdfast_device::Device;
 use holdfast_format::Superblock;
 
 use crate::lineage::Tree;
-use crate::log::Holes;
 use crate::volume::Volume;
 use crate::{CheckError, journal, log};
 
@@ -21,20 +20,17 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
-    /// Replays both behind `superblock`, which must be valid and the newest of `device`: what a mount shows.
+    /// Replays both behind `superblock`, which must be valid and the newest of `device`.
     pub(crate) fn read(device: &dyn Device, superblock: &Superblock) -> Recovered {
-        Recovered::read_over(device, superblock, Holes::End)
-    }
-
-    /// The same, also over holes.
-    pub(crate) fn read_over(
-        device: &dyn Device,
-        superblock: &Superblock,
-        holes: Holes,
-    ) -> Recovered {
-        let (journal, journal_error) = journal::replay_readable(device, superblock);
-        let is_cut = journal_error.is_some() || !journal.is_whole();
-        let (log, log_error) = log::replay_readable(device, &journal, is_cut, holes);
+        let (journal, journal_error) = journal::replay_or_none(device, superblock);
+        let (log, log_error) = match &journal_error {
+            None => log::replay_readable(device, &journal),
+            Some(_) => {
+                let reason = journal::Reason::Broken;
+                let why = "the journal before it does not read";
+                (log::Replay::none(&journal.superblock, reason, why), None)
+            }
+        };
         Recovered { journal, log, journal_error, log_error }
     }
 

@@ -27,7 +27,7 @@ use crate::runs::Runs;
 use crate::volume::{Look, Volume};
 
 /// Most bytes that are kept of what batches say. No log in a ring that mkfs makes comes near.
-pub(super) const KEPT_MAX: u64 = 4 * REPLAY_BYTES_MAX;
+const KEPT_MAX: u64 = 4 * REPLAY_BYTES_MAX;
 
 /// The volume while its log is replayed.
 #[derive(Debug)]

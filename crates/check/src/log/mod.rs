@@ -15,7 +15,6 @@ mod around_mark;
 mod blocks;
 mod give_back;
 mod judged;
-mod later;
 mod lineage;
 mod origins;
 mod ring;
@@ -39,8 +38,6 @@ use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
 use apply::State;
-pub use later::Holes;
-pub(crate) use later::Later;
 pub(crate) use ring::{BadBatch, Ring, Whole};
 
 /// What a log makes of the volume that the journal leaves.
@@ -68,8 +65,6 @@ pub struct Replay {
     pub end: End,
     /// A later batch proves that the one at which it ended was durable.
     pub damage: Option<Damage>,
-    /// What counts of batches behind a hole, where that was asked for.
-    pub(crate) later: Later,
     /// What no crash explains of batches that are whole.
     pub faults: Vec<Fault>,
     /// Places that lack a durable batch which another place has.
@@ -143,7 +138,6 @@ impl Replay {
             data_bytes: 0,
             end,
             damage: None,
-            later: Later::default(),
             faults: Vec::new(),
             bad_places: Vec::new(),
             unsearched: None,
@@ -215,21 +209,18 @@ impl Replay {
 ///
 /// Fails only if the device does not read where the next batch must be.
 pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, CheckError> {
-    match replay_readable(device, journal, !journal.is_whole(), Holes::End) {
+    match replay_readable(device, journal) {
         (replay, None) => Ok(replay),
         (_, Some(error)) => Err(error),
     }
 }
 
-/// The replay, and why the device does not read where the next batch must be. The journal `is_cut` where commits that were durable are
-/// missing.
+/// The replay, and why the device does not read where the next batch must be. Then the log ends there.
 pub(crate) fn replay_readable(
     device: &dyn Device,
     journal: &journal::Replay,
-    is_cut: bool,
-    holes: Holes,
 ) -> (Replay, Option<CheckError>) {
-    if is_cut && holes == Holes::End {
+    if !journal.is_whole() {
         // What the batches build on is not there, and blocks that they take may be in use by it.
         let why = "the journal before it is not whole";
         return (Replay::none(&journal.superblock, Reason::Broken, why), None);
@@ -237,7 +228,7 @@ pub(crate) fn replay_readable(
     let ring = Ring::new(device, &journal.superblock);
     let mut replay = Replay::none(&journal.superblock, Reason::Nothing, "");
     let mut chain = Vec::new();
-    let (mut proven, unread) = collect(&ring, is_cut, &mut replay, &mut chain);
+    let (mut proven, unread) = collect(&ring, &mut replay, &mut chain);
     let mut proof = None;
     // A volume that was closed says that nothing durable is missing.
     if replay.end.reason != Reason::Broken && journal.end.reason != Reason::Closed {
@@ -249,24 +240,18 @@ pub(crate) fn replay_readable(
         let places = whole.bad.iter().map(|bad| (whole.number(), bad.clone()));
         replay.bad_places.extend(places);
     }
-    let before = Volume::before_log(device, journal);
     if !chain.is_empty() {
+        let before = Volume::before_log(device, journal);
         let is_lost = Lineage::lost(&before).is_some();
         let state = State::new(before.marks(), Lineage::read(&before), is_lost);
         apply(&before, &ring, state, &chain, proven, &mut replay);
     }
     let batch = replay.end.batch;
     let damage = proof.filter(|proof| proof.durable >= batch && replay.faults.is_empty());
-    replay.damage = damage.filter(|_| !is_cut).map(|proof| Damage { batch, proof });
-    // Operations that no batch has were those of a commit that is gone.
-    let has_gap = replay.faults.iter().any(|fault| fault.issue == Issue::BatchGap);
-    let has_hole = is_cut || has_gap || replay.damage.is_some() || unread.is_some();
-    if holes == Holes::Cross && has_hole && journal.end.reason != Reason::Closed {
-        later::take(&before, &ring, &mut replay);
-    }
+    replay.damage = damage.map(|proof| Damage { batch, proof });
     let is_empty = chain.is_empty() && replay.skipped == 0 && replay.end.reason == Reason::Nothing;
-    let is_open = journal.end.reason != Reason::Closed && !has_hole;
-    if is_empty && is_open && ring.is_wiped(&journal.earlier_log) {
+    let is_open = journal.end.reason != Reason::Closed && replay.damage.is_none();
+    if is_empty && is_open && unread.is_none() && ring.is_wiped(&journal.earlier_log) {
         let what = format!(
             "nothing is left of the log at its byte {}, where batches were durable",
             replay.end.at
@@ -278,11 +263,9 @@ pub(crate) fn replay_readable(
 }
 
 /// Reads the batches that must be applied. Those that the journal contains are passed over. Tells
-/// which was the last durable batch by all that were read, and why the next one does not read. Behind a journal that `is_cut`, operations
-/// are missing where the commits were.
+/// which was the last durable batch by all that were read, and why the next one does not read.
 fn collect(
     ring: &Ring<'_>,
-    is_cut: bool,
     replay: &mut Replay,
     chain: &mut Vec<Whole>,
 ) -> (u64, Option<DeviceError>) {
@@ -313,10 +296,6 @@ fn collect(
                 "it builds on operation {}, but what is before it ends with operation {lsn}",
                 header.after
             );
-            if is_cut {
-                replay.end = whole.ends_before(Reason::Nothing, why);
-                return (proven, None);
-            }
             Some((Issue::BatchGap, why))
         } else {
             None

@@ -10,7 +10,6 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{Dentry, TreeItem};
 use holdfast_format::log::{Decoder, Record};
 
-use super::{TreeRoot, VolumeReading};
 use crate::log::Ring;
 use crate::recovered::Recovered;
 
@@ -28,41 +27,10 @@ pub struct CutChanges {
     pub tree: Option<TreeItem>,
 }
 
-impl VolumeReading<'_> {
-    /// What batches of the log name that do not count, as one before them is damaged: by branch.
-    pub fn cut_changes(&self) -> BTreeMap<u64, CutChanges> {
-        read(self.device, &self.recovered)
-    }
-
-    /// Paths of what such batches have changed, in the tree that is there.
-    pub fn cut_paths(&self, tree: Option<&TreeRoot>, changes: &CutChanges) -> BTreeSet<String> {
-        let of = |inode: InodeNo| tree.and_then(|tree| self.path(tree, inode));
-        let mut paths = BTreeSet::new();
-        for (directory, name, inode) in &changes.names {
-            let name = holdfast_base::show::name(name);
-            let path = of(*directory).map(|of| format!("{}/{name}", of.trim_end_matches('/')));
-            paths.insert(path.unwrap_or_else(|| format!("?/{name} (inode {inode})")));
-        }
-        paths.extend(changes.inodes.iter().filter_map(|inode| of(*inode)));
-        paths
-    }
-
-    /// The path of one of [`Self::made_later`]; its name alone where that of its directory is not known.
-    pub fn later_path(&self, tree: &TreeRoot, inode: InodeNo) -> String {
-        let alone = || {
-            let key = self.recovered.log.later.places.get(&(tree.id, inode))?;
-            let value = self.changes(tree.id).get(key)?.value.as_ref()?;
-            let name = holdfast_base::show::name(Dentry::decode(value).ok()?.name);
-            Some(format!("?/{name} (inode {inode})"))
-        };
-        self.path(tree, inode).or_else(alone).unwrap_or_else(|| format!("#{inode}"))
-    }
-}
-
-fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, CutChanges> {
+pub(super) fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, CutChanges> {
     let before = &recovered.journal.superblock;
     let mut cut: BTreeMap<u64, CutChanges> = BTreeMap::new();
-    let (end, later) = (recovered.log.end.batch, &recovered.log.later);
+    let end = recovered.log.end.batch;
     Ring::new(device, before).beyond(end, &mut |header, records| {
         let decoder = Decoder::new(records, header.records, &before.geometry, before.carried());
         let mut branch = MAIN;
@@ -85,13 +53,6 @@ fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, CutChanges>
                 Record::Inode(inode, _) => holdfast_format::Key::inode(inode),
                 _ => continue,
             };
-            let is_there = match (&record, key.kind) {
-                (Record::Put(..), ItemKind::Dentry) => later.names.contains(&(branch, key)),
-                _ => later.files.contains(&(branch, key.inode)),
-            };
-            if is_there {
-                continue;
-            }
             let of = cut.entry(branch).or_default();
             if of.inodes.len() + of.names.len() >= KEPT_MAX || key.inode.0 == 0 {
                 continue;

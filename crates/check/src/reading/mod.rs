@@ -7,7 +7,7 @@ mod chosen;
 mod cut;
 mod named;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
@@ -19,8 +19,6 @@ use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 pub use chosen::Rings;
 pub use cut::CutChanges;
 pub use named::RingContents;
-
-pub use crate::log::Holes;
 
 use crate::bounds::Bounds;
 use crate::changes::Change;
@@ -82,15 +80,6 @@ impl<'d> VolumeReading<'d> {
     /// Reads the volume on `device` by its newest valid superblock; by the far copy if no slot is valid, or if `far` says that
     /// it is the one that counts. Fails if there is none, or a device does not read.
     pub fn open(device: &'d dyn Device, far: bool) -> Result<VolumeReading<'d>, CheckError> {
-        VolumeReading::open_over(device, far, Holes::End)
-    }
-
-    /// The same, where holes of the rings may be crossed.
-    pub fn open_over(
-        device: &'d dyn Device,
-        far: bool,
-        holes: Holes,
-    ) -> Result<VolumeReading<'d>, CheckError> {
         let slots = Slots::read(device)?;
         if let Some(words) = slots.newer() {
             return Err(CheckError::Newer(words));
@@ -99,7 +88,7 @@ impl<'d> VolumeReading<'d> {
         let Some(mark) = found.or(slots.newest()).or(slots.only_far()).cloned() else {
             return Err(CheckError::Missing("no superblock is valid".into()));
         };
-        let recovered = Recovered::read_over(device, &mark, holes);
+        let recovered = Recovered::read(device, &mark);
         let volume = recovered.volume(device);
         let lineage = Lineage::read(&volume);
         let all = lineage.trees(&volume, &|id| recovered.log.inodes_in(id));
@@ -276,14 +265,9 @@ impl<'d> VolumeReading<'d> {
         items
     }
 
-    /// Whether something that was durable is missing of the rings, and what lies behind was looked at.
-    pub fn has_hole(&self) -> bool {
-        self.recovered.log.later.has_hole
-    }
-
-    /// Files that were made behind a hole of the rings, and are there all the same: their branches and numbers.
-    pub fn made_later(&self) -> &BTreeSet<(u64, InodeNo)> {
-        &self.recovered.log.later.files
+    /// What batches of the log name that do not count, as one before them is damaged: by branch.
+    pub fn cut_changes(&self) -> BTreeMap<u64, CutChanges> {
+        cut::read(self.device, &self.recovered)
     }
 
     /// What stands in journal and log: what a new superblock must be younger than, and which blocks a replay reads.

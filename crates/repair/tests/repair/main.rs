@@ -2,8 +2,6 @@
 
 #[path = "../../../check/tests/common/mod.rs"]
 mod common;
-#[path = "../../../salvage/tests/all/common/mod.rs"]
-mod salvaged;
 
 mod accidents;
 mod base_lost;
@@ -17,7 +15,6 @@ mod older;
 mod one_block;
 mod power_cuts;
 mod ring_places;
-mod ring_sweep;
 mod room;
 mod shared;
 mod space_tree;
