@@ -134,7 +134,7 @@ fn metadata_is_stored_twice_if_it_is_asked_for() {
         (&["--size", "64M", "--copies", "rings=2"], "rings=2"),
         (&["--size", "64M", "--copies", "roots=2"], "roots=2"),
         (&["--size", "255M"], "metadata=1"),
-        (&["--size", "256M"], "roots=2"),
+        (&["--size", "256M"], "metadata=1"),
         (&["--size", "1G", "--copies", "metadata=1"], "metadata=1"),
     ];
     for (args, copies) in asked {
