@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 bash scripts/need.sh ps=procps python3=python3 fusermount3=fuse3 setfattr=attr setfacl=acl sqlite3=sqlite3 git=git cc=build-essential mkfs.ext4=e2fsprogs mkfs.vfat=dosfstools fuse2fs=fuse2fs fuse-overlayfs=fuse-overlayfs bindfs=bindfs bsdtar=libarchive-tools valgrind=valgrind file=file fakeroot=fakeroot patch=patch
-# A machine without systemd stays without it, but CI tests its units as well.
-[ -z "${CI:-}" ] || bash scripts/need.sh systemd-analyze=systemd
+# A machine without systemd stays without it, but CI tests its units as well where that can be had.
+[ -z "${CI:-}" ] || bash scripts/need.sh systemd-analyze=systemd || true
 
 # Two runs at once would change the same settings of the machine under each other. Whoever may not open the device
 # changes none. Nothing that is started here keeps the lock.
@@ -84,8 +84,8 @@ if [ -w "$rings" ]; then
 fi
 # Clippy has seen the shipped program only in part, the compiler all of it.
 if grep '^warning: `holdfast.* generated ' "$work/tests.log"; then status=1; fi
-# What was not done, and for want of what: such a test counts as passed. Root with /dev/fuse should have done it, and CI must, but for what an
-# older kernel or a smaller machine cannot.
+# What was not done, and for want of what: such a test counts as passed. Root with /dev/fuse should have done it. Without mounts CI has tested
+# little, and fails.
 grep -o 'SKIPPED [^ ]*: .*' "$work/tests.log" | sort -u >"$work/skipped" || true
 if [ -s "$work/skipped" ]; then
     if [ -n "${CI:-}" ] || { [ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ]; }; then
@@ -94,8 +94,8 @@ if [ -s "$work/skipped" ]; then
         printf '\nnot tested on this machine:\n'
     fi
     sed 's/^SKIPPED /  /' "$work/skipped"
-    if [ -n "${CI:-}" ] && grep -qv -e 'Linux [0-9]' -e 'offers\( no\)\? rings' -e 'needs two processors' "$work/skipped"; then
-        echo 'continuous integration must test it: give it root, /dev/fuse, and what is missing'
+    if [ -n "${CI:-}" ] && grep -q -e 'no /dev/fuse' -e 'cannot mount' -e 'nothing can be mounted' "$work/skipped"; then
+        echo 'continuous integration must mount: give it root and /dev/fuse'
         status=1
     fi
 fi
