@@ -255,9 +255,15 @@ impl Walks {
 
     /// Begins a look.
     pub(super) fn look_begins(&mut self) -> Look {
+        // A lineage that rests tells no look, and each list begins one.
+        self.forget_ended_looks();
         let changed = Arc::default();
         self.looks.push(Arc::downgrade(&changed));
         Look { changed, behind: 0 }
+    }
+
+    fn forget_ended_looks(&mut self) {
+        self.looks.retain(|look| look.strong_count() > 0);
     }
 
     /// What a look at the snapshots of a branch comes to next, and whether these are the last: some behind those that it has seen,
@@ -274,7 +280,7 @@ impl Walks {
 
     /// These are to be looked at once more.
     fn tell_looks(&mut self, trees: impl IntoIterator<Item = u64>) {
-        self.looks.retain(|look| look.strong_count() > 0);
+        self.forget_ended_looks();
         if self.looks.is_empty() {
             return;
         }
@@ -388,6 +394,15 @@ mod tests {
         drop(look);
         walks.changes(changed().iter().map(|change| change.key));
         assert_eq!(walks.looks.len(), 0, "nothing is kept for a look that is over");
+    }
+
+    #[test]
+    fn a_look_that_has_ended_is_forgotten_when_the_next_begins() {
+        let mut walks = Walks::default();
+        for _ in 0..3 {
+            drop(walks.look_begins());
+        }
+        assert_eq!(walks.looks.len(), 1);
     }
 
     /// Two calls look at one branch: what has changed is for both, and neither ends the other's.
