@@ -6,8 +6,8 @@
 //! ```
 //! So a command means the same wherever it is carried out.
 //!
-//! Knows nothing of FUSE, sockets, signals or processes. Where bytes come from and go to ([`work::Ends`]), who else has a branch open
-//! ([`work::Branches`]), and who must hear of what changed there ([`work::Remembers`]) its callers say.
+//! Knows nothing of FUSE, sockets, signals or processes. Its callers bring the streams of bytes ([`work::Ends`]), open the branches that
+//! others may have open ([`work::Branches`]), and tell kernels what changed there ([`work::Remembers`]).
 
 pub mod branches;
 pub mod json;

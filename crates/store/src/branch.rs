@@ -240,7 +240,7 @@ impl Store {
         Branch::main(Arc::new(self))
     }
 
-    /// All of them at one moment, in the order in which they were made. Nobody waits until all are read.
+    /// All of them at one moment, in the order in which they were made. Other calls go on while they are read.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         self.inner.trees()
     }

@@ -69,7 +69,8 @@ impl Inner {
         NodeSlots::of(self.geometry().stored(TreeId::Space, 0), nodes)
     }
 
-    /// Tries `change` again while it finds too little room and some can be made. It has let go then what it had locked: nobody waits for that.
+    /// Tries `change` again while it finds too little room and some can be made. `change` has released its locks by then, so no
+    /// other call waits for the room that is made.
     pub(crate) fn with_room<R>(&self, mut change: impl FnMut() -> Result<R>) -> Result<R> {
         let mut tries = Tries::default();
         loop {

@@ -82,6 +82,6 @@ fn readers_agree_on_what_batches_of_a_lost_branch_give_back() {
             met.insert((damage, found));
         }
     }
-    // Each kind of damage has batches of both kinds, but for what nobody can judge any more.
+    // A lost branch gives both a finding and, where no reader can judge the batch any more, none.
     assert!(met.contains(&("the branch", vec![904])) && met.contains(&("the branch", vec![])));
 }

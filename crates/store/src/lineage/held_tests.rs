@@ -1,4 +1,4 @@
-//! What the device is asked for while the lineage is held: others wait for that, whoever they are.
+//! Reads and writes of the device under the lineage's lock, which all other users of the lock wait for.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -82,8 +82,8 @@ impl Device for Watching {
     }
 }
 
-/// A commit is wanted before the next change: while that is written nobody waits for the lineage, be it before a change by the
-/// log, or before a step of a branch that goes.
+/// A commit is wanted before the next change: the lineage's lock is free while that is written, before a change by the
+/// log and before a step of a branch that goes.
 #[test]
 fn a_commit_before_a_change_is_made_before_the_lineage_is_locked() {
     let (device, work, taken) = with_snapshots(2 * SOME as u64 + 5);

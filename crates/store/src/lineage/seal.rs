@@ -139,7 +139,7 @@ impl Inner {
     ) -> Result<Made> {
         let mut sealing = Sealing::new(plan, new_tree.map(|tree| tree()));
         let sealed = self.seal_by_commit(self.lock_checkpoints()?, &mut sealing);
-        // Also if it has failed: who reads a list beside it may have met what was taken back.
+        // Also after a failure: a list that is being read may contain what was taken back.
         walks.changes(sealing.before.keys().copied());
         let (planned, before) = (sealed?, sealing.before);
         walks.snapshots.follow(&planned.changes);

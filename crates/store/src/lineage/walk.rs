@@ -127,7 +127,7 @@ impl Inner {
         }
         drop(walks);
         self.idle.stir();
-        // What steps have changed must be written: who makes them waits for that, before others have to.
+        // What steps have changed must be written. The deleting thread waits for that here, before other writers have to.
         // A commit that fails and stops nothing is tried again by the next one, and is no answer for a deletion.
         match self.throttle() {
             Err(error) if self.stop.is_stopped() => return Err(error),
