@@ -30,6 +30,7 @@ use crate::cache::SealedNode;
 use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
 use crate::lineage::Sealing;
+use crate::log::Moved;
 use crate::mend::AT_ONCE;
 use crate::nodes::NodeWrite;
 use crate::sealed::{LeftOver, Sealed};
@@ -173,6 +174,7 @@ impl Inner {
         mut sealing: Option<&mut Sealing<'_>>,
     ) -> Result<()> {
         self.check_running()?;
+        let log = sealing.as_ref().map(|_| self.log_for_sealing());
         let (mut sealed, step, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
             self.check_damage(space)?;
@@ -192,6 +194,7 @@ impl Inner {
             let step = self.freeze_moment(forest, space, log, "a checkpoint");
             Ok((self.seal(forest, space, lsn), step, time))
         })?;
+        log.into_iter().for_each(Moved::stays);
         self.frozen(time);
         journal.leave_a_number_out();
         sealed.stands_behind(journal);

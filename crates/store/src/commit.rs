@@ -26,7 +26,7 @@ use holdfast_format::{Geometry, Superblock};
 use crate::apply::Halt;
 use crate::journal::Journal;
 use crate::lineage::Sealing;
-use crate::log::LogPosition;
+use crate::log::{LogPosition, Moved};
 use crate::sealed::Sealed;
 use crate::space::alloc::Space;
 use crate::step::Step;
@@ -133,11 +133,13 @@ impl Inner {
         seal: bool,
         mut sealing: Option<&mut Sealing<'_>>,
     ) -> Result<Frozen<'_>> {
+        let log = sealing.as_ref().map(|_| self.log_for_sealing());
         let (frozen, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
             Ok((self.take(journal, seal, sealing.as_deref_mut(), (forest, space))?, time))
         })?;
         if let Frozen::Commit { .. } = frozen {
+            log.into_iter().for_each(Moved::stays);
             self.frozen(time);
         }
         Ok(frozen)

@@ -69,7 +69,7 @@ impl Inner {
     fn turn_rings_from_start(&self, _one: &MutexGuard<'_, ()>, new: &Geometry) -> Result<()> {
         let log = self.logging.at_start(&self.pending);
         self.turn_rings(new)?;
-        log.stays(new.log_blocks * BLOCK_BYTES);
+        log.stays_in(new.log_blocks * BLOCK_BYTES);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod every_finding;
 mod fsck_md;
 mod given_up;
 mod holes;
+mod lost_seal;
 mod older;
 mod one_block;
 mod power_cuts;

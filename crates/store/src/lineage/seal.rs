@@ -22,6 +22,7 @@ use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
 use super::walks::Walks;
 use super::{Made, names};
 use crate::apply::{Halt, Slots};
+use crate::log::Moved;
 use crate::room::{keep_roots, slots_at_most, slots_of_new_tree};
 use crate::space::alloc::Space;
 use crate::space::slots::NodeSlots;
@@ -147,6 +148,12 @@ impl Inner {
         self.idle.stir();
         self.lineage_changed(names::named(&planned.changes, &before));
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })
+    }
+
+    /// The log for the time of the freeze. A sealing has no operation of its own: by its numbers alone, what comes behind would fit the
+    /// trees from before.
+    pub(crate) fn log_for_sealing(&self) -> Moved<'_> {
+        self.logging.without_a_number(&self.pending)
     }
 
     /// Makes the commit, and returns the change.

@@ -81,14 +81,29 @@ impl Logging {
     }
 
     /// While it is held no batch is written; the next one goes to the ring's start.
-    pub(crate) fn at_start<'a>(&'a self, pending: &'a Mutex<Pending>) -> AtStart<'a> {
+    pub(crate) fn at_start<'a>(&'a self, pending: &'a Mutex<Pending>) -> Moved<'a> {
+        let start = |mark| LogMark { next: 0, sum: 0, ..mark };
+        self.moved(pending, |was| LogPosition { mark: start(was.mark), before: 0, ..was })
+    }
+
+    /// While it is held no batch is written; the next one leaves a number out, which counts as durable: a reader that lacks
+    /// what comes before finds a hole there, and applies the batch to nothing older.
+    pub(crate) fn without_a_number<'a>(&'a self, pending: &'a Mutex<Pending>) -> Moved<'a> {
+        let next = |mark: LogMark| LogMark { batch: mark.batch.next(), ..mark };
+        self.moved(pending, |was| LogPosition { mark: next(was.mark), ..was })
+    }
+
+    fn moved<'a>(
+        &'a self,
+        pending: &'a Mutex<Pending>,
+        to: impl FnOnce(LogPosition) -> LogPosition,
+    ) -> Moved<'a> {
         let mut log = self.log.lock();
         let was = log.place();
-        let mark = LogMark { next: 0, sum: 0, ..was.mark };
-        let place = LogPosition { mark, before: 0, ..was };
+        let place = to(was);
         log.goes_on_at(place);
         pending.lock().set_place(place);
-        AtStart { log, pending, was: Some(was) }
+        Moved { log, pending, was: Some(was) }
     }
 
     /// How long a batch takes, if anything but `of` was fsynced lately.
@@ -97,22 +112,28 @@ impl Logging {
     }
 }
 
-/// The log at its ring's start. Where it is not said to stay, it goes on where it was.
-pub(crate) struct AtStart<'a> {
+/// The log at another place, or number. Where it is not said to stay, it goes on where it was.
+pub(crate) struct Moved<'a> {
     log: MutexGuard<'a, Log>,
     pending: &'a Mutex<Pending>,
     was: Option<LogPosition>,
 }
 
-impl AtStart<'_> {
-    /// A superblock says so, and that the ring has so many bytes.
-    pub(crate) fn stays(mut self, bytes: u64) {
-        self.log.has_length(bytes);
+impl Moved<'_> {
+    /// A commit or a superblock says so: no batch is written before that is durable, and with it all before.
+    pub(crate) fn stays(mut self) {
+        self.log.is_durable();
         self.was = None;
+    }
+
+    /// As [`Moved::stays`], in a ring of so many bytes.
+    pub(crate) fn stays_in(mut self, bytes: u64) {
+        self.log.has_length(bytes);
+        self.stays();
     }
 }
 
-impl Drop for AtStart<'_> {
+impl Drop for Moved<'_> {
     fn drop(&mut self) {
         if let Some(was) = self.was.take() {
             self.log.goes_on_at(was);

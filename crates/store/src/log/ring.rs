@@ -235,6 +235,11 @@ impl Log {
         self.place = place;
     }
 
+    /// What stands for all batches so far is about to be durable, and no batch is written before.
+    pub(super) fn is_durable(&mut self) {
+        (self.before, self.confirmed) = (self.place.mark.batch, self.place.mark.batch);
+    }
+
     /// Where the next batch goes.
     pub(super) fn place(&self) -> LogPosition {
         self.place
