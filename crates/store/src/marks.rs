@@ -52,6 +52,54 @@ impl Marks {
         word.is_some_and(|word| word >> (block.0 % 64) & 1 == 1)
     }
 
+    /// The marks of the 64 blocks around one, the lowest first.
+    pub(crate) fn word(&self, block: BlockNo) -> u64 {
+        let at = (block.0 % GROUP_BLOCKS / 64) as usize;
+        self.group(block.0 / GROUP_BLOCKS).and_then(|words| words.get(at)).copied().unwrap_or(0)
+    }
+
+    /// The first block of `from..to` that is marked, or is not.
+    pub(crate) fn first(&self, from: u64, to: u64, is_marked: bool) -> Option<u64> {
+        let mut at = from;
+        while at < to {
+            let group = at / GROUP_BLOCKS;
+            let Some(words) = self.group(group) else {
+                if !is_marked {
+                    return Some(at);
+                }
+                let (next, _) = self.0.range(group..).next()?;
+                at = next.saturating_mul(GROUP_BLOCKS);
+                continue;
+            };
+            let end = group.saturating_add(1).saturating_mul(GROUP_BLOCKS).min(to);
+            while at < end {
+                let word = words.get((at % GROUP_BLOCKS / 64) as usize).copied().unwrap_or(0);
+                let rest = if is_marked { word } else { !word } >> (at % 64);
+                if rest != 0 {
+                    let found = at.saturating_add(u64::from(rest.trailing_zeros()));
+                    return (found < to).then_some(found);
+                }
+                at = (at / 64).saturating_add(1).saturating_mul(64);
+            }
+        }
+        None
+    }
+
+    /// The runs of blocks in `from..to` of which each is marked, or none is: their starts and ends.
+    pub(crate) fn runs(
+        &self,
+        from: u64,
+        to: u64,
+        is_marked: bool,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            let start = self.first(at, to, is_marked)?;
+            at = self.first(start, to, !is_marked).unwrap_or(to);
+            Some((start, at))
+        })
+    }
+
     /// Whether a block of a range is marked.
     pub(crate) fn touches(&self, range: BlockRange) -> bool {
         (range.start.0..range.start.0.saturating_add(range.count))
@@ -105,6 +153,24 @@ mod tests {
         assert_eq!(marks.count(), 4);
         assert_eq!(marks.groups().map(|(group, _)| group).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(marks.group(1).unwrap()[0], 0b110);
+    }
+
+    #[test]
+    fn runs_go_over_the_borders_of_words_and_groups() {
+        let mut marks = Marks::default();
+        let set = [(3, 2), (60, 10), (GROUP_BLOCKS - 2, 5), (3 * GROUP_BLOCKS, 64)];
+        set.iter().for_each(|(at, count)| marks.set(BlockRange::new(BlockNo(*at), *count), true));
+        let runs = |from, to, value| marks.runs(from, to, value).collect::<Vec<_>>();
+        let border = (GROUP_BLOCKS - 2, GROUP_BLOCKS + 3);
+        assert_eq!(runs(4, 2 * GROUP_BLOCKS, true), [(4, 5), (60, 70), border]);
+        assert_eq!(runs(0, 62, false), [(0, 3), (5, 60)]);
+        let last = (3 * GROUP_BLOCKS + 64, 9 * GROUP_BLOCKS);
+        assert_eq!(
+            runs(100, 9 * GROUP_BLOCKS, false),
+            [(100, border.0), (border.1, 3 * GROUP_BLOCKS), last]
+        );
+        assert_eq!(runs(border.0, border.0 + 1, true), [(border.0, border.0 + 1)]);
+        assert_eq!(marks.word(BlockNo(GROUP_BLOCKS + 9)), 0b111);
     }
 
     #[test]

@@ -10,7 +10,10 @@
 //!   epoch and keys, an extent keeps birth and place: only addresses change, so all rules between trees hold as they did.
 //! - The far copy of the new size may lie where the superblock of before reaches data; the first one that leads to the new trees does not.
 
-mod place;
+mod away;
+mod free;
+mod moves;
+mod plan;
 mod rewrite;
 mod space_tree;
 mod walk;
@@ -26,12 +29,14 @@ use holdfast_format::{Geometry, Superblock};
 
 use crate::superblock::{Present, WRITER};
 use crate::{Identity, Inner, OpenOptions, Result, Store, StoreError, superblock};
-use place::Places;
+use plan::Plan;
 use rewrite::Rewrite;
 use walk::{Nodes, Seen};
 
 /// Steps of deletions that are made before each question whether to go on.
 const STEPS: usize = 1000;
+/// The second pass finds pairs enough: the first one sees to that. A third is for what reckoning has missed.
+const PASSES: usize = 3;
 
 /// How far it has come, in bytes that are read or copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,16 +59,23 @@ pub fn shrink(
     bytes: u64,
     tell: &mut dyn FnMut(Shrinking),
 ) -> Result<u64> {
-    let store = open(device)?;
-    while store.work_off_deletions(STEPS)? {}
-    store.commit_deletions()?;
-    let made = store.inner.shrink(bytes / BLOCK_BYTES, tell)?;
-    // What it has in memory is of the larger volume. It has nothing to write any more.
-    drop(store);
-    let store = open(device)?;
-    store.change_identity(&Identity::default())?;
-    store.close()?;
-    Ok(made.volume_blocks * BLOCK_BYTES)
+    let volume_blocks = bytes / BLOCK_BYTES;
+    let mut progress = Progress { at: Shrinking::default(), tell };
+    for _ in 0..PASSES {
+        let store = open(device)?;
+        while store.work_off_deletions(STEPS)? {}
+        store.commit_deletions()?;
+        let is_smaller = store.inner.shrink(volume_blocks, &mut progress)?;
+        // What it has in memory is of the volume before. It has nothing to write any more.
+        drop(store);
+        if is_smaller {
+            let store = open(device)?;
+            store.change_identity(&Identity::default())?;
+            store.close()?;
+            return Ok(volume_blocks * BLOCK_BYTES);
+        }
+    }
+    Err(StoreError::NoSpace)
 }
 
 fn open(device: &Arc<dyn Device>) -> Result<Store> {
@@ -72,7 +84,9 @@ fn open(device: &Arc<dyn Device>) -> Result<Store> {
 }
 
 impl Inner {
-    fn shrink(&self, volume_blocks: u64, tell: &mut dyn FnMut(Shrinking)) -> Result<Geometry> {
+    /// Moves everything in front of the new end, and makes the volume smaller. Where places for what is stored twice have to become free
+    /// first, that alone, at the old size: false.
+    fn shrink(&self, volume_blocks: u64, progress: &mut Progress<'_>) -> Result<bool> {
         self.check_running()?;
         self.expect_rings()?;
         let _one = self.lock_checkpoints()?;
@@ -83,36 +97,19 @@ impl Inner {
         expect_possible(&old, &geometry)?;
         self.take_far_copy(&geometry)?;
         let nodes = Nodes::of(&*self.device, &old);
-        let all = self.space.lock().nodes() * old.geometry.node_size as u64;
-        let mut progress = Progress { at: Shrinking { done: 0, all }, tell };
-        let seen = Seen::walk(&nodes, &old, geometry.far_copy(), &mut progress)?;
-        let mut places = Places::of(&seen, &geometry);
-        if !geometry.has_places_for_copies() {
-            return Err(StoreError::Refused(format!(
-                "nodes are stored twice, and with {} too few have a place for the other one: it can have about {}",
-                show::bytes(volume_blocks * BLOCK_BYTES),
-                show::bytes(smallest(&old, &seen))
-            )));
-        }
-        let moves = places.for_runs(&seen.runs).and_then(|moves| {
-            let slots = seen.nodes_at_most() + 2 * seen.space_nodes;
-            places.has_slots(slots + reserve(&geometry)).then_some(moves)
-        });
-        let Some(moves) = moves else {
-            return Err(StoreError::Refused(format!(
-                "too much of it is in use to have {}: it can have about {}",
-                show::bytes(volume_blocks * BLOCK_BYTES),
-                show::bytes(smallest(&old, &seen))
-            )));
-        };
-        progress.at.all += moves.bytes();
-        moves.copy(&*self.device, &mut progress)?;
-        let mut rewrite = Rewrite::new(&nodes, seen, geometry.far_copy(), moves, places);
+        progress.at.all += self.space.lock().nodes() * old.geometry.node_size as u64;
+        let seen = Seen::walk(&nodes, &old, progress)?;
+        let plan = Plan::of(&seen, &geometry).ok_or_else(|| refused(&seen, &geometry))?;
+        progress.at.all += plan.moves.bytes();
+        plan.moves.copy(&*self.device, progress)?;
+        let is_last = plan.is_last;
+        let mut rewrite = Rewrite::new(&nodes, seen, plan);
         let files = rewrite.node(old.files, old.files_level)?;
         let items = rewrite.lineage()?;
         // Once as large as it was: the place of the new far copy is nothing's then, whichever superblock counts.
         let epoch = old.epoch.next();
-        let (space, used_blocks) = space_tree::build(&mut rewrite, items, &geometry, epoch)?;
+        let shape = if is_last { geometry } else { old.geometry };
+        let (space, used_blocks) = space_tree::build(&mut rewrite, items, &shape, epoch)?;
         let new = Superblock {
             epoch,
             files,
@@ -127,10 +124,13 @@ impl Inner {
         let reached = self.device.flush()?;
         let present = Present { epoch: old.epoch, blocks };
         let reached = superblock::publish(&*self.device, &new, present, reached)?;
+        if !is_last {
+            return Ok(false);
+        }
         let smaller = Superblock { epoch: epoch.next(), geometry, ..new };
         let present = Present { epoch, blocks };
         let _published = superblock::publish(&*self.device, &smaller, present, reached)?;
-        Ok(geometry)
+        Ok(true)
     }
 
     /// Takes the place of the new far copy from the host: behind the slot there is no way back, and without that copy no repair could
@@ -177,28 +177,17 @@ fn expect_possible(old: &Superblock, new: &Geometry) -> Result<()> {
     new.check().map_err(|malformed| StoreError::Refused(malformed.why))
 }
 
-/// Slots that a volume of this shape keeps for commits and removals (P8).
-fn reserve(geometry: &Geometry) -> u64 {
-    crate::space::reserve_of(geometry)
-}
-
-/// About the smallest size that a volume with so much in it can have.
-fn smallest(old: &Superblock, seen: &Seen) -> u64 {
-    let geometry = &old.geometry;
-    let slot = geometry.slot_blocks();
-    let mut blocks = geometry.first_data_block().0 + old.used_blocks;
-    for _ in 0..4 {
-        let shape = Geometry { volume_blocks: blocks.min(geometry.volume_blocks), ..*geometry };
-        let slots = reserve(&shape) + seen.nodes_at_most() + 2 * seen.space_nodes;
-        blocks = geometry.first_data_block().0 + old.used_blocks + slots * slot + 32;
-    }
-    let first = (blocks * BLOCK_BYTES).next_multiple_of(1 << 20);
-    let sizes = (first..)
-        .step_by(1 << 20)
-        .take_while(|bytes| *bytes < geometry.volume_blocks * BLOCK_BYTES);
-    let shape = |bytes: u64| Geometry { volume_blocks: bytes / BLOCK_BYTES, ..*geometry };
-    // Nearer to where the volume ends now there are more places for copies.
-    { sizes }
-        .find(|bytes| shape(*bytes).has_places_for_copies())
-        .unwrap_or(geometry.volume_blocks * BLOCK_BYTES)
+/// Why the volume cannot have this shape, and which size it can have.
+fn refused(seen: &Seen, new: &Geometry) -> StoreError {
+    let size = show::bytes(new.volume_blocks * BLOCK_BYTES);
+    let why = match new.has_places_for_copies() {
+        true => format!("too much of it is in use to have {size}"),
+        false => format!(
+            "nodes are stored twice, and with {size} too few have a place for the other one"
+        ),
+    };
+    StoreError::Refused(match plan::smallest(seen, new) {
+        Some(mib) => format!("{why}: it can have about {mib} MiB"),
+        None => format!("{why}: it can have no smaller size than it has"),
+    })
 }

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use holdfast_base::{BlockNo, TreeId};
+use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::item::lineage::{RootItem, TreeItem, TreeKind};
 use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_format::node::{self, ADDRESS_AT, NodeView};
 use holdfast_format::{ItemKind, Key, NodePointer, Stored};
 
-use super::place::{Moves, Places};
+use super::away::Away;
+use super::moves::Moves;
+use super::plan::{Places, Plan};
 use super::walk::{Nodes, Seen};
 use crate::marks::Marks;
 use crate::{Result, StoreError};
@@ -17,7 +19,7 @@ use crate::{Result, StoreError};
 pub(super) struct Rewrite<'a> {
     pub(super) nodes: &'a Nodes<'a>,
     pub(super) seen: Seen,
-    end: BlockNo,
+    away: Away,
     moves: Moves,
     places: Places,
     /// Where nodes are from now on.
@@ -27,19 +29,19 @@ pub(super) struct Rewrite<'a> {
 }
 
 impl<'a> Rewrite<'a> {
-    pub(super) fn new(
-        nodes: &'a Nodes<'a>,
-        seen: Seen,
-        end: BlockNo,
-        moves: Moves,
-        places: Places,
-    ) -> Rewrite<'a> {
-        let mut after = seen.marks.clone();
+    pub(super) fn new(nodes: &'a Nodes<'a>, seen: Seen, plan: Plan) -> Rewrite<'a> {
+        let Plan { away, moves, places, .. } = plan;
+        let mut after = seen.used.clone();
+        let mut set = |(from, to): (u64, u64), value| {
+            after.set(BlockRange::new(BlockNo(from), to - from), value);
+        };
+        let end = nodes.geometry.far_copy().0;
+        seen.of_space.runs(0, end, true).for_each(|run| set(run, false));
         for (from, count, to) in moves.all() {
-            after.set(holdfast_base::BlockRange::new(BlockNo(from), count), false);
-            after.set(holdfast_base::BlockRange::new(BlockNo(to), count), true);
+            set((from, from + count), false);
+            set((to, to + count), true);
         }
-        Rewrite { nodes, seen, end, moves, places, moved: HashMap::new(), after }
+        Rewrite { nodes, seen, away, moves, places, moved: HashMap::new(), after }
     }
 
     /// A place for a node. That there are enough was seen before anything was written.
@@ -55,7 +57,7 @@ impl<'a> Rewrite<'a> {
     /// Where a node of a files tree is from now on: written there with all below that had to be.
     pub(super) fn node(&mut self, pointer: NodePointer, level: u8) -> Result<NodePointer> {
         let block = pointer.block.0;
-        if self.seen.nodes.get(&block) == Some(&false) {
+        if !self.seen.may_change(block, &self.away) {
             return Ok(pointer);
         }
         if let Some(to) = self.moved.get(&block) {
@@ -63,8 +65,7 @@ impl<'a> Rewrite<'a> {
         }
         let mut bytes = self.nodes.read(pointer, TreeId::Files, level)?;
         let stored = self.nodes.geometry.stored(TreeId::Files, level);
-        let mut changed =
-            self.nodes.places(block, stored).any(|place| !place.fits_below(self.end.0));
+        let mut changed = self.nodes.places(block, stored).any(|place| self.away.touches(place));
         for at in 0..NodeView::trusted(&bytes).count() {
             let view = NodeView::trusted(&bytes);
             let (offset, _) = view.record(at);

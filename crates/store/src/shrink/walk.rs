@@ -1,11 +1,10 @@
-//! What all trees of a volume reach: which blocks are in use, which nodes may have to change, and what has to move.
+//! What all trees of a volume reach: which blocks are in use, what of data moves together, and how far each node reaches.
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_device::Device;
 use holdfast_format::item::lineage::{RootItem, TreeItem, TreeKind, WalkItem};
@@ -15,21 +14,12 @@ use holdfast_format::node::{Expected, NodeView, OfVolume};
 use holdfast_format::{Geometry, ItemKind, Key, Malformed, NodePointer, Stored, Superblock};
 
 use super::Progress;
+use super::away::Away;
+use super::moves::Run;
 use crate::marks::Marks;
+use crate::space::slots::NodeSlots;
 use crate::verified::first_sound;
 use crate::{Result, StoreError};
-
-/// Extents so far before the new end are known as well: they may have blocks in common with one that reaches behind it.
-const NEAR: u64 = 4 * GROUP_BLOCKS;
-
-/// Consecutive blocks of data: all that extents with blocks in common have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    /// Otherwise they hold nothing that has to be copied.
-    pub(super) is_written: bool,
-}
 
 /// Reads nodes where they are.
 pub(super) struct Nodes<'a> {
@@ -70,42 +60,61 @@ impl<'a> Nodes<'a> {
     }
 }
 
+/// How far a node of a files tree reaches, with all that lies below it.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    level: u8,
+    /// Behind the last of its blocks.
+    end: u64,
+    /// The 64ths of the volume in which they lie.
+    parts: u64,
+}
+
 /// What was seen.
 pub(super) struct Seen {
-    /// Nodes of files trees: whether they, or what lies below, may have to move or change.
-    pub(super) nodes: HashMap<u64, bool>,
-    /// Blocks that files trees reach, nodes included.
-    pub(super) marks: Marks,
+    pub(super) geometry: Geometry,
+    nodes: HashMap<u64, Reach>,
+    /// Blocks that are in use.
+    pub(super) used: Marks,
+    /// Those of data.
+    pub(super) data: Marks,
+    /// Blocks of data that have an extent in common with the next one: they move together.
+    pub(super) joined: Marks,
+    /// Blocks of data that hold something.
+    pub(super) written: Marks,
+    /// Blocks of nodes of files trees that are stored twice.
+    pub(super) twice: Marks,
     /// Blocks of nodes of the space tree.
-    pub(super) space_marks: Marks,
+    pub(super) of_space: Marks,
     /// How many nodes that has.
     pub(super) space_nodes: u64,
     /// Blocks of nodes of files trees, by group.
     pub(super) node_blocks: BTreeMap<u64, u64>,
-    /// What has to move of data.
-    pub(super) runs: Vec<Run>,
     /// The items of the space tree that say nothing of blocks, in their order.
     pub(super) items: Vec<(Key, Vec<u8>)>,
 }
 
 impl Seen {
-    /// Walks through everything. `end`: behind the last block that may stay.
+    /// Walks through everything.
     pub(super) fn walk(
         nodes: &Nodes<'_>,
         superblock: &Superblock,
-        end: BlockNo,
         progress: &mut Progress<'_>,
     ) -> Result<Seen> {
         let seen = Seen {
+            geometry: nodes.geometry,
             nodes: HashMap::new(),
-            marks: Marks::default(),
-            space_marks: Marks::default(),
+            used: Marks::default(),
+            data: Marks::default(),
+            joined: Marks::default(),
+            written: Marks::default(),
+            twice: Marks::default(),
+            of_space: Marks::default(),
             space_nodes: 0,
             node_blocks: BTreeMap::new(),
-            runs: Vec::new(),
             items: Vec::new(),
         };
-        let mut walk = Walk { nodes, end: end.0, near: Vec::new(), seen, progress };
+        let mut walk = Walk { nodes, seen, progress };
         walk.space(superblock.space, superblock.space_level)?;
         walk.files(superblock.files, superblock.files_level)?;
         for (key, value) in walk.seen.items.clone() {
@@ -114,14 +123,70 @@ impl Seen {
                 walk.files(pointer, level)?;
             }
         }
-        let Walk { near, mut seen, .. } = walk;
-        seen.runs = runs(near, end.0)?;
-        Ok(seen)
+        Ok(walk.seen)
+    }
+
+    /// The 64ths of the volume that have blocks of `range`, one bit each.
+    pub(super) fn parts_of(&self, range: BlockRange) -> u64 {
+        let part = |block: u64| {
+            let part = block.saturating_mul(64).checked_div(self.geometry.volume_blocks);
+            part.unwrap_or(0).min(63)
+        };
+        let (first, last) = (range.start.0, range.start.0.saturating_add(range.count));
+        let (first, last) = (part(first), part(last.saturating_sub(1)));
+        (u64::MAX << first) & (u64::MAX >> 63_u64.saturating_sub(last))
+    }
+
+    /// Whether a node of a files tree, or what lies below, may have to move or change.
+    pub(super) fn may_change(&self, node: u64, away: &Away) -> bool {
+        self.nodes.get(&node).is_none_or(|reach| reach.may_change(away))
     }
 
     /// The most nodes that have to be written.
-    pub(super) fn nodes_at_most(&self) -> u64 {
-        self.nodes.values().filter(|may| **may).count() as u64
+    pub(super) fn to_write(&self, away: &Away) -> NodeSlots {
+        let space = self.geometry.stored(TreeId::Space, 0);
+        let count = |stored| {
+            let is_so = |reach: &&Reach| {
+                reach.may_change(away) && self.geometry.stored(TreeId::Files, reach.level) == stored
+            };
+            let of_files = self.nodes.values().filter(is_so).count() as u64;
+            let of_space = if space == stored { self.space_nodes.saturating_mul(2) } else { 0 };
+            of_files.saturating_add(of_space)
+        };
+        NodeSlots { once: count(Stored::Once), twice: count(Stored::Twice) }
+    }
+
+    /// What of data has to move, upwards: extents with blocks in common are one run.
+    pub(super) fn runs(&self, away: &Away) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (from, to) in away.ranges(&self.geometry) {
+            let mut at = from;
+            while let Some(block) = self.data.first(at, to, true) {
+                let before =
+                    (0..block).rev().take_while(|before| self.joined.has(BlockNo(*before)));
+                let start = before.last().unwrap_or(block);
+                let last = self.joined.first(block, u64::MAX, false).unwrap_or(block);
+                let end = last.saturating_add(1);
+                at = end;
+                // It may lie in several of the ranges.
+                if runs.last().is_none_or(|run| run.end <= start) {
+                    let is_written = self.written.first(start, end, true).is_some();
+                    runs.push(Run { start, end, is_written });
+                }
+            }
+        }
+        runs
+    }
+}
+
+impl Reach {
+    fn may_change(&self, away: &Away) -> bool {
+        self.end > away.end || self.parts & away.parts != 0
+    }
+
+    fn add(&mut self, below: Reach) {
+        self.end = self.end.max(below.end);
+        self.parts |= below.parts;
     }
 }
 
@@ -149,26 +214,26 @@ fn root_of(key: &Key, value: &[u8]) -> Result<Option<(NodePointer, u8)>> {
 
 struct Walk<'a, 'p> {
     nodes: &'a Nodes<'a>,
-    end: u64,
-    /// Extents near the new end or behind it.
-    near: Vec<Run>,
     seen: Seen,
     progress: &'a mut Progress<'p>,
 }
 
 impl Walk<'_, '_> {
-    /// Enters a node of a files tree, unless it was seen; says whether it, or what lies below, may have to change.
-    fn files(&mut self, pointer: NodePointer, level: u8) -> Result<bool> {
-        if let Some(may) = self.seen.nodes.get(&pointer.block.0) {
-            return Ok(*may);
+    /// Enters a node of a files tree, unless it was seen; says how far it reaches.
+    fn files(&mut self, pointer: NodePointer, level: u8) -> Result<Reach> {
+        if let Some(reach) = self.seen.nodes.get(&pointer.block.0) {
+            return Ok(*reach);
         }
         let bytes = self.nodes.read(pointer, TreeId::Files, level)?;
         self.progress.add(bytes.len() as u64);
-        let mut may = false;
+        let mut reach = Reach { level, end: 0, parts: 0 };
         let stored = self.nodes.geometry.stored(TreeId::Files, level);
         for place in self.nodes.places(pointer.block.0, stored) {
-            self.seen.marks.set(place, true);
-            may |= !place.fits_below(self.end);
+            self.seen.used.set(place, true);
+            if stored == Stored::Twice {
+                self.seen.twice.set(place, true);
+            }
+            reach.add(self.reach(place));
         }
         // A copy lies in the same group.
         let of_group = self.seen.node_blocks.entry(pointer.block.0 / GROUP_BLOCKS).or_default();
@@ -176,29 +241,34 @@ impl Walk<'_, '_> {
         let view = NodeView::trusted(&bytes);
         for at in 0..view.count() {
             if let Some(below) = level.checked_sub(1) {
-                may |= self.files(view.child(at), below)?;
+                reach.add(self.files(view.child(at), below)?);
             } else if view.key(at).kind == ItemKind::Extent {
-                may |= self.extent(&view.key(at), view.value(at))?;
+                reach.add(self.extent(&view.key(at), view.value(at))?);
             }
         }
-        self.seen.nodes.insert(pointer.block.0, may);
-        Ok(may)
+        self.seen.nodes.insert(pointer.block.0, reach);
+        Ok(reach)
     }
 
-    fn extent(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
+    fn reach(&self, blocks: BlockRange) -> Reach {
+        let end = blocks.start.0.saturating_add(blocks.count);
+        Reach { level: 0, end, parts: self.seen.parts_of(blocks) }
+    }
+
+    fn extent(&mut self, key: &Key, value: &[u8]) -> Result<Reach> {
         let damage = |source| StoreError::Item { what: format!("{key:?}"), source };
         let extent = Extent::decode(value).map_err(damage)?;
         if !self.nodes.geometry.holds_data(extent.blocks) {
             return Err(damage(Malformed::new("extent", "its blocks lie outside the data zone")));
         }
-        self.seen.marks.set(extent.blocks, true);
-        let start = extent.blocks.start.0;
-        let end = start.saturating_add(extent.blocks.count);
-        let is_near = end > self.end.saturating_sub(NEAR);
-        if is_near {
-            self.near.push(Run { start, end, is_written: extent.is_written() });
+        let BlockRange { start, count } = extent.blocks;
+        self.seen.used.set(extent.blocks, true);
+        self.seen.data.set(extent.blocks, true);
+        self.seen.joined.set(BlockRange::new(start, count.saturating_sub(1)), true);
+        if extent.is_written() {
+            self.seen.written.set(extent.blocks, true);
         }
-        Ok(is_near)
+        Ok(self.reach(extent.blocks))
     }
 
     fn space(&mut self, pointer: NodePointer, level: u8) -> Result<()> {
@@ -206,7 +276,8 @@ impl Walk<'_, '_> {
         self.progress.add(bytes.len() as u64);
         let stored = self.nodes.geometry.stored(TreeId::Space, level);
         for place in self.nodes.places(pointer.block.0, stored) {
-            self.seen.space_marks.set(place, true);
+            self.seen.used.set(place, true);
+            self.seen.of_space.set(place, true);
         }
         self.seen.space_nodes = self.seen.space_nodes.saturating_add(1);
         let view = NodeView::trusted(&bytes);
@@ -221,49 +292,5 @@ impl Walk<'_, '_> {
             }
         }
         Ok(())
-    }
-}
-
-/// What has to move, by extents that have blocks in common: each run as a whole.
-fn runs(mut near: Vec<Run>, end: u64) -> Result<Vec<Run>> {
-    near.sort_unstable_by_key(|run| (run.start, run.end));
-    let mut runs: Vec<Run> = Vec::new();
-    for of in near {
-        match runs.last_mut() {
-            Some(last) if of.start < last.end => {
-                last.end = last.end.max(of.end);
-                last.is_written |= of.is_written;
-            }
-            _ => runs.push(of),
-        }
-    }
-    runs.retain(|run| run.end > end);
-    // Beyond that there may be more with blocks in common.
-    match runs.iter().any(|run| run.start < end.saturating_sub(NEAR)) {
-        true => {
-            let at = end.saturating_mul(BLOCK_BYTES);
-            Err(StoreError::Refused(format!(
-                "extents that share blocks go on for too long before byte {at}: choose another size"
-            )))
-        }
-        false => Ok(runs),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(start: u64, end: u64) -> Run {
-        Run { start, end, is_written: true }
-    }
-
-    #[test]
-    fn what_has_blocks_in_common_moves_together() {
-        let near = vec![run(110, 120), run(80, 95), run(90, 101), run(70, 80), run(101, 105)];
-        let unwritten = Run { is_written: false, ..run(118, 140) };
-        let found = runs([near, vec![unwritten]].concat(), 100).unwrap();
-        assert_eq!(found, [run(80, 101), run(101, 105), run(110, 140)]);
-        assert!(runs(vec![run(1, NEAR * 2)], NEAR + 10).is_err());
     }
 }

@@ -8,6 +8,7 @@ use super::alloc::Space;
 use super::groups::Groups;
 use super::hidden::Hidden;
 use super::promise::{Floors, Given};
+use super::slots::NodeSlots;
 
 impl Space {
     /// The volume has the shape `geometry` from now on, which is larger. The new blocks are free, or hidden until the host gives them.
@@ -30,7 +31,7 @@ impl Space {
     }
 }
 
-/// Slots that a volume of this shape keeps for commits and for what makes room.
-pub(crate) fn reserve_of(geometry: &Geometry) -> u64 {
-    Floors::new(geometry, Groups::slots_of(geometry), Given::all(geometry)).grow.whole(geometry)
+/// Slots that a volume of this shape keeps for commits and for what makes room (P8).
+pub(crate) fn reserve_of(geometry: &Geometry) -> NodeSlots {
+    Floors::new(geometry, Groups::slots_of(geometry), Given::all(geometry)).grow
 }

@@ -60,11 +60,6 @@ impl NodeSlots {
         self.once.saturating_add(self.twice.saturating_mul(2))
     }
 
-    /// As many as there are places or pairs, whichever a volume has its slots in: in units of [`Geometry::slot_blocks`].
-    pub(crate) fn whole(self, geometry: &Geometry) -> u64 {
-        self.places().div_ceil(geometry.node_copies().0)
-    }
-
     /// Without these, as far as there are so many.
     pub(crate) fn without(self, less: NodeSlots) -> NodeSlots {
         let once = self.once.saturating_sub(less.once);

@@ -41,6 +41,7 @@ mod scrub_of_a_gone_device;
 mod scrub_rings;
 #[path = "../small/mod.rs"]
 mod small;
+mod shrink;
 mod space;
 mod superblock_rots;
 mod superblock_says;

@@ -1,0 +1,131 @@
+//! What has to become free: all behind the new end, and places before it that what is stored twice needs.
+
+use holdfast_base::{BlockNo, BlockRange};
+use holdfast_format::Geometry;
+
+use super::walk::Seen;
+use crate::marks::Marks;
+
+/// Blocks in a unit: its copies lie in another one, moved as a whole.
+const UNIT: u64 = 64;
+
+/// Blocks that have to become free.
+#[derive(Debug)]
+pub(super) struct Away {
+    /// All from here on.
+    pub(super) end: u64,
+    /// And these.
+    places: Marks,
+    /// The 64ths of the volume in which these lie.
+    pub(super) parts: u64,
+}
+
+impl Away {
+    /// All behind the end of a volume of this shape.
+    pub(super) fn behind(new: &Geometry) -> Away {
+        Away { end: new.far_copy().0, places: Marks::default(), parts: 0 }
+    }
+
+    /// Whether any of these blocks has to become free.
+    pub(super) fn touches(&self, range: BlockRange) -> bool {
+        !range.fits_below(self.end) || self.places.touches(range)
+    }
+
+    /// The places before the end: their starts and ends.
+    pub(super) fn places(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.places.runs(0, self.end, true)
+    }
+
+    /// All of it in a volume that has this shape, upwards.
+    pub(super) fn ranges(&self, old: &Geometry) -> impl Iterator<Item = (u64, u64)> {
+        self.places().chain([(self.end, old.far_copy().0)])
+    }
+
+    /// Has more pairs become free, those first that cost least, until there are enough for `kept` and twice for all nodes that are written:
+    /// they may have to be written once more. `free` are free now. Says whether there are enough.
+    pub(super) fn clear_pairs(
+        &mut self,
+        seen: &Seen,
+        new: &Geometry,
+        (mut free, kept): (u64, u64),
+    ) -> bool {
+        let mut wanted = 2 * seen.to_write(self).twice + kept;
+        for unit in units(seen, new) {
+            if free >= wanted {
+                break;
+            }
+            free += unit.pairs;
+            let parts = self.parts;
+            self.clear(seen, new, &unit);
+            if self.parts != parts {
+                wanted = 2 * seen.to_write(self).twice + kept;
+            }
+        }
+        free >= wanted
+    }
+
+    fn clear(&mut self, seen: &Seen, new: &Geometry, unit: &Unit) {
+        let place = new.node_blocks();
+        for at in (0..UNIT).step_by(place as usize).filter(|at| unit.bits >> at & 1 == 1) {
+            for start in [unit.start + at, (unit.start + at) ^ new.copy_mask] {
+                let blocks = BlockRange::new(BlockNo(start), place);
+                self.places.set(blocks, true);
+                self.parts |= seen.parts_of(blocks);
+            }
+        }
+    }
+}
+
+/// Pairs of which one place or both are in use.
+#[derive(Debug)]
+struct Unit {
+    start: u64,
+    /// The blocks of the lower places.
+    bits: u64,
+    pairs: u64,
+    /// Blocks in use.
+    cost: u64,
+    /// What uses them may be too long to find another place.
+    is_long: bool,
+}
+
+/// All that may be cleared in front of the new end, in the order in which that is best done.
+fn units(seen: &Seen, new: &Geometry) -> Vec<Unit> {
+    let (first, end) = (new.first_data_block().0 / UNIT, new.far_copy().0.div_ceil(UNIT));
+    let of_unit = |unit: u64| unit_at(seen, new, unit * UNIT);
+    let mut units: Vec<Unit> = (first..end).filter_map(of_unit).collect();
+    units.sort_by(|one, other| {
+        let (cost, other_cost) = (one.cost * other.pairs, other.cost * one.pairs);
+        (one.is_long, cost).cmp(&(other.is_long, other_cost))
+    });
+    units
+}
+
+fn unit_at(seen: &Seen, new: &Geometry, start: u64) -> Option<Unit> {
+    let both = [start, start ^ new.copy_mask];
+    if both[1] <= start {
+        return None;
+    }
+    let inside = both.iter().fold(u64::MAX, |bits, at| bits & inside(new, *at));
+    let [used, twice] =
+        [&seen.used, &seen.twice].map(|marks| both.map(|at| marks.word(BlockNo(at))));
+    let (busy, stays) = (used[0] | used[1], twice[0] | twice[1]);
+    let place = new.node_blocks();
+    let mask = u64::MAX >> (64 - place);
+    // A node that is stored twice would take as many elsewhere.
+    let can_be = |bits: &u64| inside & bits == *bits && busy & bits != 0 && stays & bits == 0;
+    let places = (0..UNIT).step_by(place as usize).map(|at| mask << at).filter(can_be);
+    let bits = places.fold(0, |all, bits| all | bits);
+    let cost = used.iter().map(|used| u64::from((used & bits).count_ones())).sum();
+    // A whole word of one extent: no data has such ones, but what is reserved.
+    let around = both.into_iter().flat_map(|at| [at.saturating_sub(UNIT), at, at + UNIT]);
+    let is_long = { around }.any(|at| seen.joined.word(BlockNo(at)) == u64::MAX);
+    let pairs = u64::from(bits.count_ones()) / place;
+    (pairs > 0).then_some(Unit { start, bits, pairs, cost, is_long })
+}
+
+/// Blocks of the unit that lie in the data zone.
+fn inside(new: &Geometry, unit: u64) -> u64 {
+    let (first, end) = (new.first_data_block().0, new.far_copy().0);
+    (0..UNIT).filter(|at| (first..end).contains(&(unit + at))).fold(0, |bits, at| bits | 1 << at)
+}
