@@ -265,12 +265,12 @@ impl Inner {
         self.apply_with(tree, transaction, reservation, None)
     }
 
-    fn apply_with(
-        &self,
+    fn apply_with<'a>(
+        &'a self,
         tree: TreeNo,
         transaction: Transaction,
         reservation: &mut Reservation,
-        mut tries: Option<Tries>,
+        mut tries: Option<Tries<'a>>,
     ) -> Result<Lsn> {
         self.check_running()?;
         let longest = value_max(self.geometry().node_size);

@@ -184,12 +184,14 @@ impl Drop for Wanting<'_> {
 struct Aside<'a> {
     inner: &'a Inner,
     discarding: Option<Discarding>,
+    /// Not all of it has gone.
+    has_failed: bool,
 }
 
 impl Drop for Aside<'_> {
     fn drop(&mut self) {
         if let Some(discarding) = self.discarding.take() {
-            self.inner.space.lock().end_discard(discarding);
+            self.inner.space.lock().end_discard(discarding, self.has_failed);
             self.inner.host_answered.notify_all();
         }
     }
@@ -323,9 +325,11 @@ impl Inner {
         let mut groups = self.space.lock().due_groups(scope);
         if rule.to_host && !groups.is_empty() {
             let one = self.discarder.one.lock();
-            if !self.take_back_reserve_beside(&one, &mut || go_on(Duration::ZERO)) {
+            let is_closed = self.discarder.is_closed.load(Ordering::Acquire);
+            if is_closed || self.take_back_reserve(&mut || go_on(Duration::ZERO)).is_none() {
                 return Round::Over;
             }
+            drop(one);
             // What the host gave for that and a reserve does not need goes back at once.
             groups = self.space.lock().due_groups(scope);
         }
@@ -349,15 +353,6 @@ impl Inner {
         let waiting = self.space.lock().stale_bytes();
         self.counters.discard_waiting_bytes.set(waiting);
         if waiting > 0 { Round::Left } else { Round::Done }
-    }
-
-    /// While no discard is under way, unless the volume is closed: then another program may have the device. False: nothing may go back.
-    fn take_back_reserve_beside(
-        &self,
-        _one: &MutexGuard<'_, ()>,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> bool {
-        !self.discarder.is_closed.load(Ordering::Acquire) && self.take_back_reserve(go_on)
     }
 
     /// What may be discarded, in ranges of `least` bytes at least; `None`: the device takes no discards.
@@ -394,10 +389,22 @@ impl Inner {
         let due = self.space.lock().due_pieces(index, scope, rule);
         let mut below = Some(GROUP_BLOCKS);
         while let Some(end) = below {
+            // Callers come to need more of the reserve while this goes on, and it may lie in what would go next.
+            let lacks = match rule.to_host {
+                true => self.take_back_reserve(&mut || go_on(Duration::ZERO)),
+                false => Some(u64::MAX),
+            };
+            let Some(lacks) = lacks else {
+                self.space.lock().due_again(index, due);
+                return Ok(false);
+            };
             let until = Deadline::after(WANTED_MAX);
             let mut space = self.space.lock();
             while space.is_wanted() && !until.is_over() {
                 let _ = self.host_answered.wait_for(&mut space, until.left());
+            }
+            if space.reserve_lacks() > lacks {
+                continue;
             }
             let begun = space.begin_discard(index, due, end, rule);
             drop(space);
@@ -421,7 +428,8 @@ impl Inner {
         tell: &mut dyn FnMut(std::result::Result<u64, DeviceError>),
     ) -> std::result::Result<(), DeviceError> {
         let ranges = discarding.blocks().to_vec();
-        let _aside = Aside { inner: self, discarding: Some(discarding) };
+        let mut aside = Aside { inner: self, discarding: Some(discarding), has_failed: true };
+        let mut has_failed = false;
         for range in ranges {
             let len = range.count * BLOCK_BYTES;
             match self.device.discard(range.start.0 * BLOCK_BYTES, len) {
@@ -435,12 +443,14 @@ impl Inner {
                 }
                 Err(error) if error.is_unsupported() => return Err(error),
                 Err(error) => {
+                    has_failed = true;
                     self.counters.discard_failures.increment();
                     self.discarder.say(&error);
                     tell(Err(error));
                 }
             }
         }
+        aside.has_failed = has_failed;
         Ok(())
     }
 
@@ -454,12 +464,8 @@ impl Inner {
         self.check_running()?;
         let rule = self.discard_rule(Some(least));
         let rule = rule.ok_or_else(|| DeviceError::unsupported("discard"))?;
-        let mut goes_on = true;
         if rule.to_host {
             self.shorten_rings()?;
-            let one = self.discarder.one.lock();
-            let go_on = &mut || !self.discarder.state.lock().ended;
-            goes_on = self.take_back_reserve_beside(&one, go_on);
         }
         let begin = |at: u64| at.div_ceil(GROUP_BLOCKS * BLOCK_BYTES);
         let groups = begin(part.start)..begin(part.end).min(self.space.lock().group_count());
@@ -467,7 +473,7 @@ impl Inner {
         let mut trimmed = Trimmed { groups_all, ..Trimmed::default() };
         let mut failed = None;
         // As a round goes: from the end.
-        for index in groups.rev().take_while(|_| goes_on) {
+        for index in groups.rev() {
             let one = self.discarder.one.lock();
             let mut tell = |done| match done {
                 Ok(bytes) => {

@@ -2,6 +2,7 @@
 
 use holdfast_base::TreeId;
 
+use crate::discard::Wanting;
 use crate::space::alloc::Space;
 use crate::space::promise::Floor;
 use crate::space::slots::{NodeSlots, NodesNeeded};
@@ -12,9 +13,12 @@ use crate::{Inner, Result, StoreError};
 /// Checkpoints that a change waits for at most: a second one frees what the first has replaced.
 const CHECKPOINTS: u32 = 2;
 
-/// How often a change has found too little room.
-#[derive(Debug, Default)]
-pub(crate) struct Tries(u32);
+/// How often a change has found too little room, until it is over: no discard takes what was made for it meanwhile.
+#[derive(Default)]
+pub(crate) struct Tries<'a> {
+    checkpoints: u32,
+    wanting: Option<Wanting<'a>>,
+}
 
 impl Inner {
     /// Whether changes find locations for all their nodes without those that were promised to others.
@@ -83,7 +87,8 @@ impl Inner {
 
     /// A change has found too little room, and has changed nothing: makes some, and says whether to try again. No lock of
     /// forest and space is held.
-    pub(crate) fn make_room(&self, tries: &mut Tries) -> Result<bool> {
+    pub(crate) fn make_room<'a>(&'a self, tries: &mut Tries<'a>) -> Result<bool> {
+        tries.wanting.get_or_insert_with(|| Wanting::begin(self));
         // There may be more than the records of groups say.
         if self.look_closer(|space, most| space.unsure(most)) {
             return Ok(true);
@@ -92,11 +97,11 @@ impl Inner {
         if self.take_from_host(|_| 0, Floor::HalfCheckpoint) {
             return Ok(true);
         }
-        if tries.0 >= CHECKPOINTS {
+        if tries.checkpoints >= CHECKPOINTS {
             self.counters.no_space.increment();
             return Ok(false);
         }
-        tries.0 += 1;
+        tries.checkpoints += 1;
         // If nothing waits for a checkpoint, another caller may have made it meanwhile.
         if self.space.lock().has_pending_or_roots() {
             self.checkpoint()?;
@@ -136,4 +141,25 @@ fn of_root(forest: &Forest) -> u64 {
 pub(crate) fn keep_roots(forest: &Forest, space: &mut Space) {
     let roots = (forest.trees.moved_count() * of_root(forest)).min(space.nodes());
     space.promises.keep_roots(roots);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::StoreError;
+    use crate::lineage::lies_tests::made;
+
+    /// What the host gives to a change, or a checkpoint frees for it, goes to no discard before it has been tried again.
+    #[test]
+    fn no_discard_begins_while_a_change_has_found_no_room() {
+        let (_, store) = made();
+        let is_wanted = || store.inner.space.lock().is_wanted();
+        let mut tries = 0;
+        let done = store.inner.with_room(|| {
+            tries += 1;
+            assert_eq!(is_wanted(), tries > 1, "try {tries}");
+            if tries < 3 { Err(StoreError::NoSpace) } else { Ok(()) }
+        });
+        done.unwrap();
+        assert!(tries == 3 && !is_wanted());
+    }
 }

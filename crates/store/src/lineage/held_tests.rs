@@ -128,7 +128,7 @@ fn a_list_is_of_the_moment_in_which_it_ends() {
     let closed = store.fork(taken[8], b"closed", now()).unwrap();
     let branch = Branch::open(store.clone(), b"closed", None).unwrap();
     let look = store.inner.lineage.lock().look_begins();
-    let list = store.inner.list().unwrap();
+    let list = store.inner.list(&look).unwrap();
     let tree = store.inner.forest.read().trees.find(closed).unwrap();
     let items = (0..20).map(|number| (Key::inode(InodeNo(90 + number)), vec![1; 1000]));
     put(&store, tree, &items.collect::<Vec<_>>());

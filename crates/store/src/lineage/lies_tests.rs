@@ -22,7 +22,7 @@ fn now() -> Timestamp {
     Timestamp::default()
 }
 
-pub(super) fn made() -> (Arc<dyn Device>, Arc<Store>) {
+pub(crate) fn made() -> (Arc<dyn Device>, Arc<Store>) {
     made_of(32 << 20)
 }
 

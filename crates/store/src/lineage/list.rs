@@ -1,7 +1,7 @@
 //! Lists of all branches and snapshots, and of all deletions: others go on meanwhile, however long it is.
 //!
 //! A list is read while others change the lineage. What they have changed meanwhile is read once more, some under each hold of the lineage's
-//! lock, until nothing is left: then it is of one moment.
+//! lock, until nothing is left: then it is of one moment. So is what they have opened and closed: the counts of what is open are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -29,8 +29,6 @@ pub(super) struct List {
     heads: BTreeMap<u64, (u64, u64)>,
     /// The snapshots that are being deleted.
     deleted: BTreeSet<u64>,
-    /// What was open before: where that is closed, what was read of its head may be older.
-    open: BTreeSet<u64>,
 }
 
 /// The snapshots that are being deleted, and how far each has come; and those of which that cannot be read.
@@ -105,16 +103,16 @@ impl Inner {
     /// All branches and snapshots at one moment, in the order in which they were made.
     pub(crate) fn trees(&self) -> Result<Vec<TreeInfo>> {
         let look = self.lineage.lock().look_begins();
-        match self.list() {
+        match self.list(&look) {
             Err(_) if self.has_main_alone() => Ok(vec![main_alone()]),
             list => self.list_of_now(list?, look),
         }
     }
 
-    /// What there is, while others change it.
-    pub(super) fn list(&self) -> Result<List> {
-        let open = self.open_counts().into_keys().collect();
-        let mut list = List { open, ..List::default() };
+    /// What there is, while others change it and `look` hears of that.
+    pub(super) fn list(&self, look: &Look) -> Result<List> {
+        look.hears_of_closings(&mut self.forest.write().trees);
+        let mut list = List::default();
         self.read_into(&mut list, trees_span())?;
         let Deletions { places, wrong } = self.deletions()?;
         list.deleted = places.into_keys().chain(wrong.into_keys()).collect();
@@ -125,9 +123,6 @@ impl Inner {
     pub(super) fn list_of_now(&self, mut list: List, look: Look) -> Result<Vec<TreeInfo>> {
         let held = self.lock_when_seen(look, |number| self.read_again(&mut list, number))?;
         let open = self.open_counts();
-        let closed: Vec<u64> =
-            list.open.iter().filter(|of| !open.contains_key(of)).copied().collect();
-        closed.into_iter().try_for_each(|number| self.read_again(&mut list, number))?;
         drop(held);
         Ok(list.seen(&open))
     }

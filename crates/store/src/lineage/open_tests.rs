@@ -59,6 +59,33 @@ fn forks_that_are_closed_take_no_memory() {
     store.invariants();
 }
 
+/// Branches are opened, changed and closed while a list is read: what it says of them is what they are then.
+#[test]
+fn a_list_has_the_heads_of_branches_that_were_opened_while_it_was_read() {
+    let (_, store) = made();
+    let now = Timestamp::default();
+    let snapshot = store.snapshot(1, b"s", now).unwrap();
+    for number in 0..300 {
+        store.fork(snapshot, &name(number), now).unwrap();
+    }
+    store.checkpoint().unwrap();
+    store.give_back_memory();
+    let look = store.inner.lineage.lock().look_begins();
+    let list = store.inner.list(&look).unwrap();
+    for number in 0..300 {
+        let fork = Branch::open(store.clone(), &name(number), None).unwrap();
+        (0..200).for_each(|no| put(&fork, 20 + no, number));
+    }
+    store.checkpoint().unwrap();
+    store.give_back_memory();
+    assert_eq!(count(&store), 2, "all are closed");
+    let listed = store.inner.list_of_now(list, look).unwrap();
+    for of in listed {
+        let now = store.tree_info(of.number).unwrap();
+        assert_eq!(of.referenced_blocks, now.referenced_blocks, "{:?}", of.item.name);
+    }
+}
+
 /// A handle keeps its tree, whatever is opened meanwhile; so does what the last commit does not have.
 #[test]
 fn what_is_held_or_not_committed_stays_open() {

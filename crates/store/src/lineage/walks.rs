@@ -17,6 +17,7 @@ use holdfast_format::{ItemKind, Key};
 use parking_lot::Mutex;
 
 use crate::transaction::Changes;
+use crate::tree::open::OpenTrees;
 
 /// So many trees that have changed are looked at for each snapshot.
 pub(super) const CHANGED_EACH: usize = 4;
@@ -55,6 +56,11 @@ pub(super) struct Look {
 }
 
 impl Look {
+    /// It is told of trees that are closed as well.
+    pub(super) fn hears_of_closings(&self, trees: &mut OpenTrees) {
+        trees.tell_closed(Arc::downgrade(&self.changed));
+    }
+
     /// Some of what has changed: it is to be looked at now.
     pub(super) fn take_changed(&self, most: usize) -> Vec<u64> {
         let mut changed = self.changed.lock();

@@ -208,7 +208,7 @@ fn a_lost_last_group_that_grows_hides_nothing() {
         assert_eq!(side.space.hidden_blocks(), new.sum::<u64>(), "{larger}");
         while let Next::Ask(range) = side.space.next_hidden(false) {
             assert!(range.start.0 >= 2 << 15, "nothing of the lost group is asked for: {range:?}");
-            side.space.answered(range, &[range], None);
+            side.space.answered(range, Some(&[range]));
         }
         assert_eq!(side.space.hidden_blocks(), 0, "{larger}");
     }

@@ -254,8 +254,8 @@ impl Space {
         self.groups.change(index, |group| group.stale.again(due.stale));
     }
 
-    /// The device has answered.
-    pub(crate) fn end_discard(&mut self, discarding: Discarding) {
+    /// The device has answered, or has refused some of it.
+    pub(crate) fn end_discard(&mut self, discarding: Discarding, has_failed: bool) {
         let Discarding { index, runs, to_host, .. } = discarding;
         self.discards.is_under_way = false;
         self.discards.blocks = 0;
@@ -267,7 +267,7 @@ impl Space {
         self.may_have_slots(index);
         let geometry = *self.geometry();
         if to_host && let Some(hidden) = &mut self.hidden {
-            hidden.end_discard(|piece| self.groups.has_hidden(piece), &geometry);
+            hidden.end_discard(|piece| self.groups.has_hidden(piece), has_failed, &geometry);
         }
         self.groups.forget_empty(index);
         if to_host

@@ -1,10 +1,22 @@
-//! Free blocks of a sparse image that the host has not been asked for yet.
+//! What the host of a sparse image has given, in pieces of 4 MiB.
 //!
-//! They cannot be promised, because a host that is full would refuse
-//! them when it is too late (P8). So they are hidden from the free space, piece by piece, until the
-//! host has given their piece. Blocks that are freed in such a piece are hidden with it.
+//! Free blocks that it has not given cannot be promised, because a full host would refuse them when it is too late (P8). So
+//! they are hidden from the free space until it has given their piece, or the part of it where they lie.
 //!
-//! Knows nothing of the device.
+//! ```text
+//!  hidden -> asked -> given:  no call for it from here on; what becomes free is free
+//!     ^        |        |
+//!     |<-------'        |     the host has refused it, or given parts of it
+//!     |                 v
+//!     '----------- discarding: it gave, and is to have it back
+//! ```
+//!
+//! - Hidden: what becomes free there is hidden with it. *Wanted* is a piece with a hidden block: no other is worth a call. *Searched* is one of
+//!   which the image has no part that is not shown, as far as is known: not where something became free since, nor where the host may have given more than it said.
+//! - Asked: one thread has called the host. Another that finds nothing else waits for the answer.
+//! - Discarding: one thread discards. The host is not asked meanwhile: it would give first and take back then.
+//!
+//! Each change of a piece goes through here, under the lock of the space. Knows nothing of the device.
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange};
@@ -24,12 +36,11 @@ const _: () = assert!(PIECES_PER_GROUP == 32, "two groups in a word");
 /// Which pieces of a volume are hidden.
 #[derive(Debug)]
 pub(crate) struct Hidden {
-    /// Pieces that the host is not known to have given: what becomes free there is hidden.
+    /// Those that are not given.
     pieces: Bits,
-    /// Of these, the ones with hidden blocks that no thread asks for at this moment. A full volume has hardly any, and
-    /// a piece without a free block is not worth a call of the host.
+    /// Hidden ones that are wanted.
     wanted: Bits,
-    /// Pieces that a search has looked at, or looks at now, since anything became free there last.
+    /// Those that a search has looked at, or looks at now.
     searched: Bits,
     /// Groups of which the host has given something, and how many.
     groups: Bits,
@@ -40,13 +51,14 @@ pub(crate) struct Hidden {
     copies: Option<u64>,
     /// What is in piece `p` has its copy in piece `p ^ copy_pieces`.
     copy_pieces: u64,
-    /// Pieces that the host is being asked for, by each thread.
+    /// Those that the host is being asked for, each by one thread.
     asked: Vec<u64>,
-    /// Pieces of a group that are being discarded, one bit each. The host is not asked for them meanwhile: it would
-    /// give first and take back then.
+    /// Those of a group that are being discarded, one bit each.
     discarding: Option<(u64, u32)>,
-    /// Answers of the host so far.
+    /// Answers of the host and ends of discards so far.
     answers: u64,
+    /// Of these, the ones behind which there may be room for a caller that found none: blocks were shown, or went back.
+    gains: u64,
     /// Free blocks of all hidden pieces, and of those that the host is being asked for.
     pub(super) blocks: u64,
 }
@@ -102,9 +114,9 @@ pub(crate) enum Next {
     Ask(BlockRange),
     /// Which these are is known when the bitmap of a group is in memory.
     Load(u64),
-    /// Others are asking for the last ones: there is something new when this many answers are more.
+    /// Others are asking for the last ones, or discard them: there is something new when this many answers are more.
     Wait(u64),
-    /// All were given.
+    /// All were given, or searched.
     Nothing,
 }
 
@@ -162,6 +174,7 @@ impl Hidden {
             asked: Vec::new(),
             discarding: None,
             answers: 0,
+            gains: 0,
             blocks: 0,
         }
     }
@@ -193,7 +206,7 @@ impl Hidden {
         for number in start.0 / PIECE_BLOCKS..count(geometry) {
             self.pieces.set(number, true);
             self.searched.set(number, false);
-            self.wanted.set(number, !self.is_discarding(number));
+            self.want(number, true);
         }
         self.blocks += geometry.far_copy().0.saturating_sub(start.0);
     }
@@ -213,8 +226,8 @@ impl Hidden {
         };
         let Some(number) = copies.or_else(next) else {
             return match self.asked.is_empty() && self.discarding.is_none() {
-                false if !is_search => Next::Wait(self.answers),
-                _ => Next::Nothing,
+                true => Next::Nothing,
+                false => Next::Wait(self.answers),
             };
         };
         if is_away(number / PIECES_PER_GROUP) {
@@ -248,35 +261,48 @@ impl Hidden {
         Some(group * PIECES_PER_GROUP + u64::from(left(group).trailing_zeros()))
     }
 
-    /// What the host said to the piece `range`: it has given some of it, of which `shown` blocks are hidden no more. `is_searched`: of a search,
-    /// whether it came to its end.
+    /// What the host said to the piece `range`: it has given some of it, of which `shown` blocks are hidden no more, and others are if it
+    /// `has_hidden` ones. `None`: the thread that asked has died.
     pub(super) fn answered(
         &mut self,
         range: BlockRange,
-        given: &[BlockRange],
-        is_searched: Option<bool>,
-        shown: u64,
+        given: Option<&[BlockRange]>,
+        (shown, has_hidden): (u64, bool),
         geometry: &Geometry,
     ) {
         let number = range.start.0 / PIECE_BLOCKS;
-        if let Some(at) = self.asked.iter().position(|asked| *asked == number) {
-            self.asked.swap_remove(at);
-        }
+        self.asked.retain(|asked| *asked != number);
         self.answers += 1;
+        self.gains += u64::from(shown > 0);
         self.blocks -= shown;
-        if is_searched == Some(false) {
-            self.searched.set(number, false);
+        match given {
+            None => self.searched.set(number, false),
+            Some([]) => {}
+            Some(given) => {
+                self.has_given_of(number / PIECES_PER_GROUP, true);
+                // The last piece may have grown meanwhile.
+                if given == [piece(geometry, number)] {
+                    self.pieces.set(number, false);
+                }
+            }
         }
-        if !given.is_empty() {
-            self.has_given_of(number / PIECES_PER_GROUP, true);
-        }
-        // The last piece may have grown meanwhile.
-        if given == [piece(geometry, number)] {
-            self.pieces.set(number, false);
-        }
-        // Two may have asked for it, if more became free there meanwhile, and were answered differently.
-        let is_hidden = self.pieces.is_set(number);
-        self.wanted.set(number, is_hidden);
+        self.want(number, has_hidden);
+    }
+
+    /// A hidden piece has hidden blocks, or not.
+    fn want(&mut self, number: u64, has_hidden: bool) {
+        let is_idle = !self.asked.contains(&number) && !self.is_discarding(number);
+        self.wanted.set(number, has_hidden && is_idle && self.pieces.is_set(number));
+    }
+
+    /// The host may have given something of these, which are hidden.
+    pub(super) fn search_again(&mut self, pieces: &[BlockRange]) {
+        pieces.iter().for_each(|piece| self.searched.set(piece.start.0 / PIECE_BLOCKS, false));
+    }
+
+    /// Answers behind which there may be room.
+    pub(super) fn gains(&self) -> u64 {
+        self.gains
     }
 
     /// Answers of the host so far, to whichever piece.
@@ -288,8 +314,8 @@ impl Hidden {
     pub(super) fn add(&mut self, range: BlockRange) {
         self.blocks += range.count;
         let number = range.start.0 / PIECE_BLOCKS;
-        self.wanted.set(number, !self.is_discarding(number));
         self.searched.set(number, false);
+        self.want(number, true);
     }
 
     fn is_discarding(&self, number: u64) -> bool {
@@ -310,24 +336,27 @@ impl Hidden {
         self.discarding = Some((group, pieces));
         for number in numbers(group, pieces) {
             self.pieces.set(number, true);
-            self.wanted.set(number, false);
+            self.want(number, false);
         }
         self.blocks += blocks;
     }
 
-    /// They were: the host has to be asked again for those with free blocks.
+    /// It is over: the host has to be asked again for those with hidden blocks. What of them it would not take back the image has still.
     pub(super) fn end_discard(
         &mut self,
         has_hidden: impl Fn(BlockRange) -> bool,
+        has_failed: bool,
         geometry: &Geometry,
     ) {
         let Some((group, pieces)) = self.discarding.take() else { return };
         for number in numbers(group, pieces) {
-            self.wanted.set(number, has_hidden(piece(geometry, number)));
-            // A discard that failed has left them with the image.
-            self.searched.set(number, false);
+            if has_failed {
+                self.searched.set(number, false);
+            }
+            self.want(number, has_hidden(piece(geometry, number)));
         }
         self.answers += 1;
+        self.gains += 1;
     }
 
     /// Whether blocks that become free here stay hidden.

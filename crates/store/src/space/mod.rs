@@ -17,6 +17,8 @@ pub(crate) mod group;
 mod groups;
 mod having;
 pub(crate) mod hidden;
+#[cfg(test)]
+mod hidden_tests;
 pub(crate) mod promise;
 pub(crate) mod record;
 mod reservation;

@@ -46,11 +46,12 @@ impl Space {
         self.hidden.as_ref().map_or(0, |hidden| hidden.blocks)
     }
 
-    /// Bytes of the volume that the host is known to have given: the superblocks and the signpost, the rings, what is in use, and what is free
-    /// and shown.
+    /// Bytes of the volume that the host is known to have given: the superblocks and the signpost, the rings, and all of the data zone that
+    /// is not hidden, on its way or waiting for a commit. What is lost counts as full, and the host may have given none of it.
     pub(crate) fn known_bytes(&self) -> u64 {
-        let blocks = OTHER_BLOCKS + self.ring_blocks + self.used_blocks() + self.room().blocks;
-        blocks.saturating_mul(BLOCK_BYTES)
+        let unknown = self.hidden_blocks() + self.groups.lost_blocks();
+        let data = self.geometry().data_blocks().saturating_sub(unknown);
+        (OTHER_BLOCKS + self.ring_blocks + data).saturating_mul(BLOCK_BYTES)
     }
 
     /// So many blocks of the rings are in use from now on.
@@ -72,32 +73,42 @@ impl Space {
         next
     }
 
-    /// Whole places of a piece that the host is asked for whose blocks are free but for the host, in order.
+    /// Whole places of a piece that the host is asked for whose blocks are free but for the host, in order: runs with any that are hidden.
     pub(crate) fn hidden_parts(&mut self, piece: BlockRange) -> Vec<BlockRange> {
         let (index, place) = (piece.start.0 / GROUP_BLOCKS, self.geometry().node_blocks());
         if self.is_lost(index) {
             return Vec::new();
         }
         let group = self.group(index);
-        let runs = group.idle_runs(pieces(group.run(piece)), place, place);
-        runs.into_iter().map(|run| group.blocks(run)).collect()
+        let runs = group.idle_runs(pieces(group.run(piece)), place, place).into_iter();
+        let hidden = runs.filter(|run| group.free_in(*run) < run.len);
+        hidden.map(|run| group.blocks(run)).collect()
     }
 
-    /// What the host said to that piece: the free blocks of the parts that it gave may be promised from now on. What it did not give it is
-    /// asked for again later. With `is_searched` the image has no other parts of it.
-    pub(crate) fn answered(
-        &mut self,
-        piece: BlockRange,
-        given: &[BlockRange],
-        is_searched: Option<bool>,
-    ) {
-        let shown = given.iter().map(|part| self.show(*part)).sum();
+    /// What the host said to that piece: the free blocks of the parts that it gave may be promised from now on. `None`: the thread that asked has
+    /// died. Returns how many blocks that are.
+    pub(crate) fn answered(&mut self, piece: BlockRange, given: Option<&[BlockRange]>) -> u64 {
+        let shown = given.unwrap_or_default().iter().map(|part| self.show(*part)).sum();
+        let has_hidden = self.groups.has_hidden(piece);
         self.groups.unpin(piece.start.0 / GROUP_BLOCKS);
         let geometry = *self.geometry();
         if let Some(hidden) = &mut self.hidden {
-            hidden.answered(piece, given, is_searched, shown, &geometry);
+            hidden.answered(piece, given, (shown, has_hidden), &geometry);
         }
         self.keep_for_given();
+        shown
+    }
+
+    /// The host may have given a part of each of these pieces, which it has refused.
+    pub(crate) fn search_again(&mut self, pieces: &[BlockRange]) {
+        if let Some(hidden) = &mut self.hidden {
+            hidden.search_again(pieces);
+        }
+    }
+
+    /// Answers of the host so far behind which there may be room.
+    pub(crate) fn host_gains(&self) -> u64 {
+        self.hidden.as_ref().map_or(0, Hidden::gains)
     }
 
     /// Answers of the host so far, to whichever piece.

@@ -4,13 +4,15 @@
 //! left, and until a commit has carried what is known of it into its item. After that it may be closed, and another tree gets
 //! its number: the cost of branches that were open once is not kept.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Epoch, TreeId};
 use holdfast_format::item::WalkPlace;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::limits::COUNTER_MAX;
+use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Root;
@@ -186,6 +188,8 @@ pub(crate) struct OpenTrees {
     orphaned: Vec<(TreeNo, Epoch)>,
     /// The same, of the commit that is being made.
     orphaned_frozen: Vec<(TreeNo, Epoch)>,
+    /// Who hears of the trees that are closed.
+    closings: Vec<Weak<Mutex<BTreeSet<u64>>>>,
 }
 
 impl OpenTrees {
@@ -201,7 +205,14 @@ impl OpenTrees {
             moved: Vec::new(),
             orphaned: Vec::new(),
             orphaned_frozen: Vec::new(),
+            closings: Vec::new(),
         }
+    }
+
+    /// The numbers of trees that are closed from now on go there, as long as it is kept: what their items say may have changed while they were open.
+    pub(crate) fn tell_closed(&mut self, to: Weak<Mutex<BTreeSet<u64>>>) {
+        self.closings.retain(|of| of.strong_count() > 0);
+        self.closings.push(to);
     }
 
     #[inline]
@@ -281,6 +292,9 @@ impl OpenTrees {
             }
             self.held[no.index()] = None;
             self.free.push(no);
+            self.closings.iter().filter_map(Weak::upgrade).for_each(|told| {
+                told.lock().insert(of.number);
+            });
             if self.by_number.get(&of.number) == Some(&no) {
                 self.by_number.remove(&of.number);
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 mod discards;
 mod given_before;
 mod host_use;
+mod searches;
 
 use holdfast_base::clock::SimulatedClock;
 use holdfast_base::counters::Counters;

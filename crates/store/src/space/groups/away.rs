@@ -225,6 +225,12 @@ impl Groups {
         self.away.any_lost
     }
 
+    /// Blocks of lost groups that are not in use.
+    pub(in crate::space) fn lost_blocks(&self) -> u64 {
+        let groups = if self.any_lost() { self.count() } else { 0 };
+        (0..groups).filter(|index| self.is_lost(*index)).map(|index| self.hidden_in(index)).sum()
+    }
+
     /// Groups that have to be loaded before it is known how many slots are free there, the first ones.
     pub(in crate::space) fn unsure(&self, most: usize) -> Vec<u64> {
         let next = |from: &u64| self.away.unsure.next(from + 1);

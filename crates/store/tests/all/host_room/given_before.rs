@@ -15,7 +15,7 @@ use holdfast_store::{Branch, Need, StoreError, Transaction};
 use super::{formatted_as, not_new, open, shapes};
 
 /// What an unlink asks for.
-const UNLINK: Need = Need::Shrink { changes: 40 };
+pub(super) const UNLINK: Need = Need::Shrink { changes: 40 };
 
 pub(super) fn key(number: u64) -> Key {
     Key::new(InodeNo(50), ItemKind::Extent, number)
@@ -45,7 +45,7 @@ pub(super) fn remove(store: &Branch, number: u64, blocks: BlockRange) {
 }
 
 /// A volume in which every second small file was removed before the host became full.
-fn on_a_full_host(geometry: Geometry) -> (Arc<HostedDevice>, Vec<(u64, BlockRange)>) {
+pub(super) fn on_a_full_host(geometry: Geometry) -> (Arc<HostedDevice>, Vec<(u64, BlockRange)>) {
     let host = Arc::new(HostedDevice::new(&formatted_as(geometry), 1 << 30));
     let store = open(host.clone());
     // The root: it stays.
