@@ -27,7 +27,10 @@ fuse_mode=$(stat -c %a /dev/fuse 2>/dev/null || true)
 # Where the owner of a mount may end its connection. Systemd mounts it; elsewhere it is mounted for the tests.
 connections=/sys/fs/fuse/connections
 has_mounted_connections=
+# What is tested in the background.
+beside=
 clean_up() {
+    [ -z "$beside" ] || kill -- "-$beside" || true
     [ -z "$has_mounted_connections" ] || umount -l "$connections" || true
     if [ -n "$fuse_mode" ] && [ "$(id -u)" -eq 0 ]; then chmod "$fuse_mode" /dev/fuse || true; fi
     if [ -w "$rings" ]; then echo "$offered" >"$rings"; fi
@@ -63,12 +66,25 @@ step cargo clippy --locked --workspace --all-targets --features holdfast-sim/mut
 step cargo clippy --locked -p holdfast-posix --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --locked --workspace --no-deps --quiet
 status=0
-tested() { step cargo test --locked --no-fail-fast "$@" 2>&1 | tee -a "$work/tests.log" || status=$?; }
 # All but what goes through the kernel, with the mutants that the simulator must find: none is chosen elsewhere.
-tested --workspace --exclude holdfast-fuse --exclude holdfast-cli --features holdfast-sim/mutants
+without_the_kernel=(--workspace --exclude holdfast-fuse --exclude holdfast-cli --features holdfast-sim/mutants)
 # These by the program that is shipped, without mutants and without what only holdfast-dev has. Not in one call with the others,
-# whose features they would have. Most of the time they wait for other processes: twice as many at once are done sooner.
-through_the_kernel() { RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} tested -p holdfast-fuse -p holdfast-cli "$@"; }
+# whose features they would have.
+through_the_kernel=(-p holdfast-fuse -p holdfast-cli)
+built() { step cargo test --locked --no-run "$@" 2>&1 | tee -a "$work/tests.log" || status=$?; }
+tested() { step cargo test --locked --no-fail-fast "$@" 2>&1; }
+built "${without_the_kernel[@]}"
+built "${through_the_kernel[@]}"
+# The first compute, the others mostly wait for other processes: they run side by side, and those that compute give way.
+# A process group of their own, so that they can be ended.
+set -m
+{ renice -n 5 -p "$BASHPID" >/dev/null || true; tested "${without_the_kernel[@]}"; } >"$work/beside.log" 2>&1 &
+beside=$!
+set +m
+# Twice as many at once as there are processors are done sooner.
+through_the_kernel() {
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} tested "${through_the_kernel[@]}" "$@" | tee -a "$work/tests.log" || status=$?
+}
 through_the_kernel
 # Once more what differs: with files that the kernel opens itself, and on the other way of requests, where root may allow it.
 HOLDFAST_OPEN=kernel through_the_kernel --test mount --test scripts_on_the_mount
@@ -82,6 +98,11 @@ if [ -w "$rings" ]; then
     through_the_kernel --test refused_threads
     through_the_kernel --lib -- rings_that_are_refused
 fi
+printf '\n'
+wait "$beside" || status=$?
+beside=
+cat "$work/beside.log"
+cat "$work/beside.log" >>"$work/tests.log"
 # Clippy has seen the shipped program only in part, the compiler all of it.
 if grep '^warning: `holdfast.* generated ' "$work/tests.log"; then status=1; fi
 # What was not done, and for want of what: such a test counts as passed. Root with /dev/fuse should have done it. Without mounts CI has tested

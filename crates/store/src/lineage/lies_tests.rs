@@ -44,7 +44,7 @@ pub(crate) fn made_of(size: u64) -> (Arc<dyn Device>, Arc<Store>) {
 }
 
 /// Puts something into a tree, whatever it means.
-pub(super) fn put(store: &Store, tree: TreeNo, items: &[(Key, Vec<u8>)]) {
+pub(crate) fn put(store: &Store, tree: TreeNo, items: &[(Key, Vec<u8>)]) {
     let changes = items.len() as u32;
     let mut room = store.inner.reserve(tree, Need::Grow { changes, blocks: 0 }).unwrap();
     let mut transaction = Transaction::new();

@@ -35,6 +35,8 @@ use pressure::{Levels, Pressure};
 /// A commit is wanted when it would log more than this: so a freeze copies little more, in less
 /// than a millisecond.
 const COMMIT_BYTES: u64 = 2 << 20;
+/// And more nodes than this, however little has changed in each: a freeze searches each of them.
+const COMMIT_NODES: u64 = 4096;
 /// A commit is wanted when so many bytes wait for the log; a quarter of a small log.
 const PENDING_BYTES: u64 = 2 << 20;
 /// A commit is wanted when only the log holds the data of so many blocks, 16 MiB: they are in memory, too.
@@ -132,7 +134,8 @@ impl Throttle {
     /// The cache after a change.
     pub(crate) fn cache_is(&self, cache: &Cache) {
         let uncommitted = cache.uncommitted_bytes() as u64;
-        if uncommitted > COMMIT_BYTES.min(self.levels.ring_bytes() / 8) {
+        let is_much = uncommitted > COMMIT_BYTES.min(self.levels.ring_bytes() / 8);
+        if is_much || cache.uncommitted_slots().nodes() > COMMIT_NODES {
             self.want(Job::Commit);
         }
         if self.levels.cache_is(uncommitted, cache.dirty_slots()) {
@@ -434,12 +437,41 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lineage::lies_tests;
+    use crate::tree::TreeNo;
+    use holdfast_base::InodeNo;
     use holdfast_base::recover::FIXED;
+    use holdfast_format::Key;
 
     fn throttle(recover: Duration) -> Throttle {
         let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
         let options = OpenOptions { recover, ..OpenOptions::default() };
         Throttle::new(&geometry, &options, &Counters::default(), Arc::default())
+    }
+
+    /// A byte in each of many nodes is little to write, and much to search.
+    #[test]
+    fn a_commit_is_wanted_before_a_freeze_has_too_many_nodes() {
+        let (_, store) = lies_tests::made_of(1 << 30);
+        let key = |number: u64| Key::inode(InodeNo(100 + number));
+        let put = |number: u64, value: &[u8]| {
+            lies_tests::put(&store, TreeNo::MAIN, &[(key(number), value.to_vec())]);
+        };
+        // Less than four of the long ones stand in a node.
+        for number in (0..8 * COMMIT_NODES).step_by(2) {
+            put(number, &[1; 1000]);
+            put(number + 1, &[1]);
+        }
+        store.checkpoint().unwrap();
+        let counters = &store.inner.counters;
+        let (commits, nodes) = (counters.commits.get(), counters.commit_nodes.get());
+        // One in each of other nodes.
+        let mut changed = (1..8 * COMMIT_NODES).step_by(6);
+        while counters.commits.get() == commits {
+            put(changed.next().expect("a commit comes before the last node"), &[2]);
+        }
+        let nodes = counters.commit_nodes.get() - nodes;
+        assert!(nodes > COMMIT_NODES && nodes < COMMIT_NODES + 64, "{nodes} nodes");
     }
 
     #[test]
