@@ -9,6 +9,7 @@
 
 pub mod applied;
 pub mod attribute;
+mod changed;
 pub mod clock;
 pub mod counters;
 pub mod hex;
@@ -27,6 +28,7 @@ pub mod units;
 pub mod user_namespace;
 pub mod wait;
 
+pub use changed::Changed;
 pub use clock::Timestamp;
 pub use ids::{BatchNo, CommitNo, Epoch, InodeNo, Lsn, TreeId};
 pub use receipt::{Escape, Receipt};

@@ -1,4 +1,4 @@
-//! Floor 5: what Holdfast costs, measured and printed as it is.
+//! Floor 7: what Holdfast costs, measured and printed as it is.
 //!
 //! A workload is a function that is timed as a whole; its figures come with
 //! what the device was asked meanwhile. Nothing here asserts a time, and

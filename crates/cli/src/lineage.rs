@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdfast::{FIRST_BRANCH, NewHead, Told, VolumeOptions};
 use holdfast_control::{Branch, Failed, Snapshot, in_parts};
-use holdfast_service::branches::carry_out::{Open, carry_out};
+use holdfast_service::branches::answer::{Open, answer};
 use holdfast_service::outcome::not_whole;
 
 use crate::branches::{Ask, Name, Place, Reply};
@@ -124,7 +124,7 @@ fn at_rest(path: &Path, ask: &Ask) -> Result<Reply, Failure> {
         let fs = volume.engine().context(path.display())?;
         let give_head =
             |branch: u64, head: NewHead<'_>| Ok(head.give(&fs, branch).map(|()| Told::All)?);
-        carry_out(&Open { fs: &fs, is_mounted: false, give_head: &give_head }, ask)
+        answer(&Open { fs: &fs, is_mounted: false, give_head: &give_head }, ask)
     };
     volume.close().context(path.display())?;
     Ok(reply)

@@ -1,6 +1,7 @@
 //! Why a volume writes nothing any more (P7), as its daemon tells it.
 
 use holdfast_base::Timestamp;
+use holdfast_service::moment::{ISO, utc};
 use holdfast_service::outcome::without_number;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,7 @@ impl Stopped {
 
     /// Since when, why, and what to do.
     pub(crate) fn words(&self) -> String {
-        let since = jiff::Timestamp::from_second(self.since).unwrap_or_default();
+        let since = utc(self.since, ISO);
         format!(
             "{since}, after an error: {}; nothing is written since. What it has can be read; unmount it, and mount it again when the cause is gone",
             self.reason

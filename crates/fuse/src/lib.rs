@@ -45,8 +45,8 @@ pub use mount::{Handed, Mounted, mount, remount};
 pub use options::{Control, FuseOptions, Report, SLOW_FSYNC, SharedThreads};
 pub use owners::Owners;
 pub use server::{
-    CHANGE_XATTR, CONTROL, Changed, FSYNC_XATTR, PENDING_XATTR, PERMIT, REMOUNT_XATTR,
-    REPORT_XATTR, SHOWN_XATTR, SNAPSHOT_XATTR, STATS_XATTR, SYNC_XATTR,
+    CHANGE_XATTR, CONTROL, FSYNC_XATTR, PENDING_XATTR, PERMIT, REMOUNT_XATTR, REPORT_XATTR,
+    SHOWN_XATTR, SNAPSHOT_XATTR, STATS_XATTR, SYNC_XATTR,
 };
 pub use session::{Remote, Session, Stopper, end_all, serve};
 pub use statistics::{BucketScale, Latency, Operation, Operations, RequestKind, Requests};

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use holdfast_base::Changed;
 use holdfast_base::clock::Deadline;
 use holdfast_base::switch::{Opens, Transport};
 use holdfast_posix::{FileSystem, NewHead, Told};
@@ -29,7 +30,7 @@ use rustix::io::Errno;
 
 use crate::mount::{self, Handed, Mounted};
 use crate::options::FuseOptions;
-use crate::server::{Changed, Server};
+use crate::server::Server;
 use crate::transport::ending::Ending;
 use crate::transport::readers::Readers;
 use crate::transport::work::Work;

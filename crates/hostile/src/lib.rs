@@ -1,4 +1,4 @@
-//! Floor 5: images and requests that no honest program makes, and what must hold all the same (P10).
+//! Floor 6: images and requests that no honest program makes, and what must hold all the same (P10).
 //!
 //! A [`Target`] is a function of bytes. It does something with them, and panics if
 //! a promise is broken; so a fuzzer can steer it by coverage (`fuzz/`), and an

@@ -64,7 +64,7 @@ impl Failure {
     }
 
     /// Adds the command that helps to the sentence. Names that strangers chose must not get here: programs may run it.
-    pub fn with_hint(mut self, command: impl Into<String>) -> Failure {
+    fn with_hint(mut self, command: impl Into<String>) -> Failure {
         let command = command.into();
         self.sentence = format!("{}{HINT}{command}", self.sentence);
         self.hint = Some(command);
@@ -131,7 +131,7 @@ pub fn left_out(names: &[String]) -> io::Error {
 }
 
 /// `what: error`.
-pub fn sentence(what: impl Display, error: &io::Error) -> String {
+pub(crate) fn sentence(what: impl Display, error: &io::Error) -> String {
     Failure::of(what, error).sentence
 }
 

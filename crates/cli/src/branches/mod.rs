@@ -1,10 +1,10 @@
 //! Branches and snapshots, as commands speak of them: on a volume at rest and on one that is mounted.
 //!
 //! ```text
-//! command ── Ask ──▶ live: ioctl on the mounted directory ──▶ daemon ──▶ carry_out ──▶ engine
-//!                └─▶ at rest: the volume is opened here ──────────────▶ carry_out ──▶ engine
+//! command ── Ask ──▶ live: ioctl on the mounted directory ──▶ daemon ──▶ answer ──▶ engine
+//!                └─▶ at rest: the volume is opened here ──────────────▶ answer ──▶ engine
 //! ```
-//! One [`carry_out`](holdfast_service::branches::carry_out) for both, so a command means the same wherever it is carried out.
+//! One [`answer`](holdfast_service::branches::answer) for both, so a command means the same wherever it is carried out.
 
 pub(crate) mod arguments;
 pub(crate) mod new_head;
@@ -13,4 +13,4 @@ pub(crate) mod show;
 pub(crate) mod temporary;
 
 pub(crate) use holdfast_control::{Ask, Name, Reply, Which};
-pub(crate) use place::Place;
+pub(crate) use place::{Origin, Place};

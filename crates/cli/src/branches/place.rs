@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use holdfast_service::work::Origin;
+use holdfast_service::work::Tree;
 
 use super::{Name, Which};
 
@@ -84,6 +84,26 @@ fn names(text: &[u8]) -> Option<(Option<Name>, Option<Name>)> {
     };
     let are_names = [branch, snapshot].into_iter().flatten().all(Name::can_be);
     are_names.then(|| (branch.map(|it| Name(it.into())), snapshot.map(|it| Name(it.into()))))
+}
+
+/// A tree as it is named beside another one: what a fork begins with, say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The branch; `None`: that of the other one.
+    pub(crate) branch: Option<Name>,
+    /// A snapshot of it; `None`: the branch as it is.
+    pub(crate) snapshot: Option<Name>,
+}
+
+impl Origin {
+    /// What it means beside a tree: without a branch it is of the branch of that one.
+    pub(crate) fn beside(&self, tree: &Tree) -> Tree {
+        let snapshot = self.snapshot.clone();
+        match &self.branch {
+            Some(branch) => Tree { at: None, branch: Some(branch.clone()), snapshot },
+            None => Tree { snapshot, ..tree.clone() },
+        }
+    }
 }
 
 /// What a fork begins with: `BRANCH`, `BRANCH@SNAPSHOT` or `@SNAPSHOT`.

@@ -5,6 +5,7 @@ use std::io::Write;
 use comfy_table::{CellAlignment, Table};
 use holdfast_control::{Branch, CopyOf, Failed, HeldBy, Origin, Snapshot};
 use holdfast_service::json;
+use holdfast_service::moment::utc;
 use serde_json::{Map, Value};
 
 use super::Name;
@@ -12,8 +13,7 @@ use crate::outcome::{Outcome, printable, printed};
 
 /// `2024-05-21 13:05:00`, in UTC.
 pub(crate) fn time(nanoseconds: i64) -> String {
-    jiff::Timestamp::from_second(nanoseconds.div_euclid(1_000_000_000))
-        .map_or_else(|_| "?".into(), |time| time.strftime("%Y-%m-%d %H:%M:%S").to_string())
+    utc(nanoseconds.div_euclid(1_000_000_000), "%Y-%m-%d %H:%M:%S")
 }
 
 /// The branches that grew out of a snapshot.

@@ -147,5 +147,5 @@ fn tree(located: &Located, first: &Tree, text: &OsStr) -> Result<Tree, Failure> 
         return Ok(Located::of(&place)?.tree(&place));
     }
     let text = text.to_str().ok_or_else(|| Failure::plain("a name is not UTF-8"))?;
-    Ok(first.beside(&place::origin(text).map_err(Failure::plain)?))
+    Ok(place::origin(text).map_err(Failure::plain)?.beside(first))
 }

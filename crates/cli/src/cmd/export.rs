@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use holdfast_archive::oci::{NewBlob, NewLayout};
 use holdfast_service::outcome::without_number;
-use holdfast_service::work::{Origin, Tree, Work};
+use holdfast_service::work::{Tree, Work};
 
-use crate::branches::{Place, arguments, place};
+use crate::branches::{Origin, Place, arguments, place};
 use crate::dispatch::{Located, Output, Pipes};
 use crate::outcome::{Failure, Outcome, plain_words, printed};
 
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let located = Located::of(&args.place)?;
     let tree = located.tree(&args.place);
-    let since = args.incremental.as_ref().map(|since| tree.beside(since));
+    let since = args.incremental.as_ref().map(|since| since.beside(&tree));
     let is_same = since.as_ref().is_some_and(|since| {
         (&since.branch, &since.snapshot) == (&tree.branch, &tree.snapshot) && since.at == tree.at
     });
@@ -109,7 +109,7 @@ fn layout(args: &Args, to: &Path) -> Outcome {
     let tree = located.tree(&args.place);
     let layers: Vec<(Tree, String)> = match &args.layer[..] {
         [] => vec![(tree, args.place.to_string())],
-        several => several.iter().map(|of| (tree.beside(of), called(of))).collect(),
+        several => several.iter().map(|of| (of.beside(&tree), called(of))).collect(),
     };
     let said = |error: holdfast_archive::Error| Failure::plain(without_number(&error.to_string()));
     let mut made = NewLayout::begin(to).map_err(said)?;

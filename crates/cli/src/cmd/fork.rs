@@ -1,8 +1,6 @@
 //! `holdfast fork`: a new branch out of a snapshot, or of a branch as it is.
 
-use holdfast_service::work::Origin;
-
-use crate::branches::{Ask, Name, Place, Which, arguments, place, show};
+use crate::branches::{Ask, Name, Origin, Place, Which, arguments, place, show};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome};
 

@@ -12,6 +12,7 @@ use holdfast::device::Device;
 use holdfast_check::Summary;
 use holdfast_device::file::{PhysicalSector, Source};
 use holdfast_service::json;
+use holdfast_service::moment::{ISO, utc};
 use holdfast_service::outcome::not_whole;
 use serde_json::Value;
 
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let lines = [
         ("uuid", summary.uuid),
         ("label", summary.label),
-        ("made", seconds(summary.created_secs)),
+        ("made", utc(summary.created_secs, ISO)),
         ("written by", summary.written_by),
         ("damage", damage(summary.fault, lineage.as_ref())),
         ("size", shown_size(&image, &device, summary.volume_bytes)),
@@ -133,7 +134,7 @@ fn for_udev(target: &Path) -> Outcome {
 fn damage(fault: Option<(i64, String)>, mounted: Option<&Mounted>) -> String {
     let not_whole = mounted.and_then(|it| it.missing.as_deref()).map(not_whole);
     let found = fault.map(|(when, what)| {
-        let when = seconds(when);
+        let when = utc(when, ISO);
         format!("{what} (found {when}; `holdfast fsck -y -d` checks all, and forgets it)")
     });
     let known: Vec<String> = not_whole.into_iter().chain(found).collect();
@@ -207,12 +208,6 @@ fn at_rest(path: &Path) -> Option<Mounted> {
     volume.close().ok()?;
     // What is missing of its last state says the line of its recovery.
     counts.map(|it| Mounted { missing: None, ..it })
-}
-
-/// A moment, as people write it.
-fn seconds(since_1970: i64) -> String {
-    let moment = jiff::Timestamp::from_second(since_1970);
-    moment.map_or_else(|_| format!("{since_1970} s after 1970"), |moment| moment.to_string())
 }
 
 /// The physical sector below, how it is known, and what is wrong with it.

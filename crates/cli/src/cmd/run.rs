@@ -5,11 +5,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use holdfast_base::prng;
-use holdfast_service::work::Origin;
 use rustix::fs::{Mode, mkdir};
 
 use crate::branches::temporary::Purpose;
-use crate::branches::{Ask, Name, Place, Which, arguments, place};
+use crate::branches::{Ask, Name, Origin, Place, Which, arguments, place};
 use crate::lineage;
 use crate::mounts::{self, real_path};
 use crate::outcome::{Context, Failure, Outcome, complain};

@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal};
 
 use holdfast_service::outcome::without_number;
+use holdfast_service::work::Work;
 use holdfast_service::work::send::What;
-use holdfast_service::work::{Origin, Work};
 use holdfast_stream::{StreamError, Token};
 
-use crate::branches::{Place, arguments, place};
+use crate::branches::{Origin, Place, arguments, place};
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Failure, Outcome};
 
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(token) => What::Rest(token.to_string()),
         None => {
             let tree = located.tree(place);
-            let since = args.i.as_ref().map(|since| tree.beside(since));
+            let since = args.i.as_ref().map(|since| since.beside(&tree));
             What::Tree { tree, since }
         }
     };

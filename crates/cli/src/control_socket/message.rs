@@ -38,7 +38,7 @@ pub(crate) enum Question {
     Join(Join),
     /// To work for the caller. With a descriptor of the volume's file: open for reading, or for writing if something changes.
     Work(Box<Job>),
-    /// Pages of mapped files were handed over: to begin with that. From now on frames follow, see [`holdfast_service::work::frames`].
+    /// Pages of mapped files were handed over: to begin with that. From now on frames follow, see [`frames`](super::frames).
     Go,
     /// It is mounted. With the connection to the kernel, and what ends it if the caller may.
     Mounted { dir: Name, device: Option<String> },

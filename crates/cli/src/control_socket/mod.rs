@@ -8,6 +8,7 @@
 mod all;
 pub(crate) mod connect;
 mod directory;
+pub(crate) mod frames;
 mod lock;
 pub(crate) mod message;
 

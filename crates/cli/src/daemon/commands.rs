@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use holdfast::{NewHead, Told};
 use holdfast_control::REPLY_MAX;
 use holdfast_fuse::{Control, Controlled};
-use holdfast_service::branches::carry_out::{No, Open, carry_out};
+use holdfast_service::branches::answer::{Open, Refusal, answer};
 use rustix::io::Errno;
 
 use super::release::release;
@@ -19,30 +19,30 @@ pub(super) fn control(table: &Arc<Table>, may_write: bool) -> Control {
     Control::new(move |mount, command| {
         let reply = match read(command) {
             Ok(ask) if !(ask.only_looks() || may_write && mount.may_change()) => {
-                No::new(Errno::ROFS, "nothing says that the mount may be written here").reply()
+                Refusal::new(Errno::ROFS, "nothing says that the mount may be written here").reply()
             }
-            Ok(ask) => answer(&table, mount, &ask),
+            Ok(ask) => carry_out(&table, mount, &ask),
             Err(no) => no.reply(),
         };
         let message = encode(&reply);
         match message.len() <= REPLY_MAX {
             true => message,
-            false => encode(&No::new(Errno::MSGSIZE, "the answer is too long").reply()),
+            false => encode(&Refusal::new(Errno::MSGSIZE, "the answer is too long").reply()),
         }
     })
 }
 
 /// What a command asks. One that this program does not know may be of a newer one.
-fn read(command: &[u8]) -> Result<Ask, No> {
+fn read(command: &[u8]) -> Result<Ask, Refusal> {
     serde_json::from_slice(command).map_err(|error| {
         let why = format!("the daemon does not understand the command: {error}");
-        No::new(Errno::OPNOTSUPP, why)
+        Refusal::new(Errno::OPNOTSUPP, why)
     })
 }
 
-fn answer(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
+fn carry_out(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
     let give_head = |branch: u64, head: NewHead<'_>| {
-        let table = table.upgrade().ok_or_else(|| No::new(Errno::BUSY, "the daemon ends"))?;
+        let table = table.upgrade().ok_or_else(|| Refusal::new(Errno::BUSY, "the daemon ends"))?;
         table.give_head(branch, head, || Ok(head.give(mount.fs(), branch).map(|()| Told::All)?))
     };
     let open = Open { fs: mount.fs(), is_mounted: true, give_head: &give_head };
@@ -51,7 +51,7 @@ fn answer(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
             Ok(()) => Reply::Done { branch: name.clone(), number: None },
             Err(no) => no.reply(),
         },
-        ask => carry_out(&open, ask),
+        ask => answer(&open, ask),
     };
     if !ask.only_looks() {
         match &reply {

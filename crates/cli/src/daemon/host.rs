@@ -83,6 +83,12 @@ impl From<String> for No {
     }
 }
 
+impl From<&str> for No {
+    fn from(why: &str) -> No {
+        No::Refused(why.into())
+    }
+}
+
 impl From<No> for Answer {
     fn from(no: No) -> Answer {
         match no {

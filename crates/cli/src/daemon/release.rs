@@ -8,7 +8,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use holdfast::FileSystem;
-use holdfast_service::branches::carry_out::No;
+use holdfast_service::branches::answer::Refusal;
 use rustix::io::Errno;
 
 use super::table::{Event, Table};
@@ -22,18 +22,18 @@ const CLOSING: Duration = Duration::from_secs(110);
 ///
 /// # Errors
 /// It is no such fork, it is mounted where others see it or where this is asked, or it takes too long.
-pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Result<(), No> {
+pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Result<(), Refusal> {
     if temporary::read(name).is_none() {
         let why = format!("`{}` is no fork of a command", name.text());
-        return Err(No::new(Errno::INVAL, why));
+        return Err(Refusal::new(Errno::INVAL, why));
     }
     let branch = fs.find_branch(&name.0)?.number;
     // The request would wait for the end of the mount, and that for the end of the request.
     if fs.branch_number().is_ok_and(|asked| asked == branch) {
         let why = format!("`{name}` is mounted where this is asked; unmount it");
-        return Err(No::new(Errno::BUSY, why));
+        return Err(Refusal::new(Errno::BUSY, why));
     }
-    let table = table.upgrade().ok_or_else(|| No::new(Errno::BUSY, "the daemon ends"))?;
+    let table = table.upgrade().ok_or_else(|| Refusal::new(Errno::BUSY, "the daemon ends"))?;
     if let Some((number, true)) = table.mount_of(branch) {
         let seen = table.device_of(branch).and_then(|device| seen_at(&device));
         // If the mount has gone meanwhile, another one may have its device number.
@@ -41,7 +41,7 @@ pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Resu
         if let Some(dir) = seen.filter(|_| is_there) {
             let dir = dir.display();
             let why = format!("`{name}` is mounted at {dir}, and not for a command; unmount it");
-            return Err(No::new(Errno::BUSY, why));
+            return Err(Refusal::new(Errno::BUSY, why));
         }
         tracing::info!("{name} is still in use by what its command has left behind");
         // The thread that owns the mounts lets it go as one that has ended, and then the connection is torn away.
@@ -49,7 +49,7 @@ pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Resu
     }
     match table.is_closed(branch, CLOSING) {
         true => Ok(()),
-        false => Err(No::new(Errno::BUSY, format!("`{}` is still being closed", name.text()))),
+        false => Err(Refusal::new(Errno::BUSY, format!("`{}` is still being closed", name.text()))),
     }
 }
 

@@ -16,7 +16,7 @@ use holdfast::{Dir, NewHead, Told, Volume};
 use holdfast_base::clock::Deadline;
 use holdfast_base::wait;
 use holdfast_fuse::{Remote, Session, end_all};
-use holdfast_service::branches::carry_out::No;
+use holdfast_service::branches::answer::Refusal;
 use rustix::io::Errno;
 
 use super::supervised::{Changing, Keeping, Supervisor};
@@ -227,8 +227,8 @@ impl Table {
         &self,
         branch: u64,
         head: NewHead<'_>,
-        unmounted: impl FnOnce() -> Result<Told, No>,
-    ) -> Result<Told, No> {
+        unmounted: impl FnOnce() -> Result<Told, Refusal>,
+    ) -> Result<Told, Refusal> {
         let remote = {
             // What is just being mounted or unmounted is there, or gone, in a moment.
             let is_between = |state: &mut State| {
@@ -245,11 +245,11 @@ impl Table {
             let mut mounts = state.mounts.values();
             let found = mounts.find(|it| it.branch == Some(branch));
             if found.is_some_and(|it| it.is_resumed) {
-                return Err(No::new(Errno::BUSY, OUTLIVED));
+                return Err(Refusal::new(Errno::BUSY, OUTLIVED));
             }
             let found = found.map(|it| it.remote.clone());
             if found.is_none() && !state.taken.insert(branch) {
-                return Err(No::new(
+                return Err(Refusal::new(
                     Errno::BUSY,
                     "the branch is just being mounted, unmounted or given another head; try again",
                 ));
@@ -265,8 +265,8 @@ impl Table {
                 self.lock().turned.extend(changing);
             }
             let gone =
-                || Err(No::new(Errno::BUSY, "the branch is just being unmounted; try again"));
-            return done.map_or_else(gone, |done| done.map_err(No::from));
+                || Err(Refusal::new(Errno::BUSY, "the branch is just being unmounted; try again"));
+            return done.map_or_else(gone, |done| done.map_err(Refusal::from));
         }
         let _free = Free(self, branch);
         unmounted()

@@ -5,10 +5,9 @@ use std::net::Shutdown;
 
 use holdfast_service::work::files::message;
 use holdfast_service::work::files::message::{Reply, Request};
-use holdfast_service::work::frames;
-use holdfast_service::work::frames::{BODY_MAX, Ended, HEAD, Kind};
 
 use crate::control_socket::Daemon;
+use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 use crate::outcome::{Failure, Outcome, complain, plain_words};
 
 /// A daemon that works with files for this command, until this is dropped.

@@ -153,10 +153,10 @@ impl Located {
 
     fn at_rest(&self, job: &Job, pipes: Pipes) -> Outcome {
         let options = VolumeOptions::new();
-        let door = target::open_volume(&self.image, &options, !job.work.changes())?;
+        let door = target::open_volume(&self.image, &options, !job.work.needs().changes())?;
         let here = Here::new(pipes);
-        let branches = AtRest { door: &door, name: &self.name };
-        let done = carry_out(job, &door, &branches, &here);
+        let heads = AtRest { volume: &door, name: &self.name };
+        let done = carry_out(job, &door, &heads, &here);
         here.end();
         let closed = door.close();
         let code = done?;
@@ -166,7 +166,7 @@ impl Located {
 
     /// The daemon that serves it, if one does, with a proof that this user may have the work done.
     fn daemon(&self, job: &Job) -> Result<Option<(Daemon, File)>, Failure> {
-        let access = if job.work.changes() { OFlags::RDWR } else { OFlags::RDONLY };
+        let access = if job.work.needs().changes() { OFlags::RDWR } else { OFlags::RDONLY };
         let Ok(proof) = holdfast_device::open_bytes(&self.image, access) else {
             return match &self.mount {
                 // It is told when it is opened.
@@ -174,7 +174,7 @@ impl Located {
                 Some(_) => Err(Failure::plain(format!(
                     "{}: this takes the right to {} {}",
                     self.name,
-                    if job.work.changes() { "write" } else { "read" },
+                    if job.work.needs().changes() { "write" } else { "read" },
                     self.image.display()
                 ))),
             };
@@ -288,7 +288,7 @@ impl Located {
             // It was unmounted a moment ago, and its daemon had not noticed yet.
             Ok(Ran::Cut(_)) if self.mount.is_none() => Ok(Done::Not(job, again)),
             // Or it has ended without a word. What only reads can be done anew.
-            Ok(Ran::Broken(_)) if self.mount.is_none() && !job.work.changes() => {
+            Ok(Ran::Broken(_)) if self.mount.is_none() && !job.work.needs().changes() => {
                 Ok(Done::Not(job, again))
             }
             Ok(Ran::Cut(outcome) | Ran::To(outcome)) => Ok(Done::Ended(outcome)),

@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use holdfast_service::work::frames::{BODY_MAX, Ended, HEAD, Kind};
-use holdfast_service::work::{At, frames};
+use holdfast_service::work::At;
 use holdfast_stream::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::{Input, Pipes};
+use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 use crate::interrupt::Interrupt;
 use crate::outcome::{Failure, Outcome, complain};
 

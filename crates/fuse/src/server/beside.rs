@@ -7,22 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_base::Changed;
+
 use super::Server;
 use crate::notices::Notice;
-
-/// Something that the kernel may know, and is otherwise now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Changed {
-    /// What a name in a directory leads to.
-    Name {
-        /// The inode number of the directory.
-        dir: u64,
-        /// The name.
-        name: Box<[u8]>,
-    },
-    /// Attributes and content of an inode; of a directory its names.
-    Inode(u64),
-}
 
 impl Server {
     /// The kernel forgets what it knows of these. Never waits.

@@ -36,7 +36,6 @@ mod trim;
 mod timing_tests;
 mod xattrs;
 
-pub use beside::Changed;
 pub(crate) use file_flags::FlagsIoctl;
 pub use holdfast_wire::ask::{CHANGE_XATTR, CONTROL, PERMIT};
 pub use remount::REMOUNT_XATTR;

@@ -1,7 +1,7 @@
 //! Branches and snapshots: what is asked of them, and the names that are made for them.
 
+pub mod answer;
 pub mod by_time;
-pub mod carry_out;
 mod new_head;
 
 pub use holdfast_control::{Ask, Name, Reply, Which};

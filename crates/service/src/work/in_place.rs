@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::{Dir, File, FileType, RenameFlags, Volume};
-use holdfast_base::prng;
+use holdfast_base::{Changed, prng};
 
 use super::Tree;
 use crate::branches::not_forgotten;
@@ -27,20 +27,6 @@ const LAST_PATIENCE: Duration = Duration::from_secs(30);
 /// How often a free name is drawn.
 const TRIES: usize = 16;
 
-/// Something of a branch that is otherwise now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Changed {
-    /// What a name in a directory leads to.
-    Name {
-        /// The inode number of the directory.
-        dir: u64,
-        /// The name.
-        name: Box<[u8]>,
-    },
-    /// Attributes and content of an inode; of a directory its names.
-    Inode(u64),
-}
-
 /// A mount of a branch, whose kernel remembers what it has read.
 pub trait Remembers: Debug + Send {
     /// It forgets these. Never waits.
@@ -49,8 +35,8 @@ pub trait Remembers: Debug + Send {
     fn has_forgotten(&self, patience: Duration) -> bool;
 }
 
-/// Opens branches to be changed.
-pub trait Branches {
+/// The heads of branches, as the process has them that holds the volume.
+pub trait Heads {
     /// The branch that this tree means.
     ///
     /// # Errors
@@ -73,17 +59,17 @@ pub struct InPlace {
 #[derive(Debug)]
 pub struct AtRest<'a> {
     /// What is open.
-    pub door: &'a Volume,
+    pub volume: &'a Volume,
     /// What the volume is called in messages.
     pub name: &'a str,
 }
 
-impl Branches for AtRest<'_> {
+impl Heads for AtRest<'_> {
     fn in_place(&self, tree: &Tree) -> Result<InPlace, Failure> {
         tree.expect_branch(self.name)?;
-        let branch = tree.branch(self.door, self.name)?;
-        match self.door.branch_here().context(self.name)?.number() == branch.number() {
-            true => Ok(InPlace::of((**self.door).clone(), None)),
+        let branch = tree.branch(self.volume, self.name)?;
+        match self.volume.branch_here().context(self.name)?.number() == branch.number() {
+            true => Ok(InPlace::of((**self.volume).clone(), None)),
             false => Ok(InPlace::own(branch.open().context(self.name)?)),
         }
     }

@@ -12,6 +12,7 @@ use super::remove::same_directory;
 use super::{Ends, Out, Tree};
 use crate::branches::Name;
 use crate::json;
+use crate::moment::utc;
 use crate::outcome::{Context, Failure, Outcome, printable, printed};
 
 /// Bytes of a file that are read at once.
@@ -198,7 +199,7 @@ fn show(
             found.uid(),
             found.gid(),
             found.len(),
-            utc(since_1970.floor() as i64),
+            utc(since_1970.floor() as i64, "%Y-%m-%d %H:%M"),
         ))?;
     }
     let target = target.as_deref().map(|target| how.name(target));
@@ -262,33 +263,4 @@ fn mode_text(found: &Metadata) -> String {
         });
     }
     text
-}
-
-/// `2024-05-21 13:05` in UTC, from seconds since 1970.
-pub fn utc(secs: i64) -> String {
-    let (days, rest) = (secs.div_euclid(86400), secs.rem_euclid(86400));
-    // Days counted from 0000-03-01, so that leap days come last in a year of the calendar's 400-year cycle.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", rest / 3600, rest % 3600 / 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_in_utc() {
-        assert_eq!(utc(0), "1970-01-01 00:00");
-        assert_eq!(utc(951_782_400), "2000-02-29 00:00");
-        assert_eq!(utc(1_716_296_700), "2024-05-21 13:05");
-        assert_eq!(utc(-60), "1969-12-31 23:59");
-    }
 }

@@ -1,18 +1,10 @@
 //! Work on whole trees: what compares, sends, receives, merges, exports, imports, lists, copies and removes them. One function for each, which knows the
-//! volume and where bytes go, and not which process it is in:
-//!
-//! ```text
-//! command ── Job ──▶ at rest: the volume is opened here ───────────────▶ carry_out ──▶ library
-//!                └─▶ live: control socket ──▶ a thread of the daemon ──▶ carry_out ──▶ library
-//!                               ◀── bytes, notes, progress, the end ──┘
-//! ```
-//! So a command means the same wherever it is carried out.
+//! volume and where bytes go, and not which process it is in.
 
 pub mod diff;
 mod ends;
 mod export;
 pub mod files;
-pub mod frames;
 mod import;
 mod in_place;
 pub mod list;
@@ -31,10 +23,11 @@ use holdfast::Volume;
 use serde::{Deserialize, Serialize};
 
 pub use self::ends::{Ends, In, Out};
-pub use self::in_place::{AtRest, Branches, Changed, InPlace, Remembers};
-pub use self::tree::{At, Origin, Tree};
+pub use self::in_place::{AtRest, Heads, InPlace, Remembers};
+pub use self::tree::{At, Tree};
 use crate::branches::Name;
 use crate::outcome::{NOT_WHOLE, Outcome, not_whole};
+use crate::rights::Needs;
 
 /// Work on one volume.
 #[derive(Debug, Deserialize, Serialize)]
@@ -114,39 +107,46 @@ impl Work {
         }
     }
 
-    /// Whether something of the volume is another one behind it: its caller must be allowed to write the volume.
-    pub fn changes(&self) -> bool {
+    /// What it takes to have it done.
+    pub fn needs(&self) -> Needs {
         match self {
-            Work::Receive { .. }
+            Work::Diff { .. }
+            | Work::Send(send::What::Rest(_))
+            | Work::Token { .. }
+            | Work::Export { .. }
+            | Work::List { .. }
+            | Work::Print { .. } => Needs::Read,
+            // Of a branch a snapshot is taken.
+            Work::Send(send::What::Tree { tree, .. }) if tree.snapshot.is_some() => Needs::Read,
+            Work::Files(files::What { writes: false, .. }) => Needs::Read,
+            Work::Scrub(scrub::What { changes_nothing: true, .. }) => Needs::Unwritten,
+            Work::Tune { to: tune::To { uuid: Some(_), .. }, .. } => {
+                Needs::AtRest("the id of a volume that is in use does not change; unmount it first")
+            }
+            Work::Send(send::What::Tree { .. })
+            | Work::Receive { .. }
             | Work::Merge(_)
             | Work::Import { .. }
+            | Work::Trim { .. }
+            | Work::Scrub(_)
+            | Work::Resize(_)
+            | Work::Tune { .. }
             | Work::Remove(_)
             | Work::Names(_)
-            | Work::Trim { .. }
-            | Work::Resize(_)
-            | Work::Tune { .. } => true,
-            Work::Files(files::What { writes, .. }) => *writes,
-            Work::Scrub(scrub::What { changes_nothing, .. }) => !changes_nothing,
-            // Of a branch a snapshot is taken.
-            Work::Send(send::What::Tree { tree, .. }) => tree.snapshot.is_none(),
-            _ => false,
+            | Work::Files(_) => Needs::Write,
         }
     }
 }
 
-impl Work {
-    /// Whether it is to write nothing, which holds only where the volume is open to be read.
-    pub fn takes_a_reader(&self) -> bool {
-        matches!(self, Work::Scrub(scrub::What { changes_nothing: true, .. }))
-    }
+/// Stops the volume if work panics that changes it, as any other change does: it may be half done.
+struct StopOnPanic<'a>(&'a Volume);
 
-    /// Why a daemon does not do this.
-    pub fn refused_live(&self) -> Option<&'static str> {
-        match self {
-            Work::Tune { to: tune::To { uuid: Some(_), .. }, .. } => {
-                Some("the id of a volume that is in use does not change; unmount it first")
-            }
-            _ => None,
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(fs) = self.0.engine()
+        {
+            fs.stop("work for a command has panicked");
         }
     }
 }
@@ -156,17 +156,18 @@ impl Work {
 ///
 /// # Errors
 /// It is not done, or not to its end; what is said of it names the volume or the file.
-pub fn carry_out(job: &Job, door: &Volume, branches: &dyn Branches, ends: &dyn Ends) -> Outcome {
+pub fn carry_out(job: &Job, door: &Volume, heads: &dyn Heads, ends: &dyn Ends) -> Outcome {
     // A scrub judges the rings itself.
     let missing = door.missing().filter(|_| !matches!(job.work, Work::Scrub(_)));
     if let Some(why) = &missing {
         ends.note(&format!("{}: {}", job.volume, not_whole(why)));
     }
-    let code = work(job, door, branches, ends)?;
+    let _stop = job.work.needs().changes().then(|| StopOnPanic(door));
+    let code = work(job, door, heads, ends)?;
     Ok(if missing.is_some() { code.max(NOT_WHOLE) } else { code })
 }
 
-fn work(job: &Job, door: &Volume, branches: &dyn Branches, ends: &dyn Ends) -> Outcome {
+fn work(job: &Job, door: &Volume, heads: &dyn Heads, ends: &dyn Ends) -> Outcome {
     let volume = &job.volume;
     match &job.work {
         Work::Diff { old, new, how } => diff::run(door, volume, [old, new], how, ends),
@@ -184,8 +185,8 @@ fn work(job: &Job, door: &Volume, branches: &dyn Branches, ends: &dyn Ends) -> O
         Work::Scrub(what) => scrub::run(door, volume, what, ends),
         Work::Resize(to) => resize::run(door, volume, *to, ends),
         Work::Tune { tree, to } => tune::run(door, volume, tree, to, ends),
-        Work::Remove(what) => remove::run(branches, volume, what, ends),
-        Work::Names(what) => names::run(branches, volume, what, ends),
-        Work::Files(what) => files::run(door, branches, volume, what, ends),
+        Work::Remove(what) => remove::run(heads, volume, what, ends),
+        Work::Names(what) => names::run(heads, volume, what, ends),
+        Work::Files(what) => files::run(door, heads, volume, what, ends),
     }
 }

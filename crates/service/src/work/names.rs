@@ -9,7 +9,7 @@ use holdfast::{Attributes, Descent, Dir, Order, Permissions, RenameFlags};
 use serde::{Deserialize, Serialize};
 
 use super::Ends;
-use super::in_place::{Branches, InPlace};
+use super::in_place::{Heads, InPlace};
 use super::remove::same_directory;
 use super::tree::Tree;
 use crate::branches::Name;
@@ -67,8 +67,8 @@ pub struct To {
     pub group: Option<u32>,
 }
 
-pub(super) fn run(branches: &dyn Branches, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
-    let branch = branches.in_place(&what.tree)?;
+pub(super) fn run(heads: &dyn Heads, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
+    let branch = heads.in_place(&what.tree)?;
     let work = Names { branch: &branch, owner: what.owner };
     if let Change::Move { to, means: Means::Directory, .. } = &what.change
         && !work.is_dir(to.path())

@@ -8,7 +8,7 @@ use holdfast::{Descent, Dir, FileType, Order};
 use serde::{Deserialize, Serialize};
 
 use super::Ends;
-use super::in_place::{Branches, InPlace};
+use super::in_place::{Heads, InPlace};
 use super::tree::Tree;
 use crate::branches::Name;
 use crate::outcome::{Failure, Outcome, sentence};
@@ -26,8 +26,8 @@ pub struct What {
     pub force: bool,
 }
 
-pub(super) fn run(branches: &dyn Branches, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
-    let branch = branches.in_place(&what.tree)?;
+pub(super) fn run(heads: &dyn Heads, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
+    let branch = heads.in_place(&what.tree)?;
     let mut failures = 0_u32;
     for path in &what.paths {
         let tell = |at: &Path, error: &io::Error| {

@@ -26,25 +26,7 @@ pub struct At {
     pub device: String,
 }
 
-/// A tree as it is named beside another one: what a fork begins with, say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// The branch; `None`: that of the other one.
-    pub branch: Option<Name>,
-    /// A snapshot of it; `None`: the branch as it is.
-    pub snapshot: Option<Name>,
-}
-
 impl Tree {
-    /// What an origin means beside this tree: without a branch it is of the branch of this one.
-    pub fn beside(&self, origin: &Origin) -> Tree {
-        let snapshot = origin.snapshot.clone();
-        match &origin.branch {
-            Some(branch) => Tree { at: None, branch: Some(branch.clone()), snapshot },
-            None => Tree { snapshot, ..self.clone() },
-        }
-    }
-
     /// Fails if it is a snapshot.
     ///
     /// # Errors

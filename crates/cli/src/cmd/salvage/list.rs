@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use holdfast_salvage::{EpochFound, SalvageError, Salvaged, TreeFound, VolumeFound};
-use serde::Serialize;
-
 use holdfast_base::show::count;
+use holdfast_salvage::{EpochFound, SalvageError, Salvaged, TreeFound, VolumeFound};
+use holdfast_service::moment::{ISO, utc};
+use serde::Serialize;
 
 use crate::outcome::{Failure, printed};
 use crate::size;
@@ -88,7 +88,7 @@ fn text(
             write!(out, ", epochs {first} to {last}")?;
         }
         if let Some(changed) = volume.changed {
-            write!(out, ", last change {}", date(changed))?;
+            write!(out, ", last change {}", utc(changed, ISO))?;
         }
         match &volume.superblocks[..] {
             [] => writeln!(out, ", no superblock")?,
@@ -123,7 +123,7 @@ fn text(
         for epoch in epochs.iter().take(EPOCHS_SHOWN) {
             write!(out, "epoch {}: {}", epoch.epoch, count(epoch.nodes, "node"))?;
             if let Some(changed) = epoch.changed {
-                write!(out, ", last change {}", date(changed))?;
+                write!(out, ", last change {}", utc(changed, ISO))?;
             }
             if epoch.has_superblock {
                 write!(out, ", superblock")?;
@@ -138,12 +138,4 @@ fn text(
         }
     }
     out.flush()
-}
-
-fn date(seconds: i64) -> String {
-    let moment = jiff::Timestamp::from_second(seconds);
-    moment.map_or_else(
-        |_| format!("{seconds} s"),
-        |moment| moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-    )
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::show;
-use holdfast_service::work::list::utc;
+use holdfast_service::moment::utc;
 use serde::Serialize;
 
 use crate::daemon::activity::{Activity, Fsyncs, Space};
@@ -350,7 +350,8 @@ fn errors(errors: &Errors) -> String {
     };
     match (&errors.last, errors.last_time, errors.count) {
         (Some(last), Some(secs), Some(count)) => {
-            format!("{count}{full}; the last at {} UTC: {last}", utc(secs))
+            let at = utc(secs, "%Y-%m-%d %H:%M");
+            format!("{count}{full}; the last at {at} UTC: {last}")
         }
         _ => format!("none{full}"),
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use holdfast_base::Timestamp;
 use holdfast_base::counters::Unit;
-use holdfast_service::work::list::utc;
+use holdfast_service::moment::utc;
 
 use crate::cmd::stats::fsyncs::{self, averages};
 use crate::daemon::control::{Counter, Report};
@@ -79,8 +79,7 @@ fn alarms(report: &Report) -> Option<String> {
 
 /// The first line of a sample.
 pub(super) fn head(now: &Report, at: Timestamp) -> String {
-    let seconds = at.secs.rem_euclid(60);
-    format!("{}, {}:{seconds:02} UTC", super::head(now), utc(at.secs))
+    format!("{}, {} UTC", super::head(now), utc(at.secs, "%Y-%m-%d %H:%M:%S"))
 }
 
 /// One sample: all of it, or what fits into the window.

@@ -1,6 +1,7 @@
 //! What a caller asks for with a mount, and whether it may have that.
 
 use holdfast_fuse::Transport;
+use holdfast_service::rights::{Needs, judge};
 
 use super::{Host, No};
 use crate::control_socket::message::Join;
@@ -62,12 +63,9 @@ impl Host {
         options: &MountOptions,
         may_write: Option<bool>,
     ) -> Result<(), No> {
-        let may_write = may_write
-            .ok_or_else(|| No::Refused("nothing proves that you may open the volume".into()))?;
-        if !options.read_only && !may_write {
-            return Err(No::Refused("nothing proves that you may write the volume".into()));
-        }
-        if !options.read_only && self.options.read_only {
+        let needs = if options.read_only { Needs::Read } else { Needs::Write };
+        judge(needs, may_write, false)?;
+        if needs.changes() && self.options.read_only {
             let pid = std::process::id();
             return Err(No::Refused(format!(
                 "it is open read-only by process {pid}; mount it read-only (-o ro), or unmount that first"

@@ -107,13 +107,13 @@ pub struct Found {
 }
 
 /// A moment as it travels.
-pub fn time(of: std::time::SystemTime) -> Time {
+pub(crate) fn time(of: std::time::SystemTime) -> Time {
     let of = Timestamp::from(of);
     (of.secs, of.nanos)
 }
 
 /// And back.
-pub fn moment((secs, nanos): Time) -> Timestamp {
+pub(crate) fn moment((secs, nanos): Time) -> Timestamp {
     Timestamp { secs, nanos: nanos.min(999_999_999) }
 }
 
@@ -148,7 +148,7 @@ impl Found {
 
 impl Reply {
     /// A failure as it travels.
-    pub fn failed(error: &io::Error) -> Reply {
+    pub(crate) fn failed(error: &io::Error) -> Reply {
         Reply::Failed { number: error.raw_os_error(), why: error.to_string() }
     }
 

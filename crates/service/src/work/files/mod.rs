@@ -16,7 +16,7 @@ use holdfast_base::attribute::is_not_taken;
 use serde::{Deserialize, Serialize};
 
 use self::message::{Attributes, Bytes, DATA_MAX, Found, NAMES, Reply, Request, moment};
-use super::in_place::{Branches, InPlace};
+use super::in_place::{Heads, InPlace};
 use super::{Ends, In, Out, Tree};
 use crate::outcome::{Context, Failure, Outcome};
 
@@ -32,13 +32,13 @@ pub struct What {
 /// Answers a command until it asks no more.
 pub(super) fn run(
     door: &Volume,
-    branches: &dyn Branches,
+    heads: &dyn Heads,
     volume: &str,
     what: &What,
     ends: &dyn Ends,
 ) -> Outcome {
     let mut files = match what.writes {
-        true => Files::of(branches.in_place(&what.tree)?),
+        true => Files::of(heads.in_place(&what.tree)?),
         false => Files::looked_at(what.tree.view(door, volume)?),
     };
     let answered = answer(&mut files, ends);
@@ -91,7 +91,7 @@ impl Files {
     }
 
     /// Of what is only looked at, and closed in the end.
-    pub fn looked_at(volume: Volume) -> Files {
+    fn looked_at(volume: Volume) -> Files {
         Files::of(InPlace::own(volume))
     }
 

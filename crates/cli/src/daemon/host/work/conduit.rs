@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
-use holdfast_service::work::frames::{BODY_MAX, Ended, HEAD, Kind};
-use holdfast_service::work::{At, Ends, frames};
+use holdfast_service::work::{At, Ends};
 use holdfast_stream::Progress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 use crate::outcome::{Failure, Outcome};
 
 /// What a command hears whose work has no volume any more.

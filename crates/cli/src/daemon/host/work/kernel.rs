@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use holdfast_base::Changed;
 use holdfast_fuse::Remote;
-use holdfast_service::work::{Changed, Remembers};
+use holdfast_service::work::Remembers;
 
 /// The mount of a branch that work changes.
 #[derive(Debug)]
@@ -11,10 +12,7 @@ pub(super) struct Kernel(pub(super) Remote);
 
 impl Remembers for Kernel {
     fn forget(&self, changed: Vec<Changed>) {
-        self.0.forget(changed.into_iter().map(|of| match of {
-            Changed::Name { dir, name } => holdfast_fuse::Changed::Name { dir, name },
-            Changed::Inode(inode) => holdfast_fuse::Changed::Inode(inode),
-        }));
+        self.0.forget(changed);
     }
 
     fn has_forgotten(&self, patience: Duration) -> bool {

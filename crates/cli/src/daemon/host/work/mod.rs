@@ -25,8 +25,10 @@ use std::time::Duration;
 
 use holdfast::{FileSystem, NewHead, Told, Volume, VolumeOptions};
 use holdfast_control::NotText;
-use holdfast_service::branches::{self, not_forgotten};
-use holdfast_service::work::{At, Branches, InPlace, Job, Tree, Work, carry_out};
+use holdfast_service::branches::answer::Refusal;
+use holdfast_service::branches::not_forgotten;
+use holdfast_service::rights::judge;
+use holdfast_service::work::{At, Heads, InPlace, Job, Tree, Work, carry_out};
 
 use self::conduit::{Conduit, ENDED};
 use self::kernel::Kernel;
@@ -64,27 +66,11 @@ pub(super) fn prepare(
     }
     let may_write = descriptors.first().and_then(|proof| host.id.proven_by(proof));
     drop(descriptors);
-    let may_write = may_write
-        .ok_or_else(|| No::Refused("nothing proves that you may open the volume".into()))?;
+    judge(job.work.needs(), may_write, host.options.read_only)?;
     if let Some(at) = &job.at
         && host.mounted_at(at).is_none()
     {
         return Err(No::Refused(NOT_SERVED.into()));
-    }
-    if let Some(why) = job.work.refused_live() {
-        return Err(No::Refused(why.into()));
-    }
-    if job.work.takes_a_reader() && !host.options.read_only {
-        let why = "the volume is open for writing, and a scrub of it writes what it finds: scrub it without -n";
-        return Err(No::Refused(why.into()));
-    }
-    if job.work.changes() {
-        if !may_write {
-            return Err(No::Refused("nothing proves that you may write the volume".into()));
-        }
-        if host.options.read_only {
-            return Err(No::Refused("the volume is open read-only".into()));
-        }
     }
     let mut mounted = Vec::new();
     let mut door = None;
@@ -111,19 +97,6 @@ pub(super) fn prepare(
             let _ = message::send(&caller, &Answer::Refused { why }, &[], PATIENCE);
         }
     }))
-}
-
-/// Stops the volume if work panics that changes it, as any other change does: it may be half done.
-struct StopOnPanic<'a>(&'a Volume);
-
-impl Drop for StopOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking()
-            && let Ok(fs) = self.0.engine()
-        {
-            fs.stop("work for a command has panicked");
-        }
-    }
 }
 
 impl Host {
@@ -224,10 +197,9 @@ impl Host {
             Ok(())
         });
         let done = {
-            let _stop = job.work.changes().then(|| StopOnPanic(&door));
             let name = &job.volume;
-            let branches = Served { host: self, door: &door, name, changing: RefCell::default() };
-            carry_out(job, &door, &branches, &**conduit)
+            let heads = Served { host: self, door: &door, name, changing: RefCell::default() };
+            carry_out(job, &door, &heads, &**conduit)
         };
         let closed = door.close();
         let code = done?;
@@ -262,7 +234,7 @@ struct Served<'a> {
     changing: RefCell<Option<Changing>>,
 }
 
-impl Branches for Served<'_> {
+impl Heads for Served<'_> {
     fn in_place(&self, tree: &Tree) -> Result<InPlace, Failure> {
         tree.expect_branch(self.name)?;
         let branch = tree.branch(self.door, self.name)?;
@@ -288,7 +260,7 @@ fn promote(
     fs: &FileSystem,
     branch: u64,
     head: NewHead<'_>,
-) -> Result<Told, branches::carry_out::No> {
+) -> Result<Told, Refusal> {
     // One that is just being mounted or unmounted is not for long.
     table.wait_until_settled(branch, CLOSING);
     let unmounted = || Ok(head.give(fs, branch).map(|()| Told::All)?);

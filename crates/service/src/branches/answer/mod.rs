@@ -22,10 +22,10 @@ pub struct Open<'a> {
 }
 
 /// See [`NewHead::give`], of the branch of a number, and what the kernel knows of it.
-pub type GiveHead<'a> = &'a dyn Fn(u64, NewHead<'_>) -> Result<Told, No>;
+type GiveHead<'a> = &'a dyn Fn(u64, NewHead<'_>) -> Result<Told, Refusal>;
 
 /// Carries out what is asked.
-pub fn carry_out(open: &Open<'_>, ask: &Ask) -> Reply {
+pub fn answer(open: &Open<'_>, ask: &Ask) -> Reply {
     let done = match ask {
         Ask::RollBack { branch, to, keep } => {
             let keep = keep.as_ref().map(|keep| keep.0.as_slice());
@@ -42,36 +42,36 @@ pub fn carry_out(open: &Open<'_>, ask: &Ask) -> Reply {
         Ask::Snapshot { branch, name } => lists::snapshot(open, branch.as_ref(), name),
         other => change(open, other).map(|(branch, number)| Reply::Done { branch, number }),
     };
-    done.unwrap_or_else(No::reply)
+    done.unwrap_or_else(Refusal::reply)
 }
 
-type Done<T> = Result<T, No>;
+type Done<T> = Result<T, Refusal>;
 
 /// Why something is not done, and the number that a system call would answer, if there is one.
 #[derive(Debug, PartialEq, Eq)]
-pub struct No {
+pub struct Refusal {
     why: String,
     errno: Option<i32>,
     has_diverged: bool,
 }
 
-impl From<FsError> for No {
-    fn from(error: FsError) -> No {
+impl From<FsError> for Refusal {
+    fn from(error: FsError) -> Refusal {
         let has_diverged = matches!(error, FsError::Diverged(_));
-        No { why: error.to_string(), errno: Some(error.errno()), has_diverged }
+        Refusal { why: error.to_string(), errno: Some(error.errno()), has_diverged }
     }
 }
 
-impl From<String> for No {
-    fn from(why: String) -> No {
-        No { why, errno: None, has_diverged: false }
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal { why, errno: None, has_diverged: false }
     }
 }
 
-impl No {
+impl Refusal {
     /// With the number that a system call would answer.
-    pub fn new(errno: Errno, why: impl Into<String>) -> No {
-        No { why: why.into(), errno: Some(errno.raw_os_error()), has_diverged: false }
+    pub fn new(errno: Errno, why: impl Into<String>) -> Refusal {
+        Refusal { why: why.into(), errno: Some(errno.raw_os_error()), has_diverged: false }
     }
 
     /// Whether it is that a branch has changed since the fork was made that it was to become.
@@ -173,8 +173,8 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
     }
 }
 
-fn another(what: &str) -> No {
-    No::new(Errno::NOENT, format!("another {what} has this name by now; it stays"))
+fn another(what: &str) -> Refusal {
+    Refusal::new(Errno::NOENT, format!("another {what} has this name by now; it stays"))
 }
 
 fn give_head(open: &Open<'_>, branch: Option<&Which>, head: NewHead<'_>) -> Done<Reply> {

@@ -23,7 +23,7 @@ fn a_snapshot_that_was_chosen_by_its_number_is_deleted_or_none() {
     let second = fs.snapshot(&name.0).unwrap();
     let delete = |number| {
         let name = name.clone();
-        carry_out(
+        answer(
             &open,
             &Ask::DeleteSnapshot { branch: None, name: name.into(), number: Some(number) },
         )
@@ -38,14 +38,14 @@ fn a_snapshot_that_was_chosen_by_its_number_is_deleted_or_none() {
     let second = fs.fork(b"work", None).unwrap();
     let delete = |number| {
         let name = Name(b"work".to_vec()).into();
-        carry_out(&open, &Ask::DeleteBranch { name, number: Some(number) })
+        answer(&open, &Ask::DeleteBranch { name, number: Some(number) })
     };
     let enoent = Some(Errno::NOENT.raw_os_error());
     assert!(matches!(delete(first), Reply::Refused { errno, .. } if errno == enoent));
     assert!(matches!(delete(second), Reply::Done { .. }));
     assert!(matches!(delete(second), Reply::Refused { errno, .. } if errno == enoent));
     let (branch, name) = (None, Name(b"none".to_vec()).into());
-    let none = carry_out(&open, &Ask::Snapshot { branch, name });
+    let none = answer(&open, &Ask::Snapshot { branch, name });
     assert!(matches!(none, Reply::Refused { errno, .. } if errno == enoent));
     drop(fs);
     volume.close().unwrap();
@@ -66,7 +66,7 @@ fn what_is_meant_by_its_number_is_found_whatever_its_name_is() {
     fs.rename_branch(y, b"x").unwrap();
     fs.rename_snapshot(x, of_x, b"t").unwrap();
     fs.rename_snapshot(x, one, b"s").unwrap();
-    let done = |ask: Ask| match carry_out(&open, &ask) {
+    let done = |ask: Ask| match answer(&open, &ask) {
         Reply::Done { number, .. } => number,
         other => panic!("{ask:?}: {other:?}"),
     };
@@ -80,7 +80,7 @@ fn what_is_meant_by_its_number_is_found_whatever_its_name_is() {
     assert_eq!(snapshots(x), [(of_x, 1), (one, 0), (taken, 0)]);
     assert_eq!(snapshots(y), [(of_y, 0)]);
     done(Ask::Hold { branch: branch.clone(), name: of_x.into(), tag: name("a"), held: false });
-    let list = |ask: Ask| match carry_out(&open, &ask) {
+    let list = |ask: Ask| match answer(&open, &ask) {
         Reply::Snapshots { branch, list, .. } => (branch, list),
         other => panic!("{other:?}"),
     };
@@ -88,7 +88,7 @@ fn what_is_meant_by_its_number_is_found_whatever_its_name_is() {
     assert_eq!((of.text().into_owned(), all.len()), ("z".into(), 3));
     let (_, found) = list(Ask::Snapshot { branch: branch.clone(), name: of_x.into() });
     assert_eq!((found.len(), found[0].number, &found[0].name), (1, of_x, &name("t")));
-    let Reply::Branches { list, .. } = carry_out(&open, &Ask::Branch { branch: x.into() }) else {
+    let Reply::Branches { list, .. } = answer(&open, &Ask::Branch { branch: x.into() }) else {
         panic!()
     };
     assert_eq!((list.len(), list[0].number, &list[0].name), (1, x, &name("z")));
@@ -117,7 +117,7 @@ fn what_is_meant_by_its_number_is_found_whatever_its_name_is() {
         Ask::Branch { branch: of_y.into() },
         Ask::DeleteBranch { name: x.into(), number: None },
     ] {
-        let answer = carry_out(&open, &gone);
+        let answer = answer(&open, &gone);
         let is_said = matches!(&answer, Reply::Refused { errno, .. } if *errno == enoent);
         assert!(is_said, "{gone:?}: {answer:?}");
     }
@@ -137,9 +137,9 @@ fn a_fork_that_is_looked_at_is_still_one_of_its_snapshot() {
     fs.fork(b"fork", Some(b"s")).unwrap();
     let expect_fork = |what: &str| {
         let ask = Ask::Snapshot { branch: None, name: Name(b"s".to_vec()).into() };
-        let Reply::Snapshots { list, .. } = carry_out(&open, &ask) else { panic!("{what}") };
+        let Reply::Snapshots { list, .. } = answer(&open, &ask) else { panic!("{what}") };
         assert_eq!(list[0].forks, [Name(b"fork".to_vec())], "{what}");
-        let Reply::Branches { list, .. } = carry_out(&open, &Ask::Branches { after: 0 }) else {
+        let Reply::Branches { list, .. } = answer(&open, &Ask::Branches { after: 0 }) else {
             panic!("{what}")
         };
         assert_eq!(list[1].origin.as_ref().map(|it| it.name.clone()), Some(Name(b"s".to_vec())));
@@ -162,7 +162,7 @@ fn the_longest_entries_fit_their_messages() {
     let none = |_: u64, _: NewHead<'_>| Ok(Told::All);
     let open = Open { fs: &fs, is_mounted: true, give_head: &none };
     let done = |ask: Ask| {
-        let reply = carry_out(&open, &ask);
+        let reply = answer(&open, &ask);
         let bytes = serde_json::to_vec(&reply).unwrap().len();
         assert!(bytes <= REPLY_MAX, "{bytes} bytes: {ask:?}");
         reply

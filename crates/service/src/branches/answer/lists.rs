@@ -6,7 +6,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_control::{Branch, CopyOf, Failed, HeldBy, Origin, REPLY_MAX, Snapshot};
 use rustix::io::Errno;
 
-use super::{Done, No, Open, branch_of, engines};
+use super::{Done, Open, Refusal, branch_of, engines};
 use crate::branches::by_time::{self, Purpose};
 use crate::branches::{Name, Reply, Which};
 
@@ -77,7 +77,7 @@ pub(super) fn branch(open: &Open<'_>, which: &Which) -> Done<Reply> {
             let list = vec![listed(open, of, &all, &snapshots)];
             Ok(Reply::Branches { list, more: false, failed: Vec::new() })
         }
-        None => Err(No::new(Errno::NOENT, format!("there is no branch `{which}` any more"))),
+        None => Err(Refusal::new(Errno::NOENT, format!("there is no branch `{which}` any more"))),
     }
 }
 
@@ -137,9 +137,10 @@ pub(super) fn snapshot(open: &Open<'_>, branch: Option<&Which>, which: &Which) -
     let (branch, number) = branch_of(open, branch)?;
     let of = open.fs.find_snapshot(number, engines(which)).map_err(|error| {
         match error.errno() == Errno::NOENT.raw_os_error() {
-            true => {
-                No::new(Errno::NOENT, format!("there is no `{}@{}`", branch.text(), shown(which)))
-            }
+            true => Refusal::new(
+                Errno::NOENT,
+                format!("there is no `{}@{}`", branch.text(), shown(which)),
+            ),
             false => error.into(),
         }
     })?;

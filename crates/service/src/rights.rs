@@ -1,0 +1,59 @@
+//! Which callers of a daemon get what they ask for. What is at rest the kernel guards, by the file.
+
+/// What a request needs of its caller, and of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// To read the volume.
+    Read,
+    /// To read it where it is open to be read alone: then nothing is written.
+    Unwritten,
+    /// To write it: something of the volume is another one behind the request.
+    Write,
+    /// To write it while no daemon has it, and why.
+    AtRest(&'static str),
+}
+
+impl Needs {
+    /// Whether something of the volume is another one behind it.
+    pub fn changes(self) -> bool {
+        matches!(self, Needs::Write | Needs::AtRest(_))
+    }
+}
+
+/// Judges a caller that has proven that it may write the volume, or only read it, or nothing (`None`).
+///
+/// # Errors
+/// Why it does not get what it asks for.
+pub fn judge(
+    needs: Needs,
+    may_write: Option<bool>,
+    is_read_only: bool,
+) -> Result<(), &'static str> {
+    match (needs, may_write) {
+        (_, None) => Err("nothing proves that you may open the volume"),
+        (Needs::AtRest(why), _) => Err(why),
+        (Needs::Unwritten, _) if !is_read_only => Err(
+            "the volume is open for writing, and a scrub of it writes what it finds: scrub it without -n",
+        ),
+        (Needs::Write, Some(false)) => Err("nothing proves that you may write the volume"),
+        (Needs::Write, _) if is_read_only => Err("the volume is open read-only"),
+        (Needs::Read | Needs::Unwritten | Needs::Write, Some(_)) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_proves_less_gets_no_more() {
+        let all = [Needs::Read, Needs::Unwritten, Needs::Write, Needs::AtRest("it is in use")];
+        let allowed = |may_write, is_read_only| {
+            all.map(|needs| judge(needs, may_write, is_read_only).is_ok())
+        };
+        assert_eq!(allowed(None, false), [false; 4]);
+        assert_eq!(allowed(Some(false), false), [true, false, false, false]);
+        assert_eq!(allowed(Some(true), false), [true, false, true, false]);
+        assert_eq!(allowed(Some(true), true), [true, true, false, false]);
+    }
+}
