@@ -982,7 +982,7 @@ class Journal:
         if self.commits or self.closed or self.damaged or not wanted or self.commit != block.journal_commit:
             return
         for head, _, _ in self.frames(block.journal_next):
-            if head.commit == self.commit + 1 and not head.index and head.prior in (wanted, wanted ^ MASK):
+            if not head.index and head.prior in (wanted, wanted ^ MASK):
                 return
         if not any(self.has_before(distance, wanted) for distance in self.geometry.ring_places):
             self.damaged = True
@@ -1265,8 +1265,8 @@ class Log:
 
     def is_empty_around(self, state):
         """Whether neither the batch before a mark nor one behind it is there, though the log was used."""
-        number, at, wanted = state.log_batch, state.log_next, state.log_sum
-        if not wanted or any(head.number == number + 1 and head.prior in (wanted, wanted ^ MASK) for head, _ in self.batches_at(at)):
+        at, wanted = state.log_next, state.log_sum
+        if not wanted or any(head.prior in (wanted, wanted ^ MASK) for head, _ in self.batches_at(at)):
             return False
         return not any(self.has_before(distance, at, wanted) for distance in self.geometry.ring_places)
 

@@ -125,7 +125,7 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 /// What the threads of an open store share.
 ///
 /// Locks, in the order in which they are taken: `lineage`, `one_checkpoint`, `journal`, the log's, `forest`, `space`,
-/// `pending`, the throttle's. Only the first three are held across device I/O; no reader takes them, and no fsync the
+/// `pending`, the throttle's. Only the first four are held across device I/O; no reader takes them, and no fsync the
 /// first two (R4). The discarder's comes before all of these; it is held across discards, and
 /// taken by discards and a volume that grows.
 #[derive(Debug)]

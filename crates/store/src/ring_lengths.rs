@@ -65,7 +65,8 @@ impl Inner {
         self.turn_rings_from_start(one, new)
     }
 
-    /// Both rings go on at their starts, in the lengths of `new`. No batch is written meanwhile.
+    /// Both rings go on at their starts, in the lengths of `new`. No batch is written meanwhile. The log's lock comes before the journal's
+    /// here: whatever takes both holds `one_checkpoint`.
     fn turn_rings_from_start(&self, _one: &MutexGuard<'_, ()>, new: &Geometry) -> Result<()> {
         let log = self.logging.at_start(&self.pending);
         self.turn_rings(new)?;

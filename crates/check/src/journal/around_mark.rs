@@ -20,8 +20,7 @@ impl Ring<'_> {
     fn is_empty_around(&self, mark: &JournalMark) -> Result<bool, DeviceError> {
         for distance in self.geometry.ring_places() {
             if let Ok((header, _)) = self.frame(mark.next, distance)? {
-                let is_next = header.commit == mark.commit.next().0 && header.index == 0;
-                if is_next && (header.prior == mark.sum || header.prior == !mark.sum) {
+                if header.index == 0 && [mark.sum, !mark.sum].contains(&header.prior) {
                     return Ok(false);
                 }
             }

@@ -23,9 +23,8 @@ impl Ring<'_> {
             let mut unit = vec![0; UNIT as usize];
             self.read(place, mark.next, &mut unit)?;
             let Ok(header) = self.header(&unit, mark.next) else { continue };
-            let is_next = header.number == mark.batch.next().0
-                && (header.prior == mark.sum || header.prior == !mark.sum);
-            if is_next && self.records(place, &header, unit)?.is_ok() {
+            let is_of_mark = [mark.sum, !mark.sum].contains(&header.prior);
+            if is_of_mark && self.records(place, &header, unit)?.is_ok() {
                 return Ok(false);
             }
         }

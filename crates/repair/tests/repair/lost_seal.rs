@@ -104,7 +104,7 @@ fn roll_back(volume: &Volume, name: &str, keep: Option<&str>) {
     branch.rollback_to(&base, keep).expect("it is possible");
 }
 
-/// All files of all branches, with their content.
+/// All files of all branches, with their content, and their snapshots' names.
 type State = BTreeMap<String, Vec<u8>>;
 
 fn state(device: &MemoryDevice) -> State {
@@ -115,6 +115,9 @@ fn state(device: &MemoryDevice) -> State {
         options.open_device(device).expect("a reader opens it")
     };
     for of in open("main").branches().expect("they read") {
+        for of_it in of.snapshots().expect("they read") {
+            state.insert(format!("{}@{}", of.name(), of_it.name()), Vec::new());
+        }
         let volume = open(of.name());
         let mut dirs = vec![PathBuf::from("/")];
         while let Some(dir) = dirs.pop() {
@@ -131,11 +134,15 @@ fn state(device: &MemoryDevice) -> State {
     state
 }
 
-/// A closed volume with what the changes need.
-fn prepared() -> MemoryDevice {
+/// A closed volume with what the changes need, and so many places of each ring.
+fn prepared(rings: u8) -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(16 << 20));
     let target: Arc<dyn Device> = device.clone();
-    CreateOptions::new().node_size(4096).format(&target).expect("it is large enough");
+    CreateOptions::new()
+        .node_size(4096)
+        .ring_copies(rings)
+        .format(&target)
+        .expect("it is large enough");
     let volume = VolumeOptions::new().commit_secs(0).open_device(target).expect("it was made");
     volume.write("/file", "first ".repeat(300)).expect("there is room");
     let base = branch(&volume, "main").snapshot("base of main").expect("there is room");
@@ -152,8 +159,8 @@ fn prepared() -> MemoryDevice {
 
 /// What a crash leaves: before the change, behind it, and with a batch behind that. Either something changed since the last checkpoint, so
 /// that the change ends an epoch, or nothing did.
-fn crashed(change: Change, has_changed: bool) -> [MemoryDevice; 3] {
-    let held = Held::over(Arc::new(prepared()));
+fn crashed(change: Change, has_changed: bool, rings: u8) -> [MemoryDevice; 3] {
+    let held = Held::over(Arc::new(prepared(rings)));
     let volume = VolumeOptions::new().commit_secs(0);
     let volume = volume.open_device(held.clone()).expect("it was closed");
     if has_changed {
@@ -182,7 +189,9 @@ fn rotten(device: &MemoryDevice) -> MemoryDevice {
     let superblock = reading.superblock();
     let zone = superblock.geometry.journal();
     let mut frames = Vec::new();
-    for block in zone.start.0..zone.start.0 + zone.count {
+    let blocks = zone.start.0..zone.start.0 + zone.count;
+    let places = superblock.geometry.ring_places();
+    for block in places.flat_map(|distance| blocks.clone().map(move |block| block + distance)) {
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         device.read(block * BLOCK_BYTES, &mut bytes).expect("memory reads");
         match FrameHeader::decode(&bytes) {
@@ -235,53 +244,67 @@ fn is_sound(device: &MemoryDevice, when: &str) -> State {
 #[test]
 fn a_batch_behind_a_lost_change_of_the_lineage_is_applied_to_nothing_older() {
     for (name, change) in CHANGES {
-        // A second change waits until what the first one sealed is written.
-        for has_changed in [false, true].into_iter().take(if name.contains("then") { 1 } else { 2 })
-        {
-            let when = format!("{name}, changed: {has_changed}");
-            let [before, behind, after] = crashed(change, has_changed);
-            let shown = is_sound(&after, &when);
-            assert_eq!(
-                shown.get("main:/newest").map(Vec::as_slice),
-                Some(&b"newest"[..]),
-                "{when}"
-            );
-            is_sound(&behind, &when);
-            // No batch behind it: a crash may leave the same.
-            let before_it = state(&before);
-            let seen = |device: &MemoryDevice| state(device).into_keys().collect::<Vec<_>>();
-            if !name.contains("then") {
-                assert!(state(&rotten(&behind)) == before_it, "{when}: {:?}", seen(&behind));
+        for rings in [1, 2] {
+            // A second change waits until what the first one sealed is written.
+            let changed: &[bool] = if name.contains("then") { &[false] } else { &[false, true] };
+            for &has_changed in changed {
+                let when = format!("{name}, changed: {has_changed}, rings: {rings}");
+                let crashed = crashed(change, has_changed, rings);
+                its_batch_is_left_out(crashed, name.contains("then"), &when);
             }
-            let lost = rotten(&after);
-            // The last change, of two.
-            let mut expected = before_it.clone();
-            if name.contains("then") {
-                expected = state(&rotten(&behind));
-            }
-            assert!(state(&lost) == expected, "{when}: {:?}", seen(&lost));
-            let device: Arc<dyn Device> = Arc::new(lost.snapshot());
-            let opened = VolumeOptions::new().open_device(device);
-            let why = opened.err().unwrap_or_else(|| panic!("{when}: something durable is lost"));
-            assert!(why.to_string().contains("was durable and is gone"), "{when}: {why}");
-            let report = found(&lost);
-            let is_said = report.findings.iter().any(|it| it.issue() == Issue::LogDamaged);
-            assert!(is_said, "{when}: {:?}", report.findings);
-            let said = second_reader(&lost);
-            assert!(said.is_none_or(|said| said.contains("[901]")), "{when}");
-            let careful = RepairOptions { accept_loss: false, ..LOSS };
-            let refused = planned(&lost, &careful);
-            assert!(matches!(refused, Err(RepairError::Refused(_))), "{when}: {refused:?}");
-            let plan = planned(&lost, &LOSS).unwrap_or_else(|error| panic!("{when}: {error}"));
-            plan.write(&lost).expect("memory takes it");
-            assert!(is_repaired(&found(&lost)), "{when}: {:?}", found(&lost).findings);
-            let repaired = state(&lost);
-            let is_mixed = |(path, content): (&String, &Vec<u8>)| {
-                !path.contains(":/lost+found/") && expected.get(path) != Some(content)
-            };
-            let mixed = repaired.iter().find(|it| is_mixed((it.0, it.1)));
-            assert_eq!(mixed.map(|it| it.0), None, "{when}");
-            assert!(expected.keys().all(|path| repaired.contains_key(path)), "{when}");
         }
+    }
+}
+
+fn its_batch_is_left_out(crashed: [MemoryDevice; 3], are_two: bool, when: &str) {
+    let [before, behind, after] = crashed;
+    let shown = is_sound(&after, when);
+    assert_eq!(shown.get("main:/newest").map(Vec::as_slice), Some(&b"newest"[..]), "{when}");
+    is_sound(&behind, when);
+    let seen = |device: &MemoryDevice| state(device).into_keys().collect::<Vec<_>>();
+    // Of two changes the last one rots. No batch behind it: a crash may leave the same.
+    let expected = state(&rotten(&behind));
+    assert!(are_two || expected == state(&before), "{when}: {:?}", seen(&behind));
+    let lost = rotten(&after);
+    assert!(state(&lost) == expected, "{when}: {:?}", seen(&lost));
+    let device: Arc<dyn Device> = Arc::new(lost.snapshot());
+    let opened = VolumeOptions::new().open_device(device);
+    let why = opened.err().unwrap_or_else(|| panic!("{when}: something durable is lost"));
+    assert!(why.to_string().contains("was durable and is gone"), "{when}: {why}");
+    let report = found(&lost);
+    let is_said = report.findings.iter().any(|it| it.issue() == Issue::LogDamaged);
+    assert!(is_said, "{when}: {:?}", report.findings);
+    assert!(second_reader(&lost).is_none_or(|said| said.contains("[901]")), "{when}");
+    let careful = RepairOptions { accept_loss: false, ..LOSS };
+    let refused = planned(&lost, &careful);
+    assert!(matches!(refused, Err(RepairError::Refused(_))), "{when}: {refused:?}");
+    let plan = planned(&lost, &LOSS).unwrap_or_else(|error| panic!("{when}: {error}"));
+    plan.write(&lost).expect("memory takes it");
+    assert!(is_repaired(&found(&lost)), "{when}: {:?}", found(&lost).findings);
+    let repaired = state(&lost);
+    let is_mixed = |(path, content): (&String, &Vec<u8>)| {
+        !path.contains(":/lost+found/") && expected.get(path) != Some(content)
+    };
+    let mixed = repaired.iter().find(|it| is_mixed((it.0, it.1)));
+    assert_eq!(mixed.map(|it| it.0), None, "{when}");
+    assert!(expected.keys().all(|path| repaired.contains_key(path)), "{when}");
+}
+
+#[test]
+fn a_change_of_the_lineage_that_is_refused_gives_its_number_back() {
+    for rings in [1, 2] {
+        let held = Held::over(Arc::new(prepared(rings)));
+        let volume = VolumeOptions::new().commit_secs(0);
+        let volume = volume.open_device(held.clone()).expect("it was closed");
+        synced(&volume, "/one", "one");
+        let hold = Hold::of(&held);
+        for taken in ["base of main", "base of main"] {
+            branch(&volume, "main").snapshot(taken).expect_err("there is one of that name");
+        }
+        synced(&volume, "/two", "two");
+        let after = held.device.snapshot();
+        drop(hold);
+        let shown = is_sound(&after, "refused");
+        assert!(["main:/one", "main:/two"].iter().all(|name| shown.contains_key(*name)));
     }
 }

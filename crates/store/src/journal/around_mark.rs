@@ -77,9 +77,8 @@ impl Replay<'_> {
         self.superblock.geometry.ring_places().any(|distance| {
             match self.read_frame(mark.next, distance) {
                 Ok(Some(frame)) => {
-                    let FrameHeader { commit, prior, index, .. } = frame.header;
-                    let is_of_mark = prior == mark.sum || prior == !mark.sum;
-                    commit == mark.commit.next().0 && index == 0 && is_of_mark
+                    let FrameHeader { prior, index, .. } = frame.header;
+                    index == 0 && (prior == mark.sum || prior == !mark.sum)
                 }
                 Ok(None) => false,
                 // It is not known.

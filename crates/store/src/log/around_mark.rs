@@ -59,12 +59,13 @@ impl Reader<'_> {
         BeforeMark::Gone
     }
 
-    /// Whether something lies behind `mark` that follows, or confirms what is before it.
+    /// Whether something lies behind `mark` that follows, or confirms what is before it. Its number says nothing: the mark may have left
+    /// some out since.
     fn has_behind(&self, mark: LogMark) -> bool {
         self.ring.places().any(|place| match self.batch(place, mark.next) {
             Ok(Some(batch)) => {
-                let LogHeader { number, prior, .. } = batch.header;
-                number == mark.batch.next().0 && (prior == mark.sum || prior == !mark.sum)
+                let LogHeader { prior, .. } = batch.header;
+                prior == mark.sum || prior == !mark.sum
             }
             Ok(None) => false,
             // It is not known.

@@ -203,7 +203,8 @@ impl Pending {
         self.frozen = Some(FrozenGenerations { generations: self.generations.len() - 1, log });
     }
 
-    /// Nothing goes into the log until the commit that begins now is durable.
+    /// Nothing goes into the log until the commit that begins now is durable. Else the number that a change of the lineage leaves out would
+    /// be named as durable before it is.
     pub(crate) fn hold_back(&mut self) {
         self.is_held_back = !mutants::is(Mutant::SealNotAwaited);
     }

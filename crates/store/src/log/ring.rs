@@ -1,6 +1,6 @@
 //! The log ring: where the next batch goes, and the writing of it.
 //!
-//! Always true: each header names the last batch whose flush had returned, so only
+//! Always true: each header names the last batch whose flush had returned, or a number that was left out behind it, so only
 //! those behind the latest that one names can be incomplete. No physical sector of a batch
 //! that a recovery reads is ever written again; nor is the batch before the mark, until one behind it is durable. Room for the
 //! marker of a recovery is always left (R12).
@@ -238,6 +238,7 @@ impl Log {
     /// What stands for all batches so far is about to be durable, and no batch is written before.
     pub(super) fn is_durable(&mut self) {
         (self.before, self.confirmed) = (self.place.mark.batch, self.place.mark.batch);
+        self.appended = None;
     }
 
     /// Where the next batch goes.
