@@ -260,6 +260,28 @@ fn a_volume_that_grows() {
     }
 }
 
+/// What is reserved lies where nodes that are stored twice have to go: it moves out of there.
+#[test]
+fn a_volume_that_shrinks_to_where_few_pairs_of_places_are_free() {
+    for node_size in [4096, 16384] {
+        let mut setup = Setup::new(node_size, 16);
+        setup.mkfs.root_copies = Some(2);
+        let policy = Policy { volume: 32 << 20, setup, ..Policy::default() };
+        let piece = |at: u64| format!("fallocate /room {}k 256k; ", 512 * at);
+        let pieces: String = (0..68).map(piece).collect();
+        let before = format!(
+            "mkdir /d; mkfile /d/a; write /d/a 0 300k 1; mkfile /room; {pieces} snapshot s; write /d/a 8k 90k 2; mkfile /d/b; \
+             write /d/b 0 700k 3; fork b s; punch /room 0 100k; sync"
+        );
+        let script = "shrink 27M; write /d/a 100 50 7; fsync /d/a; switch b; append /d/a 3000 8; fsync /d/a; switch main; \
+                      rmsnapshot s; mkfile /e; write /e 0 9000 9; fsync /e";
+        let stats = power_cut_after(&parse(&before), &parse(script), &policy)
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        println!("{stats:?}");
+        assert!(stats.cuts >= 40 && stats.opened >= 60, "{stats:?}");
+    }
+}
+
 /// What lies behind the new end moves: data, nodes, and what branches and snapshots share; in all of them files are what they were.
 #[test]
 fn a_volume_that_shrinks() {

@@ -8,6 +8,8 @@
 //! - Nothing is written over what the superblock of before reaches, so until the new one is whole the volume is what it was.
 //! - A node or a run of blocks that several branches and snapshots share moves once, and is shared as before. A copy of a node keeps
 //!   epoch and keys, an extent keeps birth and place: only addresses change, so all rules between trees hold as they did.
+//! - What is stored twice may find no pair of places in front of the new end. Then data moves out of as many as it needs, and a first pass
+//!   ends at the old size with nodes behind the new end; the second one brings them in front.
 //! - The far copy of the new size may lie where the superblock of before reaches data; the first one that leads to the new trees does not.
 
 mod away;

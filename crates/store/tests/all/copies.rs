@@ -468,7 +468,7 @@ fn a_volume_becomes_no_smaller_than_its_copies_have_places() {
     let device: Arc<dyn Device> = device;
     // Few of its blocks are in use. But only a third of so small a one has a block that is the copy's.
     let why = holdfast_store::shrink(&device, 80 << 20, &mut |_| ()).unwrap_err().to_string();
-    let size = why.split("about ").nth(1).and_then(|rest| rest.strip_suffix(".0 MiB"));
+    let size = why.split("about ").nth(1).and_then(|rest| rest.strip_suffix(" MiB"));
     let size: u64 = size.unwrap_or_else(|| panic!("{why}")).parse().unwrap();
     let shape = |mib: u64| Geometry { volume_blocks: (mib << 20) / BLOCK_BYTES, ..large };
     assert!(shape(size).has_places_for_copies() && !shape(size - 1).has_places_for_copies());

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_base::InodeNo;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_device::{Device, MemoryDevice};
+use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{Branch, Need, StoreError, Transaction};
@@ -101,14 +102,77 @@ fn data_moves_out_of_the_places_that_pairs_need() {
     }
 }
 
+/// A device that does nothing more after so many flushes.
+#[derive(Debug)]
+struct Stops {
+    memory: MemoryDevice,
+    flushes: AtomicU64,
+}
+
+impl Stops {
+    fn works(&self) -> Result<(), DeviceError> {
+        match self.flushes.load(Ordering::SeqCst) {
+            0 => {
+                let source = std::io::Error::other("the power is off");
+                Err(DeviceError::Io { call: "write", at: 0, len: 0, source })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Device for Stops {
+    forward!(memory: read, discard, room, take_room, len, sector_size, reach, stats);
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.works().and_then(|()| self.memory.write(at, bytes))
+    }
+
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        self.works()?;
+        self.flushes.fetch_sub(1, Ordering::SeqCst);
+        self.memory.flush()
+    }
+}
+
+/// Not one pair is free in front of the new end: what needs them goes there in a second pass. Whenever it ends, all is there, and the next
+/// one comes to the end.
+#[test]
+fn where_no_pair_is_free_all_is_there_whenever_it_ends() {
+    let geometry = Geometry::for_device(256 * MIB, 16384).unwrap().with_root_copies().unwrap();
+    let device = small::formatted_as(geometry);
+    let store = small::open(&device);
+    assert_eq!(add(&store, 0..600, 64), 600, "150 MiB");
+    store.close().unwrap();
+    let before = device.snapshot();
+    let (mut sizes, mut is_done) = (Vec::new(), false);
+    for flushes in 1.. {
+        let stops = Stops { memory: before.snapshot(), flushes: AtomicU64::new(flushes) };
+        let device = Arc::new(stops);
+        let shared: Arc<dyn Device> = device.clone();
+        is_done |= holdfast_store::shrink(&shared, 200 * MIB, &mut |_| ()).is_ok();
+        let left = Arc::new(device.memory.snapshot());
+        let store = small::open(&left);
+        are_there(&store, &left, 0..600);
+        sizes.push(store.space_use().total);
+        store.close().unwrap();
+        if is_done {
+            break;
+        }
+        if *sizes.last().unwrap() == sizes[0] {
+            assert_eq!(shrink(&left, 200 * MIB).unwrap(), 200 * MIB, "behind {flushes} flushes");
+            are_there(&small::open(&left), &left, 0..600);
+        }
+    }
+    assert!(sizes.len() > 6 && sizes.is_sorted_by(|one, next| one >= next), "{sizes:?}");
+}
+
 /// At many a fill, in one piece or with holes: what is named is not what was asked for, and can be.
 #[test]
 fn the_size_that_is_named_can_be() {
     for node_size in [4096, 16384] {
         for geometry in shapes(64 * MIB, node_size) {
-            for (files, blocks) in
-                [(60, 40), (300, 16), (3000, 3), (2500, 5), (4000, 3), (u64::MAX, 64)]
-            {
+            for (files, blocks) in [(60, 40), (300, 16), (2500, 5), (4000, 3), (u64::MAX, 64)] {
                 for holes in [0, 2, 5] {
                     ask_and_shrink(geometry, (files, blocks), holes);
                 }
