@@ -188,7 +188,7 @@ pub(crate) struct OpenTrees {
     orphaned: Vec<(TreeNo, Epoch)>,
     /// The same, of the commit that is being made.
     orphaned_frozen: Vec<(TreeNo, Epoch)>,
-    /// Who hears of the trees that are closed.
+    /// The numbers of trees that are closed go here.
     closings: Vec<Weak<Mutex<BTreeSet<u64>>>>,
 }
 
