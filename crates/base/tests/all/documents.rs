@@ -14,6 +14,7 @@ const WORDS_MAX: &[(&[&str], usize)] = &[
     (&["README.md"], 900),
     (&["docs/GUIDE.md"], 800),
     (&["ARCHITECTURE.md"], 2500),
+    (&["CONTRIBUTING.md"], 600),
     (&["docs/SEMANTICS.md"], 5000),
     (&["docs/GLOSSARY.md"], 1200),
     (&["docs/MECHANISMS.md"], 2500),
@@ -23,8 +24,8 @@ const WORDS_MAX: &[(&[&str], usize)] = &[
     // Every field and rule: a reader and a writer are made from it.
     (&["docs/FORMAT.md"], 9000),
     (&["docs/FSCK.md"], 4500),
-    (&["docs/MEASURED.md"], 4000),
-    (&["docs/TESTING.md"], 2500),
+    (&["docs/MEASURED.md"], 3800),
+    (&["docs/TESTING.md"], 2250),
     (
         &[
             "docs/BINDINGS.md",
@@ -36,6 +37,8 @@ const WORDS_MAX: &[(&[&str], usize)] = &[
         6000,
     ),
 ];
+/// Most words of all documents together.
+const ALL_WORDS_MAX: usize = 48_000;
 /// How files of the repository end, so that `NAME.rs` is a path wherever it stands.
 const ENDINGS: &[&str] = &[".rs", ".sh", ".py", ".md", ".toml", ".svg", ".in", ".hf"];
 /// What is made by running something, and is no part of the repository.
@@ -372,7 +375,10 @@ fn too_long(budgets: &[(&[&str], usize)], documents: &[(String, String)]) -> Vec
 
 #[test]
 fn documents_keep_to_their_words() {
-    let found = too_long(WORDS_MAX, &documents());
+    let documents = documents();
+    let mut found = too_long(WORDS_MAX, &documents);
+    let all: Vec<&str> = documents.iter().map(|(name, _)| name.as_str()).collect();
+    found.extend(too_long(&[(&all[..], ALL_WORDS_MAX)], &documents));
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 

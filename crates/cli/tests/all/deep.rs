@@ -90,28 +90,6 @@ fn a_difference_that_takes_too_much_memory_comes_in_no_order() {
     place.umount();
 }
 
-/// Of a directory that is copied a command has the names, and not the path of each.
-#[test]
-fn a_copy_of_many_files_keeps_no_path_of_each() {
-    if !can_mount() {
-        return;
-    }
-    let place = TestMount::with_volume();
-    place.mount();
-    make_deep(&place.dir, 300);
-    place.umount();
-    let many = place.path("many");
-    fs::create_dir(&many).unwrap();
-    // Their paths take 150 MB.
-    (0..2500).for_each(|number| drop(File::create(format!("{many}/{number}")).unwrap()));
-    let within = format!("{}:/{}", place.image(), vec!["d".repeat(200); 300].join("/"));
-    for (from, to) in [(&many, &within), (&format!("{within}/many"), &place.path("back"))] {
-        let Some(peak) = peak_mib(&place, &["cp", "-r", from, to]) else { break };
-        assert!(peak < WALK, "{peak} MiB");
-    }
-    assert_eq!(fs::read_dir(place.path("back")).unwrap().count(), 2500);
-}
-
 /// Has a name lead to another directory, in each node that has it.
 fn redirect(image: &Path, name: &str, to: u64) {
     let mut bytes = fs::read(image).unwrap();

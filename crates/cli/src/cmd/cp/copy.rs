@@ -4,7 +4,6 @@
 //! leaves whole files only. A directory gets its own attributes after everything in it, so that filling it cannot disturb them.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 
 use holdfast::FileType;
@@ -34,6 +33,17 @@ struct Named {
     destination: bool,
 }
 
+/// Something left to do.
+enum Todo {
+    Copy {
+        from: Side,
+        to: Side,
+        named: Named,
+    },
+    /// Everything in a directory is done.
+    Finish(Box<Entered>),
+}
+
 /// A directory that is copied.
 struct Entered {
     from: (Side, Directory),
@@ -41,8 +51,6 @@ struct Entered {
     seen: Seen,
     /// It was there before.
     was_there: bool,
-    /// What is left in it. Paths are made of them one by one: those of all would take more than the files.
-    names: Vec<OsString>,
 }
 
 pub(super) struct Copier {
@@ -83,21 +91,15 @@ impl Copier {
     }
 
     /// Copies `from` to the name `to`, which the user has named, or a directory in which it is.
-    pub(super) fn copy(&mut self, from: &Side, to: &Side, is_named: bool) {
+    pub(super) fn copy(&mut self, from: Side, to: Side, is_named: bool) {
         let named = Named { source: true, destination: is_named };
-        let mut dirs = Vec::new();
-        let mut done = self.one(from, to, named, &mut dirs);
-        loop {
-            self.tell(done);
-            let Some(mut entered) = dirs.pop() else { break };
-            done = match entered.names.pop() {
-                Some(name) => {
-                    let (from, to) = (entered.from.1.join(&name), entered.to.1.join(&name));
-                    dirs.push(entered);
-                    self.one(&from, &to, Named::default(), &mut dirs)
-                }
-                None => self.leave(&entered),
+        let mut todo = vec![Todo::Copy { from, to, named }];
+        while let Some(next) = todo.pop() {
+            let done = match next {
+                Todo::Copy { from, to, named } => self.one(&from, &to, named, &mut todo),
+                Todo::Finish(entered) => self.leave(&entered),
             };
+            self.tell(done);
         }
     }
 
@@ -137,14 +139,14 @@ impl Copier {
         from: &Side,
         to: &Side,
         named: Named,
-        dirs: &mut Vec<Box<Entered>>,
+        todo: &mut Vec<Todo>,
     ) -> Result<(), Failed> {
         // Named by the user, a link means what it leads to, unless a tree is copied; as with cp(1).
         let follow = named.source && !self.how.recursive;
         let seen = from.look(follow).at(from)?;
         let file_type = seen.found.file_type().at(from)?;
         if file_type == FileType::Directory {
-            return self.directory(from, to, &seen, named, dirs);
+            return self.directory(from, to, &seen, named, todo);
         }
         let mut linked = None;
         if self.how.hard_links && seen.found.nlink > 1 {
@@ -188,7 +190,7 @@ impl Copier {
         to: &Side,
         seen: &Seen,
         named: Named,
-        dirs: &mut Vec<Box<Entered>>,
+        todo: &mut Vec<Todo>,
     ) -> Result<(), Failed> {
         let refused = |kind, why| Err(io::Error::new(kind, why)).at(from);
         if !self.how.recursive {
@@ -207,13 +209,16 @@ impl Copier {
         let (copy, was_there) = to.make_directory(named.destination).at(to)?;
         self.within.insert(seen.id);
         let (from, to) = ((from.clone(), source.clone()), (to.clone(), copy.clone()));
-        dirs.push(Box::new(Entered { from, to, seen: *seen, was_there, names }));
+        todo.push(Todo::Finish(Box::new(Entered { from, to, seen: *seen, was_there })));
+        let inside = names.iter().map(|name| (source.join(name), copy.join(name)));
+        let named = Named::default();
+        todo.extend(inside.map(|(from, to)| Todo::Copy { from, to, named }));
         Ok(())
     }
 
     /// All in a directory is done. What was there before keeps what it has, unless it is to be preserved; as with cp(1).
     fn leave(&mut self, entered: &Entered) -> Result<(), Failed> {
-        let Entered { from: (from, source), to: (to, copy), seen, was_there, .. } = entered;
+        let Entered { from: (from, source), to: (to, copy), seen, was_there } = entered;
         self.within.remove(&seen.id);
         if !was_there || self.how.preserve {
             let attributes = self.attributes_of(from, seen, || source.xattrs());

@@ -76,8 +76,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
         let from = volumes.side(&Target::on_either_side(text)?, true)?;
         match directory.as_ref().zip(from.name()) {
-            Some((directory, name)) => copier.copy(&from, &directory.join(&name), false),
-            None => copier.copy(&from, &to, true),
+            Some((directory, name)) => copier.copy(from, directory.join(&name), false),
+            None => copier.copy(from, to.clone(), true),
         }
     }
     drop((to, directory));
