@@ -1,36 +1,37 @@
 //! What a command for branches and snapshots asks: the daemon of a mount, or a volume at rest that it opens.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
-use holdfast::{FIRST_BRANCH, NewHead, Told, VolumeOptions};
+use holdfast::FIRST_BRANCH;
 use holdfast_control::{Branch, Failed, Snapshot, in_parts};
-use holdfast_service::branches::answer::{Open, answer};
-use holdfast_service::outcome::not_whole;
 
 use crate::branches::{Ask, Name, Place, Reply};
-use crate::daemon::ask::{NotOpened, command};
+use crate::daemon::ask;
+use crate::dispatch::Located;
 use crate::mounts::{self, Mount};
-use crate::outcome::{Context, Failure, complain, plain_words, printable};
-use crate::target;
+use crate::outcome::{Context, Failure, plain_words, printable};
 
 /// How long a daemon gets to list what there is.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it gets to change something: before a snapshot it writes what is in memory.
 const PATIENCE_FOR_CHANGES: Duration = Duration::from_secs(600);
 
-/// Has it carried out, where the volume is.
+/// Has it carried out, where the volume is. A mount is asked where the control socket does not lead to its daemon, and where the mount
+/// may only be read: nothing is changed by that.
 fn ask(place: &Place, ask: &Ask) -> Result<Reply, Failure> {
-    let ask = &about(place, ask);
+    let located = Located::of(place)?;
     let mount = mount_for(place, ask)?;
-    let reply = match mount {
-        Some(mount) => live(&mount, ask)?,
-        None if place.path.is_dir() => {
-            let dir = place.path.display();
-            return Err(Failure::plain(format!("{dir} is not a mounted Holdfast volume")));
-        }
-        None => at_rest(&place.path, ask)?,
+    let is_barred = place.path.is_dir() && !ask.only_looks() && !mount.iter().any(is_writable);
+    let patience = if ask.only_looks() { PATIENCE } else { PATIENCE_FOR_CHANGES };
+    let reply = match is_barred {
+        true => None,
+        false => located.ask(place, ask, mount.is_some(), patience)?,
+    };
+    let reply = match (reply, mount) {
+        (Some(reply), _) => reply,
+        (None, Some(mount)) => by_mount(&mount, place, ask, patience)?,
+        (None, None) => return Err(Failure::plain("there was no answer")),
     };
     match reply {
         Reply::Refused { why, .. } => Err(Failure::plain(why)),
@@ -38,55 +39,35 @@ fn ask(place: &Place, ask: &Ask) -> Result<Reply, Failure> {
     }
 }
 
-/// What became of a fork that was to be promoted.
-#[derive(Debug)]
-pub(crate) enum Promoted {
-    /// The branch is what the fork was; whether the kernel has forgotten all that was before.
-    Done { forgotten: bool },
-    /// The branch has changed meanwhile, and nothing is done.
-    Diverged,
-}
-
-/// Has the branch that is mounted become what a fork is, if it has not changed since the fork was made.
-pub(crate) fn promoted(place: &Place, fork: &Name) -> Result<Promoted, Failure> {
+/// Has the branch that is mounted become what a fork is; whether the kernel has forgotten all that was before. `None`: the branch has
+/// changed since the fork was made, and nothing is done.
+pub(crate) fn promoted(place: &Place, fork: &Name) -> Result<Option<bool>, Failure> {
     let question = Ask::Promote { branch: None, fork: fork.into(), keep: None, unchanged: true };
     match ask(place, &question)? {
-        Reply::RolledBack { forgotten, .. } => Ok(Promoted::Done { forgotten }),
-        Reply::Diverged { .. } => Ok(Promoted::Diverged),
+        Reply::RolledBack { forgotten, .. } => Ok(Some(forgotten)),
+        Reply::Diverged { .. } => Ok(None),
         other => Err(nonsense(&other)),
-    }
-}
-
-/// A directory means the branch that is mounted there. A volume means its first branch, whichever branches are mounted: what a script
-/// does must not depend on the mounts of others.
-fn about(place: &Place, ask: &Ask) -> Ask {
-    match place.path.is_dir() {
-        true => ask.clone(),
-        false => ask.clone().or_of(FIRST_BRANCH),
     }
 }
 
 /// The mount that is asked. Of several of one volume any will do that may be written if something is to be changed.
 fn mount_for(place: &Place, ask: &Ask) -> Result<Option<Mount>, Failure> {
-    let mounts = mounts::or_none(mounts::find_all(&place.path));
-    let mut mounts = mounts.context("/proc/self/mountinfo")?;
-    if mounts.len() > 1 && !ask.only_looks() {
-        let is_writable = |mount: &Mount| {
-            mounts::words(mount).is_ok_and(|words| words.iter().all(|it| it != "ro"))
-        };
-        if let Some(at) = mounts.iter().position(is_writable) {
-            return Ok(Some(mounts.swap_remove(at)));
-        }
-    }
-    Ok(mounts.into_iter().next())
+    let mounts = mounts::or_none(mounts::find_all(&place.path)).context("/proc/self/mountinfo")?;
+    let best = mounts.iter().find(|mount| ask.only_looks() || is_writable(mount));
+    Ok(best.or(mounts.first()).cloned())
 }
 
-fn live(mount: &Mount, ask: &Ask) -> Result<Reply, Failure> {
-    let question = serde_json::to_vec(ask).expect("names and numbers");
-    let patience = if ask.only_looks() { PATIENCE } else { PATIENCE_FOR_CHANGES };
-    let answer = command(&mount.dir, &question, ask.wants_pages(), !ask.only_looks(), patience);
-    let answer = answer.map_err(|error| no_answer(mount, &error))?;
-    serde_json::from_slice(&answer).map_err(|error| no_answer(mount, &error.into()))
+fn is_writable(mount: &Mount) -> bool {
+    mounts::words(mount).is_ok_and(|words| words.iter().all(|it| it != "ro"))
+}
+
+fn by_mount(mount: &Mount, place: &Place, ask: &Ask, patience: Duration) -> Result<Reply, Failure> {
+    let mut ask = ask.clone();
+    if !place.path.is_dir() {
+        // Whichever branches are mounted: what a script does must not depend on the mounts of others.
+        ask.or_of(FIRST_BRANCH, None);
+    }
+    ask::lineage(&mount.dir, &ask, patience).map_err(|error| no_answer(mount, &error))
 }
 
 /// The sentence for a daemon that is dead or stuck, or does not obey this user.
@@ -95,11 +76,10 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
     let dir = mount.dir.display();
     let words = plain_words(error);
     Failure::plain(match Errno::from_io_error(error) {
-        Some(Errno::ACCESS | Errno::PERM) => {
-            format!("{dir}: {words}; only root and the user who has mounted may do this")
-        }
+        Some(Errno::ACCESS | Errno::PERM) => format!(
+            "{dir}: {words}; only root and the user who has mounted may do this, where they may read its root directory, and users who may open the volume's file"
+        ),
         Some(Errno::ROFS) => format!("{dir} is mounted read-only here"),
-        _ if error.get_ref().is_some_and(|why| why.is::<NotOpened>()) => format!("{dir}: {words}"),
         Some(Errno::NOTTY | Errno::OPNOTSUPP) => {
             format!("{dir} is served by a program without branches; unmount it and mount it again")
         }
@@ -112,22 +92,6 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
         ),
         _ => format!("the daemon of {dir}: {words}"),
     })
-}
-
-fn at_rest(path: &Path, ask: &Ask) -> Result<Reply, Failure> {
-    let options = VolumeOptions::new().commit_secs(0);
-    let volume = target::open_volume(path, &options, ask.only_looks())?;
-    if let Some(why) = volume.missing() {
-        complain(&format!("{}: {}", path.display(), not_whole(&why)));
-    }
-    let reply = {
-        let fs = volume.engine().context(path.display())?;
-        let give_head =
-            |branch: u64, head: NewHead<'_>| Ok(head.give(&fs, branch).map(|()| Told::All)?);
-        answer(&Open { fs: &fs, is_mounted: false, give_head: &give_head }, ask)
-    };
-    volume.close().context(path.display())?;
-    Ok(reply)
 }
 
 /// Has it carried out, and returns the branch and the number of what was made.

@@ -90,6 +90,28 @@ fn a_snapshot_under_writing_processes_is_one_moment_of_all_of_them() {
     }
 }
 
+#[test]
+fn a_daemon_without_a_mount_is_asked_as_one_with_mounts() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    place.run(&["mount", "--linger", place.image(), place.dir()]).fine();
+    fs::write(place.dir.join("file"), "one").unwrap();
+    place.run(&["umount", place.dir()]).fine();
+    place.run(&["snapshot", "create", place.image(), "one"]).fine();
+    place.run(&["fork", "--from", "@one", place.image(), "work"]).fine();
+    place.run(&["snapshot", "rollback", "--keep", "two", place.image(), "one"]).fine();
+    let snapshots = place.run(&["snapshot", "list", place.image()]).fine();
+    assert!(snapshots.contains("one") && snapshots.contains("two"), "{snapshots}");
+    let work = format!("{}:work", place.image());
+    place.run(&["snapshot", "create", &work, "of-work"]).fine();
+    place.run(&["snapshot", "create", place.image(), "one"]).fails(1, "exists");
+    place.run(&["umount", place.image()]).fine();
+    place.run(&["branch", "delete", place.image(), "work"]).fine();
+    place.fsck();
+}
+
 /// Everything that a kernel can remember of a tree, and what it must not believe after a rollback.
 fn roll_back_under_programs(options: &str) {
     let place = TestMount::with_volume();

@@ -460,7 +460,7 @@ fn the_mount_of_a_command_is_no_other() {
     let command = [holdfast_fuse::CONTROL, release.as_bytes()].concat();
     let command = String::from_utf8(command).unwrap();
     for dir in [&other, place.dir()] {
-        let answer = place.run(&["ask", &command, "--changes", dir]).fine();
+        let answer = place.run(&["ask", &command, dir]).fine();
         assert!(answer.contains("refused") && answer.contains("unmount it"), "{dir}: {answer}");
     }
     fs::write(Path::new(&other).join("still"), "there").unwrap();

@@ -1,4 +1,5 @@
-//! What a program asks the daemon of a mount about branches and snapshots, and how: the commands and the library speak the same.
+//! What a program asks a daemon about branches and snapshots, and how the library does it. Commands ask the same through the control socket, and
+//! so where that does not lead to the daemon.
 //!
 //! ```text
 //! Ask ── JSON ──▶ ioctl(2) on a directory of the mount ──▶ the kernel ──▶ daemon
@@ -31,7 +32,7 @@ pub use which::Which;
 /// Bytes of the longest answer.
 pub const REPLY_MAX: usize = PIECE;
 /// Bytes of the longest command.
-pub const COMMAND_MAX: usize = PIECE - CONTROL.len() - PERMIT - 1;
+const COMMAND_MAX: usize = PIECE - CONTROL.len() - PERMIT - 1;
 
 /// The answer of the mount that `dir`, an open directory, is in to a command. One that `changes` something is announced by an attribute: the
 /// kernel lets that through only where the mount may be written, and lets through any ioctl. Waits as long as the daemon takes, and cannot be
@@ -40,7 +41,7 @@ pub const COMMAND_MAX: usize = PIECE - CONTROL.len() - PERMIT - 1;
 /// # Errors
 /// `E2BIG` for a command that is too long; `EROFS` where the mount is read-only; `EACCES` for all but root and the user of the mount;
 /// `ENOTTY` and `EOPNOTSUPP` where no daemon takes commands. The command may be carried out all the same.
-pub fn command(dir: impl AsFd, command: &[u8], changes: bool) -> io::Result<Vec<u8>> {
+fn command(dir: impl AsFd, command: &[u8], changes: bool) -> io::Result<Vec<u8>> {
     if command.len() > COMMAND_MAX {
         return Err(Errno::TOOBIG.into());
     }

@@ -63,13 +63,14 @@ impl Ask {
         )
     }
 
-    /// The same about `branch`, if it names none.
-    #[must_use]
-    pub fn or_of(mut self, branch: impl Into<Which>) -> Ask {
+    /// Is about this branch, if it names none; a fork is made of this snapshot of it.
+    pub fn or_of(&mut self, branch: u64, snapshot: Option<u64>) {
+        if let Ask::Fork { branch: None, snapshot: of @ None, .. } = self {
+            *of = snapshot.map(Which::from);
+        }
         if let Some(meant @ None) = self.branch_mut() {
             *meant = Some(branch.into());
         }
-        self
     }
 
     /// Where it says which branch it is about, if it may leave that out.

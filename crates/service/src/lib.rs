@@ -1,8 +1,12 @@
-//! Floor 6: what is asked of an open volume, and what carries it out: work on whole trees ([`work`]), and branches and snapshots ([`branches`]).
+//! Floor 6: what is asked of an open volume, the rights that it takes ([`rights`]), and what carries it out: work on whole trees ([`work`]), and answers about
+//! branches and snapshots ([`branches`]).
 //!
 //! ```text
-//! command ── at rest: the volume is opened in its process ──▶ carry_out ──▶ library
-//!         └─ in use: a daemon, which has it open ───────────▶ carry_out ──▶ library
+//! command ── Job ──▶ at rest: the volume is opened in its process ────────▶ carry_out ──▶ library
+//!                └─▶ in use: control socket ──▶ a thread of the daemon ───▶ carry_out ──▶ library
+//!                                 ◀── bytes, notes, progress, the end ──┘
+//! library, and a command without a way to the socket
+//!         ── Ask ──▶ ioctl on the mount ──▶ a thread of the mount ────────▶ answer ─────▶ library
 //! ```
 //! So a command means the same wherever it is carried out.
 //!

@@ -1,5 +1,7 @@
 //! Which callers of a daemon get what they ask for. What is at rest the kernel guards, by the file.
 
+use crate::branches::Ask;
+
 /// What a request needs of its caller, and of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
@@ -17,6 +19,12 @@ impl Needs {
     /// Whether something of the volume is another one behind it.
     pub fn changes(self) -> bool {
         matches!(self, Needs::Write | Needs::AtRest(_))
+    }
+}
+
+impl From<&Ask> for Needs {
+    fn from(ask: &Ask) -> Needs {
+        if ask.only_looks() { Needs::Read } else { Needs::Write }
     }
 }
 

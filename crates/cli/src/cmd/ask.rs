@@ -5,21 +5,15 @@ use std::path::PathBuf;
 use crate::daemon;
 use crate::outcome::Outcome;
 
-/// Print the value of an attribute of a mounted directory, or its answer to a command, for other commands.
+/// Print the value of an attribute of a mounted directory, or its answer to a question, for other commands.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The attribute, or the command.
+    /// The attribute, or the question.
     name: String,
-    /// Have the kernel hand over pages of mapped files first.
-    #[arg(long)]
-    pages: bool,
-    /// It changes something: have the kernel say that the mount may be written.
-    #[arg(long)]
-    changes: bool,
     /// The mounted directory.
     dir: PathBuf,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    daemon::ask::run(&args.dir, &args.name, args.pages, args.changes)
+    daemon::ask::run(&args.dir, &args.name)
 }

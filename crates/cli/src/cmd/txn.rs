@@ -9,7 +9,6 @@ use holdfast_service::work::merge;
 
 use crate::branches::{Name, arguments};
 use crate::daemon;
-use crate::lineage::Promoted;
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words};
 use crate::private_mount::{self, Ended, Prepared, Signals};
 use crate::txn::base::Base;
@@ -190,11 +189,11 @@ fn attempt(
         return Ok(Attempt::Over(0));
     }
     match fork.promote() {
-        Ok(Promoted::Done { forgotten }) => {
+        Ok(Some(forgotten)) => {
             told_of(fork.branch(), forgotten);
             Ok(Attempt::Over(0))
         }
-        Ok(Promoted::Diverged) => Ok(Attempt::Diverged),
+        Ok(None) => Ok(Attempt::Diverged),
         Err(failure) => Err(not_promoted(fork, &failure.sentence)),
     }
 }
@@ -231,11 +230,11 @@ fn merged(base: &Base, fork: &mut Fork, signals: &Signals) -> Result<Put, Failur
             return Ok(Put::Ended(signal));
         }
         match both.promote() {
-            Ok(Promoted::Done { forgotten }) => {
+            Ok(Some(forgotten)) => {
                 told_of(fork.branch(), forgotten);
                 return Ok(Put::Together);
             }
-            Ok(Promoted::Diverged) => {}
+            Ok(None) => {}
             Err(failure) => return Err(perhaps_merged(both, fork, &failure.sentence)),
         }
     }

@@ -259,7 +259,7 @@ fn is_none(error: &io::Error) -> bool {
 }
 
 /// The volume at `path`, without opening what is no file, and without any right to it.
-fn id(path: &Path) -> Option<HostFile> {
+pub(crate) fn id(path: &Path) -> Option<HostFile> {
     let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     HostFile::of(file).ok()
 }

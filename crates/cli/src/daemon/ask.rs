@@ -5,11 +5,9 @@
 //! not end before its threads. So a daemon that is stuck, or a stranger's that never answers, would hold `holdfast
 //! stats` for ever. Instead a second process asks, and is left behind if no answer comes; it ends when the daemon does.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
-use holdfast_control::COMMAND_MAX;
+use holdfast_control::{Ask, Reply};
 use holdfast_fuse::CONTROL;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -40,48 +38,18 @@ static LEFT: Mutex<Vec<(PathBuf, Child)>> = Mutex::new(Vec::new());
 /// The value of an attribute of a mounted directory.
 ///
 /// # Errors
-/// What the mount answered; `TimedOut` if nothing in `patience`.
+/// As of [`by_another`].
 pub(crate) fn attribute(dir: &Path, name: &str, patience: Duration) -> io::Result<Vec<u8>> {
-    by_another(dir, &[OsStr::new(name)], patience, None)
+    by_another(dir, name, patience, None)
 }
 
-/// As [`attribute`]; `meanwhile` is called now and then while there is no answer.
+/// The answer of a mounted directory to a question about branches and snapshots.
 ///
 /// # Errors
-/// As of [`attribute`].
-pub(crate) fn attribute_meanwhile(
-    dir: &Path,
-    name: &str,
-    patience: Duration,
-    meanwhile: &mut dyn FnMut(),
-) -> io::Result<Vec<u8>> {
-    by_another(dir, &[OsStr::new(name)], patience, Some(meanwhile))
-}
-
-/// The answer of a mounted directory to a command. With `pages` the kernel first hands over what programs have in memory of
-/// files that are mapped. One that `changes` something is refused where the mount may only be read.
-///
-/// # Errors
-/// As of [`attribute`]. The command may be carried out all the same.
-pub(crate) fn command(
-    dir: &Path,
-    command: &[u8],
-    pages: bool,
-    changes: bool,
-    patience: Duration,
-) -> io::Result<Vec<u8>> {
-    if command.len() > COMMAND_MAX {
-        return Err(Errno::TOOBIG.into());
-    }
-    let text = [CONTROL, command].concat();
-    let mut words = vec![OsStr::from_bytes(&text)];
-    if pages {
-        words.push(OsStr::new("--pages"));
-    }
-    if changes {
-        words.push(OsStr::new("--changes"));
-    }
-    by_another(dir, &words, patience, None)
+/// As of [`attribute`]. What is asked may be done all the same.
+pub(crate) fn lineage(dir: &Path, ask: &Ask, patience: Duration) -> io::Result<Reply> {
+    let text = format!("{}{}", String::from_utf8_lossy(CONTROL), serde_json::to_string(ask)?);
+    Ok(serde_json::from_slice(&attribute(dir, &text, patience)?)?)
 }
 
 /// Has the kernel hand over what programs have in memory of files that are mapped.
@@ -89,13 +57,16 @@ pub(crate) fn command(
 /// # Errors
 /// As of [`attribute`].
 pub(crate) fn hand_over_pages(dir: &Path, patience: Duration) -> io::Result<()> {
-    by_another(dir, &[OsStr::new(NOTHING), OsStr::new("--pages")], patience, None).map(drop)
+    attribute(dir, NOTHING, patience).map(drop)
 }
 
-/// Has another process ask.
-fn by_another(
+/// Has another process ask for an attribute; `meanwhile` is called now and then while there is no answer.
+///
+/// # Errors
+/// What the mount answered; `TimedOut` if nothing in `patience`.
+pub(crate) fn by_another(
     dir: &Path,
-    words: &[&OsStr],
+    name: &str,
     patience: Duration,
     meanwhile: Option<&mut dyn FnMut()>,
 ) -> io::Result<Vec<u8>> {
@@ -107,7 +78,7 @@ fn by_another(
     let mut child = Command::new("/proc/self/exe")
         .arg0("holdfast")
         .arg("ask")
-        .args(words)
+        .arg(name)
         .arg("--")
         .arg(dir)
         .stdin(Stdio::null())
@@ -167,21 +138,6 @@ fn read_in_time(
     Ok(said)
 }
 
-/// The directory by which a daemon is asked may not be opened: that is what the volume says, and not the daemon.
-#[derive(Debug)]
-pub(crate) struct NotOpened;
-
-impl std::fmt::Display for NotOpened {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the root directory of the volume may not be read by this user, or the mount does not let this user in, and its daemon is asked through that")
-    }
-}
-
-impl std::error::Error for NotOpened {}
-
-/// Stands behind the number where a directory was not opened.
-const OPENING: &[u8] = b"opening";
-
 /// `NUMBER newline VALUE`, where the number is 0 or that of an error.
 fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
     let nonsense = || io::Error::from(io::ErrorKind::InvalidData);
@@ -189,19 +145,12 @@ fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
     let number = std::str::from_utf8(&said[..end]).ok().and_then(|text| text.parse().ok());
     match number.ok_or_else(nonsense)? {
         0 => Ok(said[end + 1..].to_vec()),
-        number => {
-            let error = io::Error::from_raw_os_error(number);
-            let is_opening = &said[end + 1..] == OPENING;
-            match is_opening && error.kind() == io::ErrorKind::PermissionDenied {
-                true => Err(io::Error::new(io::ErrorKind::PermissionDenied, NotOpened)),
-                false => Err(error),
-            }
-        }
+        number => Err(io::Error::from_raw_os_error(number)),
     }
 }
 
 /// The life of the process that asks.
-pub(crate) fn run(dir: &Path, name: &str, pages: bool, changes: bool) -> Outcome {
+pub(crate) fn run(dir: &Path, name: &str) -> Outcome {
     // Pages of memory maps first: what this user may not have written now the kernel writes when it unmounts.
     let written = match name {
         SYNC | NOTHING => write_pages(dir).map(|sent| {
@@ -211,15 +160,16 @@ pub(crate) fn run(dir: &Path, name: &str, pages: bool, changes: bool) -> Outcome
                 settle(dir);
             }
         }),
-        _ if pages => write_pages(dir).map(drop),
         _ => Ok(()),
     };
-    let mut at: &[u8] = b"";
-    let mut value = || match name.as_bytes().strip_prefix(CONTROL) {
+    let value = || match name.as_bytes().strip_prefix(CONTROL) {
         None if name == NOTHING => Ok(Vec::new()),
-        Some(command) => {
-            let opened = File::open(dir).inspect_err(|_| at = OPENING)?;
-            holdfast_control::command(opened, command, changes)
+        Some(question) => {
+            let ask: Ask = serde_json::from_slice(question)?;
+            if ask.wants_pages() {
+                write_pages(dir)?;
+            }
+            Ok(serde_json::to_vec(&holdfast_control::ask(File::open(dir)?, &ask)?)?)
         }
         None => read(dir, name),
     };
@@ -227,7 +177,7 @@ pub(crate) fn run(dir: &Path, name: &str, pages: bool, changes: bool) -> Outcome
         Ok(value) => [&b"0\n"[..], &value].concat(),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-            [format!("{number}\n").as_bytes(), at].concat()
+            format!("{number}\n").into_bytes()
         }
     };
     let told = std::io::stdout().write_all(&said);
@@ -329,8 +279,6 @@ mod tests {
         assert!(crate::mounts::is_dead(&answer(b"107\n").unwrap_err()));
         let refused = answer(b"13\n").unwrap_err();
         assert_eq!(Errno::from_io_error(&refused), Some(Errno::ACCESS));
-        let not_opened = answer(b"13\nopening").unwrap_err();
-        assert!(not_opened.get_ref().is_some_and(|why| why.is::<NotOpened>()));
         for nonsense in [&b""[..], b"x\n", b"0", b"\n"] {
             assert_eq!(answer(nonsense).unwrap_err().kind(), io::ErrorKind::InvalidData);
         }

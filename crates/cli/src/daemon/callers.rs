@@ -35,7 +35,7 @@ const ENDING: [Duration; 2] = [Duration::from_secs(6), Duration::from_secs(1)];
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Root and the user of the daemon could do all that the daemon does anyway.
+/// Root and the user of the daemon could do all that the daemon does anyway. Others are strangers, whatever they may read.
 pub(super) fn is_trusted(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }

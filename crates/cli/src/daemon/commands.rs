@@ -1,11 +1,12 @@
-//! Commands for branches and snapshots, carried out in the daemon of a mount.
+//! What is asked of branches and snapshots, answered in the daemon: by the control socket, or through a mount.
 
 use std::sync::{Arc, Weak};
 
-use holdfast::{NewHead, Told};
+use holdfast::{FileSystem, NewHead, Told};
 use holdfast_control::REPLY_MAX;
-use holdfast_fuse::{Control, Controlled};
+use holdfast_fuse::Control;
 use holdfast_service::branches::answer::{Open, Refusal, answer};
+use holdfast_service::rights::judge;
 use rustix::io::Errno;
 
 use super::release::release;
@@ -17,13 +18,12 @@ use crate::branches::{Ask, Reply};
 pub(super) fn control(table: &Arc<Table>, may_write: bool) -> Control {
     let table = Arc::downgrade(table);
     Control::new(move |mount, command| {
-        let reply = match read(command) {
-            Ok(ask) if !(ask.only_looks() || may_write && mount.may_change()) => {
-                Refusal::new(Errno::ROFS, "nothing says that the mount may be written here").reply()
-            }
-            Ok(ask) => carry_out(&table, mount, &ask),
-            Err(no) => no.reply(),
-        };
+        let reply = read(command).and_then(|ask| {
+            let judged = judge((&ask).into(), Some(may_write && mount.may_change()), false);
+            judged.map_err(|why| Refusal::new(Errno::ROFS, why))?;
+            Ok(carry_out(&table, mount.fs(), REPLY_MAX, &ask))
+        });
+        let reply = reply.unwrap_or_else(Refusal::reply);
         let message = encode(&reply);
         match message.len() <= REPLY_MAX {
             true => message,
@@ -40,14 +40,15 @@ fn read(command: &[u8]) -> Result<Ask, Refusal> {
     })
 }
 
-fn carry_out(table: &Weak<Table>, mount: &dyn Controlled, ask: &Ask) -> Reply {
+/// Answers with `most` bytes, by what is open of the volume.
+pub(super) fn carry_out(table: &Weak<Table>, fs: &FileSystem, most: usize, ask: &Ask) -> Reply {
     let give_head = |branch: u64, head: NewHead<'_>| {
         let table = table.upgrade().ok_or_else(|| Refusal::new(Errno::BUSY, "the daemon ends"))?;
-        table.give_head(branch, head, || Ok(head.give(mount.fs(), branch).map(|()| Told::All)?))
+        table.give_head(branch, head, || Ok(head.give(fs, branch).map(|()| Told::All)?))
     };
-    let open = Open { fs: mount.fs(), is_mounted: true, give_head: &give_head };
+    let open = Open { fs, is_mounted: true, most, give_head: &give_head };
     let reply = match ask {
-        Ask::Release { name } => match release(table, mount.fs(), name) {
+        Ask::Release { name } => match release(table, fs, name) {
             Ok(()) => Reply::Done { branch: name.clone(), number: None },
             Err(no) => no.reply(),
         },

@@ -305,7 +305,7 @@ pub(crate) fn sync(dir: &Path, patience: Duration, waiting: &mut Waiting) -> io:
             None => waiting.says("writing"),
         }
     };
-    ask::attribute_meanwhile(dir, ask::SYNC, patience, &mut meanwhile).map(drop)
+    ask::by_another(dir, ask::SYNC, patience, Some(&mut meanwhile)).map(drop)
 }
 
 /// The same within another time.

@@ -199,6 +199,12 @@ impl Host {
         }))
     }
 
+    /// What the open volume gives, unless it is closed.
+    fn open_volume<T>(&self, give: impl FnOnce(&KeptVolume) -> io::Result<T>) -> Result<T, No> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        give(kept.as_ref().ok_or(No::Ending)?).map_err(|error| words(&error))
+    }
+
     /// Answers callers until the socket is shut down.
     ///
     /// # Errors
@@ -224,9 +230,7 @@ impl Host {
                 Ok(then) => return Some(then),
                 Err(no) => Err(no),
             },
-            Question::Mounted { .. } | Question::Go => {
-                Err(No::Refused("nothing is prepared".into()))
-            }
+            Question::Mounted { .. } | Question::Go => Err("nothing is prepared".into()),
             Question::List => Ok(Answer::Served(self.served(user))),
             Question::Closed { dir, device } => {
                 // One that goes on for another does not have all mounts yet.
@@ -244,18 +248,18 @@ impl Host {
     /// Dies, if another process goes on with the mounts. Returns why not.
     fn restart(&self, stream: &UnixStream, user: u32) -> No {
         if !is_trusted(user) {
-            return No::Refused("only root and the user of the daemon may restart it".into());
+            return "only root and the user of the daemon may restart it".into();
         }
         let Some(supervisor) = self.table.supervisor() else {
-            let why = "it has no supervisor, which would keep its mounts: mount with -o supervised";
-            return No::Refused(why.into());
+            return "it has no supervisor, which would keep its mounts: mount with -o supervised"
+                .into();
         };
         // One that has just come has all mounts a moment later, and only then its supervisor knows that it works.
         if !self.table.is_serving(PATIENCE) {
             return No::Ending;
         }
         if self.table.lock().mounts.is_empty() {
-            return No::Refused("nothing of it is mounted: end it, and mount it".into());
+            return "nothing of it is mounted: end it, and mount it".into();
         }
         match supervisor.restarting() {
             Err(why) => No::Refused(why.into()),
@@ -286,10 +290,8 @@ impl Host {
         self.expect_allowed(&options, may_write)?;
         let dir = PathBuf::from(OsString::from_vec(join.dir.0.clone()));
         let (number, branch, engine_options) = {
-            let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-            let kept = kept.as_ref().ok_or(No::Ending)?;
             let engine_options = options.volume();
-            let (branch, snapshot) = kept.find(&engine_options).map_err(|error| words(&error))?;
+            let (branch, snapshot) = self.open_volume(|kept| kept.find(&engine_options))?;
             (snapshot.unwrap_or(branch), snapshot.is_none().then_some(branch), engine_options)
         };
         let asks = asks(user, may_write == Some(true));
@@ -307,11 +309,7 @@ impl Host {
                 dir.display()
             )),
         })?;
-        let volume = {
-            let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-            let kept = kept.as_ref().ok_or(No::Ending)?;
-            kept.open(number, &engine_options).map_err(|error| words(&error))?
-        };
+        let volume = self.open_volume(|kept| kept.open(number, &engine_options))?;
         let session = self.serve(stream, user, &mut options, &volume);
         let (session, device, fuse_options) = match session {
             Ok(session) => session,
@@ -420,13 +418,13 @@ impl Host {
         message::send(stream, &Answer::Mount, &[], PATIENCE).map_err(|error| words(&error))?;
         let patience = if is_trusted(user) { MOUNTING } else { MOUNTING_OF_STRANGERS };
         let (question, descriptors) = message::receive_handed(stream, QUESTION_MAX, patience)
-            .map_err(|_| No::Refused("nothing was mounted in time".into()))?;
+            .map_err(|_| "nothing was mounted in time")?;
         let Question::Mounted { dir, device } = question else {
-            return Err(No::Refused("nothing was mounted".into()));
+            return Err("nothing was mounted".into());
         };
         let mut descriptors = descriptors.into_iter();
         let fuse = descriptors.next().filter(is_fuse);
-        let fuse = fuse.ok_or_else(|| No::Refused("this is no mount".into()))?;
+        let fuse = fuse.ok_or("this is no mount")?;
         let handed = Handed { dir: OsString::from_vec(dir.0).into(), device: device.clone() };
         let mounted = Mounted::adopt(&handed, descriptors.next(), user);
         // What a stranger says of a mount that is not to be seen may be true of another one.

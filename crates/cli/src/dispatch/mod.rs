@@ -6,11 +6,13 @@ mod input;
 mod output;
 mod pump;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use holdfast::VolumeOptions;
@@ -24,9 +26,9 @@ use self::here::Here;
 pub(crate) use self::input::Input;
 pub(crate) use self::output::Output;
 use self::pump::Ran;
-use crate::branches::{Name, Place};
+use crate::branches::{Ask, Name, Place, Reply};
 use crate::control_socket::message::{self, Answer, Question};
-use crate::control_socket::{Daemon, HELLO};
+use crate::control_socket::{Daemon, HELLO, id};
 use crate::daemon::ask;
 use crate::interrupt::Interrupt;
 use crate::mounts::{self, Mount};
@@ -52,6 +54,8 @@ pub(crate) struct Pipes {
     pub(crate) not_written: fn(io::Error) -> Failure,
     /// Ctrl-C stops the work, and its last words are shown. Without it the command just ends.
     pub(crate) interrupt: Option<Interrupt>,
+    /// How long a daemon may take; `None`: for ever.
+    pub(crate) patience: Option<Duration>,
 }
 
 impl Pipes {
@@ -68,6 +72,7 @@ impl Pipes {
             counts: "files",
             not_written,
             interrupt: None,
+            patience: None,
         }
     }
 }
@@ -103,8 +108,7 @@ impl Located {
 
     /// Whether it is named by its file, and no daemon has that.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let id = || HostFile::of(open_path(&self.image)?).ok();
-        self.mount.is_none() && id().is_some_and(|id| Daemon::of(&id, HELLO).is_err())
+        self.mount.is_none() && id(&self.image).is_some_and(|id| Daemon::of(&id, HELLO).is_err())
     }
 
     /// As it was called.
@@ -131,24 +135,56 @@ impl Located {
 
     /// Whether another place is in the same volume.
     pub(crate) fn has(&self, other: &Located) -> bool {
-        let id = |of: &Located| HostFile::of(open_path(&of.image)?).ok();
-        id(self).is_some_and(|own| id(other) == Some(own))
+        id(&self.image).is_some_and(|own| id(&other.image) == Some(own))
     }
 
     /// Carries work out, where the volume is.
     pub(crate) fn run(&self, work: Work, pipes: Pipes) -> Outcome {
+        match self.by_daemon(work, pipes)? {
+            Done::Ended(outcome) => outcome,
+            Done::Not(job, pipes) => {
+                self.expect_at_rest()?;
+                self.at_rest(&job, pipes)
+            }
+        }
+    }
+
+    /// Has a question about branches and snapshots answered, where the volume is. `None`: no daemon has begun with it, and there is a
+    /// mount, by which it can be asked.
+    ///
+    /// # Errors
+    /// It is not answered; if it is about a change, that may be done all the same.
+    pub(crate) fn ask(
+        &self,
+        place: &Place,
+        ask: &Ask,
+        has_mount: bool,
+        patience: Duration,
+    ) -> Result<Option<Reply>, Failure> {
+        let said = Rc::new(RefCell::new(Vec::new()));
+        let output = Output::Made(said.clone());
+        let pipes = Pipes { output, patience: Some(patience), ..Pipes::out() };
+        let work = Work::Lineage { tree: self.tree(place), ask: ask.clone() };
+        match (self.by_daemon(work, pipes), has_mount) {
+            (Ok(Done::Ended(outcome)), _) => outcome,
+            (_, true) => return Ok(None),
+            (Ok(Done::Not(job, pipes)), false) => self.at_rest(&job, pipes),
+            (Err(failure), false) => Err(failure),
+        }?;
+        let reply = serde_json::from_slice(&said.borrow());
+        reply.map(Some).map_err(io::Error::from).context(&self.name)
+    }
+
+    /// Has work carried out by the daemon, if one serves the volume.
+    ///
+    /// # Errors
+    /// The daemon does not begin with it.
+    fn by_daemon(&self, work: Work, pipes: Pipes) -> Result<Done, Failure> {
         let job = Box::new(Job { volume: self.name.clone(), at: self.at(), work });
-        let live = self.daemon(&job)?;
-        let (job, pipes) = match live {
-            Some(daemon) => match self.live(&daemon, job, pipes)? {
-                Done::Ended(outcome) => return outcome,
-                // It is closing the volume; that is waited for when it is opened.
-                Done::Not(job, pipes) => (job, pipes),
-            },
-            None => (job, pipes),
-        };
-        self.expect_at_rest()?;
-        self.at_rest(&job, pipes)
+        match self.daemon(&job)? {
+            Some(daemon) => self.live(&daemon, job, pipes),
+            None => Ok(Done::Not(job, pipes)),
+        }
     }
 
     fn at_rest(&self, job: &Job, pipes: Pipes) -> Outcome {
@@ -197,10 +233,12 @@ impl Located {
         let (name, pid) = (&self.name, daemon.pid);
         Failure::plain(match error.kind() {
             io::ErrorKind::TimedOut => {
-                format!("{name}: its daemon (process {pid}) does not answer")
+                format!(
+                    "{name}: its daemon (process {pid}) does not answer; it may be waiting for its device, and may still do it"
+                )
             }
             _ if has_ended(error) => format!(
-                "{name}: the volume was unmounted, its daemon (process {pid}) has ended, or it has waited too long for this command, before this was done"
+                "{name}: the volume was unmounted, its daemon (process {pid}) has ended, or it has waited too long for this command, before this was done, or before it could say so"
             ),
             _ => format!("{name}: its daemon (process {pid}): {}", plain_words(error)),
         })
@@ -231,7 +269,11 @@ impl Located {
             Err(error) if has_ended(&error) => return Ok((false, job)),
             Err(error) => return Err(self.silent(daemon, &error)),
         };
-        self.hand_over_pages(&mounted)?;
+        let handed_over = self.hand_over_pages(&mounted)?;
+        if let (Work::Lineage { .. }, Err(error)) = (&job.work, handed_over) {
+            // A snapshot without them is none.
+            return Err(Failure::of(name, &error));
+        }
         match daemon.tell(&Question::Go, HELLO) {
             Ok(()) => Ok((true, job)),
             // It has begun nothing.
@@ -274,7 +316,7 @@ impl Located {
             (true, job) => job,
             (false, job) => return Ok(Done::Not(job, pipes)),
         };
-        let hand_over = |mounted: &[At]| self.hand_over_pages(mounted);
+        let hand_over = |mounted: &[At]| self.hand_over_pages(mounted).map(drop);
         // Nothing was written where it is done anew.
         let again = Pipes {
             output: pipes.output.again(),
@@ -282,13 +324,16 @@ impl Located {
             counts: pipes.counts,
             not_written: pipes.not_written,
             interrupt: pipes.interrupt.clone(),
+            patience: pipes.patience,
             ..Pipes::out()
         };
+        // The mount of a question may answer it.
+        let goes_on = self.mount.is_none() || matches!(job.work, Work::Lineage { .. });
         match pump::run(daemon.stream.as_fd(), pipes, &hand_over) {
             // It was unmounted a moment ago, and its daemon had not noticed yet.
-            Ok(Ran::Cut(_)) if self.mount.is_none() => Ok(Done::Not(job, again)),
+            Ok(Ran::Cut(_)) if goes_on => Ok(Done::Not(job, again)),
             // Or it has ended without a word. What only reads can be done anew.
-            Ok(Ran::Broken(_)) if self.mount.is_none() && !job.work.needs().changes() => {
+            Ok(Ran::Broken(_)) if goes_on && !job.work.needs().changes() => {
                 Ok(Done::Not(job, again))
             }
             Ok(Ran::Cut(outcome) | Ran::To(outcome)) => Ok(Done::Ended(outcome)),
@@ -297,36 +342,33 @@ impl Located {
         }
     }
 
-    /// Has the kernel hand over what programs have in memory of mapped files. A mount that does not answer has handed over nothing;
-    /// what was written by calls is there all the same.
-    fn hand_over_pages(&self, mounted: &[At]) -> Result<(), Failure> {
+    /// Has the kernel hand over what programs have in memory of mapped files. A mount that does not answer has handed over nothing,
+    /// which is returned; what was written by calls is there all the same.
+    fn hand_over_pages(&self, mounted: &[At]) -> Result<io::Result<()>, Failure> {
         let until = Deadline::after(PAGES);
+        let mut all = Ok(());
         for dir in self.dirs_of(mounted)? {
-            if !until.is_over() {
-                let _ = ask::hand_over_pages(&dir, until.left());
-            }
+            let done = ask::hand_over_pages(&dir, until.left());
+            all = all.and(done);
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Where mounts are to be found that a daemon names: only ours, and of this volume.
     fn dirs_of(&self, mounted: &[At]) -> Result<Vec<PathBuf>, Failure> {
         let mounts = mounts::or_none(mounts::list()).context("/proc/self/mountinfo")?;
+        let image = mounts::real_path(&self.image);
         let is_meant = |mount: &Mount| {
-            mount.source == self.image_path() && mounted.iter().any(|at| at.device == mount.device)
+            mount.source == image && mounted.iter().any(|at| at.device == mount.device)
         };
         Ok(mounts.into_iter().filter(is_meant).map(|mount| mount.dir).collect())
-    }
-
-    fn image_path(&self) -> PathBuf {
-        mounts::real_path(&self.image)
     }
 }
 
 /// What became of work that a daemon was asked for.
 enum Done {
     Ended(Outcome),
-    /// It is about to end, and does nothing any more.
+    /// There is none, or it is about to end, and does nothing any more. Until it has closed the volume, an opening waits.
     Not(Box<Job>, Pipes),
 }
 
@@ -334,11 +376,6 @@ enum Done {
 fn has_ended(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
-}
-
-/// What a path leads to, without any right to it.
-fn open_path(path: &Path) -> Option<OwnedFd> {
-    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, rustix::fs::Mode::empty()).ok()
 }
 
 #[cfg(test)]

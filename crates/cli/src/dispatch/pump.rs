@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
 use holdfast_service::work::At;
 use holdfast_stream::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -135,7 +137,9 @@ pub(super) fn run(
     pipes: Pipes,
     hand_over: &dyn Fn(&[At]) -> Result<(), Failure>,
 ) -> io::Result<Ran> {
-    let Pipes { inputs, mut output, shows_progress, counts, not_written, mut interrupt } = pipes;
+    let Pipes { inputs, mut output, shows_progress, counts, not_written, mut interrupt, patience } =
+        pipes;
+    let until = patience.map(Deadline::after);
     let has_inputs = !inputs.is_empty();
     let mut going = Going { inputs: inputs.into(), unsent: Vec::new(), sent: 0 };
     let mut shown = Shown::new(shows_progress, counts);
@@ -146,7 +150,7 @@ pub(super) fn run(
         false => Ok(Ran::Broken(error)),
     };
     loop {
-        let (can_read, can_send, can_take) = wait(daemon, &going, interrupt.as_ref())?;
+        let (can_read, can_send, can_take) = wait(daemon, &going, interrupt.as_ref(), until)?;
         if interrupt.as_ref().is_some_and(Interrupt::has_come) {
             interrupt = None;
             // The daemon stops, and says how far it has come.
@@ -192,6 +196,7 @@ fn wait(
     daemon: BorrowedFd<'_>,
     going: &Going,
     interrupt: Option<&Interrupt>,
+    until: Option<Deadline>,
 ) -> io::Result<(bool, bool, bool)> {
     let is_waiting = going.is_waiting();
     let events = if is_waiting { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
@@ -202,9 +207,11 @@ fn wait(
     let inputs = wanted.len();
     wanted.extend(interrupt.map(|of| PollFd::from_borrowed_fd(of.as_fd(), PollFlags::IN)));
     let is_there = input.is_some() && waited_for.is_none();
-    let at_once = is_there.then_some(&Timespec { tv_sec: 0, tv_nsec: 0 });
-    match poll(&mut wanted, at_once) {
+    let left = if is_there { Some(Duration::ZERO) } else { until.map(Deadline::left) };
+    let left = left.map(|left| Timespec::try_from(left).unwrap_or_default());
+    match poll(&mut wanted, left.as_ref()) {
         Err(Errno::INTR) => return Ok((false, false, false)),
+        Ok(0) if !is_there => return Err(io::ErrorKind::TimedOut.into()),
         done => done?,
     };
     let seen = wanted[0].revents();

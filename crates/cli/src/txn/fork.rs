@@ -13,7 +13,7 @@ use super::sweep;
 use crate::branches::temporary::Purpose;
 use crate::branches::{Ask, Name, Place};
 use crate::dispatch::{Located, Pipes};
-use crate::lineage::{self, Promoted};
+use crate::lineage;
 use crate::outcome::{Context, Failure, complain};
 
 /// A fork of the branch of a mount, and the snapshot of the same name that it began with. It is discarded when it is dropped.
@@ -73,10 +73,10 @@ impl Fork {
     ///
     /// # Errors
     /// It does not become the fork; or, if the daemon has not answered, perhaps it does.
-    pub(crate) fn promote(&mut self) -> Result<Promoted, Failure> {
+    pub(crate) fn promote(&mut self) -> Result<Option<bool>, Failure> {
         self.release()?;
         let promoted = lineage::promoted(&self.place, &self.name)?;
-        if matches!(promoted, Promoted::Done { .. }) {
+        if promoted.is_some() {
             self.is_settled = true;
             self.delete_snapshot();
         }

@@ -14,6 +14,8 @@ pub trait Ends {
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
     /// All that was written is on its way.
     fn flush(&self) -> io::Result<()>;
+    /// Writes to standard output what is told with the end, also where the work is to end by then.
+    fn last(&self, bytes: &[u8]);
     /// Reads some bytes of the input of this number; they are read one after the other. 0: it is over.
     ///
     /// # Errors

@@ -11,11 +11,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast::{Dir, File, FileType, RenameFlags, Volume};
+use holdfast::{Dir, File, FileType, NewHead, RenameFlags, Told, Volume};
 use holdfast_base::{Changed, prng};
 
 use super::Tree;
-use crate::branches::not_forgotten;
+use crate::branches::answer::{Open, PART, answer};
+use crate::branches::{Ask, Reply, not_forgotten};
 use crate::outcome::{Context, Failure};
 
 /// What the kernel is told before it is waited for.
@@ -42,6 +43,11 @@ pub trait Heads {
     /// # Errors
     /// It is a snapshot, or read-only, or in use elsewhere.
     fn in_place(&self, tree: &Tree) -> Result<InPlace, Failure>;
+    /// Answers what is asked of branches and snapshots.
+    ///
+    /// # Errors
+    /// The volume is closed.
+    fn answer(&self, ask: &Ask) -> Result<Reply, Failure>;
 }
 
 /// A branch that is changed.
@@ -72,6 +78,14 @@ impl Heads for AtRest<'_> {
             true => Ok(InPlace::of((**self.volume).clone(), None)),
             false => Ok(InPlace::own(branch.open().context(self.name)?)),
         }
+    }
+
+    fn answer(&self, ask: &Ask) -> Result<Reply, Failure> {
+        let fs = self.volume.engine().context(self.name)?;
+        let give_head =
+            |branch: u64, head: NewHead<'_>| Ok(head.give(&fs, branch).map(|()| Told::All)?);
+        let open = Open { fs: &fs, is_mounted: false, most: PART, give_head: &give_head };
+        Ok(answer(&open, ask))
     }
 }
 

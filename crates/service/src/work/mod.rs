@@ -19,14 +19,16 @@ mod tree;
 mod trim;
 pub mod tune;
 
+use std::io;
+
 use holdfast::Volume;
 use serde::{Deserialize, Serialize};
 
 pub use self::ends::{Ends, In, Out};
 pub use self::in_place::{AtRest, Heads, InPlace, Remembers};
 pub use self::tree::{At, Tree};
-use crate::branches::Name;
-use crate::outcome::{NOT_WHOLE, Outcome, not_whole};
+use crate::branches::{Ask, Name};
+use crate::outcome::{Context, NOT_WHOLE, Outcome, not_whole};
 use crate::rights::Needs;
 
 /// Work on one volume.
@@ -77,6 +79,8 @@ pub enum Work {
     Names(names::What),
     /// Read files, or make some, as a command asks for them.
     Files(files::What),
+    /// Answer what is asked of branches and snapshots, in JSON; about this tree, if it names no branch.
+    Lineage { tree: Tree, ask: Ask },
 }
 
 impl Work {
@@ -97,7 +101,8 @@ impl Work {
             | Work::Remove(remove::What { tree, .. })
             | Work::Names(names::What { tree, .. })
             | Work::Files(files::What { tree, .. })
-            | Work::Tune { tree, .. } => vec![tree],
+            | Work::Tune { tree, .. }
+            | Work::Lineage { tree, .. } => vec![tree],
             Work::Send(send::What::Rest(_))
             | Work::Receive { .. }
             | Work::Token { .. }
@@ -110,6 +115,7 @@ impl Work {
     /// What it takes to have it done.
     pub fn needs(&self) -> Needs {
         match self {
+            Work::Lineage { ask, .. } => ask.into(),
             Work::Diff { .. }
             | Work::Send(send::What::Rest(_))
             | Work::Token { .. }
@@ -188,5 +194,10 @@ fn work(job: &Job, door: &Volume, heads: &dyn Heads, ends: &dyn Ends) -> Outcome
         Work::Remove(what) => remove::run(heads, volume, what, ends),
         Work::Names(what) => names::run(heads, volume, what, ends),
         Work::Files(what) => files::run(door, heads, volume, what, ends),
+        Work::Lineage { ask, .. } => {
+            let reply = serde_json::to_vec(&heads.answer(ask)?).map_err(io::Error::from);
+            ends.last(&reply.context(volume)?);
+            Ok(0)
+        }
     }
 }

@@ -45,8 +45,7 @@ impl Host {
             return Ok(());
         }
         if join.linger {
-            let why = "--linger: only root and the user of the process that serves the volume can end it, so only they may keep it";
-            return Err(No::Refused(why.into()));
+            return Err("--linger: only root and the user of the process that serves the volume can end it, so only they may keep it".into());
         }
         let mounts = self.table.lock().mounts.values().filter(|it| it.user == user).count();
         if mounts >= MOUNTS_OF_ONE {

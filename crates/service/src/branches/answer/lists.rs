@@ -3,7 +3,7 @@
 use holdfast::{BranchInfo, FileSystem, SnapshotInfo};
 use holdfast_base::Timestamp;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_control::{Branch, CopyOf, Failed, HeldBy, Origin, REPLY_MAX, Snapshot};
+use holdfast_control::{Branch, CopyOf, Failed, HeldBy, Origin, Snapshot};
 use rustix::io::Errno;
 
 use super::{Done, Open, Refusal, branch_of, engines};
@@ -60,7 +60,7 @@ pub(super) fn base_of_transaction(
 pub(super) fn branches(open: &Open<'_>, after: u64) -> Done<Reply> {
     let (all, snapshots) = open.fs.lineage()?;
     let failed = if after == 0 { failed(open.fs, &all, None) } else { Vec::new() };
-    let mut part = Part::of(None, &failed)?;
+    let mut part = Part::of(open.most, None, &failed)?;
     for of in all.iter().filter(|of| of.number > after) {
         if !part.add(listed(open, of, &all, &snapshots))? {
             break;
@@ -124,7 +124,7 @@ pub(super) fn snapshots(open: &Open<'_>, branch: Option<&Which>, after: u64) -> 
     let origins = origins(&branches, &all);
     let snapshots = open.fs.snapshots_of(number)?;
     let failed = if after == 0 { failed(open.fs, &branches, Some(&name)) } else { Vec::new() };
-    let mut part = Part::of(Some(&name), &failed)?;
+    let mut part = Part::of(open.most, Some(&name), &failed)?;
     for of in snapshots.into_iter().filter(|of| of.number > after) {
         if !part.add(listed_snapshot(open, of, &origins)?)? {
             break;
@@ -205,8 +205,8 @@ struct Part<T> {
 
 impl<T: serde::Serialize> Part<T> {
     /// A part of a list of this branch, in a message with these deletions.
-    fn of(branch: Option<&Name>, failed: &[Failed]) -> Done<Part<T>> {
-        let room = (REPLY_MAX - FRAME - length(&branch)?).saturating_sub(length(&failed)?);
+    fn of(most: usize, branch: Option<&Name>, failed: &[Failed]) -> Done<Part<T>> {
+        let room = most.saturating_sub(FRAME + length(&branch)? + length(&failed)?);
         Ok(Part { list: Vec::new(), room, more: false })
     }
 

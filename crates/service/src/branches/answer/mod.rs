@@ -1,6 +1,6 @@
 //! What is asked becomes calls of the engine.
 //!
-//! The answer to each question fits one message: lists come in parts.
+//! Lists come in parts, each of which fits a message.
 
 use holdfast::{FileSystem, FsError, NewHead, Told};
 use rustix::io::Errno;
@@ -11,12 +11,17 @@ mod lists;
 #[cfg(test)]
 mod tests;
 
+/// Bytes of an answer that no message bounds.
+pub const PART: usize = 1 << 20;
+
 /// A volume with an open branch or snapshot.
 pub struct Open<'a> {
     /// What is open.
     pub fs: &'a FileSystem,
     /// It is mounted.
     pub is_mounted: bool,
+    /// Bytes of the longest answer.
+    pub most: usize,
     /// Gives a branch another head, and tells all that remember the one that it had.
     pub give_head: GiveHead<'a>,
 }

@@ -16,7 +16,7 @@ fn a_snapshot_that_was_chosen_by_its_number_is_deleted_or_none() {
     let volume = Volume::in_memory(64 << 20).unwrap();
     let fs = volume.engine().unwrap();
     let none = |_: u64, _: NewHead<'_>| Ok(Told::All);
-    let open = Open { fs: &fs, is_mounted: true, give_head: &none };
+    let open = Open { fs: &fs, is_mounted: true, most: REPLY_MAX, give_head: &none };
     let name = Name(b"auto".to_vec());
     let first = fs.snapshot(&name.0).unwrap();
     fs.delete_snapshot(&b"main"[..], first).unwrap();
@@ -57,7 +57,7 @@ fn what_is_meant_by_its_number_is_found_whatever_its_name_is() {
     let volume = Volume::in_memory(64 << 20).unwrap();
     let fs = volume.engine().unwrap();
     let none = |_: u64, _: NewHead<'_>| Ok(Told::All);
-    let open = Open { fs: &fs, is_mounted: true, give_head: &none };
+    let open = Open { fs: &fs, is_mounted: true, most: REPLY_MAX, give_head: &none };
     let name = |text: &str| Name(text.into());
     let [x, y] = [b"x", b"y"].map(|name| fs.fork(name, None).unwrap());
     let [of_x, of_y] = [x, y].map(|branch| fs.snapshot_of(branch, b"s").unwrap());
@@ -132,7 +132,7 @@ fn a_fork_that_is_looked_at_is_still_one_of_its_snapshot() {
     let volume = Volume::in_memory(64 << 20).unwrap();
     let fs = volume.engine().unwrap();
     let none = |_: u64, _: NewHead<'_>| Ok(Told::All);
-    let open = Open { fs: &fs, is_mounted: true, give_head: &none };
+    let open = Open { fs: &fs, is_mounted: true, most: REPLY_MAX, give_head: &none };
     fs.snapshot(b"s").unwrap();
     fs.fork(b"fork", Some(b"s")).unwrap();
     let expect_fork = |what: &str| {
@@ -160,7 +160,7 @@ fn the_longest_entries_fit_their_messages() {
     let volume = Volume::in_memory(64 << 20).unwrap();
     let fs = volume.engine().unwrap();
     let none = |_: u64, _: NewHead<'_>| Ok(Told::All);
-    let open = Open { fs: &fs, is_mounted: true, give_head: &none };
+    let open = Open { fs: &fs, is_mounted: true, most: REPLY_MAX, give_head: &none };
     let done = |ask: Ask| {
         let reply = answer(&open, &ask);
         let bytes = serde_json::to_vec(&reply).unwrap().len();

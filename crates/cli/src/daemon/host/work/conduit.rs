@@ -303,6 +303,11 @@ impl Ends for Conduit {
         Ok(())
     }
 
+    fn last(&self, bytes: &[u8]) {
+        let mut unsent = lock(&self.unsent);
+        bytes.chunks(BODY_MAX).for_each(|some| unsent.extend(frames::frame(Kind::Bytes, some)));
+    }
+
     fn read(&self, number: usize, into: &mut [u8]) -> io::Result<usize> {
         let mut input = lock(&self.input);
         if into.is_empty() {

@@ -1,4 +1,4 @@
-//! Work on whole trees that the daemon does for commands: which users may ask for it, and how many at a time.
+//! Work that the daemon does for commands: on whole trees, so much at a time, and answers about branches, on the threads of the callers.
 //!
 //! ```text
 //! caller ── Work (with a descriptor of the volume) ──▶ judged, named ──▶ a thread
@@ -19,13 +19,13 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use holdfast::{FileSystem, NewHead, Told, Volume, VolumeOptions};
 use holdfast_control::NotText;
-use holdfast_service::branches::answer::Refusal;
+use holdfast_service::branches::answer::{PART, Refusal};
 use holdfast_service::branches::not_forgotten;
 use holdfast_service::rights::judge;
 use holdfast_service::work::{At, Heads, InPlace, Job, Tree, Work, carry_out};
@@ -33,10 +33,11 @@ use holdfast_service::work::{At, Heads, InPlace, Job, Tree, Work, carry_out};
 use self::conduit::{Conduit, ENDED};
 use self::kernel::Kernel;
 pub(in crate::daemon) use self::works::Works;
-use super::{CLOSING, Host, No, PATIENCE, words};
-use crate::branches::Name;
+use super::{CLOSING, Host, No, PATIENCE};
+use crate::branches::{Ask, Name, Reply};
 use crate::control_socket::message::{self, Answer, QUESTION_MAX, Question};
 use crate::daemon::callers::Then;
+use crate::daemon::commands;
 use crate::daemon::supervised::Changing;
 use crate::daemon::table::{Entry, Table};
 use crate::outcome::{Context, Failure, Outcome};
@@ -70,7 +71,7 @@ pub(super) fn prepare(
     if let Some(at) = &job.at
         && host.mounted_at(at).is_none()
     {
-        return Err(No::Refused(NOT_SERVED.into()));
+        return Err(NOT_SERVED.into());
     }
     let mut mounted = Vec::new();
     let mut door = None;
@@ -81,17 +82,27 @@ pub(super) fn prepare(
         door.get_or_insert(numbers);
     }
     let door = door.map_or_else(|| host.numbers(&Tree::default()), Ok)?;
-    let place = host.works.begin(user)?;
+    let is_question = matches!(job.work, Work::Lineage { .. });
+    if let Work::Lineage { ask, .. } = &mut job.work {
+        if !ask.wants_pages() {
+            mounted.clear();
+        }
+        ask.or_of(door.0, door.1);
+    }
+    let place = host.works.begin(user, is_question)?;
     let host = Arc::clone(host);
+    let work = move |stream: UnixStream| {
+        if let Some(conduit) = host.agree(stream, mounted, &place) {
+            let outcome = host.work(&job, door, &conduit);
+            conduit.end(outcome);
+        }
+    };
+    if is_question {
+        return Ok(Box::new(work));
+    }
     Ok(Box::new(move |stream| {
         let answered = stream.try_clone();
-        let started = holdfast_sync::start("work", move || {
-            let place = place;
-            if let Some(conduit) = host.agree(stream, mounted, &place) {
-                let outcome = host.work(&job, door, &conduit);
-                conduit.end(outcome);
-            }
-        });
+        let started = holdfast_sync::start("work", move || work(stream));
         if let (Err(error), Ok(caller)) = (started, answered) {
             let why = format!("the system gives no thread for it ({error}); try again later");
             let _ = message::send(&caller, &Answer::Refused { why }, &[], PATIENCE);
@@ -103,7 +114,7 @@ impl Host {
     /// Says what a mount shows by names.
     fn name(&self, tree: &mut Tree) -> Result<(), No> {
         let Some(at) = tree.at.take() else { return Ok(()) };
-        let engine = self.mounted_at(&at).ok_or_else(|| No::Refused(NOT_SERVED.into()))?;
+        let engine = self.mounted_at(&at).ok_or(NOT_SERVED)?;
         if tree.branch.is_some() {
             return Ok(());
         }
@@ -151,8 +162,7 @@ impl Host {
         if let Some(snapshot) = &tree.snapshot {
             options = options.snapshot(snapshot.utf8().map_err(refused)?);
         }
-        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-        kept.as_ref().ok_or(No::Ending)?.find(&options).map_err(|error| words(&error))
+        self.open_volume(|kept| kept.find(&options))
     }
 
     /// Has the caller bring pages of mapped files into what is mounted. `None`: it is gone, or the daemon ends.
@@ -214,14 +224,11 @@ impl Host {
     fn open(&self, numbers: Numbers, work: &Work) -> Result<Volume, No> {
         let dirty = self.options.dirty_bytes.map_or(DIRTY_BYTES, |bytes| bytes.min(DIRTY_BYTES));
         let options = self.options.volume().dirty_bytes(dirty as usize);
-        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-        let kept = kept.as_ref().ok_or(No::Ending)?;
-        match work {
-            // It may last for days: a moment of a branch would keep what is removed meanwhile.
-            Work::Scrub(_) => kept.door(&options),
+        self.open_volume(|kept| match work {
+            // It may last for days: a moment of a branch would keep what is removed meanwhile. Or it needs no moment.
+            Work::Scrub(_) | Work::Lineage { .. } => kept.door(&options),
             _ => kept.view(numbers, &options),
-        }
-        .map_err(|error| words(&error))
+        })
     }
 }
 
@@ -251,6 +258,11 @@ impl Heads for Served<'_> {
             }
             None => Ok(InPlace::own(branch.open().context(self.name)?)),
         }
+    }
+
+    fn answer(&self, ask: &Ask) -> Result<Reply, Failure> {
+        let fs = self.door.engine().context(self.name)?;
+        Ok(commands::carry_out(&Arc::downgrade(&self.host.table), &fs, PART, ask))
     }
 }
 

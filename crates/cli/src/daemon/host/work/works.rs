@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::super::No;
+use crate::daemon::callers::is_trusted;
 
 /// Work that goes on at a time; that of all users who are neither root nor that of the daemon; and that of one of them.
 const MOST: usize = 32;
@@ -29,6 +30,8 @@ pub(in crate::daemon) struct Works {
 struct State {
     /// By user.
     running: HashMap<u32, usize>,
+    /// Questions, of which the callers of a daemon are the limit.
+    questions: usize,
     /// None is begun any more.
     is_over: bool,
 }
@@ -40,16 +43,12 @@ impl State {
     }
 }
 
-/// Whether it is root or the user of the daemon. Others are strangers, whatever they may read.
-fn is_trusted(user: u32) -> bool {
-    user == 0 || user == rustix::process::geteuid().as_raw()
-}
-
 /// A place for work. Given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     works: Arc<Works>,
     user: u32,
+    is_question: bool,
 }
 
 impl Works {
@@ -68,11 +67,15 @@ impl Works {
         Arc::clone(&self.stop.0)
     }
 
-    /// A place for work of this user.
-    pub(super) fn begin(self: &Arc<Self>, user: u32) -> Result<Place, No> {
+    /// A place for work of this user, or for a question, which always has one.
+    pub(super) fn begin(self: &Arc<Self>, user: u32, is_question: bool) -> Result<Place, No> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_over {
             return Err(No::Ending);
+        }
+        if is_question {
+            state.questions += 1;
+            return Ok(Place { works: Arc::clone(self), user, is_question });
         }
         let own = state.running.get(&user).copied().unwrap_or_default();
         let all = state.running.values().sum::<usize>();
@@ -87,7 +90,7 @@ impl Works {
         }
         *state.running.entry(user).or_default() += 1;
         drop(state);
-        Ok(Place { works: Arc::clone(self), user })
+        Ok(Place { works: Arc::clone(self), user, is_question })
     }
 
     /// Has all work end, and waits for that.
@@ -95,7 +98,7 @@ impl Works {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_over = true;
         let _ = self.stop.1.shutdown(Shutdown::Both);
-        while !state.running.is_empty() {
+        while !state.running.is_empty() || state.questions > 0 {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -111,7 +114,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.works.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = state.running.get_mut(&self.user) {
+        if self.is_question {
+            state.questions -= 1;
+        } else if let Some(own) = state.running.get_mut(&self.user) {
             *own -= 1;
             if *own == 0 {
                 state.running.remove(&self.user);
@@ -131,28 +136,33 @@ mod tests {
         let works = &Works::new().unwrap();
         let stranger = rustix::process::geteuid().as_raw() + 4711;
         let mut places: Vec<Place> =
-            (0..MOST_OF_ONE).map(|_| works.begin(stranger).map_err(drop).unwrap()).collect();
-        assert!(matches!(works.begin(stranger), Err(No::Refused(_))));
+            (0..MOST_OF_ONE).map(|_| works.begin(stranger, false).map_err(drop).unwrap()).collect();
+        assert!(matches!(works.begin(stranger, false), Err(No::Refused(_))));
         places.pop();
-        places.push(works.begin(stranger).map_err(drop).unwrap());
-        let other = works.begin(stranger + 1).map_err(drop).unwrap();
+        places.push(works.begin(stranger, false).map_err(drop).unwrap());
+        let other = works.begin(stranger + 1, false).map_err(drop).unwrap();
         // However many they are.
-        let more = |user| std::iter::from_fn(move || works.begin(user).ok()).collect::<Vec<_>>();
+        let more =
+            |user| std::iter::from_fn(move || works.begin(user, false).ok()).collect::<Vec<_>>();
         let others: Vec<Place> = (stranger + 2..stranger + 20).flat_map(&more).collect();
         assert_eq!(others.len(), MOST_OF_STRANGERS - MOST_OF_ONE - 1);
         assert!(others.iter().all(|place| place.patience().is_some()));
         let root = more(0);
         assert_eq!(root.len(), MOST - MOST_OF_STRANGERS);
         assert!(root.iter().all(|place| place.patience().is_none()));
+        // A question is none of them.
+        let question = works.begin(stranger, true).map_err(drop).unwrap();
         let ends = Arc::clone(works);
         let ending = std::thread::spawn(move || ends.end());
         // It wakes the waiters, and waits for them.
         let mut byte = [0];
         assert_eq!(io::Read::read(&mut &*works.stop(), &mut byte).unwrap(), 0);
-        assert!(matches!(works.begin(0), Err(No::Ending)));
+        assert!(matches!(works.begin(0, false), Err(No::Ending)));
         drop((places, others, root));
         assert!(!ending.is_finished());
         drop(other);
+        assert!(!ending.is_finished());
+        drop(question);
         ending.join().unwrap();
     }
 }

@@ -155,6 +155,21 @@ fn pages_are_asked_for_behind_whatever_the_command_has_sent() {
 }
 
 #[test]
+fn what_was_done_is_told_also_while_the_daemon_ends() {
+    let (conduit, mut command, stop) = conduit();
+    stop.shutdown(Shutdown::Both).unwrap();
+    assert!(conduit.write(b"x").is_err());
+    conduit.last(b"done");
+    conduit.end(Ok(0));
+    drop(conduit);
+    let mut all = Vec::new();
+    command.read_to_end(&mut all).unwrap();
+    let frames = frames_of(&all);
+    assert_eq!(frames[0], (Kind::Bytes, b"done".to_vec()));
+    assert_eq!(frames.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [Kind::Bytes, Kind::End]);
+}
+
+#[test]
 fn a_stranger_that_takes_and_sends_nothing_is_waited_for_only_so_long() {
     let (mut conduit, _command, _stop) = conduit();
     conduit.patience = Some(Duration::from_millis(10));
