@@ -17,7 +17,7 @@ use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_script::{Errno, Op, Outcome, Script, Target};
 
 use crate::history::History;
-use crate::power::{apply, line, prepare};
+use crate::power::{Memo, apply, both, prepare};
 use crate::visit::{visit, without_panic};
 use crate::{Engine, Failure, Policy};
 
@@ -64,7 +64,7 @@ pub fn fail_each(
     policy: &Policy,
 ) -> Result<u64, Failure> {
     let how = if from_then_on { How::FailsForEver } else { How::FailsOnce };
-    count_each(script, call, how, policy).map(|outcomes| outcomes.sites())
+    count_each(&Script::default(), script, call, how, policy).map(|outcomes| outcomes.sites())
 }
 
 /// What became of the calls that failed, one in each run.
@@ -85,24 +85,28 @@ impl Outcomes {
     }
 }
 
-/// As [`fail_each`], with what became of each run.
+/// As [`fail_each`], on a volume that `before` has prepared, in which nothing fails, and with what became of each run.
 pub fn count_each(
+    before: &Script,
     script: &Script,
     call: Call,
     how: How,
     policy: &Policy,
 ) -> Result<Outcomes, Failure> {
+    let failure = |lost, what| Failure {
+        script: both(before, script),
+        place: None,
+        lost,
+        seed: policy.images.seed,
+        what,
+    };
+    let start = without_panic(|| Start::new(before, policy));
+    let start = start.map_err(|what| failure(String::new(), what))?;
     let mut nth = 1;
     let mut outcomes = Outcomes::default();
     loop {
-        let met =
-            without_panic(|| run(script, call, how, nth, policy)).map_err(|what| Failure {
-                script: line(script),
-                place: None,
-                lost: format!("[{} {nth} {}]", call.name(), how.name()),
-                seed: policy.images.seed,
-                what,
-            })?;
+        let met = without_panic(|| run(&start, script, call, how, nth))
+            .map_err(|what| failure(format!("[{} {nth} {}]", call.name(), how.name()), what))?;
         let Some(met) = met else { return Ok(outcomes) };
         match met.is_reported {
             true => outcomes.reported += 1,
@@ -110,6 +114,22 @@ pub fn count_each(
         }
         outcomes.stopped += u64::from(met.has_stopped);
         nth += 1;
+    }
+}
+
+/// What all runs begin with, and what was found in the images that they left.
+struct Start<'a> {
+    policy: &'a Policy,
+    history: History,
+    base: MemoryDevice,
+    memo: Memo,
+}
+
+impl<'a> Start<'a> {
+    fn new(before: &Script, policy: &'a Policy) -> Result<Start<'a>, String> {
+        let mut history = History::new();
+        let base = prepare(before, policy, &mut history)?;
+        Ok(Start { policy, history, base, memo: Memo::default() })
     }
 }
 
@@ -121,18 +141,17 @@ struct Met {
 
 /// One run. What became of the failure; `None` if there are no more such calls.
 fn run(
+    start: &Start<'_>,
     script: &Script,
     call: Call,
     how: How,
     nth: u64,
-    policy: &Policy,
 ) -> Result<Option<Met>, String> {
-    let mut history = History::new();
-    let base = prepare(&Script::default(), policy, &mut history)?;
-    let device = Arc::new(SimDevice::new(&base));
+    let mut history = start.history.clone();
+    let device = Arc::new(SimDevice::new(&start.base));
     let under = Arc::clone(&device) as Arc<dyn Device>;
-    let mut engine =
-        Engine::open(under, policy.setup.clone()).map_err(|error| format!("mount: {error}"))?;
+    let mut engine = Engine::open(under, start.policy.setup.clone())
+        .map_err(|error| format!("mount: {error}"))?;
     device.set_faults(how.at(call, nth));
     let failed = script.ops().try_for_each(|op| step(op, &mut engine, &mut history));
     let (returned, started) = match &failed {
@@ -161,7 +180,7 @@ fn run(
         || !matches!(synced, Outcome::Ok(_))
         || unmounted.as_ref().is_none_or(Result::is_err);
     drop((engine, unmounted));
-    judge(&recording, &history, returned, started, policy)?;
+    judge(&recording, &history, returned, started, start)?;
     Ok((device.faults_fired() > 0).then_some(Met { is_reported, has_stopped }))
 }
 
@@ -199,21 +218,25 @@ fn step(op: &Op, engine: &mut Engine, history: &mut History) -> Result<(), Step>
     }
 }
 
-/// Every image that may be left at the end.
+/// Every image that may be left at the end. Runs leave many in common, none of which is opened twice.
 fn judge(
     recording: &Recording,
     history: &History,
     returned: usize,
     started: usize,
-    policy: &Policy,
+    start: &Start<'_>,
 ) -> Result<(), String> {
+    let Policy { images, setup, .. } = start.policy;
     let cut = recording.cut_at(recording.events.len());
-    for image in cut.images(&policy.images) {
+    for image in cut.images(images) {
         let place =
             |what: String| format!("image {} ({}): {what}", image.number(), image.describe());
-        let device: MemoryDevice = image.device();
-        let tree = visit(device, &policy.setup, Some(policy.images.seed)).map_err(place)?;
-        history.judge(&tree, returned, started).map_err(place)?;
+        let fingerprint = image.fingerprint();
+        let found = start.memo.get(fingerprint).unwrap_or_else(|| {
+            let found = visit(image.device(), setup, Some(images.seed)).map(Arc::new);
+            start.memo.insert(fingerprint, found)
+        });
+        history.judge(&*found.map_err(place)?, returned, started).map_err(place)?;
     }
     Ok(())
 }

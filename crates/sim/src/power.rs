@@ -23,8 +23,9 @@ use holdfast_script::Script;
 use crate::Setup;
 use crate::history::History;
 use crate::visit::without_panic;
-use memo::Memo;
-pub(crate) use run::{apply, line, prepare};
+pub(crate) use memo::Memo;
+use run::line;
+pub(crate) use run::{apply, prepare};
 use walk::{Judge, Wrong};
 
 /// How a script is tortured.
@@ -153,7 +154,7 @@ pub fn power_cut_after(
 }
 
 /// Both on one line.
-fn both(before: &Script, script: &Script) -> String {
+pub(crate) fn both(before: &Script, script: &Script) -> String {
     match before.steps.is_empty() {
         true => line(script),
         false => format!("{}; (prepared) {}", line(before), line(script)),

@@ -181,7 +181,7 @@ fn the_device_fails_in_every_change_of_branches() {
     let policy = Policy { volume: 8 << 20, ..Policy::default() };
     for call in [Call::Write, Call::Flush, Call::Read] {
         for how in How::ALL {
-            let met = count_each(&script, call, how, &policy);
+            let met = count_each(&Script::default(), &script, call, how, &policy);
             let met = met.unwrap_or_else(|failure| panic!("{failure}"));
             println!("{} {}: {met:?}", call.name(), how.name());
             assert!(met.sites() > 3 || call == Call::Read, "{met:?}");

@@ -84,7 +84,7 @@ fn every_call_of_operations_commits_and_checkpoints() {
             ..Policy::default()
         };
         for (call, how) in ways(&How::ALL) {
-            let outcomes = count_each(&script, call, how, &policy)
+            let outcomes = count_each(&Script::default(), &script, call, how, &policy)
                 .unwrap_or_else(|failure| panic!("{what}: {failure}"));
             table.add(what, call, how, outcomes);
         }

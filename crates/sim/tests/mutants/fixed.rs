@@ -1,6 +1,6 @@
 //! Hunts that are always the same: short scripts under adverse conditions.
 
-use holdfast_base::mutants::Mutant;
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::switch::Dirty;
 use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
@@ -29,9 +29,10 @@ pub(crate) const HUNTS: &[Hunt] = &[
     Hunt { name: "reuse and checkpoints", run: |_| cut("", REUSE, policy(Checkpoints::After(3))) },
     Hunt {
         name: "discards",
-        // A thread discards beside the script, so each run is another one.
+        // A thread discards beside the script, so each run is another one: only what is looked for needs many.
         run: |_| {
-            (0..5).try_for_each(|_| {
+            let runs = if mutants::is(Mutant::DiscardedEarly) { 5 } else { 1 };
+            (0..runs).try_for_each(|_| {
                 cut("", REUSE, discards(Checkpoints::After(3)))?;
                 cut("", APPENDS, discards(Checkpoints::CommitsAfter(2)))
             })
