@@ -207,7 +207,7 @@ issues! {
     804 CommitNode "commit-node" Error
         "A node that the commits of the journal make is not valid."
     805 JournalUnreadable "journal-unreadable" Error
-        "The device could not read the journal; what its commits changed is left out."
+        "The device could not read a part of the journal; what commits changed from there on is left out."
     806 FramePlaceBad "frame-place-bad" Note
         "A frame of the journal stands at two places, and one does not hold it; the other one counts. The next mount for writing needs neither."
     807 JournalWiped "journal-wiped" Error

@@ -99,6 +99,12 @@ impl Patched {
         self.0.append(&mut later.0);
     }
 
+    /// Those of these blocks that are meant.
+    pub(crate) fn only(mut self, is_meant: impl Fn(BlockNo) -> bool) -> Patched {
+        self.0.retain(|block, _| is_meant(*block));
+        self
+    }
+
     /// Forgets blocks that were freed.
     pub(crate) fn forget(&mut self, start: u64, end: u64) {
         let range = BlockNo(start)..BlockNo(end);

@@ -5,6 +5,7 @@ use holdfast_device::Device;
 use holdfast_format::Superblock;
 
 use crate::lineage::Tree;
+use crate::log::Gaps;
 use crate::volume::Volume;
 use crate::{CheckError, journal, log};
 
@@ -20,17 +21,20 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
-    /// Replays both behind `superblock`, which must be valid and the newest of `device`.
+    /// Replays both behind `superblock`, which must be valid and the newest of `device`: what a mount shows.
     pub(crate) fn read(device: &dyn Device, superblock: &Superblock) -> Recovered {
-        let (journal, journal_error) = journal::replay_or_none(device, superblock);
-        let (log, log_error) = match &journal_error {
-            None => log::replay_readable(device, &journal),
-            Some(_) => {
-                let reason = journal::Reason::Broken;
-                let why = "the journal before it does not read";
-                (log::Replay::none(&journal.superblock, reason, why), None)
-            }
-        };
+        Recovered::read_over(device, superblock, Gaps::End)
+    }
+
+    /// The same, also over holes.
+    pub(crate) fn read_over(
+        device: &dyn Device,
+        superblock: &Superblock,
+        holes: Gaps,
+    ) -> Recovered {
+        let (journal, journal_error) = journal::replay_readable(device, superblock);
+        let is_cut = journal_error.is_some() || !journal.is_whole();
+        let (log, log_error) = log::replay_readable(device, &journal, is_cut, holes);
         Recovered { journal, log, journal_error, log_error }
     }
 

@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_base::InodeNo;
 use holdfast_check::Issue;
-use holdfast_check::reading::{CutChanges, TreeRoot, VolumeReading};
+use holdfast_check::reading::{CutChanges, VolumeReading};
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{TreeItem, TreeKind};
 
@@ -43,16 +42,37 @@ fn made(reading: &VolumeReading<'_>, cut: &Cut) -> Vec<(u64, String)> {
     made.map(|(id, _)| (*id, name(reading, cut, *id))).collect()
 }
 
-/// A clause for each branch and snapshot that is lost by the cut.
-pub(crate) fn given_up(reading: &VolumeReading<'_>) -> Vec<String> {
+/// A clause for each branch and snapshot that is lost by the cut, and one for what comes back.
+pub(crate) fn clauses(reading: &VolumeReading<'_>) -> Vec<String> {
     let made = made(reading, &reading.cut_changes()).into_iter();
-    made.map(|(_, name)| format!("{name} would be lost")).collect()
+    let mut clauses: Vec<String> = made.map(|(_, name)| format!("{name} would be lost")).collect();
+    clauses.extend(come_back(reading).map(|files| format!("{files} would come back")));
+    clauses
 }
 
-/// Names all that is lost by the cut.
+/// What comes back of what was made behind the cut, if anything does.
+pub(crate) fn come_back(reading: &VolumeReading<'_>) -> Option<String> {
+    let count = reading.made_later().len() as u64;
+    let files = holdfast_base::show::count(count, "file");
+    (count > 0).then(|| format!("{files} made behind it"))
+}
+
+/// Names each file that was made behind the cut and comes back.
+fn back(reading: &VolumeReading<'_>) -> Vec<Repair> {
+    let back = reading.made_later().keys().map(|(id, inode)| {
+        let root = reading.trees().iter().find(|tree| tree.id == *id);
+        let path = root.map(|root| reading.later_path(root, *inode));
+        let what = "it was made behind the damage, and is there as the log has it last".into();
+        let tree = root.filter(|root| !root.is_main()).map(|root| root.name.clone());
+        Repair { issue: Issue::LogDamaged, tree, path, what, loses: false }
+    });
+    back.collect()
+}
+
+/// Names all that is lost by the cut, and what comes back.
 pub(crate) fn losses(reading: &VolumeReading<'_>, states: &[State]) -> Vec<Repair> {
     let (cut, issue) = (reading.cut_changes(), Issue::LogDamaged);
-    let mut losses = Vec::new();
+    let mut losses = back(reading);
     for (_, name) in made(reading, &cut) {
         let what = "it was made behind the damage, and is lost".into();
         losses.push(Repair { issue, tree: Some(name), path: None, what, loses: true });
@@ -96,15 +116,7 @@ fn paths(
     beside: Option<&State>,
     changes: &CutChanges,
 ) -> BTreeSet<String> {
-    let root: Option<&TreeRoot> = beside.map(|state| &state.root);
-    let of = |inode: InodeNo| root.and_then(|root| reading.path(root, inode));
-    let mut paths = BTreeSet::new();
-    for (directory, name, inode) in &changes.names {
-        let name = holdfast_base::show::name(name);
-        let path = of(*directory).map(|of| format!("{}/{name}", of.trim_end_matches('/')));
-        paths.insert(path.unwrap_or_else(|| format!("?/{name} (inode {inode})")));
-    }
-    paths.extend(changes.inodes.iter().filter_map(|inode| of(*inode)));
+    let mut paths = reading.cut_paths(beside.map(|state| &state.root), changes);
     if let Some(state) = beside {
         paths.extend(all_paths(reading, state, &changes.inodes).into_values().flatten());
     }

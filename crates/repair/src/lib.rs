@@ -40,8 +40,13 @@ pub use table::answer;
 pub use undo::{Undo, UndoError, Undone};
 pub use write::Planned;
 
+use std::ops::ControlFlow;
+
+use holdfast_check::reading::Gaps;
 use holdfast_check::{Issue, Report, Severity};
 use holdfast_device::Device;
+
+use round::How;
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,16 +74,32 @@ pub fn plan(
     if ring_places::is_all(before, options) {
         return ring_places::plan(device, before, options);
     }
-    let run = |is_searched| round::run(device, before, options, (&[], is_searched), ROUNDS);
-    let done = match run(true) {
-        // What older versions name is not written to; without them there may be room.
-        Err(RepairError::NoSpace(_) | RepairError::Refused(_)) => run(false)?,
-        done => done?,
-    };
+    let done = tries(before).try_fold(None, |_, how| {
+        match round::run(device, before, options, (&[], how), ROUNDS) {
+            Err(error @ (RepairError::NoSpace(_) | RepairError::Refused(_))) => {
+                ControlFlow::Continue(Some(Err(error)))
+            }
+            done => ControlFlow::Break(done),
+        }
+    });
+    let done = match done {
+        ControlFlow::Continue(failed) => {
+            failed.unwrap_or(RepairError::refused("nothing was tried"))
+        }
+        ControlFlow::Break(done) => done,
+    }?;
     refuse::unaccepted(&done.given_up, options)?;
     let planned = Planned::new(done);
     planned.expect_room(device)?;
     Ok(planned)
+}
+
+/// What is tried, one after the other. What older versions name is not written to, and without them there may be room; and without what was made
+/// behind a hole nothing may be left.
+fn tries(before: &Report) -> impl Iterator<Item = How> {
+    let has_hole = before.findings.iter().any(|it| round::is_cut(it.issue()));
+    let holes = [Gaps::Cross, Gaps::End].into_iter().skip(usize::from(!has_hole));
+    holes.flat_map(|holes| [true, false].map(|is_searched| How { is_searched, holes }))
 }
 
 /// Whether a place of a frame or a batch is bad of which the other one counts: [`plan`] writes it again.

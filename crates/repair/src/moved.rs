@@ -217,11 +217,14 @@ pub(crate) fn copy(
         }
         let from = BlockNo(extent.blocks.start.0 + index);
         // It may have been moved before.
-        let read = match overlay.holds(from) {
-            true => overlay.read(from.0.saturating_mul(BLOCK_BYTES), &mut block),
-            false => reading.data(from, &mut block),
+        let is_read = match overlay.holds(from) {
+            true => overlay.read(from.0.saturating_mul(BLOCK_BYTES), &mut block).is_ok(),
+            false if reading.is_in_log(BlockRange::new(from, 1)) => {
+                reading.data_of_sum(from, *sum, &mut block)
+            }
+            false => reading.data(from, &mut block).is_ok(),
         };
-        if read.is_err() {
+        if !is_read {
             is_whole = false;
             block.fill(0);
             // A block of zeros that was there would be right by chance, and is.

@@ -1,6 +1,6 @@
 //! What is not repaired, or not without being asked twice.
 
-use holdfast_check::reading::VolumeReading;
+use holdfast_check::reading::{Gaps, VolumeReading};
 use holdfast_check::{Issue, Report};
 use holdfast_device::Device;
 
@@ -74,16 +74,16 @@ pub(crate) fn unrepairable(
             );
         if needs_more && !options.accept_loss {
             let trees = match issue.number() / 100 {
-                8 | 9 => cut::given_up(&VolumeReading::open(device, false)?).join("; "),
+                8 | 9 => {
+                    let reading = VolumeReading::open_over(device, false, Gaps::Cross)?;
+                    cut::clauses(&reading).join("; ")
+                }
                 _ => String::new(),
             };
-            let (trees, salvage) = match trees.is_empty() {
-                true => (String::new(), ""),
-                false => (format!("; {trees}"), ", copy out with `holdfast salvage` what it finds"),
-            };
+            let trees = if trees.is_empty() { trees } else { format!("; {trees}") };
             return RepairError::refused(format!(
                 "{finding}{trees}: nothing is written: what was durable is lost by a repair, or may be read another time; copy the \
-                 device{salvage}, then say --accept-loss"
+                 device, copy out with `holdfast salvage` what it finds, then say --accept-loss"
             ));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, CommitNo, Epoch, InodeNo};
-use holdfast_check::reading::{RingContents, TreeRoot, VolumeReading};
+use holdfast_check::reading::{Gaps, RingContents, TreeRoot, VolumeReading};
 use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
 use holdfast_format::limits::COUNTER_MAX;
@@ -44,13 +44,21 @@ pub(crate) struct Done {
     pub(crate) superblock: Superblock,
 }
 
-/// Goes on until nothing is left. `taken` are blocks that earlier rounds must not lose; `is_searched`: what nodes had that are left out is
-/// looked for on the device.
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// What nodes had that are left out is looked for on the device.
+    pub(crate) is_searched: bool,
+    /// What becomes of what was made behind holes of the rings.
+    pub(crate) holes: Gaps,
+}
+
+/// Goes on until nothing is left. `taken` are blocks that earlier rounds must not lose.
 pub(crate) fn run(
     device: &dyn Device,
     report: &Report,
     options: &RepairOptions,
-    (taken, is_searched): (&[(u64, u64)], bool),
+    (taken, how): (&[(u64, u64)], How),
     left: u8,
 ) -> Result<Done, RepairError> {
     let is_far = |issue| report.findings.iter().any(|it| it.issue() == issue);
@@ -58,11 +66,12 @@ pub(crate) fn run(
     let mended = Mended::over(device, report, left < ROUNDS);
     let device: &dyn Device = &mended;
     let watched = Watched::new(device);
-    let mut reading = VolumeReading::open(&watched, is_far(Issue::NewestSuperblockLost))?;
+    let is_far = is_far(Issue::NewestSuperblockLost);
+    let mut reading = VolumeReading::open_over(&watched, is_far, how.holes)?;
     let overlay = Overlay::new(device);
     let older = lineage::find_older(&reading, &overlay);
     reading.take_older(older.items.clone());
-    let taken = (taken, is_searched);
+    let taken = (taken, how.is_searched);
     let mut round = Round::new(&reading, &overlay, report, taken, (&older, options.accept_loss))?;
     round.judge(report, options)?;
     let superblock = round.write(options)?;
@@ -88,7 +97,7 @@ pub(crate) fn run(
             first.map_or("more than is listed".into(), Finding::to_string)
         ));
     }
-    let mut done = run(&overlay, &after, options, (&taken, is_searched), left - 1)?;
+    let mut done = run(&overlay, &after, options, (&taken, how), left - 1)?;
     repairs.append(&mut done.repairs);
     given_up.append(&mut done.given_up);
     let later = copies::through(&overlay, &mended, done.mends, &mut done.blocks);
@@ -120,7 +129,7 @@ struct Round<'w, 'd> {
 }
 
 /// Whether a ring ends before what was found.
-fn is_cut(issue: Issue) -> bool {
+pub(crate) fn is_cut(issue: Issue) -> bool {
     let goes_on = [Issue::FramePlaceBad, Issue::BatchPlaceBad, Issue::CommitBaseLost];
     (800..1000).contains(&issue.number()) && !goes_on.contains(&issue)
 }
@@ -255,7 +264,10 @@ impl<'w, 'd> Round<'w, 'd> {
         let all = any && (self.states.len() <= ALL_JUDGED || report.omitted > 0);
         for state in &mut self.states {
             let name = state.name();
-            state.is_judged = all || !state.lost.is_empty() || names.contains(&name.as_ref());
+            let mut later = self.reading.made_later().range((state.root.id, InodeNo(0))..);
+            let is_joined = later.next().is_some_and(|((id, _), _)| *id == state.root.id);
+            let is_named = names.contains(&name.as_ref());
+            state.is_judged = all || !state.lost.is_empty() || is_named || is_joined;
         }
     }
 
@@ -291,15 +303,17 @@ impl<'w, 'd> Round<'w, 'd> {
             return Ok(());
         }
         let why = format!(
-            "there is no room for copies of files that {} share with other branches and snapshots: nothing is written; make the volume larger",
+            "there is no room for copies of files that {} share with other branches and snapshots: nothing is written",
             names.join(" and ")
         );
         if trees.contains(&holdfast_format::item::lineage::MAIN) {
-            return RepairError::refused(format!("{why}, or copy its files out"));
+            return RepairError::refused(format!(
+                "{why}; copy its files out with `holdfast salvage`"
+            ));
         }
         if !options.accept_loss {
             return RepairError::refused(format!(
-                "{why}, or copy their files out with `holdfast salvage`, then give them up with --accept-loss"
+                "{why}; copy their files out with `holdfast salvage`, then give them up with --accept-loss"
             ));
         }
         for state in self.states.extract_if(.., |state| trees.contains(&state.root.id)) {
@@ -341,7 +355,7 @@ impl<'w, 'd> Round<'w, 'd> {
                 | Issue::CommitBase
                 | Issue::CommitNode
                 | Issue::JournalUnreadable => {
-                    "the journal ends before the damage, and the log with it"
+                    "the journal ends before the damage, and so does the log"
                 }
                 Issue::CommitBaseLost => "the node is left out, and all else of the commits stays",
                 Issue::JournalWiped => {
@@ -360,7 +374,10 @@ impl<'w, 'd> Round<'w, 'd> {
             let issue = finding.issue();
             let loses = is_cut(issue);
             let tree = finding.tree.clone();
-            let repair = Repair { issue, tree, path: None, what: what.into(), loses };
+            let back = cut::come_back(self.reading).filter(|_| loses);
+            let back = back.map_or(String::new(), |files| format!("; {files} come back"));
+            let what = format!("{what}{back}");
+            let repair = Repair { issue, tree, path: None, what, loses };
             if !self.shared.repairs.contains(&repair) {
                 self.shared.repairs.push(repair);
             }

@@ -20,8 +20,9 @@ const SPACE: &str = "The space tree is made anew from what all trees reach.";
 const NODE: &str = "The node is left out. What the trees beside it, its own leaves or older versions of it prove comes back; names that lead to nothing go.";
 const COUNT: &str = "It is counted anew.";
 const JOURNAL: &str =
-    "With `--accept-loss`: the journal ends before the damage, and the log with it.";
-const LOG: &str = "With `--accept-loss`: the log ends before the damage.";
+    "With `--accept-loss`: journal and log end before the damage; files made behind it come back.";
+const LOG: &str =
+    "With `--accept-loss`: the log ends before the damage; files made behind it come back.";
 const LISTED: &str =
     "The items that lead to trees are made anew from what these say of themselves.";
 

@@ -9,7 +9,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, BlockNo, InodeNo};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo};
 use holdfast_check::reading::VolumeReading;
 use holdfast_format::ItemKind;
 use holdfast_format::checksum::block_sum;
@@ -273,11 +273,14 @@ impl Covering<'_, '_> {
             buffer.fill(0);
         }
         let sums = &piece.extent.sums[first as usize..];
-        let right: Vec<bool> = buffer
-            .chunks_exact(BLOCK_SIZE)
-            .zip(sums)
-            .map(|(bytes, sum)| block_sum(bytes) == *sum)
-            .collect();
+        let reading = self.copying.reading;
+        let is_right = |(bytes, (block, sum)): (&mut [u8], (BlockNo, &u64))| {
+            let in_log = || reading.is_in_log(BlockRange::new(block, 1));
+            block_sum(bytes) == *sum || in_log() && reading.data_of_sum(block, *sum, bytes)
+        };
+        let blocks = (block.0..).map(BlockNo).zip(sums);
+        let right = buffer.chunks_exact_mut(BLOCK_SIZE).zip(blocks).map(is_right);
+        let right: Vec<bool> = right.collect();
         let mut index = 0;
         for run in right.chunk_by(|one, two| one == two) {
             let from = start + index as u64 * BLOCK_BYTES;

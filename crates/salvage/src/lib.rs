@@ -14,6 +14,7 @@
 //! [`VolumeReading`](holdfast_check::reading::VolumeReading) keeps of journal and log. On a hostile device it is never more than a
 //! small multiple of its size, and time grows with its size and with what is copied.
 
+mod behind;
 mod copying;
 mod cover;
 mod destination;

@@ -15,8 +15,8 @@ use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
 
 use super::ring::{Ring, Whole};
 use super::{End, Fault, Reason, Replay, bytes_of};
+use crate::arrived;
 use crate::issue::Issue;
-use crate::{CheckError, arrived};
 
 /// What one commit breaks: the issue and the words.
 type Refusal = (Issue, String);
@@ -24,16 +24,16 @@ type Refusal = (Issue, String);
 type Nodes = Vec<(BlockNo, Result<Vec<u8>, Fault>)>;
 
 impl Replay {
-    /// Applies a commit. The inner error is where the journal ends instead.
+    /// Applies a commit. The error is where the journal ends instead.
     pub(super) fn take(
         &mut self,
         ring: &Ring<'_>,
         whole: &Whole,
         is_last: bool,
-    ) -> Result<Result<(), End>, CheckError> {
+    ) -> Result<(), End> {
         let commit = match judge(ring, whole) {
             Ok(commit) => commit,
-            Err(why) => return Ok(Err(self.refuse(whole, (Issue::CommitMalformed, why)))),
+            Err(why) => return Err(self.refuse(whole, (Issue::CommitMalformed, why))),
         };
         let past = [
             ("last operation", commit.head.lsn, self.superblock.lsn.0),
@@ -41,20 +41,20 @@ impl Replay {
         ];
         if let Some((what, now, before)) = past.into_iter().find(|(_, now, before)| now < before) {
             let why = format!("its {what} goes back from {before} to {now}");
-            return Ok(Err(self.refuse(whole, (Issue::CommitMalformed, why))));
+            return Err(self.refuse(whole, (Issue::CommitMalformed, why)));
         }
         if is_last && let Some(extent) = arrived::missing(ring.device, &commit.extents) {
             let DataExtent { block, count, .. } = extent;
             let why = format!("{count} blocks of data from {block} on did not arrive");
             let end = whole.ends_before(whole.at(), Reason::DataMissing, why);
             // What was durable and does not match has rotted: that speaks against its file.
-            if ring.damage(&end)?.is_none() {
-                return Ok(Err(end));
+            if ring.damage(&end).0.is_none() {
+                return Err(end);
             }
         }
         let made = match self.make(ring, whole.commit, &commit) {
             Ok(made) => made,
-            Err(refusal) => return Ok(Err(self.refuse(whole, refusal))),
+            Err(refusal) => return Err(self.refuse(whole, refusal)),
         };
         for change in commit.nodes.iter().filter(|change| change.base == Base::Changed) {
             if let Some(node) = self.nodes.get_mut(&change.block) {
@@ -73,7 +73,7 @@ impl Replay {
         self.superblock = commit.head.superblock(&self.superblock, whole.epoch, whole.mark());
         self.commits += 1;
         self.bytes += bytes_of(whole.blocks());
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn forget(&mut self, block: BlockNo) {

@@ -156,6 +156,37 @@ impl Replay {
         !self.lost.is_empty()
     }
 
+    /// Takes one commit after the other. Fails where the next does not read: those before it stand.
+    fn read(&mut self, ring: &Ring<'_>) -> Result<(), CheckError> {
+        let (mut found, mut unread) = ring.next(&ring.start());
+        loop {
+            let whole = match found {
+                Found::Whole(whole) => whole,
+                Found::End(end) => {
+                    self.end = end;
+                    return unread.map_or(Ok(()), |error| Err(error.into()));
+                }
+                Found::Fault(end, fault) => {
+                    self.end = end;
+                    self.faults.push(fault);
+                    return Ok(());
+                }
+            };
+            (found, unread) = ring.next(&whole.after);
+            // The next commit is written after the flush of this one: then its data needs no proof.
+            let is_last = matches!(found, Found::End(_));
+            // A crash may leave the last one so; but not where the volume was closed behind it.
+            if !matches!(&found, Found::End(end) if end.reason != Reason::Closed) {
+                let places = whole.bad.iter().map(|bad| (whole.commit, bad.clone()));
+                self.bad_places.extend(places);
+            }
+            if let Err(end) = self.take(ring, &whole, is_last) {
+                self.end = end;
+                return unread.map_or(Ok(()), |error| Err(error.into()));
+            }
+        }
+    }
+
     /// What a recovery would have to do.
     pub fn work(&self) -> RecoveryWork {
         let geometry = &self.superblock.geometry;
@@ -174,59 +205,35 @@ impl Replay {
 ///
 /// Fails only if the device does not read.
 pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replay, CheckError> {
+    match replay_readable(device, superblock) {
+        (replay, None) => Ok(replay),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// The replay, and why the device does not read all that it must look at. Then the journal ends there.
+pub(crate) fn replay_readable(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> (Replay, Option<CheckError>) {
     let ring = Ring::new(device, superblock);
     let mut replay = Replay::none(superblock);
-    let mut found = ring.commit(&ring.start())?;
-    loop {
-        let whole = match found {
-            Found::Whole(whole) => whole,
-            Found::End(end) => {
-                replay.end = end;
-                break;
-            }
-            Found::Fault(end, fault) => {
-                replay.end = end;
-                replay.faults.push(fault);
-                break;
-            }
-        };
-        let next = ring.commit(&whole.after)?;
-        // The next commit is written after the flush of this one: then its data needs no proof.
-        let is_last = matches!(next, Found::End(_));
-        // A crash may leave the last one so; but not where the volume was closed behind it.
-        if !matches!(&next, Found::End(end) if end.reason != Reason::Closed) {
-            let places = whole.bad.iter().map(|bad| (whole.commit, bad.clone()));
-            replay.bad_places.extend(places);
-        }
-        if let Err(end) = replay.take(&ring, &whole, is_last)? {
-            replay.end = end;
-            break;
-        }
-        found = next;
-    }
+    let mut unread = replay.read(&ring).err();
     replay.seal(superblock);
-    if matches!(replay.end.reason, Reason::Nothing | Reason::Incomplete) {
-        replay.damage = ring.damage(&replay.end)?;
+    let ends_early = [Reason::Nothing, Reason::Incomplete, Reason::DataMissing];
+    if ends_early.contains(&replay.end.reason) {
+        let (damage, error) = ring.damage(&replay.end);
+        replay.damage = damage;
+        unread = unread.or(error.map(CheckError::from));
     }
     let is_empty = replay.commits == 0 && replay.end.reason == Reason::Nothing;
-    if is_empty && replay.damage.is_none() && ring.is_wiped() {
+    if is_empty && replay.damage.is_none() && unread.is_none() && ring.is_wiped() {
         let at = replay.end.at;
         let what =
             format!("nothing is left of the journal at block {at}, where frames were durable");
         replay.faults.push(Fault { issue: Issue::JournalWiped, what, block: at });
     }
-    Ok(replay)
-}
-
-/// The replay, or the superblock alone and why the journal could not be read.
-pub(crate) fn replay_or_none(
-    device: &dyn Device,
-    superblock: &Superblock,
-) -> (Replay, Option<CheckError>) {
-    match replay(device, superblock) {
-        Ok(replay) => (replay, None),
-        Err(error) => (Replay::none(superblock), Some(error)),
-    }
+    (replay, unread)
 }
 
 /// Bytes of so many blocks that were read.

@@ -117,6 +117,19 @@ impl<'a> Ring<'a> {
         self.start
     }
 
+    /// The commit that must come at `place`; where that does not read, an end, and why.
+    pub(super) fn next(&self, place: &Expected) -> (Found, Option<DeviceError>) {
+        match self.commit(place) {
+            Ok(found) => (found, None),
+            Err(error) => {
+                let (commit, at) = (place.mark.commit.next(), place.mark.next);
+                let end =
+                    End { commit, at, reason: Reason::Broken, why: "it does not read".into() };
+                (Found::End(end), Some(error))
+            }
+        }
+    }
+
     /// Reads the commit that must come at `place`.
     pub(crate) fn commit(&self, place: &Expected) -> Result<Found, DeviceError> {
         let commit = place.mark.commit.next();
@@ -285,13 +298,13 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// Searches the ring for a frame that was written after the commit at `end` was durable.
-    pub(super) fn damage(&self, end: &End) -> Result<Option<Damage>, DeviceError> {
+    /// Searches the ring for a frame that was written after the commit at `end` was durable. Also says why not all of it reads.
+    pub(super) fn damage(&self, end: &End) -> (Option<Damage>, Option<DeviceError>) {
         let ring = self.blocks;
         // A superblock that claims more does not make a check endless (P10).
         let mut left = ring.count.min(SEARCH_BLOCKS_MAX);
         let mut buffer = vec![0; left.min(SEARCH_BATCH) as usize * BLOCK_SIZE];
-        let mut at = end.at;
+        let (mut at, mut unread) = (end.at, None);
         while left > 0 {
             let to_end = ring.start.0 + ring.count - at.0;
             let count = left.min(to_end).min(SEARCH_BATCH);
@@ -299,51 +312,62 @@ impl<'a> Ring<'a> {
             let (mut is_searched, mut failed) = (false, None);
             for distance in self.geometry.ring_places() {
                 match self.proof(end, at, distance, part) {
-                    Ok(Some(damage)) => return Ok(Some(damage)),
-                    Ok(None) => is_searched = true,
-                    Err(error) => {
-                        failed.get_or_insert(error);
-                    }
+                    (Some(damage), _) => return (Some(damage), unread),
+                    (None, None) => is_searched = true,
+                    (None, Some(error)) => drop(failed.get_or_insert(error)),
                 }
             }
             // What one place has, the other has as well.
-            if let Some(error) = failed.filter(|_| !is_searched) {
-                return Err(error);
-            }
+            unread = unread.or(failed.filter(|_| !is_searched));
             left -= count;
             at = next_block(ring, at, count);
         }
-        Ok(None)
+        (None, unread)
+    }
+
+    /// Reads a part of the ring, down to single blocks: what does not read is zeros, which are no frame. Returns why that is.
+    fn read_part(&self, at: u64, part: &mut [u8]) -> Option<DeviceError> {
+        if self.device.read(at, part).is_ok() {
+            return None;
+        }
+        let mut first = None;
+        for (at, block) in (at..).step_by(BLOCK_SIZE).zip(part.chunks_mut(BLOCK_SIZE)) {
+            if let Err(error) = self.device.read(at, block) {
+                block.fill(0);
+                first.get_or_insert(error);
+            }
+        }
+        first
     }
 
     /// The frame in `part` of the ring, which begins at `from` and is read in the place that is so many blocks behind the first,
-    /// that was written after the commit at `end` was durable.
+    /// that was written after the commit at `end` was durable. Also says why not all of it reads.
     fn proof(
         &self,
         end: &End,
         from: BlockNo,
         distance: u64,
         part: &mut [u8],
-    ) -> Result<Option<Damage>, DeviceError> {
+    ) -> (Option<Damage>, Option<DeviceError>) {
         let missing = end.commit.0;
-        self.device.read((from.0 + distance) * BLOCK_BYTES, part)?;
+        let mut unread = self.read_part((from.0 + distance) * BLOCK_BYTES, part);
         for (index, block) in (0..).zip(part.as_chunks::<BLOCK_SIZE>().0) {
             let at = BlockNo(from.0 + index);
             let Ok(header) = FrameHeader::decode(block) else { continue };
             let proves = header.commit >= missing && header.durable >= missing;
             // Before the checksum is computed: foreign frames cost nothing.
-            if proves
-                && (header.address, header.volume) == (at.0, self.tag)
-                && let Ok((header, _)) = self.frame(at, distance)?
-            {
-                return Ok(Some(Damage {
-                    commit: end.commit,
-                    at,
-                    later: CommitNo(header.commit),
-                    durable: CommitNo(header.durable),
-                }));
+            if !proves || (header.address, header.volume) != (at.0, self.tag) {
+                continue;
+            }
+            match self.frame(at, distance) {
+                Ok(Ok((header, _))) => {
+                    let (later, durable) = (CommitNo(header.commit), CommitNo(header.durable));
+                    return (Some(Damage { commit: end.commit, at, later, durable }), unread);
+                }
+                Ok(Err(_)) => {}
+                Err(error) => drop(unread.get_or_insert(error)),
             }
         }
-        Ok(None)
+        (None, unread)
     }
 }

@@ -27,7 +27,7 @@ use crate::runs::Runs;
 use crate::volume::{Look, Volume};
 
 /// Most bytes that are kept of what batches say. No log in a ring that mkfs makes comes near.
-const KEPT_MAX: u64 = 4 * REPLAY_BYTES_MAX;
+pub(super) const KEPT_MAX: u64 = 4 * REPLAY_BYTES_MAX;
 
 /// The volume while its log is replayed.
 #[derive(Debug)]
@@ -250,7 +250,7 @@ fn is_branch(lineage: &Lineage, id: u64) -> bool {
 }
 
 /// The value of a key before a batch: of a branch that the batch makes, that of the snapshot from which it grows.
-fn value_of(
+pub(super) fn value_of(
     before: &Volume<'_>,
     replay: &Replay,
     lineage: &Lineage,

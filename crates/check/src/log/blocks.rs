@@ -37,6 +37,19 @@ impl Blocks {
         self.0.insert(start, end);
     }
 
+    /// Adds blocks, some of which may be in the set.
+    pub(super) fn unite(&mut self, mut start: u64, end: u64) {
+        while start < end {
+            if let Some(behind) = self.end_at(start) {
+                start = behind;
+                continue;
+            }
+            let next = self.0.range(start..).next().map_or(end, |(&next, _)| next.min(end));
+            self.insert(start, next);
+            start = next;
+        }
+    }
+
     /// Adds a set of which no block is in this one.
     pub(super) fn absorb(&mut self, other: &Blocks) {
         other.0.iter().for_each(|(&start, &end)| self.insert(start, end));

@@ -15,6 +15,7 @@ mod around_mark;
 mod blocks;
 mod give_back;
 mod judged;
+mod later;
 mod lineage;
 mod origins;
 mod ring;
@@ -38,6 +39,8 @@ use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
 use apply::State;
+pub use later::Gaps;
+pub(crate) use later::Later;
 pub(crate) use ring::{BadBatch, Ring, Whole};
 
 /// What a log makes of the volume that the journal leaves.
@@ -65,6 +68,8 @@ pub struct Replay {
     pub end: End,
     /// A later batch proves that the one at which it ended was durable.
     pub damage: Option<Damage>,
+    /// What counts of batches behind a hole, where that was asked for.
+    pub(crate) later: Later,
     /// What no crash explains of batches that are whole.
     pub faults: Vec<Fault>,
     /// Places that lack a durable batch which another place has.
@@ -138,6 +143,7 @@ impl Replay {
             data_bytes: 0,
             end,
             damage: None,
+            later: Later::default(),
             faults: Vec::new(),
             bad_places: Vec::new(),
             unsearched: None,
@@ -209,26 +215,32 @@ impl Replay {
 ///
 /// Fails only if the device does not read where the next batch must be.
 pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, CheckError> {
-    match replay_readable(device, journal) {
+    match replay_readable(device, journal, !journal.is_whole(), Gaps::End) {
         (replay, None) => Ok(replay),
         (_, Some(error)) => Err(error),
     }
 }
 
-/// The replay, and why the device does not read where the next batch must be. Then the log ends there.
+/// The replay, and why the device does not read where the next batch must be. The journal `is_cut` where commits that were durable are
+/// missing.
 pub(crate) fn replay_readable(
     device: &dyn Device,
     journal: &journal::Replay,
+    is_cut: bool,
+    holes: Gaps,
 ) -> (Replay, Option<CheckError>) {
-    if !journal.is_whole() {
+    if is_cut && holes == Gaps::End {
         // What the batches build on is not there, and blocks that they take may be in use by it.
         let why = "the journal before it is not whole";
-        return (Replay::none(&journal.superblock, Reason::Broken, why), None);
+        let mut replay = Replay::none(&journal.superblock, Reason::Broken, why);
+        let ring = Ring::new(device, &journal.superblock);
+        replay.later.needed = later::needed(&ring, replay.end.batch, &journal.superblock);
+        return (replay, None);
     }
     let ring = Ring::new(device, &journal.superblock);
     let mut replay = Replay::none(&journal.superblock, Reason::Nothing, "");
     let mut chain = Vec::new();
-    let (mut proven, unread) = collect(&ring, &mut replay, &mut chain);
+    let (mut proven, unread) = collect(&ring, is_cut, &mut replay, &mut chain);
     let mut proof = None;
     // A volume that was closed says that nothing durable is missing.
     if replay.end.reason != Reason::Broken && journal.end.reason != Reason::Closed {
@@ -240,18 +252,27 @@ pub(crate) fn replay_readable(
         let places = whole.bad.iter().map(|bad| (whole.number(), bad.clone()));
         replay.bad_places.extend(places);
     }
+    let before = Volume::before_log(device, journal);
     if !chain.is_empty() {
-        let before = Volume::before_log(device, journal);
         let is_lost = Lineage::lost(&before).is_some();
         let state = State::new(before.marks(), Lineage::read(&before), is_lost);
         apply(&before, &ring, state, &chain, proven, &mut replay);
     }
     let batch = replay.end.batch;
     let damage = proof.filter(|proof| proof.durable >= batch && replay.faults.is_empty());
-    replay.damage = damage.map(|proof| Damage { batch, proof });
+    replay.damage = damage.filter(|_| !is_cut).map(|proof| Damage { batch, proof });
+    // Operations that no batch has were those of a commit that is gone.
+    let has_gap = replay.faults.iter().any(|fault| fault.issue == Issue::BatchGap);
+    let has_hole = is_cut || has_gap || replay.damage.is_some() || unread.is_some();
+    if has_hole && journal.end.reason != Reason::Closed {
+        replay.later.needed = later::needed(&ring, replay.end.batch, &replay.superblock);
+        if holes == Gaps::Cross {
+            later::take(&before, &ring, &mut replay);
+        }
+    }
     let is_empty = chain.is_empty() && replay.skipped == 0 && replay.end.reason == Reason::Nothing;
-    let is_open = journal.end.reason != Reason::Closed && replay.damage.is_none();
-    if is_empty && is_open && unread.is_none() && ring.is_wiped(&journal.earlier_log) {
+    let is_open = journal.end.reason != Reason::Closed && !has_hole;
+    if is_empty && is_open && ring.is_wiped(&journal.earlier_log) {
         let what = format!(
             "nothing is left of the log at its byte {}, where batches were durable",
             replay.end.at
@@ -263,9 +284,11 @@ pub(crate) fn replay_readable(
 }
 
 /// Reads the batches that must be applied. Those that the journal contains are passed over. Tells
-/// which was the last durable batch by all that were read, and why the next one does not read.
+/// which was the last durable batch by all that were read, and why the next one does not read. Behind a journal that `is_cut`, operations
+/// are missing where the commits were.
 fn collect(
     ring: &Ring<'_>,
+    is_cut: bool,
     replay: &mut Replay,
     chain: &mut Vec<Whole>,
 ) -> (u64, Option<DeviceError>) {
@@ -296,6 +319,10 @@ fn collect(
                 "it builds on operation {}, but what is before it ends with operation {lsn}",
                 header.after
             );
+            if is_cut {
+                replay.end = whole.ends_before(Reason::Nothing, why);
+                return (proven, None);
+            }
             Some((Issue::BatchGap, why))
         } else {
             None

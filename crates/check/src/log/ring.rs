@@ -114,6 +114,35 @@ impl<'a> Ring<'a> {
         self.places.into_iter().flatten()
     }
 
+    /// Whether one batch was made behind another, and lies there.
+    pub(super) fn follows(&self, last: &LogHeader, next: &LogHeader) -> bool {
+        let behind = last.address.saturating_add(last.bytes.into()).checked_rem(self.len);
+        let is_next = last.number.checked_add(1) == Some(next.number);
+        is_next && (next.prior, next.after) == (last.sum, last.last) && behind == Some(next.address)
+    }
+
+    /// Reads a part of the ring in one place, down to single sectors: what does not read is zeros, which are no batch. Returns where that
+    /// begins, and why.
+    fn read_part(&self, place: u64, at: u64, part: &mut [u8]) -> Option<(u64, DeviceError)> {
+        if self.read(place, at, part).is_ok() {
+            return None;
+        }
+        let mut first = None;
+        let blocks = (at..).step_by(BLOCK_SIZE).zip(part.chunks_mut(BLOCK_SIZE));
+        for (at, block) in blocks {
+            if self.read(place, at, block).is_ok() {
+                continue;
+            }
+            for (at, unit) in (at..).step_by(UNIT as usize).zip(block.chunks_mut(UNIT as usize)) {
+                if let Err(error) = self.read(place, at, unit) {
+                    unit.fill(0);
+                    first.get_or_insert((at, error));
+                }
+            }
+        }
+        first
+    }
+
     /// Reads bytes of the ring, which go on at its start, in the place that is so far from the first.
     pub(super) fn read(&self, place: u64, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let first = self.first.0 * BLOCK_BYTES + place;
@@ -252,18 +281,15 @@ impl<'a> Ring<'a> {
             let mut is_searched = false;
             let mut failed = None;
             for place in self.places() {
-                let read = self.read(place, at, part);
-                match read
-                    .and_then(|()| self.look(place, at, part, floor, (&mut best, &mut to_sum)))
-                {
-                    Ok(()) => is_searched = true,
-                    Err(error) => {
-                        failed.get_or_insert(error);
-                    }
+                let bad = self.read_part(place, at, part);
+                let looked = self.look(place, at, part, floor, (&mut best, &mut to_sum));
+                match bad.or(looked) {
+                    None => is_searched = true,
+                    Some(bad) => drop(failed.get_or_insert(bad)),
                 }
             }
             // What one place has, the other has as well.
-            if let Some(error) = failed.filter(|_| !is_searched) {
+            if let Some((at, error)) = failed.filter(|_| !is_searched) {
                 unread.get_or_insert_with(|| (self.block(at), error.to_string()));
             }
             if best.as_ref().is_some_and(|best| best.durable >= end.batch) {
@@ -284,9 +310,8 @@ impl<'a> Ring<'a> {
         let steps = (0..len).step_by(SEARCH_BYTES as usize);
         for (at, place) in steps.flat_map(|at| self.places().map(move |place| (at, place))) {
             let part = &mut buffer[..(len - at).min(SEARCH_BYTES) as usize];
-            if self.read(place, at, part).is_err() {
-                part.fill(0);
-            }
+            // What does not read is no batch; what lies beside it may be one.
+            let _ = self.read_part(place, at, part);
             for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
                 let Ok(header) = self.header(unit, at + index * UNIT) else { continue };
                 let bytes = LogHeader::SIZE as u64 + u64::from(header.len);
@@ -301,7 +326,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Looks for a better proof in `part` of the ring, read at `at` in this place.
+    /// Looks for a better proof in `part` of the ring, read at `at` in this place. Returns the first batch that does not read, and why.
     fn look(
         &self,
         place: u64,
@@ -309,7 +334,8 @@ impl<'a> Ring<'a> {
         part: &[u8],
         floor: u64,
         (best, to_sum): (&mut Option<Proof>, &mut u64),
-    ) -> Result<(), DeviceError> {
+    ) -> Option<(u64, DeviceError)> {
+        let mut unread = None;
         for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
             let at = at + index * UNIT;
             let Ok(header) = self.header(unit, at) else { continue };
@@ -319,12 +345,16 @@ impl<'a> Ring<'a> {
                 continue;
             }
             *to_sum -= len;
-            if self.records(place, &header, unit.to_vec())?.is_ok() {
-                let (batch, durable) = (BatchNo(header.number), BatchNo(header.durable));
-                *best = Some(Proof { batch, at, durable });
+            match self.records(place, &header, unit.to_vec()) {
+                Ok(Ok(_)) => {
+                    let (batch, durable) = (BatchNo(header.number), BatchNo(header.durable));
+                    *best = Some(Proof { batch, at, durable });
+                }
+                Ok(Err(_)) => {}
+                Err(error) => drop(unread.get_or_insert((at, error))),
             }
         }
-        Ok(())
+        unread
     }
 }
 

@@ -8,14 +8,14 @@ use super::{TreeRoot, VolumeReading};
 use crate::error::CheckError;
 use crate::journal::{self, Reason};
 use crate::lineage::Lineage;
-use crate::log;
+use crate::log::{self, Gaps};
 use crate::recovered::Recovered;
 use crate::superblocks::Slots;
 
 /// What counts of the rings of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rings {
-    /// Journal and log behind the superblock, as far as they read.
+    /// Journal and log behind the superblock, as far as they read, also over holes.
     Replayed,
     /// Nothing: the trees alone, as the superblock leads to them.
     Ignored,
@@ -34,7 +34,7 @@ impl<'d> VolumeReading<'d> {
     ) -> Result<VolumeReading<'d>, CheckError> {
         let slots = Slots::read(device)?;
         let recovered = match rings {
-            Rings::Replayed => Recovered::read(device, &mark),
+            Rings::Replayed => Recovered::read_over(device, &mark, Gaps::Cross),
             Rings::Ignored => Recovered::without_rings(&mark),
         };
         let volume = recovered.volume(device);

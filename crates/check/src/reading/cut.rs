@@ -10,6 +10,7 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{Dentry, TreeItem};
 use holdfast_format::log::{Decoder, Record};
 
+use super::{TreeRoot, VolumeReading};
 use crate::log::Ring;
 use crate::recovered::Recovered;
 
@@ -23,14 +24,47 @@ pub struct CutChanges {
     pub inodes: BTreeSet<InodeNo>,
     /// Names that were made: directory, name, inode.
     pub names: BTreeSet<(InodeNo, Vec<u8>, InodeNo)>,
+    /// There are more inodes and names than are kept.
+    pub has_more: bool,
     /// The item of the branch or snapshot itself, if it was made there or changed.
     pub tree: Option<TreeItem>,
 }
 
-pub(super) fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, CutChanges> {
+impl VolumeReading<'_> {
+    /// What batches of the log name that do not count, as one before them is damaged: by branch.
+    pub fn cut_changes(&self) -> BTreeMap<u64, CutChanges> {
+        read(self.device, &self.recovered)
+    }
+
+    /// Paths of what such batches have changed, in the tree that is there.
+    pub fn cut_paths(&self, tree: Option<&TreeRoot>, changes: &CutChanges) -> BTreeSet<String> {
+        let of = |inode: InodeNo| tree.and_then(|tree| self.path(tree, inode));
+        let mut paths = BTreeSet::new();
+        for (directory, name, inode) in &changes.names {
+            let name = holdfast_base::show::name(name);
+            let path = of(*directory).map(|of| format!("{}/{name}", of.trim_end_matches('/')));
+            paths.insert(path.unwrap_or_else(|| format!("?/{name} (inode {inode})")));
+        }
+        paths.extend(changes.inodes.iter().filter_map(|inode| of(*inode)));
+        paths
+    }
+
+    /// The path of one of [`Self::made_later`]; its name alone where that of its directory is not known.
+    pub fn later_path(&self, tree: &TreeRoot, inode: InodeNo) -> String {
+        let alone = || {
+            let key = self.recovered.log.later.places.get(&(tree.id, inode))?;
+            let value = self.changes(tree.id).get(key)?.value.as_ref()?;
+            let name = holdfast_base::show::name(Dentry::decode(value).ok()?.name);
+            Some(format!("?/{name} (inode {inode})"))
+        };
+        self.path(tree, inode).or_else(alone).unwrap_or_else(|| format!("#{inode}"))
+    }
+}
+
+fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, CutChanges> {
     let before = &recovered.journal.superblock;
     let mut cut: BTreeMap<u64, CutChanges> = BTreeMap::new();
-    let end = recovered.log.end.batch;
+    let (end, later) = (recovered.log.end.batch, &recovered.log.later);
     Ring::new(device, before).beyond(end, &mut |header, records| {
         let decoder = Decoder::new(records, header.records, &before.geometry, before.carried());
         let mut branch = MAIN;
@@ -53,8 +87,20 @@ pub(super) fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, 
                 Record::Inode(inode, _) => holdfast_format::Key::inode(inode),
                 _ => continue,
             };
+            let counted = match (&record, key.kind) {
+                (Record::Put(..), ItemKind::Dentry) => later.names.get(&(branch, key)),
+                _ => later.files.get(&(branch, key.inode)),
+            };
+            // What a later batch made of it is lost.
+            if counted.is_some_and(|last| header.number <= *last) {
+                continue;
+            }
             let of = cut.entry(branch).or_default();
-            if of.inodes.len() + of.names.len() >= KEPT_MAX || key.inode.0 == 0 {
+            if key.inode.0 == 0 {
+                continue;
+            }
+            if of.inodes.len() + of.names.len() >= KEPT_MAX {
+                of.has_more = true;
                 continue;
             }
             match (&record, key.kind) {

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
 use holdfast_device::{Device, DeviceError};
+use holdfast_format::checksum::block_sums;
 use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{GroupItem, TreeItem, TreeKind, WalkPlace};
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
@@ -19,6 +20,8 @@ use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 pub use chosen::Rings;
 pub use cut::CutChanges;
 pub use named::RingContents;
+
+pub use crate::log::Gaps;
 
 use crate::bounds::Bounds;
 use crate::changes::Change;
@@ -80,6 +83,15 @@ impl<'d> VolumeReading<'d> {
     /// Reads the volume on `device` by its newest valid superblock; by the far copy if no slot is valid, or if `far` says that
     /// it is the one that counts. Fails if there is none, or a device does not read.
     pub fn open(device: &'d dyn Device, far: bool) -> Result<VolumeReading<'d>, CheckError> {
+        VolumeReading::open_over(device, far, Gaps::End)
+    }
+
+    /// The same, where holes of the rings may be crossed.
+    pub fn open_over(
+        device: &'d dyn Device,
+        far: bool,
+        holes: Gaps,
+    ) -> Result<VolumeReading<'d>, CheckError> {
         let slots = Slots::read(device)?;
         if let Some(words) = slots.newer() {
             return Err(CheckError::Newer(words));
@@ -88,7 +100,7 @@ impl<'d> VolumeReading<'d> {
         let Some(mark) = found.or(slots.newest()).or(slots.only_far()).cloned() else {
             return Err(CheckError::Missing("no superblock is valid".into()));
         };
-        let recovered = Recovered::read(device, &mark);
+        let recovered = Recovered::read_over(device, &mark, holes);
         let volume = recovered.volume(device);
         let lineage = Lineage::read(&volume);
         let all = lineage.trees(&volume, &|id| recovered.log.inodes_in(id));
@@ -208,6 +220,15 @@ impl<'d> VolumeReading<'d> {
         self.volume().read_data(start, into)
     }
 
+    /// As [`VolumeReading::data`], of one block that has this sum. What lies in the log may build on what is gone behind a hole: then
+    /// the block itself counts, where it is right. False if neither is: `into` is of no use.
+    pub fn data_of_sum(&self, block: BlockNo, sum: u64, into: &mut [u8]) -> bool {
+        let is_right = |bytes: &[u8]| block_sums(bytes).next() == Some(sum);
+        let volume = self.volume();
+        (volume.read_data(block, into).is_ok() && is_right(into))
+            || (volume.read(block, into).is_ok() && is_right(into))
+    }
+
     /// Whether the data of a block of `blocks` lies in the log, and not yet in its place.
     pub fn is_in_log(&self, blocks: BlockRange) -> bool {
         self.recovered.log.data.touches(blocks)
@@ -265,9 +286,15 @@ impl<'d> VolumeReading<'d> {
         items
     }
 
-    /// What batches of the log name that do not count, as one before them is damaged: by branch.
-    pub fn cut_changes(&self) -> BTreeMap<u64, CutChanges> {
-        cut::read(self.device, &self.recovered)
+    /// Whether something that was durable is missing of the rings, and what lies behind was looked at.
+    pub fn has_hole(&self) -> bool {
+        self.recovered.log.later.has_hole
+    }
+
+    /// Files that were made behind a hole of the rings, and are there all the same: their branches and numbers, and the last batch that
+    /// counts of each.
+    pub fn made_later(&self) -> &BTreeMap<(u64, InodeNo), u64> {
+        &self.recovered.log.later.files
     }
 
     /// What stands in journal and log: what a new superblock must be younger than, and which blocks a replay reads.

@@ -128,6 +128,7 @@ fn batches(device: &dyn Device, recovered: &Recovered, rings: &mut RingContents)
         }
         place = whole.after;
     }
+    rings.needed.extend(&recovered.log.later.needed);
 }
 
 /// Nodes of the trees that the superblock itself leads to: commits build on them, and they are what is left when a commit

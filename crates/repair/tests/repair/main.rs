@@ -2,6 +2,8 @@
 
 #[path = "../../../check/tests/common/mod.rs"]
 mod common;
+#[path = "../../../salvage/tests/all/common/mod.rs"]
+mod salvaged;
 
 mod accidents;
 mod base_lost;
@@ -16,6 +18,7 @@ mod older;
 mod one_block;
 mod power_cuts;
 mod ring_places;
+mod ring_sweep;
 mod room;
 mod shared;
 mod space_tree;

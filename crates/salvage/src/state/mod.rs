@@ -14,6 +14,7 @@ use holdfast_format::{Geometry, NodePointer, Superblock};
 use uuid::Uuid;
 
 use self::by_roots::by_roots;
+use crate::behind;
 use crate::cover::Root;
 use crate::error::SalvageError;
 use crate::index::Index;
@@ -140,6 +141,7 @@ impl<'d> State<'d> {
         let main = Root { place: place(now.files, now.files_level), is_said: true };
         let mut notes: Vec<String> = reading.missing_of_rings();
         notes.iter_mut().for_each(|note| note.push_str(": what was changed after that is lost"));
+        notes.extend(behind::told(&reading));
         let have = device.len() / BLOCK_BYTES;
         if have < blocks {
             notes.push(format!("the device ends after {have} of the volume's {blocks} blocks"));

@@ -9,7 +9,7 @@ use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
 
 use super::{BATCH, Level, Named, Walk};
-use crate::items::Event;
+use crate::items::{Event, Origin};
 use crate::known::{Known, known};
 use crate::point::Point;
 use crate::report::Provenance;
@@ -85,7 +85,9 @@ impl Walk<'_, '_, '_> {
         let file_type = match (known.file_type(), round) {
             // It was removed; what is left of it is being collected, or is of an older state.
             _ if known.inode.is_some_and(|inode| inode.nlink == 0) => return Ok(true),
-            _ if known.inode.is_none() && !known.is_unknown => return Ok(true),
+            _ if known.inode.is_none() && !known.is_unknown && !self.has_later_names(number) => {
+                return Ok(true);
+            }
             (file_type, Round::Rest) => file_type.or_else(|| self.directory(number)),
             (Some(file_type), _) if known.inode.is_some() => {
                 let is_inside =
@@ -148,6 +150,20 @@ impl Walk<'_, '_, '_> {
             Event::Gap(..) => ControlFlow::Continue(()),
         });
         found
+    }
+
+    /// Whether it is a directory of a batch that is lost, in which files were made behind that.
+    fn has_later_names(&mut self, number: InodeNo) -> bool {
+        let (low, end) =
+            (Point::first(number, ItemKind::Dentry), Point::first(number, ItemKind::Xattr));
+        let mut has_any = false;
+        if self.reading.has_hole() {
+            let _ = self.items.visit(low, Some(end), &mut |event| {
+                has_any |= matches!(event, Event::Item { origin: Origin::LOG, .. });
+                ControlFlow::Continue(())
+            });
+        }
+        has_any
     }
 
     /// Whether a name in a directory that was not met itself leads to the file.

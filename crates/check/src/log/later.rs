@@ -1,0 +1,471 @@
+//! What was made behind a hole: behind batches or commits that are lost although they were durable.
+//!
+//! No mount goes on behind a hole, as it shows one moment of history (P3). A repair and a salvage take besides what is known to the last
+//! byte without what is lost: files that were made behind it. Whole batches that follow one another, by number, sum and operation, are a
+//! *chain*: neither an operation nor a change of the lineage lies between two of them, as that takes a number of its own. Of an inode whose
+//! number was handed out behind what the chain follows, it says all that there ever was. It comes back as it was at the chain's end, with
+//! its names; all else stays as it was before the hole.
+//!
+//! A chain counts only if it says that the batch before it was durable: neither what a crash tore nor what a recovery gave up says so. Data
+//! is judged by its sums when it is read: what it builds on may be gone. Memory is bounded as that of the replay (P10).
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use holdfast_base::{BatchNo, BlockNo, InodeNo, TreeId};
+use holdfast_format::item::lineage::MAIN;
+use holdfast_format::item::{Dentry, Extent, InodeItem, TreeKind};
+use holdfast_format::journal::DataExtent;
+use holdfast_format::log::{
+    Content, DATA_BLOCKS_MAX, Decoder, LogHeader, REPLAY_BYTES_MAX, Record,
+};
+use holdfast_format::{ItemKind, Key, Superblock};
+
+use super::apply::{KEPT_MAX, value_of};
+use super::blocks::Blocks;
+use super::judged::{COST, OfBranch, ends};
+use super::{BranchChanges, Replay, Ring};
+use crate::changes::Change;
+use crate::lineage::Lineage;
+use crate::patched::Patched;
+use crate::runs::Runs;
+use crate::volume::{Look, Volume};
+
+/// How a reader takes a hole in journal or log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gaps {
+    /// History ends there: what a mount shows.
+    End,
+    /// What was made behind it, and is wholly known without it, counts as well.
+    Cross,
+}
+
+/// What counts of the batches behind a hole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Later {
+    /// Whether there is a hole.
+    pub(crate) has_hole: bool,
+    /// Files that were made there, branch and number, and the last batch that counts of what changed each.
+    pub(crate) files: BTreeMap<(u64, InodeNo), u64>,
+    /// Keys of the names that lead to them, and the batch that put each.
+    pub(crate) names: BTreeMap<OfBranch, u64>,
+    /// One of these for each file that has any.
+    pub(crate) places: BTreeMap<(u64, InodeNo), Key>,
+    /// Blocks that these batches take, or on which data in them builds, whether they count or not: as long as the hole may be crossed
+    /// nothing may be written there (P9).
+    pub(crate) needed: Vec<(u64, u64)>,
+}
+
+/// A whole batch: its header and records.
+type Batch = (LogHeader, Vec<u8>);
+
+/// Batches that follow one another.
+struct Linked {
+    /// The first number that was not handed out before, where what the first batch follows is known.
+    first: Option<u64>,
+    /// The last batch that they call durable.
+    durable: u64,
+    batches: Vec<Batch>,
+}
+
+/// The value of a key, the batch that put it, and where that lies.
+#[derive(Debug)]
+struct Item {
+    value: Vec<u8>,
+    batch: u64,
+    block: BlockNo,
+}
+
+/// What a chain says.
+#[derive(Debug, Default)]
+struct Chain {
+    /// The first number that was not handed out before what it says.
+    first: u64,
+    inode_next: u64,
+    /// Of inodes from `first` on, and names that lead to them.
+    items: BTreeMap<OfBranch, Item>,
+    /// The last batch that says something of such an inode.
+    changed: BTreeMap<(u64, InodeNo), u64>,
+    /// Names that it put or removed.
+    names: BTreeSet<OfBranch>,
+    /// Of those, names that it removed.
+    removed: BTreeSet<OfBranch>,
+    /// Older inodes of which it says something.
+    older: BTreeSet<(u64, InodeNo)>,
+    taken: Blocks,
+    data: Patched,
+}
+
+/// What chains have that come later: that is not an earlier one's any more.
+#[derive(Default)]
+struct Behind {
+    taken: Blocks,
+    names: BTreeSet<OfBranch>,
+    /// Blocks of files that are there.
+    owned: Blocks,
+}
+
+/// All chains on their way.
+struct Reading<'r, 'a> {
+    before: &'r Volume<'a>,
+    ring: &'r Ring<'a>,
+    /// The last batch that any batch calls durable.
+    proven: u64,
+    /// Blocks of data that must be read to see whether they arrived (P10).
+    unproven: u64,
+    kept: u64,
+    /// Inodes that a chain says are removed.
+    gone: BTreeSet<(u64, InodeNo)>,
+}
+
+/// Takes what can be taken of the batches from the end of `replay` on.
+pub(super) fn take(before: &Volume<'_>, ring: &Ring<'_>, replay: &mut Replay) {
+    replay.later.has_hole = true;
+    // Without the marks nobody knows what is free for it.
+    let Some(marks) = before.marks() else { return };
+    let (batches, proven) = chains(ring, replay);
+    let mut reading = Reading { before, ring, proven, unproven: 0, kept: 0, gone: BTreeSet::new() };
+    let chains: Vec<Chain> = batches.iter().map(|of| reading.chain(of, &replay.data)).collect();
+    let mut lineage = Lineage::read(before);
+    for (key, change) in &replay.lineage {
+        match &change.value {
+            Some(value) => drop(lineage.0.insert(*key, value.clone())),
+            None => drop(lineage.0.remove(key)),
+        }
+    }
+    let used = marks.changed(&replay.taken, &Runs::default());
+    let mut behind = Behind::default();
+    // Between chains blocks may have been freed and used again: the last owner has them, and the last name its place.
+    for chain in chains.into_iter().rev() {
+        chain.join((before, &lineage), &used, &mut behind, &reading.gone, replay);
+    }
+    let owned = behind.owned.runs();
+    let now = &mut replay.superblock.used_blocks;
+    *now = now.saturating_add(owned.total());
+    replay.taken = replay.taken.changed(&owned, &Runs::default());
+}
+
+/// What [`Later::needed`] is, of the batches from number `from` on.
+pub(super) fn needed(ring: &Ring<'_>, from: BatchNo, now: &Superblock) -> Vec<(u64, u64)> {
+    let mut needed = BTreeSet::new();
+    ring.beyond(from, &mut |header, records| {
+        let decoder = Decoder::new(records, header.records, &now.geometry, now.carried());
+        for record in decoder.map_while(Result::ok) {
+            let Record::Take(blocks, content) = record else { continue };
+            needed.insert(ends(blocks));
+            if let Content::Inside(patches) = content {
+                let bases = patches.iter().filter_map(|patch| patch.base);
+                needed.extend(bases.map(|base| (base.0, base.0.saturating_add(1))));
+            }
+        }
+    });
+    needed.into_iter().collect()
+}
+
+/// The chains of whole batches from the end of `replay` on, in the order of their numbers, and the last batch that any calls durable.
+fn chains(ring: &Ring<'_>, replay: &Replay) -> (Vec<Linked>, u64) {
+    let (mut found, mut bytes) = (BTreeMap::new(), 0u64);
+    ring.beyond(replay.end.batch, &mut |header, records| {
+        // It stands in two places.
+        let Entry::Vacant(place) = found.entry((header.number, header.sum)) else { return };
+        bytes = bytes.saturating_add(header.bytes.into());
+        if bytes <= REPLAY_BYTES_MAX {
+            place.insert((*header, records.to_vec()));
+        }
+    });
+    let proven = found.values().map(|(header, _)| header.durable).max().unwrap_or(0);
+    let now = &replay.superblock;
+    let (mut chains, mut seen) = (Vec::<Linked>::new(), HashMap::<u64, (usize, LogHeader)>::new());
+    for batch in found.into_values() {
+        let header = batch.0;
+        let last = seen.get(&header.prior).copied();
+        let follows = last.filter(|(_, last)| ring.follows(last, &header));
+        if let Some(chain) = follows.and_then(|(at, _)| chains.get_mut(at)) {
+            chain.durable = chain.durable.max(header.durable);
+            seen.extend(follows.map(|(at, _)| (header.sum, (at, header))));
+            chain.batches.push(batch);
+            continue;
+        }
+        if header.records == 0 {
+            // It confirms the batch before it, or nothing that is there.
+            let confirmed = seen.get(&!header.prior).and_then(|(at, _)| chains.get_mut(*at));
+            if let Some(chain) = confirmed {
+                chain.durable = chain.durable.max(header.durable);
+            }
+            continue;
+        }
+        // Behind a change of the lineage: it left a number out, and no operation lies between.
+        let known =
+            last.filter(|(_, last)| last.last == header.after && last.number < header.number);
+        let mark = (now.log.sum, now.lsn.0);
+        let is_beyond = header.number > replay.end.batch.0 && mark.0 != 0;
+        let is_next = is_beyond && (header.prior, header.after) == mark;
+        let first = known.map(|(_, last)| last.inode_next);
+        let first = first.or(is_next.then_some(now.inode_next.0));
+        seen.insert(header.sum, (chains.len(), header));
+        chains.push(Linked { first, durable: header.durable, batches: vec![batch] });
+    }
+    chains.retain(|chain| {
+        let first = chain.batches.first().map_or(u64::MAX, |(first, _)| first.number);
+        first <= chain.durable.saturating_add(1)
+    });
+    (chains, proven)
+}
+
+impl Reading<'_, '_> {
+    /// What a chain says, up to the first batch that cannot be, or whose data did not arrive.
+    fn chain(&mut self, linked: &Linked, before: &Patched) -> Chain {
+        let mut chain = Chain::default();
+        for (at, (header, records)) in linked.batches.iter().enumerate() {
+            let now = self.before.superblock;
+            let decoder = Decoder::new(records, header.records, &now.geometry, now.carried());
+            let Ok(records) = decoder.collect::<Result<Vec<_>, _>>() else { break };
+            if header.inode_next < chain.inode_next || !self.arrived(header, &records) {
+                break;
+            }
+            if at == 0 {
+                chain.first = linked.first.unwrap_or(header.inode_next);
+            }
+            chain.inode_next = header.inode_next;
+            if !self.say(&mut chain, header, records, before) {
+                // A part of a batch counts no more than that of a file.
+                return Chain::default();
+            }
+        }
+        chain
+    }
+
+    /// Whether the data that a batch names by sums is there, or known to have been.
+    fn arrived(&mut self, header: &LogHeader, records: &[Record<'_>]) -> bool {
+        if header.number <= self.proven {
+            return true;
+        }
+        let named = |record: &Record<'_>| match record {
+            Record::Take(blocks, Content::Summed(sum)) => {
+                Some(DataExtent { block: blocks.start.0, count: blocks.count, sum: *sum })
+            }
+            _ => None,
+        };
+        let named: Vec<DataExtent> = records.iter().filter_map(named).collect();
+        let blocks = named.iter().fold(0u64, |sum, extent| sum.saturating_add(extent.count));
+        self.unproven = self.unproven.saturating_add(blocks);
+        self.unproven <= DATA_BLOCKS_MAX
+            && crate::arrived::missing(self.before.device, &named).is_none()
+    }
+
+    /// Adds what the records of a batch say. Whether that can be.
+    fn say(
+        &mut self,
+        chain: &mut Chain,
+        header: &LogHeader,
+        records: Vec<Record<'_>>,
+        before: &Patched,
+    ) -> bool {
+        let (mut branch, mut taken) = (MAIN, Blocks::default());
+        for record in records {
+            match record {
+                Record::Branch { id, .. } => branch = id,
+                Record::Put(key, value) => self.put(chain, (branch, key), value.into(), header),
+                Record::Inode(inode, item) => {
+                    // The last word counts: a file may be made without a name.
+                    match item.nlink {
+                        0 => self.gone.insert((branch, inode)),
+                        _ => self.gone.remove(&(branch, inode)),
+                    };
+                    self.put(chain, (branch, Key::inode(inode)), item.encode(), header);
+                }
+                Record::Delete(key) => {
+                    if key == Key::inode(key.inode) {
+                        self.gone.insert((branch, key.inode));
+                    }
+                    self.told(chain, (branch, key), header);
+                    if key.kind == ItemKind::Dentry {
+                        chain.removed.insert((branch, key));
+                    }
+                    self.remove(chain, &(branch, key));
+                }
+                Record::Take(blocks, content) => {
+                    let (start, end) = ends(blocks);
+                    if taken.touches(start, end) {
+                        return false;
+                    }
+                    taken.insert(start, end);
+                    // What was freed meanwhile may be taken again.
+                    chain.taken.unite(start, end);
+                    chain.data.forget(start, end);
+                    self.kept += COST;
+                    let Content::Inside(patches) = content else { continue };
+                    for (block, patch) in (start..).zip(&patches) {
+                        self.kept += COST + patch.bytes.len() as u64;
+                        chain.data.add(BlockNo(block), patch, before);
+                    }
+                }
+                Record::Free(_) | Record::Drop(_) => {}
+            }
+            if self.kept > KEPT_MAX {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A key gets a value: that of a file that the chain made, or that of a name of one. A name that leads elsewhere is none.
+    fn put(&mut self, chain: &mut Chain, of: OfBranch, value: Vec<u8>, header: &LogHeader) {
+        self.told(chain, of, header);
+        self.remove(chain, &of);
+        let inode = inode_of(&of.1, &value);
+        if of.1.kind.tree() == TreeId::Files && inode.0 >= chain.first {
+            self.kept += COST + value.len() as u64;
+            let (batch, block) = (header.number, self.ring.block(header.address));
+            chain.items.insert(of, Item { value, batch, block });
+        }
+    }
+
+    fn remove(&mut self, chain: &mut Chain, of: &OfBranch) {
+        if let Some(item) = chain.items.remove(of) {
+            self.kept = self.kept.saturating_sub(COST + item.value.len() as u64);
+        }
+    }
+
+    /// The chain says something of a key.
+    fn told(&mut self, chain: &mut Chain, (branch, key): OfBranch, header: &LogHeader) {
+        if key.kind == ItemKind::Dentry && chain.names.insert((branch, key)) {
+            self.kept += COST;
+        }
+        let of =
+            (branch, if key.kind == ItemKind::Punch { InodeNo(key.offset) } else { key.inode });
+        let is_new = match of.1.0 >= chain.first {
+            true => chain.changed.insert(of, header.number).is_none(),
+            false => chain.older.insert(of),
+        };
+        if is_new {
+            self.kept += COST;
+        }
+    }
+}
+
+/// The inode that a value is of: a name is of what it leads to.
+fn inode_of(key: &Key, value: &[u8]) -> InodeNo {
+    match key.kind {
+        ItemKind::Dentry => Dentry::decode(value).map_or(InodeNo(0), |dentry| dentry.inode),
+        ItemKind::Punch => InodeNo(key.offset),
+        _ => key.inode,
+    }
+}
+
+impl Chain {
+    /// Puts the files that it made into `replay`. `used` are blocks of what stood before the hole, which `before` and `lineage` lead to.
+    fn join(
+        self,
+        (before, lineage): (&Volume<'_>, &Lineage),
+        used: &Runs,
+        behind: &mut Behind,
+        gone: &BTreeSet<(u64, InodeNo)>,
+        replay: &mut Replay,
+    ) {
+        let (mut files, mut own) = (BTreeSet::new(), Blocks::default());
+        for ((branch, key), Item { value, .. }) in &self.items {
+            let of = (*branch, key.inode);
+            let is_there = *key == Key::inode(key.inode)
+                && InodeItem::decode(value).is_ok_and(|item| item.nlink > 0)
+                && !gone.contains(&of)
+                && !replay.later.files.contains_key(&of)
+                && is_branch(lineage, *branch);
+            if is_there && let Some(blocks) = self.blocks(of, used, [&behind.taken, &own]) {
+                blocks.iter().for_each(|(start, end)| own.insert(*start, *end));
+                files.insert(of);
+            }
+        }
+        for (of, item) in &self.items {
+            let (branch, key) = *of;
+            let inode = inode_of(&key, &item.value);
+            if !files.contains(&(branch, inode)) {
+                continue;
+            }
+            let mut value = item.value.clone();
+            match key.kind {
+                ItemKind::Dentry => {
+                    if behind.names.contains(of)
+                        || self.is_older_name((before, lineage), *of, replay)
+                    {
+                        continue;
+                    }
+                    replay.later.names.insert(*of, item.batch);
+                    replay.later.places.insert((branch, inode), key);
+                }
+                ItemKind::Extent => Extent::be_born_by(&mut value, replay.superblock.epoch.next()),
+                _ => {}
+            }
+            let items = match branch {
+                MAIN => &mut replay.items,
+                other => &mut changes_of(replay, lineage, other).items,
+            };
+            items.insert(key, Change { value: Some(value), block: item.block });
+        }
+        for of in &files {
+            let count = match of.0 {
+                MAIN => &mut replay.superblock.inode_count,
+                other => &mut changes_of(replay, lineage, other).inode_count,
+            };
+            *count = count.saturating_add(1);
+            let last = self.changed.get(of).copied().unwrap_or(0);
+            replay.later.files.insert(*of, last);
+        }
+        if !files.is_empty() {
+            let next = &mut replay.superblock.inode_next;
+            *next = InodeNo(next.0.max(self.inode_next));
+        }
+        replay.data.absorb(self.data.only(|block| own.end_at(block.0).is_some()));
+        behind.owned.absorb(&own);
+        self.taken.runs().iter().for_each(|run| behind.taken.unite(run.start, run.end));
+        behind.names.extend(self.names);
+    }
+
+    /// Whether another file has this name before the hole, and nothing says that it lost it: then it keeps it.
+    fn is_older_name(
+        &self,
+        (before, lineage): (&Volume<'_>, &Lineage),
+        (branch, key): OfBranch,
+        replay: &Replay,
+    ) -> bool {
+        let Look::Found(value) = value_of(before, replay, lineage, branch, &key) else {
+            return false;
+        };
+        let older = (branch, inode_of(&key, &value));
+        !self.removed.contains(&(branch, key)) && !self.older.contains(&older)
+    }
+
+    /// The blocks of a file, if the chain took all of them and nothing else has any.
+    fn blocks(
+        &self,
+        (branch, inode): (u64, InodeNo),
+        used: &Runs,
+        others: [&Blocks; 2],
+    ) -> Option<Vec<(u64, u64)>> {
+        let first = (branch, Key::new(inode, ItemKind::Extent, 0));
+        let last = (branch, Key::new(inode, ItemKind::Extent, u64::MAX));
+        let mut own = Blocks::default();
+        for (_, item) in self.items.range(first..=last) {
+            let (start, end) = ends(Extent::decode(&item.value).ok()?.blocks);
+            let is_taken = self.taken.end_at(start).is_some_and(|taken| end <= taken);
+            let is_others = others.iter().any(|of| of.touches(start, end));
+            if !is_taken || used.touches(start, end) || is_others || own.touches(start, end) {
+                return None;
+            }
+            own.insert(start, end);
+        }
+        Some(own.runs().iter().map(|run| (run.start, run.end)).collect())
+    }
+}
+
+fn is_branch(lineage: &Lineage, id: u64) -> bool {
+    let is_branch = || lineage.tree(id).is_some_and(|item| item.kind == TreeKind::Branch);
+    id == MAIN || is_branch() && lineage.root(id).is_some()
+}
+
+/// What the log changes of a branch other than `main`.
+fn changes_of<'r>(replay: &'r mut Replay, lineage: &Lineage, id: u64) -> &'r mut BranchChanges {
+    let inode_count = || lineage.root(id).map_or(0, |root| root.inode_count);
+    let new = || BranchChanges { items: BTreeMap::new(), inode_count: inode_count() };
+    replay.branches.entry(id).or_insert_with(new)
+}
