@@ -100,6 +100,20 @@ impl Marks {
         })
     }
 
+    /// The lowest block from which on all up to `end` are marked: `end` itself if that before it is not.
+    pub(crate) fn start_of_run(&self, end: u64) -> u64 {
+        let mut at = end;
+        while let Some(last) = at.checked_sub(1) {
+            let inside = last % 64;
+            let marked = (self.word(BlockNo(last)) << 63_u64.saturating_sub(inside)).leading_ones();
+            at = at.saturating_sub(marked.into());
+            if u64::from(marked) <= inside {
+                break;
+            }
+        }
+        at
+    }
+
     /// Whether a block of a range is marked.
     pub(crate) fn touches(&self, range: BlockRange) -> bool {
         (range.start.0..range.start.0.saturating_add(range.count))
@@ -171,6 +185,9 @@ mod tests {
         );
         assert_eq!(runs(border.0, border.0 + 1, true), [(border.0, border.0 + 1)]);
         assert_eq!(marks.word(BlockNo(GROUP_BLOCKS + 9)), 0b111);
+        let starts = [70, 66, 60, 59, GROUP_BLOCKS + 3, 3 * GROUP_BLOCKS + 64, 5, 1, 0];
+        let starts = starts.map(|end| marks.start_of_run(end));
+        assert_eq!(starts, [60, 60, 60, 59, border.0, 3 * GROUP_BLOCKS, 3, 1, 0]);
     }
 
     #[test]

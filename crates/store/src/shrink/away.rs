@@ -2,6 +2,7 @@
 
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
+use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::walk::Seen;
 use crate::marks::Marks;
@@ -14,16 +15,20 @@ const UNIT: u64 = 64;
 pub(super) struct Away {
     /// All from here on.
     pub(super) end: u64,
+    /// From here on blocks move: those of a run that goes over the end begin before it.
+    pub(super) start: u64,
     /// And these.
     places: Marks,
-    /// The 64ths of the volume in which these lie.
+    /// The 64ths of the volume in which these lie, with the runs of data around them.
     pub(super) parts: u64,
 }
 
 impl Away {
     /// All behind the end of a volume of this shape.
-    pub(super) fn behind(new: &Geometry) -> Away {
-        Away { end: new.far_copy().0, places: Marks::default(), parts: 0 }
+    pub(super) fn behind(seen: &Seen, new: &Geometry) -> Away {
+        let end = new.far_copy().0;
+        let (start, _) = seen.run_around(end);
+        Away { end, start, places: Marks::default(), parts: 0 }
     }
 
     /// Whether any of these blocks has to become free.
@@ -70,7 +75,9 @@ impl Away {
             for start in [unit.start + at, (unit.start + at) ^ new.copy_mask] {
                 let blocks = BlockRange::new(BlockNo(start), place);
                 self.places.set(blocks, true);
-                self.parts |= seen.parts_of(blocks);
+                let ((first, _), (_, end)) =
+                    (seen.run_around(start), seen.run_around(start + place - 1));
+                self.parts |= seen.parts_of(BlockRange::new(BlockNo(first), end - first));
             }
         }
     }
@@ -91,9 +98,11 @@ struct Unit {
 
 /// All that may be cleared in front of the new end, in the order in which that is best done.
 fn units(seen: &Seen, new: &Geometry) -> Vec<Unit> {
-    let (first, end) = (new.first_data_block().0 / UNIT, new.far_copy().0.div_ceil(UNIT));
-    let of_unit = |unit: u64| unit_at(seen, new, unit * UNIT);
-    let mut units: Vec<Unit> = (first..end).filter_map(of_unit).collect();
+    let of_group =
+        |(group, _)| (group * GROUP_BLOCKS..(group + 1) * GROUP_BLOCKS).step_by(UNIT as usize);
+    let of_unit = |unit: u64| unit_at(seen, new, unit);
+    // A copy lies in the same group: what is in use nowhere there is in no way.
+    let mut units: Vec<Unit> = seen.used.groups().flat_map(of_group).filter_map(of_unit).collect();
     units.sort_by(|one, other| {
         let (cost, other_cost) = (one.cost * other.pairs, other.cost * one.pairs);
         (one.is_long, cost).cmp(&(other.is_long, other_cost))
@@ -126,6 +135,9 @@ fn unit_at(seen: &Seen, new: &Geometry, start: u64) -> Option<Unit> {
 
 /// Blocks of the unit that lie in the data zone.
 fn inside(new: &Geometry, unit: u64) -> u64 {
-    let (first, end) = (new.first_data_block().0, new.far_copy().0);
-    (0..UNIT).filter(|at| (first..end).contains(&(unit + at))).fold(0, |bits, at| bits | 1 << at)
+    let border = |block: BlockNo| block.0.saturating_sub(unit).min(UNIT);
+    match (border(new.first_data_block()), border(new.far_copy())) {
+        (first, end) if first < end => (u64::MAX << first) & (u64::MAX >> (UNIT - end)),
+        _ => 0,
+    }
 }

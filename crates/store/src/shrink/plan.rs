@@ -52,7 +52,7 @@ impl Plan {
         }
         let (first, end) = (new.first_data_block().0, new.far_copy().0);
         let kept = reserve_of(new);
-        let mut away = Away::behind(new);
+        let mut away = Away::behind(seen, new);
         let mut free = Free::of(seen.used.runs(first, end, false), new);
         let mut written = seen.to_write(&away);
         let (pairs, count) = free.split_pairs(written.twice + kept.twice);

@@ -137,7 +137,8 @@ impl Seen {
         (u64::MAX << first) & (u64::MAX >> 63_u64.saturating_sub(last))
     }
 
-    /// Whether a node of a files tree, or what lies below, may have to move or change.
+    /// Whether a node of a files tree, or what lies below, may have to move or change. A leaf does also where it names a part alone of
+    /// what moves, in front of the end.
     pub(super) fn may_change(&self, node: u64, away: &Away) -> bool {
         self.nodes.get(&node).is_none_or(|reach| reach.may_change(away))
     }
@@ -156,17 +157,19 @@ impl Seen {
         NodeSlots { once: count(Stored::Once), twice: count(Stored::Twice) }
     }
 
+    /// The run of a block of data: with which blocks it moves. Extents that name but a part of it have to change as well.
+    pub(super) fn run_around(&self, block: u64) -> (u64, u64) {
+        let last = self.joined.first(block, u64::MAX, false).unwrap_or(block);
+        (self.joined.start_of_run(block), last.saturating_add(1))
+    }
+
     /// What of data has to move, upwards: extents with blocks in common are one run.
     pub(super) fn runs(&self, away: &Away) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for (from, to) in away.ranges(&self.geometry) {
             let mut at = from;
             while let Some(block) = self.data.first(at, to, true) {
-                let before =
-                    (0..block).rev().take_while(|before| self.joined.has(BlockNo(*before)));
-                let start = before.last().unwrap_or(block);
-                let last = self.joined.first(block, u64::MAX, false).unwrap_or(block);
-                let end = last.saturating_add(1);
+                let (start, end) = self.run_around(block);
                 at = end;
                 // It may lie in several of the ranges.
                 if runs.last().is_none_or(|run| run.end <= start) {
@@ -181,7 +184,7 @@ impl Seen {
 
 impl Reach {
     fn may_change(&self, away: &Away) -> bool {
-        self.end > away.end || self.parts & away.parts != 0
+        self.end > away.start || self.parts & away.parts != 0
     }
 
     fn add(&mut self, below: Reach) {
