@@ -30,7 +30,7 @@ use self::work::Works;
 use super::bounds::bound;
 use super::callers::{Callers, Then, is_trusted};
 use super::supervised::{Keeping, Left};
-use super::table::{Asks, Event, Mounting, New, Table, Taken};
+use super::table::{Asks, Event, Mounting, New, Place, Table, Taken};
 use super::{commands, control, fuse_options, served, start_watchdog};
 use crate::control_socket::ControlSocket;
 use crate::control_socket::message::{
@@ -68,6 +68,15 @@ pub(super) struct Host {
     pub(super) works: Arc<Works>,
     /// Memory for written data that the first mount has.
     dirty_bytes: u64,
+}
+
+/// What a mount that is left goes on with.
+pub(super) struct Held {
+    // Before its place, which is free when it is closed.
+    volume: Volume,
+    place: Place,
+    options: MountOptions,
+    carried_out: Arc<CarriedOut>,
 }
 
 /// Why a caller does not get what it asks for.
@@ -348,22 +357,21 @@ impl Host {
         }
     }
 
-    /// Goes on with a mount of a daemon that has died, some of whose requests were carried out; `opened`: its branch or snapshot,
-    /// if that is open.
+    /// Takes the place of a mount that is left, and opens its branch or snapshot if that is not `opened`: from then on nothing deletes
+    /// it or gives it another head as if it were not mounted. `carried_out`: which of its requests were.
     ///
     /// # Errors
-    /// It cannot go on; then it ends.
-    pub(super) fn resume(
-        self: &Arc<Self>,
-        left: Left,
+    /// It cannot go on.
+    pub(super) fn hold(
+        &self,
+        left: &Left,
         carried_out: io::Result<CarriedOut>,
         opened: Option<Volume>,
-    ) -> io::Result<()> {
-        let dir = left.dir();
-        let (kept, mounted) = left.into_parts();
+    ) -> io::Result<Held> {
+        let kept = &left.kept;
         let options = MountOptions::parse([kept.options.as_str()], true);
         let mut options = options.map_err(io::Error::other)?;
-        if let Some(words) = shown(&dir, kept.device.as_deref()) {
+        if let Some(words) = shown(&left.dir(), kept.device.as_deref()) {
             options.take_shown(|word| words.iter().any(|it| it == word));
         }
         options.read_only = kept.read_only;
@@ -375,7 +383,7 @@ impl Host {
         let branch = kept.is_branch.then_some(kept.tree);
         let asks = asks(kept.user, !kept.read_only);
         let place = self.table.place(branch, None, asks, Duration::ZERO);
-        let mut place = place.map_err(|why| io::Error::other(format!("{why:?}")))?;
+        let place = place.map_err(|why| io::Error::other(format!("{why:?}")))?;
         let deaths = self.table.supervisor().map_or(1, |it| it.deaths());
         let volume = match opened {
             Some(volume) => volume,
@@ -385,10 +393,23 @@ impl Host {
                 all.open(kept.tree, &options.volume().resumed(deaths))?
             }
         };
+        let carried_out = Arc::new(carried_out?);
+        Ok(Held { volume, place, options, carried_out })
+    }
+
+    /// Goes on with a mount of a daemon that has died. Those that its directory may lie in must have gone on.
+    ///
+    /// # Errors
+    /// It cannot go on, or was not held; then it ends.
+    pub(super) fn resume(self: &Arc<Self>, left: Left, held: io::Result<Held>) -> io::Result<()> {
+        let dir = left.dir();
+        let (kept, mounted) = left.into_parts();
+        // The place goes last.
+        let Held { mut place, volume, options, carried_out } = held?;
         let engine = volume.engine()?;
         engine.set_atime(options.atime.unwrap_or(holdfast::Atime::Relative), !options.nodiratime);
         let fuse_options = FuseOptions {
-            carried_out: Some(Arc::new(carried_out?)),
+            carried_out: Some(carried_out),
             ..mount_options(self, &options, &engine, kept.user)
         };
         let session = Session::resume(engine, mounted, &fuse_options, kept.agreed())?;

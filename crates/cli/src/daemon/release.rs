@@ -8,6 +8,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use holdfast::FileSystem;
+use holdfast_base::wait;
 use holdfast_service::branches::answer::Refusal;
 use rustix::io::Errno;
 
@@ -34,6 +35,9 @@ pub(super) fn release(table: &Weak<Table>, fs: &FileSystem, name: &Name) -> Resu
         return Err(Refusal::new(Errno::BUSY, why));
     }
     let table = table.upgrade().ok_or_else(|| Refusal::new(Errno::BUSY, "the daemon ends"))?;
+    // One that is to go on for a process that has died does so in a moment. This thread serves requests, some of which that may need.
+    wait::will_wait();
+    table.wait_until_settled(branch, CLOSING);
     if let Some((number, true)) = table.mount_of(branch) {
         let seen = table.device_of(branch).and_then(|device| seen_at(&device));
         // If the mount has gone meanwhile, another one may have its device number.

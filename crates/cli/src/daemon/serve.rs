@@ -225,9 +225,12 @@ fn go_on(
 ) -> Result<(), Failure> {
     // The first of them was opened with the volume.
     let mut opened = Some(volume);
-    for left in left {
+    // All before the first answers: a command that the kernel sends there may be about any other.
+    let hold = |left: Left| (host.hold(&left, taken_over.next(), opened.take()), left);
+    let held: Vec<_> = left.into_iter().map(hold).collect();
+    for (held, left) in held {
         let (dir, number) = (left.dir(), left.kept.number);
-        if let Err(error) = host.resume(left, taken_over.next(), opened.take()) {
+        if let Err(error) = host.resume(left, held) {
             let dir = printable(&dir.to_string_lossy()).into_owned();
             tracing::error!("{dir} cannot go on: {}", plain_words(&error));
             if let Some(supervisor) = host.table.supervisor() {

@@ -21,8 +21,8 @@ use rustix::io::Errno;
 
 use super::supervised::{Changing, Keeping, Supervisor};
 
-pub(super) use place::Asks;
 use place::Joining;
+pub(super) use place::{Asks, Place};
 
 /// What the thread that owns the mounts is told.
 #[derive(Debug)]

@@ -8,7 +8,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use holdfast_control::{Ask, Name, Reply, Which, ask};
+
 use crate::common::loop_device::LoopDevice;
+use crate::common::many::Many;
 use crate::common::{self, TestMount, can_mount, signal, wait_for, wait_until_ended};
 
 /// Whether the kernel sends requests again, and mounting can work.
@@ -306,6 +309,70 @@ fn the_file_behind_a_loop_device_stays_locked_without_the_supervisor() {
     wait_until_ended(supervisor);
     place.run(&["fsck", place.image()]).fails(8, "in use");
     place.umount();
+}
+
+/// Commands that wait in the kernel over a death come as soon as the first mount goes on, before the last one does: they find all that is
+/// mounted.
+#[test]
+fn commands_behind_a_death_find_the_mounts_that_are_still_to_go_on() {
+    if !can_go_on() {
+        return;
+    }
+    let many = Many { place: supervised() };
+    let place = &many.place;
+    // The first mount answers while the next process takes over all these.
+    for n in 0..40 {
+        place.run(&["snapshot", "create", place.dir(), &format!("s{n}")]).fine();
+        many.mount(&format!("@s{n}"), &format!("s{n}"));
+    }
+    for fork in ["work", "other"] {
+        place.run(&["fork", place.dir(), fork]).fine();
+    }
+    fs::write(place.dir.join("f"), "then").unwrap();
+    place.run(&["snapshot", "create", place.dir(), "last"]).fine();
+    let dirs = [":work", ":other", "@last"].map(|what| many.mount(what, &what[1..]));
+    place.run(&["snapshot", "create", dirs[0].to_str().unwrap(), "monday"]).fine();
+    for dir in &dirs[..2] {
+        fs::write(dir.join("f"), "then").unwrap();
+    }
+    let name = |name: &str| Name(name.into());
+    let which = |text: &str| Which::Name(name(text));
+    let asks = [
+        Ask::RollBack { branch: Some(which("work")), to: which("monday"), keep: None },
+        Ask::DeleteBranch { name: which("other"), number: None },
+        Ask::DeleteSnapshot { branch: None, name: which("last"), number: None },
+    ];
+    let first = File::open(&place.dir).unwrap();
+    let (daemon, supervisor) = (place.daemon(), parent(place.daemon()));
+    signal(supervisor, "STOP");
+    signal(daemon, "KILL");
+    wait_until_ended(daemon);
+    let (asking, has_asked) = std::sync::mpsc::channel();
+    let replies = std::thread::scope(|scope| {
+        let threads = asks.each_ref().map(|what| {
+            let (asking, first) = (asking.clone(), &first);
+            scope.spawn(move || {
+                asking.send(()).unwrap();
+                ask(first, what)
+            })
+        });
+        has_asked.iter().take(asks.len()).for_each(drop);
+        signal(supervisor, "CONT");
+        threads.map(|thread| thread.join().unwrap())
+    });
+    for reply in &replies {
+        assert!(matches!(reply, Ok(Reply::Refused { .. })), "{replies:?}\n{}", log(place));
+    }
+    for dir in &dirs {
+        let read = fs::read_to_string(dir.join("f"));
+        let read = read.unwrap_or_else(|error| panic!("{dir:?}: {error}\n{}", log(place)));
+        assert_eq!(read, "then", "{dir:?}");
+    }
+    let said = log(place);
+    assert!(!said.contains("cannot go on"), "{said}");
+    drop(first);
+    place.run(&["umount", place.image()]).fine();
+    place.fsck();
 }
 
 /// What only the process knew that has died is not made up.
