@@ -221,44 +221,43 @@ fn ask_and_shrink(geometry: Geometry, (files, blocks): (u64, u64), holes: u64) -
 /// `main` names but the first blocks of an extent of a snapshot, in front of the new end, and nothing else there: these move with the others.
 #[test]
 fn a_part_of_what_moves_moves_with_it() {
-    for geometry in shapes(128 * MIB, 4096) {
-        let device = small::formatted_as(geometry);
-        let store = small::open(&device);
-        assert_eq!(add(&store, 0..600, 24), 600, "56 MiB");
-        (0..200).for_each(|number| remove(&store, number));
-        store.snapshot(1, b"all", Timestamp { secs: 1, nanos: 0 }).unwrap();
-        let starts: BTreeMap<_, _> =
-            (200..600).map(|number| (extent(&store, number).blocks.start.0, number)).collect();
-        // The data zone ends at a multiple of 16 blocks, here in the midst of an extent.
-        let is_cut = |(start, number): &(&u64, &u64)| *start % 16 == 8 && **number % 9 != 8;
-        let (start, cut) = starts.iter().skip(350).find(is_cut).unwrap();
-        for number in starts.range(start..).map(|(_, number)| *number) {
-            if number != *cut {
-                remove(&store, number);
-                continue;
-            }
-            let mut whole = extent(&store, number);
-            let BlockRange { start: BlockNo(first), count } = whole.blocks;
-            let mut room = store.reserve(Need::Shrink { changes: 40 }).unwrap();
-            let mut transaction = Transaction::new();
-            let rest = BlockRange::new(BlockNo(first + 5), count - 5);
-            transaction.free(rest, whole.birth, key(number));
-            whole.blocks.count = 5;
-            whole.sums.truncate(5);
-            transaction.put(key(number), whole.encode());
-            store.apply(transaction, &mut room).unwrap();
+    let geometry = Geometry::for_device(128 * MIB, 4096).unwrap();
+    let device = small::formatted_as(geometry);
+    let store = small::open(&device);
+    assert_eq!(add(&store, 0..600, 24), 600, "56 MiB");
+    (0..200).for_each(|number| remove(&store, number));
+    store.snapshot(1, b"all", Timestamp { secs: 1, nanos: 0 }).unwrap();
+    let starts: BTreeMap<_, _> =
+        (200..600).map(|number| (extent(&store, number).blocks.start.0, number)).collect();
+    // The data zone ends at a multiple of 16 blocks, here in the midst of an extent.
+    let is_cut = |(start, number): &(&u64, &u64)| *start % 16 == 8 && **number % 9 != 8;
+    let (start, cut) = starts.iter().skip(350).find(is_cut).unwrap();
+    for number in starts.range(start..).map(|(_, number)| *number) {
+        if number != *cut {
+            remove(&store, number);
+            continue;
         }
-        store.close().unwrap();
-        let end = start + 8;
-        let blocks = (end..)
-            .find(|blocks| Geometry { volume_blocks: *blocks, ..geometry }.far_copy().0 == end);
-        let bytes = blocks.unwrap() * BLOCK_BYTES;
-        assert_eq!(shrink(&device, bytes).unwrap(), bytes);
-        let store = small::open(&device);
-        assert!(extent(&store, *cut).blocks.start.0 < *start, "it has moved");
-        add(&store, 1000..2000, 24);
-        let kept = starts.range(..=start).map(|(_, number)| *number);
-        are_there(&store, &device, kept);
-        store.close().unwrap();
+        let mut whole = extent(&store, number);
+        let BlockRange { start: BlockNo(first), count } = whole.blocks;
+        let mut room = store.reserve(Need::Shrink { changes: 40 }).unwrap();
+        let mut transaction = Transaction::new();
+        let rest = BlockRange::new(BlockNo(first + 5), count - 5);
+        transaction.free(rest, whole.birth, key(number));
+        whole.blocks.count = 5;
+        whole.sums.truncate(5);
+        transaction.put(key(number), whole.encode());
+        store.apply(transaction, &mut room).unwrap();
     }
+    store.close().unwrap();
+    let end = start + 8;
+    let blocks =
+        (end..).find(|blocks| Geometry { volume_blocks: *blocks, ..geometry }.far_copy().0 == end);
+    let bytes = blocks.unwrap() * BLOCK_BYTES;
+    assert_eq!(shrink(&device, bytes).unwrap(), bytes);
+    let store = small::open(&device);
+    assert!(extent(&store, *cut).blocks.start.0 < *start, "it has moved");
+    add(&store, 1000..2000, 24);
+    let kept = starts.range(..=start).map(|(_, number)| *number);
+    are_there(&store, &device, kept);
+    store.close().unwrap();
 }
