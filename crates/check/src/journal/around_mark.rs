@@ -19,10 +19,9 @@ impl Ring<'_> {
 
     fn is_empty_around(&self, mark: &JournalMark) -> Result<bool, DeviceError> {
         for distance in self.geometry.ring_places() {
-            if let Ok((header, _)) = self.frame(mark.next, distance)? {
-                if header.index == 0 && [mark.sum, !mark.sum].contains(&header.prior) {
-                    return Ok(false);
-                }
+            let Ok((header, _)) = self.frame(mark.next, distance)? else { continue };
+            if header.index == 0 && [mark.sum, !mark.sum].contains(&header.prior) {
+                return Ok(false);
             }
         }
         let start = self.blocks.start.0;

@@ -1,11 +1,13 @@
 //! What has to become free: all behind the new end, and places before it that what is stored twice needs.
 
-use holdfast_base::{BlockNo, BlockRange};
-use holdfast_format::Geometry;
+use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::limits::GROUP_BLOCKS;
+use holdfast_format::{Geometry, Stored};
 
-use super::walk::Seen;
+use super::moves::Run;
+use super::walk::{Reach, Seen};
 use crate::marks::Marks;
+use crate::space::slots::NodeSlots;
 
 /// Blocks in a unit: its copies lie in another one, moved as a whole.
 const UNIT: u64 = 64;
@@ -139,5 +141,51 @@ fn inside(new: &Geometry, unit: u64) -> u64 {
     match (border(new.first_data_block()), border(new.far_copy())) {
         (first, end) if first < end => (u64::MAX << first) & (u64::MAX >> (UNIT - end)),
         _ => 0,
+    }
+}
+
+impl Seen {
+    /// Whether a node of a files tree, or what lies below, may have to move or change. A leaf does also where it names a part alone of
+    /// what moves, in front of the end.
+    pub(super) fn may_change(&self, node: u64, away: &Away) -> bool {
+        self.nodes.get(&node).is_none_or(|reach| reach.may_change(away))
+    }
+
+    /// The most nodes that have to be written.
+    pub(super) fn to_write(&self, away: &Away) -> NodeSlots {
+        let space = self.geometry.stored(TreeId::Space, 0);
+        let count = |stored| {
+            let is_so = |reach: &&Reach| {
+                reach.may_change(away) && self.geometry.stored(TreeId::Files, reach.level) == stored
+            };
+            let of_files = self.nodes.values().filter(is_so).count() as u64;
+            let of_space = if space == stored { self.space_nodes.saturating_mul(2) } else { 0 };
+            of_files.saturating_add(of_space)
+        };
+        NodeSlots { once: count(Stored::Once), twice: count(Stored::Twice) }
+    }
+
+    /// What of data has to move, upwards: extents with blocks in common are one run.
+    pub(super) fn runs(&self, away: &Away) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (from, to) in away.ranges(&self.geometry) {
+            let mut at = from;
+            while let Some(block) = self.data.first(at, to, true) {
+                let (start, end) = self.run_around(block);
+                at = end;
+                // It may lie in several of the ranges.
+                if runs.last().is_none_or(|run| run.end <= start) {
+                    let is_written = self.written.first(start, end, true).is_some();
+                    runs.push(Run { start, end, is_written });
+                }
+            }
+        }
+        runs
+    }
+}
+
+impl Reach {
+    fn may_change(&self, away: &Away) -> bool {
+        self.end > away.start || self.parts & away.parts != 0
     }
 }

@@ -14,10 +14,7 @@ use holdfast_format::node::{Expected, NodeView, OfVolume};
 use holdfast_format::{Geometry, ItemKind, Key, Malformed, NodePointer, Stored, Superblock};
 
 use super::Progress;
-use super::away::Away;
-use super::moves::Run;
 use crate::marks::Marks;
-use crate::space::slots::NodeSlots;
 use crate::verified::first_sound;
 use crate::{Result, StoreError};
 
@@ -62,18 +59,19 @@ impl<'a> Nodes<'a> {
 
 /// How far a node of a files tree reaches, with all that lies below it.
 #[derive(Clone, Copy, Debug)]
-struct Reach {
-    level: u8,
+pub(super) struct Reach {
+    pub(super) level: u8,
     /// Behind the last of its blocks.
-    end: u64,
+    pub(super) end: u64,
     /// The 64ths of the volume in which they lie.
-    parts: u64,
+    pub(super) parts: u64,
 }
 
 /// What was seen.
 pub(super) struct Seen {
     pub(super) geometry: Geometry,
-    nodes: HashMap<u64, Reach>,
+    /// Those of files trees.
+    pub(super) nodes: HashMap<u64, Reach>,
     /// Blocks that are in use.
     pub(super) used: Marks,
     /// Those of data.
@@ -137,56 +135,14 @@ impl Seen {
         (u64::MAX << first) & (u64::MAX >> 63_u64.saturating_sub(last))
     }
 
-    /// Whether a node of a files tree, or what lies below, may have to move or change. A leaf does also where it names a part alone of
-    /// what moves, in front of the end.
-    pub(super) fn may_change(&self, node: u64, away: &Away) -> bool {
-        self.nodes.get(&node).is_none_or(|reach| reach.may_change(away))
-    }
-
-    /// The most nodes that have to be written.
-    pub(super) fn to_write(&self, away: &Away) -> NodeSlots {
-        let space = self.geometry.stored(TreeId::Space, 0);
-        let count = |stored| {
-            let is_so = |reach: &&Reach| {
-                reach.may_change(away) && self.geometry.stored(TreeId::Files, reach.level) == stored
-            };
-            let of_files = self.nodes.values().filter(is_so).count() as u64;
-            let of_space = if space == stored { self.space_nodes.saturating_mul(2) } else { 0 };
-            of_files.saturating_add(of_space)
-        };
-        NodeSlots { once: count(Stored::Once), twice: count(Stored::Twice) }
-    }
-
     /// The run of a block of data: with which blocks it moves. Extents that name but a part of it have to change as well.
     pub(super) fn run_around(&self, block: u64) -> (u64, u64) {
         let last = self.joined.first(block, u64::MAX, false).unwrap_or(block);
         (self.joined.start_of_run(block), last.saturating_add(1))
     }
-
-    /// What of data has to move, upwards: extents with blocks in common are one run.
-    pub(super) fn runs(&self, away: &Away) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
-        for (from, to) in away.ranges(&self.geometry) {
-            let mut at = from;
-            while let Some(block) = self.data.first(at, to, true) {
-                let (start, end) = self.run_around(block);
-                at = end;
-                // It may lie in several of the ranges.
-                if runs.last().is_none_or(|run| run.end <= start) {
-                    let is_written = self.written.first(start, end, true).is_some();
-                    runs.push(Run { start, end, is_written });
-                }
-            }
-        }
-        runs
-    }
 }
 
 impl Reach {
-    fn may_change(&self, away: &Away) -> bool {
-        self.end > away.start || self.parts & away.parts != 0
-    }
-
     fn add(&mut self, below: Reach) {
         self.end = self.end.max(below.end);
         self.parts |= below.parts;

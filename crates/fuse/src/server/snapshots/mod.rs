@@ -309,7 +309,7 @@ impl Server {
         self.snapshots.opened.refer_again(slot, count);
     }
 
-    /// The kernel has checked it, unless it checks nothing. What is mounted read-only, or by a user who may only read, changes
+    /// The kernel has checked it, unless it checks nothing. What is mounted read-only, or for a user without the right to write, changes
     /// nothing, whatever the kernel lets through.
     fn expect_to_write_snapdir(&self, fs: &FileSystem, request: &Request) -> Answer<()> {
         if fs.options().read_only {
