@@ -71,7 +71,7 @@ impl Failure {
         self
     }
 
-    /// As [`Failure::with_hint`], with a command about a path, as a shell takes it. What has no text, or would give orders to a terminal, is
+    /// Adds the command that helps to the sentence, one about a path, as a shell takes it. What has no text, or would give orders to a terminal, is
     /// shown and no hint.
     pub fn with_hint_about(self, command: &str, path: &Path) -> Failure {
         let word = path.to_str().filter(|text| printable(text) == *text);
