@@ -60,7 +60,7 @@ fn command(dir: impl AsFd, command: &[u8], changes: bool) -> io::Result<Vec<u8>>
 /// Has the daemon of the mount that `dir` is in carry out what is asked.
 ///
 /// # Errors
-/// As of [`command`]; `InvalidData` for an answer that makes no sense.
+/// The daemon's, or that there is none; `InvalidData` for an answer that makes no sense.
 pub fn ask(dir: impl AsFd, ask: &Ask) -> io::Result<Reply> {
     let question = serde_json::to_vec(ask)?;
     let answer = command(dir, &question, !ask.only_looks())?;

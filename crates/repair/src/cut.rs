@@ -62,7 +62,7 @@ fn back(reading: &VolumeReading<'_>) -> Vec<Repair> {
     let back = reading.made_later().keys().map(|(id, inode)| {
         let root = reading.trees().iter().find(|tree| tree.id == *id);
         let path = root.map(|root| reading.later_path(root, *inode));
-        let what = "it was made behind the damage, and is there as the log has it last".into();
+        let what = "it was made behind the damage, and is there as the log has it last; what it no longer has does not read".into();
         let tree = root.filter(|root| !root.is_main()).map(|root| root.name.clone());
         Repair { issue: Issue::LogDamaged, tree, path, what, loses: false }
     });
@@ -88,6 +88,10 @@ pub(crate) fn losses(reading: &VolumeReading<'_>, states: &[State]) -> Vec<Repai
         for path in paths(reading, beside, changes) {
             let (tree, path, what) = (tree.clone(), Some(path), what.into());
             losses.push(Repair { issue, tree, path, what, loses: true });
+        }
+        if changes.has_more {
+            let what = "more was changed behind the damage than is named, and is lost".into();
+            losses.push(Repair { issue, tree, path: None, what, loses: true });
         }
     }
     losses

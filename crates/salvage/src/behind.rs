@@ -44,5 +44,6 @@ fn sentences(of: &BTreeSet<String>, what: &str, has_more: bool) -> Vec<String> {
     let more = of.len().saturating_sub(TOLD_MAX) as u64;
     let least = if has_more { "at least " } else { "" };
     let more = (more > 0).then(|| format!("{least}{} {what}", show::count(more, "more file")));
-    told.chain(more).collect()
+    let uncounted = (has_more && more.is_none()).then(|| format!("more than is named here {what}"));
+    told.chain(more).chain(uncounted).collect()
 }

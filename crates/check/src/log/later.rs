@@ -224,7 +224,9 @@ impl Reading<'_, '_> {
                 break;
             }
             if at == 0 {
-                chain.first = linked.first.unwrap_or(header.inode_next);
+                // A forged one would make what is there new.
+                let first = linked.first.unwrap_or(header.inode_next);
+                chain.first = first.max(now.inode_next.0);
             }
             chain.inode_next = header.inode_next;
             if !self.say(&mut chain, header, records, before) {
