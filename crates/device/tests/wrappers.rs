@@ -38,7 +38,7 @@ fn a_wrapper_asks_the_host() {
 #[test]
 fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
     /// Wrapper, call, and why its body is its own.
-    const OWN: [(&str, &str, &str); 16] = [
+    const OWN: [(&str, &str, &str); 19] = [
         ("Slow", "take_room", "a test counts what it is asked"),
         ("Sticky", "take_room", "nothing is taken behind the stop of the volume"),
         ("Guarded", "take_room", "nothing is taken once another program has the volume"),
@@ -54,6 +54,9 @@ fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
         ("Asking", "discard", "a test says when"),
         ("Front", "take_room", "what lies behind its end is not its own"),
         ("OnHost", "room", "it is the host"),
+        ("Host", "room", "it is the host"),
+        ("Host", "take_room", "it is the host"),
+        ("Host", "discard", "another takes what goes back"),
         ("Front", "discard", "what lies behind its end is not its own"),
     ];
     let mut wrappers = 0;
