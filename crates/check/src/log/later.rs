@@ -121,7 +121,7 @@ struct Reading<'r, 'a> {
 /// Takes what can be taken of the batches from the end of `replay` on.
 pub(super) fn take(before: &Volume<'_>, ring: &Ring<'_>, replay: &mut Replay) {
     replay.later.has_hole = true;
-    // Without the marks nobody knows what is free for it.
+    // Without the marks no block is known to be free for it.
     let Some(marks) = before.marks() else { return };
     let (batches, proven) = chains(ring, replay);
     let mut reading = Reading { before, ring, proven, unproven: 0, kept: 0, gone: BTreeSet::new() };
