@@ -206,7 +206,6 @@ fn ask_and_shrink(geometry: Geometry, (files, blocks): (u64, u64), holes: u64) -
     assert!(asked < size && size < 64 * MIB, "{what}: {size}");
     let made = shrink(&device, size).unwrap_or_else(|error| panic!("{what}, {size}: {error}"));
     assert_eq!(made, size, "{what}");
-    println!("{what}: {} MiB", size / MIB);
     let store = small::open(&device);
     are_there(&store, &device, (0..files).filter(is_left));
     let first = (0..files).find(is_left).unwrap();
