@@ -17,6 +17,7 @@ use holdfast_device::{AlignedBuf, Device, DeviceStats, MemoryDevice};
 
 use crate::counts::{asked, median};
 use crate::result::{Cell, Row, Section, Table, Unit};
+use crate::systems::undo::interrupted;
 use crate::work::{names, pattern};
 
 /// Appends that are measured before it is the bare device's turn again.
@@ -76,6 +77,7 @@ pub fn run(
     let mut tables = [const { Vec::new() }; 3];
     for round in 1..=scale.rounds {
         for &node_size in &scale.node_sizes {
+            interrupted()?;
             let nodes = format!("nodes of {} KiB", node_size >> 10);
             let mut keep = |at: usize, work: &str, run: Run| {
                 add(&mut tables[at], format!("{work}, {nodes}"), run);

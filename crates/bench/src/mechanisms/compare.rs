@@ -9,6 +9,7 @@ use super::{Devices, Gain, Scale, rounds_text};
 use crate::counts::{Counts, median, ratio};
 use crate::folder::Folder;
 use crate::result::{Axis, Cell, Plot, Row, Section, Series, Table, Unit};
+use crate::systems::undo::interrupted;
 use crate::systems::{Bed, Mounted, Ours, System};
 use crate::work::quiesce;
 
@@ -145,6 +146,7 @@ pub(super) fn in_rounds<S: Copy, R>(
     let mut found: Vec<Vec<R>> = all.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         for at in 0..all.len() {
+            interrupted()?;
             let at = if round % 2 == 0 { at } else { all.len() - 1 - at };
             found[at].push(run(all[at])?);
         }

@@ -7,6 +7,7 @@ use holdfast_device::Device;
 
 use crate::counts::median;
 use crate::result::{Axis, Cell, Plot, Row, Section, Series, Table, Unit, exponent};
+use crate::systems::undo::interrupted;
 
 /// Exponents above this are named below the table.
 const FLAT: f64 = 0.15;
@@ -52,6 +53,7 @@ impl Curves {
         work: impl FnOnce() -> io::Result<R>,
         behind: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<R> {
+        interrupted()?;
         let before = device.stats().written_bytes;
         let time = Stopwatch::start();
         let done = work()?;

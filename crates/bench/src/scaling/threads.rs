@@ -8,6 +8,7 @@ use holdfast_base::clock::{Deadline, Stopwatch};
 use super::curves::Curves;
 use crate::mechanisms::{Devices, Progress, Scale, rounds_text};
 use crate::result::{Section, Unit};
+use crate::systems::undo::interrupted;
 use crate::work::{fill_dirs, on_threads, pattern, quiesce};
 
 /// Bytes of an append.
@@ -61,6 +62,7 @@ pub(super) fn run(
                     let file = dir.create("appended")?;
                     let mut done = 0;
                     while done == 0 || (done < MOST && !until.is_over()) {
+                        interrupted()?;
                         match operation {
                             Operation::Create => drop(dir.create(format!("file-{done}"))?),
                             Operation::AppendAndFsync => {

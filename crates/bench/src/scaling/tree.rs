@@ -6,6 +6,7 @@ use std::sync::Arc;
 use holdfast::{CreateOptions, Dir, Volume, VolumeOptions};
 use holdfast_device::Device;
 
+use crate::systems::undo::interrupted;
 use crate::work::quiesce;
 
 /// Files, the same number in each directory.
@@ -39,6 +40,7 @@ impl Tree {
     /// Adds files until there are so many.
     pub(super) fn grow(&mut self, files: u64) -> io::Result<()> {
         while self.files < files {
+            interrupted()?;
             let dir = (self.files / self.dir_files) as usize;
             if dir == self.dirs.len() {
                 self.volume.create_dir(format!("/d{dir}"))?;

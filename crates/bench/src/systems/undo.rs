@@ -6,7 +6,7 @@
 
 use std::io;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -38,10 +38,14 @@ impl Drop for Undo {
     }
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP make everything end that looks at [`interrupted`].
+/// From now on SIGINT, SIGTERM and SIGHUP make everything end that looks at [`interrupted`]; a second one ends the
+/// process at once, and nothing is undone.
 pub fn watch() -> io::Result<()> {
     let flag = SIGNAL.get_or_init(Arc::default);
+    let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, again.clone())?;
+        signal_hook::flag::register(signal, again.clone())?;
         signal_hook::flag::register_usize(signal, flag.clone(), signal as usize)?;
     }
     Ok(())
