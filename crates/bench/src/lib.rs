@@ -19,6 +19,7 @@ pub mod systems;
 mod counts;
 mod folder;
 mod place;
+mod undo;
 mod work;
 
 pub use counts::Counts;

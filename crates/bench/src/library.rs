@@ -17,7 +17,7 @@ use holdfast_device::{AlignedBuf, Device, DeviceStats, MemoryDevice};
 
 use crate::counts::{asked, median};
 use crate::result::{Cell, Row, Section, Table, Unit};
-use crate::systems::undo::interrupted;
+use crate::undo::interrupted;
 use crate::work::{names, pattern};
 
 /// Appends that are measured before it is the bare device's turn again.

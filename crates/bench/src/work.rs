@@ -10,7 +10,7 @@ use holdfast::{Dir, Volume};
 use holdfast_base::clock::Deadline;
 use holdfast_base::prng::Prng;
 
-use crate::systems::undo::interrupted;
+use crate::undo::interrupted;
 
 /// Bytes of zeros, or of content, that are written at once.
 const CHUNK: usize = 1 << 20;

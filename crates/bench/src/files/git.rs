@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::run::{Run, Unit};
-use crate::systems::undo::run as ran;
+use crate::undo::run as ran;
 
 /// The branch that is checked out after the clone.
 const OTHER: &str = "holdfast-bench-other";

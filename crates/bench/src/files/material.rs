@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::git::make_repository;
 use super::tree::write_archive;
 use super::{Needs, Scale, Workload};
-use crate::systems::undo::run;
+use crate::undo::run;
 
 /// Where trees and repositories come from; what is made is gone when this is dropped.
 #[derive(Debug)]

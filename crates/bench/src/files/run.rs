@@ -17,7 +17,7 @@ use holdfast_device::DeviceStats;
 use super::Scale;
 use crate::counts::{Counts, asked};
 use crate::systems::meter;
-use crate::systems::undo::interrupted;
+use crate::undo::interrupted;
 use crate::work::on_threads;
 
 /// Operations of a worker that are not measured: the first ones find nothing warm.

@@ -12,7 +12,7 @@ use holdfast_base::prng::Prng;
 
 use super::flat::expect;
 use super::run::{Laps, Run, Unit};
-use crate::systems::undo::{self, interrupted};
+use crate::undo::{self, interrupted};
 use crate::work::pattern;
 
 /// Files in a directory of a made archive.

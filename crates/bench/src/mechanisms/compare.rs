@@ -9,15 +9,15 @@ use super::{Devices, Gain, Scale, rounds_text};
 use crate::counts::{Counts, median, ratio};
 use crate::folder::Folder;
 use crate::result::{Axis, Cell, Plot, Row, Section, Series, Table, Unit};
-use crate::systems::undo::interrupted;
 use crate::systems::{Bed, Mounted, Ours, System};
+use crate::undo::interrupted;
 use crate::work::quiesce;
 
 /// Bytes of a tree node, where they are not what is compared.
 pub(super) const NODE: usize = 16384;
 
 /// Where the volumes are.
-pub enum Ground<'a> {
+pub enum Volumes<'a> {
     /// The library opens them, on these devices.
     Library(&'a mut Devices<'a>),
     /// They are made on a file, and mounted.
@@ -29,7 +29,7 @@ pub struct Bench<'a> {
     /// How much.
     pub scale: Scale,
     /// Where.
-    pub ground: Ground<'a>,
+    pub ground: Volumes<'a>,
     /// Hears of each run.
     pub seen: fn(String),
 }
@@ -84,7 +84,7 @@ impl Ready<'_> {
 
 impl Bench<'_> {
     pub(super) fn is_library(&self) -> bool {
-        matches!(self.ground, Ground::Library(_))
+        matches!(self.ground, Volumes::Library(_))
     }
 
     /// `library` or `mount`: a word for people and keys.
@@ -95,12 +95,12 @@ impl Bench<'_> {
     /// Makes a volume, in place of the one before.
     pub(super) fn volume(&mut self, wanted: Wanted) -> io::Result<Ready<'_>> {
         match &mut self.ground {
-            Ground::Library(devices) => {
+            Volumes::Library(devices) => {
                 let device = devices(wanted.bytes)?;
                 CreateOptions::new().node_size(wanted.node_size).format(&device)?;
                 wanted.library.open_device(device).map(Ready::Library)
             }
-            Ground::Mount(bed, ours) => {
+            Volumes::Mount(bed, ours) => {
                 let ours = Ours {
                     options: wanted.mount,
                     mkfs: vec!["--node-size".into(), format!("{}k", wanted.node_size >> 10)],
@@ -304,7 +304,7 @@ pub(super) mod tests {
     /// Runs a workload of the library once, in memory.
     pub(crate) fn in_memory<R>(run: impl FnOnce(&mut Bench<'_>) -> io::Result<R>) -> R {
         let mut devices = |bytes| Ok(Arc::new(MemoryDevice::new(bytes)) as _);
-        let ground = Ground::Library(&mut devices);
+        let ground = Volumes::Library(&mut devices);
         run(&mut Bench { scale: Scale::Quick, ground, seen: |_| () }).expect("it runs")
     }
 
@@ -348,7 +348,7 @@ pub(super) mod tests {
             lines,
         };
         let section = comparison.section(&[("more", "more", Unit::Count)]);
-        let cell = |row, key| section.table.cell(row, key).unwrap();
+        let cell = |row, key| section.table.cell(row, key).expect("it is there");
         assert_eq!(
             (cell("1", "gain"), cell("1", "published-gain")),
             (&Cell::one(3.0), &Cell::one(3.0))

@@ -168,7 +168,12 @@ pub(super) fn run(bench: &mut Bench<'_>) -> io::Result<Measured> {
         ("groups-gain", "gain", Unit::Ratio),
         ("rate", "throughput, after over before", Unit::Ratio),
     ]);
-    let section = section.note(format!(
+    Ok(Measured { sections: vec![section.note(published())], gains })
+}
+
+/// What was published beside the time frozen, in words.
+fn published() -> String {
+    format!(
         "Published of random writes: {} records of a commit, {} to {} of them skipped; groups per commit {} before, {} \
          after.",
         Unit::Count.show(RECORDS),
@@ -176,8 +181,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> io::Result<Measured> {
         Unit::Share.show(SKIPPED.1),
         Unit::Nanoseconds.show(GROUP_LOOP.0),
         Unit::Nanoseconds.show(GROUP_LOOP.1)
-    ));
-    Ok(Measured { sections: vec![section], gains })
+    )
 }
 
 fn one(

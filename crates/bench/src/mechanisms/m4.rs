@@ -16,7 +16,7 @@ use holdfast_device::{Device, DeviceError, forward};
 use parking_lot::{Condvar, Mutex};
 
 use super::compare::{
-    Better, Both, Comparison, Ground, Line, NODE, Pair, Ready, Wanted, in_rounds,
+    Better, Both, Comparison, Line, NODE, Pair, Ready, Volumes, Wanted, in_rounds,
 };
 use super::{Bench, Measured, Scale};
 use crate::counts::Counts;
@@ -146,25 +146,7 @@ fn compare(bench: &mut Bench<'_>, held: bool) -> io::Result<Measured> {
             more,
         });
     }
-    let place = bench.place();
-    let (key, title, about, note) = match held {
-        false => (
-            format!("m4-{place}"),
-            format!("M4, {place}: a batch finds inodes by an index"),
-            "Empty files in several directories, nothing synced, then one fsync that has to log what is still pending; \
-             more rounds of few files. The rate contains the fsync.",
-            "Commits in the background take records out of what is pending: `records of a batch` says how many the \
-             fsync had left. The published change had all of them in one batch.",
-        ),
-        true => (
-            "m4-held".into(),
-            "M4, library: a batch finds inodes by an index; commits held back".into(),
-            "As above, but the device lets no commit end before the fsync has, and log, journal and cache are so large that \
-             nothing else slows the creates down: all files are pending.",
-            "A batch of the log holds at most 4 MiB, by the format: what is pending becomes several, and each is searched \
-             by itself.",
-        ),
-    };
+    let (key, title, about, note) = texts(held, bench.place());
     let comparison = Comparison {
         key,
         title,
@@ -189,6 +171,28 @@ fn compare(bench: &mut Bench<'_>, held: bool) -> io::Result<Measured> {
     Ok(Measured { sections: vec![section.note(note)], gains })
 }
 
+/// Key, title, what was done and what is to be noted.
+fn texts(held: bool, place: &str) -> (String, String, &'static str, &'static str) {
+    match held {
+        false => (
+            format!("m4-{place}"),
+            format!("M4, {place}: a batch finds inodes by an index"),
+            "Empty files in several directories, nothing synced, then one fsync that has to log what is still pending; \
+             more rounds of few files. The rate contains the fsync.",
+            "Commits in the background take records out of what is pending: `records of a batch` says how many the \
+             fsync had left. The published change had all of them in one batch.",
+        ),
+        true => (
+            "m4-held".into(),
+            "M4, library: a batch finds inodes by an index; commits held back".into(),
+            "As above, but the device lets no commit end before the fsync has, and log, journal and cache are so large that \
+             nothing else slows the creates down: all files are pending.",
+            "A batch of the log holds at most 4 MiB, by the format: what is pending becomes several, and each is searched \
+             by itself.",
+        ),
+    }
+}
+
 /// Creates `files` files in each of `dirs` directories, and fsyncs the last.
 fn create_pending(
     bench: &mut Bench<'_>,
@@ -209,7 +213,7 @@ fn create_pending(
 
 /// The same in the library, and no commit ends before the fsync has.
 fn create_held(bench: &mut Bench<'_>, switch: Batching, dirs: u64, files: u64) -> io::Result<Run> {
-    let Ground::Library(devices) = &mut bench.ground else {
+    let Volumes::Library(devices) = &mut bench.ground else {
         return Err(io::Error::other("only the library's commits are held back"));
     };
     let count = dirs * files;

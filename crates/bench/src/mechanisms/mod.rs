@@ -21,7 +21,7 @@ use holdfast_device::Device;
 
 use crate::result::{Cell, Row, Section, Table, Unit};
 
-pub use compare::{Bench, Ground};
+pub use compare::{Bench, Volumes};
 
 /// One of the five.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

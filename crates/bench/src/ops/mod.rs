@@ -21,8 +21,8 @@ use holdfast_device::{Device, DeviceStats, MemoryDevice};
 
 use crate::counts::asked;
 use crate::folder::Folder;
-use crate::systems::undo::interrupted;
 use crate::systems::{Bed, Mounted, Ours, System};
+use crate::undo::interrupted;
 use crate::work;
 pub(crate) use rows::{ROWS, Row};
 

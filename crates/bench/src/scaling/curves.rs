@@ -7,7 +7,7 @@ use holdfast_device::Device;
 
 use crate::counts::median;
 use crate::result::{Axis, Cell, Plot, Row, Section, Series, Table, Unit, exponent};
-use crate::systems::undo::interrupted;
+use crate::undo::interrupted;
 
 /// Exponents above this are named below the table.
 const FLAT: f64 = 0.15;

@@ -8,7 +8,7 @@ use holdfast_base::clock::{Deadline, Stopwatch};
 use super::curves::Curves;
 use crate::mechanisms::{Devices, Progress, Scale, rounds_text};
 use crate::result::{Section, Unit};
-use crate::systems::undo::interrupted;
+use crate::undo::interrupted;
 use crate::work::{fill_dirs, on_threads, pattern, quiesce};
 
 /// Bytes of an append.

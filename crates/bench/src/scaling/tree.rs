@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast::{CreateOptions, Dir, Volume, VolumeOptions};
 use holdfast_device::Device;
 
-use crate::systems::undo::interrupted;
+use crate::undo::interrupted;
 use crate::work::quiesce;
 
 /// Files, the same number in each directory.

@@ -7,8 +7,8 @@ use std::process::Command;
 use holdfast_device::DeviceStats;
 use tempfile::TempDir;
 
-use super::undo::{Undo, run};
 use super::{meter, patiently};
+use crate::undo::{Undo, run};
 use crate::work::{named, zeros};
 
 /// A place for one volume after the other. It is gone when this is dropped.

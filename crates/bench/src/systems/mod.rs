@@ -4,16 +4,15 @@
 //! over it that uses direct I/O and discards nothing: no host allocates
 //! during an fsync. A [`System`] says how a filesystem is made on it, a
 //! [`Mounted`] is one that is in use. All but ours need root, and undo
-//! themselves when they are dropped, see `undo`.
+//! themselves when they are dropped, see `undo.rs`.
 
 mod bed;
 pub(crate) mod meter;
 pub(crate) mod mounted;
-pub(crate) mod undo;
 
+pub use crate::undo::{signal, watch};
 pub use bed::Bed;
 pub use mounted::{Mounted, Ours};
-pub use undo::{signal, watch};
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::bed::Bed;
-use super::undo::{Undo, interrupted, run};
 use super::{System, find_program, patiently};
 use crate::counts::Counts;
+use crate::undo::{Undo, interrupted, run};
 
 /// Whether the kernel offers rings to FUSE servers.
 const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use holdfast_bench::Place;
-use holdfast_bench::mechanisms::{self, Bench, Gain, Ground, Mechanism, Scale};
+use holdfast_bench::mechanisms::{self, Bench, Gain, Mechanism, Scale, Volumes};
 use holdfast_bench::systems::{Bed, Ours};
 
 use crate::cmd::bench::output::{line, progress};
@@ -49,9 +49,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut place = Place::new(args.file.clone()).context("--file")?;
     let mut devices = |bytes| place.device(bytes);
     for &mechanism in only {
-        let mut grounds = vec![Ground::Library(&mut devices)];
+        let mut grounds = vec![Volumes::Library(&mut devices)];
         if let Some(bed) = &bed {
-            grounds.push(Ground::Mount(bed, Ours { program: program.clone(), ..Ours::default() }));
+            grounds.push(Volumes::Mount(bed, Ours { program: program.clone(), ..Ours::default() }));
         }
         for ground in grounds {
             let mut bench = Bench { scale: args.scale, ground, seen: |what| progress(what) };

@@ -1,6 +1,6 @@
 //! What a benchmark has to undo, and the programs that it runs.
 //!
-//! Files and mount points are in a temporary directory of the [`Bed`](super::Bed); everything else has an [`Undo`],
+//! Files and mount points are in a temporary directory of the `Bed`; everything else has an [`Undo`],
 //! which acts when it is dropped, after a failure and a panic as well. A signal only sets a flag ([`watch`]): whatever
 //! goes on looks at it ([`interrupted`]) and fails, and so all is undone on the way out.
 
