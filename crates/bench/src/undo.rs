@@ -38,7 +38,7 @@ impl Drop for Undo {
     }
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP make everything end that looks at [`interrupted`]; a second one ends the
+/// From now on SIGINT, SIGTERM and SIGHUP make everything end that looks at `interrupted`; a second one ends the
 /// process at once, and nothing is undone.
 pub fn watch() -> io::Result<()> {
     let flag = SIGNAL.get_or_init(Arc::default);

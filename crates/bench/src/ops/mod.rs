@@ -1,7 +1,7 @@
 //! What one small operation costs: bytes, writes and flushes, counted at the device.
 //!
 //! The rows are those of a comparison of kernel filesystems that was made
-//! elsewhere, see [`rows`]. A tree of thousands of files and one large file is
+//! elsewhere, see `rows.rs`. A tree of thousands of files and one large file is
 //! there before; each row begins on a filesystem that was just mounted, and
 //! what it leaves for the background is counted until it is unmounted again.
 //! Holdfast is counted twice: at the loop device below its mount, and as a
