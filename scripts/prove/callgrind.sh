@@ -16,7 +16,7 @@ COPYING='mem(cpy|move|set|cmp)|copy_nonoverlapping|copy_from_slice'
 # One run each: workload, items, items between two commits.
 RUNS='creates:1000:1 creates:1000:10 creates:1000:1000 overwrites:10000:100 overwrites:10000:10000'
 # The function that is counted, with everything it calls on its own thread.
-MEASURED='*holdfast_bench::mechanisms::workloads::logged::measured*'
+MEASURED='*holdfast_bench::mechanisms::m3::measured*'
 
 . "$(dirname "$0")/lib.sh"
 need_dev

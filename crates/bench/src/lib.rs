@@ -7,7 +7,6 @@
 //!
 //! Knows the public library, and of other filesystems what their users know.
 
-pub mod delay;
 pub mod files;
 pub mod library;
 pub mod mechanisms;
@@ -18,8 +17,20 @@ pub mod scaling;
 pub mod systems;
 
 mod counts;
-mod held;
-mod names;
+mod folder;
+mod place;
+mod undo;
 mod work;
 
 pub use counts::Counts;
+pub use place::Place;
+
+/// Bytes of a tree node, from the words that mkfs takes.
+pub fn node_size(text: &str) -> Result<usize, String> {
+    match text {
+        "4k" => Ok(4096),
+        "16k" => Ok(16384),
+        "64k" => Ok(65536),
+        _ => Err(format!("{text} is no node size; 4k, 16k and 64k are")),
+    }
+}

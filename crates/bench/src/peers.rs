@@ -38,7 +38,7 @@ impl Plan {
         for round in 0..self.rounds {
             for workload in &self.workloads {
                 let mut order: Vec<System> = self.systems.clone();
-                order.retain(|system| *system != System::Raw && runs.has(system.word()));
+                order.retain(|system| *system != System::Raw && runs.has(&system.word()));
                 if round % 2 == 1 {
                     order.reverse();
                 }
@@ -48,7 +48,7 @@ impl Plan {
                     match self.one(workload, system, bed, ours) {
                         Ok(found) => {
                             phases.clone_from(&found);
-                            runs.add(system.word(), found);
+                            runs.add(&system.word(), found);
                         }
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                             return Err(error);
@@ -58,10 +58,10 @@ impl Plan {
                 }
                 if self.systems.contains(&System::Raw) {
                     seen(round, workload, System::Raw);
-                    runs.add(System::Raw.word(), floors(bed, &self.scale, &phases)?);
+                    runs.add(&System::Raw.word(), floors(bed, &self.scale, &phases)?);
                 }
                 for (system, why) in failed {
-                    runs.fail(system.word(), &phases, &why);
+                    runs.fail(&system.word(), &phases, &why);
                     if system.is_ours() {
                         failures.push(format!("{}, {}: {why}", system.title(), workload.name));
                     }
@@ -91,7 +91,7 @@ impl Plan {
 fn candidate(system: System) -> Candidate {
     let missing = system.missing_package().map(|package| format!("package {package} is missing"));
     Candidate {
-        name: system.word().into(),
+        name: system.word(),
         title: system.title().into(),
         is_peer: system.is_peer(),
         is_ours: system.is_ours(),

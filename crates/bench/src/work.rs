@@ -1,15 +1,19 @@
-//! What several workloads need: content, volumes that are prepared once, directories full of files.
-//!
-//! A prepared volume is closed before it is measured, so that a measurement
-//! starts with an empty journal and with every node clean at its location; each
-//! run gets a copy of its own.
+//! What several workloads need: content, names, directories full of files, files full of bytes, threads.
 
-use std::io;
-use std::sync::Arc;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
 
-use holdfast::{CreateOptions, Dir, Volume, VolumeOptions};
+use holdfast::{Dir, Volume};
+use holdfast_base::clock::Deadline;
 use holdfast_base::prng::Prng;
-use holdfast_device::{Device, MemoryDevice};
+
+use crate::undo::interrupted;
+
+/// Bytes of zeros, or of content, that are written at once.
+const CHUNK: usize = 1 << 20;
 
 /// Bytes that do not compress and are the same in each run.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
@@ -18,56 +22,71 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A volume in memory with nodes of `node_size` bytes, filled by `fill` and closed.
-pub(crate) fn prepared(
-    bytes: u64,
-    node_size: usize,
-    fill: impl FnOnce(&Volume) -> io::Result<()>,
-) -> io::Result<Arc<MemoryDevice>> {
-    let memory = Arc::new(MemoryDevice::new(bytes));
-    let device: Arc<dyn Device> = memory.clone();
-    CreateOptions::new().node_size(node_size).format(&device)?;
-    let volume = VolumeOptions::new().open_device(device)?;
-    fill(&volume)?;
-    volume.close()?;
-    Ok(memory)
+/// `prefix0` and so on: made before, so that a measured loop is about what is done with them.
+pub(crate) fn names(prefix: &str, count: u64) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}{number}")).collect()
 }
 
-/// A device with the same bytes as `base`, which stays as it is.
-pub(crate) fn copy(base: &MemoryDevice) -> Arc<dyn Device> {
-    Arc::new(base.snapshot())
-}
-
-/// Makes `/d0` to `/d<dirs - 1>`, each with the empty files `old0` to `old<files - 1>`.
-pub(crate) fn fill_dirs(volume: &Volume, dirs: u64, files: u64) -> io::Result<()> {
-    for dir in 0..dirs {
-        volume.create_dir(dir_name(dir))?;
-        let dir = volume.open_dir(dir_name(dir))?;
-        (0..files).try_for_each(|file| dir.create(format!("old{file}")).map(drop))?;
+/// Writes `bytes` bytes of content into `file`, from its begin.
+pub(crate) fn fill(file: &impl FileExt, bytes: u64) -> io::Result<()> {
+    let content = pattern(CHUNK);
+    for at in (0..bytes).step_by(CHUNK) {
+        interrupted()?;
+        file.write_all_at(&content[..(bytes - at).min(CHUNK as u64) as usize], at)?;
     }
     Ok(())
 }
 
-/// Opens what [`fill_dirs`] made.
-pub(crate) fn open_dirs(volume: &Volume, dirs: u64) -> io::Result<Vec<Dir>> {
-    (0..dirs).map(|dir| volume.open_dir(dir_name(dir))).collect()
+/// A new file of zeros, written from end to end, so that its host allocates nothing later.
+pub(crate) fn zeros(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut options = File::options();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let mut file = file.map_err(|error| named(path, &error))?;
+    let zeros = vec![0; CHUNK];
+    for at in (0..bytes).step_by(CHUNK) {
+        interrupted()?;
+        file.write_all(&zeros[..(bytes - at).min(CHUNK as u64) as usize])
+            .map_err(|error| named(path, &error))?;
+    }
+    file.sync_all()
 }
 
-fn dir_name(dir: u64) -> String {
-    format!("/d{dir}")
+/// The same error, with `path` in front.
+pub(crate) fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// The numbers below `count` in a random order.
-pub(crate) fn shuffled(count: u64, prng: &mut Prng) -> Vec<u64> {
-    let mut numbers: Vec<u64> = (0..count).collect();
-    prng.shuffle(&mut numbers);
-    numbers
+/// Makes `/d0` to `/d<dirs - 1>`, each with the empty files `old0` to `old<files - 1>`.
+pub(crate) fn fill_dirs(volume: &Volume, dirs: u64, files: u64) -> io::Result<Vec<Dir>> {
+    let made = (0..dirs).map(|number| {
+        let name = format!("/d{number}");
+        volume.create_dir(&name)?;
+        let dir = volume.open_dir(&name)?;
+        (0..files).try_for_each(|file| dir.create(format!("old{file}")).map(drop))?;
+        Ok(dir)
+    });
+    made.collect()
 }
 
 /// Everything so far is part of a commit and at its location: neither log nor journal hold any of it.
 pub(crate) fn quiesce(volume: &Volume) -> io::Result<()> {
     volume.sync()?;
     volume.engine()?.checkpoint().map_err(io::Error::other)
+}
+
+/// Does `work` with 0, 1 and so on until `time` is over; how often. At least once.
+pub(crate) fn repeat(
+    time: Duration,
+    mut work: impl FnMut(u64) -> io::Result<()>,
+) -> io::Result<u64> {
+    let until = Deadline::after(time);
+    let mut done = 0;
+    while done == 0 || !until.is_over() {
+        interrupted()?;
+        work(done)?;
+        done += 1;
+    }
+    Ok(done)
 }
 
 /// Runs `job` with the numbers below `jobs`, each on a thread of its own, and answers with what each

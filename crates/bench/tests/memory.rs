@@ -11,7 +11,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use holdfast::{CreateOptions, VolumeOptions};
-use holdfast_bench::delay::{DelayDevice, Delays};
 use holdfast_device::{Device, DeviceError, FileDevice, OpenMode, forward, page};
 use peak_alloc::PeakAlloc;
 
@@ -25,6 +24,8 @@ const DIRTY: usize = 48 << 20;
 const RECENT: usize = 1 << 20;
 /// Pages in use from which on the device writes at all.
 const FILLED: usize = DIRTY / 4 * 3;
+/// How long the device takes for 4 KiB.
+const BLOCK: Duration = Duration::from_micros(200);
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -38,7 +39,8 @@ fn memory() -> (usize, usize, usize) {
 /// on this machine, and then does 20 MB a second.
 #[derive(Debug)]
 struct Slow {
-    below: DelayDevice,
+    below: FileDevice,
+    turn: Mutex<()>,
     is_open: Mutex<bool>,
     opened: Condvar,
 }
@@ -47,10 +49,9 @@ impl Slow {
     fn new(dir: &tempfile::TempDir) -> Arc<Slow> {
         let path = dir.path().join("volume");
         std::fs::File::create(&path).unwrap().set_len(4 << 30).unwrap();
-        let file = Arc::new(FileDevice::open(&path, OpenMode::ReadWrite).unwrap());
-        let (block, flush) = (Duration::from_micros(200), Duration::from_millis(1));
-        let below = DelayDevice::new(file, Delays { block, flush, channels: 1 });
-        Arc::new(Slow { below, is_open: Mutex::new(true), opened: Condvar::new() })
+        let below = FileDevice::open(&path, OpenMode::ReadWrite).unwrap();
+        let (turn, is_open) = (Mutex::new(()), Mutex::new(true));
+        Arc::new(Slow { below, turn, is_open, opened: Condvar::new() })
     }
 
     fn hold(&self) {
@@ -72,6 +73,8 @@ impl Device for Slow {
             self.opened.wait_timeout_while(is_open, PATIENCE, |is_open| !*is_open).unwrap();
         assert!(*is_open, "the writers have not filled the memory that they may use");
         drop(is_open);
+        let _turn = self.turn.lock().unwrap();
+        std::thread::sleep(BLOCK * bytes.len().div_ceil(4096) as u32);
         self.below.write(at, bytes)
     }
 }

@@ -4,43 +4,39 @@ use std::io;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
 use super::run::{Host, Reading};
-use crate::systems::cleanup::{Cleanup, CleanupGuard};
-use crate::systems::meter::{self, Blocks};
-use crate::systems::{Mounted, Stats, mounted};
+use crate::counts::Counts;
+use crate::systems::{Mounted, meter, mounted};
+use crate::work::named;
 
 /// A new directory inside another one, gone when it is dropped.
 #[derive(Debug)]
 pub struct Directory {
-    dir: PathBuf,
-    /// As /sys/dev/block calls the device below, if there is one.
-    device: Option<String>,
+    dir: TempDir,
+    /// The device below, in /sys, if there is one.
+    device: Option<PathBuf>,
     /// The program of Holdfast and the process that serves the directory, if it is ours.
     ours: Option<(PathBuf, u32)>,
     /// Whether the caches of the whole machine may be dropped.
     is_cold: bool,
-    _guard: CleanupGuard,
 }
 
 impl Directory {
     /// A place to work in below `path`. `program` is Holdfast's, for the statistics of a mount of its own. With
     /// `cold` what is cached is forgotten before some phases, for the whole machine: that needs root.
     pub fn below(path: &Path, program: &Path, cold: bool) -> io::Result<Directory> {
-        let dir = path.join(format!("holdfast-bench-{}", std::process::id()));
-        let (dir, guard) = CleanupGuard::make(|| {
-            std::fs::create_dir(&dir).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
-            })?;
-            Ok((dir.clone(), Cleanup::Dir(dir)))
-        })?;
+        let dir = tempfile::Builder::new().prefix("holdfast-bench-").tempdir_in(path);
+        let dir = dir.map_err(|error| named(path, &error))?;
         let number = std::fs::metadata(&dir)?.st_dev();
-        let name = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-        let device = Blocks::of_number(&name).is_ok().then_some(name);
-        let root = mount_point(&dir)?;
-        let ours = root
-            .and_then(|root| mounted::ask(program, &root).ok())
-            .map(|(pid, _)| (program.to_path_buf(), pid));
-        Ok(Directory { dir, device, ours, is_cold: cold, _guard: guard })
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let device = meter::asked(&device).is_ok().then_some(device);
+        let root = mount_point(dir.path())?;
+        let ours = root.and_then(|root| mounted::ask(program, &root).ok());
+        let ours = ours.map(|(pid, _)| (program.to_path_buf(), pid));
+        Ok(Directory { dir, device, ours, is_cold: cold })
     }
 
     /// Whether it is in a mount of Holdfast.
@@ -50,7 +46,7 @@ impl Directory {
 
     /// What is known of the filesystem: its type and its device.
     pub fn about(&self) -> String {
-        let kind = mount_line(&self.dir).ok().flatten();
+        let kind = mount_line(self.dir.path()).ok().flatten();
         let kind = kind.map_or("an unknown filesystem".into(), |(_, kind)| kind);
         match self.device {
             Some(_) => format!("{kind} on a block device"),
@@ -80,11 +76,11 @@ fn mount_point(dir: &Path) -> io::Result<Option<PathBuf>> {
 
 impl Host for Directory {
     fn dir(&self) -> &Path {
-        &self.dir
+        self.dir.path()
     }
 
     fn quiesce(&self) -> io::Result<()> {
-        mounted::quiesce(&self.dir, self.ours.is_some())
+        mounted::quiesce(self.dir.path(), self.ours.is_some())
     }
 
     fn cool(&self) -> io::Result<Result<(), String>> {
@@ -98,14 +94,14 @@ impl Host for Directory {
     }
 
     fn reading(&self) -> io::Result<Reading> {
-        let blocks = self.device.as_deref().map(Blocks::of_number).transpose()?;
-        reading(self.ours.as_ref().map(|(_, pid)| *pid), blocks)
+        let asked = self.device.as_deref().map(meter::asked).transpose()?;
+        Reading::now(self.ours.as_ref().map(|(_, pid)| *pid), asked)
     }
 
-    fn stats(&self) -> io::Result<Option<Stats>> {
+    fn counts(&self) -> io::Result<Option<Counts>> {
         let Some((program, _)) = &self.ours else { return Ok(None) };
-        let Some(root) = mount_point(&self.dir)? else { return Ok(None) };
-        mounted::ask(program, &root).map(|(_, stats)| Some(stats))
+        let Some(root) = mount_point(self.dir.path())? else { return Ok(None) };
+        mounted::ask(program, &root).map(|(_, counts)| Some(counts))
     }
 }
 
@@ -123,21 +119,10 @@ impl Host for Mounted<'_> {
     }
 
     fn reading(&self) -> io::Result<Reading> {
-        reading(self.daemon(), Some(self.bed().blocks()?))
+        Reading::now(self.daemon(), Some(self.bed().asked()?))
     }
 
-    fn stats(&self) -> io::Result<Option<Stats>> {
-        Mounted::stats(self)
+    fn counts(&self) -> io::Result<Option<Counts>> {
+        Mounted::counts(self)
     }
-}
-
-pub(super) fn reading(daemon: Option<u32>, blocks: Option<Blocks>) -> io::Result<Reading> {
-    let (own_ns, daemon_ns) = mounted::processor_ns(daemon)?;
-    Ok(Reading {
-        own_ns,
-        daemon_ns,
-        machine_ns: meter::machine_ns()?,
-        blocks,
-        daemon_peak_bytes: daemon.map(|pid| meter::peak_bytes(&pid.to_string())).transpose()?,
-    })
 }

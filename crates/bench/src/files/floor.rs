@@ -13,7 +13,8 @@ use holdfast_device::AlignedBuf;
 
 use super::Scale;
 use super::run::{Host, Phase, Reading, Run, Unit};
-use crate::systems::{Bed, Stats};
+use crate::counts::Counts;
+use crate::systems::Bed;
 
 /// What stands for one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +73,10 @@ impl Host for Bare<'_> {
     }
 
     fn reading(&self) -> io::Result<Reading> {
-        super::directory::reading(None, Some(self.0.blocks()?))
+        Reading::now(None, Some(self.0.asked()?))
     }
 
-    fn stats(&self) -> io::Result<Option<Stats>> {
+    fn counts(&self) -> io::Result<Option<Counts>> {
         Ok(None)
     }
 }

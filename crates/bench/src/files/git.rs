@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use super::run::{Run, Unit};
-use super::tree::Archive;
-use crate::systems::cleanup::{Cleanup, CleanupGuard, run_inside};
+use crate::undo::run as ran;
 
 /// The branch that is checked out after the clone.
 const OTHER: &str = "holdfast-bench-other";
@@ -33,23 +32,19 @@ fn git(dir: &Path) -> Command {
     command
 }
 
-/// A repository in `dir` made from an archive, for as long as the second value lives: two branches, the other one
-/// without a third of the files and with another third changed.
-pub fn made_repository(archive: &Archive, dir: &Path) -> io::Result<(PathBuf, KeptRepository)> {
-    let path = dir.join(format!("holdfast-bench-{}.git", std::process::id()));
-    let (path, guard) = CleanupGuard::make(|| {
-        std::fs::create_dir(&path)?;
-        Ok((path.clone(), Cleanup::Dir(path)))
-    })?;
-    run_inside(git(&path).args(["init", "-q", "."]))?;
-    run_inside(Command::new("tar").arg("-xf").arg(&archive.path).arg("-C").arg(&path))?;
+/// A new repository made from an archive: two branches, the other one without a third of the files and with another
+/// third changed.
+pub(super) fn make_repository(archive: &Path, path: &Path) -> io::Result<()> {
+    std::fs::create_dir(path)?;
+    ran(git(path).args(["init", "-q", "."]))?;
+    ran(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(path))?;
     let commit = |words: &str| {
-        run_inside(git(&path).args(["add", "-A"]))?;
-        run_inside(git(&path).args(["commit", "-q", "-m", words]))
+        ran(git(path).args(["add", "-A"]))?;
+        ran(git(path).args(["commit", "-q", "-m", words]))
     };
     commit("All files.")?;
-    run_inside(git(&path).args(["checkout", "-q", "-b", OTHER]))?;
-    let files = run_inside(git(&path).args(["ls-files", "-z"]))?;
+    ran(git(path).args(["checkout", "-q", "-b", OTHER]))?;
+    let files = ran(git(path).args(["ls-files", "-z"]))?;
     for (number, file) in files.split('\0').filter(|file| !file.is_empty()).enumerate() {
         let file = path.join(file);
         match number % 3 {
@@ -59,13 +54,8 @@ pub fn made_repository(archive: &Archive, dir: &Path) -> io::Result<(PathBuf, Ke
         }
     }
     commit("Some changed, some gone.")?;
-    run_inside(git(&path).args(["checkout", "-q", "main"]))?;
-    Ok((path, KeptRepository(guard)))
+    ran(git(path).args(["checkout", "-q", "main"])).map(drop)
 }
-
-/// Keeps a repository that was made for a benchmark.
-#[derive(Debug)]
-pub struct KeptRepository(#[expect(dead_code, reason = "held until it is dropped")] CleanupGuard);
 
 /// Clones, asks for the status twice, and checks out another branch, or of a stranger's repository an old commit.
 pub(super) fn clone_and_checkout(run: &mut Run<'_>) -> io::Result<()> {
@@ -76,7 +66,7 @@ pub(super) fn clone_and_checkout(run: &mut Run<'_>) -> io::Result<()> {
     let (place, clone) = (run.place().to_path_buf(), run.place().join("clone"));
     let host = run.host();
     let synced = |command: &mut Command| {
-        run_inside(command)?;
+        ran(command)?;
         host.quiesce()?;
         Ok(1)
     };
@@ -90,7 +80,7 @@ pub(super) fn clone_and_checkout(run: &mut Run<'_>) -> io::Result<()> {
         let name = format!("git status, {warmth}");
         if warmth == "warm" || run.cool(&name)? {
             run.once(&name, Unit::Whole, |_| {
-                let changed = run_inside(git(&clone).args(["status", "--porcelain"]))?;
+                let changed = ran(git(&clone).args(["status", "--porcelain"]))?;
                 match changed.is_empty() {
                     true => Ok(1),
                     false => Err(io::Error::other(format!("git sees changes: {changed}"))),
@@ -106,11 +96,11 @@ pub(super) fn clone_and_checkout(run: &mut Run<'_>) -> io::Result<()> {
 /// What is checked out second.
 fn other(repository: &Path) -> io::Result<String> {
     let made = format!("refs/heads/{OTHER}");
-    if run_inside(git(repository).args(["rev-parse", "-q", "--verify", &made])).is_ok() {
+    if ran(git(repository).args(["rev-parse", "-q", "--verify", &made])).is_ok() {
         return Ok(format!("origin/{OTHER}"));
     }
     let history = ["rev-list", "--first-parent", "-n", "500", "HEAD"];
-    let history = run_inside(git(repository).args(history))?;
+    let history = ran(git(repository).args(history))?;
     let oldest = history.lines().last();
     oldest.map(String::from).ok_or_else(|| io::Error::other("the repository has no history"))
 }

@@ -2,27 +2,27 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use super::git::{KeptRepository, made_repository};
-use super::tree::{Archive, Kept, made_archive};
+use tempfile::TempDir;
+
+use super::git::make_repository;
+use super::tree::write_archive;
 use super::{Needs, Scale, Workload};
+use crate::undo::run;
 
-/// The kernel's source as Debian packs it.
-const LINUX: &str = "/usr/src/linux-source-6.1.tar.xz";
-
-/// Where trees and repositories come from; those that are made are gone when this is dropped.
-#[derive(Debug, Default)]
+/// Where trees and repositories come from; what is made is gone when this is dropped.
+#[derive(Debug)]
 pub struct Material {
-    archive: Option<Archive>,
+    archive: Option<PathBuf>,
     repository: Option<PathBuf>,
-    // The repository before the archive that it was made from.
-    _repository: Option<KeptRepository>,
-    _archives: Vec<Kept>,
+    about: Vec<String>,
+    _made: TempDir,
 }
 
 impl Material {
-    /// What `workloads` need: the archive `tree` or the kernel's source, and the repository `git`. What is not there
-    /// is made in `dir`: archives and repositories of `files` files.
+    /// What `workloads` need: the archive `tree`, and the repository `git`. What is not named is made in `dir`, of so
+    /// many files.
     pub fn gather(
         workloads: &[Workload],
         tree: Option<&Path>,
@@ -31,41 +31,37 @@ impl Material {
         files: u64,
         seed: u64,
     ) -> io::Result<Material> {
-        let linux = Path::new(LINUX);
-        let tree = tree.or(linux.is_file().then_some(linux));
-        Material::from(workloads, tree, git, dir, files, seed)
-    }
-
-    /// The same, with a made archive wherever none is named.
-    pub fn from(
-        workloads: &[Workload],
-        tree: Option<&Path>,
-        git: Option<&Path>,
-        dir: &Path,
-        files: u64,
-        seed: u64,
-    ) -> io::Result<Material> {
         let needs = |what| workloads.iter().any(|workload| workload.needs == what);
-        let mut material = Material::default();
+        let made = tempfile::Builder::new().prefix("holdfast-bench-").tempdir_in(dir)?;
+        let mut material =
+            Material { archive: None, repository: None, about: Vec::new(), _made: made };
+        let made = |name| material._made.path().join(name);
+        let (archive, repository) = (made("tree.tar"), made("repository"));
+        if needs(Needs::Archive) || (needs(Needs::Repository) && git.is_none()) {
+            write_archive(&archive, files, seed)?;
+        }
         if needs(Needs::Archive) {
-            let (archive, kept) = match tree {
-                Some(path) => Archive::open(path, dir)?,
-                None => made_archive(dir, "tree", files, seed)?,
-            };
-            material.archive = Some(archive);
-            material._archives.push(kept);
+            let name = tree.and_then(Path::file_name).map(|name| name.to_string_lossy());
+            let what = name.map_or(format!("a made tree of {files} files"), String::from);
+            material.about.push(format!("The tree is {what}."));
+            material.archive = Some(match tree {
+                Some(tree) if tree.extension().is_some_and(|end| end == "xz") => {
+                    let plain = made("plain.tar");
+                    let script = "exec xz -dc -- \"$1\" >\"$2\"";
+                    run(Command::new("sh").args(["-c", script, "sh"]).arg(tree).arg(&plain))?;
+                    plain
+                }
+                Some(tree) => tree.canonicalize()?,
+                None => archive.clone(),
+            });
         }
         if needs(Needs::Repository) {
-            material.repository = Some(match git {
-                Some(path) => path.to_path_buf(),
-                None => {
-                    let (archive, kept) = made_archive(dir, "git", files, seed)?;
-                    material._archives.push(kept);
-                    let (path, kept) = made_repository(&archive, dir)?;
-                    material._repository = Some(kept);
-                    path
-                }
-            });
+            let named = git.map_or("a made one".into(), |git| git.display().to_string());
+            material.about.push(format!("The repository is {named}."));
+            if git.is_none() {
+                make_repository(&archive, &repository)?;
+            }
+            material.repository = Some(git.map_or(repository, Path::to_path_buf));
         }
         Ok(material)
     }
@@ -77,12 +73,29 @@ impl Material {
 
     /// What it is, for people; empty if nothing is needed.
     pub fn about(&self) -> String {
-        let archive = self.archive.iter().map(|archive| format!("The tree is {}.", archive.about));
-        let repository = match (&self.repository, &self._repository) {
-            (Some(_), Some(_)) => Some("The repository is a made one.".to_string()),
-            (Some(path), None) => Some(format!("The repository is {}.", path.display())),
-            _ => None,
-        };
-        archive.chain(repository).collect::<Vec<_>>().join(" ")
+        self.about.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_is_used_and_what_is_made_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("linux.tar.xz");
+        write_archive(&dir.path().join("linux.tar"), 3, 1).unwrap();
+        run(Command::new("xz").arg(dir.path().join("linux.tar"))).unwrap();
+        let all = Workload::ALL;
+        let material =
+            Material::gather(all, Some(&tree), Some(dir.path()), dir.path(), 3, 1).unwrap();
+        let wanted =
+            format!("The tree is linux.tar.xz. The repository is {}.", dir.path().display());
+        assert_eq!(material.about(), wanted);
+        let listed = run(Command::new("tar").arg("-tf").arg(material.archive.as_ref().unwrap()));
+        assert_eq!(listed.unwrap().lines().count(), 3);
+        drop(material);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

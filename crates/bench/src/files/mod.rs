@@ -26,11 +26,9 @@ mod writes;
 
 pub use directory::Directory;
 pub(crate) use floor::on_bed as floors;
-pub use git::{KeptRepository, made_repository};
 pub use material::Material;
 pub use report::{Candidate, Runs};
 pub use run::{Host, Phase, Reading, Run, Shares, Unit};
-pub use tree::{Archive, Kept, made_archive};
 
 use std::io;
 use std::path::PathBuf;
@@ -52,7 +50,7 @@ pub struct Scale {
     /// Packages of the tree that is removed, some 20 files each.
     pub packages: u64,
     /// The tree that is unpacked.
-    pub archive: Option<Archive>,
+    pub archive: Option<PathBuf>,
     /// The repository that is cloned.
     pub repository: Option<PathBuf>,
     /// Decides contents, sizes and offsets.
@@ -94,8 +92,6 @@ impl Scale {
 pub struct Workload {
     /// A word for options.
     pub name: &'static str,
-    /// What is done.
-    pub about: &'static str,
     /// Whether it calls fsync, so that leaving that out makes a difference.
     pub has_fsyncs: bool,
     /// Whether it needs what [`Scale::archive`] or [`Scale::repository`] name.
@@ -116,92 +112,29 @@ pub enum Needs {
 
 const fn plain(
     name: &'static str,
-    about: &'static str,
     has_fsyncs: bool,
     work: fn(&mut Run<'_>) -> io::Result<()>,
 ) -> Workload {
-    Workload { name, about, has_fsyncs, needs: Needs::Nothing, work }
+    Workload { name, has_fsyncs, needs: Needs::Nothing, work }
 }
 
 impl Workload {
     /// Every one, in the order in which they are shown.
     pub const ALL: &'static [Workload] = &[
-        plain(
-            "create-fsync",
-            "files of 4 KiB, each with an fsync, by 1, 2 and 16 threads",
-            true,
-            flat::create_fsync,
-        ),
-        plain("append", "4 KiB at the end of a file, and an fsync", true, save::append),
-        plain(
-            "save",
-            "a temporary file, fsync, rename over the old one, fsync of the directory",
-            true,
-            save::safe_save,
-        ),
-        plain(
-            "mail",
-            "deliveries to maildirs, beside those who read and delete, by 1 and 4 threads",
-            true,
-            mail::deliver,
-        ),
-        plain(
-            "sqlite",
-            "inserts of 4 KiB rows, one transaction each, WAL and rollback journal, synchronous=FULL",
-            true,
-            sqlite::inserts,
-        ),
-        plain(
-            "fsync-sequential",
-            "64 KiB one after the other, an fsync after each, 1 and 8 jobs",
-            true,
-            writes::sequential,
-        ),
-        plain(
-            "fsync-random",
-            "4 KiB at random places, an fsync after 16, 1 and 8 jobs",
-            true,
-            writes::random,
-        ),
-        plain(
-            "create",
-            "files of 4 KiB without an fsync, by 1, 2 and 16 threads",
-            false,
-            flat::create,
-        ),
-        plain("rename", "renames of a whole directory, after an fsync of it", false, flat::rename),
-        plain(
-            "stat",
-            "a large directory: stat and readdir, cold and warm, and removing it",
-            false,
-            flat::look,
-        ),
-        Workload {
-            name: "tree",
-            about: "a tree is unpacked and synced, looked at, read and removed",
-            has_fsyncs: false,
-            needs: Needs::Archive,
-            work: tree::unpack,
-        },
-        plain(
-            "modules",
-            "a tree like node_modules is made and removed by rm -rf",
-            false,
-            tree::modules,
-        ),
-        Workload {
-            name: "git",
-            about: "git clone, status, and checkout of another branch",
-            has_fsyncs: false,
-            needs: Needs::Repository,
-            work: git::clone_and_checkout,
-        },
-        plain(
-            "stream",
-            "a large file: written, read cold and warm, and at random places",
-            false,
-            stream::stream,
-        ),
+        plain("create-fsync", true, flat::create_fsync),
+        plain("append", true, save::append),
+        plain("save", true, save::safe_save),
+        plain("mail", true, mail::deliver),
+        plain("sqlite", true, sqlite::inserts),
+        plain("fsync-sequential", true, writes::sequential),
+        plain("fsync-random", true, writes::random),
+        plain("create", false, flat::create),
+        plain("rename", false, flat::rename),
+        plain("stat", false, flat::look),
+        Workload { needs: Needs::Archive, ..plain("tree", false, tree::unpack) },
+        plain("modules", false, tree::modules),
+        Workload { needs: Needs::Repository, ..plain("git", false, git::clone_and_checkout) },
+        plain("stream", false, stream::stream),
     ];
 
     /// The one called `name`.

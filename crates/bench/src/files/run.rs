@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use holdfast_base::clock::{Deadline, Stopwatch};
-use serde::{Deserialize, Serialize};
+use holdfast_device::DeviceStats;
 
 use super::Scale;
-use crate::result::Percentiles;
-use crate::systems::cleanup::interrupted;
-use crate::systems::{Blocks, Stats};
+use crate::counts::{Counts, asked};
+use crate::systems::meter;
+use crate::undo::interrupted;
 use crate::work::on_threads;
 
 /// Operations of a worker that are not measured: the first ones find nothing warm.
@@ -34,12 +34,12 @@ pub trait Host {
     /// Forgets what is cached of it; answers why that cannot be done here, if so.
     fn cool(&self) -> io::Result<Result<(), String>>;
 
-    /// What was asked for so far.
+    /// What it has taken so far.
     fn reading(&self) -> io::Result<Reading>;
 
     /// The daemon's statistics, where it is ours. Asking takes processor time, so that it is done outside of what
     /// is measured.
-    fn stats(&self) -> io::Result<Option<Stats>>;
+    fn counts(&self) -> io::Result<Option<Counts>>;
 }
 
 /// Totals at a moment.
@@ -49,18 +49,29 @@ pub struct Reading {
     pub own_ns: u64,
     /// The same of a daemon that serves the directory.
     pub daemon_ns: Option<u64>,
-    /// The same of the whole machine.
-    pub machine_ns: u64,
-    /// Requests of the device below, where they are known.
-    pub blocks: Option<Blocks>,
+    /// What the device below was asked, where that is known.
+    pub asked: Option<DeviceStats>,
     /// The most memory that the daemon has had.
     pub daemon_peak_bytes: Option<u64>,
 }
 
+impl Reading {
+    /// This process, and a daemon, now.
+    pub(crate) fn now(daemon: Option<u32>, asked: Option<DeviceStats>) -> io::Result<Reading> {
+        Ok(Reading {
+            own_ns: meter::own_ns()?,
+            daemon_ns: daemon.map(meter::process_ns).transpose()?,
+            asked,
+            daemon_peak_bytes: daemon.map(meter::peak_bytes).transpose()?,
+        })
+    }
+}
+
 /// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Things done, shown by the second.
+    #[default]
     Operations,
     /// Bytes, shown as MiB by the second.
     Bytes,
@@ -69,7 +80,7 @@ pub enum Unit {
 }
 
 /// Where the time of the callers went, as shares of it, for Holdfast.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
     /// Waiting for the device inside fsyncs: data, the log's writes and flushes, one's own or others'.
     pub device: f64,
@@ -82,7 +93,7 @@ pub struct Shares {
 }
 
 /// What was measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Phase {
     /// What was done.
     pub name: String,
@@ -96,20 +107,14 @@ pub struct Phase {
     pub operations: u64,
     /// Time taken.
     pub seconds: f64,
-    /// Of each operation.
-    pub latency: Option<Percentiles>,
-    /// Processor time of this process and its programs, in nanoseconds.
-    pub own_ns: u64,
-    /// Of the daemon.
-    pub daemon_ns: Option<u64>,
-    /// Of the whole machine.
-    pub machine_ns: u64,
+    /// Nanoseconds that half of the operations took at most, and 99 of 100.
+    pub latency: Option<(u64, u64)>,
+    /// Processor time of this process and its programs, and of the daemon, in nanoseconds.
+    pub processor_ns: u64,
     /// The most memory that the daemon has had so far.
     pub daemon_peak_bytes: Option<u64>,
-    /// What the device was asked for.
-    pub blocks: Option<Blocks>,
-    /// What it was asked for afterwards, until everything was quiesced.
-    pub later: Option<Blocks>,
+    /// What the device was asked.
+    pub asked: Option<DeviceStats>,
     /// Where the time went.
     pub shares: Option<Shares>,
     /// Why it could not be measured; everything else means nothing then.
@@ -127,33 +132,8 @@ impl Phase {
         }
     }
 
-    /// What [`Phase::rate`] is of.
-    pub fn unit_word(&self) -> &'static str {
-        match self.unit {
-            Unit::Operations => "/s",
-            Unit::Bytes => "MiB/s",
-            Unit::Whole => "s",
-        }
-    }
-
     pub(super) fn skipped(name: String, why: String) -> Phase {
-        Phase {
-            name,
-            jobs: 0,
-            unit: Unit::Operations,
-            amount: 0,
-            operations: 0,
-            seconds: 0.0,
-            latency: None,
-            own_ns: 0,
-            daemon_ns: None,
-            machine_ns: 0,
-            daemon_peak_bytes: None,
-            blocks: None,
-            later: None,
-            shares: None,
-            skipped: Some(why),
-        }
+        Phase { name, skipped: Some(why), ..Phase::default() }
     }
 }
 
@@ -235,7 +215,7 @@ impl<'a> Run<'a> {
         match self.host.cool()? {
             Ok(()) => Ok(true),
             Err(why) => {
-                self.phases.push(Phase::skipped(self.named(name), why));
+                self.skip(name, why);
                 Ok(false)
             }
         }
@@ -288,22 +268,21 @@ impl<'a> Run<'a> {
                 })
             });
             ready.wait();
-            let before = host.stats().and_then(|stats| Ok((stats, host.reading()?)));
+            let before = host.counts().and_then(|counts| Ok((counts, host.reading()?)));
             let clock = Stopwatch::start();
             go.wait();
             let results = match threads.join() {
                 Ok(results) => results,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
-            (before, clock, results)
+            (before, clock.elapsed(), results)
         });
-        let seconds = clock.elapsed().as_secs_f64();
         let (before, results) = (before?, results?);
-        let after = (self.host.reading()?, self.host.stats()?);
         let mut laps = Laps::new();
         results.iter().for_each(|(_, own)| laps.add(own));
         let amount = results.iter().map(|(amount, _)| amount).sum();
-        self.keep(name, unit, jobs, amount, seconds, laps, (before, after))
+        let (name, seconds) = (self.named(name), clock.as_secs_f64());
+        self.keep(Phase { name, unit, jobs, amount, seconds, ..Phase::default() }, &laps, before)
     }
 
     /// Does `work` once. It answers how much it did, and may time its operations.
@@ -313,83 +292,54 @@ impl<'a> Run<'a> {
         unit: Unit,
         work: impl FnOnce(&mut Laps) -> io::Result<u64>,
     ) -> io::Result<()> {
-        let before = (self.host.stats()?, self.host.reading()?);
+        let before = (self.host.counts()?, self.host.reading()?);
         let clock = Stopwatch::start();
         let mut laps = Laps::new();
         let amount = work(&mut laps)?;
-        let seconds = clock.elapsed().as_secs_f64();
-        let after = (self.host.reading()?, self.host.stats()?);
-        self.keep(name, unit, 1, amount, seconds, laps, (before, after))
+        let (name, seconds) = (self.named(name), clock.elapsed().as_secs_f64());
+        self.keep(Phase { name, unit, jobs: 1, amount, seconds, ..Phase::default() }, &laps, before)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one phase, put together once")]
+    /// Adds what the host says now to a phase that has just ended.
     fn keep(
         &mut self,
-        name: &str,
-        unit: Unit,
-        jobs: u64,
-        amount: u64,
-        seconds: f64,
-        laps: Laps,
-        (before, after): ((Option<Stats>, Reading), (Reading, Option<Stats>)),
+        mut phase: Phase,
+        laps: &Laps,
+        (counts, before): (Option<Counts>, Reading),
     ) -> io::Result<()> {
-        let ((old, before), (after, new)) = (before, after);
-        let stats = old.zip(new);
-        self.host.quiesce()?;
-        let quiesced = self.host.reading()?;
-        let between = |one: &Option<Blocks>, other: &Option<Blocks>| {
-            Some(other.as_ref()?.since(one.as_ref()?))
-        };
-        let operations = if laps.0.is_empty() { amount } else { laps.0.len() };
-        self.phases.push(Phase {
-            name: self.named(name),
-            jobs,
-            unit,
-            amount,
-            operations,
-            seconds,
-            latency: (!laps.0.is_empty()).then(|| Percentiles::of(&laps.0)),
-            own_ns: after.own_ns - before.own_ns,
-            daemon_ns: daemon_ns(&before, &after),
-            machine_ns: after.machine_ns - before.machine_ns,
-            daemon_peak_bytes: after.daemon_peak_bytes,
-            blocks: between(&before.blocks, &after.blocks),
-            later: between(&after.blocks, &quiesced.blocks),
-            shares: stats.and_then(|stats| shares(&before, &after, &stats, jobs, seconds)),
-            skipped: None,
-        });
-        Ok(())
+        let after = self.host.reading()?;
+        let daemon_ns =
+            after.daemon_ns.zip(before.daemon_ns).map(|(new, old)| new.saturating_sub(old));
+        let own_ns = after.own_ns - before.own_ns;
+        phase.processor_ns = own_ns + daemon_ns.unwrap_or(0);
+        phase.daemon_peak_bytes = after.daemon_peak_bytes;
+        phase.asked = after.asked.zip(before.asked).map(|(new, old)| asked(&new, &old));
+        phase.operations = if laps.0.is_empty() { phase.amount } else { laps.0.len() };
+        let at = |quantile| laps.0.value_at_quantile(quantile);
+        phase.latency = (!laps.0.is_empty()).then(|| (at(0.5), at(0.99)));
+        if let (Some(old), Some(new), Some(daemon_ns)) = (counts, self.host.counts()?, daemon_ns) {
+            phase.shares = Some(shares(&new.since(&old), own_ns, daemon_ns, &phase));
+        }
+        self.phases.push(phase);
+        self.host.quiesce()
     }
-}
-
-fn daemon_ns(before: &Reading, after: &Reading) -> Option<u64> {
-    Some(after.daemon_ns?.saturating_sub(before.daemon_ns?))
 }
 
 /// Of the time of all callers together: what the daemon's counters and the processors say, and the rest. Parts that
 /// overlap (a daemon that works for one while another waits) are scaled so that they are never more than the whole.
-fn shares(
-    before: &Reading,
-    after: &Reading,
-    (old, new): &(Stats, Stats),
-    jobs: u64,
-    seconds: f64,
-) -> Option<Shares> {
+fn shares(counts: &Counts, own_ns: u64, daemon_ns: u64, phase: &Phase) -> Shares {
     const DEVICE: [&str; 4] = ["log_write_ns", "log_flush_ns", "fsync_wait_ns", "fsync_data_ns"];
-    let grew =
-        |name: &str| new.get(name).zip(old.get(name)).map_or(0, |(n, o)| n.saturating_sub(*o));
-    let whole = (seconds * 1e9 * jobs as f64).max(1.0);
-    let device = DEVICE.iter().map(|name| grew(name)).sum::<u64>() as f64 / whole;
-    let daemon = daemon_ns(before, after)? as f64 / whole;
-    let callers = (after.own_ns - before.own_ns) as f64 / whole;
+    let whole = (phase.seconds * 1e9 * phase.jobs as f64).max(1.0);
+    let device = DEVICE.iter().map(|name| counts.get(name)).sum::<u64>();
+    let [device, daemon, callers] = [device, daemon_ns, own_ns].map(|ns| ns as f64 / whole);
     let sum = device + daemon + callers;
     let scale = if sum > 1.0 { 1.0 / sum } else { 1.0 };
-    Some(Shares {
+    Shares {
         device: device * scale,
         daemon: daemon * scale,
         callers: callers * scale,
         round_trips: (1.0 - sum * scale).max(0.0),
-    })
+    }
 }
 
 /// Until time is over or nothing is left: how much was done, and how long each took. At least one.

@@ -91,19 +91,4 @@ impl Database {
             .map_err(io::Error::other)?;
         statement.execute([&self.row]).map(drop).map_err(io::Error::other)
     }
-
-    /// One that is there already.
-    #[cfg(test)]
-    pub(crate) fn open(path: &Path) -> io::Result<Database> {
-        let connection = Connection::open(path).map_err(io::Error::other)?;
-        Ok(Database { connection, row: Vec::new() })
-    }
-
-    /// Rows in it.
-    #[cfg(test)]
-    pub(crate) fn rows(&self) -> u64 {
-        let count =
-            self.connection.query_row("select count(*) from t", [], |row| row.get::<_, i64>(0));
-        count.map_or(0, |count| count as u64)
-    }
 }

@@ -8,7 +8,7 @@ use holdfast_base::prng::Prng;
 
 use super::flat::expect;
 use super::run::{Run, Unit};
-use crate::systems::cleanup::interrupted;
+use crate::undo::interrupted;
 use crate::work::pattern;
 
 /// Bytes of a call, in order.

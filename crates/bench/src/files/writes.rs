@@ -8,7 +8,7 @@ use std::path::Path;
 use holdfast_base::prng::Prng;
 
 use super::run::{Run, Unit};
-use crate::work::pattern;
+use crate::work::{fill, pattern};
 
 /// Jobs, each with a file of its own.
 const JOBS: [u64; 2] = [1, 8];
@@ -69,14 +69,7 @@ fn writes(run: &mut Run<'_>, kind: Kind, jobs: u64) -> io::Result<()> {
 /// A file with so many bytes in it, written from end to end.
 pub(super) fn full(path: &Path, bytes: u64) -> io::Result<File> {
     let file = File::options().read(true).write(true).create_new(true).open(path)?;
-    let chunk = pattern(1 << 20);
-    let mut at = 0;
-    while at < bytes {
-        crate::systems::cleanup::interrupted()?;
-        let len = (chunk.len() as u64).min(bytes - at);
-        file.write_all_at(&chunk[..len as usize], at)?;
-        at += len;
-    }
+    fill(&file, bytes)?;
     file.sync_all()?;
     Ok(file)
 }

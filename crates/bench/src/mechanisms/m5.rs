@@ -1,122 +1,187 @@
 //! M5: an fsync waits for its own data only (`fsync_wait=writeback`).
+//!
+//! Two workloads of many threads, each with a file of its own, as it was published: sequential writes of 64 KiB with an
+//! fsync after each, and random writes of 4 KiB with an fsync after every sixteenth. Files are full and committed
+//! before. A run takes a fixed time.
 
 use std::io;
+use std::os::unix::fs::FileExt;
 
-use holdfast::FsyncWait;
+use holdfast::{FsyncWait, VolumeOptions};
+use holdfast_base::clock::Stopwatch;
+use holdfast_base::prng::Prng;
 
-use super::beside::{self, Better, Pair, points};
-use super::published::{self, Both};
-use super::workloads::fsyncs::{self, WORKS};
-use super::workloads::in_rounds;
-use super::{Devices, Gain, Measured, Mechanism, Place, Progress, Scale};
-use crate::result::{Axis, Plot, Section, Series, Unit};
+use super::compare::{Better, Both, Comparison, Line, NODE, Pair, Wanted, in_rounds};
+use super::{Bench, Measured, Scale};
+use crate::result::Unit;
+use crate::work::{fill, on_threads, pattern, repeat};
 
-/// MiB per second with one number of jobs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Jobs {
-    pub(super) jobs: u64,
-    pub(super) rate: Pair,
+/// What a thread does.
+struct Work {
+    key: &'static str,
+    name: &'static str,
+    /// Bytes of a write.
+    write: u64,
+    writes_per_fsync: u64,
+    /// At random offsets, or one after the other.
+    random: bool,
+    /// Of btrfs, "fast fsync only waits for writeback": jobs, and MiB/s.
+    published: [(u64, Both); 7],
+    aim: f64,
 }
 
-/// One workload.
-#[derive(Clone, Debug)]
-pub(super) struct Work {
-    /// Key.
-    pub(super) key: &'static str,
-    pub(super) name: &'static str,
-    pub(super) rows: Vec<Jobs>,
-}
+const WORKS: [Work; 2] = [
+    Work {
+        key: "sequential",
+        name: "sequential 64 KiB, fsync after each",
+        write: 64 << 10,
+        writes_per_fsync: 1,
+        random: false,
+        published: [
+            (1, (36.6, 40.2)),
+            (2, (35.8, 43.5)),
+            (4, (50.1, 64.5)),
+            (8, (64.0, 86.8)),
+            (16, (79.8, 107.0)),
+            (32, (93.2, 111.0)),
+            (64, (108.0, 133.0)),
+        ],
+        aim: 1.35,
+    },
+    Work {
+        key: "random",
+        name: "random 4 KiB, fsync after 16",
+        write: 4 << 10,
+        writes_per_fsync: 16,
+        random: true,
+        published: [
+            (1, (11.5, 11.6)),
+            (2, (12.8, 13.1)),
+            (4, (15.4, 17.8)),
+            (8, (19.9, 22.2)),
+            (16, (29.3, 30.4)),
+            (32, (36.9, 41.6)),
+            (64, (45.9, 48.8)),
+        ],
+        aim: 1.0,
+    },
+];
 
-pub(super) fn jobs(scale: Scale) -> Vec<u64> {
-    scale.pick(vec![1, 8], vec![1, 2, 4, 8, 16, 32, 64], vec![1, 2, 4, 8, 16, 32, 64])
-}
-
-pub(super) fn library(
-    scale: Scale,
-    devices: &mut Devices<'_>,
-    seen: &mut Progress<'_>,
-) -> io::Result<Measured> {
-    let file_bytes: u64 = scale.pick(1, 16, 16) << 20;
-    let jobs = jobs(scale);
-    let bytes = fsyncs::device_bytes(jobs.iter().copied().max().unwrap_or(0), file_bytes);
-    // All kinds take turns, positions side by side.
-    let mut kinds = Vec::new();
-    for at in 0..WORKS.len() {
-        for &jobs in &jobs {
-            kinds.extend([(at, jobs, FsyncWait::Writeback), (at, jobs, FsyncWait::Completion)]);
-        }
-    }
-    let found = in_rounds(&kinds, scale.rounds(), |(at, jobs, wait)| {
-        let work = &WORKS[at];
-        let rate = fsyncs::run(devices(bytes)?, wait, work, jobs, file_bytes, scale.time())?;
-        seen(format!("M5 library, {}, {jobs} jobs, {wait}: {rate:.1} MiB/s", work.name));
-        Ok(rate)
-    })?;
-    let mut works = WORKS.map(|work| Work { key: work.key, name: work.name, rows: Vec::new() });
-    for (kinds, rates) in kinds.chunks(2).zip(found.chunks(2)) {
-        let (at, jobs, _) = kinds[0];
-        let rate = Pair { before: rates[1].clone(), after: rates[0].clone() };
-        works[at].rows.push(Jobs { jobs, rate });
-    }
-    let about = about(file_bytes, scale);
-    Ok(measured(Place::Library, &about, &works))
-}
-
-/// How it was measured, in words.
-pub(super) fn about(file_bytes: u64, scale: Scale) -> String {
-    format!(
+pub(super) fn run(bench: &mut Bench<'_>) -> io::Result<Measured> {
+    let scale = bench.scale;
+    let jobs: &[u64] = match (scale, bench.is_library()) {
+        (Scale::Quick, true) => &[1, 8],
+        (Scale::Quick, false) => &[1, 4],
+        (Scale::Usual, false) => &[1, 8, 32],
+        _ => &[1, 2, 4, 8, 16, 32, 64],
+    };
+    let file_bytes = scale.pick(1u64, 16, 16) << 20;
+    let about = format!(
         "Each job a thread with a full file of {} MiB of its own; runs of {} s, {}.",
         file_bytes >> 20,
         scale.time().as_secs_f64(),
-        scale.rounds_text()
-    )
-}
-
-/// The sections and the gains of what was measured.
-pub(super) fn measured(place: Place, about: &str, works: &[Work]) -> Measured {
+        bench.rounds_text()
+    );
     let mut measured = Measured::default();
-    for work in works {
-        let (table, aim): (&[(u64, Both)], f64) = match work.key {
-            "sequential" => (published::SEQUENTIAL, 1.35),
-            _ => (published::RANDOM, 1.0),
-        };
-        measured.sections.push(section(place, about, work, table));
+    for work in &WORKS {
+        let mut lines = Vec::new();
+        for &jobs in jobs {
+            let positions = [FsyncWait::Completion, FsyncWait::Writeback];
+            let found = in_rounds(&positions, scale.rounds(), |wait| {
+                let rate = writes(bench, wait, work, jobs, file_bytes)?;
+                bench.say(format_args!("M5, {}, {jobs} jobs, {wait}: {rate:.1} MiB/s", work.name));
+                Ok(rate)
+            })?;
+            let published = work.published.iter().find(|(of, _)| *of == jobs);
+            lines.push(Line {
+                label: jobs.to_string(),
+                x: jobs as f64,
+                pair: Pair::of(&found, |rate| *rate),
+                published: published.map(|(_, both)| *both),
+                why: String::new(),
+                more: Vec::new(),
+            });
+        }
         // The published best is with 8 jobs; where that was not measured, the most jobs.
-        let row = work.rows.iter().find(|row| row.jobs == 8).or(work.rows.last());
-        let published = published::of(table, 8).map_or(1.0, |both| Better::More.published(both));
-        measured.gains.extend(row.map(|row| Gain {
-            mechanism: Mechanism::M5,
-            place,
-            what: format!("{}, {} jobs, MiB/s after over before", work.name, row.jobs),
-            ours: row.rate.faster(),
-            published,
-            aim,
-            unit: Unit::Ratio,
+        let line = lines.iter().find(|line| line.x == 8.0).or(lines.last());
+        let published = Better::More.published(work.published[3].1);
+        measured.gains.extend(line.map(|line| {
+            let what = format!("{}, {} jobs, MiB/s after over before", work.name, line.label);
+            bench.gain("M5", what, line.pair.faster(), published, work.aim)
         }));
+        let comparison = Comparison {
+            key: format!("m5-{}-{}", bench.place(), work.key),
+            title: format!("M5, {}: an fsync waits for its own data; {}", bench.place(), work.name),
+            about: about.clone(),
+            label: "jobs",
+            axes: Some(("jobs", work.name)),
+            words: ("completion", "writeback"),
+            unit: Unit::MibPerSecond,
+            better: Better::More,
+            lines,
+        };
+        measured.sections.push(comparison.section(&[]));
     }
-    measured
+    Ok(measured)
 }
 
-fn section(place: Place, about: &str, work: &Work, published: &[(u64, Both)]) -> Section {
-    let words = (FsyncWait::Completion.word(), FsyncWait::Writeback.word());
-    let mut table = beside::table("jobs", words, Unit::MibPerSecond);
-    for row in &work.rows {
-        let beside = published::of(published, row.jobs);
-        table.push(beside::row(row.jobs.to_string(), &row.rate, Better::More, beside, ""));
+/// MiB written per second by `jobs` threads, each in a file of `file_bytes`.
+fn writes(
+    bench: &mut Bench<'_>,
+    wait: FsyncWait,
+    work: &Work,
+    jobs: u64,
+    file_bytes: u64,
+) -> io::Result<f64> {
+    let time = bench.scale.time();
+    let volume = bench.volume(Wanted {
+        // The files, what replaces them between two commits, and room.
+        bytes: (3 << 30) + 3 * jobs * file_bytes,
+        node_size: NODE,
+        library: VolumeOptions::new().fsync_wait(wait),
+        mount: format!("fsync_wait={wait}"),
+    })?;
+    let root = volume.root();
+    let files = on_threads(jobs, |job| {
+        let file = root.create(&format!("job{job}"))?;
+        fill(&file, file_bytes)?;
+        Ok(file)
+    })?;
+    volume.quiesce()?;
+    let watch = Stopwatch::start();
+    let places = (file_bytes / work.write).max(1);
+    let fsyncs = on_threads(jobs, |job| {
+        let file = &files[job as usize];
+        let (mut prng, mut chunk) = (Prng::seeded(1 + job), pattern(work.write as usize));
+        repeat(time, |fsyncs| {
+            for more in 0..work.writes_per_fsync {
+                let written = fsyncs * work.writes_per_fsync + more;
+                chunk[..8].copy_from_slice(&written.to_le_bytes());
+                let place = if work.random { prng.below(places) } else { written % places };
+                file.write_all_at(&chunk, place * work.write)?;
+            }
+            file.sync_all()
+        })
+    })?;
+    let seconds = watch.elapsed().as_secs_f64().max(1e-9);
+    drop((files, root));
+    volume.end()?;
+    let written = fsyncs.iter().sum::<u64>() * work.writes_per_fsync * work.write;
+    Ok(written as f64 / f64::from(1 << 20) / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mechanisms::compare::tests::in_memory;
+
+    #[test]
+    fn both_workloads_write_in_both_positions() {
+        for work in &WORKS {
+            for &wait in FsyncWait::ALL {
+                let rate = in_memory(|bench| writes(bench, wait, work, 3, 1 << 20));
+                assert!(rate > 0.0, "{}, {wait}", work.name);
+            }
+        }
     }
-    let line =
-        |of: fn(&Jobs) -> &Vec<f64>| points(work.rows.iter().map(|row| (row.jobs, &of(row)[..])));
-    let of_published = |of: fn(Both) -> f64| {
-        published.iter().map(|(jobs, both)| (*jobs as f64, of(*both))).collect()
-    };
-    let x = Axis::log("jobs", Unit::Count);
-    let y = Axis::log("written", Unit::MibPerSecond);
-    let plot = Plot::new(format!("MiB/s against jobs: {}", work.name), x, y)
-        .series(Series::new("before: completion", line(|row| &row.rate.before)))
-        .series(Series::new("after: writeback", line(|row| &row.rate.after)))
-        .series(Series::new("published, before", of_published(|both| both.before)).dashed())
-        .series(Series::new("published, after", of_published(|both| both.after)).dashed());
-    let name = format!("m5-{}-{}", place.word(), work.key);
-    let title = format!("M5, {}: an fsync waits for its own data; {}", place.word(), work.name);
-    Section::new(name, title, about, table).plot(plot)
 }

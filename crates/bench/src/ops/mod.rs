@@ -1,26 +1,29 @@
 //! What one small operation costs: bytes, writes and flushes, counted at the device.
 //!
 //! The rows are those of a comparison of kernel filesystems that was made
-//! elsewhere, see [`rows`]. A tree of thousands of files and one large file is
+//! elsewhere, see `rows.rs`. A tree of thousands of files and one large file is
 //! there before; each row begins on a filesystem that was just mounted, and
 //! what it leaves for the background is counted until it is unmounted again.
 //! Holdfast is counted twice: at the loop device below its mount, and as a
 //! library over a device in memory, which sees what it asks for itself.
 
-mod place;
 mod report;
 mod rows;
 
 pub use report::sections;
 
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use holdfast::{CreateOptions, OpenOptions, Volume, VolumeOptions};
 use holdfast_device::{Device, DeviceStats, MemoryDevice};
 
-use crate::systems::{Bed, Blocks, Mounted, Ours, System};
-use place::Place;
+use crate::counts::asked;
+use crate::folder::Folder;
+use crate::systems::{Bed, Mounted, Ours, System};
+use crate::undo::interrupted;
+use crate::work;
 pub(crate) use rows::{ROWS, Row};
 
 /// Operations of a row that are not counted: the first one may make what later ones find.
@@ -83,14 +86,14 @@ pub struct Cost {
 }
 
 impl Cost {
-    fn of(before: &Blocks, after: &Blocks, quiesced: &Blocks, operations: u64) -> Cost {
+    fn of([before, after, quiesced]: &[DeviceStats; 3], operations: u64) -> Cost {
         let each = |count: u64| count as f64 / operations as f64;
-        let asked = after.since(before);
+        let of_them = asked(after, before);
         Cost {
-            bytes: each(asked.written_bytes),
-            writes: each(asked.writes),
-            flushes: each(asked.flushes),
-            later_bytes: each(quiesced.since(after).written_bytes),
+            bytes: each(of_them.written_bytes),
+            writes: each(of_them.writes),
+            flushes: each(of_them.flushes),
+            later_bytes: each(asked(quiesced, after).written_bytes),
         }
     }
 }
@@ -111,18 +114,30 @@ pub struct Column {
 impl Column {
     /// A system that cannot be measured here.
     pub fn missing(system: System, why: &str) -> Column {
-        Column {
-            name: system.word().into(),
-            title: system.title().into(),
-            is_peer: system.is_peer(),
-            costs: vec![Err(why.into()); ROWS.len()],
-        }
+        Column { costs: vec![Err(why.into()); ROWS.len()], ..Column::of(system) }
+    }
+
+    fn of(system: System) -> Column {
+        let (name, title) = (system.word(), system.title().into());
+        Column { name, title, is_peer: system.is_peer(), costs: Vec::new() }
     }
 }
 
-/// How many rows there are.
-pub fn rows() -> usize {
-    ROWS.len()
+/// Prepares `row` in `folder`, and does it after `quiesce`: what `look` says before and after its operations.
+fn count<L>(
+    plan: &Plan,
+    row: &Row,
+    folder: &Folder,
+    quiesce: impl FnOnce() -> io::Result<()>,
+    look: impl Fn() -> io::Result<L>,
+) -> io::Result<(L, L)> {
+    let mut work = (row.prepare)(folder, plan)?;
+    let mut one = |number| interrupted().and_then(|()| work(number));
+    (0..WARM_UP).try_for_each(&mut one)?;
+    quiesce()?;
+    let before = look()?;
+    (WARM_UP..WARM_UP + plan.operations_of(row)).try_for_each(&mut one)?;
+    Ok((before, look()?))
 }
 
 /// Every row on `system`, counted at `bed`'s device. For ours the second column holds what its own device counted.
@@ -134,47 +149,39 @@ pub fn on_bed(
     mut seen: impl FnMut(&'static str, &Cost),
 ) -> io::Result<(Column, Vec<Option<Cost>>)> {
     let mounted = Mounted::new(system, bed, ours)?;
-    fill(&Place::Host(mounted.dir().to_path_buf()), plan)?;
+    let folder = Folder::Host(mounted.dir().to_path_buf());
+    fill(&folder, plan)?;
     mounted.pause()?;
     if system.is_ours() {
         // The volume itself: what a mount costs is another measurement.
         let options = VolumeOptions::new().commit_secs(0).through_mount(false);
         take_snapshots(options.open(bed.device())?, plan)?;
     }
-    let (mut costs, mut own) = (Vec::new(), Vec::new());
+    let (mut column, mut own) = (Column::of(system), Vec::new());
     for row in ROWS {
         mounted.resume()?;
-        let place = Place::Host(mounted.dir().to_path_buf());
-        let mut work = (row.prepare)(&place, plan)?;
-        (0..WARM_UP).try_for_each(&mut work)?;
-        mounted.quiesce()?;
-        let operations = plan.operations_of(row);
-        let (stats, before) = (mounted.stats()?, bed.blocks()?);
-        (WARM_UP..WARM_UP + operations).try_for_each(&mut work)?;
-        let (after, new_stats) = (bed.blocks()?, mounted.stats()?);
-        drop(work);
+        let look = || Ok((mounted.counts()?, bed.asked()?));
+        let ((stats, before), (new_stats, after)) =
+            count(plan, row, &folder, || mounted.quiesce(), look)?;
         mounted.pause()?;
-        let quiesced = bed.blocks()?;
-        let cost = Cost::of(&before, &after, &quiesced, operations);
+        let operations = plan.operations_of(row);
+        let cost = Cost::of(&[before, after, bed.asked()?], operations);
         own.push(stats.zip(new_stats).map(|(old, new)| {
-            let grew = |name| {
-                let value = |stats: &crate::systems::Stats| stats.get(name).copied().unwrap_or(0);
-                (value(&new) - value(&old)) as f64 / operations as f64
-            };
+            let grown = new.since(&old);
+            let each = |name: &str| grown.get(name) as f64 / operations as f64;
             Cost {
-                bytes: grew("device.written_bytes"),
-                writes: grew("device.writes"),
-                flushes: grew("device.flushes"),
+                bytes: each("device.written_bytes"),
+                writes: each("device.writes"),
+                flushes: each("device.flushes"),
                 // The daemon that has counted them is gone by then.
                 later_bytes: f64::NAN,
             }
         }));
         seen(row.name, &cost);
-        costs.push(Ok(cost));
+        column.costs.push(Ok(cost));
     }
     mounted.leave()?;
-    let (name, title) = (system.word().into(), system.title().into());
-    Ok((Column { name, title, is_peer: system.is_peer(), costs }, own))
+    Ok((column, own))
 }
 
 /// Every row of the library over memory. What only a mount can do gets the cost that `mounted` names.
@@ -182,9 +189,9 @@ pub fn in_memory(plan: &Plan, mounted: &[Option<Cost>]) -> io::Result<Column> {
     let base = Arc::new(MemoryDevice::with_sector_size(device_bytes(plan), plan.sector));
     let device: Arc<dyn Device> = base.clone();
     CreateOptions::new().format(&device)?;
-    let volume = Arc::new(open(device)?);
-    fill(&Place::Library(volume.clone()), plan)?;
-    close(volume)?;
+    let volume = open(device)?;
+    fill(&Folder::Library((*volume).clone()), plan)?;
+    volume.close()?;
     take_snapshots(open(base.clone())?, plan)?;
     let mut costs = Vec::new();
     for (number, row) in ROWS.iter().enumerate() {
@@ -194,17 +201,13 @@ pub fn in_memory(plan: &Plan, mounted: &[Option<Cost>]) -> io::Result<Column> {
             continue;
         }
         let device = Arc::new(base.snapshot());
-        let volume = Arc::new(open(device.clone())?);
-        let mut work = (row.prepare)(&Place::Library(volume.clone()), plan)?;
-        (0..WARM_UP).try_for_each(&mut work)?;
-        volume.commit()?;
-        let operations = plan.operations_of(row);
-        let before = blocks(&device.stats());
-        (WARM_UP..WARM_UP + operations).try_for_each(&mut work)?;
-        let after = blocks(&device.stats());
-        drop(work);
-        close(volume)?;
-        costs.push(Ok(Cost::of(&before, &after, &blocks(&device.stats()), operations)));
+        let volume = open(device.clone())?;
+        let root = Folder::Library((*volume).clone());
+        let look = || Ok(device.stats());
+        let (before, after) = count(plan, row, &root, || volume.commit(), look)?;
+        drop(root);
+        volume.close()?;
+        costs.push(Ok(Cost::of(&[before, after, device.stats()], plan.operations_of(row))));
     }
     let title = format!("Holdfast, own device, {} B sectors", plan.sector);
     Ok(Column { name: "own".into(), title, is_peer: false, costs })
@@ -231,31 +234,17 @@ fn take_snapshots(volume: Volume, plan: &Plan) -> io::Result<()> {
     volume.close()
 }
 
-fn close(volume: Arc<Volume>) -> io::Result<()> {
-    let volume = Arc::into_inner(volume);
-    volume.ok_or_else(|| io::Error::other("a row keeps the volume"))?.close()
-}
-
-fn blocks(stats: &DeviceStats) -> Blocks {
-    Blocks {
-        reads: stats.reads,
-        read_bytes: stats.read_bytes,
-        writes: stats.writes,
-        written_bytes: stats.written_bytes,
-        flushes: stats.flushes,
-    }
-}
-
 /// The tree that is there before.
-fn fill(place: &Place, plan: &Plan) -> io::Result<()> {
+fn fill(folder: &Folder, plan: &Plan) -> io::Result<()> {
     for dir in ["a", "b"] {
-        place.create_dir(dir)?;
+        folder.create_dir(dir)?;
         for number in 0..plan.files / 2 {
-            place.create(&format!("{dir}/{}", rows::file(number)))?.write_at(b"some bytes", 0)?;
+            let file = folder.create(&format!("{dir}/{}", rows::file(number)))?;
+            file.write_all_at(b"some bytes", 0)?;
         }
     }
-    let (large, part) = (place.create("large")?, crate::work::pattern(1 << 20));
-    (0..plan.large_bytes).step_by(part.len()).try_for_each(|at| large.write_at(&part, at))?;
+    let large = folder.create("large")?;
+    work::fill(&large, plan.large_bytes)?;
     large.sync_all()
 }
 

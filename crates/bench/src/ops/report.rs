@@ -63,17 +63,16 @@ fn summary(about: &str, columns: &[Column]) -> Section {
         }
         table.push(row);
     }
-    let mut section = Section::new("ops", "What an operation costs", about, table);
-    if columns.iter().any(|column| column.is_peer) {
-        let kinds = ["in bytes", "in flushes", "in bytes with those of later"];
-        let said = kinds.iter().zip(worse).map(|(kind, worse)| match worse.is_empty() {
-            true => format!("{kind}: nowhere"),
-            false => format!("{kind}: {}", worse.join(", ")),
-        });
-        let said: Vec<String> = said.collect();
-        section = section.note(format!("Above the best peer {}.", said.join("; ")));
+    let section = Section::new("ops", "What an operation costs", about, table);
+    if !columns.iter().any(|column| column.is_peer) {
+        return section;
     }
-    section
+    let kinds = ["in bytes", "in flushes", "in bytes with those of later"];
+    let said = kinds.iter().zip(worse).map(|(kind, worse)| match worse.is_empty() {
+        true => format!("{kind}: nowhere"),
+        false => format!("{kind}: {}", worse.join(", ")),
+    });
+    section.note(format!("Above the best peer {}.", said.collect::<Vec<_>>().join("; ")))
 }
 
 fn numbers((name, title, unit, value): Kind, columns: &[Column]) -> Section {
@@ -135,10 +134,8 @@ mod tests {
     fn the_best_peer_is_the_one_with_least() {
         let cost = |bytes| Cost { bytes, writes: 1.0, flushes: 1.5, later_bytes: 0.0 };
         let column = |system: System, bytes| Column {
-            name: system.word().into(),
-            title: system.title().into(),
-            is_peer: system.is_peer(),
             costs: vec![Ok(cost(bytes)); ROWS.len()],
+            ..Column::of(system)
         };
         let columns = [
             column(System::Holdfast, 4608.0),

@@ -1,13 +1,15 @@
 //! The operations, one row each: what is prepared, and what one of them does.
 
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use holdfast_base::prng::Prng;
 
 use super::Plan;
-use super::place::{Handle, Place};
+
 use crate::files::sqlite::{Database, Journal};
+use crate::folder::{Folder, Handle};
 use crate::work::pattern;
 
 /// One operation; it is given its number.
@@ -20,7 +22,7 @@ pub(crate) struct Row {
     pub(super) percent: u64,
     /// It is a program that knows no library.
     pub(super) needs_mount: bool,
-    pub(super) prepare: fn(&Place, &Plan) -> io::Result<Work>,
+    pub(super) prepare: fn(&Folder, &Plan) -> io::Result<Work>,
 }
 
 /// The one that costs nothing if a filesystem knows that nothing changed.
@@ -30,16 +32,8 @@ const BLOCK: usize = 4096;
 /// Kernels note times in ticks: within one, a second overwrite changes no time.
 const TICK: Duration = Duration::from_millis(5);
 
-const fn row(name: &'static str, prepare: fn(&Place, &Plan) -> io::Result<Work>) -> Row {
+const fn row(name: &'static str, prepare: fn(&Folder, &Plan) -> io::Result<Work>) -> Row {
     Row { name, percent: 100, needs_mount: false, prepare }
-}
-
-const fn sqlite(
-    name: &'static str,
-    percent: u64,
-    prepare: fn(&Place, &Plan) -> io::Result<Work>,
-) -> Row {
-    Row { name, percent, needs_mount: true, prepare }
 }
 
 /// All of them.
@@ -76,18 +70,17 @@ pub(crate) const ROWS: &[Row] = &[
             file.sync_all()
         }))
     }),
-    Row {
-        name: "many renames, then one fsync(dir): total",
-        percent: 0,
-        needs_mount: false,
-        prepare: many_renames,
-    },
+    Row { percent: 0, ..row("many renames, then one fsync(dir): total", many_renames) },
     row(CLEAN, |place, _| {
         let file = place.open("large")?;
         Ok(Box::new(move |_| file.sync_all()))
     }),
-    sqlite(Journal::Wal.name(), 100, |place, _| insert(place, Journal::Wal)),
-    sqlite(Journal::Rollback.name(), 30, |place, _| insert(place, Journal::Rollback)),
+    Row { needs_mount: true, ..row(Journal::Wal.name(), |place, _| insert(place, Journal::Wal)) },
+    Row {
+        percent: 30,
+        needs_mount: true,
+        ..row(Journal::Rollback.name(), |place, _| insert(place, Journal::Rollback))
+    },
 ];
 
 /// The name of a file of the tree.
@@ -100,17 +93,17 @@ fn one(op: u64, files: u64) -> String {
     file(op * 7919 % files)
 }
 
-fn append(place: &Place, name: &str, len: usize) -> io::Result<Work> {
+fn append(place: &Folder, name: &str, len: usize) -> io::Result<Work> {
     let (log, bytes) = (place.create(name)?, pattern(len));
     log.sync_all()?;
     Ok(Box::new(move |op| {
-        log.write_at(&bytes, op * bytes.len() as u64)?;
+        log.write_all_at(&bytes, op * bytes.len() as u64)?;
         log.sync_all()
     }))
 }
 
 fn overwrite(
-    place: &Place,
+    place: &Folder,
     plan: &Plan,
     pause: Duration,
     sync: fn(&Handle) -> io::Result<()>,
@@ -120,34 +113,34 @@ fn overwrite(
     Ok(Box::new(move |op| {
         std::thread::sleep(pause);
         bytes[..8].copy_from_slice(&op.to_le_bytes());
-        large.write_at(&bytes, prng.below(places) * BLOCK as u64)?;
+        large.write_all_at(&bytes, prng.below(places) * BLOCK as u64)?;
         sync(&large)
     }))
 }
 
-fn create_empty(place: &Place, _: &Plan) -> io::Result<Work> {
+fn create_empty(place: &Folder, _: &Plan) -> io::Result<Work> {
     place.create_dir("empty")?;
     let place = place.clone();
     Ok(Box::new(move |op| place.create(&format!("empty/new-{op}"))?.sync_all()))
 }
 
-fn create(place: &Place, _: &Plan) -> io::Result<Work> {
+fn create(place: &Folder, _: &Plan) -> io::Result<Work> {
     place.create_dir("full")?;
     let (place, dir, bytes) = (place.clone(), place.open_dir("full")?, pattern(BLOCK));
     Ok(Box::new(move |op| {
         let file = place.create(&format!("full/new-{op}"))?;
-        file.write_at(&bytes, 0)?;
+        file.write_all_at(&bytes, 0)?;
         file.sync_all()?;
         dir.sync_all()
     }))
 }
 
-fn replace(place: &Place, _: &Plan) -> io::Result<Work> {
+fn replace(place: &Folder, _: &Plan) -> io::Result<Work> {
     place.create_dir("saved")?;
     let (place, dir, bytes) = (place.clone(), place.open_dir("saved")?, pattern(BLOCK));
     Ok(Box::new(move |_| {
         let file = place.create("saved/temporary")?;
-        file.write_at(&bytes, 0)?;
+        file.write_all_at(&bytes, 0)?;
         file.sync_all()?;
         place.rename("saved/temporary", "saved/document")?;
         dir.sync_all()
@@ -156,9 +149,9 @@ fn replace(place: &Place, _: &Plan) -> io::Result<Work> {
 
 /// A change of a directory, and an fsync of that.
 fn in_dir(
-    place: &Place,
+    place: &Folder,
     dir: &str,
-    change: impl Fn(&Place, u64) -> io::Result<()> + 'static,
+    change: impl Fn(&Folder, u64) -> io::Result<()> + 'static,
 ) -> io::Result<Work> {
     let (place, dir) = (place.clone(), place.open_dir(dir)?);
     Ok(Box::new(move |op| {
@@ -168,7 +161,7 @@ fn in_dir(
 }
 
 /// One operation renames as many files as the plan says, the same ones each time.
-fn many_renames(place: &Place, plan: &Plan) -> io::Result<Work> {
+fn many_renames(place: &Folder, plan: &Plan) -> io::Result<Work> {
     place.create_dir("many")?;
     let renames = plan.renames;
     for number in 0..renames {
@@ -184,7 +177,7 @@ fn many_renames(place: &Place, plan: &Plan) -> io::Result<Work> {
     }))
 }
 
-fn insert(place: &Place, journal: Journal) -> io::Result<Work> {
+fn insert(place: &Folder, journal: Journal) -> io::Result<Work> {
     let path = place.host()?.join(journal.file());
     let mut database = Database::create(&path, journal, true)?;
     Ok(Box::new(move |_| database.insert()))

@@ -26,7 +26,7 @@ pub use markdown::escaped;
 pub use plot::{Axis, Plot, Series};
 pub use render::render;
 pub use store::{SCHEMA, Stored};
-pub use table::{Cell, Column, Percentiles, Row, Table, cell_text};
+pub use table::{Cell, Column, Row, Table, cell_text};
 pub use unit::Unit;
 
 /// The options that choose a part of a benchmark.
@@ -155,7 +155,7 @@ mod tests {
                     .cell(Cell::text("")),
             );
         let x = Axis::log("files", Unit::Count);
-        let y = Axis::linear("time per file", Unit::Nanoseconds);
+        let y = Axis::log("time per file", Unit::Nanoseconds);
         let points = vec![(10.0, 100.0), (100.0, 1000.0), (1000.0, 10_000.0)];
         let plot = Plot::new("time over files", x, y)
             .series(Series::new("ours & theirs", points.clone()).fitted())

@@ -16,11 +16,6 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis with equal steps that begins at zero.
-    pub fn linear(label: impl Into<String>, unit: Unit) -> Axis {
-        Axis { label: label.into(), unit, log: false }
-    }
-
     /// An axis of powers.
     pub fn log(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), unit, log: true }

@@ -1,6 +1,5 @@
 //! Tables: columns with units, rows with cells, and what a cell may be.
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::Unit;
@@ -203,37 +202,6 @@ pub fn cell_text(cell: &Cell, unit: Unit) -> String {
     }
 }
 
-/// What is shown of the distribution of a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Percentiles {
-    /// How many times were measured.
-    pub count: u64,
-    /// Half of them were no longer, in nanoseconds; and so on.
-    pub p50: u64,
-    /// 90 of 100.
-    pub p90: u64,
-    /// 99 of 100.
-    pub p99: u64,
-    /// 999 of 1000.
-    pub p999: u64,
-    /// The longest.
-    pub max: u64,
-}
-
-impl Percentiles {
-    /// What `times`, in nanoseconds, has.
-    pub fn of(times: &Histogram<u64>) -> Percentiles {
-        Percentiles {
-            count: times.len(),
-            p50: times.value_at_quantile(0.5),
-            p90: times.value_at_quantile(0.9),
-            p99: times.value_at_quantile(0.99),
-            p999: times.value_at_quantile(0.999),
-            max: times.max(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,13 +232,5 @@ mod tests {
         assert_eq!(table.cell("one", "b"), Some(&Cell::missing("")));
         assert_eq!(table.cell("one", "c"), None);
         assert_eq!(table.cells(&table.rows[0]).count(), 2);
-    }
-
-    #[test]
-    fn percentiles_come_from_the_histogram() {
-        let mut times = Histogram::new(3).unwrap();
-        (1..=1000u64).for_each(|value| times.record(value).unwrap());
-        let found = Percentiles::of(&times);
-        assert_eq!((found.count, found.p50, found.p99, found.max), (1000, 500, 990, 1000));
     }
 }

@@ -41,16 +41,6 @@ impl Unit {
             Unit::MibPerSecond => format!("{} MiB/s", number(value)),
         }
     }
-
-    /// The same in few letters: `10k`, `4 KiB`, `1 ms`; a rate without its unit.
-    pub fn tick(self, value: f64) -> String {
-        match self {
-            Unit::Bytes => scaled(value, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"]),
-            Unit::Nanoseconds => scaled(value, 1000.0, &[" ns", " µs", " ms", " s"]),
-            Unit::Share => format!("{} %", plain(100.0 * value)),
-            _ => scaled(value, 1000.0, &["", "k", "M", "G", "T"]),
-        }
-    }
 }
 
 /// Three significant digits, all of a large whole number, and no zeros behind the point of a whole one.
@@ -115,29 +105,6 @@ fn significant(value: f64) -> String {
     }
 }
 
-fn scaled(value: f64, step: f64, units: &[&str]) -> String {
-    let mut value = value;
-    let mut unit = 0;
-    while value.abs() >= step * (1.0 - 1e-9) && unit + 1 < units.len() {
-        value /= step;
-        unit += 1;
-    }
-    format!("{}{}", plain(value), units[unit])
-}
-
-/// As few digits as tell it from its neighbours.
-fn plain(value: f64) -> String {
-    let text = match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 1.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    };
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,24 +134,6 @@ mod tests {
         ];
         for (unit, value, text) in shown {
             assert_eq!(unit.show(value), text, "{unit:?} {value}");
-        }
-    }
-
-    #[test]
-    fn ticks_are_short() {
-        let shown = [
-            (Unit::Count, 1.0, "1"),
-            (Unit::Count, 1000.0, "1k"),
-            (Unit::PerSecond, 250_000.0, "250k"),
-            (Unit::Count, 10_000_000.0, "10M"),
-            (Unit::Ratio, 0.5, "0.5"),
-            (Unit::Bytes, 65_536.0, "64 KiB"),
-            (Unit::Nanoseconds, 100_000.0, "100 µs"),
-            (Unit::Nanoseconds, 0.0, "0 ns"),
-            (Unit::Share, 0.4, "40 %"),
-        ];
-        for (unit, value, text) in shown {
-            assert_eq!(unit.tick(value), text, "{unit:?} {value}");
         }
     }
 }

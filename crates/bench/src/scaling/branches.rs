@@ -1,19 +1,19 @@
-//! Snapshots, forks, rollbacks and deletions while the tree, the number of snapshots, or what changed between them grows.
+//! Snapshots, forks, rollbacks and deletions while the tree or the number of snapshots grows.
 
 use std::io;
 use std::sync::Arc;
 
-use holdfast::{Branch, CreateOptions, Dir, Volume, VolumeOptions};
-use holdfast_base::clock::Stopwatch;
+use holdfast::Branch;
 use holdfast_base::prng::Prng;
 use holdfast_device::Device;
 
 use super::curves::Curves;
-use crate::mechanisms::{Devices, Progress, Scale};
+use super::powers;
+use super::tree::Tree;
+use crate::mechanisms::{Devices, Progress, Scale, rounds_text};
 use crate::result::{Section, Unit};
 use crate::work::quiesce;
 
-const NODE: usize = 16384;
 /// Files of a directory.
 const DIR_FILES: u64 = 1000;
 /// Bytes of a file that changes.
@@ -33,9 +33,9 @@ pub(super) fn files(
     let most = sizes.last().copied().unwrap_or(0);
     let mut ground = Ground::new(devices((1 << 30) + most * 8192)?)?;
     for files in sizes {
-        ground.grow(files)?;
+        ground.tree.grow(files)?;
         for _ in 0..scale.rounds() {
-            ground.measure(times(scale), 1, files as f64, &mut curves)?;
+            ground.measure(times(scale), files as f64, &mut curves)?;
         }
         seen(format!("tree of {files} files"));
     }
@@ -54,43 +54,17 @@ pub(super) fn snapshots(
     let mut curves = Curves::new(key, title, "snapshots of the volume", Unit::Count);
     let most = sizes.last().copied().unwrap_or(0);
     let mut ground = Ground::new(devices((1 << 30) + most * (1 << 18))?)?;
-    ground.grow(DIR_FILES)?;
+    ground.tree.grow(DIR_FILES)?;
     for snapshots in sizes {
         ground.keep(snapshots)?;
         for _ in 0..scale.rounds() {
-            ground.measure(times(scale), 1, snapshots as f64, &mut curves)?;
+            ground.measure(times(scale), snapshots as f64, &mut curves)?;
         }
         seen(format!("{snapshots} snapshots"));
     }
     ground.end();
     let place = format!("A tree of {DIR_FILES} files, of which one changes between snapshots.");
     Ok(curves.section(&about(scale, &place)))
-}
-
-/// What changed between two snapshots grows.
-pub(super) fn changes(
-    scale: Scale,
-    devices: &mut Devices<'_>,
-    seen: &mut Progress<'_>,
-) -> io::Result<Section> {
-    let sizes = powers(0, scale.pick(2, 4, 5));
-    let (key, title) = ("scaling-changes", "Files that changed since a snapshot");
-    let mut curves = Curves::new(key, title, "files that changed", Unit::Count);
-    let most = sizes.last().copied().unwrap_or(0);
-    let mut ground = Ground::new(devices((1 << 30) + most * (1 << 17))?)?;
-    ground.grow(most.max(DIR_FILES))?;
-    for changes in sizes {
-        for _ in 0..scale.rounds() {
-            ground.measure(1, changes, changes as f64, &mut curves)?;
-        }
-        seen(format!("{changes} changed files"));
-    }
-    ground.end();
-    Ok(curves.section(&about(scale, "So many files change before each operation.")))
-}
-
-fn powers(first: u32, last: u32) -> Vec<u64> {
-    (first..=last).map(|power| 10u64.pow(power)).collect()
 }
 
 /// How often an operation is done in a round.
@@ -103,17 +77,14 @@ fn about(scale: Scale, place: &str) -> String {
         "{place} In memory, each operation durable; {} of each in a round, {}. A deletion is timed until the last of its space is \
          free.",
         times(scale),
-        scale.rounds_text()
+        rounds_text(scale.rounds())
     )
 }
 
-/// A volume with a tree that is branched.
+/// A tree that is branched.
 struct Ground {
-    device: Arc<dyn Device>,
-    volume: Volume,
+    tree: Tree,
     main: Branch,
-    dirs: Vec<Dir>,
-    files: u64,
     /// Snapshots that stay.
     kept: u64,
     names: u64,
@@ -122,45 +93,26 @@ struct Ground {
 
 impl Ground {
     fn new(device: Arc<dyn Device>) -> io::Result<Ground> {
-        CreateOptions::new().node_size(NODE).format(&device)?;
-        let volume = VolumeOptions::new().commit_secs(0).open_device(device.clone())?;
-        let main = volume.branch("main")?;
-        let prng = Prng::seeded(1);
-        Ok(Ground { device, volume, main, dirs: Vec::new(), files: 0, kept: 0, names: 0, prng })
-    }
-
-    /// Adds files until there are so many.
-    fn grow(&mut self, files: u64) -> io::Result<()> {
-        while self.files < files {
-            let dir = (self.files / DIR_FILES) as usize;
-            if dir == self.dirs.len() {
-                self.volume.create_dir(format!("/d{dir}"))?;
-                self.dirs.push(self.volume.open_dir(format!("/d{dir}"))?);
-            }
-            self.dirs[dir].write(format!("file-{}", self.files), [1; FILE_BYTES])?;
-            self.files += 1;
-        }
-        quiesce(&self.volume)
+        let tree = Tree::new(device, DIR_FILES, &[1; FILE_BYTES])?;
+        let main = tree.volume.branch("main")?;
+        Ok(Ground { tree, main, kept: 0, names: 0, prng: Prng::seeded(1) })
     }
 
     /// Takes snapshots, with a change before each, until so many are kept.
     fn keep(&mut self, snapshots: u64) -> io::Result<()> {
         while self.kept < snapshots {
-            self.change(1)?;
+            self.change()?;
             self.main.snapshot(&format!("kept-{}", self.kept))?;
             self.kept += 1;
         }
-        quiesce(&self.volume)
+        quiesce(&self.tree.volume)
     }
 
-    /// Writes so many files anew, other ones each time as far as there are.
-    fn change(&mut self, files: u64) -> io::Result<()> {
-        let first = self.prng.below(self.files);
-        for number in (0..files).map(|more| (first + more) % self.files) {
-            let dir = &self.dirs[(number / DIR_FILES) as usize];
-            dir.write(format!("file-{number}"), [self.prng.below(250) as u8; FILE_BYTES])?;
-        }
-        Ok(())
+    /// Writes a file anew, any one.
+    fn change(&mut self) -> io::Result<()> {
+        let number = self.prng.below(self.tree.files);
+        let content = [self.prng.below(250) as u8; FILE_BYTES];
+        self.tree.dir(number).write(format!("file-{number}"), content)
     }
 
     fn name(&mut self, what: &str) -> String {
@@ -168,11 +120,11 @@ impl Ground {
         format!("{what}-{}", self.names)
     }
 
-    /// Does every operation so often, with so many changed files before each, and leaves the volume as it was.
-    fn measure(&mut self, times: u64, changes: u64, x: f64, curves: &mut Curves) -> io::Result<()> {
+    /// Does every operation so often, with a changed file before each, and leaves the volume as it was.
+    fn measure(&mut self, times: u64, x: f64, curves: &mut Curves) -> io::Result<()> {
         for _ in 0..times {
-            self.change(changes)?;
-            self.volume.commit()?;
+            self.change()?;
+            self.tree.volume.commit()?;
             let (base, tip, fork) = (self.name("base"), self.name("tip"), self.name("fork"));
             let base = self.one(curves, "snapshot", x, |of| of.main.snapshot(&base))?;
             let branch = self.one(curves, "fork of a snapshot", x, |_| base.fork(&fork))?;
@@ -183,8 +135,8 @@ impl Ground {
             })?;
             opened.close()?;
             branch.delete()?;
-            self.change(changes)?;
-            self.volume.sync()?;
+            self.change()?;
+            self.tree.volume.sync()?;
             self.one(curves, "rollback", x, |of| of.main.rollback_to(&base, Some(&tip)))?;
             let tip = self.main.snapshot_named(&tip)?;
             self.drain()?;
@@ -194,7 +146,7 @@ impl Ground {
             })?;
             base.delete()?;
             self.drain()?;
-            quiesce(&self.volume)?;
+            quiesce(&self.tree.volume)?;
         }
         Ok(())
     }
@@ -202,8 +154,8 @@ impl Ground {
     /// Commits, which goes on with deletions, until none is left.
     fn drain(&self) -> io::Result<()> {
         for _ in 0..COMMITS_MAX {
-            self.volume.commit()?;
-            let counters = self.volume.counters()?;
+            self.tree.volume.commit()?;
+            let counters = self.tree.volume.counters()?;
             let left = counters.iter().find(|counter| counter.name == "deletions_left");
             if left.is_none_or(|left| left.value == 0) {
                 return Ok(());
@@ -220,18 +172,11 @@ impl Ground {
         x: f64,
         work: impl FnOnce(&Ground) -> io::Result<R>,
     ) -> io::Result<R> {
-        let before = self.device.stats().written_bytes;
-        let time = Stopwatch::start();
-        let done = work(self)?;
-        let nanos = time.nanos();
-        let bytes = self.device.stats().written_bytes - before;
-        curves.add(operation, x, nanos as f64, Some(bytes as f64));
-        Ok(done)
+        curves.measure(operation, (x, 1), &*self.tree.device, || work(self), || Ok(()))
     }
 
     fn end(self) {
-        drop(self.dirs);
         drop(self.main);
-        self.volume.abandon();
+        self.tree.end();
     }
 }

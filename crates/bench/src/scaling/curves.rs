@@ -1,7 +1,13 @@
 //! Curves of several operations over one thing that grows, and the section that shows them.
 
+use std::io;
+
+use holdfast_base::clock::Stopwatch;
+use holdfast_device::Device;
+
 use crate::counts::median;
 use crate::result::{Axis, Cell, Plot, Row, Section, Series, Table, Unit, exponent};
+use crate::undo::interrupted;
 
 /// Exponents above this are named below the table.
 const FLAT: f64 = 0.15;
@@ -37,8 +43,30 @@ impl Curves {
         Curves { key, title, x, unit, operations: Vec::new() }
     }
 
-    /// One round: nanoseconds and bytes of one `operation` at `x`. `None` for what has no bytes.
-    pub(super) fn add(&mut self, operation: &'static str, x: f64, nanos: f64, bytes: Option<f64>) {
+    /// One round: times `work`, which does `operation` so many times at `x`, and counts what that and `behind` write
+    /// to `device`.
+    pub(super) fn measure<R>(
+        &mut self,
+        operation: &'static str,
+        (x, times): (f64, u64),
+        device: &dyn Device,
+        work: impl FnOnce() -> io::Result<R>,
+        behind: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<R> {
+        interrupted()?;
+        let before = device.stats().written_bytes;
+        let time = Stopwatch::start();
+        let done = work()?;
+        let nanos = time.nanos();
+        behind()?;
+        let bytes = device.stats().written_bytes - before;
+        let each = |value: u64| value as f64 / times.max(1) as f64;
+        self.add(operation, x, each(nanos), each(bytes));
+        Ok(done)
+    }
+
+    /// One round: nanoseconds and bytes of one `operation` at `x`.
+    pub(super) fn add(&mut self, operation: &'static str, x: f64, nanos: f64, bytes: f64) {
         let at = self.operations.iter().position(|(name, _)| *name == operation);
         let at = at.unwrap_or_else(|| {
             self.operations.push((operation, Vec::new()));
@@ -51,7 +79,7 @@ impl Curves {
             points.len() - 1
         });
         points[known].nanos.push(nanos);
-        points[known].bytes.extend(bytes);
+        points[known].bytes.push(bytes);
     }
 
     /// The table, the plots, and what is not flat.
@@ -65,7 +93,7 @@ impl Curves {
         all.dedup();
         let mut table = Table::new("operation");
         for x in &all {
-            let shown = self.unit.tick(*x);
+            let shown = self.unit.show(*x);
             table =
                 table.column(format!("time-{x}"), format!("time at {shown}"), Unit::Nanoseconds);
         }
@@ -81,8 +109,7 @@ impl Curves {
         let mut grow = Vec::new();
         for (operation, points) in &self.operations {
             let line = |of: fn(&Point) -> &Vec<f64>| -> Vec<(f64, f64)> {
-                let points = points.iter().filter(|point| !of(point).is_empty());
-                points.map(|point| (point.x, median(of(point).clone()))).collect()
+                points.iter().map(|point| (point.x, median(of(point).clone()))).collect()
             };
             let (time, size) = (line(|point| &point.nanos), line(|point| &point.bytes));
             let mut row = Row::new(*operation);
@@ -124,8 +151,8 @@ mod tests {
     fn rows_are_operations_and_columns_are_sizes() {
         let mut curves = Curves::new("key", "title", "files", Unit::Count);
         for (x, nanos) in [(10.0, 100.0), (1000.0, 10_000.0), (10.0, 102.0), (10.0, 98.0)] {
-            curves.add("grows", x, nanos, Some(4096.0));
-            curves.add("flat", x, 50.0, None);
+            curves.add("grows", x, nanos, 4096.0);
+            curves.add("flat", x, 50.0, 0.0);
         }
         let section = curves.section("about");
         let cell = |row: &str, key: &str| section.table.cell(row, key).and_then(Cell::median);

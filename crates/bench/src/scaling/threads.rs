@@ -6,9 +6,10 @@ use holdfast::{CreateOptions, VolumeOptions};
 use holdfast_base::clock::{Deadline, Stopwatch};
 
 use super::curves::Curves;
-use crate::mechanisms::{Devices, Progress, Scale};
+use crate::mechanisms::{Devices, Progress, Scale, rounds_text};
 use crate::result::{Section, Unit};
-use crate::work::{fill_dirs, on_threads, open_dirs, pattern, quiesce};
+use crate::undo::interrupted;
+use crate::work::{fill_dirs, on_threads, pattern, quiesce};
 
 /// Bytes of an append.
 const APPEND: usize = 4096;
@@ -49,8 +50,7 @@ pub(super) fn run(
                 let device = devices(32 << 30)?;
                 CreateOptions::new().format(&device)?;
                 let volume = VolumeOptions::new().open_device(device.clone())?;
-                fill_dirs(&volume, threads, 1)?;
-                let dirs = open_dirs(&volume, threads)?;
+                let dirs = fill_dirs(&volume, threads, 1)?;
                 let base = volume.branch("main")?.snapshot("base")?;
                 quiesce(&volume)?;
                 let before = device.stats().written_bytes;
@@ -62,6 +62,7 @@ pub(super) fn run(
                     let file = dir.create("appended")?;
                     let mut done = 0;
                     while done == 0 || (done < MOST && !until.is_over()) {
+                        interrupted()?;
                         match operation {
                             Operation::Create => drop(dir.create(format!("file-{done}"))?),
                             Operation::AppendAndFsync => {
@@ -80,7 +81,7 @@ pub(super) fn run(
                 let bytes = (device.stats().written_bytes - before) as f64;
                 volume.abandon();
                 let done = done.iter().sum::<u64>() as f64;
-                curves.add(operation.title(), threads as f64, nanos / done, Some(bytes / done));
+                curves.add(operation.title(), threads as f64, nanos / done, bytes / done);
             }
             seen(format!("threads: round {}, {threads}", round + 1));
         }
@@ -89,7 +90,7 @@ pub(super) fn run(
         "In memory, where a flush costs nothing; runs of {} s, {}. The time is that of all threads together over their \
          operations, so that it falls while more threads do more.",
         time.as_secs_f64(),
-        scale.rounds_text()
+        rounds_text(scale.rounds())
     );
     Ok(curves.section(&about))
 }

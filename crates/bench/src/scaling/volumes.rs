@@ -3,12 +3,11 @@
 use std::io;
 
 use holdfast::{CreateOptions, VolumeOptions};
-use holdfast_base::clock::Stopwatch;
 
 use super::curves::Curves;
-use crate::mechanisms::{Devices, Progress, Scale};
+use crate::mechanisms::{Devices, Progress, Scale, rounds_text};
 use crate::result::{Section, Unit};
-use crate::work::{fill_dirs, open_dirs, quiesce};
+use crate::work::{fill_dirs, quiesce};
 
 pub(super) fn run(
     scale: Scale,
@@ -23,35 +22,26 @@ pub(super) fn run(
         for bytes in gibibytes.iter().map(|gibibytes| gibibytes << 30) {
             let device = devices(bytes)?;
             let mut add = |operation, times: u64, work: &mut dyn FnMut() -> io::Result<()>| {
-                let before = device.stats().written_bytes;
-                let time = Stopwatch::start();
-                work()?;
-                let each = |value: u64| value as f64 / times as f64;
-                let written = device.stats().written_bytes - before;
-                let nanos = each(time.nanos());
-                curves.add(operation, bytes as f64, nanos, Some(each(written)));
-                io::Result::Ok(())
+                curves.measure(operation, (bytes as f64, times), &*device, work, || Ok(()))
             };
             add("mkfs", 1, &mut || CreateOptions::new().format(&device))?;
-            let mut opened = None;
+            let mut volume = None;
             add("open", 1, &mut || {
-                opened = Some(VolumeOptions::new().commit_secs(0).open_device(device.clone())?);
+                volume = Some(VolumeOptions::new().commit_secs(0).open_device(device.clone())?);
                 Ok(())
             })?;
-            let volume = opened.ok_or_else(|| io::Error::other("the volume was not opened"))?;
-            fill_dirs(&volume, 1, 100)?;
-            let dirs = open_dirs(&volume, 1)?;
-            quiesce(&volume)?;
-            add("create, and a commit", files, &mut || {
-                (0..files).try_for_each(|file| dirs[0].create(format!("file-{file}")).map(drop))?;
-                volume.commit()
-            })?;
-            add("create + fsync", files / 10, &mut || {
-                let names = (0..files / 10).map(|file| format!("durable-{file}"));
-                names.into_iter().try_for_each(|name| dirs[0].create(name)?.sync_all())
-            })?;
-            drop(dirs);
-            let mut volume = Some(volume);
+            if let Some(volume) = &volume {
+                let dir = fill_dirs(volume, 1, 100)?.remove(0);
+                quiesce(volume)?;
+                add("create, and a commit", files, &mut || {
+                    (0..files).try_for_each(|file| dir.create(format!("file-{file}")).map(drop))?;
+                    volume.commit()
+                })?;
+                add("create + fsync", files / 10, &mut || {
+                    let mut names = (0..files / 10).map(|file| format!("durable-{file}"));
+                    names.try_for_each(|name| dir.create(name)?.sync_all())
+                })?;
+            }
             add("close", 1, &mut || volume.take().map_or(Ok(()), |volume| volume.close()))?;
             seen(format!("volume of {} GiB", bytes >> 30));
         }
@@ -60,7 +50,7 @@ pub(super) fn run(
         "In memory, which is taken only for what is written; {} creates, {}. mkfs and opening may take longer for a \
          larger volume, operations may not.",
         Unit::Count.show(files as f64),
-        scale.rounds_text()
+        rounds_text(scale.rounds())
     );
     Ok(curves.section(&about))
 }

@@ -1,62 +1,52 @@
-//! The ground on which every filesystem is tested: a loop device over a file that was written before.
+//! The ground on which every filesystem is tested: a file that was written before, or a loop device over one.
 
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::cleanup::{Cleanup, CleanupGuard, interrupted, run};
-use super::meter::Blocks;
+use holdfast_device::DeviceStats;
+use tempfile::TempDir;
 
-/// Bytes of zeros that are written at once.
-const CHUNK: usize = 4 << 20;
+use super::{meter, patiently};
+use crate::undo::{Undo, run};
+use crate::work::{named, zeros};
 
-/// A loop device with direct I/O over a file of its own. Both are gone when it is dropped.
-#[derive(Debug)]
+/// A place for one volume after the other. It is gone when this is dropped.
 pub struct Bed {
     // The device first: it is dropped before its file.
-    _attached: CleanupGuard,
-    _file: CleanupGuard,
+    _attached: Option<Undo>,
+    place: TempDir,
     device: PathBuf,
-    dir: PathBuf,
     bytes: u64,
     is_direct: bool,
 }
 
 impl Bed {
-    /// A device of `bytes` bytes with sectors of `sector` bytes, its file in `dir`, written from end to end.
-    pub fn new(dir: &Path, bytes: u64, sector: u32) -> io::Result<Bed> {
-        let path = dir.join(format!("holdfast-bench-{}.img", std::process::id()));
-        let (mut file, file_guard) = CleanupGuard::make(|| {
-            let mut options = std::fs::File::options();
-            let file = options.write(true).create_new(true).mode(0o600).open(&path);
-            Ok((file.map_err(|error| named(&path, error))?, Cleanup::File(path.clone())))
-        })?;
-        let zeros = vec![0; CHUNK];
-        let mut left = bytes;
-        while left > 0 {
-            interrupted()?;
-            let len = left.min(CHUNK as u64);
-            file.write_all(&zeros[..len as usize]).map_err(|error| named(&path, error))?;
-            left -= len;
+    /// A file of `bytes` bytes in a new directory of `dir`, written from end to end.
+    pub fn file(dir: &Path, bytes: u64) -> io::Result<Bed> {
+        let place = tempfile::Builder::new().prefix("holdfast-bench-").tempdir_in(dir);
+        let place = place.map_err(|error| named(dir, &error))?;
+        let device = place.path().join("volume");
+        zeros(&device, bytes)?;
+        for mount in ["mnt", "below"] {
+            std::fs::create_dir(place.path().join(mount))?;
         }
-        file.sync_all()?;
-        drop(file);
-        let (device, attached) = CleanupGuard::make(|| {
-            let mut command = Command::new("losetup");
-            command.args(["--find", "--show", "--direct-io=on"]);
-            command.arg(format!("--sector-size={sector}")).arg(&path);
-            let device = PathBuf::from(run(&mut command)?.trim());
-            Ok((device.clone(), Cleanup::Loop(device)))
-        })?;
-        let mut bed = Bed {
-            _attached: attached,
-            _file: file_guard,
-            device,
-            dir: dir.to_path_buf(),
-            bytes,
-            is_direct: false,
-        };
+        Ok(Bed { _attached: None, place, device, bytes, is_direct: false })
+    }
+
+    /// A loop device with direct I/O over such a file, with sectors of `sector` bytes.
+    pub fn new(dir: &Path, bytes: u64, sector: u32) -> io::Result<Bed> {
+        let mut bed = Bed::file(dir, bytes)?;
+        let mut attach = Command::new("losetup");
+        attach.args(["--find", "--show", "--direct-io=on"]);
+        let attach = attach.arg(format!("--sector-size={sector}")).arg(&bed.device);
+        bed.device = PathBuf::from(run(attach)?.trim());
+        let (device, attached) = (bed.device.clone(), bed.sys("loop/backing_file"));
+        bed._attached = Some(Undo::new(move || {
+            run(Command::new("losetup").arg("--detach").arg(device))?;
+            // A device that is still used is detached by its last user.
+            patiently(|| Ok(!attached.exists())).map(drop)
+        }));
         bed.is_direct = std::fs::read_to_string(bed.sys("loop/dio"))?.trim() == "1";
         // A discard would make holes in the file, which the host fills again during an fsync. If this
         // fails, the device has no discards anyway.
@@ -64,7 +54,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// The loop device.
+    /// The file, or the loop device.
     pub fn device(&self) -> &Path {
         &self.device
     }
@@ -74,14 +64,19 @@ impl Bed {
         self.bytes
     }
 
-    /// The directory in which its file is; mount points are made there too.
-    pub(super) fn dir(&self) -> &Path {
-        &self.dir
+    /// An empty directory to mount in.
+    pub(super) fn mount_point(&self) -> PathBuf {
+        self.place.path().join("mnt")
     }
 
-    /// What it was asked for so far.
-    pub fn blocks(&self) -> io::Result<Blocks> {
-        Blocks::of(&self.name())
+    /// Another one, for what something else is mounted over.
+    pub(super) fn below(&self) -> PathBuf {
+        self.place.path().join("below")
+    }
+
+    /// What the loop device was asked so far.
+    pub fn asked(&self) -> io::Result<DeviceStats> {
+        meter::asked(&self.sys(""))
     }
 
     /// What it is, in a sentence for the head of a report.
@@ -99,15 +94,8 @@ impl Bed {
         )
     }
 
-    fn name(&self) -> String {
-        self.device.file_name().unwrap_or_default().to_string_lossy().into_owned()
-    }
-
     fn sys(&self, what: &str) -> PathBuf {
-        Path::new("/sys/block").join(self.name()).join(what)
+        let name = self.device.file_name().unwrap_or_default();
+        Path::new("/sys/block").join(name).join(what)
     }
-}
-
-fn named(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

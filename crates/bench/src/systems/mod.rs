@@ -1,27 +1,33 @@
 //! The filesystems under test, one after the other on one loop device.
 //!
-//! A [`Bed`] is a file that was written from end to end, with a loop device
+//! A [`Bed`] is a file that was written from end to end, and mostly a loop device
 //! over it that uses direct I/O and discards nothing: no host allocates
 //! during an fsync. A [`System`] says how a filesystem is made on it, a
-//! [`Mounted`] is one that is in use. All of them need root, and undo
-//! themselves when they are dropped, see `cleanup`.
+//! [`Mounted`] is one that is in use. All but ours need root, and undo
+//! themselves when they are dropped, see `undo.rs`.
 
 mod bed;
-pub(crate) mod cleanup;
 pub(crate) mod meter;
 pub(crate) mod mounted;
-mod served;
 
+pub use crate::undo::{signal, watch};
 pub use bed::Bed;
-pub use cleanup::watch;
-pub use meter::Blocks;
-pub use mounted::{Mounted, Ours, Stats};
+pub use mounted::{Mounted, Ours};
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use holdfast_base::clock::Deadline;
+
+/// How long a server may take until its mount is there, and to end after it is gone, and what is busy to become free.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A filesystem, or what stands for none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum System {
     /// Holdfast as it is mounted by default.
     Holdfast,
@@ -30,6 +36,7 @@ pub enum System {
     /// ext4 as it is made by default.
     Ext4,
     /// ext4 with fast commits.
+    #[value(name = "ext4-fc")]
     Ext4Fast,
     /// XFS.
     Xfs,
@@ -38,6 +45,7 @@ pub enum System {
     /// btrfs with two.
     BtrfsDup,
     /// ext4 served from userspace: for users who may not mount it.
+    #[value(name = "fuse2fs")]
     Fuse2fs,
     /// An overlay served from userspace, over ext4: what containers without rights use.
     FuseOverlayfs,
@@ -57,36 +65,9 @@ struct Recipe {
 }
 
 impl System {
-    /// Every one.
-    pub const ALL: &'static [System] = &[
-        System::Holdfast,
-        System::Rings,
-        System::Ext4,
-        System::Ext4Fast,
-        System::Xfs,
-        System::Btrfs,
-        System::BtrfsDup,
-        System::Fuse2fs,
-        System::FuseOverlayfs,
-        System::Bindfs,
-        System::Raw,
-    ];
-
     /// A word for options and keys.
-    pub fn word(self) -> &'static str {
-        match self {
-            System::Holdfast => "holdfast",
-            System::Rings => "rings",
-            System::Ext4 => "ext4",
-            System::Ext4Fast => "ext4-fc",
-            System::Xfs => "xfs",
-            System::Btrfs => "btrfs",
-            System::BtrfsDup => "btrfs-dup",
-            System::Fuse2fs => "fuse2fs",
-            System::FuseOverlayfs => "fuse-overlayfs",
-            System::Bindfs => "bindfs",
-            System::Raw => "raw",
-        }
+    pub fn word(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
     }
 
     /// The head of a column.
@@ -117,16 +98,14 @@ impl System {
         self.recipe().is_some() && self.server().is_none()
     }
 
-    /// The server of a filesystem in userspace that is not ours, and its package.
-    fn server(self) -> Option<(&'static str, &'static str)> {
-        let name = match self {
-            System::Fuse2fs => "fuse2fs",
-            System::FuseOverlayfs => "fuse-overlayfs",
-            System::Bindfs => "bindfs",
-            _ => return None,
-        };
-        // Debian's packages are called as the programs.
-        Some((name, name))
+    /// The server of a filesystem in userspace that is not ours. Debian's packages are called as the programs.
+    fn server(self) -> Option<&'static str> {
+        match self {
+            System::Fuse2fs => Some("fuse2fs"),
+            System::FuseOverlayfs => Some("fuse-overlayfs"),
+            System::Bindfs => Some("bindfs"),
+            _ => None,
+        }
     }
 
     /// Nothing is left to be initialised in the background, and nothing is discarded.
@@ -155,18 +134,10 @@ impl System {
     /// The package that has to be installed before this system can be made, if its program is missing.
     pub fn missing_package(self) -> Option<&'static str> {
         let recipe = self.recipe()?;
-        let needed = std::iter::once((recipe.program, recipe.package)).chain(self.server());
+        let server = self.server().map(|name| (name, name));
+        let needed = std::iter::once((recipe.program, recipe.package)).chain(server);
         let mut missing = needed.filter(|(program, _)| find_program(program).is_none());
         missing.next().map(|(_, package)| package)
-    }
-}
-
-impl FromStr for System {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<System, String> {
-        let found = System::ALL.iter().find(|system| system.word() == word);
-        found.copied().ok_or_else(|| format!("no system is called {word}"))
     }
 }
 
@@ -200,17 +171,29 @@ pub fn can_mount() -> Result<(), String> {
     absent.map_or(Ok(()), |path| Err(format!("there is no {path} here")))
 }
 
+/// Looks until `is_so`, but not for ever; whether it is so.
+fn patiently(mut is_so: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
+    let until = Deadline::after(PATIENCE);
+    while !is_so()? {
+        if until.is_over() {
+            return Ok(false);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_back_and_recipes_belong_to_peers() {
-        for &system in System::ALL {
-            assert_eq!(system.word().parse(), Ok(system));
-            assert!(!(system.is_ours() && system.is_peer()));
-        }
-        assert!("zfs".parse::<System>().is_err());
+    fn words_are_those_of_kept_results_and_recipes_belong_to_peers() {
+        let words: Vec<_> = System::value_variants().iter().map(|system| system.word()).collect();
+        let known =
+            "holdfast rings ext4 ext4-fc xfs btrfs btrfs-dup fuse2fs fuse-overlayfs bindfs raw";
+        assert_eq!(words.join(" "), known);
+        assert!(System::value_variants().iter().all(|of| !(of.is_ours() && of.is_peer())));
         assert!(System::Ext4.is_peer() && !System::Bindfs.is_peer() && !System::Raw.is_peer());
         assert_eq!(System::Holdfast.missing_package(), None);
         assert_eq!(install_command(&[System::Holdfast, System::Raw]), None);

@@ -1,56 +1,43 @@
 //! A filesystem that was just made on a bed and is mounted until it is dropped.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use rustix::mount::MountFlags;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::bed::Bed;
-use super::cleanup::{Cleanup, CleanupGuard, run};
-use super::meter;
-use super::served::Served;
-use super::{System, find_program};
+use super::{System, find_program, patiently};
+use crate::counts::Counts;
+use crate::undo::{Undo, interrupted, run};
 
 /// Whether the kernel offers rings to FUSE servers.
 const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// What Holdfast's daemon has counted, by name; the device's counts begin with `device.`.
-pub type Stats = BTreeMap<String, u64>;
-
-/// How Holdfast is mounted.
-#[derive(Clone, Debug)]
+/// How Holdfast is made and mounted.
+#[derive(Clone, Debug, Default)]
 pub struct Ours {
     /// Its program.
     pub program: PathBuf,
     /// Options of the mount, separated by commas; may be empty.
     pub options: String,
-}
-
-/// A mount, until it is ended.
-#[derive(Debug)]
-enum Mount {
-    /// Of the kernel, or ours.
-    Plain(CleanupGuard),
-    /// Of a server that is not ours.
-    Served(Served),
+    /// Options of mkfs.
+    pub mkfs: Vec<String>,
 }
 
 /// A mounted filesystem, empty at first.
-#[derive(Debug)]
 pub struct Mounted<'a> {
     system: System,
     bed: &'a Bed,
     ours: Ours,
-    mount: RefCell<Option<Mount>>,
+    mount: RefCell<Option<Undo>>,
     /// The process that serves it.
     daemon: Cell<Option<u32>>,
     dir: PathBuf,
-    _place: CleanupGuard,
-    _setting: Option<CleanupGuard>,
+    _rings: Option<Undo>,
 }
 
 impl<'a> Mounted<'a> {
@@ -69,69 +56,61 @@ impl<'a> Mounted<'a> {
                 let mut command = Command::new(&ours.program);
                 // Metadata once, as most of the others store it, and as in an image.
                 command.args(["mkfs", "-q", "--force", "--copies", "metadata=1"]);
+                command.args(&ours.mkfs);
                 command
             }
             None => return Err(io::Error::other("the bare device cannot be mounted")),
         };
         run(make.arg(bed.device()))?;
-        let dir = bed.dir().join(format!("holdfast-bench-{}.mnt", std::process::id()));
-        let (dir, place) = CleanupGuard::make(|| {
-            std::fs::create_dir(&dir)?;
-            Ok((dir.clone(), Cleanup::MountPoint(dir)))
-        })?;
-        let setting = if system == System::Rings { Some(allow_rings()?) } else { None };
         let mounted = Mounted {
             system,
             bed,
             ours: ours.clone(),
             mount: RefCell::new(None),
             daemon: Cell::new(None),
-            dir,
-            _place: place,
-            _setting: setting,
+            dir: bed.mount_point(),
+            _rings: if system == System::Rings { Some(allow_rings()?) } else { None },
         };
-        mounted.enter()?;
+        mounted.resume()?;
         mounted.quiesce()?;
         Ok(mounted)
     }
 
-    fn enter(&self) -> io::Result<()> {
-        let device = self.bed.device();
-        if self.system.server().is_some() {
-            let below = self.dir.with_extension("below");
-            let served = Served::start(self.system, device, &self.dir, &below)?;
-            self.daemon.set(Some(served.pid()));
-            self.mount.replace(Some(Mount::Served(served)));
-            return Ok(());
-        }
-        let ((), guard) = CleanupGuard::make(|| match self.system.recipe() {
-            Some(recipe) => {
-                rustix::mount::mount(device, &self.dir, recipe.kind, MountFlags::NOATIME, None)?;
-                Ok(((), Cleanup::Mount(self.dir.clone())))
+    /// Mounts it again after [`Mounted::pause`].
+    pub fn resume(&self) -> io::Result<()> {
+        interrupted()?;
+        let (device, dir) = (self.bed.device(), self.dir.clone());
+        let mount = match (self.system.recipe(), self.system.server()) {
+            (Some(_), Some(_)) => {
+                let (pid, mount) = serve(self.system, device, &dir, self.bed.below())?;
+                self.daemon.set(Some(pid));
+                mount
             }
-            None => {
+            (Some(recipe), None) => mount(device, dir, recipe.kind)?,
+            (None, _) => {
                 let transport = if self.system == System::Rings { "rings" } else { "auto" };
-                let mut command = Command::new(&self.ours.program);
-                let own = &self.ours.options;
-                let options = format!("noatime,transport={transport},{own}");
+                let options = format!("noatime,transport={transport},{}", self.ours.options);
+                let program = self.ours.program.clone();
+                let mut command = Command::new(&program);
                 command.args(["mount", "-o", options.trim_end_matches(',')]);
-                run(command.arg(device).arg(&self.dir))?;
-                Ok(((), Cleanup::OurMount(self.dir.clone(), self.ours.program.clone())))
+                run(command.arg(device).arg(&dir))?;
+                let umount = move |lazy: Option<&str>| {
+                    run(Command::new(&program).arg("umount").args(lazy).arg(&dir)).map(drop)
+                };
+                Undo::new(move || {
+                    umount(None).or_else(|error| umount(Some("--lazy")).and(Err(error)))
+                })
             }
-        })?;
-        self.mount.replace(Some(Mount::Plain(guard)));
+        };
+        self.mount.replace(Some(mount));
         if self.system.is_ours() {
-            self.daemon.set(self.ask()?.map(|(pid, _)| pid));
+            let (pid, _) = ask(&self.ours.program, &self.dir)?;
+            self.daemon.set(Some(pid));
         }
         Ok(())
     }
 
-    /// What is mounted.
-    pub fn system(&self) -> System {
-        self.system
-    }
-
-    /// Where.
+    /// Where it is mounted.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -154,16 +133,7 @@ impl<'a> Mounted<'a> {
     /// Unmounts it for a while: everything is at its location then.
     pub fn pause(&self) -> io::Result<()> {
         self.daemon.set(None);
-        match self.mount.take() {
-            None => Ok(()),
-            Some(Mount::Plain(guard)) => guard.finish(),
-            Some(Mount::Served(served)) => served.end(),
-        }
-    }
-
-    /// Mounts it again after [`Mounted::pause`].
-    pub fn resume(&self) -> io::Result<()> {
-        self.enter()
+        self.mount.take().map_or(Ok(()), Undo::finish)
     }
 
     /// Nothing of it is in memory any more: it is unmounted, and mounted again.
@@ -174,15 +144,9 @@ impl<'a> Mounted<'a> {
     }
 
     /// What the daemon has counted, for ours.
-    pub fn stats(&self) -> io::Result<Option<Stats>> {
-        Ok(self.ask()?.map(|(_, stats)| stats))
-    }
-
-    fn ask(&self) -> io::Result<Option<(u32, Stats)>> {
-        match self.system.is_ours() {
-            true => ask(&self.ours.program, &self.dir).map(Some),
-            false => Ok(None),
-        }
+    pub fn counts(&self) -> io::Result<Option<Counts>> {
+        let ours = self.system.is_ours();
+        ours.then(|| Ok(ask(&self.ours.program, &self.dir)?.1)).transpose()
     }
 
     /// Unmounts, and says whether that went well; what is ours must be in order then.
@@ -193,6 +157,84 @@ impl<'a> Mounted<'a> {
         }
         Ok(())
     }
+}
+
+/// Mounts a filesystem of the kernel.
+fn mount(device: &Path, dir: PathBuf, kind: &str) -> io::Result<Undo> {
+    rustix::mount::mount(device, &dir, kind, MountFlags::NOATIME, None)?;
+    Ok(Undo::new(move || unmount(&dir)))
+}
+
+/// Patiently, and in the end even if it is in use.
+fn unmount(dir: &Path) -> io::Result<()> {
+    let unmount = |flags| match rustix::mount::unmount(dir, flags) {
+        Err(Errno::BUSY) => Ok(false),
+        // What is not there any more was unmounted.
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(true),
+        Err(error) => Err(error.into()),
+    };
+    if !patiently(|| unmount(UnmountFlags::NOFOLLOW))? {
+        unmount(UnmountFlags::DETACH)?;
+    }
+    Ok(())
+}
+
+/// Serves `device`, on which an ext4 was made, at `dir`, by a program that is not ours: its process. What needs an ext4
+/// of the kernel gets one at `below`. The server is a child, so that its processor time is known, and that nothing is
+/// written any more when it has ended.
+fn serve(system: System, device: &Path, dir: &Path, below: PathBuf) -> io::Result<(u32, Undo)> {
+    let name = system.server().unwrap_or("no server");
+    let mut command = Command::new(name);
+    command.arg("-f").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut ext4 = None;
+    if system == System::Fuse2fs {
+        command.arg(device);
+    } else {
+        ext4 = Some(mount(device, below.clone(), "ext4")?);
+        if system == System::FuseOverlayfs {
+            let folders = ["lower", "upper", "work"].map(|name| below.join(name));
+            folders.iter().try_for_each(std::fs::create_dir_all)?;
+            let [lower, upper, work] = folders.map(|path| path.display().to_string());
+            command.arg("-o").arg(format!("lowerdir={lower},upperdir={upper},workdir={work}"));
+        } else {
+            command.arg(&below);
+        }
+    }
+    let child = command.arg(dir).spawn();
+    let mut child =
+        Server(child.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?);
+    let pid = child.0.id();
+    let is_there = patiently(|| match child.0.try_wait()? {
+        Some(status) => Err(io::Error::other(format!("{name} mounts nothing ({status})"))),
+        None => is_mounted(dir),
+    })?;
+    if !is_there {
+        return Err(io::Error::other(format!("{name} does not come to a mount")));
+    }
+    let dir = dir.to_path_buf();
+    let undo = Undo::new(move || {
+        unmount(&dir)?;
+        if !patiently(|| Ok(child.0.try_wait()?.is_some()))? {
+            return Err(io::Error::other("the server does not end after its mount is gone"));
+        }
+        ext4.map_or(Ok(()), Undo::finish)
+    });
+    Ok((pid, undo))
+}
+
+/// A server; one that still runs when this is dropped is killed.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It fails where the server has ended.
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+fn is_mounted(dir: &Path) -> io::Result<bool> {
+    let mounts = holdfast_base::proc::list("/proc/self/mountinfo")?;
+    Ok(mounts.lines().any(|line| line.split(' ').nth(4) == dir.to_str()))
 }
 
 /// Makes everything below `dir` durable. The kernel passes no syncfs to a FUSE server, so ours is asked directly.
@@ -206,45 +248,34 @@ pub(crate) fn quiesce(dir: &Path, is_ours: bool) -> io::Result<()> {
 }
 
 /// Process and statistics of the daemon that serves `dir`.
-pub(crate) fn ask(program: &Path, dir: &Path) -> io::Result<(u32, Stats)> {
+pub(crate) fn ask(program: &Path, dir: &Path) -> io::Result<(u32, Counts)> {
     let said = run(Command::new(program).args(["stats", "--json"]).arg(dir))?;
     understand(&said).map_err(|error| io::Error::other(format!("{}: {error}", dir.display())))
 }
 
-/// What `holdfast stats --json` says. A program that is measured beside ours may be older.
-fn understand(said: &str) -> io::Result<(u32, Stats)> {
+/// What `holdfast stats --json` says.
+fn understand(said: &str) -> io::Result<(u32, Counts)> {
     let value: serde_json::Value = serde_json::from_str(said)?;
     let pid = value["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     let pid = pid.ok_or_else(|| io::Error::other("no process serves it"))?;
-    // Programs from before the summary have no level above the counters.
-    let all = value.get("all").unwrap_or(&value);
-    let mut stats = Stats::new();
-    for (group, prefix) in [("counters", ""), ("device", "device.")] {
-        let of_group = all[group].as_object().into_iter().flatten();
-        let numbers = of_group.filter_map(|(name, value)| Some((name, value.as_u64()?)));
-        stats.extend(numbers.map(|(name, value)| (format!("{prefix}{name}"), value)));
-    }
+    let group = |group: &str, prefix: &'static str| {
+        let of_group = value["all"][group].as_object().cloned().into_iter().flatten();
+        of_group.filter_map(move |(name, value)| Some((format!("{prefix}{name}"), value.as_u64()?)))
+    };
+    let counts: Counts = group("counters", "").chain(group("device", "device.")).collect();
     // All figures made of them would be 0.
-    if stats.is_empty() {
+    if counts.is_empty() {
         return Err(io::Error::other("its process tells of no counters"));
     }
-    Ok((pid, stats))
+    Ok((pid, counts))
 }
 
 /// Rings are offered until this is dropped.
-fn allow_rings() -> io::Result<CleanupGuard> {
-    let ((), guard) = CleanupGuard::make(|| {
-        let before = std::fs::read_to_string(RINGS)?;
-        std::fs::write(RINGS, "Y")?;
-        Ok(((), Cleanup::Setting(RINGS.into(), before)))
-    })
-    .map_err(|error| io::Error::new(error.kind(), format!("{RINGS}: {error}")))?;
-    Ok(guard)
-}
-
-/// Nanoseconds that this process and the daemon have worked so far.
-pub(crate) fn processor_ns(daemon: Option<u32>) -> io::Result<(u64, Option<u64>)> {
-    Ok((meter::own_ns()?, daemon.map(meter::process_ns).transpose()?))
+fn allow_rings() -> io::Result<Undo> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{RINGS}: {error}"));
+    let before = std::fs::read_to_string(RINGS).map_err(named)?;
+    std::fs::write(RINGS, "Y").map_err(named)?;
+    Ok(Undo::new(move || std::fs::write(RINGS, before)))
 }
 
 #[cfg(test)]
@@ -252,14 +283,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_of_programs_with_and_without_a_summary_are_found() {
-        let counters = r#""counters":{"commits":3,"note":"no number"},"device":{"flushes":5}"#;
-        let wanted = Stats::from([("commits".into(), 3), ("device.flushes".into(), 5)]);
-        let of_today = format!(r#"{{"schema":1,"pid":7,"fsync":null,"all":{{{counters}}}}}"#);
-        let older = format!(r#"{{"pid":7,"volume":"/img",{counters}}}"#);
-        for said in [of_today, older] {
-            assert_eq!(understand(&said).unwrap(), (7, wanted.clone()), "{said}");
-        }
+    fn counters_of_a_daemon_are_found() {
+        let said = r#"{"pid":7,"all":{"counters":{"commits":3,"note":"no number"},"device":{"flushes":5}}}"#;
+        let wanted = [("commits".to_string(), 3), ("device.flushes".to_string(), 5)];
+        assert_eq!(understand(said).unwrap(), (7, wanted.into_iter().collect()));
         for (said, why) in [
             (r#"{"pid":7,"statistics":{"commits":3}}"#, "no counters"),
             (r#"{"all":{"counters":{"commits":3}}}"#, "no process"),

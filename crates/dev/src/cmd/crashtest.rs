@@ -11,9 +11,9 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_script::Family;
 use holdfast_sim::{Campaign, Case, Progress, Source, Stats, Violation};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::cmd::bench::output::{json, line, table};
+use crate::cmd::bench::output::{self, line, table};
 use crate::outcome::{Failure, Outcome};
 
 /// Cut the power in scripts, at every write and flush, and see whether the promises are kept.
@@ -110,40 +110,19 @@ fn copies(word: &str) -> Result<u8, String> {
 }
 
 /// One line of the summary.
-#[derive(Debug, Serialize)]
-struct Row {
-    scripts: String,
-    workloads: u64,
-    cuts: u64,
-    states: u64,
-    opened: u64,
-    recoveries_cut: u64,
-    states_in_recoveries: u64,
-    bytes_in_place: u64,
-    violations: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seconds: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    states_per_second: Option<f64>,
-}
-
-impl Row {
-    fn new(progress: &Progress) -> Row {
-        let stats = progress.stats;
-        Row {
-            scripts: progress.source.clone(),
-            workloads: progress.workloads,
-            cuts: stats.cuts,
-            states: states(&stats),
-            opened: stats.opened + stats.recoveries.1,
-            recoveries_cut: stats.recoveries.0,
-            states_in_recoveries: stats.recoveries.1,
-            bytes_in_place: stats.in_place,
-            violations: progress.violations,
-            seconds: None,
-            states_per_second: None,
-        }
-    }
+fn row(progress: &Progress) -> Value {
+    let stats = progress.stats;
+    json!({
+        "scripts": progress.source,
+        "workloads": progress.workloads,
+        "cuts": stats.cuts,
+        "states": states(&stats),
+        "opened": stats.opened + stats.recoveries.1,
+        "recoveries_cut": stats.recoveries.0,
+        "states_in_recoveries": stats.recoveries.1,
+        "bytes_in_place": stats.in_place,
+        "violations": progress.violations,
+    })
 }
 
 /// Those of cut recoveries too.
@@ -327,13 +306,15 @@ fn replay(folder: &Path) -> Result<(Vec<Progress>, Vec<String>), Failure> {
 
 fn summary(args: &Args, rows: &[Progress], time: Duration) -> Result<(), Failure> {
     let seconds = time.as_secs_f64();
-    let mut all: Vec<Row> = rows.iter().map(Row::new).collect();
-    let mut sum = Row::new(&total(rows));
-    (sum.seconds, sum.states_per_second) = (Some(seconds), Some(sum.states as f64 / seconds));
+    let mut all: Vec<Value> = rows.iter().map(row).collect();
+    let total = total(rows);
+    let (mut sum, states) = (row(&total), states(&total.stats));
+    let per_second = states as f64 / seconds;
+    (sum["seconds"], sum["states_per_second"]) = (json!(seconds), json!(per_second));
     let end = format!(
         "{} states in {seconds:.1} s, {:.0} a second; seed {}, sectors of {} in physical ones of {}{}",
-        HumanCount(sum.states),
-        sum.states as f64 / seconds,
+        HumanCount(states),
+        per_second,
         args.seed,
         args.sector,
         args.physical_sector.max(args.sector),
@@ -341,20 +322,14 @@ fn summary(args: &Args, rows: &[Progress], time: Duration) -> Result<(), Failure
     );
     all.push(sum);
     if args.json {
-        return json(&all);
+        return output::json(&all);
     }
-    let header = ["scripts", "workloads", "cuts", "states", "opened", "recut", "violations"];
+    let header =
+        ["scripts", "workloads", "cuts", "states", "opened", "recoveries_cut", "violations"];
     let mut table = table(&header, 1);
     for row in &all {
-        table.add_row([
-            row.scripts.clone(),
-            row.workloads.to_string(),
-            row.cuts.to_string(),
-            row.states.to_string(),
-            row.opened.to_string(),
-            row.recoveries_cut.to_string(),
-            row.violations.to_string(),
-        ]);
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), String::from);
+        table.add_row(header.map(|key| text(&row[key])));
     }
     line(table)?;
     line(end)

@@ -80,7 +80,7 @@ fn a_failure_inside_a_mount_leaves_nothing_behind() {
     }
     let root = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_holdfast-dev")).to_path_buf();
-    let ours = Ours { program, options: "commit=1".into() };
+    let ours = Ours { program, options: "commit=1".into(), ..Ours::default() };
     let failed = std::panic::catch_unwind(|| {
         let bed = Bed::new(root.path(), 64 << 20, 512).unwrap();
         let mounted = Mounted::new(System::Holdfast, &bed, &ours).unwrap();
@@ -107,9 +107,7 @@ fn a_signal_leaves_nothing_behind() {
         place.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // The first rows are at work when their log is there.
     wait_for("nothing is mounted", || {
-        names(&root)
-            .iter()
-            .any(|name| name.ends_with(".mnt") && root.join(name).join("log").exists())
+        names(&root).iter().any(|name| root.join(name).join("mnt/log").exists())
     });
     signal(child.id(), "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
@@ -172,7 +170,7 @@ fn peers_take_turns_on_one_device() {
 #[test]
 fn servers_of_others_are_mounted_measured_and_gone() {
     let others = [System::Fuse2fs, System::FuseOverlayfs, System::Bindfs];
-    let others: Vec<&str> = others
+    let others: Vec<String> = others
         .into_iter()
         .filter(|system| match system.missing_package() {
             None => true,
@@ -181,7 +179,7 @@ fn servers_of_others_are_mounted_measured_and_gone() {
                 false
             }
         })
-        .map(System::word)
+        .map(|system| system.word())
         .collect();
     if !has_loop_devices() || others.is_empty() {
         return;
@@ -196,7 +194,7 @@ fn servers_of_others_are_mounted_measured_and_gone() {
     place.run(&args).fine();
     assert!(left(&root).is_empty() && names(&root).is_empty(), "{:?}", left(&root));
     let report = Report::read(Path::new(&report)).unwrap();
-    for name in others {
+    for name in &others {
         for section in ["rates", "memory"] {
             let table = &report.section(section).unwrap().table;
             let cell = table.cell("append 4 KiB + fsync", name).unwrap();

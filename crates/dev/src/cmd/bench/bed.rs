@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use holdfast_bench::systems::{self, Bed, Ours, System};
 
 use crate::outcome::{Context, Failure};
@@ -32,14 +31,8 @@ impl BedOptions {
             None => std::env::current_exe().context("this program")?,
         };
         let bed = Bed::new(&self.dir, bytes, self.sector).context("a loop device")?;
-        Ok((bed, Ours { program, options: self.options.clone() }))
+        Ok((bed, Ours { program, options: self.options.clone(), ..Ours::default() }))
     }
-}
-
-/// The words for systems.
-pub(crate) fn system() -> impl TypedValueParser<Value = System> {
-    let words = System::ALL.iter().map(|system| system.word());
-    PossibleValuesParser::new(words).try_map(|word| word.parse::<System>())
 }
 
 /// One command that installs what is left out otherwise.

@@ -1,15 +1,12 @@
 //! `holdfast-dev bench dir`: what people do with files, on any directory of any filesystem.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use holdfast_bench::files::{Candidate, Directory, Material, Runs, Scale, Workload};
-use holdfast_bench::result::Report;
-use holdfast_bench::systems;
 
 use crate::cmd::bench::output::progress;
-use crate::cmd::bench::results::{self, Results};
+use crate::cmd::bench::results::Results;
 use crate::outcome::{Context, Failure, Outcome};
 
 /// What people do with files, on any directory of any filesystem.
@@ -30,6 +27,9 @@ pub(crate) struct Args {
     results: Results,
 }
 
+/// The kernel's source as Debian packs it.
+const LINUX: &str = "/usr/src/linux-source-6.1.tar.xz";
+
 /// What is done, how often and how much.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Work {
@@ -42,9 +42,9 @@ pub(crate) struct Work {
     /// Seconds of a phase that is not over by itself.
     #[arg(long, default_value_t = 3.0)]
     pub(crate) seconds: f64,
-    /// How much the others do: megabytes, or a gigabyte.
-    #[arg(long, value_enum, default_value_t = Size::Usual)]
-    pub(crate) scale: Size,
+    /// How much the others do: quick, some megabytes, to see that it works; or usual, a gigabyte, ten thousand files.
+    #[arg(long, default_value = "usual", value_parser = ["quick", "usual"])]
+    scale: String,
     /// The tree that is unpacked [default: the kernel's source if Debian's package is there].
     #[arg(long, value_name = "FILE.tar[.xz]")]
     pub(crate) tree: Option<PathBuf>,
@@ -54,15 +54,6 @@ pub(crate) struct Work {
     /// Do not measure once more with fsyncs left out.
     #[arg(long)]
     pub(crate) no_ceiling: bool,
-}
-
-/// How much is done by what is over by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Size {
-    /// Some megabytes, to see that it works.
-    Quick,
-    /// A gigabyte, ten thousand files.
-    Usual,
 }
 
 fn workload() -> impl TypedValueParser<Value = Workload> {
@@ -79,20 +70,18 @@ impl Work {
     }
 
     /// How much is done, and what with; made in `dir`.
-    pub(crate) fn prepare(&self, dir: &std::path::Path) -> Result<(Scale, Material), Failure> {
+    pub(crate) fn prepare(&self, dir: &Path) -> Result<(Scale, Material), Failure> {
         let time = std::time::Duration::try_from_secs_f64(self.seconds)
             .map_err(|_| Failure::plain(format!("{} is no time", self.seconds)))?;
-        let (scale, files) = match self.scale {
-            Size::Quick => (Scale { time, ..Scale::tiny() }, 120),
-            Size::Usual => (Scale::usual(time), 10_000),
-        };
-        let (tree, git) = (self.tree.as_deref(), self.git.as_deref());
         // A quick look needs no tree of a gigabyte.
-        let made = match self.scale {
-            Size::Quick => Material::from(&self.workloads(), tree, git, dir, files, scale.seed),
-            Size::Usual => Material::gather(&self.workloads(), tree, git, dir, files, scale.seed),
+        let (scale, files, linux) = match self.scale == "quick" {
+            true => (Scale { time, ..Scale::tiny() }, 120, None),
+            false => (Scale::usual(time), 10_000, Some(Path::new(LINUX))),
         };
-        let material = made.context("the tree and the repository")?;
+        let tree = self.tree.as_deref().or(linux.filter(|linux| linux.is_file()));
+        let (workloads, git) = (self.workloads(), self.git.as_deref());
+        let material = Material::gather(&workloads, tree, git, dir, files, scale.seed)
+            .context("the tree and the repository")?;
         Ok((material.on(scale), material))
     }
 
@@ -109,10 +98,8 @@ impl Work {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    args.results.check()?;
-    systems::watch().context("signals")?;
+    let mut report = args.results.begin()?;
     let program = std::env::current_exe().context("this program")?;
-    let mut report = Report::begin(results::command());
     let (scale, material) = args.work.prepare(&std::env::temp_dir())?;
     let name = "directory";
     let mut runs = Runs::new(Vec::new());
@@ -131,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             }]);
         }
         for workload in args.work.workloads() {
-            progress(format_args!("round {}, {}: {}", round + 1, workload.name, workload.about));
+            progress(format_args!("round {}, {}", round + 1, workload.name));
             for durable in [true, false] {
                 if durable || (workload.has_fsyncs && !args.work.no_ceiling) {
                     let phases =
@@ -142,14 +129,5 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
     }
     report.sections = runs.sections(&format!("On {about}. {}", args.work.about(&material)));
-    show(&report)?;
-    args.results.store(&report)?;
-    Ok(0)
-}
-
-/// What people read; the rest is in the stored results.
-pub(crate) fn show(report: &Report) -> Result<(), Failure> {
-    let hidden = ["latency-p999", "cpu-machine", "device-bytes", "device-flushes"];
-    let shown = report.sections.iter().filter(|section| !hidden.contains(&section.name.as_str()));
-    shown.into_iter().try_for_each(results::section)
+    args.results.end(&report, &[])
 }

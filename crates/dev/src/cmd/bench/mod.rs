@@ -10,7 +10,6 @@ mod mechanisms;
 mod ops;
 pub(crate) mod output;
 mod peers;
-mod place;
 mod render;
 mod results;
 mod scaling;
@@ -41,7 +40,7 @@ enum What {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    match &args.what {
+    let outcome = match &args.what {
         None => library::run(&args.library),
         Some(What::Mechanisms(args)) => mechanisms::run(args),
         Some(What::Scaling(args)) => scaling::run(args),
@@ -50,5 +49,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(What::Ops(args)) => ops::run(args),
         Some(What::Dir(args)) => dir::run(args),
         Some(What::Peers(args)) => peers::run(args),
-    }
+    };
+    // Everything is undone by now.
+    holdfast_bench::systems::signal().map_or(outcome, |signal| Ok(128 + signal))
 }

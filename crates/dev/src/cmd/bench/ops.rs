@@ -1,12 +1,11 @@
 //! `holdfast-dev bench ops`: bytes, writes and flushes of small operations, beside the kernel's filesystems.
 
 use holdfast_bench::ops::{self, Column, Plan};
-use holdfast_bench::result::Report;
 use holdfast_bench::systems::{self, System};
 
-use crate::cmd::bench::bed::{BedOptions, say_what_is_missing, system};
+use crate::cmd::bench::bed::{BedOptions, say_what_is_missing};
 use crate::cmd::bench::output::progress;
-use crate::cmd::bench::results::{self, Results};
+use crate::cmd::bench::results::Results;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::size;
 
@@ -21,7 +20,6 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_delimiter = ',',
-        value_parser = system(),
         default_value = "holdfast,ext4,ext4-fc,xfs,btrfs,btrfs-dup"
     )]
     systems: Vec<System>,
@@ -44,9 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    args.results.check()?;
-    systems::watch().context("signals")?;
-    let mut report = Report::begin(results::command());
+    let mut report = args.results.begin()?;
     let mut plan = if args.quick { Plan::QUICK } else { Plan::USUAL };
     plan.operations = args.operations.unwrap_or(plan.operations).max(1);
     plan.sector = args.bed.sector;
@@ -64,11 +60,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     columns.insert(columns.len().min(1), ops::in_memory(&plan, &own).context("the library")?);
     report.sections = ops::sections(&plan, &about, &columns);
     // The numbers of each kind are for programs; people read the first, and what came later.
-    for section in [report.section("ops"), report.section("ops-later")].into_iter().flatten() {
-        results::section(section)?;
-    }
-    args.results.store(&report)?;
-    Ok(0)
+    args.results.end(&report, &["ops-bytes", "ops-writes", "ops-flushes"])
 }
 
 type OnDevice = (String, Vec<Column>, Vec<Option<ops::Cost>>);

@@ -1,13 +1,12 @@
 //! `holdfast-dev bench peers`: Holdfast beside other filesystems on one loop device, in turn.
 
 use holdfast_bench::peers::Plan;
-use holdfast_bench::result::Report;
 use holdfast_bench::systems::{self, System};
 
-use crate::cmd::bench::bed::{BedOptions, say_what_is_missing, system};
-use crate::cmd::bench::dir::{Work, show};
-use crate::cmd::bench::output::{line, progress};
-use crate::cmd::bench::results::{self, Results};
+use crate::cmd::bench::bed::{BedOptions, say_what_is_missing};
+use crate::cmd::bench::dir::Work;
+use crate::cmd::bench::output::progress;
+use crate::cmd::bench::results::Results;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::size;
 
@@ -23,7 +22,6 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_delimiter = ',',
-        value_parser = system(),
         default_value = "holdfast,ext4,ext4-fc,xfs,btrfs,fuse2fs,fuse-overlayfs,bindfs,raw"
     )]
     systems: Vec<System>,
@@ -40,12 +38,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     systems::can_mount().map_err(Failure::plain)?;
-    args.results.check()?;
-    systems::watch().context("signals")?;
+    let mut report = args.results.begin()?;
     say_what_is_missing(&args.systems);
-    let mut report = Report::begin(results::command());
-    line(report.machine.line())?;
-    line("")?;
     let (scale, material) = args.work.prepare(&args.bed.dir)?;
     let plan = Plan {
         systems: args.systems.clone(),
@@ -63,10 +57,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         })
         .context("the comparison")?;
     report.sections = runs.sections(&about);
-    show(&report)?;
-    args.results.store(&report)?;
+    let done = args.results.end(&report, &[])?;
     match failures.is_empty() {
-        true => Ok(0),
+        true => Ok(done),
         false => Err(Failure::plain(failures.join("; ").replace('\n', " "))),
     }
 }

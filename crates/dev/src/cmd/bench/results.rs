@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use comfy_table::{Attribute, Cell as Shown, CellAlignment, Table as Grid};
 use holdfast_bench::result::{Report, Section, Unit, cell_text};
+use holdfast_bench::systems;
 
 use crate::cmd::bench::output::line;
-use crate::outcome::{Context, Failure};
+use crate::outcome::{Context, Failure, Outcome};
 
 /// What glibc reads in the environment.
 const TUNABLES: &str = "GLIBC_TUNABLES";
@@ -24,8 +25,31 @@ pub(crate) struct Results {
 }
 
 impl Results {
+    /// A report that begins now, on this machine, of which it tells. From now on a signal makes everything end.
+    pub(crate) fn begin(&self) -> Result<Report, Failure> {
+        self.check()?;
+        systems::watch().context("signals")?;
+        let report = Report::begin(command());
+        line(report.machine.line())?;
+        line("")?;
+        Ok(report)
+    }
+
+    /// Prints the sections, but for those that are only stored.
+    pub(crate) fn show(&self, report: &Report, hidden: &[&str]) -> Result<(), Failure> {
+        let shown = report.sections.iter().filter(|of| !hidden.contains(&of.name.as_str()));
+        shown.into_iter().try_for_each(section)
+    }
+
+    /// Prints and stores `report`.
+    pub(crate) fn end(&self, report: &Report, hidden: &[&str]) -> Outcome {
+        self.show(report, hidden)?;
+        self.store(report)?;
+        Ok(0)
+    }
+
     /// Finds out before hours of measuring whether the files can be made.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Failure> {
         for path in self.json.iter() {
             File::options().append(true).create(true).open(path).context(path.display())?;
         }
@@ -50,7 +74,7 @@ impl Results {
 
 /// The command as it is kept: without the paths of the program, of the results, and of what was there meanwhile. That it
 /// was a file stays, as it makes other figures than memory, and how the C library was told to get memory.
-pub(crate) fn command() -> Vec<String> {
+fn command() -> Vec<String> {
     let tunables = std::env::var(TUNABLES).ok().filter(|value| !value.is_empty());
     let before = tunables.map(|value| format!("{TUNABLES}={value}"));
     before.into_iter().chain(without_paths(std::env::args().skip(1))).collect()
@@ -78,7 +102,7 @@ fn without_paths(words: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Prints a section: title, how it was measured, table, notes, and the exponents of its curves.
-pub(crate) fn section(section: &Section) -> Result<(), Failure> {
+fn section(section: &Section) -> Result<(), Failure> {
     line(format_args!("{}\n{}", section.title, section.about))?;
     line(grid(section))?;
     // Where they are not in the table already.
