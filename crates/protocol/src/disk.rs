@@ -7,8 +7,7 @@
 //!
 //! Knows nothing of what the contents mean to one another.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use crate::shared::Shared;
 
 /// Files of the model.
 pub const FILES: usize = 2;
@@ -214,7 +213,7 @@ impl Batch {
 
 /// What one location holds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Held {
+pub(crate) enum Held {
     /// Zeros, or half of something.
     Torn,
     /// Data.
@@ -222,11 +221,11 @@ pub enum Held {
     /// The node of the tree, with the epoch that it was born in.
     Node(u8, Tree),
     /// A batch of the log.
-    Batch(Arc<Batch>),
+    Batch(Shared<Batch>),
     /// A commit of the journal.
-    Commit(Arc<Commit>),
+    Commit(Shared<Commit>),
     /// A superblock.
-    Superblock(Superblock),
+    Superblock(Shared<Superblock>),
     /// A batch or a commit of this sum, of which one byte has rotted.
     Rotten(u64),
 }
@@ -268,18 +267,13 @@ impl Location {
 /// Locations without second places, which come behind them.
 const ONCE: usize = 2 + 2 * RING_MAX + POOL;
 
+/// A write that no flush has made durable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Cell {
-    durable: Held,
-    /// What a flush that failed left: it can be read, and no later flush makes it durable.
-    doomed: Option<Held>,
-    later: Vec<Held>,
-}
-
-impl Cell {
-    fn is_stable(&self) -> bool {
-        self.doomed.is_none() && self.later.is_empty()
-    }
+struct Write {
+    at: usize,
+    /// A flush that failed was behind it: it can be read, and no later flush makes it durable.
+    is_doomed: bool,
+    held: Held,
 }
 
 /// What a power cut leaves of a location with unflushed writes.
@@ -297,80 +291,108 @@ pub enum Left {
 
 /// The device.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Device(Vec<Cell>);
+pub struct Device {
+    durable: Shared<Vec<Held>>,
+    /// By location, and in each by time. What is doomed comes first, and is one.
+    writes: Vec<Write>,
+}
 
 impl Device {
     /// Nothing was ever written.
-    pub fn new(rings: Rings) -> Device {
+    pub(crate) fn new(rings: Rings) -> Device {
         let locations = ONCE + if rings.twice { 2 * RING_MAX } else { 0 };
-        Device(vec![Cell { durable: Held::Torn, doomed: None, later: Vec::new() }; locations])
+        Device { durable: Shared::new(vec![Held::Torn; locations]), writes: Vec::new() }
+    }
+
+    fn last(&self, at: Location) -> Option<&Write> {
+        self.writes.iter().rfind(|write| write.at == at.index())
     }
 
     /// What a read sees: the latest write.
-    pub fn read(&self, at: Location) -> &Held {
-        let cell = &self.0[at.index()];
-        cell.later.last().or(cell.doomed.as_ref()).unwrap_or(&cell.durable)
+    pub(crate) fn read(&self, at: Location) -> &Held {
+        self.last(at).map_or(&self.durable[at.index()], |write| &write.held)
     }
 
     /// What was durable in this location is gone, or reads as what was never written there.
-    pub fn rot(&mut self, at: Location) {
-        self.0[at.index()] = Cell { durable: Held::Torn, doomed: None, later: Vec::new() };
+    pub(crate) fn rot(&mut self, at: Location) {
+        self.replace(at, Held::Torn);
     }
 
     /// One byte of the batch or commit in this location rots.
-    pub fn rot_byte(&mut self, at: Location) {
+    pub(crate) fn rot_byte(&mut self, at: Location) {
         let sum = match self.read(at) {
-            Held::Batch(batch) => sum(&**batch),
-            Held::Commit(commit) => sum(&**commit),
+            Held::Batch(batch) => batch.sum(),
+            Held::Commit(commit) => commit.sum(),
             _ => return,
         };
-        self.rot(at);
-        self.0[at.index()].durable = Held::Rotten(sum);
+        self.replace(at, Held::Rotten(sum));
+    }
+
+    fn replace(&mut self, at: Location, held: Held) {
+        self.writes.retain(|write| write.at != at.index());
+        self.durable.change(|durable| durable[at.index()] = held);
     }
 
     /// Writes; durable with the next flush.
-    pub fn write(&mut self, at: Location, held: Held) {
-        let cell = &mut self.0[at.index()];
-        let is_durable = cell.later.is_empty() && cell.doomed.is_none() && cell.durable == held;
-        if is_durable || cell.later.last() == Some(&held) {
+    pub(crate) fn write(&mut self, location: Location, held: Held) {
+        let is_last = |last: &Write| !last.is_doomed && last.held == held;
+        let at = location.index();
+        if self.last(location).map_or(self.durable[at] == held, is_last) {
             // A write of what is there already leaves nothing that a cut could change.
             return;
         }
-        cell.later.push(held);
+        let place = self.writes.partition_point(|write| write.at <= at);
+        self.writes.insert(place, Write { at, is_doomed: false, held });
     }
 
     /// Everything written is durable.
-    pub fn flush(&mut self) {
-        for cell in &mut self.0 {
-            if let Some(last) = cell.later.pop() {
-                *cell = Cell { durable: last, doomed: None, later: Vec::new() };
-            }
+    pub(crate) fn flush(&mut self) {
+        let writes = std::mem::take(&mut self.writes);
+        if writes.iter().all(|write| write.is_doomed) {
+            self.writes = writes;
+            return;
         }
+        self.durable.change(|durable| {
+            for writes in of_locations(&writes) {
+                match writes.last() {
+                    Some(last) if !last.is_doomed => durable[last.at] = last.held.clone(),
+                    last => self.writes.extend(last.cloned()),
+                }
+            }
+        });
     }
 
     /// A flush fails: what was written can be read as long as power lasts, and is never durable.
-    pub fn fail_flush(&mut self) {
-        for cell in &mut self.0 {
-            cell.doomed = cell.later.pop().or(cell.doomed.take());
-            cell.later.clear();
+    pub(crate) fn fail_flush(&mut self) {
+        let doomed = |write: &Write| Write { is_doomed: true, ..write.clone() };
+        let last = of_locations(&self.writes).filter_map(|writes| writes.last());
+        self.writes = last.map(doomed).collect();
+    }
+
+    /// No power cut is to come: only what is read makes a difference.
+    pub(crate) fn settle(&mut self) {
+        if !self.writes.is_empty() {
+            let writes = self.writes.drain(..);
+            self.durable.change(|durable| writes.for_each(|write| durable[write.at] = write.held));
         }
     }
 
     /// Whether a power cut would find anything to lose.
-    pub fn is_flushed(&self) -> bool {
-        self.0.iter().all(Cell::is_stable)
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.writes.is_empty()
     }
 
     /// All that a power cut can leave, as choices for the locations with unflushed writes, in their order.
-    pub fn cuts(&self) -> Vec<Vec<Left>> {
+    pub(crate) fn cuts(&self) -> Vec<Vec<Left>> {
         let mut cuts = vec![Vec::new()];
-        for cell in self.0.iter().filter(|cell| !cell.is_stable()) {
+        for writes in of_locations(&self.writes) {
             let mut choices = vec![Left::Durable];
-            if cell.durable != Held::Torn {
+            if self.durable[writes[0].at] != Held::Torn {
                 choices.push(Left::Torn);
             }
-            choices.extend(cell.doomed.as_ref().map(|_| Left::Doomed));
-            choices.extend((0..cell.later.len() as u8).map(Left::Later));
+            choices.extend(writes[0].is_doomed.then_some(Left::Doomed));
+            let later = writes.len() - usize::from(writes[0].is_doomed);
+            choices.extend((0..later as u8).map(Left::Later));
             let longer = |cut: Vec<Left>| {
                 choices.iter().map(move |left| [&cut[..], &[*left]].concat()).collect::<Vec<_>>()
             };
@@ -380,22 +402,23 @@ impl Device {
     }
 
     /// Power fails and leaves this.
-    pub fn cut(&mut self, choices: &[Left]) {
-        let mut choices = choices.iter();
-        for cell in self.0.iter_mut().filter(|cell| !cell.is_stable()) {
-            match choices.next() {
-                Some(Left::Later(number)) => cell.durable = cell.later[*number as usize].clone(),
-                Some(Left::Torn) => cell.durable = Held::Torn,
-                Some(Left::Doomed) => cell.durable = cell.doomed.take().unwrap_or(Held::Torn),
-                Some(Left::Durable) | None => {}
+    pub(crate) fn cut(&mut self, choices: &[Left]) {
+        let writes = std::mem::take(&mut self.writes);
+        self.durable.change(|durable| {
+            for (writes, left) in of_locations(&writes).zip(choices) {
+                let first = usize::from(writes[0].is_doomed);
+                durable[writes[0].at] = match left {
+                    Left::Durable => continue,
+                    Left::Torn => Held::Torn,
+                    Left::Doomed => writes[0].held.clone(),
+                    Left::Later(number) => writes[first + *number as usize].held.clone(),
+                };
             }
-            cell.doomed = None;
-            cell.later.clear();
-        }
+        });
     }
 
     /// The version of a block, if it holds data.
-    pub fn data(&self, block: Block) -> Option<Version> {
+    pub(crate) fn data(&self, block: Block) -> Option<Version> {
         match self.read(Location::Pool(block)) {
             Held::Data(version) => Some(*version),
             _ => None,
@@ -403,9 +426,7 @@ impl Device {
     }
 }
 
-/// A sum that distinguishes contents.
-pub fn sum(of: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    hasher.finish()
+/// The writes of each location.
+fn of_locations(writes: &[Write]) -> impl Iterator<Item = &[Write]> {
+    writes.chunk_by(|one, other| one.at == other.at)
 }

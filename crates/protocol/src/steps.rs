@@ -4,15 +4,14 @@
 //! where another thread or a power cut can see the difference: a lock that is
 //! released, or a flush. Nothing here decides when: see [`crate::model`].
 
-use std::sync::Arc;
-
 use crate::disk::{
     Base, Batch, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location, LogMark,
-    RingPlace, Tree, sum,
+    RingPlace, Tree,
 };
 use crate::memory::{Checkpointer, Committer, Generation, Leader, LogPosition, Memory, Sealed};
 use crate::model::Thread;
 use crate::mutant::Mutant;
+use crate::shared::Shared;
 
 /// Blocks of data that a batch or a commit may name: more is flushed before.
 const NAMED_MAX: usize = 1;
@@ -81,7 +80,7 @@ impl Memory {
                 }
             }
             self.confirmed = self.before;
-            let batch = Batch {
+            let batch = Shared::new(Batch {
                 number: place.mark.batch + 1,
                 prior: place.mark.sum,
                 durable: self.before,
@@ -90,13 +89,13 @@ impl Memory {
                 puts: generation.puts,
                 takes,
                 frees: generation.frees,
-            };
+            });
             let mark = LogMark {
                 batch: batch.number,
                 next: (place.mark.next + 1) % self.rings.log,
-                sum: sum(&batch),
+                sum: batch.sum(),
             };
-            let held = Held::Batch(Arc::new(batch));
+            let held = Held::Batch(batch);
             self.write_places(device, |at| Location::Log(at, place.mark.next), held);
             place = LogPosition { mark, head: place.head + 1 };
         }
@@ -168,7 +167,7 @@ impl Memory {
         let marker = Batch::marker(mark, self.before);
         let prior = if self.is(Mutant::ConfirmedAsHistory) { mark.sum } else { marker.prior };
         let batch = Batch { prior, after: self.durable, last: self.durable + 1, ..marker };
-        let held = Held::Batch(Arc::new(batch));
+        let held = Held::Batch(Shared::new(batch));
         self.write_places(device, |place| Location::Log(place, mark.next), held);
         self.confirmed = self.before;
     }
@@ -249,10 +248,11 @@ impl Memory {
             device.flush();
         }
         let lsn = commit.lsn;
-        self.journal = JournalMark { commit: commit.number, sum: sum(&commit) };
+        let commit = Shared::new(commit);
+        self.journal = JournalMark { commit: commit.number, sum: commit.sum() };
         self.journal_head += 1;
         let slot = commit.number % self.rings.journal;
-        let held = Held::Commit(Arc::new(commit));
+        let held = Held::Commit(commit);
         self.write_places(device, |place| Location::Journal(place, slot), held);
         if let Some(sealed) = &mut sealed {
             self.stand_behind(sealed);
@@ -349,7 +349,10 @@ impl Memory {
                 true => self.superblock.epoch,
                 false => sealed.superblock.epoch,
             };
-            device.write(Location::Superblock(slot), Held::Superblock(sealed.superblock));
+            device.write(
+                Location::Superblock(slot),
+                Held::Superblock(Shared::new(sealed.superblock)),
+            );
             self.checkpointer = Checkpointer::Published(sealed);
         }
     }

@@ -12,17 +12,18 @@ mod properties;
 pub use properties::{FILLED, HOLDS, ROTTEN, UNWRITTEN};
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use stateright::{Model, Property};
 
 use crate::disk::{
     Batch, Commit, Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, RingPlace,
-    Rings, Superblock, Tree, Version, sum,
+    Rings, Superblock, Tree, Version,
 };
 use crate::memory::Memory;
 use crate::mutant::Mutant;
-use crate::recovery::{Recovery, Violation, WIPED, is_moment};
+use crate::places::{Violation, WIPED};
+use crate::recovery::{Recovery, is_moment};
+use crate::shared::Shared;
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
@@ -146,8 +147,8 @@ pub enum Action {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    Open(Box<Memory>),
-    Recovering(Box<Recovery>),
+    Open(Shared<Memory>),
+    Recovering(Shared<Recovery>),
     Down,
 }
 
@@ -157,7 +158,7 @@ pub struct State {
     device: Device,
     phase: Phase,
     /// What the files were after each operation.
-    history: Vec<Tree>,
+    history: Shared<Vec<Tree>>,
     /// The last operation that was acknowledged as durable.
     answered: Lsn,
     operations: u8,
@@ -232,7 +233,7 @@ impl State {
     }
 
     /// A recovery shows its files: one moment of history, not before the last answer.
-    fn judge(&mut self, memory: &Memory, journal: bool) {
+    fn judge(&mut self, memory: Memory, journal: bool) {
         let found = memory.lsn;
         if found < self.answered {
             return self.fail("P1: an operation is gone that was answered");
@@ -251,10 +252,10 @@ impl State {
             rotten: self.rotten,
             refused: false,
         };
-        self.history.truncate(found as usize + 1);
+        self.history.change(|history| history.truncate(found as usize + 1));
         let known = memory.tree.iter().flatten().map(|extent| extent.version);
         self.version = known.max().unwrap_or(0) + 1;
-        self.phase = Phase::Open(Box::new(memory.clone()));
+        self.phase = Phase::Open(Shared::new(memory));
     }
 }
 
@@ -277,8 +278,8 @@ fn operate(
     Some(!matches!(action, Action::Reserve(_) | Action::Unwrite(_)))
 }
 
-/// Carries out a step of a thread, if it is one.
-fn step(memory: &mut Memory, device: &mut Device, action: &Action) -> Option<()> {
+/// Carries out a step of a thread.
+fn step(memory: &mut Memory, device: &mut Device, action: &Action) {
     match *action {
         Action::ApplyWritten => memory.apply_written(),
         Action::FlushInPlace => memory.flush_in_place(device),
@@ -300,9 +301,8 @@ fn step(memory: &mut Memory, device: &mut Device, action: &Action) -> Option<()>
         Action::PublishFlush => memory.publish_flush(device),
         Action::Release => memory.release(),
         Action::ThreadDies(whose) => memory.thread_dies(whose),
-        _ => return None,
+        _ => unreachable!("{action:?} is no step of an open volume"),
     }
-    Some(())
 }
 
 impl Model for Protocol {
@@ -313,33 +313,33 @@ impl Model for Protocol {
         let tree = Tree::default();
         let rings = self.bounds.rings;
         // mkfs writes markers as a recovery does.
-        let commit = Commit::marker(JournalMark::default(), 0);
-        let batch = Batch::marker(LogMark::default(), 0);
+        let commit = Shared::new(Commit::marker(JournalMark::default(), 0));
+        let batch = Shared::new(Batch::marker(LogMark::default(), 0));
         let superblock = Superblock {
             epoch: 1,
             location: (0, 1),
             lsn: 0,
-            journal: JournalMark { commit: 1, sum: sum(&commit) },
-            log: LogMark { batch: 1, next: 1 % rings.log, sum: sum(&batch) },
+            journal: JournalMark { commit: 1, sum: commit.sum() },
+            log: LogMark { batch: 1, next: 1 % rings.log, sum: batch.sum() },
         };
         let mut device = Device::new(rings);
-        let (commit, batch) = (Held::Commit(Arc::new(commit)), Held::Batch(Arc::new(batch)));
+        let (commit, batch) = (Held::Commit(commit), Held::Batch(batch));
         for place in rings.places() {
             device.write(Location::Journal(*place, 1 % rings.journal), commit.clone());
             device.write(Location::Log(*place, 0), batch.clone());
         }
         device.write(Location::Pool(0), Held::Node(1, tree));
-        device.write(Location::Superblock(1), Held::Superblock(superblock));
+        device.write(Location::Superblock(1), Held::Superblock(Shared::new(superblock)));
         device.flush();
         vec![State {
             device,
-            phase: Phase::Open(Box::new(Memory::open(
+            phase: Phase::Open(Shared::new(Memory::open(
                 superblock,
                 tree,
                 self.bounds.rings,
                 self.broken,
             ))),
-            history: vec![tree],
+            history: Shared::new(vec![tree]),
             answered: 0,
             operations: 0,
             version: 1,
@@ -389,7 +389,7 @@ impl Model for Protocol {
                     Ok(_) if state.wiped => {
                         state.fail("P1: nothing says that a ring was wiped");
                     }
-                    Ok(recovery) => state.phase = Phase::Recovering(Box::new(recovery)),
+                    Ok(recovery) => state.phase = Phase::Recovering(Shared::new(recovery)),
                     Err(violation) => state.fail(violation),
                 }
                 return Some(state);
@@ -398,32 +398,37 @@ impl Model for Protocol {
         }
         match &mut state.phase {
             Phase::Recovering(recovery) if action == Action::RecoverWrite => {
-                recovery.write(&mut state.device);
+                recovery.change(|recovery| recovery.write(&mut state.device));
             }
             Phase::Recovering(recovery) => {
                 let found_commits = recovery.is_needed();
                 let memory = recovery.finish_log(&mut state.device);
-                state.judge(&memory, found_commits);
+                state.judge(memory, found_commits);
             }
             Phase::Open(memory) => {
-                let applied = memory.lsn;
-                if let Some(has_data) = operate(memory, device, &action, state.version) {
-                    state.operations += 1;
-                    state.version += Version::from(has_data);
-                } else {
-                    step(memory, device, &action)?;
-                    let commits =
-                        matches!(action, Action::Freeze { .. } | Action::CheckpointAtOnce);
-                    state.commits += u8::from(commits);
-                }
+                let (applied, version) = (memory.lsn, state.version);
+                let has_data = memory.change(|memory| {
+                    let has_data = operate(memory, device, &action, version);
+                    if has_data.is_none() {
+                        step(memory, device, &action);
+                    }
+                    has_data
+                });
+                let commits = matches!(action, Action::Freeze { .. } | Action::CheckpointAtOnce);
+                state.operations += u8::from(has_data.is_some());
+                state.version += Version::from(has_data == Some(true));
+                state.commits += u8::from(commits);
                 if memory.lsn > applied {
-                    state.history.push(memory.tree);
+                    state.history.change(|history| history.push(memory.tree));
                 }
                 if !memory.recovering {
                     state.answered = memory.durable;
                 }
             }
             Phase::Down => return None,
+        }
+        if state.crashes == self.bounds.crashes {
+            state.device.settle();
         }
         let reads_right = state.memory().is_none_or(|memory| memory.reads_right(&state.device));
         if state.violation.is_none() && !reads_right {

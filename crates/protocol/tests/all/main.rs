@@ -5,4 +5,3 @@
 mod exhaustive;
 mod lineage;
 mod mutants;
-mod sealing;
