@@ -1,11 +1,14 @@
-//! Whether the data that a commit or a batch names by its sum is on the device.
+//! Whether the data that a commit, a batch or an extent names by its sum is on the device.
 
-use holdfast_base::BLOCK_SIZE;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::Device;
-use holdfast_format::checksum::block_sums;
+use holdfast_format::checksum::{block_sum, block_sums};
+use holdfast_format::item::Extent;
 use holdfast_format::journal::DataExtent;
 use holdfast_format::journal::commit::data_sum;
+
+use crate::patched::Patched;
 
 /// Blocks of data read at once.
 const BATCH: u64 = 256;
@@ -33,4 +36,26 @@ pub(crate) fn missing(device: &dyn Device, extents: &[DataExtent]) -> Option<Dat
         }
     }
     None
+}
+
+/// How many blocks of an extent hold other data than it names, neither in `log` nor in their place. Blocks that do not read are not
+/// counted: another time they may.
+pub(crate) fn other_blocks(device: &dyn Device, log: &Patched, extent: &Extent) -> u64 {
+    let offset = |block: u64| BlockNo(block).byte_offset().unwrap_or(u64::MAX);
+    let (mut start, mut others) = (extent.blocks.start.0, 0);
+    let (mut buffer, mut in_log) = (Vec::new(), [0; BLOCK_SIZE]);
+    for sums in extent.sums.chunks(BATCH as usize) {
+        buffer.resize(sums.len() * BLOCK_SIZE, 0);
+        let is_read = device.read(offset(start), &mut buffer).is_ok();
+        for (at, (block, sum)) in (start..).zip(buffer.chunks_mut(BLOCK_SIZE).zip(sums)) {
+            let of_log = log.read(device, BlockNo(at), &mut in_log);
+            let is_in_log = of_log.is_some_and(|of| of.is_ok()) && block_sum(&in_log) == *sum;
+            let is_read = is_read || device.read(offset(at), block).is_ok();
+            if !is_in_log && is_read && block_sum(block) != *sum {
+                others += 1;
+            }
+        }
+        start = start.saturating_add(sums.len() as u64);
+    }
+    others
 }

@@ -20,6 +20,7 @@ pub mod memory;
 pub mod page;
 mod range;
 mod regions;
+pub mod remembering;
 pub mod sim;
 pub mod sticky;
 mod tally;
@@ -31,6 +32,7 @@ pub use file::{FileDevice, HostFile, OpenMode, open_bytes};
 pub use front::Front;
 pub use memory::MemoryDevice;
 pub use page::Page;
+pub use remembering::Remembering;
 pub use sim::SimDevice;
 pub use sticky::Sticky;
 

@@ -57,14 +57,23 @@ pub(crate) fn come_back(reading: &VolumeReading<'_>) -> Option<String> {
     (count > 0).then(|| format!("{files} made behind it"))
 }
 
-/// Names each file that was made behind the cut and comes back.
+/// Names each file that was made behind the cut and comes back, and what it has lost since.
 fn back(reading: &VolumeReading<'_>) -> Vec<Repair> {
-    let back = reading.made_later().keys().map(|(id, inode)| {
+    let back = reading.made_later().iter().map(|((id, inode), file)| {
         let root = reading.trees().iter().find(|tree| tree.id == *id);
         let path = root.map(|root| reading.later_path(root, *inode));
-        let what = "it was made behind the damage, and is there as the log has it last; what it no longer has does not read".into();
         let tree = root.filter(|root| !root.is_main()).map(|root| root.name.clone());
-        Repair { issue: Issue::LogDamaged, tree, path, what, loses: false }
+        let loses = file.used_again > 0;
+        let lost = match loses {
+            true => format!(
+                ", but something else used {} of its {} blocks since: these do not read",
+                file.used_again, file.blocks
+            ),
+            false => String::new(),
+        };
+        let what =
+            format!("it was made behind the damage, and is there as the log has it last{lost}");
+        Repair { issue: Issue::LogDamaged, tree, path, what, loses }
     });
     back.collect()
 }

@@ -359,16 +359,17 @@ impl<'w, 'd> Round<'w, 'd> {
                 }
                 Issue::CommitBaseLost => "the node is left out, and all else of the commits stays",
                 Issue::JournalWiped => {
-                    "the volume is as its last checkpoint left it: all that was durable since is lost, and which files that is, is not known"
+                    "the volume is as its last checkpoint left it: what was durable since is lost, but for files that come back, and not all of it is known"
                 }
                 Issue::LogWiped => {
                     "the volume is as its last commit left it: all that was durable since is lost, and which files that is, is not known"
                 }
-                Issue::LogDamaged
-                | Issue::BatchMalformed
-                | Issue::BatchGap
-                | Issue::BatchBlocks
-                | Issue::LogUnreadable => "the log ends before the damage",
+                Issue::LogDamaged | Issue::BatchGap | Issue::LogUnreadable => {
+                    "the log ends before the damage"
+                }
+                Issue::BatchMalformed | Issue::BatchBlocks => {
+                    "the log ends before the batch, and nothing of what follows comes back"
+                }
                 _ => continue,
             };
             let issue = finding.issue();

@@ -23,6 +23,8 @@ const JOURNAL: &str =
     "With `--accept-loss`: journal and log end before the damage; files made behind it come back.";
 const LOG: &str =
     "With `--accept-loss`: the log ends before the damage; files made behind it come back.";
+const BATCH: &str =
+    "With `--accept-loss`: the log ends before the batch; nothing behind it comes back.";
 const LISTED: &str =
     "The items that lead to trees are made anew from what these say of themselves.";
 
@@ -71,16 +73,13 @@ fn done(issue: Issue) -> &'static str {
         | Issue::CommitBase
         | Issue::CommitNode
         | Issue::JournalUnreadable => JOURNAL,
-        Issue::LogDamaged
-        | Issue::BatchMalformed
-        | Issue::BatchGap
-        | Issue::BatchBlocks
-        | Issue::LogUnreadable => LOG,
+        Issue::LogDamaged | Issue::BatchGap | Issue::LogUnreadable => LOG,
+        Issue::BatchMalformed | Issue::BatchBlocks => BATCH,
         Issue::CommitBaseLost => {
             "The node is left out, as a damaged one; all else of the commits, and the log, stays."
         }
         Issue::JournalWiped => {
-            "With `--accept-loss`: the volume is as its last checkpoint left it, without the log. Which files changed since is not known."
+            "With `--accept-loss`: the volume is as its last checkpoint left it; files made since come back. Not all that changed is known."
         }
         Issue::LogWiped => {
             "With `--accept-loss`: the volume is as its last commit left it. Which files changed since is not known."

@@ -20,7 +20,7 @@ impl Ring<'_> {
     fn is_empty_around(&self, mark: &JournalMark) -> Result<bool, DeviceError> {
         for distance in self.geometry.ring_places() {
             let Ok((header, _)) = self.frame(mark.next, distance)? else { continue };
-            if header.index == 0 && [mark.sum, !mark.sum].contains(&header.prior) {
+            if header.is_behind(mark.sum) {
                 return Ok(false);
             }
         }

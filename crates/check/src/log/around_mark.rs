@@ -23,8 +23,7 @@ impl Ring<'_> {
             let mut unit = vec![0; UNIT as usize];
             self.read(place, mark.next, &mut unit)?;
             let Ok(header) = self.header(&unit, mark.next) else { continue };
-            let is_of_mark = [mark.sum, !mark.sum].contains(&header.prior);
-            if is_of_mark && self.records(place, &header, unit)?.is_ok() {
+            if header.is_behind(mark.sum) && self.records(place, &header, unit)?.is_ok() {
                 return Ok(false);
             }
         }

@@ -23,6 +23,11 @@ impl Blocks {
         (block < end).then_some(end)
     }
 
+    /// Bytes of memory, about.
+    pub(super) fn bytes(&self) -> u64 {
+        32 * self.0.len() as u64
+    }
+
     /// Adds blocks none of which is in the set.
     pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
         debug_assert!(start < end && !self.touches(start, end));

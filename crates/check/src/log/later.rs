@@ -6,25 +6,25 @@
 //! number was handed out behind what the chain follows, it says all that there ever was. It comes back as it was at the chain's end, with
 //! its names; all else stays as it was before the hole.
 //!
-//! A chain counts only if it says that the batch before it was durable: neither what a crash tore nor what a recovery gave up says so. Data
-//! is judged by its sums when it is read: what it builds on may be gone. Memory is bounded as that of the replay (P10).
+//! A chain counts only if it says that the batch before it was durable: neither what a crash tore nor what a recovery gave up says so. What was
+//! lost may have used blocks of a file again, so its data is read: of a file that has some left the rest does not read, a file that has none stays
+//! away. Memory is bounded as that of the replay (P10).
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_base::{BatchNo, BlockNo, InodeNo, TreeId};
+use holdfast_base::{BlockNo, InodeNo, TreeId};
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{Dentry, Extent, InodeItem, TreeKind};
 use holdfast_format::journal::DataExtent;
-use holdfast_format::log::{
-    Content, DATA_BLOCKS_MAX, Decoder, LogHeader, REPLAY_BYTES_MAX, Record,
-};
-use holdfast_format::{ItemKind, Key, Superblock};
+use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Decoder, LogHeader, Record};
+use holdfast_format::{ItemKind, Key, Malformed};
 
 use super::apply::{KEPT_MAX, value_of};
 use super::blocks::Blocks;
+use super::chains::{self, Linked};
 use super::judged::{COST, OfBranch, ends};
 use super::{BranchChanges, Replay, Ring};
+use crate::arrived;
 use crate::changes::Change;
 use crate::lineage::Lineage;
 use crate::patched::Patched;
@@ -45,27 +45,26 @@ pub enum Gaps {
 pub(crate) struct Later {
     /// Whether there is a hole.
     pub(crate) has_hole: bool,
-    /// Files that were made there, branch and number, and the last batch that counts of what changed each.
-    pub(crate) files: BTreeMap<(u64, InodeNo), u64>,
+    /// Files that were made there, by branch and number.
+    pub(crate) files: BTreeMap<(u64, InodeNo), MadeLater>,
     /// Keys of the names that lead to them, and the batch that put each.
     pub(crate) names: BTreeMap<OfBranch, u64>,
     /// One of these for each file that has any.
     pub(crate) places: BTreeMap<(u64, InodeNo), Key>,
     /// Blocks that these batches take, or on which data in them builds, whether they count or not: as long as the hole may be crossed
     /// nothing may be written there (P9).
-    pub(crate) needed: Vec<(u64, u64)>,
+    pub(crate) needed: Runs,
 }
 
-/// A whole batch: its header and records.
-type Batch = (LogHeader, Vec<u8>);
-
-/// Batches that follow one another.
-struct Linked {
-    /// The first number that was not handed out before, where what the first batch follows is known.
-    first: Option<u64>,
-    /// The last batch that they call durable.
-    durable: u64,
-    batches: Vec<Batch>,
+/// A file that was made behind a hole of the rings, and is there all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MadeLater {
+    /// The last batch that counts of what changed it.
+    pub last_batch: u64,
+    /// Blocks of its data.
+    pub blocks: u64,
+    /// Of those, blocks that do not match their sums: something else used them since.
+    pub used_again: u64,
 }
 
 /// The value of a key, the batch that put it, and where that lies.
@@ -123,9 +122,12 @@ pub(super) fn take(before: &Volume<'_>, ring: &Ring<'_>, replay: &mut Replay) {
     replay.later.has_hole = true;
     // Without the marks no block is known to be free for it.
     let Some(marks) = before.marks() else { return };
-    let (batches, proven) = chains(ring, replay);
-    let mut reading = Reading { before, ring, proven, unproven: 0, kept: 0, gone: BTreeSet::new() };
-    let chains: Vec<Chain> = batches.iter().map(|of| reading.chain(of, &replay.data)).collect();
+    let found = chains::read(ring, replay);
+    replay.later.needed = found.needed;
+    let (proven, gone) = (found.proven, BTreeSet::new());
+    let mut reading = Reading { before, ring, proven, unproven: 0, kept: 0, gone };
+    let chains = found.chains.iter().map(|of| reading.chain(of, &replay.data));
+    let chains: Vec<Chain> = chains.collect();
     let mut lineage = Lineage::read(before);
     for (key, change) in &replay.lineage {
         match &change.value {
@@ -143,73 +145,6 @@ pub(super) fn take(before: &Volume<'_>, ring: &Ring<'_>, replay: &mut Replay) {
     let now = &mut replay.superblock.used_blocks;
     *now = now.saturating_add(owned.total());
     replay.taken = replay.taken.changed(&owned, &Runs::default());
-}
-
-/// What [`Later::needed`] is, of the batches from number `from` on.
-pub(super) fn needed(ring: &Ring<'_>, from: BatchNo, now: &Superblock) -> Vec<(u64, u64)> {
-    let mut needed = BTreeSet::new();
-    ring.beyond(from, &mut |header, records| {
-        let decoder = Decoder::new(records, header.records, &now.geometry, now.carried());
-        for record in decoder.map_while(Result::ok) {
-            let Record::Take(blocks, content) = record else { continue };
-            needed.insert(ends(blocks));
-            if let Content::Inside(patches) = content {
-                let bases = patches.iter().filter_map(|patch| patch.base);
-                needed.extend(bases.map(|base| (base.0, base.0.saturating_add(1))));
-            }
-        }
-    });
-    needed.into_iter().collect()
-}
-
-/// The chains of whole batches from the end of `replay` on, in the order of their numbers, and the last batch that any calls durable.
-fn chains(ring: &Ring<'_>, replay: &Replay) -> (Vec<Linked>, u64) {
-    let (mut found, mut bytes) = (BTreeMap::new(), 0u64);
-    ring.beyond(replay.end.batch, &mut |header, records| {
-        // It stands in two places.
-        let Entry::Vacant(place) = found.entry((header.number, header.sum)) else { return };
-        bytes = bytes.saturating_add(header.bytes.into());
-        if bytes <= REPLAY_BYTES_MAX {
-            place.insert((*header, records.to_vec()));
-        }
-    });
-    let proven = found.values().map(|(header, _)| header.durable).max().unwrap_or(0);
-    let now = &replay.superblock;
-    let (mut chains, mut seen) = (Vec::<Linked>::new(), HashMap::<u64, (usize, LogHeader)>::new());
-    for batch in found.into_values() {
-        let header = batch.0;
-        let last = seen.get(&header.prior).copied();
-        let follows = last.filter(|(_, last)| ring.follows(last, &header));
-        if let Some(chain) = follows.and_then(|(at, _)| chains.get_mut(at)) {
-            chain.durable = chain.durable.max(header.durable);
-            seen.extend(follows.map(|(at, _)| (header.sum, (at, header))));
-            chain.batches.push(batch);
-            continue;
-        }
-        if header.records == 0 {
-            // It confirms the batch before it, or nothing that is there.
-            let confirmed = seen.get(&!header.prior).and_then(|(at, _)| chains.get_mut(*at));
-            if let Some(chain) = confirmed {
-                chain.durable = chain.durable.max(header.durable);
-            }
-            continue;
-        }
-        // Behind a change of the lineage: it left a number out, and no operation lies between.
-        let known =
-            last.filter(|(_, last)| last.last == header.after && last.number < header.number);
-        let mark = (now.log.sum, now.lsn.0);
-        let is_beyond = header.number > replay.end.batch.0 && mark.0 != 0;
-        let is_next = is_beyond && (header.prior, header.after) == mark;
-        let first = known.map(|(_, last)| last.inode_next);
-        let first = first.or(is_next.then_some(now.inode_next.0));
-        seen.insert(header.sum, (chains.len(), header));
-        chains.push(Linked { first, durable: header.durable, batches: vec![batch] });
-    }
-    chains.retain(|chain| {
-        let first = chain.batches.first().map_or(u64::MAX, |(first, _)| first.number);
-        first <= chain.durable.saturating_add(1)
-    });
-    (chains, proven)
 }
 
 impl Reading<'_, '_> {
@@ -251,8 +186,7 @@ impl Reading<'_, '_> {
         let named: Vec<DataExtent> = records.iter().filter_map(named).collect();
         let blocks = named.iter().fold(0u64, |sum, extent| sum.saturating_add(extent.count));
         self.unproven = self.unproven.saturating_add(blocks);
-        self.unproven <= DATA_BLOCKS_MAX
-            && crate::arrived::missing(self.before.device, &named).is_none()
+        self.unproven <= DATA_BLOCKS_MAX && arrived::missing(self.before.device, &named).is_none()
     }
 
     /// Adds what the records of a batch say. Whether that can be.
@@ -365,7 +299,7 @@ impl Chain {
         gone: &BTreeSet<(u64, InodeNo)>,
         replay: &mut Replay,
     ) {
-        let (mut files, mut own) = (BTreeSet::new(), Blocks::default());
+        let (mut files, mut own) = (BTreeMap::new(), Blocks::default());
         for ((branch, key), Item { value, .. }) in &self.items {
             let of = (*branch, key.inode);
             let is_there = *key == Key::inode(key.inode)
@@ -373,15 +307,18 @@ impl Chain {
                 && !gone.contains(&of)
                 && !replay.later.files.contains_key(&of)
                 && is_branch(lineage, *branch);
-            if is_there && let Some(blocks) = self.blocks(of, used, [&behind.taken, &own]) {
+            if is_there
+                && let Some(blocks) = self.blocks(of, used, [&behind.taken, &own])
+                && let Some(file) = self.file(of, before)
+            {
                 blocks.iter().for_each(|(start, end)| own.insert(*start, *end));
-                files.insert(of);
+                files.insert(of, file);
             }
         }
         for (of, item) in &self.items {
             let (branch, key) = *of;
             let inode = inode_of(&key, &item.value);
-            if !files.contains(&(branch, inode)) {
+            if !files.contains_key(&(branch, inode)) {
                 continue;
             }
             let mut value = item.value.clone();
@@ -404,14 +341,13 @@ impl Chain {
             };
             items.insert(key, Change { value: Some(value), block: item.block });
         }
-        for of in &files {
+        for (of, file) in &files {
             let count = match of.0 {
                 MAIN => &mut replay.superblock.inode_count,
                 other => &mut changes_of(replay, lineage, other).inode_count,
             };
             *count = count.saturating_add(1);
-            let last = self.changed.get(of).copied().unwrap_or(0);
-            replay.later.files.insert(*of, last);
+            replay.later.files.insert(*of, *file);
         }
         if !files.is_empty() {
             let next = &mut replay.superblock.inode_next;
@@ -437,18 +373,35 @@ impl Chain {
         !self.removed.contains(&(branch, key)) && !self.older.contains(&older)
     }
 
+    fn extents(
+        &self,
+        (branch, inode): (u64, InodeNo),
+    ) -> impl Iterator<Item = Result<Extent, Malformed>> {
+        let key = |offset| (branch, Key::new(inode, ItemKind::Extent, offset));
+        self.items.range(key(0)..=key(u64::MAX)).map(|(_, item)| Extent::decode(&item.value))
+    }
+
+    /// What is left of a file; `None` if all of its data was written over.
+    fn file(&self, of: (u64, InodeNo), before: &Volume<'_>) -> Option<MadeLater> {
+        let last_batch = self.changed.get(&of).copied().unwrap_or(0);
+        let mut file = MadeLater { last_batch, ..MadeLater::default() };
+        for extent in self.extents(of).filter_map(Result::ok) {
+            file.blocks += extent.sums.len() as u64;
+            file.used_again += arrived::other_blocks(before.device, &self.data, &extent);
+        }
+        (file.blocks == 0 || file.used_again < file.blocks).then_some(file)
+    }
+
     /// The blocks of a file, if the chain took all of them and nothing else has any.
     fn blocks(
         &self,
-        (branch, inode): (u64, InodeNo),
+        of: (u64, InodeNo),
         used: &Runs,
         others: [&Blocks; 2],
     ) -> Option<Vec<(u64, u64)>> {
-        let first = (branch, Key::new(inode, ItemKind::Extent, 0));
-        let last = (branch, Key::new(inode, ItemKind::Extent, u64::MAX));
         let mut own = Blocks::default();
-        for (_, item) in self.items.range(first..=last) {
-            let (start, end) = ends(Extent::decode(&item.value).ok()?.blocks);
+        for extent in self.extents(of) {
+            let (start, end) = ends(extent.ok()?.blocks);
             let is_taken = self.taken.end_at(start).is_some_and(|taken| end <= taken);
             let is_others = others.iter().any(|of| of.touches(start, end));
             if !is_taken || used.touches(start, end) || is_others || own.touches(start, end) {

@@ -13,6 +13,7 @@
 mod apply;
 mod around_mark;
 mod blocks;
+mod chains;
 mod give_back;
 mod judged;
 mod later;
@@ -39,8 +40,8 @@ use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
 use apply::State;
-pub use later::Gaps;
 pub(crate) use later::Later;
+pub use later::{Gaps, MadeLater};
 pub(crate) use ring::{BadBatch, Ring, Whole};
 
 /// What a log makes of the volume that the journal leaves.
@@ -232,10 +233,7 @@ pub(crate) fn replay_readable(
     if is_cut && holes == Gaps::End {
         // What the batches build on is not there, and blocks that they take may be in use by it.
         let why = "the journal before it is not whole";
-        let mut replay = Replay::none(&journal.superblock, Reason::Broken, why);
-        let ring = Ring::new(device, &journal.superblock);
-        replay.later.needed = later::needed(&ring, replay.end.batch, &journal.superblock);
-        return (replay, None);
+        return (Replay::none(&journal.superblock, Reason::Broken, why), None);
     }
     let ring = Ring::new(device, &journal.superblock);
     let mut replay = Replay::none(&journal.superblock, Reason::Nothing, "");
@@ -264,11 +262,8 @@ pub(crate) fn replay_readable(
     // Operations that no batch has were those of a commit that is gone.
     let has_gap = replay.faults.iter().any(|fault| fault.issue == Issue::BatchGap);
     let has_hole = is_cut || has_gap || replay.damage.is_some() || unread.is_some();
-    if has_hole && journal.end.reason != Reason::Closed {
-        replay.later.needed = later::needed(&ring, replay.end.batch, &replay.superblock);
-        if holes == Gaps::Cross {
-            later::take(&before, &ring, &mut replay);
-        }
+    if has_hole && journal.end.reason != Reason::Closed && holes == Gaps::Cross {
+        later::take(&before, &ring, &mut replay);
     }
     let is_empty = chain.is_empty() && replay.skipped == 0 && replay.end.reason == Reason::Nothing;
     let is_open = journal.end.reason != Reason::Closed && !has_hole;

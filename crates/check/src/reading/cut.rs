@@ -88,11 +88,11 @@ fn read(device: &dyn Device, recovered: &Recovered) -> BTreeMap<u64, CutChanges>
                 _ => continue,
             };
             let counted = match (&record, key.kind) {
-                (Record::Put(..), ItemKind::Dentry) => later.names.get(&(branch, key)),
-                _ => later.files.get(&(branch, key.inode)),
+                (Record::Put(..), ItemKind::Dentry) => later.names.get(&(branch, key)).copied(),
+                _ => later.files.get(&(branch, key.inode)).map(|file| file.last_batch),
             };
             // What a later batch made of it is lost.
-            if counted.is_some_and(|last| header.number <= *last) {
+            if counted.is_some_and(|last| header.number <= last) {
                 continue;
             }
             let of = cut.entry(branch).or_default();

@@ -21,7 +21,7 @@ pub use chosen::Rings;
 pub use cut::CutChanges;
 pub use named::RingContents;
 
-pub use crate::log::Gaps;
+pub use crate::log::{Gaps, MadeLater};
 
 use crate::bounds::Bounds;
 use crate::changes::Change;
@@ -291,9 +291,9 @@ impl<'d> VolumeReading<'d> {
         self.recovered.log.later.has_hole
     }
 
-    /// Files that were made behind a hole of the rings, and are there all the same: their branches and numbers, and the last batch that
-    /// counts of each.
-    pub fn made_later(&self) -> &BTreeMap<(u64, InodeNo), u64> {
+    /// Files that were made behind a hole of the rings, and are there all the same, by branch and number. Files of which no block of data
+    /// is left are not among them.
+    pub fn made_later(&self) -> &BTreeMap<(u64, InodeNo), MadeLater> {
         &self.recovered.log.later.files
     }
 

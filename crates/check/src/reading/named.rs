@@ -128,7 +128,8 @@ fn batches(device: &dyn Device, recovered: &Recovered, rings: &mut RingContents)
         }
         place = whole.after;
     }
-    rings.needed.extend(&recovered.log.later.needed);
+    let needed = recovered.log.later.needed.iter();
+    rings.needed.extend(needed.map(|run| (run.start, run.end)));
 }
 
 /// Nodes of the trees that the superblock itself leads to: commits build on them, and they are what is left when a commit

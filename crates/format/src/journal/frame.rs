@@ -60,6 +60,12 @@ impl FrameHeader {
         (FrameHeader::SIZE as u64 + u64::from(self.len)).div_ceil(BLOCK_BYTES)
     }
 
+    /// Whether the frame lies behind a mark of this sum: it follows what is before the mark, or says by the complement that nothing does or
+    /// that a commit was left out.
+    pub fn is_behind(&self, sum: u64) -> bool {
+        self.index == 0 && (self.prior == sum || self.prior == !sum)
+    }
+
     /// Reads the header from the first block of a frame. Judges what stands in it alone.
     pub fn decode(block: &[u8]) -> Result<FrameHeader, Malformed> {
         let fail = |why: String| Err(Malformed::new(FrameHeader::TITLE, why));

@@ -53,6 +53,11 @@ record! {
 const SUM_AT: usize = 8;
 
 impl LogHeader {
+    /// Whether the batch lies behind a mark of this sum: it follows the batch before the mark, or confirms that one by the complement.
+    pub fn is_behind(&self, sum: u64) -> bool {
+        self.prior == sum || self.prior == !sum
+    }
+
     /// Reads the header from the first bytes of a batch. Judges what stands in it alone.
     pub fn decode(bytes: &[u8]) -> Result<LogHeader, Malformed> {
         let fail = |why: String| Err(Malformed::new(LogHeader::TITLE, why));

@@ -232,7 +232,7 @@ const ATTEMPT: [&str; 2] = ["/dir/one", "/dir/tried"];
 const BEGINNING: [&str; 4] = ["/dir/one", "/dir/two", "/dir/config", "/dir/log"];
 
 /// Where each valid batch lies, by its number.
-fn batches(device: &MemoryDevice) -> BTreeMap<u64, (u64, LogHeader)> {
+pub(crate) fn batches(device: &MemoryDevice) -> BTreeMap<u64, (u64, LogHeader)> {
     let reading = VolumeReading::open(device, false).expect("there is a volume");
     let (zone, tag) = (reading.superblock().geometry.log(), reading.superblock().ring_tag);
     let mut ring = vec![0; (zone.count * BLOCK_BYTES) as usize];
@@ -245,7 +245,7 @@ fn batches(device: &MemoryDevice) -> BTreeMap<u64, (u64, LogHeader)> {
 }
 
 /// Where each frame of a commit lies.
-fn frames(device: &MemoryDevice) -> BTreeMap<u64, (u64, FrameHeader)> {
+pub(crate) fn frames(device: &MemoryDevice) -> BTreeMap<u64, (u64, FrameHeader)> {
     let reading = VolumeReading::open(device, false).expect("there is a volume");
     let (zone, tag) = (reading.superblock().geometry.journal(), reading.superblock().ring_tag);
     let mut found = BTreeMap::new();
@@ -262,7 +262,7 @@ fn frames(device: &MemoryDevice) -> BTreeMap<u64, (u64, FrameHeader)> {
     found
 }
 
-fn last_batch(device: &MemoryDevice) -> u64 {
+pub(crate) fn last_batch(device: &MemoryDevice) -> u64 {
     batches(device).into_keys().max().unwrap_or(0)
 }
 
@@ -429,7 +429,7 @@ fn worlds() -> impl Iterator<Item = (World, String)> {
     })
 }
 
-fn middle_of_batch((at, header): &(u64, LogHeader)) -> u64 {
+pub(crate) fn middle_of_batch((at, header): &(u64, LogHeader)) -> u64 {
     at + LogHeader::SIZE as u64 + u64::from(header.len) / 2
 }
 

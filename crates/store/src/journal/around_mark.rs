@@ -76,10 +76,7 @@ impl Replay<'_> {
     fn has_behind(&self, mark: JournalMark) -> bool {
         self.superblock.geometry.ring_places().any(|distance| {
             match self.read_frame(mark.next, distance) {
-                Ok(Some(frame)) => {
-                    let FrameHeader { prior, index, .. } = frame.header;
-                    index == 0 && (prior == mark.sum || prior == !mark.sum)
-                }
+                Ok(Some(frame)) => frame.header.is_behind(mark.sum),
                 Ok(None) => false,
                 // It is not known.
                 Err(_) => true,

@@ -63,10 +63,7 @@ impl Reader<'_> {
     /// some out since.
     fn has_behind(&self, mark: LogMark) -> bool {
         self.ring.places().any(|place| match self.batch(place, mark.next) {
-            Ok(Some(batch)) => {
-                let LogHeader { prior, .. } = batch.header;
-                prior == mark.sum || prior == !mark.sum
-            }
+            Ok(Some(batch)) => batch.header.is_behind(mark.sum),
             Ok(None) => false,
             // It is not known.
             Err(_) => true,
