@@ -67,10 +67,10 @@ step cargo clippy --locked -p holdfast-posix --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --locked --workspace --no-deps --quiet
 status=0
 # All but what goes through the kernel, with the mutants that the simulator must find: none is chosen elsewhere.
-without_the_kernel=(--workspace --exclude holdfast-fuse --exclude holdfast-cli --features holdfast-sim/mutants)
+without_the_kernel=(--workspace --exclude holdfast-fuse --exclude holdfast-daemon --exclude holdfast-cli --features holdfast-sim/mutants)
 # These by the program that is shipped, without mutants and without what only holdfast-dev has. Not in one call with the others,
 # whose features they would have.
-through_the_kernel=(-p holdfast-fuse -p holdfast-cli)
+through_the_kernel=(-p holdfast-fuse -p holdfast-daemon -p holdfast-cli)
 built() { step cargo test --locked --no-run "$@" 2>&1 | tee -a "$work/tests.log" || status=$?; }
 tested() { step cargo test --locked --no-fail-fast "$@" 2>&1; }
 built "${without_the_kernel[@]}"

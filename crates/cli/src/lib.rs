@@ -10,37 +10,18 @@
 
 mod branches;
 mod cmd;
-mod control_socket;
-mod daemon;
 mod dispatch;
-mod dying;
-mod elsewhere;
-mod held;
-mod interrupt;
-mod larger;
+mod host_tree;
 mod lineage;
-mod loop_devices;
 mod manual;
-mod metrics;
-mod mount_options;
-mod mounts;
-mod orphan;
 pub mod outcome;
-mod own_file;
-mod owner;
 pub mod peek;
-mod private_mount;
-mod processes;
-mod recovery;
-mod rings;
-pub mod size;
-mod span;
-mod stopped;
-mod supervisor;
 pub mod target;
 mod txn;
 mod udev;
 mod waiting;
+
+pub use holdfast_service::size;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -142,7 +123,9 @@ fn wrong(error: &clap::Error, link: Option<&Link>, args: &[OsString]) -> Failure
     let (code, asked) = match (link, command) {
         (Some(link), _) => (link.usage_code, link.name.to_string()),
         (None, "mkfs" | "mount" | "umount") => (1, format!("{NAME} {command}")),
-        (None, "txn" | "run") => (private_mount::FAILED, format!("{NAME} {command}")),
+        (None, "txn" | "run") => {
+            (holdfast_daemon::private_mount::FAILED, format!("{NAME} {command}"))
+        }
         (None, "fsck") => (16, format!("{NAME} {command}")),
         (None, other) if other.is_empty() || other.starts_with('-') => (2, NAME.into()),
         (None, other) if is_unknown(error, other) => (2, NAME.into()),

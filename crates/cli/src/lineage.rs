@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use holdfast::FIRST_BRANCH;
 use holdfast_control::{Branch, Failed, Snapshot, in_parts};
+use holdfast_daemon::ask;
+use holdfast_daemon::mounts::{self, Mount};
 
 use crate::branches::{Ask, Name, Place, Reply};
-use crate::daemon::ask;
 use crate::dispatch::Located;
-use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, plain_words, printable};
 
 /// How long a daemon gets to list what there is.

@@ -4,26 +4,9 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
+pub(crate) use holdfast_daemon::MOUNT_FAILED;
+pub(crate) use holdfast_daemon::mounts::with_help;
 pub use holdfast_service::outcome::{Context, Failure, Outcome, plain_words, printable, printed};
-
-use crate::mounts;
-
-/// mount(8)'s exit code for a mount that failed.
-pub(crate) const MOUNT_FAILED: u8 = 32;
-
-/// With what helps, if it was met in a mount whose daemon is dead.
-pub(crate) fn with_help(failure: Failure) -> Failure {
-    let cause = failure.cause.as_ref().filter(|cause| {
-        failure.hint.is_none() && mounts::is_dead(&io::Error::from_raw_os_error(cause.errno))
-    });
-    match cause.and_then(|cause| mounts::around(&cause.what).ok().flatten()) {
-        Some(mount) => {
-            let sentence = format!("{}, its daemon has ended", failure.sentence);
-            Failure { sentence, ..failure }.with_hint_about("holdfast umount", &mount.dir)
-        }
-        None => failure,
-    }
-}
 
 /// `what: error`, and what helps if `what` is a path in a mount whose daemon is dead.
 pub fn sentence(what: impl Display, error: &io::Error) -> String {

@@ -2,30 +2,17 @@
 //! `IMAGE:BRANCH:/path`, `IMAGE@SNAPSHOT:/path`, `IMAGE:BRANCH@SNAPSHOT:/path`.
 
 use std::ffi::OsStr;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
-use holdfast::device::{Device, DeviceError, FileDevice, OpenMode};
 use holdfast::{Volume, VolumeOptions};
-use holdfast_base::clock::Stopwatch;
+use holdfast_daemon::mounts;
+use holdfast_daemon::opening::open_volume;
 
 use crate::branches::Place;
 use crate::branches::place::holds_bytes;
-use crate::control_socket;
-use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure};
 use crate::peek::Peek;
-use crate::processes::{command_of, is_ending};
-
-/// How long to wait for a daemon that is closing the volume.
-const CLOSING_MAX: Duration = Duration::from_secs(120);
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// What help says of paths.
 pub(crate) const PATHS: &str = "\
@@ -163,139 +150,6 @@ fn is_mounted(path: &Path) -> bool {
         && matches!(mounts::find(path), Ok(Some(mount)) if mount.dir == mounts::real_path(path))
 }
 
-/// Opens and locks a file or block device.
-pub(crate) fn open_device(path: &Path, read_only: bool) -> Result<Arc<dyn Device>, Failure> {
-    let opened = open_file(path, read_only);
-    opened.map(|device| device as Arc<dyn Device>).map_err(|failure| failure.with_code(1))
-}
-
-/// The code of a failure of [`open_file`] because another process has the volume open.
-pub(crate) const IN_USE: u8 = 75;
-
-/// As [`open_device`].
-pub(crate) fn open_file(path: &Path, read_only: bool) -> Result<Arc<FileDevice>, Failure> {
-    let found = std::fs::metadata(path).context(path.display())?;
-    if found.is_dir() {
-        return Err(Failure::plain(format!("{} is a directory", path.display())));
-    }
-    let mode = match read_only {
-        true => OpenMode::ReadOnly,
-        false => OpenMode::ReadWrite,
-    };
-    patiently(|| FileDevice::open(path, mode), || holder(path)).map(Arc::new)
-}
-
-/// The holder of a volume that could not be locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holder {
-    /// A daemon without a mount: umount(8) has returned, and the daemon still writes what it holds, or it has not mounted yet. Both end
-    /// soon, and then the answer is another one.
-    Closing,
-    /// Not to be seen: it has just let go, or is in another pid namespace.
-    Unseen,
-    Other,
-}
-
-/// Opens by `open`, which is tried again while `holder` says that the volume is about to be free.
-fn patiently<T>(
-    mut open: impl FnMut() -> Result<T, DeviceError>,
-    mut holder: impl FnMut() -> Holder,
-) -> Result<T, Failure> {
-    let since = Stopwatch::start();
-    let mut was_unseen = false;
-    loop {
-        let error = match open() {
-            Ok(device) => return Ok(device),
-            Err(error @ DeviceError::InUse { .. }) => error,
-            Err(error) => return Err(Failure::plain(error.to_string())),
-        };
-        match holder() {
-            Holder::Closing if since.elapsed() < CLOSING_MAX => was_unseen = false,
-            // A holder that let go is not there the next time either.
-            Holder::Unseen if !was_unseen => was_unseen = true,
-            _ => return Err(Failure::new(IN_USE, error.to_string())),
-        }
-        std::thread::sleep(PAUSE);
-    }
-}
-
-/// What a supervisor has opened and locked for this process.
-pub(crate) fn inherited(
-    locked: (OwnedFd, Vec<OwnedFd>),
-    path: &Path,
-    read_only: bool,
-) -> Result<Arc<FileDevice>, Failure> {
-    let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
-    let opened = FileDevice::inherited(locked, path, mode);
-    opened.map(Arc::new).map_err(|error| Failure::plain(error.to_string()))
-}
-
-/// See [`Holder`].
-fn holder(path: &Path) -> Holder {
-    match holdfast_device::holding_process(path) {
-        None => Holder::Unseen,
-        Some(pid) if is_ending(pid) || is_without_a_mount(path, pid) => Holder::Closing,
-        Some(_) => Holder::Other,
-    }
-}
-
-/// Whether a process is a daemon that has no mount of the volume at `path`, and does not linger.
-fn is_without_a_mount(path: &Path, pid: u32) -> bool {
-    if command_of(&pid.to_string()).as_deref() != Some(b"mount") {
-        return false;
-    }
-    // In the namespace of the daemon, or here if this user may not look there.
-    let text = std::fs::read(format!("/proc/{pid}/mountinfo"))
-        .or_else(|_| std::fs::read("/proc/self/mountinfo"))
-        .unwrap_or_default();
-    // A volume that cannot be seen may be this one, unless the kernel says whose mount it is. That alone is not enough: another mount
-    // may have the number of one that is gone.
-    let connections = connections(pid);
-    let may_be_this = |mount: &Mount| {
-        let is_of_daemon = connections.as_ref().is_none_or(|all| all.contains(&mount.device));
-        is_of_daemon && file_id(&mount.source).is_none_or(|other| Some(other) == file_id(path))
-    };
-    !mounts::parse(&text).iter().any(may_be_this) && !control_socket::lingers(path)
-}
-
-/// The device and the inode that a path leads to.
-pub(crate) fn file_id(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
-}
-
-/// The devices of the mounts that a process serves, as a list of mounts names them. `None`: the kernel says nothing of that, as older ones do,
-/// or not to this user.
-fn connections(pid: u32) -> Option<Vec<String>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten() {
-        let is_fuse = std::fs::read_link(entry.path()).is_ok_and(|to| to == Path::new("/dev/fuse"));
-        if !is_fuse {
-            continue;
-        }
-        let number = entry.file_name();
-        let info = format!("/proc/{pid}/fdinfo/{}", number.to_str()?);
-        let info = std::fs::read_to_string(info).ok()?;
-        let said = info.lines().find_map(|line| line.strip_prefix("fuse_connection:"))?;
-        let connection: u32 = said.trim().parse().ok()?;
-        found.push(format!("0:{connection}"));
-    }
-    Some(found)
-}
-
-/// Opens the volume in a file or block device.
-pub(crate) fn open_volume(
-    path: &Path,
-    options: &VolumeOptions,
-    read_only: bool,
-) -> Result<Volume, Failure> {
-    let device = open_device(path, read_only)?;
-    options
-        .clone()
-        .read_only(read_only)
-        .open_device(device.clone())
-        .map_err(|error| not_opened(path, &*device, &error))
-}
-
 /// Opens what stands in front of a path: a volume, or a branch or snapshot of it.
 pub(crate) fn open_place(place: &Place, read_only: bool) -> Result<Volume, Failure> {
     let mut options = VolumeOptions::new();
@@ -306,41 +160,6 @@ pub(crate) fn open_place(place: &Place, read_only: bool) -> Result<Volume, Failu
         options = options.snapshot(snapshot.utf8()?);
     }
     open_volume(&place.path, &options, read_only)
-}
-
-/// The sentence for a volume that does not open: what it is if it is something else, otherwise why.
-pub(crate) fn not_opened(path: &Path, device: &dyn Device, error: &io::Error) -> Failure {
-    match foreign(device).filter(|_| holdfast_check::probe(device).is_none()) {
-        Some(kind) => not_ours(path, Some(kind)),
-        None => {
-            Failure::plain(format!("{}: {}", path.display(), crate::outcome::plain_words(error)))
-        }
-    }
-}
-
-/// The sentence for a device without a valid superblock: what it holds instead, or what to do with an older volume.
-pub(crate) fn no_volume(path: &Path, device: &dyn Device) -> Failure {
-    match holdfast_check::older(device) {
-        Some(older) => Failure::plain(format!("{}: {older}", path.display())),
-        None => not_ours(path, foreign(device)),
-    }
-}
-
-/// What a device without a valid superblock holds instead of a volume, as far as it can be recognised.
-pub(crate) fn foreign(device: &dyn Device) -> Option<&'static str> {
-    holdfast_check::identify(device).filter(|kind| *kind != holdfast_check::OURS)
-}
-
-/// The sentence for what is no volume, or one without a valid superblock.
-pub(crate) fn not_ours(path: &Path, foreign: Option<&str>) -> Failure {
-    let shown = path.display();
-    match foreign {
-        Some(kind) => Failure::plain(format!("{shown}: not a Holdfast volume, but {kind}")),
-        None => {
-            let why = format!("{shown}: not a Holdfast volume, or both superblocks are damaged");
-            Failure::plain(why).with_hint_about("holdfast salvage --list", path)
-        }
-    }
 }
 
 #[cfg(test)]

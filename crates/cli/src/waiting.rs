@@ -3,21 +3,20 @@
 //! it between two looks.
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::time::Duration;
 
 use holdfast_base::clock::{Deadline, Stopwatch};
+use holdfast_daemon::{ask, report};
+use holdfast_service::size;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::outcome::complain;
-use crate::size;
 
 /// What is over by then is not worth a line that comes and goes.
 const SILENT: Duration = Duration::from_secs(1);
 /// What takes so long may be worth a line, also to scripts and their logs.
 const LONG: Duration = Duration::from_secs(5);
-/// Between two looks.
-pub(crate) const PAUSE: Duration = Duration::from_millis(500);
-
 /// Makes a line of what has been waited for so long, once it is worth one.
 type Line = Box<dyn Fn(Duration) -> Option<String>>;
 
@@ -86,6 +85,24 @@ impl Waiting {
             bar.set_message(what);
             bar.tick();
         }
+    }
+
+    /// Makes everything in a mount durable by its daemon, in `patience`, and shows what is left.
+    ///
+    /// # Errors
+    /// What the daemon answered; `TimedOut`.
+    pub(crate) fn sync(&mut self, dir: &Path, patience: Duration) -> io::Result<()> {
+        let mut meanwhile = || {
+            self.look();
+            if !self.is_due() {
+                return;
+            }
+            match report::dirty_bytes(dir) {
+                Some(bytes) => self.left(bytes, "of files still to write"),
+                None => self.says("writing"),
+            }
+        };
+        ask::sync(dir, patience, &mut meanwhile)
     }
 
     /// A step of another kind begins.

@@ -18,5 +18,7 @@ pub mod json;
 pub mod mode;
 pub mod moment;
 pub mod outcome;
+pub mod owner;
 pub mod rights;
+pub mod size;
 pub mod work;

@@ -4,7 +4,7 @@ use crate::branches::Ask;
 
 /// What a request needs of its caller, and of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
+pub enum Requirement {
     /// To read the volume.
     Read,
     /// To read it where it is open to be read alone: then nothing is written.
@@ -15,16 +15,16 @@ pub enum Needs {
     AtRest(&'static str),
 }
 
-impl Needs {
+impl Requirement {
     /// Whether something of the volume is another one behind it.
     pub fn changes(self) -> bool {
-        matches!(self, Needs::Write | Needs::AtRest(_))
+        matches!(self, Requirement::Write | Requirement::AtRest(_))
     }
 }
 
-impl From<&Ask> for Needs {
-    fn from(ask: &Ask) -> Needs {
-        if ask.only_looks() { Needs::Read } else { Needs::Write }
+impl From<&Ask> for Requirement {
+    fn from(ask: &Ask) -> Requirement {
+        if ask.only_looks() { Requirement::Read } else { Requirement::Write }
     }
 }
 
@@ -33,19 +33,19 @@ impl From<&Ask> for Needs {
 /// # Errors
 /// Why it does not get what it asks for.
 pub fn judge(
-    needs: Needs,
+    needs: Requirement,
     may_write: Option<bool>,
     is_read_only: bool,
 ) -> Result<(), &'static str> {
     match (needs, may_write) {
         (_, None) => Err("nothing proves that you may open the volume"),
-        (Needs::AtRest(why), _) => Err(why),
-        (Needs::Unwritten, _) if !is_read_only => Err(
+        (Requirement::AtRest(why), _) => Err(why),
+        (Requirement::Unwritten, _) if !is_read_only => Err(
             "the volume is open for writing, and a scrub of it writes what it finds: scrub it without -n",
         ),
-        (Needs::Write, Some(false)) => Err("nothing proves that you may write the volume"),
-        (Needs::Write, _) if is_read_only => Err("the volume is open read-only"),
-        (Needs::Read | Needs::Unwritten | Needs::Write, Some(_)) => Ok(()),
+        (Requirement::Write, Some(false)) => Err("nothing proves that you may write the volume"),
+        (Requirement::Write, _) if is_read_only => Err("the volume is open read-only"),
+        (Requirement::Read | Requirement::Unwritten | Requirement::Write, Some(_)) => Ok(()),
     }
 }
 
@@ -55,7 +55,12 @@ mod tests {
 
     #[test]
     fn who_proves_less_gets_no_more() {
-        let all = [Needs::Read, Needs::Unwritten, Needs::Write, Needs::AtRest("it is in use")];
+        let all = [
+            Requirement::Read,
+            Requirement::Unwritten,
+            Requirement::Write,
+            Requirement::AtRest("it is in use"),
+        ];
         let allowed = |may_write, is_read_only| {
             all.map(|needs| judge(needs, may_write, is_read_only).is_ok())
         };

@@ -168,14 +168,14 @@ fn judge(name: &str, line: &str) -> Option<&'static str> {
     }
     let starts = ["thread::spawn(", "thread::Builder", "scope.spawn("];
     // Tools that measure may fail for it, and so may a daemon that is just starting.
-    let may_start = ["sync", "bench", "cli", "dev", "sim", "interleave"].contains(&part);
+    let may_start = ["sync", "bench", "daemon", "cli", "dev", "sim", "interleave"].contains(&part);
     if starts.iter().any(|start| line.contains(start)) && !may_start {
         return Some("the system may give no thread: `holdfast_sync::start` or `on_threads`");
     }
     // Crates that speak with the host or the user may; floors 0 to 3 may not.
     let may_name_errno = [
-        "capi", "control", "device", "script", "wire", "holdfast", "fuse", "service", "cli", "dev",
-        "sim", "bench", "hostile",
+        "capi", "control", "device", "script", "wire", "holdfast", "fuse", "service", "daemon",
+        "cli", "dev", "sim", "bench", "hostile",
     ]
     .contains(&part)
         || name == "posix/errno.rs";

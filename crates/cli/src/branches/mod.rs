@@ -4,7 +4,6 @@ pub(crate) mod arguments;
 pub(crate) mod new_head;
 pub(crate) mod place;
 pub(crate) mod show;
-pub(crate) mod temporary;
 
 pub(crate) use holdfast_control::{Ask, Name, Reply, Which};
 pub(crate) use place::{Origin, Place};

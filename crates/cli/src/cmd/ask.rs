@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::daemon;
+use holdfast_daemon::ask;
+
 use crate::outcome::Outcome;
 
 /// Print the value of an attribute of a mounted directory, or its answer to a question, for other commands.
@@ -15,5 +16,5 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    daemon::ask::run(&args.dir, &args.name)
+    ask::run(&args.dir, &args.name)
 }

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
+use holdfast_service::owner::{self, Owner};
 use holdfast_service::work::names::{Change, To};
 
 use super::within::{all_inside, changed_all};
 use crate::outcome::Outcome;
-use crate::owner::{self, Owner};
 
 /// Set owners in a volume.
 #[derive(Debug, clap::Args)]

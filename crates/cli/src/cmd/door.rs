@@ -1,8 +1,8 @@
 //! `holdfast door`: receives what a stranger hands to a daemon, and hands on what does no harm.
 
+use holdfast_daemon::door;
 use holdfast_device::HostFile;
 
-use crate::daemon::door;
 use crate::outcome::Outcome;
 
 /// Stand between a daemon, which is the standard output, and a caller, which is the standard input; for daemons.

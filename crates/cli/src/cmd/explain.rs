@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use holdfast_base::show::time;
+use holdfast_daemon::{ask, mounts};
 use holdfast_service::json;
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
-use crate::daemon::ask;
 use crate::outcome::{Context, Failure, Outcome, printable, printed};
-use crate::{mounts, span};
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -117,7 +117,7 @@ impl Answer {
         let what = self.values.get("what").and_then(Value::as_str).unwrap_or("fsync");
         let time = |name: &str| {
             let nanos = self.values.get(name).and_then(Value::as_u64).unwrap_or(0);
-            span::show(Duration::from_nanos(nanos))
+            time(Duration::from_nanos(nanos))
         };
         format!("{what} {} ago, it took {}", time("ago_ns"), time("took_ns"))
     }

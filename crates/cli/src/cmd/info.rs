@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 use holdfast::VolumeOptions;
 use holdfast::device::Device;
 use holdfast_check::Summary;
+use holdfast_daemon::report::{self, MountedTree, Report};
+use holdfast_daemon::{mounts, opening, recovery, rings};
 use holdfast_device::file::{PhysicalSector, Source};
-use holdfast_service::json;
 use holdfast_service::moment::{ISO, utc};
 use holdfast_service::outcome::not_whole;
+use holdfast_service::{json, size};
 use serde_json::Value;
 
-use crate::daemon::control::{self, Mounted, Report};
 use crate::outcome::{Context, Outcome, printable, printed};
 use crate::peek::Peek;
-use crate::{larger, mounts, recovery, rings, size, target, udev};
+use crate::udev;
 
 /// Show size, space, label and options of a volume, and what mounting it would take.
 #[derive(Debug, clap::Args)]
@@ -46,9 +47,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     let device = Peek::open(&image)?;
     let mut summary =
-        holdfast_check::probe(&device).ok_or_else(|| target::no_volume(&image, &device))?;
+        holdfast_check::probe(&device).ok_or_else(|| opening::no_volume(&image, &device))?;
     let mounted_at = mount.as_ref().map(|mount| mount.dir.to_string_lossy().into_owned());
-    let live = mount.as_ref().map(control::ask).transpose();
+    let live = mount.as_ref().map(report::ask).transpose();
     let lineage = match &live {
         Ok(Some(report)) => report.mounted.clone(),
         Ok(None) => at_rest(&image),
@@ -125,13 +126,13 @@ fn for_udev(target: &Path) -> Outcome {
     use std::io::Write;
     let device = Peek::open(target)?;
     let superblock = holdfast_check::newest_superblock(&device)
-        .ok_or_else(|| target::no_volume(target, &device))?;
+        .ok_or_else(|| opening::no_volume(target, &device))?;
     let properties = udev::properties(&superblock.uuid.to_string(), &superblock.label);
     printed(std::io::stdout().write_all(properties.as_bytes())).map(|()| 0)
 }
 
 /// What the superblock, and the daemon of a mount, know to be damaged.
-fn damage(fault: Option<(i64, String)>, mounted: Option<&Mounted>) -> String {
+fn damage(fault: Option<(i64, String)>, mounted: Option<&MountedTree>) -> String {
     let not_whole = mounted.and_then(|it| it.missing.as_deref()).map(not_whole);
     let found = fault.map(|(when, what)| {
         let when = utc(when, ISO);
@@ -158,22 +159,22 @@ fn recovery_line(live: &io::Result<Option<Report>>, summary: &Summary) -> (&'sta
 /// The size of the volume, and what to do if it could have more.
 fn shown_size(image: &Path, device: &Peek, bytes: u64) -> String {
     let shown = size::show(bytes);
-    match larger::hint(image, device.len(), bytes) {
+    match opening::growth(image, device.len(), bytes) {
         Some(hint) => format!("{shown}; {hint}"),
         None => shown,
     }
 }
 
 /// Lines about branches and snapshots: how many there are, and which are not deleted though they should be.
-fn counts(of: &Mounted) -> Vec<(&'static str, String)> {
+fn counts(of: &MountedTree) -> Vec<(&'static str, String)> {
     let failed = of.failed_deletions.iter().map(|why| ("not deleted", why.clone()));
     let stopped = of.stopped.iter().map(|stopped| ("stopped", stopped.words()));
     stopped.chain([("branches", of.counts())]).chain(failed).collect()
 }
 
 /// How many branches and snapshots there are, and which is mounted.
-fn tell_lineage(object: &mut Value, lineage: Option<&Mounted>, is_mounted: bool) {
-    let count = |of: fn(&Mounted) -> u64| Value::from(lineage.map(of));
+fn tell_lineage(object: &mut Value, lineage: Option<&MountedTree>, is_mounted: bool) {
+    let count = |of: fn(&MountedTree) -> u64| Value::from(lineage.map(of));
     object["branches"] = count(|it| it.branches);
     object["snapshots"] = count(|it| it.snapshots);
     object["stopped"] = serde_json::to_value(lineage.and_then(|it| it.stopped.as_ref()))
@@ -202,12 +203,12 @@ fn tell_live(object: &mut Value, report: &Report) {
 }
 
 /// What a volume that is not mounted has, if it can be opened: it may be damaged, or in use.
-fn at_rest(path: &Path) -> Option<Mounted> {
-    let volume = target::open_volume(path, &VolumeOptions::new(), true).ok()?;
-    let counts = volume.engine().ok().and_then(|fs| Mounted::of(&fs));
+fn at_rest(path: &Path) -> Option<MountedTree> {
+    let volume = opening::open_volume(path, &VolumeOptions::new(), true).ok()?;
+    let counts = volume.engine().ok().and_then(|fs| MountedTree::of(&fs));
     volume.close().ok()?;
     // What is missing of its last state says the line of its recovery.
-    counts.map(|it| Mounted { missing: None, ..it })
+    counts.map(|it| MountedTree { missing: None, ..it })
 }
 
 /// The physical sector below, how it is known, and what is wrong with it.

@@ -5,17 +5,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use holdfast_daemon::ask_all::ask_all;
+use holdfast_daemon::client::{self, ListedDaemon};
+use holdfast_daemon::control_socket::message::ServedMount;
+use holdfast_daemon::mounts::{self, Mount};
+use holdfast_daemon::report::Report;
+use holdfast_service::size;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 
 use crate::branches::{Name, show};
-use crate::control_socket::message::ServedMount;
-use crate::daemon::ask_all::ask_all;
-use crate::daemon::control::Report;
-use crate::daemon::join::{self, Listed};
-use crate::mounts::{self, Mount};
 use crate::outcome::{Outcome, printable};
-use crate::size;
 
 /// How long all mounts together get of which no process tells.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -36,7 +36,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mut daemons = join::list();
+    let mut daemons = client::list();
     daemons.sort_by(|a, b| (&a.served.volume.0, a.pid).cmp(&(&b.served.volume.0, b.pid)));
     let untold = untold(&daemons);
     if args.json {
@@ -61,7 +61,7 @@ struct Untold {
 }
 
 /// The mounts here, of this user or for root of all, of which no process tells that can be asked by its socket.
-fn untold(daemons: &[Listed]) -> Vec<Untold> {
+fn untold(daemons: &[ListedDaemon]) -> Vec<Untold> {
     let user = geteuid();
     // What root's and this user's daemons say holds for all; another user's was compared with the kernel's list.
     let told = daemons.iter().flat_map(|of| {
@@ -72,7 +72,7 @@ fn untold(daemons: &[Listed]) -> Vec<Untold> {
     let told: HashSet<_> = told.collect();
     let mut mounts = mounts::list().unwrap_or_default();
     mounts.retain(|mount| {
-        let name = join::name(mount);
+        let name = client::name(mount);
         let is_own = user.is_root() || mount.owner == user.as_raw();
         is_own && ![None, Some(mount.owner)].into_iter().any(|of| told.contains(&(of, name)))
     });
@@ -131,7 +131,7 @@ fn what(mount: &ServedMount) -> String {
     format!("{}{snapshot}", mount.branch)
 }
 
-fn rows(of: &Listed) -> Vec<[String; 7]> {
+fn rows(of: &ListedDaemon) -> Vec<[String; 7]> {
     let memory = memory(of.pid).map_or_else(|| "?".into(), size::show);
     // In another pid namespace a process has no number here.
     let process = if of.pid == 0 { "?".into() } else { of.pid.to_string() };
@@ -160,7 +160,7 @@ fn rows(of: &Listed) -> Vec<[String; 7]> {
     rows.collect()
 }
 
-fn object(of: &Listed) -> Value {
+fn object(of: &ListedDaemon) -> Value {
     let served = &of.served;
     let mounts = served.mounts.iter().map(|mount| {
         json!({

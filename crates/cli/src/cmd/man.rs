@@ -10,7 +10,7 @@ use clap::CommandFactory;
 use holdfast_service::work::files::message::Attributes;
 
 use crate::cmd::{Cli, LINKS};
-use crate::held::{Dir, NewFile, Place};
+use crate::host_tree::{Dir, NewFile, Place};
 use crate::manual;
 use crate::outcome::{Context, Outcome};
 

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use crate::interrupt::Interrupt;
-use crate::metrics::{self, Form, serve::Scrapes};
+use holdfast_daemon::interrupt::Interrupt;
+use holdfast_daemon::metrics::{self, TextForm, serve::Scrapes};
+
 use crate::outcome::{Context, Outcome, complain, printed};
 
 /// Print or serve the statistics of all mounts for Prometheus and what reads its text.
@@ -37,7 +38,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn run(args: &Args) -> Outcome {
     let Some(address) = args.listen else {
         let samples = metrics::all().context("/proc/self/mountinfo")?;
-        let text = metrics::text(samples, Form::Prometheus);
+        let text = metrics::text(samples, TextForm::Prometheus);
         printed(io::stdout().lock().write_all(text.as_bytes()))?;
         return Ok(0);
     };

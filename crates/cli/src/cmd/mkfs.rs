@@ -3,24 +3,25 @@
 //! Nothing is overwritten that could be in use: a filesystem of any known kind, or a file with content, needs
 //! `--force`. A mounted volume is refused in any case.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use holdfast::device::{Device, DeviceStats};
 use holdfast::{CreateOptions, ROOT_COPIES_MIN};
 use holdfast_base::user_namespace::maker;
+use holdfast_daemon::opening;
 use holdfast_device::open_bytes;
-use holdfast_service::mode;
+use holdfast_service::owner::{self, Owner};
+use holdfast_service::{mode, size};
 use rustix::fs::OFlags;
 use uuid::Uuid;
 
 use crate::outcome::{Context, Failure, Outcome, complain, printable, printed, shown};
-use crate::owner::{self, Owner};
 use crate::peek::Peek;
 use crate::waiting::Waiting;
-use crate::{loop_devices, size, target};
 
 /// Make an empty volume.
 #[derive(Debug, clap::Args)]
@@ -175,7 +176,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Err(error) => return Err(error).context(args.target.display()),
     };
     if existing.as_ref().is_some_and(std::fs::Metadata::is_file)
-        && let Some(device) = loop_devices::over(&args.target)
+        && let Some(device) = loop_device_over(&args.target)
     {
         let why = format!(
             "{} is behind {}, which would see it change under whatever uses it",
@@ -332,7 +333,7 @@ fn make_in_place(args: &Args, shape: Shape) -> Result<Made, Failure> {
     if args.size.is_some() && found.is_file() {
         if found.len() >= holdfast_base::units::BLOCK_BYTES {
             // Locked first, so that a mounted volume does not lose its end.
-            drop(target::open_device(target, false)?);
+            drop(opening::open_device(target, false)?);
         }
         let file = open_bytes(target, OFlags::WRONLY).context(target.display())?;
         file.set_len(shape.bytes).context(target.display())?;
@@ -341,7 +342,7 @@ fn make_in_place(args: &Args, shape: Shape) -> Result<Made, Failure> {
 }
 
 fn format(args: &Args, shape: Shape) -> Result<Made, Failure> {
-    let device = target::open_device(&args.target, false)?;
+    let device = opening::open_device(&args.target, false)?;
     let uuid = args.uuid.unwrap_or_else(Uuid::new_v4);
     if args.allocate {
         take_room(&*device, args.quiet);
@@ -401,4 +402,17 @@ fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) -> io::Resu
         writeln!(out, "  written    {written} in {writes} writes and {flushes} flushes")?;
     }
     Ok(())
+}
+
+/// The first loop device over the file at `path`, as far as the system tells: what is written into the file behind its back is an
+/// unexpected change.
+fn loop_device_over(path: &Path) -> Option<PathBuf> {
+    let file = path.canonicalize().ok()?;
+    let devices = fs::read_dir("/sys/block").ok()?.flatten().filter(|device| {
+        let behind = fs::read(device.path().join("loop/backing_file")).unwrap_or_default();
+        behind.strip_suffix(b"\n") == Some(file.as_os_str().as_bytes())
+    });
+    let mut names: Vec<_> = devices.map(|device| device.file_name()).collect();
+    names.sort_unstable();
+    names.first().map(|name| Path::new("/dev").join(name))
 }

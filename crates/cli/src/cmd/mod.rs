@@ -9,7 +9,7 @@ mod completions;
 mod cp;
 mod diff;
 mod door;
-mod elsewhere;
+mod developer;
 mod explain;
 mod export;
 mod fork;
@@ -131,11 +131,11 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Man(man::Args),
     #[command(hide = true)]
-    Bench(elsewhere::Args),
+    Bench(developer::Args),
     #[command(hide = true)]
-    Crashtest(elsewhere::Args),
+    Crashtest(developer::Args),
     #[command(hide = true)]
-    Dump(elsewhere::Args),
+    Dump(developer::Args),
 }
 
 impl Command {
@@ -186,9 +186,9 @@ impl Command {
             Command::Door(args) => door::run(&args),
             Command::Watchdog(args) => watchdog::run(&args),
             Command::Man(args) => man::run(&args),
-            Command::Bench(_) => elsewhere::run("bench"),
-            Command::Crashtest(_) => elsewhere::run("crashtest"),
-            Command::Dump(_) => elsewhere::run("dump"),
+            Command::Bench(_) => developer::run("bench"),
+            Command::Crashtest(_) => developer::run("crashtest"),
+            Command::Dump(_) => developer::run("dump"),
         }
     }
 }
@@ -257,8 +257,9 @@ fn version() -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
+
+    use super::*;
 
     #[test]
     fn the_declaration_holds_together() {

@@ -4,21 +4,21 @@
 //! the mount can be used or has failed, and says why it failed. Exit codes
 //! are those of mount(8): 0, 1 usage, 2 system, 32 mount failed.
 
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
+use holdfast_daemon::client::{Joined, is_there, join};
+use holdfast_daemon::mount_options::DaemonOptions;
+use holdfast_daemon::mounts::{self, real_path};
+use holdfast_daemon::opening::{IN_USE, file_id};
+use holdfast_daemon::start::{self, Notice, Stands};
+use holdfast_daemon::{hung, rings};
 
 use crate::branches::Place;
 use crate::cmd::remount;
-use crate::daemon::join::{Joined, is_there, join};
-use crate::daemon::{self, Stands};
-use crate::dying;
-use crate::mount_options::MountOptions;
-use crate::mounts::{self, real_path};
-use crate::outcome::MOUNT_FAILED;
-use crate::outcome::{Context, Failure, Outcome, complain, with_help};
-use crate::target::{IN_USE, file_id};
+use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, complain, printable, with_help};
 
 const FAILED: u8 = MOUNT_FAILED;
 const USAGE: u8 = 1;
@@ -166,7 +166,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let options = MountOptions::parse(args.options.iter().map(String::as_str), false)
+    let options = DaemonOptions::parse(args.options.iter().map(String::as_str), false)
         .map_err(|why| Failure::new(USAGE, why))?;
     if options.remount {
         return remount::remount(&args.dir, &args.options, false);
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             (false, true) => Stands::Above,
             (false, false) => Stands::Alone,
         };
-        return daemon::detached(&args.target, &args.dir, &options, args.linger, stands);
+        return start::detached(&args.target, &args.dir, &options, args.linger, stands);
     }
     let place = Place::parse(args.target.as_os_str());
     let how = How { foreground: args.foreground, linger: args.linger };
@@ -207,18 +207,20 @@ pub(crate) struct How {
 pub(crate) fn mount(
     place: &Place,
     dir: &Path,
-    options: &MountOptions,
+    options: &DaemonOptions,
     lists: &[String],
     how: How,
 ) -> Outcome {
     let target = place.path.as_path();
     let mut options = options.clone();
-    options.choose(place).map_err(|why| Failure::new(USAGE, why))?;
+    options
+        .choose(place.branch.as_ref(), place.snapshot.as_ref())
+        .map_err(|why| Failure::new(USAGE, why))?;
     for path in [target, dir] {
         // A daemon that was killed and cannot end keeps the volume, and makes every process that looks at its mount
         // wait. What it has left says so below.
         if let Ok(Some(mount)) = mounts::find(path) {
-            let _ = dying::end_if_dying(&mount);
+            let _ = hung::end_if_hung(&mount);
         }
     }
     let volume = target
@@ -248,14 +250,22 @@ pub(crate) fn mount(
         return Err(Failure::new(USAGE, why));
     }
     if how.foreground {
-        return daemon::foreground(&volume, &dir, &options, how.linger);
+        return start::foreground(&volume, &dir, &options, how.linger);
     }
     let mut tries = 0;
     loop {
         if join(&volume, &dir, &options, lists, how.linger)? == Joined::Yes {
             return Ok(0);
         }
-        match daemon::start(&volume, &dir, &options, lists, how.linger) {
+        match start::start(&volume, &dir, &options, lists, how.linger, &mut tell) {
+            Ok(()) => {
+                if io::stderr().is_terminal()
+                    && let Some(hint) = rings::hint(&options)
+                {
+                    complain(&hint);
+                }
+                return Ok(0);
+            }
             // Another daemon was faster, and has its control socket in a moment; or what has the volume is none.
             Err(failure) if failure.code == IN_USE => {
                 tries += 1;
@@ -267,7 +277,17 @@ pub(crate) fn mount(
                     return Err(failure.with_code(FAILED));
                 }
             }
-            other => return other,
+            Err(failure) => return Err(failure),
         }
+    }
+}
+
+/// Prints what a daemon says that starts. It need not be read, so errors are ignored.
+fn tell(notice: Notice) {
+    match notice {
+        Notice::Done(sentence) => {
+            drop(writeln!(io::stdout(), "holdfast: {}", printable(&sentence)));
+        }
+        Notice::Warning(sentence) => complain(&sentence),
     }
 }

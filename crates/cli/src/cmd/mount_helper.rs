@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
+use holdfast_daemon::mount_options::{DaemonOptions, split};
+
 use crate::branches::Place;
 use crate::cmd::{mount, remount};
-use crate::mount_options::{MountOptions, split};
 use crate::outcome::{Failure, Outcome};
 
 /// Mount a volume, called by mount(8).
@@ -46,7 +47,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             false => remount::remount(&args.dir, &args.options, args.sloppy),
         };
     }
-    let options = MountOptions::parse(lists, args.sloppy).map_err(|why| Failure::new(1, why))?;
+    let options = DaemonOptions::parse(lists, args.sloppy).map_err(|why| Failure::new(1, why))?;
     if args.fake {
         return Ok(0);
     }
@@ -54,7 +55,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut lists = args.options;
     if args.sloppy {
         for list in &mut lists {
-            let known = |option: &&str| MountOptions::parse([*option], false).is_ok();
+            let known = |option: &&str| DaemonOptions::parse([*option], false).is_ok();
             *list = split(list).filter(known).collect::<Vec<_>>().join(",");
         }
     }

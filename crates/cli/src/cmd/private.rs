@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 
+use holdfast_daemon::private_mount;
+
 use crate::outcome::Outcome;
-use crate::private_mount;
 
 /// Mount what comes through the standard input where nobody else sees it, and become a command; for `txn` and `run`.
 #[derive(Debug, clap::Args)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use holdfast_base::Timestamp;
 use holdfast_control::Snapshot;
-use holdfast_service::branches::by_time;
-use holdfast_service::branches::by_time::Purpose;
+use holdfast_service::branches::by_time::{self, Purpose};
+use holdfast_service::branches::temporary;
 use serde_json::{Value, json};
 
-use crate::branches::{Ask, Name, Place, arguments, show, temporary};
+use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::lineage;
 use crate::outcome::{Failure, Outcome, complain, printed};
 use crate::txn::sweep;

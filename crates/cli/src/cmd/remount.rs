@@ -8,12 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::Atime;
+use holdfast_daemon::mount_options::{DaemonOptions, split};
+use holdfast_daemon::mounts::{self, Mount};
+use holdfast_daemon::{ask, report};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::daemon::{self, ask, control};
-use crate::mount_options::{MountOptions, split};
-use crate::mounts::{self, Mount};
 use crate::outcome::MOUNT_FAILED;
 use crate::outcome::{Context, Failure, Outcome, plain_words};
 
@@ -28,10 +28,10 @@ const SHOWN: [&str; 6] = ["user_id", "group_id", "rootmode", "fd", "max_read", "
 pub(super) fn remount(dir: &Path, lists: &[String], sloppy: bool) -> Outcome {
     let failed = |why: String| Failure::new(MOUNT_FAILED, format!("{}: {why}", dir.display()));
     let mount = at(dir)?;
-    let report = control::ask(&mount).map_err(|error| failed(plain_words(&error)))?;
+    let report = report::ask(&mount).map_err(|error| failed(plain_words(&error)))?;
     let now = present(&mount, &report)?;
     let is_shown = |option: &&str| SHOWN.contains(&option.split('=').next().unwrap_or_default());
-    let is_known = |option: &&str| MountOptions::parse([*option], false).is_ok();
+    let is_known = |option: &&str| DaemonOptions::parse([*option], false).is_ok();
     let options = lists.iter().flat_map(|list| split(list));
     let options: Vec<&str> =
         options.filter(|it| !is_shown(it) && (!sloppy || is_known(it))).collect();
@@ -67,10 +67,10 @@ fn at(dir: &Path) -> Result<Mount, Failure> {
 }
 
 /// The options as they are now: what the daemon was started with, and the kernel's bits.
-fn present(mount: &Mount, report: &control::Report) -> Result<MountOptions, Failure> {
+fn present(mount: &Mount, report: &report::Report) -> Result<DaemonOptions, Failure> {
     let list = report.options.as_str();
     let mut now =
-        MountOptions::parse([list], true).map_err(|why| Failure::new(MOUNT_FAILED, why))?;
+        DaemonOptions::parse([list], true).map_err(|why| Failure::new(MOUNT_FAILED, why))?;
     let words = mounts::words(mount).context("/proc/self/mountinfo")?;
     let is = |word: &str| words.iter().any(|it| it == word);
     now.take_shown(is);
@@ -79,7 +79,7 @@ fn present(mount: &Mount, report: &control::Report) -> Result<MountOptions, Fail
     Ok(now)
 }
 
-fn change(mount: &Mount, now: &MountOptions, wanted: &MountOptions) -> Result<(), Failure> {
+fn change(mount: &Mount, now: &DaemonOptions, wanted: &DaemonOptions) -> Result<(), Failure> {
     let dir = mount.dir.display();
     let told =
         |error: Errno| Failure::new(MOUNT_FAILED, format!("{dir}: {}", plain_words(&error.into())));
@@ -87,7 +87,7 @@ fn change(mount: &Mount, now: &MountOptions, wanted: &MountOptions) -> Result<()
     if !now.read_only && wanted.read_only {
         tell(mount, wanted).map_err(told)?;
     }
-    let bits = daemon::fuse_options(&mount.source, wanted);
+    let bits = wanted.fuse(&mount.source);
     if let Err(error) = holdfast_fuse::remount(&mount.dir, &bits) {
         if !now.read_only && wanted.read_only {
             let _ = tell(mount, now);
@@ -109,7 +109,7 @@ fn change(mount: &Mount, now: &MountOptions, wanted: &MountOptions) -> Result<()
 }
 
 /// Tells the daemon what it keeps itself. On a read-only mount reading changes nothing.
-fn tell(mount: &Mount, options: &MountOptions) -> Result<(), Errno> {
+fn tell(mount: &Mount, options: &DaemonOptions) -> Result<(), Errno> {
     let atime = match options.atime {
         _ if options.read_only => "noatime",
         Some(Atime::Never) => "noatime",

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use holdfast::Shrinking;
 use holdfast::device::{Device, FileDevice};
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_daemon::opening;
 use holdfast_device::{HostFile, open_bytes};
+use holdfast_service::size;
 use holdfast_service::work::Work;
 use holdfast_service::work::resize::To;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -17,7 +19,6 @@ use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words, printed, shown};
 use crate::peek::Peek;
-use crate::{size, target};
 
 /// Make a volume larger, or smaller.
 #[derive(Debug, clap::Args)]
@@ -92,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// Makes a volume at rest smaller, and its file shorter.
 fn shrink(path: &Path, bytes: u64, before: u64) -> Outcome {
     use std::io::Write;
-    let file = target::open_file(path, false).map_err(|failure| failure.with_code(1))?;
+    let file = opening::open_file(path, false).map_err(|failure| failure.with_code(1))?;
     let device: Arc<dyn Device> = file.clone();
     let bar = io::stderr().is_terminal().then(|| {
         let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes}");

@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use holdfast_daemon::{client, mounts};
 use serde_json::Value;
 
 use crate::branches::show;
-use crate::daemon::join;
-use crate::mounts;
 use crate::outcome::{Context, Failure, Outcome, printed};
 
 /// The exit code where another process serves the volume, and not by the program that is installed.
@@ -36,7 +35,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mount = mounts::find(&args.at).context("/proc/self/mountinfo")?;
     let volume = mount.map_or_else(|| mounts::real_path(&args.at), |mount| mount.source);
-    let next = join::restart(&volume).map_err(|failure| failure.with_code(1))?;
+    let next = client::restart(&volume).map_err(|failure| failure.with_code(1))?;
     if args.json {
         let program = if next.falls_back.is_none() { "installed" } else { "first" };
         let object = [("pid", next.pid.into()), ("program", program.into())];

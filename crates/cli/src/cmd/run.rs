@@ -5,14 +5,14 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use holdfast_base::prng;
+use holdfast_daemon::mounts::{self, real_path};
+use holdfast_daemon::private_mount::{self, Ended, Prepared, Signals};
+use holdfast_service::branches::temporary::Purpose;
 use rustix::fs::{Mode, mkdir};
 
-use crate::branches::temporary::Purpose;
 use crate::branches::{Ask, Name, Origin, Place, Which, arguments, place};
 use crate::lineage;
-use crate::mounts::{self, real_path};
 use crate::outcome::{Context, Failure, Outcome, complain};
-use crate::private_mount::{self, Ended, Prepared, Signals};
 use crate::txn::base::Base;
 use crate::txn::sweep;
 

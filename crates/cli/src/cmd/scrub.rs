@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 use std::{fs, io};
 
+use holdfast_daemon::interrupt::Interrupt;
+use holdfast_service::size;
 use holdfast_service::work::{Work, scrub};
 
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
-use crate::interrupt::Interrupt;
 use crate::outcome::{Context, Failure, Outcome};
-use crate::size;
 
 /// fsck(8): wrong usage.
 const USAGE: u8 = 16;

@@ -10,12 +10,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use holdfast_daemon::ask;
+use holdfast_daemon::ask_all::each;
+use holdfast_daemon::mounts::{self, Mount};
 use rustix::process::geteuid;
 
-use crate::daemon::ask;
-use crate::daemon::ask_all::each;
-use crate::daemon::control;
-use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, complain};
 use crate::waiting::Waiting;
 
@@ -42,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let others = mounts::beside(&mount).context("/proc/self/mountinfo")?;
     let handed = each(others, |other| hand_over(other, &mount));
     // Whatever the others say.
-    control::sync(&mount.dir, FOR_EVER, &mut Waiting::new(false)).context(args.dir.display())?;
+    Waiting::new(false).sync(&mount.dir, FOR_EVER).context(args.dir.display())?;
     for (other, handed) in handed {
         match handed {
             Err(error) if is_of_another(&other, &mount) => complain(&format!(

@@ -1,12 +1,12 @@
 //! `holdfast trim`: all free space back to the device, or to the host of an image.
 
+use holdfast_daemon::interrupt::Interrupt;
+use holdfast_service::size;
 use holdfast_service::work::Work;
 
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
-use crate::interrupt::Interrupt;
 use crate::outcome::{Context, Failure, Outcome};
-use crate::size;
 
 /// Give the free space of a volume back to its device, or to the host of its image.
 #[derive(Debug, clap::Args)]

@@ -3,6 +3,7 @@
 //! Power may fail at any write: the volume has the old ones then, or the new ones.
 
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_service::size;
 use holdfast_service::work::Work;
 use holdfast_service::work::tune::{Limit, To};
 use uuid::Uuid;
@@ -10,7 +11,6 @@ use uuid::Uuid;
 use crate::branches::{Place, arguments};
 use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Failure, Outcome};
-use crate::size;
 
 /// Change the label or the id of a volume, or the limit of a branch.
 ///

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use holdfast_daemon::descriptors;
+use holdfast_daemon::private_mount::{self, Ended, Prepared, Signals};
 use holdfast_service::branches::by_time::Purpose;
 use holdfast_service::branches::not_forgotten;
 use holdfast_service::work::merge;
 
 use crate::branches::{Name, arguments};
-use crate::daemon;
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words};
-use crate::private_mount::{self, Ended, Prepared, Signals};
 use crate::txn::base::Base;
 use crate::txn::fork::Fork;
 use crate::txn::input::Input;
@@ -93,7 +93,7 @@ fn transaction(args: &Args) -> Outcome {
         0 => None,
         _ => {
             // Before this process opens any itself.
-            daemon::pass_on_descriptors();
+            descriptors::pass_on_descriptors();
             Some(Input::to_be_read_again()?)
         }
     };

@@ -3,7 +3,7 @@
 //! A plain FUSE unmount returns before its daemon is done. Here the volume is synced first, so that a failure to write
 //! is reported, then unmounted, and then its lock is waited for. A mount whose daemon is dead is taken away also from
 //! under programs that still have files open there: no daemon answers them. So is one whose daemon was killed and
-//! cannot end ([`dying::end_if_dying`]).
+//! cannot end ([`hung::end_if_hung`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,16 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_daemon::client::{self, Parted};
+use holdfast_daemon::control_socket::PAUSE;
+use holdfast_daemon::hung;
+use holdfast_daemon::mounts::{self, Mount, namespaces, orphan, processes};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::branches::place::holds_bytes;
-use crate::daemon::control;
-use crate::daemon::join::{self, Parted};
-use crate::dying;
-use crate::elsewhere;
-use crate::mounts::{self, Mount};
-use crate::orphan;
 use crate::outcome::{Context, Failure, Outcome, complain};
-use crate::processes;
-use crate::waiting::{self, Waiting};
+use crate::waiting::Waiting;
 
 const FAILED: u8 = 32;
 /// Seconds that a daemon gets to write what it holds.
@@ -95,7 +92,7 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
     if done.is_ok() && is_for_good && is_volume {
         // A daemon that lingers has nothing to do any more.
         let volume = mounts::real_path(dir);
-        let ended = match join::end(&volume) {
+        let ended = match client::end(&volume) {
             // Where no user could unmount it.
             Err(_) if none && orphan::end(&volume) => true,
             ended => ended?,
@@ -127,7 +124,7 @@ fn still_held(volume: &Path, limit: Duration) -> Failure {
 fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
     // What is to go at once waits for nothing, not even for a look at the volume.
     let ended = match how {
-        How::Orderly | How::IfDead => dying::end_if_dying(mount),
+        How::Orderly | How::IfDead => hung::end_if_hung(mount),
         How::Lazily | How::ByForce => Ok(false),
     };
     // Root may abort it by force, below.
@@ -204,7 +201,7 @@ fn wait_for_all(
     let soon = Deadline::after(limit.min(UNSAID));
     // What was to go with this mount is gone by now, in all namespaces that follow this one.
     loop {
-        let Some(holder) = elsewhere::holder(mount) else {
+        let Some(holder) = namespaces::holder(mount) else {
             return wait(mount, limit, synced, waiting);
         };
         if soon.is_over() {
@@ -216,7 +213,7 @@ fn wait_for_all(
         std::thread::sleep(Duration::from_millis(PAUSE_MS));
     }
     let waited = wait(mount, limit, synced, waiting);
-    match elsewhere::holder(mount) {
+    match namespaces::holder(mount) {
         None => waited,
         Some(holder) => Err(Failure::new(
             FAILED,
@@ -242,7 +239,7 @@ fn wait(
     // A daemon that has not answered would be waited for twice.
     let parted = match synced {
         Synced::Unanswered => Parted::default(),
-        _ => join::parted(mount, until, &mut || waiting.says(CLOSING)),
+        _ => client::parted(mount, until, &mut || waiting.says(CLOSING)),
     };
     if let Some(why) = parted.failed {
         return Err(not_written(mount, &why));
@@ -256,7 +253,7 @@ fn wait(
     waiting.next();
     let (dir, source) = (mount.dir.display(), mount.source.display());
     let seconds = limit.as_secs();
-    let daemon = dying::daemon_of(mount);
+    let daemon = hung::daemon_of(mount);
     let process = daemon.map_or(String::new(), |pid| format!(" (process {pid})"));
     let kill = daemon.map_or("kill that process".into(), |pid| format!("kill -9 {pid}"));
     let sentence = match synced {
@@ -277,7 +274,7 @@ const CLOSING: &str = "the daemon closes the volume";
 
 /// Which process is waited for: one that is stopped, or that takes very long.
 fn names_daemon(mount: &Mount, waited: Duration) -> Option<String> {
-    let (dir, daemon) = (mount.dir.display(), dying::daemon_of(mount));
+    let (dir, daemon) = (mount.dir.display(), hung::daemon_of(mount));
     match daemon {
         Some(pid) if processes::is_stopped(pid) => Some(format!(
             "{dir}: waiting for its daemon, process {pid}, which is stopped; kill -CONT {pid} lets it go on"
@@ -291,7 +288,7 @@ fn names_daemon(mount: &Mount, waited: Duration) -> Option<String> {
 /// Whether the daemon lets go of the volume until then.
 fn released(volume: &Path, until: Deadline, waiting: &mut Waiting) -> bool {
     loop {
-        if holdfast_device::wait_until_free(volume, until.left().min(waiting::PAUSE)) {
+        if holdfast_device::wait_until_free(volume, until.left().min(PAUSE)) {
             return true;
         }
         if until.is_over() {
@@ -316,13 +313,13 @@ enum Synced {
 
 /// Makes everything durable while a failure can still be reported.
 fn sync(mount: &Mount, limit: Duration, waiting: &mut Waiting) -> Synced {
-    match control::sync(&mount.dir, limit, waiting) {
+    match waiting.sync(&mount.dir, limit) {
         Ok(()) => Synced::Done,
         Err(error) if mounts::is_dead(&error) => Synced::Dead,
         // Killed while it was asked.
         Err(error)
             if error.kind() == io::ErrorKind::TimedOut
-                && !matches!(dying::end_if_dying(mount), Ok(false)) =>
+                && !matches!(hung::end_if_hung(mount), Ok(false)) =>
         {
             Synced::Dead
         }

@@ -4,11 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use holdfast_base::user_namespace::maker;
+use holdfast_daemon::mounts;
 use holdfast_service::work::{Work, names};
 
 use crate::branches::{Name, Place};
 use crate::dispatch::{Located, Pipes};
-use crate::mounts;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::target::Target;
 

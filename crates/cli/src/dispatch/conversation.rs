@@ -3,11 +3,11 @@
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 
+use holdfast_daemon::control_socket::Daemon;
+use holdfast_daemon::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 use holdfast_service::work::files::message;
 use holdfast_service::work::files::message::{Reply, Request};
 
-use crate::control_socket::Daemon;
-use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 use crate::outcome::{Failure, Outcome, complain, plain_words};
 
 /// A daemon that works with files for this command, until this is dropped.

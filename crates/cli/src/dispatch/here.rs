@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
+use holdfast_daemon::interrupt::Interrupt;
 use holdfast_service::work::Ends;
 use holdfast_stream::Progress;
 
 use super::pump::Shown;
 use super::{Input, Output, Pipes};
-use crate::interrupt::Interrupt;
 use crate::outcome::complain;
 
 /// What may be kept in memory of what is known of a tree: this process serves no other command.

@@ -25,15 +25,15 @@ pub(crate) use self::conversation::Conversation;
 use self::here::Here;
 pub(crate) use self::input::Input;
 pub(crate) use self::output::Output;
+use holdfast_daemon::control_socket::message::{self, DaemonAnswer, Question};
+use holdfast_daemon::control_socket::{Daemon, HELLO, id};
+use holdfast_daemon::interrupt::Interrupt;
+use holdfast_daemon::mounts::{self, Mount};
+use holdfast_daemon::{ask, opening};
+
 use self::pump::Ran;
 use crate::branches::{Ask, Name, Place, Reply};
-use crate::control_socket::message::{self, Answer, Question};
-use crate::control_socket::{Daemon, HELLO, id};
-use crate::daemon::ask;
-use crate::interrupt::Interrupt;
-use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, plain_words, printed, shown};
-use crate::target;
 
 /// How long a daemon gets to open its volume, and to look whether it may do the work.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -189,7 +189,7 @@ impl Located {
 
     fn at_rest(&self, job: &Job, pipes: Pipes) -> Outcome {
         let options = VolumeOptions::new();
-        let door = target::open_volume(&self.image, &options, !job.work.needs().changes())?;
+        let door = opening::open_volume(&self.image, &options, !job.work.needs().changes())?;
         let here = Here::new(pipes);
         let heads = AtRest { volume: &door, name: &self.name };
         let done = carry_out(job, &door, &heads, &here);
@@ -261,9 +261,11 @@ impl Located {
         let answer = daemon.ask(&question, &[proof.as_fd()], PATIENCE);
         let Question::Work(job) = question else { unreachable!("it was made above") };
         let mounted = match answer {
-            Ok(Answer::Pages { mounted }) => mounted,
-            Ok(Answer::Ending) => return Ok((false, job)),
-            Ok(Answer::Refused { why }) => return Err(Failure::plain(format!("{name}: {why}"))),
+            Ok(DaemonAnswer::Prepared { mounted }) => mounted,
+            Ok(DaemonAnswer::Ending) => return Ok((false, job)),
+            Ok(DaemonAnswer::Refused { why }) => {
+                return Err(Failure::plain(format!("{name}: {why}")));
+            }
             Ok(_) => return Err(Failure::plain(format!("{name}: its daemon answers nonsense"))),
             // It has ended meanwhile.
             Err(error) if has_ended(&error) => return Ok((false, job)),
@@ -274,7 +276,7 @@ impl Located {
             // A snapshot without them is none.
             return Err(Failure::of(name, &error));
         }
-        match daemon.tell(&Question::Go, HELLO) {
+        match daemon.tell(&Question::Begin, HELLO) {
             Ok(()) => Ok((true, job)),
             // It has begun nothing.
             Err(error) if has_ended(&error) => Ok((false, job)),
@@ -382,14 +384,15 @@ fn has_ended(error: &io::Error) -> bool {
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use holdfast_daemon::control_socket::message::QUESTION_MAX;
+
     use super::*;
-    use crate::control_socket::message::QUESTION_MAX;
 
     /// A daemon may end at any moment before it has begun: then the work is done on the volume at rest.
     #[test]
     fn a_daemon_that_ends_before_it_has_begun_is_no_failure() {
         let hear = |from: &UnixStream| message::receive::<Question>(from, QUESTION_MAX, HELLO);
-        let pages = Answer::Pages { mounted: Vec::new() };
+        let pages = DaemonAnswer::Prepared { mounted: Vec::new() };
         let moments: [(&str, &(dyn Fn(UnixStream) + Sync)); 6] = [
             ("before it is asked", &drop),
             ("with the question unread", &|daemon| {

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_daemon::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
+use holdfast_daemon::interrupt::Interrupt;
 use holdfast_service::work::At;
 use holdfast_stream::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -15,8 +17,6 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::{Input, Pipes};
-use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
-use crate::interrupt::Interrupt;
 use crate::outcome::{Failure, Outcome, complain};
 
 /// A bar on a terminal.
@@ -45,7 +45,7 @@ impl Shown {
             self.last = at.bytes;
             bar.set_length(at.files_in_all.max(at.files));
             bar.set_position(at.files);
-            bar.set_message(crate::size::show(at.bytes));
+            bar.set_message(holdfast_service::size::show(at.bytes));
         }
     }
 

@@ -34,27 +34,6 @@ fn a_colon_in_the_name_of_a_host_file_is_a_colon() {
     }
 }
 
-/// A daemon may let go between the attempt to lock and the look for its holder.
-#[test]
-fn a_volume_that_nobody_is_seen_to_have_is_tried_once_more() {
-    let attempts = |free_after: usize, holders: &[Holder]| {
-        let (mut attempts, mut holders) = (0, holders.iter().copied());
-        let open = || {
-            attempts += 1;
-            let (path, holder) = ("v".into(), "another program".into());
-            if attempts > free_after { Ok(()) } else { Err(DeviceError::InUse { path, holder }) }
-        };
-        let opened = patiently(open, || holders.next().expect("nobody asks again"));
-        (attempts, opened.map_err(|failure| failure.code))
-    };
-    use Holder::{Closing, Other, Unseen};
-    assert_eq!(attempts(1, &[Unseen]), (2, Ok(())));
-    assert_eq!(attempts(4, &[Unseen, Closing, Closing, Unseen]), (5, Ok(())));
-    // One of another pid namespace is never seen.
-    assert_eq!(attempts(9, &[Unseen, Unseen]), (2, Err(IN_USE)));
-    assert_eq!(attempts(9, &[Other]), (1, Err(IN_USE)));
-}
-
 /// What stands behind an image, and is no colon with a path.
 type Names = (Option<String>, Option<String>);
 

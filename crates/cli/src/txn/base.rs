@@ -4,12 +4,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use holdfast_daemon::mount_options::split;
+use holdfast_daemon::mounts::{self, Mount};
+use holdfast_daemon::private_mount::WantedMount;
+use holdfast_daemon::report::{self, MountedTree};
+
 use crate::branches::{Name, Place};
-use crate::daemon::control::{self, Mounted};
-use crate::mount_options::split;
-use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, plain_words};
-use crate::private_mount::Wanted;
 
 /// A mount of a branch.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub(crate) struct Base {
     /// The options that it has now, but for what is mounted.
     options: String,
     /// What is mounted, and what else the volume has, as far as it is known.
-    pub(super) mounted: Option<Mounted>,
+    pub(super) mounted: Option<MountedTree>,
     is_read_only: bool,
 }
 
@@ -66,7 +67,7 @@ impl Base {
     /// Its daemon does not answer this user.
     pub(crate) fn of(mount: Mount) -> Result<Base, Failure> {
         let at = mount.dir.display();
-        let report = control::ask(&mount).map_err(|error| {
+        let report = report::ask(&mount).map_err(|error| {
             let why = plain_words(&error);
             Failure::plain(format!("the daemon of {at} does not answer this user: {why}"))
         })?;
@@ -81,9 +82,14 @@ impl Base {
     }
 
     /// A private mount of another branch at `dir`, with the options of this one.
-    pub(crate) fn wanted(&self, branch: &Name, dir: &Path, working_dir: Option<&Path>) -> Wanted {
+    pub(crate) fn wanted(
+        &self,
+        branch: &Name,
+        dir: &Path,
+        working_dir: Option<&Path>,
+    ) -> WantedMount {
         let name = |path: &Path| Name(path.as_os_str().as_bytes().into());
-        Wanted {
+        WantedMount {
             volume: name(&self.mount.source),
             branch: branch.clone(),
             dir: name(dir),
@@ -141,14 +147,15 @@ fn as_now(options: &str, words: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_daemon::mount_options::DaemonOptions;
+
     use super::*;
-    use crate::mount_options::MountOptions;
 
     #[test]
     fn what_the_kernel_says_now_is_what_holds() {
         let of = |options: &str, words: &str| {
             let words: Vec<String> = split(words).map(String::from).collect();
-            MountOptions::parse([as_now(options, &words).as_str()], false).unwrap()
+            DaemonOptions::parse([as_now(options, &words).as_str()], false).unwrap()
         };
         let now = of("commit=3,suid,dev,exec", "rw,nosuid,nodev,noexec,nosymfollow,noatime");
         assert!(now.nosuid && now.nodev && now.noexec && now.nosymfollow);

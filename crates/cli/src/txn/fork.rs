@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use holdfast_service::branches::temporary::Purpose;
 use holdfast_service::work::{Tree, Work, merge};
 
 use super::base::Base;
 use super::owner::Owner;
 use super::sweep;
-use crate::branches::temporary::Purpose;
 use crate::branches::{Ask, Name, Place};
 use crate::dispatch::{Located, Pipes};
 use crate::lineage;

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use holdfast_base::Timestamp;
 use holdfast_control::{Branch, Snapshot};
+use holdfast_daemon::mounts;
+use holdfast_service::branches::temporary::{self, Purpose};
 
 use super::base::Base;
 use super::owner::is_owned;
-use crate::branches::temporary::{self, Purpose};
 use crate::branches::{Ask, Name, Place};
 use crate::lineage;
-use crate::mounts;
 use crate::outcome::{Context, Failure};
 
 /// With more snapshots than these a transaction leaves it to `holdfast prune`: they would have to be listed each time.

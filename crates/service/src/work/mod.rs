@@ -29,7 +29,7 @@ pub use self::in_place::{AtRest, Heads, InPlace, Remembers};
 pub use self::tree::{At, Tree};
 use crate::branches::{Ask, Name};
 use crate::outcome::{Context, NOT_WHOLE, Outcome, not_whole};
-use crate::rights::Needs;
+use crate::rights::Requirement;
 
 /// Work on one volume.
 #[derive(Debug, Deserialize, Serialize)]
@@ -113,7 +113,7 @@ impl Work {
     }
 
     /// What it takes to have it done.
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&self) -> Requirement {
         match self {
             Work::Lineage { ask, .. } => ask.into(),
             Work::Diff { .. }
@@ -121,14 +121,16 @@ impl Work {
             | Work::Token { .. }
             | Work::Export { .. }
             | Work::List { .. }
-            | Work::Print { .. } => Needs::Read,
+            | Work::Print { .. } => Requirement::Read,
             // Of a branch a snapshot is taken.
-            Work::Send(send::What::Tree { tree, .. }) if tree.snapshot.is_some() => Needs::Read,
-            Work::Files(files::What { writes: false, .. }) => Needs::Read,
-            Work::Scrub(scrub::What { changes_nothing: true, .. }) => Needs::Unwritten,
-            Work::Tune { to: tune::To { uuid: Some(_), .. }, .. } => {
-                Needs::AtRest("the id of a volume that is in use does not change; unmount it first")
+            Work::Send(send::What::Tree { tree, .. }) if tree.snapshot.is_some() => {
+                Requirement::Read
             }
+            Work::Files(files::What { writes: false, .. }) => Requirement::Read,
+            Work::Scrub(scrub::What { changes_nothing: true, .. }) => Requirement::Unwritten,
+            Work::Tune { to: tune::To { uuid: Some(_), .. }, .. } => Requirement::AtRest(
+                "the id of a volume that is in use does not change; unmount it first",
+            ),
             Work::Send(send::What::Tree { .. })
             | Work::Receive { .. }
             | Work::Merge(_)
@@ -139,7 +141,7 @@ impl Work {
             | Work::Tune { .. }
             | Work::Remove(_)
             | Work::Names(_)
-            | Work::Files(_) => Needs::Write,
+            | Work::Files(_) => Requirement::Write,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! `holdfast branch list`.
 
 use holdfast_control::Branch;
+use holdfast_service::size;
 
 use crate::branches::{Place, arguments, show};
 use crate::lineage;
 use crate::outcome::Outcome;
-use crate::size;
 
 /// List the branches of a volume, in the order in which they were made.
 ///

@@ -12,7 +12,7 @@ use holdfast_service::work::files::message::Attributes;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::side::{At, Copied, Directory, Failed, Reading, Side, Writing};
-use crate::held::{self, Id, Seen};
+use crate::host_tree::{self, Id, Seen};
 use crate::outcome::{plain_words, sentence};
 
 /// What the arguments ask for.
@@ -177,7 +177,7 @@ impl Copier {
 
     /// Says once what a copy does not have. Without `preserve` nothing was asked for.
     fn tell_left_out(&mut self, to: &Side, left_out: &[String]) {
-        let missed = left_out.iter().filter(|name| held::is_missed(name));
+        let missed = left_out.iter().filter(|name| host_tree::is_missed(name));
         let left_out: Vec<String> = missed.cloned().collect();
         if self.how.preserve && !left_out.is_empty() {
             self.tell(Err(holdfast_service::outcome::left_out(&left_out)).at(to));

@@ -1,11 +1,12 @@
 //! A path on the host or in a volume, with what copying needs on both.
 
+mod file;
+
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,10 +14,11 @@ use std::rc::Rc;
 use holdfast::FileType;
 use holdfast_base::show;
 use holdfast_service::work::files::Files;
-use holdfast_service::work::files::message::{Attributes, DATA_MAX, Reply, Request};
+use holdfast_service::work::files::message::{Attributes, Reply, Request};
 
+pub(super) use self::file::{Reading, Writing};
 use crate::dispatch::Conversation;
-use crate::held::{self, Dir, Id, Made, NewFile, Place, Seen, There};
+use crate::host_tree::{self, Dir, Id, Made, NewFile, Place, Seen, There};
 use crate::outcome::Failure;
 
 /// A path on one of the two sides.
@@ -357,7 +359,7 @@ impl Directory {
 
     pub(super) fn xattrs(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         match self {
-            Directory::Host(dir) => held::xattrs(&*dir.fd()?),
+            Directory::Host(dir) => host_tree::xattrs(&*dir.fd()?),
             Directory::Volume(image, path) => image.xattrs(path),
         }
     }
@@ -374,7 +376,7 @@ impl Directory {
     pub(super) fn set(&self, attributes: Attributes) -> io::Result<Vec<String>> {
         match self {
             Directory::Host(dir) => {
-                let (left_out, done) = held::set(&*dir.fd()?, &attributes);
+                let (left_out, done) = host_tree::set(&*dir.fd()?, &attributes);
                 done.map(|()| left_out)
             }
             Directory::Volume(image, path) => {
@@ -394,104 +396,4 @@ fn expect_names(names: Vec<OsString>) -> io::Result<Vec<OsString>> {
     // The second of two would go through what the first has put there.
     let are_different = sorted.windows(2).all(|two| two[0] != two[1]);
     if are_different && names.iter().all(is_name) { Ok(names) } else { nonsense() }
-}
-
-/// What is read. Of a volume one at a time.
-pub(super) enum Reading {
-    Host(File),
-    /// No file.
-    Held(OwnedFd),
-    Volume(Rc<Image>, PathBuf),
-}
-
-impl Reading {
-    /// Reads some bytes into `into`, at most as many as it has.
-    pub(super) fn read_at(&self, into: &mut Vec<u8>, at: u64, len: u64) -> io::Result<()> {
-        let len = len.min(DATA_MAX as u64) as usize;
-        match self {
-            Reading::Host(file) => {
-                into.resize(len, 0);
-                let read = std::os::unix::fs::FileExt::read_at(file, into, at)?;
-                into.truncate(read);
-                Ok(())
-            }
-            Reading::Held(_) => nonsense(),
-            Reading::Volume(image, _) => {
-                match image.ask(Request::Read { at, len: len as u32 }, into)? {
-                    Reply::Done if into.len() <= len => Ok(()),
-                    _ => nonsense(),
-                }
-            }
-        }
-    }
-
-    /// The next stretch of data at or after `at`: its start and end. `None` if only a hole is left.
-    pub(super) fn data_after(&self, at: u64, len: u64) -> io::Result<Option<(u64, u64)>> {
-        match self {
-            Reading::Host(file) => held::data_after(file, at, len),
-            Reading::Held(_) => Ok(None),
-            Reading::Volume(image, _) => match image.ask(Request::Data { at }, &mut Vec::new())? {
-                Reply::Data(Some((start, end))) if start < at || end <= start => nonsense(),
-                Reply::Data(found) => Ok(found),
-                _ => nonsense(),
-            },
-        }
-    }
-
-    /// How far its bytes go at most. Files of /proc have some, and say that they have none.
-    pub(super) fn end(&self, len: u64) -> u64 {
-        match self {
-            Reading::Host(_) if len == 0 => u64::MAX,
-            _ => len,
-        }
-    }
-
-    /// Where a link leads.
-    pub(super) fn target(&self) -> io::Result<PathBuf> {
-        match self {
-            Reading::Host(_) => nonsense(),
-            Reading::Held(link) => held::read_link(link),
-            Reading::Volume(image, path) => {
-                match image.ask(Request::Target { path: bytes(path) }, &mut Vec::new())? {
-                    Reply::Target(target) => Ok(OsString::from_vec(target).into()),
-                    _ => nonsense(),
-                }
-            }
-        }
-    }
-
-    /// Names and values of the extended attributes; none where the host has none.
-    pub(super) fn xattrs(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        match self {
-            Reading::Host(file) => held::xattrs(file),
-            Reading::Held(held) => held::xattrs(held),
-            Reading::Volume(image, path) => image.xattrs(path),
-        }
-    }
-}
-
-/// A file that has no name yet.
-pub(super) enum Writing {
-    Host(NewFile),
-    Volume(Rc<Image>, PathBuf),
-}
-
-impl Writing {
-    pub(super) fn write_all_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
-        match self {
-            Writing::Host(file) => file.write_all_at(bytes, at),
-            Writing::Volume(image, _) => image.say(Request::Write { at }, bytes),
-        }
-    }
-
-    /// It is whole: it gets its length, its attributes, and its name; durable, if `sync`.
-    pub(super) fn end(self, len: u64, attributes: Attributes, sync: bool) -> io::Result<Copied> {
-        match self {
-            Writing::Host(file) => Ok(file.end(len, &attributes, sync)?.into()),
-            Writing::Volume(image, path) => {
-                let path = bytes(&path);
-                Ok(image.made(Request::End { path, len, attributes, sync })?.into())
-            }
-        }
-    }
 }

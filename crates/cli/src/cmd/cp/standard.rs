@@ -12,7 +12,7 @@ use rustix::process::umask;
 
 use super::copy::Copier;
 use super::side::{At, Copied, Failed, Side};
-use crate::held::Place;
+use crate::host_tree::Place;
 use crate::outcome::Failure;
 
 /// What stands for both of them.

@@ -15,7 +15,7 @@ use holdfast_service::work::files::{Files, What};
 use super::side::{Door, Image, Side};
 use crate::branches::Place;
 use crate::dispatch::Located;
-use crate::held;
+use crate::host_tree;
 use crate::outcome::{Context, Failure, complain};
 use crate::target::{Target, open_place};
 
@@ -60,7 +60,7 @@ impl Volumes {
     /// Opens what a path is in.
     pub(super) fn side(&mut self, target: &Target, read_only: bool) -> Result<Side, Failure> {
         match target {
-            Target::Host(path) => Ok(Side::Host(held::Place::named(path))),
+            Target::Host(path) => Ok(Side::Host(host_tree::Place::named(path))),
             Target::Inside { place, path } if place.snapshot.is_some() && !read_only => {
                 Err(Failure::plain(format!(
                     "{}: a snapshot never changes; copy into a branch, or make one with: holdfast fork",

@@ -13,17 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast::device::Device;
+use holdfast_base::show::count;
 use holdfast_check::reading::VolumeReading;
 use holdfast_check::{CheckError, Issue, Options, Progress, Report, Severity};
+use holdfast_daemon::{mounts, opening};
 use holdfast_device::Front;
-use holdfast_service::json;
+use holdfast_service::{json, size};
 use indicatif::{ProgressBar, ProgressStyle};
-
-use holdfast_base::show::count;
 
 use crate::outcome::{self, Context, Failure, Outcome, complain, shown};
 use crate::peek::Peek;
-use crate::{mounts, size, target};
 
 /// fsck(8): errors were found and are gone.
 const CORRECTED: u8 = 1;
@@ -226,7 +225,7 @@ fn sized(args: &Args, device: Arc<dyn Device>) -> Result<Arc<dyn Device>, Failur
 
 /// The volume, to be changed.
 fn writable(args: &Args) -> Result<Arc<dyn Device>, Failure> {
-    sized(args, target::open_device(&args.target, false)?)
+    sized(args, opening::open_device(&args.target, false)?)
 }
 
 /// Fails if something else begins where the volume began: it may be wanted.
@@ -257,7 +256,7 @@ fn repaired(
     if args.json {
         // Its size is in the superblock by now.
         let target = &args.target;
-        let after = check(args, &*target::open_device(target, true).map_err(operational)?)?;
+        let after = check(args, &*opening::open_device(target, true).map_err(operational)?)?;
         repair::superblock_document(report, done, &after)?;
         return Ok(CORRECTED);
     }
@@ -273,7 +272,7 @@ fn printed(result: io::Result<()>) -> Result<(), Failure> {
 
 /// The volume: locked, unless `-n` says that a look is enough.
 fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
-    let opened = target::open_file(&args.target, true);
+    let opened = opening::open_file(&args.target, true);
     match opened.map(|device| device as Arc<dyn Device>) {
         Err(_) if args.no_changes => {
             let peek = Peek::open(&args.target)?;
@@ -285,7 +284,7 @@ fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
             }
             sized(args, Arc::new(peek))
         }
-        Err(failure) if failure.code == target::IN_USE => {
+        Err(failure) if failure.code == opening::IN_USE => {
             Err(Failure::plain(format!("{}; or look with -n", failure.sentence)))
         }
         opened => sized(args, opened?),
@@ -299,7 +298,7 @@ fn is_mounted(target: &Path) -> bool {
 /// What a mount does first, read-only: the superblock, journal and log, the groups, the root directory.
 fn preen(args: &Args, device: &Arc<dyn Device>) -> Result<(), Failure> {
     if holdfast_check::probe(&**device).is_none() {
-        return Err(target::no_volume(&args.target, &**device).with_code(OPERATIONAL));
+        return Err(opening::no_volume(&args.target, &**device).with_code(OPERATIONAL));
     }
     let opened = holdfast::VolumeOptions::new().read_only(true).open_device(device.clone());
     let cannot = |why: &dyn std::fmt::Display| {

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use holdfast::Hold;
 use holdfast::device::Device;
+use holdfast_daemon::opening;
 use holdfast_repair::{Planned, Undo, UndoError};
 
 use super::{Args, ERRORS_LEFT, OPERATIONAL, printed};
 use crate::outcome::{Context, Failure, Outcome, shown};
-use crate::target;
 
 /// Writes what a repair will overwrite to a new file. When this returns, the file and its name are durable.
 pub(super) fn keep(path: &Path, planned: &Planned, device: &dyn Device) -> Result<(), Failure> {
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
     };
     let file = File::open(path).map_err(|error| failed(error.into()))?;
     let mut undo = Undo::open(BufReader::with_capacity(1 << 16, file)).map_err(failed)?;
-    let device = target::open_device(&args.target, false).map_err(operational)?;
+    let device = opening::open_device(&args.target, false).map_err(operational)?;
     // Before anything is written, the guard included: the volume that is there may be another one, and in use.
     undo.expect_of(&*device).map_err(failed)?;
     let hold = Hold::take(device, undo.uuid()).context(args.target.display());

@@ -18,7 +18,7 @@ use holdfast_salvage::{Attributes, Destination, Found};
 use holdfast_service::work::files::message;
 use rustix::fs::{FileType, Mode};
 
-use crate::held::{self, Dir, Place, There};
+use crate::host_tree::{self, Dir, Place, There};
 
 /// Bits with which a program runs as the owner or group of its file.
 const SET_ID: u32 = 0o6000;
@@ -114,7 +114,7 @@ impl Destination for HostTree<'_> {
     fn leave(&mut self, attributes: &Attributes) -> io::Result<()> {
         let dir = Rc::clone(self.here());
         self.entered.pop();
-        let set = held::set(&*dir.fd()?, &taken(attributes));
+        let set = host_tree::set(&*dir.fd()?, &taken(attributes));
         self.expect_set(attributes, set)?;
         dir.expect_in_place()
     }
@@ -133,7 +133,7 @@ impl Destination for HostTree<'_> {
         let file = self.file.take().expect("a file is begun before it ends");
         // What is missing of it is worse than what it may not do.
         let longer = file.set_len(len);
-        let set = held::set(&file, &taken(attributes));
+        let set = host_tree::set(&file, &taken(attributes));
         let set = self.expect_set(attributes, set);
         longer.and(set)
     }

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use holdfast_base::show::count;
 use holdfast_salvage::{EpochFound, SalvageError, Salvaged, TreeFound, VolumeFound};
 use holdfast_service::moment::{ISO, utc};
+use holdfast_service::size;
 use serde::Serialize;
 
 use crate::outcome::{Failure, printed};
-use crate::size;
 
 /// Checkpoints that are shown to people; programs get all.
 const EPOCHS_SHOWN: usize = 20;

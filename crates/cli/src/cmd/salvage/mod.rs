@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast::device::Device;
+use holdfast_daemon::opening;
 use holdfast_salvage::{
     Choice, CopyOptions, Counts, Found, Progress, SalvageError, Salvaged, Scan, Tag, Tolerant,
     TreeFound, tag,
 };
 use holdfast_service::outcome::without_number;
+use host::HostTree;
 use indicatif::{ProgressBar, ProgressStyle};
+use report::Report;
 use serde::Serialize;
 
-use crate::held::Place;
+use crate::host_tree::Place;
 use crate::outcome::{Context, Failure, Outcome, printed, shown};
 use crate::peek::Peek;
-use crate::target;
-use host::HostTree;
-use report::Report;
 
 /// Something is missing.
 const NOT_WHOLE: u8 = 1;
@@ -167,9 +167,9 @@ fn failure(args: &Args, error: &SalvageError) -> Failure {
 
 /// The device, locked where that is possible: what is written meanwhile would look torn.
 pub(super) fn device(path: &Path) -> Result<Arc<dyn Device>, Failure> {
-    match target::open_file(path, true) {
+    match opening::open_file(path, true) {
         Ok(device) => Ok(device),
-        Err(failure) if failure.code == target::IN_USE => Err(failure),
+        Err(failure) if failure.code == opening::IN_USE => Err(failure),
         // Too short for a device, or not a multiple of its sectors: it is read as the file that it is.
         Err(_) => Ok(Arc::new(Peek::open(path)?)),
     }

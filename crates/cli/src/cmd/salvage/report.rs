@@ -1,17 +1,19 @@
 //! What a salvage says of each file, for people and programs.
 
-use std::fs;
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use holdfast_base::show;
 use holdfast_salvage::{Counts, Found, Holes, Missing, Version};
 use holdfast_service::json;
+use rustix::fs::OFlags;
 use serde::Serialize;
 
-use crate::held::is_missed;
+use crate::host_tree::is_missed;
 use crate::outcome::{Failure, plain_words, sentence as sentence_of, shown};
-use crate::own_file;
 
 /// Where lines about files go.
 pub(super) struct Report {
@@ -57,7 +59,7 @@ impl Report {
     pub(super) fn new(file: Option<&Path>, json: bool) -> Result<Report, Failure> {
         let (mut is_made, mut out): (_, Box<dyn Write>) = (None, Box::new(io::stdout()));
         if let Some(path) = file {
-            let made = own_file::create(path).map_err(|error| match error.kind() {
+            let made = create(path).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => Failure::plain(format!(
                     "{}: something of this name is there already: name a new file for the report",
                     shown(path)
@@ -152,7 +154,30 @@ pub(super) fn sentence(counts: &Counts) -> String {
         "without some attributes, which the host does not take (--report names them)",
     );
     if counts.missing_bytes > 0 {
-        words.push(format!("{} missing", crate::size::show(counts.missing_bytes)));
+        words.push(format!("{} missing", holdfast_service::size::show(counts.missing_bytes)));
     }
     words.join(", ")
+}
+
+/// A new file for this user alone, or a terminal or pipe of this user that is there. Nothing that is there is overwritten, whatever its
+/// name leads to: it may be what the command reads.
+fn create(path: &Path) -> io::Result<File> {
+    let takes_bytes = |found: &Metadata| {
+        is_ours(found) && (found.file_type().is_char_device() || found.file_type().is_fifo())
+    };
+    if std::fs::symlink_metadata(path).is_ok_and(|found| is_ours(&found)) {
+        // Held before it is judged: an open for writing would wait for a reader of a pipe that has taken its place.
+        let flags = OFlags::PATH.bits().cast_signed();
+        let held = File::options().read(true).custom_flags(flags).open(path)?;
+        return match takes_bytes(&held.metadata()?) {
+            true => File::options().write(true).open(format!("/proc/self/fd/{}", held.as_raw_fd())),
+            false => Err(io::ErrorKind::AlreadyExists.into()),
+        };
+    }
+    File::options().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Whether no other user has made it.
+fn is_ours(found: &Metadata) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&found.uid())
 }

@@ -4,8 +4,7 @@
 //! mount. Fsyncs that found nothing to do are left out, as they cost nothing.
 
 use holdfast_base::show;
-
-use crate::daemon::control::Report;
+use holdfast_daemon::report::Report;
 
 /// The title of the block.
 pub(super) const TITLE: &str = "each fsync, on the average";
@@ -74,11 +73,12 @@ fn ratio(part: u64, whole: u64, shown: impl Fn(f64) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_daemon::report::Statistic;
+
     use super::*;
-    use crate::daemon::control::Counter;
 
     fn report(values: &[(&str, u64)]) -> Report {
-        let counter = |(name, value): &(&str, u64)| Counter {
+        let counter = |(name, value): &(&str, u64)| Statistic {
             name: (*name).into(),
             value: *value,
             group: "log".into(),

@@ -12,13 +12,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use holdfast_daemon::metrics;
+use holdfast_daemon::mounts::{self, Mount};
+use holdfast_daemon::report::{self, DEVICE, Report, Statistic};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use self::summary::{Interval, State};
-use crate::daemon::control::{self, Counter, DEVICE, Report};
-use crate::metrics;
-use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, printed};
 
 /// Show the statistics of a mounted volume.
@@ -89,14 +89,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return watch::run(&mount, every, args.all, format == Format::Json);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let ask = || control::ask(&mount).map_err(|error| no_answer(&mount, &error));
+    let ask = || report::ask(&mount).map_err(|error| no_answer(&mount, &error));
     match format {
         Format::Json => {
             printed(writeln!(out, "{}", holdfast_service::json::text(&object(&ask()?))))?
         }
         Format::Prometheus => {
             let sample = metrics::of(&mount).map_err(|error| no_answer(&mount, &error))?;
-            let text = metrics::text(vec![sample], metrics::Form::Prometheus);
+            let text = metrics::text(vec![sample], metrics::TextForm::Prometheus);
             printed(out.write_all(text.as_bytes()))?;
         }
         Format::Text => {
@@ -164,7 +164,7 @@ fn fields(part: &impl Serialize) -> Map<String, Value> {
 }
 
 /// The engine's and the device's statistics as two objects, without those for which `value` returns nothing.
-fn values(report: &Report, value: impl Fn(&Counter) -> Option<u64>) -> Map<String, Value> {
+fn values(report: &Report, value: impl Fn(&Statistic) -> Option<u64>) -> Map<String, Value> {
     let of = |device: bool| -> Map<String, Value> {
         let group = report.counters.iter().filter(|counter| (counter.group == DEVICE) == device);
         group.filter_map(|counter| Some((counter.name.clone(), value(counter)?.into()))).collect()
@@ -183,11 +183,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::daemon::activity::Activity;
+    use holdfast_daemon::report::Activity;
 
-    pub(super) fn counter(name: &str, value: u64, group: &str) -> Counter {
-        Counter {
+    use super::*;
+
+    pub(super) fn counter(name: &str, value: u64, group: &str) -> Statistic {
+        Statistic {
             name: name.into(),
             value,
             group: group.into(),
@@ -225,6 +226,38 @@ mod tests {
         assert_eq!(all["counters"]["journal_bytes_used"], 4096);
         assert_eq!(all["device"]["flushes"], 9);
         assert!(all["counters"].get("flushes").is_none());
+    }
+
+    #[test]
+    fn what_a_stranger_says_does_nothing_to_a_terminal() {
+        let evil = "\\u001b[2J\\u009b31mall is well\\n\\r";
+        let said = format!(
+            r#"{{"pid":1,"volume":"{evil}","options":"{evil}",
+                "mounted":{{"branch":"{evil}","snapshot":"{evil}","branches":1,"snapshots":2}},
+                "activity":{{"operations":[["{evil}",[[4294967295,2]]]],"transport":"{evil}",
+                    "errors":{{"count":1,"last":"{evil}","last_secs":-9223372036854775808}}}},"counters":[]}}"#
+        );
+        let lines = summary_lines(&Report::read(said.as_bytes()).unwrap());
+        assert!(lines.iter().any(|line| line.contains("all is well")), "{lines:?}");
+        for line in lines {
+            assert!(!line.contains(char::is_control), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_of_an_older_program_says_nothing_and_nothing_is_invented() {
+        let said = br#"{"pid":7,"volume":"/img","options":"","counters":[
+            {"name":"commits","value":3,"group":"commits","meaning":"Commits."}]}"#;
+        let report = Report::read(said).unwrap();
+        let lines = summary_lines(&report);
+        assert!(lines.len() == 2 && lines[1].contains("older"), "{lines:?}");
+        let object = super::object(&report);
+        for null in ["operations", "fsync", "cache", "space", "recovery", "transport"] {
+            assert!(object[null].is_null(), "{null}: {object:?}");
+        }
+        assert!(object["bytes"]["read_by_programs"].is_null(), "{object:?}");
+        assert!(object["errors"]["count"].is_null(), "{object:?}");
+        assert_eq!(object["all"]["counters"]["commits"], 3);
     }
 
     #[test]

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use holdfast_base::Timestamp;
 use holdfast_base::counters::Unit;
+use holdfast_base::show::time;
+use holdfast_daemon::report::{Report, Statistic};
 use holdfast_service::moment::utc;
+use holdfast_service::size;
 
 use crate::cmd::stats::fsyncs::{self, averages};
-use crate::daemon::control::{Counter, Report};
-use crate::{size, span};
 
 /// Columns of name, value and rate, and between two blocks of them.
 const NAME: usize = 22;
@@ -91,7 +92,7 @@ pub(super) fn sample(
     window: Option<Window>,
 ) -> Vec<String> {
     let head = head(now, at);
-    let all = |_: &Counter| true;
+    let all = |_: &Statistic| true;
     let Some(window) = window else {
         let mut lines = vec![head];
         lines.extend(alarms(now));
@@ -99,14 +100,14 @@ pub(super) fn sample(
         return lines;
     };
     let alarms = alarms(now);
-    let not_zero = |counter: &Counter| counter.value != 0;
-    let moved = |counter: &Counter| {
+    let not_zero = |counter: &Statistic| counter.value != 0;
+    let moved = |counter: &Statistic| {
         let then = find(first, counter).map(|then| then.value);
         then != Some(counter.value)
     };
     // The head, a line that says what is missing, and one for the cursor.
     let room = window.rows.saturating_sub(3 + usize::from(alarms.is_some())).max(1);
-    let choices: [&dyn Fn(&Counter) -> bool; 3] = [&all, &not_zero, &moved];
+    let choices: [&dyn Fn(&Statistic) -> bool; 3] = [&all, &not_zero, &moved];
     let mut lines = Vec::new();
     let mut shown = 0;
     for choice in choices {
@@ -136,7 +137,7 @@ pub(super) fn sample(
 fn blocks(
     now: &Report,
     before: Option<Before<'_>>,
-    choice: &dyn Fn(&Counter) -> bool,
+    choice: &dyn Fn(&Statistic) -> bool,
 ) -> Vec<Vec<String>> {
     let mut blocks: Vec<Vec<String>> = Vec::new();
     for group in groups(now) {
@@ -193,16 +194,16 @@ fn packed(blocks: &[Vec<String>], height: usize) -> Vec<Vec<&String>> {
     columns
 }
 
-fn value(counter: &Counter) -> String {
+fn value(counter: &Statistic) -> String {
     match Unit::of(&counter.name) {
         Unit::Number => counter.value.to_string(),
         Unit::Bytes => size::show(counter.value),
-        Unit::Nanoseconds => span::show(Duration::from_nanos(counter.value)),
+        Unit::Nanoseconds => time(Duration::from_nanos(counter.value)),
     }
 }
 
 /// What was added in each second; nothing for gauges and the first sample.
-fn rate(counter: &Counter, before: Option<Before<'_>>) -> String {
+fn rate(counter: &Statistic, before: Option<Before<'_>>) -> String {
     let then = before.and_then(|before| Some((find(before.report, counter)?, before.seconds)));
     let Some((then, seconds)) = then.filter(|_| !counter.gauge) else {
         return String::new();
@@ -211,12 +212,12 @@ fn rate(counter: &Counter, before: Option<Before<'_>>) -> String {
     match Unit::of(&counter.name) {
         Unit::Number => format!("{added:.1}/s"),
         Unit::Bytes => format!("{}/s", size::show(added as u64)),
-        Unit::Nanoseconds => format!("{}/s", span::show(Duration::from_nanos(added as u64))),
+        Unit::Nanoseconds => format!("{}/s", time(Duration::from_nanos(added as u64))),
     }
 }
 
 /// The same statistic in another report.
-pub(super) fn find<'a>(report: &'a Report, counter: &Counter) -> Option<&'a Counter> {
+pub(super) fn find<'a>(report: &'a Report, counter: &Statistic) -> Option<&'a Statistic> {
     report.counters.iter().find(|other| other.group == counter.group && other.name == counter.name)
 }
 

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use holdfast_base::Timestamp;
 use holdfast_base::clock::{Deadline, Stopwatch};
+use holdfast_daemon::mounts::{self, Mount};
+use holdfast_daemon::report::{self, Report};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -19,8 +21,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::summary::{self, Interval};
 use super::table::{self, Before, Window};
 use super::{fields, no_answer, object, values};
-use crate::daemon::control::{self, Report};
-use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, complain, printed};
 
 pub(super) fn run(mount: &Mount, every: Duration, all: bool, json: bool) -> Outcome {
@@ -66,7 +66,7 @@ fn ask(mount: &Mount, first: Option<&Report>) -> Result<Option<Report>, Failure>
     if !is_mounted(mount)? {
         return Ok(None);
     }
-    match control::ask(mount) {
+    match report::ask(mount) {
         // Unmounted and mounted again between two samples: what is counted now began at 0.
         Ok(report) => Ok(first.is_none_or(|first| first.pid == report.pid).then_some(report)),
         Err(error) if is_mounted(mount)? => Err(no_answer(mount, &error)),

@@ -1,0 +1,105 @@
+//! Mounts that a daemon has left which died, and with which this one goes on.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use holdfast::Volume;
+use holdfast_fuse::{CarriedOut, FuseOptions, Session};
+
+use super::{Host, asks, close, mount_options};
+use crate::bounds::bound;
+use crate::callers::is_trusted;
+use crate::mount_options::DaemonOptions;
+use crate::mounts;
+use crate::supervised::Left;
+use crate::supervisor::message::Kept;
+use crate::table::{Mounting, New, Place};
+
+/// What a mount that is left goes on with.
+pub(crate) struct Held {
+    // Before its place, which is free when it is closed.
+    volume: Volume,
+    place: Place,
+    options: DaemonOptions,
+    carried_out: Arc<CarriedOut>,
+}
+
+impl Host {
+    /// Takes the place of a mount that is left, and opens its branch or snapshot if that is not `opened`: from then on nothing deletes
+    /// it or gives it another head as if it were not mounted. `carried_out`: which of its requests were.
+    ///
+    /// # Errors
+    /// It cannot go on.
+    pub(crate) fn hold(
+        &self,
+        left: &Left,
+        carried_out: io::Result<CarriedOut>,
+        opened: Option<Volume>,
+    ) -> io::Result<Held> {
+        let kept = &left.kept;
+        let options = DaemonOptions::parse([kept.options.as_str()], true);
+        let mut options = options.map_err(io::Error::other)?;
+        if let Some(words) = shown(&left.dir(), kept.device.as_deref()) {
+            options.take_shown(|word| words.iter().any(|it| it == word));
+        }
+        options.read_only = kept.read_only;
+        options.allow_other =
+            Some(options.default_permissions && options.allow_other == Some(true));
+        if !is_trusted(kept.user) {
+            bound(&mut options, &self.options, self.dirty_bytes).map_err(io::Error::other)?;
+        }
+        let branch = kept.is_branch.then_some(kept.tree);
+        let asks = asks(kept.user, !kept.read_only);
+        let place = self.table.place(branch, None, asks, Duration::ZERO);
+        let place = place.map_err(|why| io::Error::other(format!("{why:?}")))?;
+        let deaths = self.table.supervisor().map_or(1, |it| it.deaths());
+        let volume = match opened {
+            Some(volume) => volume,
+            None => {
+                let all = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+                let all = all.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+                all.open(kept.tree, &options.volume().resumed(deaths))?
+            }
+        };
+        let carried_out = Arc::new(carried_out?);
+        Ok(Held { volume, place, options, carried_out })
+    }
+
+    /// Goes on with a mount of a daemon that has died. Those that its directory may lie in must have gone on.
+    ///
+    /// # Errors
+    /// It cannot go on, or was not held; then it ends.
+    pub(crate) fn resume(self: &Arc<Self>, left: Left, held: io::Result<Held>) -> io::Result<()> {
+        let dir = left.dir();
+        let (kept, mounted) = left.into_parts();
+        // The place goes last.
+        let Held { mut place, volume, options, carried_out } = held?;
+        let engine = volume.engine()?;
+        engine.set_atime(options.atime.unwrap_or(holdfast::Atime::Relative), !options.nodiratime);
+        let fuse_options = FuseOptions {
+            carried_out: Some(carried_out),
+            ..mount_options(self, &options, &engine, kept.user)
+        };
+        let session = Session::resume(engine, mounted, &fuse_options, kept.agreed())?;
+        let keeping = self.table.supervisor().map(|it| it.keeps(kept.number));
+        let Kept { device, options, read_only, user, .. } = kept;
+        let mounting = Mounting { dir, device, options, read_only, user };
+        if let Err(back) = place.fill(New { session, volume, mounting, keeping, is_resumed: true })
+        {
+            let New { mut session, volume, .. } = *back;
+            session.tear_away();
+            let _ = session.finish();
+            close(volume);
+        }
+        Ok(())
+    }
+}
+
+/// The words that the kernel shows of a mount, if it is to be seen from here.
+fn shown(dir: &Path, device: Option<&str>) -> Option<Vec<String>> {
+    let mounts = mounts::list().ok()?;
+    let is_it = |it: &&mounts::Mount| it.dir == dir && Some(it.device.as_str()) == device;
+    mounts::words(mounts.iter().rfind(is_it)?).ok()
+}

@@ -1,0 +1,54 @@
+//! Floor 7: the process that serves the mounts of a volume, and how other processes reach it.
+//!
+//! ```text
+//! command ── start ──▶ daemon: opens the volume, mounts, answers the kernel, callers and joining mounts
+//!    │                    ▲ keeps its mounts, and starts the next one
+//!    │                supervisor
+//!    ├── client ────▶ control socket ──▶ host ──▶ service, on the open volume
+//!    └── ask ───────▶ the mount itself, asked by a process of its own
+//! ```
+//! What a command calls: [`start`] begins a daemon, [`client`] and [`control_socket`] lead to the one that has a volume, [`ask`] and [`report`] to the one behind a
+//! mount, [`opening`] to a volume that none has. [`mounts`] says what is mounted, [`metrics`] serves what daemons have counted.
+//!
+//! The program is run again for what needs a process: `mount --detached`, `ask`, `door`, `watchdog` and `private` are its arguments, and a crate
+//! with a `main` hands these on to [`start::detached`], [`ask::run`], [`door::run`] and [`private_mount::become_command`].
+//!
+//! Knows nothing of arguments, help or terminals: what fails is a [`Failure`](holdfast_service::outcome::Failure), what is to be told goes to the caller.
+
+mod activity;
+pub mod ask;
+pub mod ask_all;
+mod bounds;
+mod callers;
+mod calls;
+pub mod client;
+mod commands;
+pub mod control_socket;
+pub mod descriptors;
+pub mod door;
+mod host;
+pub mod hung;
+pub mod interrupt;
+mod log;
+pub mod metrics;
+pub mod mount_options;
+pub mod mounts;
+pub mod opening;
+pub mod private_mount;
+pub mod recovery;
+mod release;
+pub mod report;
+mod rights;
+pub mod rings;
+mod serve;
+mod served;
+mod settle;
+pub mod start;
+mod stopped;
+mod supervised;
+mod supervisor;
+mod surroundings;
+mod table;
+
+/// The code of a failure that keeps a volume from being mounted, as mount(8) has it.
+pub const MOUNT_FAILED: u8 = 32;
