@@ -32,7 +32,7 @@ pub enum StoreError {
         /// The trees that have it, by their numbers, and the files in each.
         owners: Vec<(u64, InodeNo)>,
         /// What the device said.
-        source: DeviceError,
+        source: Box<DeviceError>,
     },
     /// A node is not what the format allows.
     #[error("node at block {block} of the {tree:?} tree is damaged: {source}; run fsck")]

@@ -22,9 +22,11 @@ pub(super) fn cannot_move(
 ) -> StoreError {
     let mut search = Search { nodes, seen, block, found: BTreeSet::new() };
     match search.all(superblock) {
-        Ok(()) => {
-            StoreError::CannotMove { block, owners: search.found.into_iter().collect(), source }
-        }
+        Ok(()) => StoreError::CannotMove {
+            block,
+            owners: search.found.into_iter().collect(),
+            source: Box::new(source),
+        },
         Err(_) => source.into(),
     }
 }
