@@ -10,6 +10,7 @@
 pub mod op;
 mod changes;
 mod scrub;
+mod shrink;
 mod committer;
 mod threads;
 mod orphan;

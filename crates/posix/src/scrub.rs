@@ -218,7 +218,7 @@ impl FileSystem {
 }
 
 /// `main`, or `main@monday`.
-fn called(of: &TreeInfo, names: &BTreeMap<u64, String>) -> String {
+pub(crate) fn called(of: &TreeInfo, names: &BTreeMap<u64, String>) -> String {
     let name = show::name(&of.item.name);
     match of.item.kind {
         TreeKind::Branch | TreeKind::Going => name,

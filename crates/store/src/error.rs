@@ -1,6 +1,6 @@
 //! What can go wrong in the store: the disk says nonsense, the device refuses, or space is gone.
 
-use holdfast_base::{BlockNo, TreeId};
+use holdfast_base::{BlockNo, InodeNo, TreeId};
 use holdfast_device::DeviceError;
 use holdfast_format::Malformed;
 
@@ -23,6 +23,16 @@ pub enum StoreError {
         block: BlockNo,
         /// What the device said.
         source: DeviceError,
+    },
+    /// A volume cannot become smaller: a block that would have to move does not read.
+    #[error("block {block} does not read, and would have to move: {source}")]
+    CannotMove {
+        /// Where it is.
+        block: BlockNo,
+        /// The trees that have it, by their numbers, and the files in each.
+        owners: Vec<(u64, InodeNo)>,
+        /// What the device said.
+        source: Box<DeviceError>,
     },
     /// A node is not what the format allows.
     #[error("node at block {block} of the {tree:?} tree is damaged: {source}; run fsck")]

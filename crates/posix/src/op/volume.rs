@@ -136,15 +136,6 @@ impl FileSystem {
         Ok(self.core.store.resize(to)?)
     }
 
-    /// Makes a volume at rest smaller; see [`holdfast_store::shrink`].
-    pub fn shrink(
-        device: &Arc<dyn Device>,
-        bytes: u64,
-        tell: &mut dyn FnMut(Shrinking),
-    ) -> Result<u64> {
-        Ok(holdfast_store::shrink(device, bytes, tell)?)
-    }
-
     /// Forgets what was found damaged, in both superblocks.
     pub fn clear_fault(&self) -> Result<()> {
         Ok(self

@@ -18,5 +18,6 @@ mod replace_under_writes;
 mod reserved;
 mod reserved_and_snapshots;
 mod scrub;
+mod shrink;
 mod threads;
 mod whole_volume;

@@ -183,7 +183,7 @@ fn crashed(change: Change, has_changed: bool, rings: u8) -> [MemoryDevice; 3] {
 }
 
 /// The volume without its last commit: of each of its frames a byte has rotted.
-fn rotten(device: &MemoryDevice) -> MemoryDevice {
+pub(crate) fn rotten(device: &MemoryDevice) -> MemoryDevice {
     let left = device.snapshot();
     let reading = VolumeReading::open(device, false).expect("there is a volume");
     let superblock = reading.superblock();
@@ -210,7 +210,7 @@ fn rotten(device: &MemoryDevice) -> MemoryDevice {
 }
 
 /// What `tools/readvolume.py` finds, if there is Python.
-fn second_reader(device: &MemoryDevice) -> Option<String> {
+pub(crate) fn second_reader(device: &MemoryDevice) -> Option<String> {
     let image = tempfile::NamedTempFile::new().expect("there is room for an image");
     std::fs::write(image.path(), device.to_image()).expect("there is room for an image");
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/readvolume.py");

@@ -16,6 +16,7 @@ mod fsck_md;
 mod given_up;
 mod holes;
 mod lost_seal;
+mod lost_step;
 mod older;
 mod one_block;
 mod power_cuts;

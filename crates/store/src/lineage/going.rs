@@ -148,12 +148,12 @@ impl Inner {
         now: Timestamp,
     ) -> Result<Option<Made>> {
         let branch = looked.branch;
-        self.with_sealing_room(|| {
+        self.with_sealing_room(|turn| {
             let Some(mut walks) = self.lock_looked_soon(looked)? else { return Ok(None) };
             let snapshots = walks.snapshots.of(branch);
             let has_snapshots = !snapshots.is_empty();
             let plan = &mut |plan: &mut Plan<'_>| plan.delete_branch(branch, has_snapshots, now);
-            let made = self.seal_locked(&mut walks, plan)?;
+            let made = self.seal_locked(&mut walks, turn, plan)?;
             walks.snapshots.gone(branch);
             if has_snapshots {
                 walks.goes(branch, 0, snapshots);
@@ -172,11 +172,11 @@ impl Inner {
         now: Timestamp,
     ) -> Result<Option<Made>> {
         let (branch, fork) = (looked.to, looked.branch);
-        self.with_sealing_room(|| {
+        self.with_sealing_room(|turn| {
             let Some(mut walks) = self.lock_looked_soon(looked)? else { return Ok(None) };
             let snapshots = walks.snapshots.of(fork);
             let has_snapshots = !snapshots.is_empty();
-            let made = self.seal_locked(&mut walks, &mut |plan| {
+            let made = self.seal_locked(&mut walks, turn, &mut |plan| {
                 plan.promote(branch, fork, has_snapshots, kept_as, now)
             })?;
             walks.snapshots.gone(fork);

@@ -12,6 +12,9 @@ use super::going::SOME;
 use super::going_tests::{named_of, now, open, with_snapshots};
 use super::lies_tests::{made, put};
 use super::walk::Next;
+use crate::commit::Committed;
+use crate::sealed::LeftOver;
+use crate::tree::TreeNo;
 use crate::{Branch, Need, Store, StoreError, Transaction};
 
 /// Calls of one kind: those for which the lineage is held, and all.
@@ -107,6 +110,35 @@ fn a_commit_before_a_change_is_made_before_the_lineage_is_locked() {
         writes_of("a branch that goes", &|| assert!(store.work_off_deletions(1).unwrap()));
     }
     assert!(named_of(&store, work) < taken.len(), "it has gone on");
+}
+
+/// Another caller's checkpoint is left over when a change has its turn: it is completed while the lineage is free.
+#[test]
+fn a_checkpoint_that_is_left_over_is_completed_before_the_lineage_is_locked() {
+    let (device, store) = made();
+    drop(store);
+    let (watching, store) = Watching::over(device);
+    let inner = &store.inner;
+    let leave_over = || {
+        put(&store, TreeNo::MAIN, &[(Key::inode(InodeNo(40)), vec![1])]);
+        let mut journal = inner.journal.lock();
+        let done = inner.commit(&mut journal, true, None).unwrap();
+        let Committed::Done(Some(sealed)) = done else { panic!("nothing was sealed") };
+        *inner.left_over.lock() = Some(LeftOver::of(*sealed));
+    };
+    let mut turns = 0;
+    let made = inner.with_sealing_room(|turn| {
+        turns += 1;
+        if turns == 1 {
+            leave_over();
+        }
+        let mut walks = inner.lineage.lock();
+        inner.seal_locked(&mut walks, turn, &mut |plan| plan.take(1, b"own", now()))
+    });
+    made.unwrap();
+    let [held, all] = watching.superblocks.take();
+    assert!(all > held, "{held} of {all} superblocks");
+    assert_eq!(turns, 2);
 }
 
 #[test]

@@ -100,7 +100,9 @@ impl Inner {
             NewTree { items: changes, inodes, planted: None }
         };
         let mut plan = |plan: &mut Plan<'_>| -> PlanResult<u64> { plan.new_branch(name, now) };
-        self.with_sealing_room(|| self.seal_tree(&mut self.lineage.lock(), &mut plan, Some(&tree)))
+        self.with_sealing_room(|turn| {
+            self.seal_tree(&mut self.lineage.lock(), turn, &mut plan, Some(&tree))
+        })
     }
 }
 

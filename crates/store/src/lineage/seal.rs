@@ -45,6 +45,32 @@ pub(crate) struct Sealing<'a> {
     new_tree: Option<NewTree>,
 }
 
+/// How often a change gives way to checkpoints that begin before it. Behind that it waits for one, and others for the lineage.
+const TURNS_MAX: u32 = 16;
+
+/// Whether a change may wait for a checkpoint of another caller while the lineage is locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// It gives way.
+    Free,
+    /// It has given way [often](TURNS_MAX).
+    Waits,
+}
+
+/// Why nothing was sealed.
+#[derive(Debug)]
+pub(super) enum NotSealed {
+    /// A checkpoint is being made or left over: the lineage is to be free meanwhile.
+    Checkpoint,
+    Failed(StoreError),
+}
+
+impl From<StoreError> for NotSealed {
+    fn from(error: StoreError) -> NotSealed {
+        NotSealed::Failed(error)
+    }
+}
+
 impl Inner {
     /// Takes a snapshot of a branch. It is durable when this returns (P12).
     pub(crate) fn snapshot(&self, branch: u64, name: &[u8], now: Timestamp) -> Result<Made> {
@@ -81,9 +107,9 @@ impl Inner {
         now: Timestamp,
         then: impl FnOnce(u64) -> Result<T>,
     ) -> Result<T> {
-        let (walks, made) = self.with_sealing_room(|| {
+        let (walks, made) = self.with_sealing_room(|turn| {
             let mut walks = self.lineage.lock();
-            let made = self.seal_locked(&mut walks, &mut |plan| {
+            let made = self.seal_locked(&mut walks, turn, &mut |plan| {
                 let snapshot = plan.take(branch, b"", now)?;
                 plan.begin_walk(snapshot);
                 Ok(snapshot)
@@ -110,36 +136,62 @@ impl Inner {
         &self,
         plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
     ) -> Result<Made> {
-        self.with_sealing_room(|| self.seal_locked(&mut self.lineage.lock(), &mut *plan))
+        self.with_sealing_room(|turn| self.seal_locked(&mut self.lineage.lock(), turn, &mut *plan))
     }
 
     /// Runs what locks the lineage and seals. What others would wait for, who want to look at it, comes before: the rest of the last
-    /// checkpoint, and room.
-    pub(super) fn with_sealing_room<R>(&self, seal: impl FnMut() -> Result<R>) -> Result<R> {
+    /// checkpoint, and room. `seal` is run again where a checkpoint has begun in between.
+    pub(super) fn with_sealing_room<R>(
+        &self,
+        mut seal: impl FnMut(Turn) -> std::result::Result<R, NotSealed>,
+    ) -> Result<R> {
         self.check_running()?;
         self.expect_rings()?;
-        drop(self.lock_checkpoints()?);
-        self.with_room(seal)
+        for tries in 1.. {
+            drop(self.lock_checkpoints()?);
+            let turn = if tries < TURNS_MAX { Turn::Free } else { Turn::Waits };
+            let done = self.with_room(|| match seal(turn) {
+                Ok(done) => Ok(Some(done)),
+                Err(NotSealed::Checkpoint) => Ok(None),
+                Err(NotSealed::Failed(error)) => Err(error),
+            })?;
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+        unreachable!("the last turn waits");
+    }
+
+    /// No checkpoint is being made, or left over, and none begins while this is held.
+    fn no_checkpoint(&self) -> Option<MutexGuard<'_, ()>> {
+        let one = self.one_checkpoint.try_lock()?;
+        self.left_over.lock().is_none().then_some(one)
     }
 
     /// The caller [makes room](Inner::with_sealing_room).
     pub(super) fn seal_locked(
         &self,
         walks: &mut Walks,
+        turn: Turn,
         plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
-    ) -> Result<Made> {
-        self.seal_tree(walks, plan, None)
+    ) -> std::result::Result<Made, NotSealed> {
+        self.seal_tree(walks, turn, plan, None)
     }
 
     /// As [`Inner::seal_with`], with a new tree.
     pub(super) fn seal_tree(
         &self,
         walks: &mut Walks,
+        turn: Turn,
         plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
         new_tree: Option<&dyn Fn() -> NewTree>,
-    ) -> Result<Made> {
+    ) -> std::result::Result<Made, NotSealed> {
+        let one = match turn {
+            Turn::Free => self.no_checkpoint().ok_or(NotSealed::Checkpoint)?,
+            Turn::Waits => self.lock_checkpoints()?,
+        };
         let mut sealing = Sealing::new(plan, new_tree.map(|tree| tree()));
-        let sealed = self.seal_by_commit(self.lock_checkpoints()?, &mut sealing);
+        let sealed = self.seal_by_commit(one, &mut sealing);
         // Also after a failure: a list that is being read may contain what was taken back.
         walks.changes(sealing.before.keys().copied());
         let (planned, before) = (sealed?, sealing.before);

@@ -61,7 +61,7 @@ impl Away {
             if free >= wanted {
                 break;
             }
-            free += unit.pairs;
+            free += u64::from(unit.pairs);
             let parts = self.parts;
             self.clear(seen, new, &unit);
             if self.parts != parts {
@@ -73,7 +73,8 @@ impl Away {
 
     fn clear(&mut self, seen: &Seen, new: &Geometry, unit: &Unit) {
         let place = new.node_blocks();
-        for at in (0..UNIT).step_by(place as usize).filter(|at| unit.bits >> at & 1 == 1) {
+        let bits = clearable(seen, new, unit.start);
+        for at in (0..UNIT).step_by(place as usize).filter(|at| bits >> at & 1 == 1) {
             for start in [unit.start + at, (unit.start + at) ^ new.copy_mask] {
                 let blocks = BlockRange::new(BlockNo(start), place);
                 self.places.set(blocks, true);
@@ -85,15 +86,13 @@ impl Away {
     }
 }
 
-/// Pairs of which one place or both are in use.
+/// Pairs of which one place or both are in use. A TiB in use has two million of these.
 #[derive(Debug)]
 struct Unit {
     start: u64,
-    /// The blocks of the lower places.
-    bits: u64,
-    pairs: u64,
+    pairs: u8,
     /// Blocks in use.
-    cost: u64,
+    cost: u8,
     /// What uses them may be too long to find another place.
     is_long: bool,
 }
@@ -105,17 +104,34 @@ fn units(seen: &Seen, new: &Geometry) -> Vec<Unit> {
     let of_unit = |unit: u64| unit_at(seen, new, unit);
     // A copy lies in the same group: what is in use nowhere there is in no way.
     let mut units: Vec<Unit> = seen.used.groups().flat_map(of_group).filter_map(of_unit).collect();
-    units.sort_by(|one, other| {
-        let (cost, other_cost) = (one.cost * other.pairs, other.cost * one.pairs);
-        (one.is_long, cost).cmp(&(other.is_long, other_cost))
+    units.sort_unstable_by(|one, other| {
+        let product = |cost: u8, pairs: u8| u16::from(cost) * u16::from(pairs);
+        let (cost, other_cost) = (product(one.cost, other.pairs), product(other.cost, one.pairs));
+        (one.is_long, cost, one.start).cmp(&(other.is_long, other_cost, other.start))
     });
     units
 }
 
+const _: () = assert!(size_of::<Unit>() <= 16);
+
 fn unit_at(seen: &Seen, new: &Geometry, start: u64) -> Option<Unit> {
+    let bits = clearable(seen, new, start);
+    let both = [start, start ^ new.copy_mask];
+    let cost = both.map(|at| (seen.used.word(BlockNo(at)) & bits).count_ones());
+    // A whole word of one extent: no data has such ones, but what is reserved.
+    let around = both.into_iter().flat_map(|at| [at.saturating_sub(UNIT), at, at + UNIT]);
+    let is_long = { around }.any(|at| seen.joined.word(BlockNo(at)) == u64::MAX);
+    let pairs = u64::from(bits.count_ones()) / new.node_blocks();
+    // Each is 128 at most.
+    let (pairs, cost) = (pairs as u8, cost.iter().sum::<u32>() as u8);
+    (pairs > 0).then_some(Unit { start, pairs, cost, is_long })
+}
+
+/// The blocks of the lower places of a unit that may be cleared with their other ones.
+fn clearable(seen: &Seen, new: &Geometry, start: u64) -> u64 {
     let both = [start, start ^ new.copy_mask];
     if both[1] <= start {
-        return None;
+        return 0;
     }
     let inside = both.iter().fold(u64::MAX, |bits, at| bits & inside(new, *at));
     let [used, twice] =
@@ -126,13 +142,7 @@ fn unit_at(seen: &Seen, new: &Geometry, start: u64) -> Option<Unit> {
     // A node that is stored twice would take as many elsewhere.
     let can_be = |bits: &u64| inside & bits == *bits && busy & bits != 0 && stays & bits == 0;
     let places = (0..UNIT).step_by(place as usize).map(|at| mask << at).filter(can_be);
-    let bits = places.fold(0, |all, bits| all | bits);
-    let cost = used.iter().map(|used| u64::from((used & bits).count_ones())).sum();
-    // A whole word of one extent: no data has such ones, but what is reserved.
-    let around = both.into_iter().flat_map(|at| [at.saturating_sub(UNIT), at, at + UNIT]);
-    let is_long = { around }.any(|at| seen.joined.word(BlockNo(at)) == u64::MAX);
-    let pairs = u64::from(bits.count_ones()) / place;
-    (pairs > 0).then_some(Unit { start, bits, pairs, cost, is_long })
+    places.fold(0, |all, bits| all | bits)
 }
 
 /// Blocks of the unit that lie in the data zone.

@@ -22,10 +22,22 @@ pub(super) struct Free {
 impl Free {
     /// These runs, by starts and ends, of a volume of this shape.
     pub(super) fn of(runs: impl IntoIterator<Item = (u64, u64)>, geometry: &Geometry) -> Free {
-        let (slot, copy_mask) = (geometry.node_blocks(), geometry.copy_mask);
-        let mut free = Free { slot, copy_mask, ..Free::default() };
-        runs.into_iter().for_each(|(start, end)| free.add(start, end));
-        free
+        let runs = runs.into_iter().filter(|(start, end)| start < end).collect();
+        let shape =
+            Free { slot: geometry.node_blocks(), copy_mask: geometry.copy_mask, ..Free::default() };
+        shape.with(runs)
+    }
+
+    /// These runs, in a volume of the same shape.
+    fn with(&self, runs: BTreeMap<u64, u64>) -> Free {
+        let by_length = runs.iter().map(|(start, end)| (end - start, *start)).collect();
+        Free { slot: self.slot, copy_mask: self.copy_mask, next: 0, runs, by_length }
+    }
+
+    /// What of it lies in front of a block.
+    pub(super) fn before(&self, end: u64) -> Free {
+        let cut = self.runs.range(..end).map(|(start, of)| (*start, end.min(*of)));
+        self.with(cut.collect())
     }
 
     fn add(&mut self, start: u64, end: u64) {
@@ -98,13 +110,34 @@ impl Free {
     pub(super) fn split_pairs(&mut self, most: u64) -> (Free, u64) {
         let starts: Vec<u64> = self.pairs(0).take(most as usize).collect();
         let (slot, copy_mask) = (self.slot, self.copy_mask);
-        let mut pairs = Free { slot, copy_mask, ..Free::default() };
+        let mut pairs = self.with(BTreeMap::new());
         for start in &starts {
             self.take_pair(*start);
             pairs.add(*start, start + slot);
             pairs.add(start ^ copy_mask, (start ^ copy_mask) + slot);
         }
         (pairs, starts.len() as u64)
+    }
+
+    /// Takes up to `most` places for nodes that are stored once, which alone are free in what it returns.
+    pub(super) fn split_places(&mut self, most: u64) -> Free {
+        let mut places = self.with(BTreeMap::new());
+        for start in std::iter::from_fn(|| self.place()).take(most as usize) {
+            places.add(start.0, start.0 + places.slot);
+        }
+        places
+    }
+
+    /// The blocks of the first places that [`Free::place`] gives, where no run is longer than one.
+    pub(super) fn first_places(&self, most: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.runs().take(most as usize)
+    }
+
+    /// The blocks of the first pairs that [`Free::pair`] gives.
+    pub(super) fn first_pairs(&self, most: u64) -> impl Iterator<Item = (u64, u64)> {
+        let (slot, copy_mask) = (self.slot, self.copy_mask);
+        let both = move |start| [start, start ^ copy_mask].map(|start| (start, start + slot));
+        self.pairs(self.next).take(most as usize).flat_map(both)
     }
 
     fn take_pair(&mut self, start: u64) {

@@ -15,6 +15,7 @@
 mod away;
 mod free;
 mod moves;
+mod owners;
 mod plan;
 mod rewrite;
 mod space_tree;
@@ -31,6 +32,8 @@ use holdfast_format::{Geometry, Superblock};
 
 use crate::superblock::{Present, WRITER};
 use crate::{Identity, Inner, OpenOptions, Result, Store, StoreError, superblock};
+use free::Free;
+use moves::Failed;
 use plan::Plan;
 use rewrite::Rewrite;
 use walk::{Nodes, Seen};
@@ -55,7 +58,7 @@ pub struct Shrinking {
 ///
 /// # Errors
 /// [`StoreError::Refused`] where the size is not less than now, or where too little would be free; with about the smallest size that
-/// there can be. Those of opening the volume. The volume is what it was.
+/// there can be. [`StoreError::CannotMove`]: a block does not read. Those of opening the volume. The volume is what it was.
 pub fn shrink(
     device: &Arc<dyn Device>,
     bytes: u64,
@@ -97,13 +100,19 @@ impl Inner {
         let old = self.superblock.lock().clone();
         let geometry = Geometry { volume_blocks, ..old.geometry };
         expect_possible(&old, &geometry)?;
-        self.take_far_copy(&geometry)?;
         let nodes = Nodes::of(&*self.device, &old);
         progress.at.all += self.space.lock().nodes() * old.geometry.node_size as u64;
         let seen = Seen::walk(&nodes, &old, progress)?;
-        let plan = Plan::of(&seen, &geometry).ok_or_else(|| refused(&seen, &geometry))?;
+        let free = seen.free();
+        let plan = Plan::of(&seen, &free, &geometry);
+        let plan = plan.ok_or_else(|| refused(&seen, &free, &geometry))?;
+        drop(free);
+        self.take_room_of(&plan, &geometry)?;
         progress.at.all += plan.moves.bytes();
-        plan.moves.copy(&*self.device, progress)?;
+        plan.moves.copy(&*self.device, progress).map_err(|failed| match failed {
+            Failed::Read { block, error } => owners::cannot_move(&nodes, &seen, &old, block, error),
+            Failed::Write(error) => error.into(),
+        })?;
         let is_last = plan.is_last;
         let mut rewrite = Rewrite::new(&nodes, seen, plan);
         let files = rewrite.node(old.files, old.files_level)?;
@@ -135,17 +144,20 @@ impl Inner {
         Ok(true)
     }
 
-    /// Takes the place of the new far copy from the host: behind the slot there is no way back, and without that copy no repair could
-    /// open the volume for writing.
-    fn take_far_copy(&self, new: &Geometry) -> Result<()> {
-        let at = new.far_copy().0 * BLOCK_BYTES;
-        self.device.take_room(at, BLOCK_BYTES).map_err(|error| match error.is_no_space() {
-            true => StoreError::Refused(
-                "the host has no room for the superblock at the volume's new end; make room there"
-                    .into(),
-            ),
-            false => error.into(),
-        })
+    /// Takes all that is going to be written from the host, before anything is: the place of the new far copy as well. Behind the slot there
+    /// is no way back, and without that copy no repair could open the volume for writing.
+    fn take_room_of(&self, plan: &Plan, new: &Geometry) -> Result<()> {
+        let far_copy = new.far_copy().0;
+        for (start, end) in plan.destinations().into_iter().chain([(far_copy, far_copy + 1)]) {
+            let (at, len) = (start * BLOCK_BYTES, (end - start) * BLOCK_BYTES);
+            self.device.take_room(at, len).map_err(|error| match error.is_no_space() {
+                true => StoreError::Refused(
+                    "the host has no room for what moves in front of the volume's new end; make room there".into(),
+                ),
+                false => error.into(),
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -180,7 +192,7 @@ fn expect_possible(old: &Superblock, new: &Geometry) -> Result<()> {
 }
 
 /// Why the volume cannot have this shape, and which size it can have.
-fn refused(seen: &Seen, new: &Geometry) -> StoreError {
+fn refused(seen: &Seen, free: &Free, new: &Geometry) -> StoreError {
     let size = show::bytes(new.volume_blocks * BLOCK_BYTES);
     let why = match new.has_places_for_copies() {
         true => format!("too much of it is in use to have {size}"),
@@ -188,7 +200,7 @@ fn refused(seen: &Seen, new: &Geometry) -> StoreError {
             "nodes are stored twice, and with {size} too few have a place for the other one"
         ),
     };
-    StoreError::Refused(match plan::smallest(seen, new) {
+    StoreError::Refused(match plan::smallest(seen, free, new) {
         Some(mib) => format!("{why}: it can have about {mib} MiB"),
         None => format!("{why}: it can have no smaller size than it has"),
     })

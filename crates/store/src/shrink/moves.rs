@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_device::Device;
+use holdfast_device::{Device, DeviceError};
 
 use super::Progress;
 use super::free::Free;
-use crate::Result;
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
@@ -19,6 +19,28 @@ pub(super) struct Run {
     pub(super) end: u64,
     /// Otherwise they hold nothing that has to be copied.
     pub(super) is_written: bool,
+}
+
+/// Why a copy ended.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// A block does not read.
+    Read {
+        block: BlockNo,
+        error: DeviceError,
+    },
+    Write(DeviceError),
+}
+
+/// The first block of a range that did not read which does not do so alone either.
+fn first_unread(device: &dyn Device, from: u64, len: u64, error: DeviceError) -> Failed {
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    for at in (from..from + len).step_by(BLOCK_BYTES as usize) {
+        if let Err(error) = device.read(at, &mut block) {
+            return Failed::Read { block: BlockNo(at / BLOCK_BYTES), error };
+        }
+    }
+    Failed::Read { block: BlockNo(from / BLOCK_BYTES), error }
 }
 
 /// Where runs go, by their starts.
@@ -57,14 +79,20 @@ impl Moves {
     }
 
     /// Copies them. What fails its checksum does so at the new place, too.
-    pub(super) fn copy(&self, device: &dyn Device, progress: &mut Progress<'_>) -> Result<()> {
+    pub(super) fn copy(
+        &self,
+        device: &dyn Device,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Failed> {
         let mut bytes = Vec::new();
         for (run, to) in self.written() {
             let (from, len) = (run.start * BLOCK_BYTES, (run.end - run.start) * BLOCK_BYTES);
             for at in (0..len).step_by(COPY_BYTES as usize) {
                 bytes.resize((len - at).min(COPY_BYTES) as usize, 0);
-                device.read(from + at, &mut bytes)?;
-                device.write(to * BLOCK_BYTES + at, &bytes)?;
+                if let Err(error) = device.read(from + at, &mut bytes) {
+                    return Err(first_unread(device, from + at, bytes.len() as u64, error));
+                }
+                device.write(to * BLOCK_BYTES + at, &bytes).map_err(Failed::Write)?;
                 progress.add(bytes.len() as u64);
             }
         }

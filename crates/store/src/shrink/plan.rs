@@ -9,6 +9,7 @@ use super::free::Free;
 use super::moves::Moves;
 use super::walk::Seen;
 use crate::space::reserve_of;
+use crate::space::slots::NodeSlots;
 
 const MIB: u64 = 1 << 20;
 
@@ -18,6 +19,8 @@ pub(super) struct Plan {
     pub(super) away: Away,
     pub(super) moves: Moves,
     pub(super) places: Places,
+    /// The most nodes that are written.
+    written: NodeSlots,
     /// All lies in front of the new end then. Otherwise what is stored twice finds room there only when that much has become free.
     pub(super) is_last: bool,
 }
@@ -43,17 +46,25 @@ impl Places {
     }
 }
 
+impl Seen {
+    /// What is free in the volume as it is.
+    pub(super) fn free(&self) -> Free {
+        let (first, end) = (self.geometry.first_data_block().0, self.geometry.far_copy().0);
+        Free::of(self.used.runs(first, end, false), &self.geometry)
+    }
+}
+
 impl Plan {
-    /// For a volume in which that was seen, and that is to have this shape; `None` if it cannot, or would not keep what is kept for commits
-    /// and removals (P8).
-    pub(super) fn of(seen: &Seen, new: &Geometry) -> Option<Plan> {
+    /// For a volume in which that was seen and is free, and that is to have this shape; `None` if it cannot, or would not keep what is kept
+    /// for commits and removals (P8).
+    pub(super) fn of(seen: &Seen, free: &Free, new: &Geometry) -> Option<Plan> {
         if new.check().is_err() || !new.has_places_for_copies() {
             return None;
         }
-        let (first, end) = (new.first_data_block().0, new.far_copy().0);
+        let end = new.far_copy().0;
         let kept = reserve_of(new);
         let mut away = Away::behind(seen, new);
-        let mut free = Free::of(seen.used.runs(first, end, false), new);
+        let mut free = free.before(end);
         let mut written = seen.to_write(&away);
         let (pairs, count) = free.split_pairs(written.twice + kept.twice);
         let mut passes = 1;
@@ -68,9 +79,28 @@ impl Plan {
         let moves = Moves::into(seen.runs(&away), &mut free)?;
         let missing = written.twice.saturating_sub(count);
         let beyond = beyond(seen, end, &mut free, missing)?;
-        let has_single = free.places() >= passes * written.once + kept.once;
-        let places = Places { single: free, pairs, beyond };
-        has_single.then_some(Plan { away, moves, places, is_last: missing == 0 })
+        let once = passes * written.once + kept.once;
+        if free.places() < once {
+            return None;
+        }
+        let places = Places { single: free.split_places(once), pairs, beyond };
+        Some(Plan { away, moves, places, written, is_last: missing == 0 })
+    }
+
+    /// All that is going to be written, upwards: the starts and ends of runs of blocks.
+    pub(super) fn destinations(&self) -> Vec<(u64, u64)> {
+        let Places { single, pairs, beyond } = &self.places;
+        let data = self.moves.all().map(|(_, count, to)| (to, to + count));
+        let nodes = single.first_places(self.written.once);
+        let nodes = nodes.chain(pairs.first_pairs(self.written.twice)).chain(beyond.runs());
+        let mut runs: Vec<(u64, u64)> = data.chain(nodes).collect();
+        runs.sort_unstable();
+        runs.dedup_by(|next, last| {
+            let is_one = last.1 == next.0;
+            last.1 = if is_one { next.1 } else { last.1 };
+            is_one
+        });
+        runs
     }
 }
 
@@ -89,10 +119,10 @@ fn beyond(seen: &Seen, end: u64, before: &mut Free, count: u64) -> Option<Free> 
 }
 
 /// About the smallest size that the volume can have, in MiB: one that is larger than `refused`.
-pub(super) fn smallest(seen: &Seen, refused: &Geometry) -> Option<u64> {
+pub(super) fn smallest(seen: &Seen, free: &Free, refused: &Geometry) -> Option<u64> {
     let can_be = |mib: u64| {
         let volume_blocks = mib * MIB / BLOCK_BYTES;
-        Plan::of(seen, &Geometry { volume_blocks, ..seen.geometry }).is_some()
+        Plan::of(seen, free, &Geometry { volume_blocks, ..seen.geometry }).is_some()
     };
     let mut cannot = refused.volume_blocks * BLOCK_BYTES / MIB;
     let mut can = (seen.geometry.volume_blocks * BLOCK_BYTES).div_ceil(MIB) - 1;

@@ -150,7 +150,7 @@ impl Reach {
 }
 
 /// The root that an item of the space tree names.
-fn root_of(key: &Key, value: &[u8]) -> Result<Option<(NodePointer, u8)>> {
+pub(super) fn root_of(key: &Key, value: &[u8]) -> Result<Option<(NodePointer, u8)>> {
     let damage = |source| StoreError::Item { what: format!("{key:?}"), source };
     Ok(match key.kind {
         ItemKind::Root => {

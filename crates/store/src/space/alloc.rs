@@ -3,7 +3,9 @@
 //!
 //! Knows nothing of trees; commits carry dirty groups into theirs.
 
-use holdfast_base::mutants::{self, Mutant};
+mod data;
+mod reuse;
+
 use holdfast_base::switch::Accounting;
 use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::limits::GROUP_BLOCKS;
@@ -13,20 +15,13 @@ use super::SpaceUse;
 use super::delayed::Delayed;
 use super::discard::Discards;
 use super::freed::{Freed, Unflushed};
-use super::group::{Group, Run, Whole};
-use super::groups::{Groups, Wants, by_group};
-use super::having::Round;
+use super::group::Group;
+use super::groups::{Groups, by_group};
 use super::hidden::{Hidden, PIECE_BLOCKS, PIECE_BYTES, by_piece};
 use super::promise::{Floor, Promises, Wanted};
 use super::record::Step;
 use super::slots::{NodeSlots, Room};
 use crate::marks::Marks;
-
-/// Where something can be put.
-type Found = Result<Option<(u64, Run)>, Wants>;
-
-/// A run of 1 MiB is as good as any.
-const GOOD_RUN: u64 = 256;
 
 /// The space of a volume. Owned by the store, behind one lock.
 #[derive(Debug)]
@@ -142,120 +137,6 @@ impl Space {
     /// Takes promises back.
     pub(crate) fn forget(&mut self, slots: NodeSlots, blocks: u64) {
         self.promises.forget(slots, blocks);
-    }
-
-    /// Takes 1 to `want` blocks for data that were promised, near `goal`. `None` only if nodes
-    /// took what was promised to data, which their own promises prevent, or a bitmap was lost.
-    ///
-    /// # Errors
-    /// The bitmap of a group is wanted first.
-    pub(crate) fn take_data(
-        &mut self,
-        want: u64,
-        goal: Option<BlockNo>,
-    ) -> Result<Option<BlockRange>, Wants> {
-        let goal = goal.unwrap_or(self.data_next);
-        let goal = if self.geometry.holds_data(BlockRange::new(goal, 1)) {
-            goal
-        } else {
-            self.geometry.first_data_block()
-        };
-        let spare = self.promises.spare_slots(self.room(), Floor::Grow);
-        // A run of n blocks touches at most n / place + 2 places, each of another slot or of the same.
-        let place_blocks = self.geometry.node_blocks();
-        let touches = |most: u64| match place_blocks {
-            1 => most,
-            _ => most.saturating_sub(2) * place_blocks,
-        };
-        let of_places = match self.geometry.leaf_copies {
-            true => u64::MAX,
-            false => touches(spare.places),
-        };
-        // Where nodes have copies, one run may break as many slots as it has blocks: it is looked at again before that becomes many.
-        let of_slots = match self.geometry.copy_mask {
-            0 => of_places,
-            _ => touches(spare.pairs.div_ceil(4)).min(of_places),
-        };
-        let range = if of_slots > 0 {
-            match self.loose_data(want.min(of_places), goal, spare)? {
-                None => self.find_data(want.min(of_slots), goal, Whole::Nothing)?,
-                loose => loose,
-            }
-        } else {
-            self.broken_data(want, of_places, goal)?
-        };
-        let Some((index, run)) = range else { return Ok(None) };
-        self.promises.forget(NodeSlots::none(), run.len);
-        let range = self.groups.change(index, |group| {
-            group.take(run);
-            group.blocks(run)
-        });
-        self.data_next = BlockNo(range.start.0 + range.count);
-        Ok(Some(range))
-    }
-
-    /// A place for data where no node with its copy could be, while more blocks are such than there are in slots that data may break: on
-    /// a small volume data would else leave no slot for nodes, long before it is full.
-    fn loose_data(&mut self, want: u64, goal: BlockNo, spare: Room) -> Found {
-        let (room, slot_blocks) = (self.room(), self.geometry.slot_blocks());
-        let loose = room.blocks.saturating_sub(room.pairs * slot_blocks);
-        if self.geometry.copy_mask == 0 || loose < spare.pairs * slot_blocks {
-            return Ok(None);
-        }
-        // Not at the price of many pieces.
-        let found = self.find_data(want, goal, Whole::Slots)?;
-        Ok(found.filter(|(_, run)| run.len >= want.min(GOOD_RUN)))
-    }
-
-    /// Few whole slots are left: a place in those that are broken, else in one that may be broken.
-    fn broken_data(&mut self, want: u64, of_places: u64, goal: BlockNo) -> Found {
-        let single = (want.min(of_places), Whole::Slots);
-        let ways = [single, (want, Whole::Places), (1, Whole::Slots), (1, Whole::Nothing)];
-        for (want, whole) in ways.into_iter().filter(|(want, _)| *want > 0) {
-            if let Some(found) = self.find_data(want, goal, whole)? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The place for `want` blocks: the group of `goal` first, then the next ones around the volume.
-    fn find_data(&mut self, want: u64, goal: BlockNo, whole: Whole) -> Found {
-        let first = goal.0 / GROUP_BLOCKS % self.groups.count();
-        let mut round = Round::from(first);
-        let mut best: Option<(u64, Run)> = None;
-        // A search that ends for want of a bitmap begins anew, and must find the same: it leaves nothing.
-        let (mut looked, mut known) = (0, Vec::new());
-        while let Some(index) = self.groups.next_with_blocks(&mut round) {
-            // The first group is looked at twice: from the goal on, and from its start at the end.
-            let is_goal = index == first && !round.has_wrapped;
-            let from = if is_goal { goal.0 % GROUP_BLOCKS } else { 0 };
-            if self.groups.run_max(index) <= best.map_or(0, |(_, best)| best.len) {
-                continue;
-            }
-            if self.groups.is_away(index) {
-                return Err(Wants(index));
-            }
-            let run = self.groups.get_mut(index).find_run(from, want, whole);
-            let longest = run.map_or(0, |run| run.len);
-            if from == 0 && whole == Whole::Nothing && longest < want {
-                // The whole group was looked at.
-                known.push((index, longest));
-            }
-            if longest > best.map_or(0, |(_, best)| best.len) {
-                best = run.map(|run| (index, run));
-            }
-            looked += 1;
-            // And no search walks the whole volume for a better one.
-            let good_enough = if looked < 4 { want.min(GOOD_RUN) } else { 1 };
-            if best.is_some_and(|(_, best)| best.len >= good_enough) {
-                break;
-            }
-        }
-        for (index, run_max) in known {
-            self.groups.get_mut(index).believe_run_max(run_max);
-        }
-        Ok(best)
     }
 
     /// Takes room for a node, used from now on. Slots for nodes are kept free; should a damaged
@@ -419,32 +300,6 @@ impl Space {
         self.is_unknown || self.groups.can_be_data(ranges)
     }
 
-    /// Frees blocks of data in use. They are reusable when the next commit is durable (R2).
-    pub(crate) fn free_data(&mut self, range: BlockRange) {
-        if self.is_unknown {
-            return;
-        }
-        self.set_used(range, false, false);
-        if mutants::is(Mutant::DataReusedEarly) {
-            self.unflushed.forget(range);
-            return self.release(range);
-        }
-        self.freed.add(range, false);
-        self.unflushed.forget(range);
-        self.forget_filled(range);
-    }
-
-    /// Frees the location of a node with that of its copy. They are reusable when the next checkpoint is durable (R2).
-    pub(crate) fn free_node(&mut self, block: BlockNo, stored: Stored) {
-        if self.is_unknown {
-            return;
-        }
-        for place in self.places_of_node(block, stored) {
-            self.set_used(place, false, true);
-            self.freed.add(place, true);
-        }
-    }
-
     /// The blocks, which are in use, are being written in place; false, and nothing is changed, if one of them was.
     pub(super) fn begin_filling(&mut self, range: BlockRange) -> bool {
         let is_first = !self.filled.touches(range);
@@ -457,49 +312,6 @@ impl Space {
     /// The blocks hold no data that was written in place: they are free, or reserved again.
     pub(crate) fn forget_filled(&mut self, range: BlockRange) {
         self.filled.set(range, false);
-    }
-
-    /// Whether freed blocks wait for a commit or a checkpoint.
-    pub(crate) fn has_pending(&self) -> bool {
-        self.freed.blocks() > 0
-    }
-
-    /// Whether not even a node is free beside what is promised, and nothing waits to become free, where groups are lost.
-    pub(crate) fn has_lost_promised(&self) -> bool {
-        self.any_lost() && !self.has_pending() && self.promises.is_short_of(self.room())
-    }
-
-    /// Whether a commit or checkpoint gives anything back.
-    pub(crate) fn has_pending_or_roots(&self) -> bool {
-        self.has_pending() || self.promises.roots != NodeSlots::none()
-    }
-
-    /// The data freed so far waits for the commit that begins now.
-    pub(crate) fn freeze(&mut self) {
-        self.freed.freeze();
-    }
-
-    /// That commit is durable: what to give away now.
-    pub(crate) fn thaw(&mut self) -> Vec<BlockRange> {
-        self.freed.thaw()
-    }
-
-    /// Gives freed blocks away whose end is durable.
-    pub(crate) fn give_away(&mut self, freed: &[BlockRange]) {
-        for range in freed {
-            self.freed.gave(range.count);
-            self.release(*range);
-        }
-    }
-
-    /// The locations of nodes freed so far wait for the checkpoint that begins now.
-    pub(crate) fn seal(&mut self) {
-        self.freed.seal();
-    }
-
-    /// That checkpoint is durable: what to give away now.
-    pub(crate) fn unseal(&mut self) -> Vec<BlockRange> {
-        self.freed.unseal()
     }
 
     /// The group that [`Space::take_dirty`] would take.

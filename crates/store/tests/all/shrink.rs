@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
+use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, ItemKind, Key};
@@ -133,6 +134,40 @@ impl Device for Stops {
         self.works()?;
         self.flushes.fetch_sub(1, Ordering::SeqCst);
         self.memory.flush()
+    }
+}
+
+/// Where the host gives only a part of what would be written, nothing is, and the volume is what it was.
+#[test]
+fn a_full_host_refuses_before_anything_is_written() {
+    for geometry in shapes(64 * MIB, 16384) {
+        let device = small::formatted_as(geometry);
+        let store = small::open(&device);
+        assert_eq!(add(&store, 0..600, 16), 600, "37.5 MiB");
+        let gone: Vec<_> = (0..200).map(|number| extent(&store, number).blocks).collect();
+        (0..200).for_each(|number| remove(&store, number));
+        store.close().unwrap();
+        for BlockRange { start, count } in gone {
+            device.write(start.0 * BLOCK_BYTES, &vec![0; (count * BLOCK_BYTES) as usize]).unwrap();
+        }
+        let size = named(shrink(&device, 8 * MIB).unwrap_err());
+        let mut refusals = 0;
+        for left in (0..).step_by(128 << 10) {
+            let host = Arc::new(HostedDevice::new(&device, left));
+            let done =
+                holdfast_store::shrink(&(host.clone() as Arc<dyn Device>), size, &mut |_| ());
+            let image = Arc::new(host.image());
+            let store = small::open(&image);
+            are_there(&store, &image, 200..600);
+            assert_eq!(host.refused(), 0, "a write is refused with {left}");
+            match done {
+                Ok(_) => break,
+                Err(StoreError::Refused(why)) if why.contains("the host has no room") => {}
+                Err(error) => panic!("{left}: {error}"),
+            }
+            refusals += 1;
+        }
+        assert!(refusals > 2, "{refusals}");
     }
 }
 
