@@ -18,7 +18,7 @@ use crate::common::log::Log;
 use crate::common::*;
 
 /// A log of some honest batches over the ring's end.
-fn write_log(log: &mut Log<'_>, prng: &mut Prng) {
+pub(super) fn write_log(log: &mut Log<'_>, prng: &mut Prng) {
     let mut files: Vec<(String, InodeNo)> = Vec::new();
     for batch in 0..2 + prng.below(5) {
         for operation in 0..=prng.below(5) {
@@ -55,7 +55,7 @@ fn write_log(log: &mut Log<'_>, prng: &mut Prng) {
 }
 
 /// Changes bytes of a batch, mostly with a new sum for it and all behind it.
-fn damage_batches(log: &Log<'_>, prng: &mut Prng) {
+pub(super) fn damage_batches(log: &Log<'_>, prng: &mut Prng) {
     let at = *prng.pick(&log.batches);
     let resum = !prng.one_in(4);
     log.poke(at, resum, |bytes| {

@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+mod behind_holes;
 mod blind;
 mod branches;
 mod carried;
