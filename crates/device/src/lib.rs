@@ -20,7 +20,6 @@ pub mod memory;
 pub mod page;
 mod range;
 mod regions;
-pub mod remembering;
 pub mod sim;
 pub mod sticky;
 mod tally;
@@ -32,7 +31,6 @@ pub use file::{FileDevice, HostFile, OpenMode, open_bytes};
 pub use front::Front;
 pub use memory::MemoryDevice;
 pub use page::Page;
-pub use remembering::Remembering;
 pub use sim::SimDevice;
 pub use sticky::Sticky;
 

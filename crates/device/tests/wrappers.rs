@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use holdfast_base::clock::SimulatedClock;
 use holdfast_device::sim::{HostedDevice, TimedDevice};
-use holdfast_device::{Device, MemoryDevice, Remembering, Sticky};
+use holdfast_device::{Device, MemoryDevice, Sticky};
 
 type Wrap = fn(Arc<dyn Device>) -> Arc<dyn Device>;
 
 /// Wrappers of this crate, over a host with 64 KiB left.
 #[test]
 fn a_wrapper_asks_the_host() {
-    let wrap: [Wrap; 3] = [
-        |under| Arc::new(Remembering::over(under)),
+    let wrap: [Wrap; 2] = [
         |under| Arc::new(Sticky::new(under, Arc::default())),
         |under| {
             Arc::new(TimedDevice::new(under, SimulatedClock::new(), Duration::from_millis(1), 4096))
@@ -39,7 +38,7 @@ fn a_wrapper_asks_the_host() {
 #[test]
 fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
     /// Wrapper, call, and why its body is its own.
-    const OWN: [(&str, &str, &str); 20] = [
+    const OWN: [(&str, &str, &str); 19] = [
         ("Slow", "take_room", "a test counts what it is asked"),
         ("Sticky", "take_room", "nothing is taken behind the stop of the volume"),
         ("Guarded", "take_room", "nothing is taken once another program has the volume"),
@@ -52,7 +51,6 @@ fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
         ("Guarded", "discard", "nothing is discarded once another program has the volume"),
         ("HostedDevice", "discard", "the host has the space then"),
         ("Watched", "discard", "a test says where"),
-        ("Remembering", "discard", "what did not read may read then"),
         ("Asking", "discard", "a test says when"),
         ("Front", "take_room", "what lies behind its end is not its own"),
         ("OnHost", "room", "it is the host"),

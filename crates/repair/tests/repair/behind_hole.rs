@@ -120,7 +120,7 @@ fn a_file_that_lost_some_blocks_since_comes_back_without_them() {
     assert!(blocks.len() >= 17, "{blocks:?}");
     change(&device, (blocks[blocks.len() - 1]) * BLOCK_BYTES);
     let (lines, volume) = repaired(&device, &FAST);
-    let line = format!("something else used 1 of its {} blocks since", blocks.len());
+    let line = format!("of its {} blocks 1 hold other data, and 0 do not read", blocks.len());
     assert!(lines.iter().any(|(what, loses)| what.contains(&line) && *loses), "{lines:?}");
     assert!(volume.read(CONFIG).is_err());
     let mut start = vec![0; 60_000];

@@ -32,29 +32,35 @@ enum Behind {
 
 fn data(branch: &Branch) -> Extent {
     let key = Key::new(DATA, ItemKind::Extent, 0);
-    Extent::decode(&branch.get(&key).unwrap().unwrap()).unwrap()
+    Extent::decode(
+        &branch.get(&key).expect("memory takes and gives it").expect("memory takes and gives it"),
+    )
+    .expect("memory takes and gives it")
 }
 
 /// New data for the file, as near to a block as can be; says whether it lies there.
 fn overwrite_at(branch: &Branch, byte: u8, near: BlockRange) -> bool {
     let key = Key::new(DATA, ItemKind::Extent, 0);
     let old = data(branch);
-    let mut room = branch.reserve(Need::Grow { changes: 8, blocks: 8 }).unwrap();
-    let placed = branch.allocate(&mut room, old.blocks.count, Some(near.start)).unwrap();
+    let mut room =
+        branch.reserve(Need::Grow { changes: 8, blocks: 8 }).expect("memory takes and gives it");
+    let placed = branch
+        .allocate(&mut room, old.blocks.count, Some(near.start))
+        .expect("memory takes and gives it");
     let is_there = placed.blocks() == near;
     let bytes = vec![byte; (placed.blocks().count * BLOCK_BYTES) as usize];
-    let written = branch.write(placed, &bytes).unwrap();
+    let written = branch.write(placed, &bytes).expect("memory takes and gives it");
     let mut transaction = Transaction::new();
     transaction.free(old.blocks, old.birth, key);
     let extent = transaction.publish(written);
     transaction.put(key, extent.encode());
-    branch.apply(transaction, &mut room).unwrap();
+    branch.apply(transaction, &mut room).expect("memory takes and gives it");
     is_there
 }
 
 fn chown_all(branch: &Branch) {
     for number in (1..100).map(InodeNo) {
-        if branch.get(&Key::inode(number)).unwrap().is_some() {
+        if branch.get(&Key::inode(number)).expect("memory takes and gives it").is_some() {
             chown(branch, number);
         }
     }
@@ -67,24 +73,24 @@ fn crashed(step: usize, behind: Behind) -> Option<([MemoryDevice; 3], bool)> {
     let main = Branch::main(Arc::clone(&store));
     overwrite(&main, 5);
     chown_all(&main);
-    let last = store.snapshot(1, b"last", moment()).unwrap();
+    let last = store.snapshot(1, b"last", moment()).expect("memory takes and gives it");
     let of_snapshot = data(&main).blocks;
     chown_all(&main);
     if behind != Behind::GivenUp {
         overwrite(&main, 6);
     }
-    store.checkpoint().unwrap();
-    store.delete_snapshot(last).unwrap();
-    store.commit().unwrap();
+    store.checkpoint().expect("memory takes and gives it");
+    store.delete_snapshot(last).expect("memory takes and gives it");
+    store.commit().expect("memory takes and gives it");
     for _ in 0..step {
-        if !store.work_off_deletions(1).unwrap() {
+        if !store.work_off_deletions(1).expect("memory takes and gives it") {
             return None;
         }
-        store.commit_deletions().unwrap();
+        store.commit_deletions().expect("memory takes and gives it");
     }
     let before = grown.device.snapshot();
-    store.work_off_deletions(1).unwrap();
-    store.commit_deletions().unwrap();
+    store.work_off_deletions(1).expect("memory takes and gives it");
+    store.commit_deletions().expect("memory takes and gives it");
     let stepped = grown.device.snapshot();
     if stepped.to_image() == before.to_image() {
         return None;
@@ -98,7 +104,7 @@ fn crashed(step: usize, behind: Behind) -> Option<([MemoryDevice; 3], bool)> {
         }
     };
     chown(&main, PIPE);
-    store.sync(store.latest(), PIPE).unwrap();
+    store.sync(store.latest(), PIPE).expect("memory takes and gives it");
     Some(([before, stepped, grown.device.snapshot()], is_reused))
 }
 
@@ -112,12 +118,14 @@ fn opened(device: &MemoryDevice, read_only: bool) -> Result<Arc<Store>, StoreErr
 fn shown(store: &Arc<Store>) -> BTreeMap<u64, Vec<u8>> {
     let main = Branch::main(store.clone());
     let items = (1..100).filter_map(|number| {
-        main.get(&Key::inode(InodeNo(number))).unwrap().map(|item| (number, item))
+        main.get(&Key::inode(InodeNo(number)))
+            .expect("memory takes and gives it")
+            .map(|item| (number, item))
     });
     let mut all: BTreeMap<u64, Vec<u8>> = items.collect();
     let extent = data(&main);
     let mut bytes = vec![0; (extent.blocks.count * BLOCK_BYTES) as usize];
-    main.read(extent.blocks, &mut bytes).unwrap();
+    main.read(extent.blocks, &mut bytes).expect("memory takes and gives it");
     assert!(block_sums(&bytes).eq(extent.sums), "other bytes than were written");
     all.insert(0, bytes);
     all
@@ -142,7 +150,8 @@ const SAID: [Issue; 3] = [Issue::LogDamaged, Issue::BatchMalformed, Issue::Batch
 
 /// Says whether the volume is refused to writers.
 fn is_right([before, stepped, after]: [MemoryDevice; 3], when: &str) -> bool {
-    let of = |device: &MemoryDevice| shown(&opened(device, true).unwrap());
+    let of =
+        |device: &MemoryDevice| shown(&opened(device, true).expect("memory takes and gives it"));
     assert!(found(&after).findings.is_empty(), "{when}");
     let (old, new) = (of(&before), of(&after));
     assert!(of(&rotten(&stepped)) == old, "{when}: a step changes nothing of a branch");
@@ -156,7 +165,7 @@ fn is_right([before, stepped, after]: [MemoryDevice; 3], when: &str) -> bool {
         assert!(is_said, "{when}: {why}, {:?}", report.findings);
         assert!(second_reader(&lost).is_none_or(|said| !said.is_empty()), "{when}: {why}");
         let plan = planned(&lost, &LOSS).unwrap_or_else(|error| panic!("{when}: {error}"));
-        plan.write(&lost).unwrap();
+        plan.write(&lost).expect("memory takes and gives it");
         assert!(is_repaired(&found(&lost)), "{when}: {:?}", found(&lost).findings);
         goes_on(&lost, when);
         return true;
@@ -173,18 +182,21 @@ fn goes_on(device: &MemoryDevice, when: &str) {
     let device = Arc::new(device.snapshot());
     let store = open(&device);
     let before = shown(&store);
-    while store.work_off_deletions(1).unwrap() {}
-    store.commit_deletions().unwrap();
+    while store.work_off_deletions(1).expect("memory takes and gives it") {}
+    store.commit_deletions().expect("memory takes and gives it");
     let main = Branch::main(store.clone());
-    store.snapshot(1, b"guard", moment()).unwrap();
+    store.snapshot(1, b"guard", moment()).expect("memory takes and gives it");
     for byte in 0..40 {
         overwrite(&main, byte);
-        store.commit().unwrap();
+        store.commit().expect("memory takes and gives it");
     }
-    let guard = store.find_snapshot(1, b"guard").unwrap();
-    store.roll_back(1, guard, None, moment()).unwrap();
+    let guard = store.find_snapshot(1, b"guard").expect("memory takes and gives it");
+    store.roll_back(1, guard, None, moment()).expect("memory takes and gives it");
     assert!(shown(&store) == before, "{when}: another write went over its data");
     drop(main);
-    Arc::into_inner(store).unwrap().close().unwrap();
+    Arc::into_inner(store)
+        .expect("memory takes and gives it")
+        .close()
+        .expect("memory takes and gives it");
     assert!(found(&*device).findings.is_empty(), "{when}: {:?}", found(&*device).findings);
 }

@@ -6,7 +6,6 @@ mod common;
 mod salvaged;
 
 mod accidents;
-mod asked_once;
 mod base_lost;
 mod behind_hole;
 mod copies;

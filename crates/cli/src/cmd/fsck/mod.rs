@@ -17,7 +17,7 @@ use holdfast_base::show::count;
 use holdfast_check::reading::VolumeReading;
 use holdfast_check::{CheckError, Issue, Options, Progress, Report, Severity};
 use holdfast_daemon::{mounts, opening};
-use holdfast_device::{Front, Remembering};
+use holdfast_device::Front;
 use holdfast_service::{json, size};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -209,9 +209,8 @@ fn check(args: &Args, device: &dyn Device) -> Result<Report, Failure> {
     })
 }
 
-/// What the volume has of a device, where it is said that this is not all. What does not read is asked for once.
+/// What the volume has of a device, where it is said that this is not all.
 fn sized(args: &Args, device: Arc<dyn Device>) -> Result<Arc<dyn Device>, Failure> {
-    let device: Arc<dyn Device> = Arc::new(Remembering::over(device));
     let Some(bytes) = args.size else { return Ok(device) };
     if holdfast_check::probe(&*device).is_some() {
         let target = args.target.display();
