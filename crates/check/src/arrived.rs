@@ -38,11 +38,10 @@ pub(crate) fn missing(device: &dyn Device, extents: &[DataExtent]) -> Option<Dat
     None
 }
 
-/// How many blocks of an extent hold other data than it names, neither in `log` nor in their place. Blocks that do not read are not
-/// counted: another time they may.
-pub(crate) fn other_blocks(device: &dyn Device, log: &Patched, extent: &Extent) -> u64 {
+/// How many blocks of an extent hold other data than it names, neither in `log` nor in their place, and how many do not read.
+pub(crate) fn other_blocks(device: &dyn Device, log: &Patched, extent: &Extent) -> (u64, u64) {
     let offset = |block: u64| BlockNo(block).byte_offset().unwrap_or(u64::MAX);
-    let (mut start, mut others) = (extent.blocks.start.0, 0);
+    let (mut start, mut others, mut unread) = (extent.blocks.start.0, 0, 0);
     let (mut buffer, mut in_log) = (Vec::new(), [0; BLOCK_SIZE]);
     for sums in extent.sums.chunks(BATCH as usize) {
         buffer.resize(sums.len() * BLOCK_SIZE, 0);
@@ -51,11 +50,13 @@ pub(crate) fn other_blocks(device: &dyn Device, log: &Patched, extent: &Extent) 
             let of_log = log.read(device, BlockNo(at), &mut in_log);
             let is_in_log = of_log.is_some_and(|of| of.is_ok()) && block_sum(&in_log) == *sum;
             let is_read = is_read || device.read(offset(at), block).is_ok();
-            if !is_in_log && is_read && block_sum(block) != *sum {
-                others += 1;
+            if is_in_log {
+                continue;
             }
+            unread += u64::from(!is_read);
+            others += u64::from(is_read && block_sum(block) != *sum);
         }
         start = start.saturating_add(sums.len() as u64);
     }
-    others
+    (others, unread)
 }

@@ -63,11 +63,11 @@ fn back(reading: &VolumeReading<'_>) -> Vec<Repair> {
         let root = reading.trees().iter().find(|tree| tree.id == *id);
         let path = root.map(|root| reading.later_path(root, *inode));
         let tree = root.filter(|root| !root.is_main()).map(|root| root.name.clone());
-        let loses = file.used_again > 0;
+        let loses = file.used_again + file.unread > 0;
         let lost = match loses {
             true => format!(
-                ", but something else used {} of its {} blocks since: these do not read",
-                file.used_again, file.blocks
+                ", but of its {} blocks {} hold other data, and {} do not read",
+                file.blocks, file.used_again, file.unread
             ),
             false => String::new(),
         };

@@ -22,9 +22,13 @@ pub(crate) fn told(reading: &VolumeReading<'_>) -> Vec<String> {
         None => format!("#{id}:{path}"),
     };
     let (mut made, mut left, mut has_more) = (BTreeSet::new(), BTreeSet::new(), false);
-    for (id, inode) in reading.made_later().keys() {
+    for ((id, inode), file) in reading.made_later() {
         let path = tree(*id).map(|tree| reading.later_path(tree, *inode));
-        made.extend(path.map(|path| named(*id, &path)));
+        let lost = match file.used_again + file.unread {
+            0 => String::new(),
+            lost => format!(" (without {lost} of its {} blocks)", file.blocks),
+        };
+        made.extend(path.map(|path| named(*id, &path) + &lost));
     }
     for (id, changes) in reading.cut_changes() {
         has_more |= changes.has_more;

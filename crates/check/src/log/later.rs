@@ -65,6 +65,8 @@ pub struct MadeLater {
     pub blocks: u64,
     /// Of those, blocks that do not match their sums: something else used them since.
     pub used_again: u64,
+    /// Of those, blocks that do not read.
+    pub unread: u64,
 }
 
 /// The value of a key, the batch that put it, and where that lies.
@@ -307,12 +309,10 @@ impl Chain {
                 && !gone.contains(&of)
                 && !replay.later.files.contains_key(&of)
                 && is_branch(lineage, *branch);
-            if is_there
-                && let Some(blocks) = self.blocks(of, used, [&behind.taken, &own])
-                && let Some(file) = self.file(of, before)
-            {
+            if is_there && let Some(blocks) = self.blocks(of, used, [&behind.taken, &own]) {
+                // Whatever comes of it: each block is read for one file.
                 blocks.iter().for_each(|(start, end)| own.insert(*start, *end));
-                files.insert(of, file);
+                files.extend(self.file(of, before).map(|file| (of, file)));
             }
         }
         for (of, item) in &self.items {
@@ -387,7 +387,9 @@ impl Chain {
         let mut file = MadeLater { last_batch, ..MadeLater::default() };
         for extent in self.extents(of).filter_map(Result::ok) {
             file.blocks += extent.sums.len() as u64;
-            file.used_again += arrived::other_blocks(before.device, &self.data, &extent);
+            let (others, unread) = arrived::other_blocks(before.device, &self.data, &extent);
+            file.used_again += others;
+            file.unread += unread;
         }
         (file.blocks == 0 || file.used_again < file.blocks).then_some(file)
     }

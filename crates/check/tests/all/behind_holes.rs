@@ -66,7 +66,7 @@ fn what_is_made_behind_a_hole_comes_back() {
     log.chown(PIPE);
     log.batch();
     lose(&log, 1);
-    let file = MadeLater { last_batch: 5, blocks: 1, used_again: 0 };
+    let file = MadeLater { last_batch: 5, blocks: 1, used_again: 0, unread: 0 };
     assert_eq!(crossed(&made).made_later().iter().collect::<Vec<_>>(), [(&(MAIN, new), &file)]);
     // Only a repair asks which blocks are needed for that.
     let taken = log.block_of(new).0;
@@ -100,7 +100,7 @@ fn what_was_used_again_is_counted() {
     }
     let reading = crossed(&made);
     let found: Vec<_> = reading.made_later().iter().map(|(of, file)| (of.1, *file)).collect();
-    let file = |blocks, used_again| MadeLater { last_batch: 4, blocks, used_again };
+    let file = |blocks, used_again| MadeLater { last_batch: 4, blocks, used_again, unread: 0 };
     assert_eq!(found, [(sound, file(1, 0)), (half, file(2, 1))]);
     assert!(reading.changes(MAIN).keys().all(|key| key.inode != gone));
     let names = reading.cut_changes().remove(&MAIN).expect("something is lost").names;
