@@ -85,7 +85,8 @@ impl Free {
             (start + slot <= run + length).then_some((*run, start))
         };
         let sure = self.by_length.range((2 * slot, 0)..).next();
-        let found = sure.and_then(in_run).or_else(|| self.by_length.iter().find_map(in_run));
+        let found =
+            sure.and_then(in_run).or_else(|| self.by_length.range((slot, 0)..).find_map(in_run));
         let (run, start) = found?;
         self.take(run, start, slot);
         Some(BlockNo(start))

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, DeviceError};
 
 use super::Progress;
@@ -32,15 +32,13 @@ pub(super) enum Failed {
     Write(DeviceError),
 }
 
-/// The first block of a range that did not read which does not do so alone either.
-fn first_unread(device: &dyn Device, from: u64, len: u64, error: DeviceError) -> Failed {
-    let mut block = vec![0; BLOCK_BYTES as usize];
-    for at in (from..from + len).step_by(BLOCK_BYTES as usize) {
-        if let Err(error) = device.read(at, &mut block) {
-            return Failed::Read { block: BlockNo(at / BLOCK_BYTES), error };
-        }
+/// Reads a range block by block, which did not read as a whole: an error may pass, and else names its block.
+fn read_blocks(device: &dyn Device, from: u64, bytes: &mut [u8]) -> Result<(), Failed> {
+    for (at, part) in (from..).step_by(BLOCK_BYTES as usize).zip(bytes.chunks_mut(BLOCK_SIZE)) {
+        let failed = |error| Failed::Read { block: BlockNo(at / BLOCK_BYTES), error };
+        device.read(at, part).map_err(failed)?;
     }
-    Failed::Read { block: BlockNo(from / BLOCK_BYTES), error }
+    Ok(())
 }
 
 /// Where runs go, by their starts.
@@ -89,8 +87,8 @@ impl Moves {
             let (from, len) = (run.start * BLOCK_BYTES, (run.end - run.start) * BLOCK_BYTES);
             for at in (0..len).step_by(COPY_BYTES as usize) {
                 bytes.resize((len - at).min(COPY_BYTES) as usize, 0);
-                if let Err(error) = device.read(from + at, &mut bytes) {
-                    return Err(first_unread(device, from + at, bytes.len() as u64, error));
+                if device.read(from + at, &mut bytes).is_err() {
+                    read_blocks(device, from + at, &mut bytes)?;
                 }
                 device.write(to * BLOCK_BYTES + at, &bytes).map_err(Failed::Write)?;
                 progress.add(bytes.len() as u64);

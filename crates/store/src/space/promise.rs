@@ -92,7 +92,8 @@ impl Floors {
         let extra = NodesNeeded { leaves: extra / 2, above: extra * 3 / 4, all: extra };
         let above = (reserved / 8).max(12).min(reserved);
         let reserved = NodesNeeded { leaves: reserved, above, all: reserved };
-        // What grows by a part of a group may gain no pair and keeps up to 62 more, of nodes of 64 KiB 4; a rename over a file wants 54.
+        // What grows by a part of a group may gain no pair and keeps up to 62 more, of nodes of 64 KiB 4; a rename over a file wants 54
+        // in a tree of two levels, 90 of three.
         let slack = match geometry.copy_mask == 0 || geometry.leaf_copies {
             true => 0,
             false => {
