@@ -151,11 +151,13 @@ fn files_of_the_table() -> Vec<String> {
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
     let (_, table) = text.split_once("## Threads\n").unwrap();
     let (table, _) = table.split_once("\n## ").unwrap();
-    let files = table.split('`').filter(|word| word.ends_with(".rs"));
-    files
-        .filter(|file| file.starts_with("fuse/") || file.starts_with("cli/"))
-        .map(Into::into)
-        .collect()
+    let files = |of: &str| {
+        let words = table.split('`').filter(|word| word.starts_with(of) && word.ends_with(".rs"));
+        let files: Vec<String> = words.map(Into::into).collect();
+        assert!(!files.is_empty(), "the table names no file of {of}");
+        files
+    };
+    [files("fuse/"), files("daemon/")].concat()
 }
 
 /// Rounds until each start was met.

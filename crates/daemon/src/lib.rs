@@ -11,9 +11,10 @@
 //! mount, [`opening`] to a volume that none has. [`mounts`] says what is mounted, [`metrics`] serves what daemons have counted.
 //!
 //! The program is run again for what needs a process: `mount --detached`, `ask`, `door`, `watchdog` and `private` are its arguments, and a crate
-//! with a `main` hands these on to [`start::detached`], [`ask::run`], [`door::run`] and [`private_mount::become_command`].
+//! with a `main` ignores SIGXFSZ first and hands these on to [`start::detached`], [`ask::run`], [`door::run`],
+//! [`watch`](holdfast_fuse::connection::watch) and [`private_mount::become_command`].
 //!
-//! Knows nothing of arguments, help or terminals: what fails is a [`Failure`](holdfast_service::outcome::Failure), what is to be told goes to the caller.
+//! Prints nothing but its log, and knows no help: what fails is a [`Failure`](holdfast_service::outcome::Failure), what is to be told goes to the caller.
 
 mod activity;
 pub mod ask;

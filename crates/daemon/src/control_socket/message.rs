@@ -103,8 +103,8 @@ pub enum DaemonAnswer {
     Closed {
         /// For other mounts.
         goes_on: bool,
-        #[serde(default)]
         /// Why not everything could be written.
+        #[serde(default)]
         failed: Option<String>,
     },
     /// It dies, and another one goes on.

@@ -234,8 +234,12 @@ mod tests {
         let said = format!(
             r#"{{"pid":1,"volume":"{evil}","options":"{evil}",
                 "mounted":{{"branch":"{evil}","snapshot":"{evil}","branches":1,"snapshots":2}},
-                "activity":{{"operations":[["{evil}",[[4294967295,2]]]],"transport":"{evil}",
-                    "errors":{{"count":1,"last":"{evil}","last_secs":-9223372036854775808}}}},"counters":[]}}"#
+                "activity":{{"operations":[["{evil}",[[4294967295,2],[3,18446744073709551615]]]],
+                    "read_bytes":1,"written_bytes":1,"transport":"{evil}",
+                    "fsyncs":{{"count":1,"free":9,"writes":1,"flushes":1,"bytes":1}},
+                    "space":{{"size_bytes":1,"used_bytes":2,"available_bytes":3,"files":4}},
+                    "errors":{{"count":1,"last":"{evil}","last_secs":-9223372036854775808}}}},"counters":[
+                {{"name":"{evil}","value":1,"group":"{evil}","gauge":true,"meaning":"{evil}"}}]}}"#
         );
         let lines = summary_lines(&Report::read(said.as_bytes()).unwrap());
         assert!(lines.iter().any(|line| line.contains("all is well")), "{lines:?}");
