@@ -348,7 +348,9 @@ fn a_recovery_is_printed_by_mount_and_logged() {
             let count = number(&stats, counter);
             assert_eq!(count > 0, said.contains(&format!(" {count} {what}")), "{said}");
         }
-        assert!(said.ends_with("at most 0.5 s is promised\n"), "{said}");
+        // What the device could do when it was measured decides.
+        let is_promised = said.ends_with("at most 0.5 s is promised\n");
+        assert!(is_promised || said.contains("too slow for 0.5 s"), "{said}");
         assert!(logged.contains(said.trim_start_matches("holdfast: ").trim_end()), "{logged}");
     } else {
         assert_eq!(said, "");

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -162,7 +163,13 @@ impl<'a> Mounted<'a> {
 /// Mounts a filesystem of the kernel.
 fn mount(device: &Path, dir: PathBuf, kind: &str) -> io::Result<Undo> {
     rustix::mount::mount(device, &dir, kind, MountFlags::NOATIME, None)?;
-    Ok(Undo::new(move || unmount(&dir)))
+    let device = device.to_path_buf();
+    Ok(Undo::new(move || {
+        unmount(&dir)?;
+        // Another process may have taken the mount into a namespace of its own: the device is in use until that ends.
+        let in_use = || matches!(open(&device, OFlags::EXCL, Mode::empty()), Err(Errno::BUSY));
+        patiently(|| Ok(!in_use())).map(drop)
+    }))
 }
 
 /// Patiently, and in the end even if it is in use.
