@@ -242,7 +242,7 @@ impl Space {
         let (room, floor) = (self.room(), self.floor_of_given());
         let kept = self.promises.kept_for_all(floor, Wanted::default());
         // Where each node is stored once, none is kept twice.
-        let pairs = self.promises.pairs_of(kept, floor).saturating_sub(room.pairs);
+        let pairs = kept.twice.saturating_sub(room.pairs);
         let slots = kept.places().saturating_sub(room.places).max(pairs);
         let wanted = self.promises.wanted_blocks(Wanted::default(), floor);
         let blocks = wanted.saturating_sub(room.blocks);
