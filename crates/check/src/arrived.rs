@@ -48,11 +48,10 @@ pub(crate) fn other_blocks(device: &dyn Device, log: &Patched, extent: &Extent) 
         let is_read = device.read(offset(start), &mut buffer).is_ok();
         for (at, (block, sum)) in (start..).zip(buffer.chunks_mut(BLOCK_SIZE).zip(sums)) {
             let of_log = log.read(device, BlockNo(at), &mut in_log);
-            let is_in_log = of_log.is_some_and(|of| of.is_ok()) && block_sum(&in_log) == *sum;
-            let is_read = is_read || device.read(offset(at), block).is_ok();
-            if is_in_log {
+            if of_log.is_some_and(|of| of.is_ok()) && block_sum(&in_log) == *sum {
                 continue;
             }
+            let is_read = is_read || device.read(offset(at), block).is_ok();
             unread += u64::from(!is_read);
             others += u64::from(is_read && block_sum(block) != *sum);
         }
