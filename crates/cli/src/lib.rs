@@ -10,12 +10,11 @@
 
 mod branches;
 mod cmd;
-mod dispatch;
 mod host_tree;
-mod lineage;
 mod manual;
 pub mod outcome;
 pub mod peek;
+mod pipes;
 pub mod target;
 mod txn;
 mod udev;

@@ -26,6 +26,7 @@ pub mod client;
 mod commands;
 pub mod control_socket;
 pub mod descriptors;
+pub mod dispatch;
 pub mod door;
 mod host;
 pub mod hung;

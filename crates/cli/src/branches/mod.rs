@@ -5,5 +5,5 @@ pub(crate) mod new_head;
 pub(crate) mod place;
 pub(crate) mod show;
 
-pub(crate) use holdfast_control::{Ask, Name, Reply, Which};
+pub(crate) use holdfast_control::{Ask, Name, Which};
 pub(crate) use place::{Origin, Place};

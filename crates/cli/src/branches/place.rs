@@ -8,9 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use holdfast_daemon::dispatch::Located;
 use holdfast_service::work::Tree;
 
-use super::{Name, Which};
+use super::{Ask, Name, Which};
+use crate::outcome::{Failure, complain};
 
 /// A mounted directory, or a file or block device, and what is meant in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +60,16 @@ impl Place {
     /// The branch, as a question has it.
     pub(crate) fn which(&self) -> Option<Which> {
         self.branch.as_ref().map(Which::from)
+    }
+
+    /// What it is in.
+    pub(crate) fn located(&self) -> Result<Located, Failure> {
+        Located::of(&self.path, self.branch.clone(), self.snapshot.clone(), complain)
+    }
+
+    /// Has it carried out, and returns the branch and the number of what was made.
+    pub(crate) fn done(&self, question: &Ask) -> Result<(Name, Option<u64>), Failure> {
+        self.located()?.done(question)
     }
 
     /// Reads an argument for clap.

@@ -129,31 +129,8 @@ pub(crate) fn made(
     printed(writeln!(std::io::stdout().lock(), "{branch}{snapshot}")).map(|()| 0)
 }
 
-/// That a branch was rolled back, and where what it was can be found.
-pub(crate) fn rolled_back(
-    as_json: bool,
-    branch: &Name,
-    to: &Name,
-    kept: Option<&Name>,
-    forgotten: bool,
-) -> Outcome {
-    let said = format!("is as {branch}@{to}");
-    new_head(as_json, branch, ("snapshot", to), &said, kept, forgotten)
-}
-
-/// That a branch has become what a fork was; as [`rolled_back`].
-pub(crate) fn promoted(
-    as_json: bool,
-    branch: &Name,
-    fork: &Name,
-    kept: Option<&Name>,
-    forgotten: bool,
-) -> Outcome {
-    new_head(as_json, branch, ("fork", fork), &format!("is what {fork} was"), kept, forgotten)
-}
-
-/// `from`: whose head it was, and what that is called in JSON.
-fn new_head(
+/// That a branch has another head, and where what it was can be found. `from`: whose head it was, and what that is called in JSON.
+pub(crate) fn new_head(
     as_json: bool,
     branch: &Name,
     from: (&str, &Name),

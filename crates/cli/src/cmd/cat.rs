@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use holdfast_service::work::Work;
 
 use crate::branches::Name;
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::Outcome;
+use crate::pipes::out;
 use crate::target::{PATHS, Target};
 
 /// Print files of a volume.
@@ -22,10 +22,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut code = 0;
     for text in &args.files {
         let (place, path) = Target::inside(text)?;
-        let located = Located::of(&place)?;
-        let tree = located.tree(&place);
+        let located = place.located()?;
+        let tree = located.tree();
         let work = Work::Print { tree, path: Name::of(path.into()) };
-        code = code.max(located.run(work, Pipes::out())?);
+        code = code.max(located.run(work, out())?);
     }
     Ok(code)
 }

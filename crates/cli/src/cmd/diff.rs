@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 
+use holdfast_daemon::dispatch::Located;
 use holdfast_service::work::diff::{How, TROUBLE};
 use holdfast_service::work::{Tree, Work};
 
 use crate::branches::{Place, place};
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Failure, Outcome};
+use crate::pipes::out;
 
 /// Show what became of each file from one snapshot or branch to another.
 #[derive(Debug, clap::Args)]
@@ -101,7 +102,7 @@ fn asked(args: &Args) -> Outcome {
         quiet: args.quiet,
         is_terminal: io::stdout().is_terminal(),
     };
-    located.run(Work::Diff { old, new, how }, Pipes::out())
+    located.run(Work::Diff { old, new, how }, out())
 }
 
 /// The volume, and the trees that are compared.
@@ -111,11 +112,11 @@ fn trees(
     b: Option<&OsStr>,
 ) -> Result<(Located, Tree, Tree), Failure> {
     let place = Place::parse(place);
-    let located = Located::of(&place)?;
-    let first = located.tree(&place);
+    let located = place.located()?;
+    let first = located.tree();
     let other = |text: &OsStr| tree(&located, &first, text);
-    let is_tree =
-        place.snapshot.is_some() || b.is_none() && a.is_some_and(|text| is_place(&located, text));
+    let is_tree = place.snapshot.is_some()
+        || b.is_none() && a.is_some_and(|text| place_in(&located, text).is_some());
     let (old, new) = match (is_tree, a, b) {
         (false, Some(a), b) => (other(a)?, b.map(other).transpose()?),
         (true, a, None) => (first.clone(), a.map(other).transpose()?),
@@ -134,17 +135,17 @@ fn trees(
     Ok((located, old, new))
 }
 
-/// Whether a text means a place in this volume.
-fn is_place(located: &Located, text: &OsStr) -> bool {
+/// The place in this volume that a text means, if it does.
+fn place_in(located: &Located, text: &OsStr) -> Option<Located> {
     let place = Place::parse(text);
-    place.path.exists() && Located::of(&place).is_ok_and(|other| located.has(&other))
+    let other = place.path.exists().then(|| place.located().ok()).flatten();
+    other.filter(|other| located.has(other))
 }
 
 /// What a text means: a place in this volume, or what is said beside the first tree.
 fn tree(located: &Located, first: &Tree, text: &OsStr) -> Result<Tree, Failure> {
-    if is_place(located, text) {
-        let place = Place::parse(text);
-        return Ok(Located::of(&place)?.tree(&place));
+    if let Some(place) = place_in(located, text) {
+        return Ok(place.tree());
     }
     let text = text.to_str().ok_or_else(|| Failure::plain("a name is not UTF-8"))?;
     Ok(place::origin(text).map_err(Failure::plain)?.beside(first))

@@ -1,17 +1,16 @@
 //! `holdfast export`: a tree, or what changed in it, as an archive on standard output; and snapshots as an image layout.
 
-use std::cell::RefCell;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
-use holdfast_archive::oci::{NewBlob, NewLayout};
+use holdfast_archive::oci::NewLayout;
+use holdfast_daemon::dispatch::Pipes;
 use holdfast_service::outcome::without_number;
 use holdfast_service::work::{Tree, Work};
 
 use crate::branches::{Origin, Place, arguments, place};
-use crate::dispatch::{Located, Output, Pipes};
 use crate::outcome::{Failure, Outcome, plain_words, printed};
+use crate::pipes::out;
 
 /// Write a tree as a tar archive, as a layer of an OCI image, or as an image.
 #[derive(Debug, clap::Args)]
@@ -85,8 +84,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if io::stdout().is_terminal() {
         return Err(Failure::new(2, "an archive is not for a terminal; write: > FILE"));
     }
-    let located = Located::of(&args.place)?;
-    let tree = located.tree(&args.place);
+    let located = args.place.located()?;
+    let tree = located.tree();
     let since = args.incremental.as_ref().map(|since| since.beside(&tree));
     let is_same = since.as_ref().is_some_and(|since| {
         (&since.branch, &since.snapshot) == (&tree.branch, &tree.snapshot) && since.at == tree.at
@@ -100,13 +99,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
         _ => Failure::plain(format!("the archive cannot be written: {}", plain_words(&error))),
     };
     let work = Work::Export { tree, since, layer: args.oci_layer };
-    located.run(work, Pipes { not_written, ..Pipes::out() })
+    located.run(work, Pipes { not_written, ..out() })
 }
 
 /// Makes an image layout of what becomes layers.
 fn layout(args: &Args, to: &Path) -> Outcome {
-    let located = Located::of(&args.place)?;
-    let tree = located.tree(&args.place);
+    let located = args.place.located()?;
+    let tree = located.tree();
     let layers: Vec<(Tree, String)> = match &args.layer[..] {
         [] => vec![(tree, args.place.to_string())],
         several => several.iter().map(|of| (of.beside(&tree), called(of))).collect(),
@@ -116,16 +115,13 @@ fn layout(args: &Args, to: &Path) -> Outcome {
     let mut since: Option<Tree> = None;
     let mut code = 0;
     for (tree, name) in layers {
-        let blob = Rc::new(RefCell::new(made.layer().map_err(said)?));
-        let output = Output::Made(Rc::<RefCell<NewBlob>>::clone(&blob));
+        let mut blob = made.layer().map_err(said)?;
+        let output = Box::new(&mut blob);
         let work = Work::Export { tree: tree.clone(), since: since.replace(tree), layer: true };
-        let shown = to.display().to_string();
         let not_written = |error: io::Error| {
             Failure::plain(format!("the layer cannot be written: {}", plain_words(&error)))
         };
-        code = code.max(located.run(work, Pipes { output, not_written, ..Pipes::out() })?);
-        // The output that wrote to it is gone by now.
-        let blob = Rc::into_inner(blob).ok_or_else(|| Failure::plain(shown))?.into_inner();
+        code = code.max(located.run(work, Pipes { output, not_written, ..out() })?);
         made.add(blob, &format!("holdfast export {name}")).map_err(said)?;
     }
     let digest = made.end(args.arch.as_deref(), args.name.as_deref()).map_err(said)?;

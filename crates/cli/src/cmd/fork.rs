@@ -1,7 +1,6 @@
 //! `holdfast fork`: a new branch out of a snapshot, or of a branch as it is.
 
 use crate::branches::{Ask, Name, Origin, Place, Which, arguments, place, show};
-use crate::lineage;
 use crate::outcome::{Failure, Outcome};
 
 /// Make a branch out of another one, or of a snapshot.
@@ -39,6 +38,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     let (branch, snapshot) = (branch.map(Which::from), snapshot.map(Which::from));
     let question = Ask::Fork { branch, snapshot, name: args.name.clone() };
-    let (name, number) = lineage::done(&args.place, &question)?;
+    let (name, number) = args.place.done(&question)?;
     show::made(args.json, &name, None, number)
 }

@@ -6,12 +6,13 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use holdfast_archive::oci;
+use holdfast_daemon::dispatch::{Input, Pipes};
 use holdfast_service::outcome::without_number;
 use holdfast_service::work::Work;
 
 use crate::branches::{Place, arguments};
-use crate::dispatch::{Input, Located, Pipes};
 use crate::outcome::{Context, Failure, Outcome};
+use crate::pipes::out;
 
 /// Put the members of a tar archive, or of layers of an OCI image, into a branch.
 #[derive(Debug, clap::Args)]
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if from_stdin && io::stdin().is_terminal() {
         return Err(Failure::new(2, "the archive comes from standard input; write: < FILE"));
     }
-    let located = Located::of(&args.place)?;
+    let located = args.place.located()?;
     // None is imported if one cannot be opened.
     let (mut inputs, mut files) = (Vec::new(), Vec::new());
     if args.files.iter().filter(|it| *it == "-").count() > 1 {
@@ -90,8 +91,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if inputs.is_empty() {
         inputs.push(Input::standard()?);
     }
-    let pipes = Pipes { inputs, ..Pipes::out() };
-    let tree = located.tree(&args.place);
+    let pipes = Pipes { inputs, ..out() };
+    let tree = located.tree();
     located.run(Work::Import { tree, layer: !args.tar, files }, pipes)
 }
 

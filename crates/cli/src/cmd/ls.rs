@@ -6,8 +6,8 @@ use std::io::{self, IsTerminal};
 use holdfast_service::work::{Work, list};
 
 use crate::branches::Name;
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::Outcome;
+use crate::pipes::out;
 use crate::target::{PATHS, Target};
 
 /// List files of a volume.
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (place, path) = Target::inside(&args.target)?;
-    let located = Located::of(&place)?;
+    let located = place.located()?;
     let how = list::How {
         long: args.long,
         recursive: args.recursive,
@@ -46,6 +46,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         is_terminal: io::stdout().is_terminal(),
         null: args.null,
     };
-    let work = Work::List { tree: located.tree(&place), path: Name::of(path.into()), how };
-    located.run(work, Pipes::out())
+    let work = Work::List { tree: located.tree(), path: Name::of(path.into()), how };
+    located.run(work, out())
 }

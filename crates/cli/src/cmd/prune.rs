@@ -12,7 +12,6 @@ use holdfast_service::branches::temporary;
 use serde_json::{Value, json};
 
 use crate::branches::{Ask, Name, Place, arguments, show};
-use crate::lineage;
 use crate::outcome::{Failure, Outcome, complain, printed};
 use crate::txn::sweep;
 
@@ -199,7 +198,7 @@ fn judge(snapshots: &[(Snapshot, By)], rules: &[Rule], undo: Duration, now_ns: i
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let left = sweep::all(&args.place, !args.dry_run)?;
-    let (branch, snapshots, _) = lineage::snapshots(&args.place)?;
+    let (branch, snapshots, _) = args.place.located()?.snapshots()?;
     let judged =
         |of: Snapshot| judged_by(&of.name, &args.prefix, args.all_names).map(|by| (of, by));
     let snapshots: Vec<_> = snapshots.into_iter().filter_map(judged).collect();
@@ -247,7 +246,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn delete(args: &Args, of: &Snapshot) -> Result<(), Failure> {
     let (branch, name) = (args.place.which(), (&of.name).into());
     let ask = Ask::DeleteSnapshot { branch, name, number: Some(of.number) };
-    lineage::done(&args.place, &ask).map(drop)
+    args.place.done(&ask).map(drop)
 }
 
 /// One line for what goes, and for what stays although no rule says so.

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use holdfast_daemon::dispatch::{Input, Pipes};
 use holdfast_service::work::Work;
 
 use crate::branches::{Name, Place, arguments};
-use crate::dispatch::{Input, Located, Pipes};
 use crate::outcome::{Context, Failure, Outcome};
+use crate::pipes::{bar, out};
 
 /// Make a snapshot of what `holdfast send` wrote, from standard input or a file.
 #[derive(Debug, clap::Args)]
@@ -48,10 +49,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let located = Located::of(&args.place)?;
+    let located = args.place.located()?;
     let branch = args.branch.clone();
     if args.resume_token {
-        return located.run(Work::Token { branch }, Pipes::out());
+        return located.run(Work::Token { branch }, out());
     }
     let input = match args.file.as_deref().filter(|file| *file != Path::new("-")) {
         Some(file) => Input::File(File::open(file).context(file.display())?),
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if input.is_empty() {
         return Err(Failure::plain("the stream is empty: who was to send it has sent nothing"));
     }
-    let located = Located::of(&args.place)?;
-    let pipes = Pipes { inputs: vec![input], shows_progress: true, ..Pipes::out() };
+    let located = args.place.located()?;
+    let pipes = Pipes { inputs: vec![input], progress: bar("files"), ..out() };
     located.run(Work::Receive { branch }, pipes)
 }

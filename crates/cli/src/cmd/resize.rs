@@ -16,9 +16,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::fs::OFlags;
 
 use crate::branches::{Place, arguments};
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words, printed, shown};
 use crate::peek::Peek;
+use crate::pipes::out;
 
 /// Make a volume larger, or smaller.
 #[derive(Debug, clap::Args)]
@@ -66,7 +66,7 @@ fn wanted(text: &str) -> Result<Wanted, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let located = Located::of(&args.place)?;
+    let located = args.place.located()?;
     let now =
         || holdfast_check::probe(&Peek::open(located.image()).ok()?).map(|it| it.volume_bytes);
     let to = match args.size {
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     {
         return shrink(&args.place.path, bytes, now);
     }
-    located.run(Work::Resize(to), Pipes::out())
+    located.run(Work::Resize(to), out())
 }
 
 /// Makes a volume at rest smaller, and its file shorter.

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use holdfast_service::work::{Work, remove};
 
 use super::within::{all_inside, portions};
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::Outcome;
+use crate::pipes::out;
 
 /// Remove files of a volume.
 #[derive(Debug, clap::Args)]
@@ -36,10 +36,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut code = 0;
     for (place, paths) in portions(all_inside(&args.paths)?) {
-        let located = Located::of(&place)?;
+        let located = place.located()?;
         let (recursive, force) = (args.recursive, args.force);
-        let what = remove::What { tree: located.tree(&place), paths, recursive, force };
-        code = code.max(located.run(Work::Remove(what), Pipes::out())?);
+        let what = remove::What { tree: located.tree(), paths, recursive, force };
+        code = code.max(located.run(Work::Remove(what), out())?);
     }
     Ok(code)
 }

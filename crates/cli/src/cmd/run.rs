@@ -11,7 +11,6 @@ use holdfast_service::branches::temporary::Purpose;
 use rustix::fs::{Mode, mkdir};
 
 use crate::branches::{Ask, Name, Origin, Place, Which, arguments, place};
-use crate::lineage;
 use crate::outcome::{Context, Failure, Outcome, complain};
 use crate::txn::base::Base;
 use crate::txn::sweep;
@@ -133,7 +132,7 @@ fn fork(args: &Args) -> Result<(Base, Fork), Failure> {
     let (branch, snapshot) = (branch.map(Which::from), snapshot.map(Which::from));
     let question = Ask::Fork { branch, snapshot, name: name.clone() };
     let in_use = File::open(&base.mount.dir).context(base.mount.dir.display())?;
-    lineage::done(&place, &question)?;
+    place.done(&question)?;
     Ok((base, Fork { place, name, kept: None, _in_use: in_use }))
 }
 
@@ -154,7 +153,7 @@ impl Fork {
     /// There is a branch of this name.
     fn keep(&mut self, name: &Name) -> Result<(), Failure> {
         let rename = Ask::RenameBranch { name: (&self.name).into(), new_name: name.clone() };
-        lineage::done(&self.place, &rename)?;
+        self.place.done(&rename)?;
         self.kept = Some(name.clone());
         Ok(())
     }
@@ -163,7 +162,7 @@ impl Fork {
     fn keep_not(&mut self) {
         let Some(kept) = self.kept.take() else { return };
         let rename = Ask::RenameBranch { name: (&kept).into(), new_name: self.name.clone() };
-        if let Err(failure) = lineage::done(&self.place, &rename) {
+        if let Err(failure) = self.place.done(&rename) {
             let why = failure.sentence;
             complain(&format!("the fork {kept}, in which nothing ran, is left: {why}"));
             self.kept = Some(kept);
@@ -177,8 +176,10 @@ impl Drop for Fork {
             return;
         }
         let delete = Ask::DeleteBranch { name: (&self.name).into(), number: None };
-        let gone = lineage::done(&self.place, &Ask::Release { name: self.name.clone() })
-            .and_then(|_| lineage::done(&self.place, &delete));
+        let gone = self
+            .place
+            .done(&Ask::Release { name: self.name.clone() })
+            .and_then(|_| self.place.done(&delete));
         if let Err(failure) = gone {
             let (name, why) = (&self.name, failure.sentence);
             complain(&format!("the fork {name} could not be deleted yet: {why}"));

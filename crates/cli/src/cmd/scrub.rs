@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 use std::{fs, io};
 
+use holdfast_daemon::dispatch::Pipes;
 use holdfast_daemon::interrupt::Interrupt;
 use holdfast_service::size;
 use holdfast_service::work::{Work, scrub};
 
 use crate::branches::{Place, arguments};
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Context, Failure, Outcome};
+use crate::pipes::{bar, out};
 
 /// fsck(8): wrong usage.
 const USAGE: u8 = 16;
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         _ => failure,
     };
     let interrupt = Interrupt::catch().context("signals").map_err(operational)?;
-    let located = Located::of(place).map_err(operational)?;
+    let located = place.located().map_err(operational)?;
     let work = Work::Scrub(scrub::What {
         of: identity(located.image()).context(located.name()).map_err(operational)?,
         rate: args.rate,
@@ -93,8 +94,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         changes_nothing: args.no_changes,
         json: args.json,
     });
-    let pipes =
-        Pipes { shows_progress: true, counts: "MiB", interrupt: Some(interrupt), ..Pipes::out() };
+    let pipes = Pipes { progress: bar("MiB"), interrupt: Some(interrupt), ..out() };
     located.run(work, pipes).map_err(operational)
 }
 

@@ -2,14 +2,15 @@
 
 use std::io::{self, IsTerminal};
 
+use holdfast_daemon::dispatch::Pipes;
 use holdfast_service::outcome::without_number;
 use holdfast_service::work::Work;
 use holdfast_service::work::send::What;
 use holdfast_stream::{StreamError, Token};
 
 use crate::branches::{Origin, Place, arguments, place};
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Failure, Outcome};
+use crate::pipes::{bar, out};
 
 /// Write a snapshot to standard output, whole or as what changed since another one.
 #[derive(Debug, clap::Args)]
@@ -53,19 +54,19 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ));
     }
     let place = &args.place;
-    let located = Located::of(place)?;
+    let located = place.located()?;
     let what = match &args.resume {
         Some(_) if place.branch.is_some() || place.snapshot.is_some() => {
             return Err(Failure::new(2, "the token says which snapshot; name the volume alone"));
         }
         Some(token) => What::Rest(token.to_string()),
         None => {
-            let tree = located.tree(place);
+            let tree = located.tree();
             let since = args.i.as_ref().map(|since| since.beside(&tree));
             What::Tree { tree, since }
         }
     };
     // A reader that has gone is told as well: what it has is not whole.
     let not_written = |error| Failure::plain(without_number(&StreamError::Io(error).to_string()));
-    located.run(Work::Send(what), Pipes { shows_progress: true, not_written, ..Pipes::out() })
+    located.run(Work::Send(what), Pipes { progress: bar("files"), not_written, ..out() })
 }

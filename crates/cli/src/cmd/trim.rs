@@ -1,12 +1,13 @@
 //! `holdfast trim`: all free space back to the device, or to the host of an image.
 
+use holdfast_daemon::dispatch::Pipes;
 use holdfast_daemon::interrupt::Interrupt;
 use holdfast_service::size;
 use holdfast_service::work::Work;
 
 use crate::branches::{Place, arguments};
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Context, Failure, Outcome};
+use crate::pipes::{bar, out};
 
 /// Give the free space of a volume back to its device, or to the host of its image.
 #[derive(Debug, clap::Args)]
@@ -38,6 +39,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let work = Work::Trim { least: args.minimum };
     let interrupt = Some(Interrupt::catch().context("signals")?);
-    let pipes = Pipes { shows_progress: true, counts: "parts", interrupt, ..Pipes::out() };
-    Located::of(place)?.run(work, pipes)
+    let pipes = Pipes { progress: bar("parts"), interrupt, ..out() };
+    place.located()?.run(work, pipes)
 }

@@ -9,8 +9,8 @@ use holdfast_service::work::tune::{Limit, To};
 use uuid::Uuid;
 
 use crate::branches::{Place, arguments};
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Failure, Outcome};
+use crate::pipes::out;
 
 /// Change the label or the id of a volume, or the limit of a branch.
 ///
@@ -55,8 +55,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.label.as_ref().is_some_and(|label| label.len() > 64) {
         return Err(Failure::plain("a label has at most 64 bytes"));
     }
-    let located = Located::of(&args.place)?;
+    let located = args.place.located()?;
     let uuid = args.uuid.map(Uuid::into_bytes);
     let to = To { uuid, label: args.label.clone(), limit: args.limit };
-    located.run(Work::Tune { tree: located.tree(&args.place), to }, Pipes::out())
+    located.run(Work::Tune { tree: located.tree(), to }, out())
 }

@@ -8,8 +8,8 @@ use holdfast_daemon::mounts;
 use holdfast_service::work::{Work, names};
 
 use crate::branches::{Name, Place};
-use crate::dispatch::{Located, Pipes};
 use crate::outcome::{Context, Failure, Outcome};
+use crate::pipes::out;
 use crate::target::Target;
 
 /// Bytes of paths that go to a daemon at once.
@@ -34,9 +34,9 @@ pub(super) fn changed_all(
 
 /// Changes names of a branch, where the volume is. What is made belongs to this user.
 pub(super) fn changed(place: &Place, change: names::Change) -> Outcome {
-    let located = Located::of(place)?;
-    let what = names::What { tree: located.tree(place), owner: maker(), change };
-    located.run(Work::Names(what), Pipes::out())
+    let located = place.located()?;
+    let what = names::What { tree: located.tree(), owner: maker(), change };
+    located.run(Work::Names(what), out())
 }
 
 /// Paths that stand side by side and are in one place, together.

@@ -12,9 +12,8 @@ use super::base::Base;
 use super::owner::Owner;
 use super::sweep;
 use crate::branches::{Ask, Name, Place};
-use crate::dispatch::{Located, Pipes};
-use crate::lineage;
 use crate::outcome::{Context, Failure, complain};
+use crate::pipes::out;
 
 /// A fork of the branch of a mount, and the snapshot of the same name that it began with. It is discarded when it is dropped.
 #[derive(Debug)]
@@ -39,10 +38,10 @@ impl Fork {
         // Before anything is called so: what has no owner may be removed.
         let owner = Owner::of(&base.mount.dir, number).context(base.mount.dir.display())?;
         let take = Ask::Take { branch: None, name: name.clone() };
-        let (branch, _) = lineage::done(&place, &take)?;
+        let (branch, _) = place.done(&take)?;
         let mut fork = Fork { place, name, branch, is_settled: true, _owner: owner };
         let (snapshot, name) = (Some((&fork.name).into()), fork.name.clone());
-        match lineage::done(&fork.place, &Ask::Fork { branch: None, snapshot, name }) {
+        match fork.place.done(&Ask::Fork { branch: None, snapshot, name }) {
             Ok(_) => fork.is_settled = false,
             Err(failure) => {
                 fork.delete_snapshot();
@@ -66,26 +65,29 @@ impl Fork {
     /// # Errors
     /// Something could not be written, or the daemon does not answer.
     fn release(&self) -> Result<(), Failure> {
-        lineage::done(&self.place, &Ask::Release { name: self.name.clone() }).map(drop)
+        self.place.done(&Ask::Release { name: self.name.clone() }).map(drop)
     }
 
-    /// The branch becomes the fork, and the mount of the fork ends. A fork that it has diverged from is left as it is.
+    /// The branch becomes the fork, and the mount of the fork ends; whether the kernel has forgotten all that was before. `None`: the branch
+    /// has changed since the fork was made, which is left as it is.
     ///
     /// # Errors
     /// It does not become the fork; or, if the daemon has not answered, perhaps it does.
     pub(crate) fn promote(&mut self) -> Result<Option<bool>, Failure> {
         self.release()?;
-        let promoted = lineage::promoted(&self.place, &self.name)?;
-        if promoted.is_some() {
+        let (branch, fork, keep) = (None, (&self.name).into(), None);
+        let question = Ask::Promote { branch, fork, keep, unchanged: true };
+        let promoted = self.place.located()?.new_head(&question)?;
+        if promoted.is_ok() {
             self.is_settled = true;
             self.delete_snapshot();
         }
-        Ok(promoted)
+        Ok(promoted.ok().map(|(_, forgotten)| forgotten))
     }
 
     /// Whether it is a branch of its own, and so has not become the one that it was made of.
     pub(crate) fn is_there(&self) -> bool {
-        let branches = lineage::branches(&self.place);
+        let branches = self.place.located().and_then(|located| located.branches());
         branches.is_ok_and(|(all, _)| all.iter().any(|branch| branch.name == self.name))
     }
 
@@ -95,14 +97,12 @@ impl Fork {
     /// # Errors
     /// With the code [`merge::OVERLAP`]: others have changed the same as the other fork since then. Otherwise the fork may have a part of it.
     pub(crate) fn take_over(&self, other: &Fork) -> Result<(), Failure> {
-        let located = Located::of(&self.place)?;
-        let snapshot = |of: &Fork| {
-            located.tree(&Place { snapshot: Some(of.name.clone()), ..self.place.clone() })
-        };
+        let located = self.place.located()?;
+        let snapshot = |of: &Fork| Tree { snapshot: Some(of.name.clone()), ..located.tree() };
         let fork = Tree { branch: Some(other.name.clone()), ..Tree::default() };
         let (base, theirs, into) = (snapshot(other), snapshot(self), self.name.clone());
         let what = merge::What { base, fork, theirs, into };
-        located.run(Work::Merge(what), Pipes::out()).map(drop)
+        located.run(Work::Merge(what), out()).map(drop)
     }
 
     /// Prints what became of the files of the branch in the fork, as `holdfast diff` does, and ends the mount of the fork.
@@ -128,11 +128,11 @@ impl Fork {
         let (name, new_name) = (self.name.clone(), new_name.clone());
         // The branch first. If this process dies in between, the branch stays and the snapshot is swept; a fork without its
         // snapshot would never be.
-        lineage::done(&self.place, &rename_branch(&name, &new_name))?;
+        self.place.done(&rename_branch(&name, &new_name))?;
         let rename =
             Ask::RenameSnapshot { branch: None, name: (&name).into(), new_name: new_name.clone() };
-        if let Err(failure) = lineage::done(&self.place, &rename) {
-            let _ = lineage::done(&self.place, &rename_branch(&new_name, &name));
+        if let Err(failure) = self.place.done(&rename) {
+            let _ = self.place.done(&rename_branch(&new_name, &name));
             return Err(failure);
         }
         self.is_settled = true;
@@ -159,18 +159,18 @@ impl Fork {
 
     fn delete(&self) -> Result<(), Failure> {
         let delete = Ask::DeleteBranch { name: (&self.name).into(), number: None };
-        lineage::done(&self.place, &delete).map(drop).or_else(|_| {
+        self.place.done(&delete).map(drop).or_else(|_| {
             // A transaction in it was killed, and its fork has grown out of this one. None of them is on its way any more: the
             // mount by which it would end is gone.
             let place = Place { branch: Some(self.name.clone()), ..self.place.clone() };
             let _ = sweep::of_transactions(&place, None, true);
-            lineage::done(&self.place, &delete).map(drop)
+            self.place.done(&delete).map(drop)
         })
     }
 
     fn delete_snapshot(&self) {
         let delete = Ask::DeleteSnapshot { branch: None, name: (&self.name).into(), number: None };
-        if let Err(failure) = lineage::done(&self.place, &delete) {
+        if let Err(failure) = self.place.done(&delete) {
             complain(&format!(
                 "the snapshot {}@{} could not be deleted yet: {}",
                 self.branch, self.name, failure.sentence

@@ -10,7 +10,6 @@ use holdfast_service::branches::temporary::{self, Purpose};
 use super::base::Base;
 use super::owner::is_owned;
 use crate::branches::{Ask, Name, Place};
-use crate::lineage;
 use crate::outcome::{Context, Failure};
 
 /// With more snapshots than these a transaction leaves it to `holdfast prune`: they would have to be listed each time.
@@ -74,12 +73,12 @@ pub(crate) fn of_runs(place: &Place, is_mounted: bool, remove: bool) -> Result<V
         let age_ns = now_ns.saturating_sub(of.created_ns.unwrap_or(0));
         is_run && !of.mounted && (!is_mounted || age_ns > YOUNG_NS)
     };
-    let (branches, _) = lineage::branches(place)?;
+    let (branches, _) = place.located()?.branches()?;
     let left = branches.into_iter().filter(is_left);
     // Of the number that was judged: another one may have its name by now.
     let delete =
         |of: &Branch| Ask::DeleteBranch { name: (&of.name).into(), number: Some(of.number) };
-    let is_gone = |of: &Branch| !remove || lineage::done(place, &delete(of)).is_ok();
+    let is_gone = |of: &Branch| !remove || place.done(&delete(of)).is_ok();
     Ok(left.filter(is_gone).map(|of| of.name).collect())
 }
 
@@ -105,7 +104,7 @@ fn sweep(
     depth: u32,
     swept: &mut Vec<Name>,
 ) -> Result<(), Failure> {
-    let (branch, snapshots, _) = lineage::snapshots(place)?;
+    let (branch, snapshots, _) = place.located()?.snapshots()?;
     for Snapshot { number: of, name, forks, .. } in snapshots {
         let Some((Purpose::Transaction, number)) = temporary::read(&name) else { continue };
         // What cannot be known is left alone.
@@ -119,7 +118,7 @@ fn sweep(
         // Processes that a killed command has left behind may keep the mount of the fork, and by it a transaction in this one
         // may still be on its way. With the mount both end.
         let release = Ask::Release { name: name.clone() };
-        if forks.contains(&name) && lineage::done(place, &release).is_err() {
+        if forks.contains(&name) && place.done(&release).is_err() {
             continue;
         }
         if depth > 0 {
@@ -128,7 +127,7 @@ fn sweep(
             let _ = sweep(&fork, None, remove, depth - 1, &mut Vec::new());
         }
         let delete = Ask::DeleteBranch { name: (&name).into(), number: None };
-        if forks.contains(&name) && lineage::done(place, &delete).is_err() {
+        if forks.contains(&name) && place.done(&delete).is_err() {
             // Other branches have grown out of it, say. By its snapshot it is found again.
             continue;
         }
@@ -137,7 +136,7 @@ fn sweep(
             name: (&name).into(),
             number: Some(of),
         };
-        if lineage::done(place, &delete).is_ok() {
+        if place.done(&delete).is_ok() {
             swept.push(name);
         }
     }

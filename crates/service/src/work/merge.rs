@@ -16,7 +16,7 @@ pub const OVERLAP: u8 = 75;
 const CHANGED_MAX: usize = 1 << 19;
 
 /// What is put together.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct What {
     /// The snapshot that the fork has begun with.
     pub base: Tree,

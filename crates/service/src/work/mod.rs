@@ -32,7 +32,7 @@ use crate::outcome::{Context, NOT_WHOLE, Outcome, not_whole};
 use crate::rights::Requirement;
 
 /// Work on one volume.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Job {
     /// What the volume is called in messages.
     pub volume: String,
@@ -43,7 +43,7 @@ pub struct Job {
 }
 
 /// What is to be done.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "a variant says what its fields are")]
 pub enum Work {

@@ -17,7 +17,7 @@ use crate::mode::Mode;
 use crate::outcome::{Failure, Outcome, sentence};
 
 /// What is to be done in a branch.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct What {
     /// The branch.
     pub tree: Tree,
@@ -28,7 +28,7 @@ pub struct What {
 }
 
 /// All paths begin at the root of the tree.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "a variant says what its fields are")]
 pub enum Change {

@@ -14,7 +14,7 @@ use crate::branches::Name;
 use crate::outcome::{Failure, Outcome, sentence};
 
 /// What goes.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct What {
     /// The branch.
     pub tree: Tree,

@@ -14,7 +14,7 @@ use crate::outcome::{Context, Failure, Outcome, without_number};
 const BUFFER: usize = 1 << 20;
 
 /// What is sent.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "a variant says what its fields are")]
 pub enum What {

@@ -13,11 +13,11 @@ use std::rc::Rc;
 
 use holdfast::FileType;
 use holdfast_base::show;
+use holdfast_daemon::dispatch::Conversation;
 use holdfast_service::work::files::Files;
 use holdfast_service::work::files::message::{Attributes, Reply, Request};
 
 pub(super) use self::file::{Reading, Writing};
-use crate::dispatch::Conversation;
 use crate::host_tree::{self, Dir, Id, Made, NewFile, Place, Seen, There};
 use crate::outcome::Failure;
 

@@ -14,7 +14,6 @@ use holdfast_service::work::files::{Files, What};
 
 use super::side::{Door, Image, Side};
 use crate::branches::Place;
-use crate::dispatch::Located;
 use crate::host_tree;
 use crate::outcome::{Context, Failure, complain};
 use crate::target::{Target, open_place};
@@ -75,7 +74,7 @@ impl Volumes {
     }
 
     fn open(&mut self, place: &Place, read_only: bool) -> Result<Rc<Image>, Failure> {
-        let located = Located::of(place)?;
+        let located = place.located()?;
         let real = located.image().canonicalize().context(place.path.display())?;
         if let Some(device) = self.devices.get_mut(&real) {
             return device.open(place, &real, read_only);
@@ -86,7 +85,7 @@ impl Volumes {
         if let Some((_, image)) = self.asked.iter().find(|(of, _)| *of == asked) {
             return Ok(Rc::clone(image));
         }
-        let tree = located.tree(place);
+        let tree = located.tree();
         let Some(daemon) = located.converse(What { tree, writes: !read_only })? else {
             return self.open_at_rest(place, real, read_only);
         };

@@ -21,7 +21,7 @@ use super::{Ends, In, Out, Tree};
 use crate::outcome::{Context, Failure, Outcome};
 
 /// Which files.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct What {
     /// The tree that they are in.
     pub tree: Tree,

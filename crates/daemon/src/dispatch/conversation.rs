@@ -3,18 +3,18 @@
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 
-use holdfast_daemon::control_socket::Daemon;
-use holdfast_daemon::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
-use holdfast_service::work::files::message;
-use holdfast_service::work::files::message::{Reply, Request};
+use holdfast_service::outcome::{Failure, Outcome, plain_words};
+use holdfast_service::work::files::message::{self, Reply, Request};
 
-use crate::outcome::{Failure, Outcome, complain, plain_words};
+use crate::control_socket::Daemon;
+use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
 
 /// A daemon that works with files for this command, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Conversation {
+pub struct Conversation {
     name: String,
     daemon: Daemon,
+    note: fn(&str),
     /// What came of an answer, and is not read yet.
     came: Came,
 }
@@ -30,18 +30,22 @@ struct Came {
 
 impl Conversation {
     /// What is asked for is agreed.
-    pub(super) fn new(name: String, daemon: Daemon) -> Result<Conversation, Failure> {
+    pub(super) fn new(
+        name: String,
+        daemon: Daemon,
+        note: fn(&str),
+    ) -> Result<Conversation, Failure> {
         let stream = &daemon.stream;
         // A daemon may wait for its device, or for room, as long as a write of a program does.
         let waits = stream.set_nonblocking(false);
         let waits = waits.and_then(|()| stream.set_read_timeout(None));
         let waits = waits.and_then(|()| stream.set_write_timeout(None));
         waits.map_err(|error| Failure::plain(format!("{name}: {}", plain_words(&error))))?;
-        Ok(Conversation { name, daemon, came: Came::default() })
+        Ok(Conversation { name, daemon, note, came: Came::default() })
     }
 
     /// Says something that has no answer.
-    pub(crate) fn say(&mut self, request: &Request, data: &[u8]) -> io::Result<()> {
+    pub fn say(&mut self, request: &Request, data: &[u8]) -> io::Result<()> {
         let mut bytes = &message::written(request, data)?[..];
         while !bytes.is_empty() {
             let (some, rest) = bytes.split_at(bytes.len().min(BODY_MAX));
@@ -57,10 +61,13 @@ impl Conversation {
     ///
     /// # Errors
     /// That of the answer, or the daemon has ended.
-    pub(crate) fn ask(&mut self, request: &Request, data: &mut Vec<u8>) -> io::Result<Reply> {
+    pub fn ask(&mut self, request: &Request, data: &mut Vec<u8>) -> io::Result<Reply> {
         self.say(request, &[])?;
         let stream = &self.daemon.stream;
-        let answer = message::read::<Reply>(&mut Answers { stream, came: &mut self.came }, data);
+        let answer = message::read::<Reply>(
+            &mut Answers { stream, note: self.note, came: &mut self.came },
+            data,
+        );
         match answer {
             Ok(Some(reply)) => reply.read(),
             Ok(None) => Err(self.why(io::ErrorKind::UnexpectedEof.into())),
@@ -73,7 +80,7 @@ impl Conversation {
         let stream = &self.daemon.stream;
         // It is to say the rest, and no more.
         let _ = stream.shutdown(Shutdown::Write);
-        let mut rest = Answers { stream, came: &mut self.came };
+        let mut rest = Answers { stream, note: self.note, came: &mut self.came };
         let is_over = rest.came.ended.is_some() || io::copy(&mut rest, &mut io::sink()).is_ok();
         match &self.came.ended {
             Some(Err(failure)) if is_over => io::Error::other(failure.sentence.clone()),
@@ -85,10 +92,10 @@ impl Conversation {
     ///
     /// # Errors
     /// It is not durable; or the daemon has ended before. Without a sentence: its notes have said why the exit code is not 0.
-    pub(crate) fn end(mut self) -> Result<(), Failure> {
+    pub fn end(mut self) -> Result<(), Failure> {
         let stream = &self.daemon.stream;
         let said = (&*stream).write_all(&frames::frame(Kind::EndOfInput, &[]));
-        let mut rest = Answers { stream, came: &mut self.came };
+        let mut rest = Answers { stream, note: self.note, came: &mut self.came };
         let read = io::copy(&mut rest, &mut io::sink());
         let _ = stream.shutdown(Shutdown::Both);
         match self.came.ended.take() {
@@ -109,6 +116,7 @@ impl Conversation {
 /// What a daemon answers, as bytes, up to the end of its work.
 struct Answers<'a> {
     stream: &'a std::os::unix::net::UnixStream,
+    note: fn(&str),
     came: &'a mut Came,
 }
 
@@ -140,7 +148,7 @@ impl Answers<'_> {
         stream.read_exact(&mut body)?;
         match kind {
             Kind::Bytes => (self.came.bytes, self.came.read) = (body, 0),
-            Kind::Note => complain(&String::from_utf8_lossy(&body)),
+            Kind::Note => (self.note)(&String::from_utf8_lossy(&body)),
             Kind::Progress => {}
             Kind::End => {
                 self.came.ended = Some(Ended::read(&body).ok_or_else(nonsense)?.into());

@@ -2,59 +2,20 @@
 //! directions, since neither side may wait for the other to be read.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
-use holdfast_daemon::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
-use holdfast_daemon::interrupt::Interrupt;
+use holdfast_service::outcome::{Failure, Outcome};
 use holdfast_service::work::At;
-use holdfast_stream::Progress;
-use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::{Input, Pipes};
-use crate::outcome::{Failure, Outcome, complain};
-
-/// A bar on a terminal.
-pub(super) struct Shown {
-    bar: Option<ProgressBar>,
-    last: u64,
-    /// Something was printed.
-    any: bool,
-}
-
-impl Shown {
-    /// A bar that counts `counts`.
-    pub(super) fn new(wanted: bool, counts: &str) -> Shown {
-        let bar = (wanted && io::stderr().is_terminal()).then(|| {
-            let template = format!("{{wide_bar}} {{human_pos}}/{{human_len}} {counts}, {{msg}}");
-            let style = ProgressStyle::with_template(&template);
-            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        Shown { bar, last: 0, any: false }
-    }
-
-    pub(super) fn show(&mut self, at: Progress) {
-        let Some(bar) = &self.bar else { return };
-        // A message for each file would cost more than the file.
-        if at.bytes.saturating_sub(self.last) >= 1 << 20 || at.files.is_multiple_of(256) {
-            self.last = at.bytes;
-            bar.set_length(at.files_in_all.max(at.files));
-            bar.set_position(at.files);
-            bar.set_message(holdfast_service::size::show(at.bytes));
-        }
-    }
-
-    pub(super) fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
-}
+use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
+use crate::interrupt::Interrupt;
 
 /// What is on its way to the daemon.
 struct Going {
@@ -128,24 +89,32 @@ pub(super) enum Ran {
     Broken(io::Error),
 }
 
+/// What has come from the daemon.
+#[derive(Default)]
+struct Came {
+    bytes: Vec<u8>,
+    /// Something of it was shown.
+    any: bool,
+}
+
 /// Goes on until the daemon says how it has ended. Pages of mapped files are handed over by `hand_over` when it asks for them.
 ///
 /// # Errors
 /// The connection breaks before that (`UnexpectedEof`), or nonsense comes.
 pub(super) fn run(
     daemon: BorrowedFd<'_>,
-    pipes: Pipes,
+    pipes: &mut Pipes<'_>,
+    note: fn(&str),
     hand_over: &dyn Fn(&[At]) -> Result<(), Failure>,
 ) -> io::Result<Ran> {
-    let Pipes { inputs, mut output, shows_progress, counts, not_written, mut interrupt, patience } =
-        pipes;
-    let until = patience.map(Deadline::after);
+    let until = pipes.patience.map(Deadline::after);
+    let mut interrupt = pipes.interrupt.clone();
+    let inputs = VecDeque::from(std::mem::take(&mut pipes.inputs));
     let has_inputs = !inputs.is_empty();
-    let mut going = Going { inputs: inputs.into(), unsent: Vec::new(), sent: 0 };
-    let mut shown = Shown::new(shows_progress, counts);
-    let mut came = Vec::new();
+    let mut going = Going { inputs, unsent: Vec::new(), sent: 0 };
+    let mut came = Came::default();
     let mut piece = vec![0; BODY_MAX];
-    let broken = |error, shown: &Shown| match shown.any || has_inputs {
+    let broken = |error, came: &Came| match came.any || has_inputs {
         true => Err(error),
         false => Ok(Ran::Broken(error)),
     };
@@ -158,20 +127,14 @@ pub(super) fn run(
         }
         if can_take {
             match recv(daemon, &mut piece[..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return broken(io::ErrorKind::UnexpectedEof.into(), &shown),
-                Ok((some, _)) => came.extend_from_slice(&piece[..some]),
+                Ok((0, _)) => return broken(io::ErrorKind::UnexpectedEof.into(), &came),
+                Ok((some, _)) => came.bytes.extend_from_slice(&piece[..some]),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(error) => return broken(error.into(), &shown),
+                Err(error) => return broken(error.into(), &came),
             }
-            match take(&mut came, &mut output, &mut shown, not_written)? {
-                Some(Next::Cut(outcome)) if !has_inputs => {
-                    shown.end();
-                    return Ok(Ran::Cut(outcome));
-                }
-                Some(Next::End(outcome) | Next::Cut(outcome)) => {
-                    shown.end();
-                    return Ok(Ran::To(outcome));
-                }
+            match take(&mut came, pipes, note)? {
+                Some(Next::Cut(outcome)) if !has_inputs => return Ok(Ran::Cut(outcome)),
+                Some(Next::End(outcome) | Next::Cut(outcome)) => return Ok(Ran::To(outcome)),
                 Some(Next::Pages(mounted)) => match hand_over(&mounted) {
                     Ok(()) => going.go(),
                     Err(failure) => return Ok(Ran::To(Err(failure))),
@@ -183,10 +146,8 @@ pub(super) fn run(
             going.send(daemon);
         }
         if can_read && let Err(error) = going.read() {
-            shown.end();
             // The daemon sees that the command is gone, and that the input is not whole.
-            let why = crate::outcome::sentence("the input", &error);
-            return Ok(Ran::To(Err(Failure::plain(why))));
+            return Ok(Ran::To(Err(Failure::of("the input", &error))));
         }
     }
 }
@@ -221,14 +182,9 @@ fn wait(
 }
 
 /// Shows what has come whole, and keeps the rest.
-fn take(
-    came: &mut Vec<u8>,
-    out: &mut impl Write,
-    shown: &mut Shown,
-    not_written: fn(io::Error) -> Failure,
-) -> io::Result<Option<Next>> {
+fn take(came: &mut Came, to: &mut Pipes<'_>, note: fn(&str)) -> io::Result<Option<Next>> {
     let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense");
-    let mut rest = &came[..];
+    let mut rest = &came.bytes[..];
     let mut next = None;
     while let Some((start, behind)) = rest.split_first_chunk::<HEAD>() {
         let (kind, length) = frames::head(*start)?;
@@ -236,21 +192,25 @@ fn take(
         rest = behind;
         match kind {
             Kind::Bytes => {
-                shown.any = true;
-                if let Err(error) = out.write_all(body) {
-                    return Ok(Some(Next::End(Err(not_written(error)))));
+                came.any = true;
+                if let Err(error) = to.output.write_all(body) {
+                    return Ok(Some(Next::End(Err((to.not_written)(error)))));
                 }
             }
             Kind::Note => {
-                shown.any = true;
-                complain(&String::from_utf8_lossy(body));
+                came.any = true;
+                note(&String::from_utf8_lossy(body));
             }
             Kind::Progress => {
-                shown.show(frames::read_progress(body).ok_or_else(nonsense)?);
+                let at = frames::read_progress(body).ok_or_else(nonsense)?;
+                to.progress.iter_mut().for_each(|progress| progress(at));
             }
             Kind::End => {
                 let ended = Ended::read(body).ok_or_else(nonsense)?;
-                let is_cut = ended.is_cut && !shown.any;
+                let is_cut = ended.is_cut && !came.any;
+                if let Err(error) = to.output.flush() {
+                    return Ok(Some(Next::End(Err((to.not_written)(error)))));
+                }
                 next = Some((if is_cut { Next::Cut } else { Next::End })(ended.into()));
                 break;
             }
@@ -263,12 +223,7 @@ fn take(
         }
     }
     let length = rest.len();
-    came.drain(..came.len() - length);
-    if matches!(next, Some(Next::End(_) | Next::Cut(_)))
-        && let Err(error) = out.flush()
-    {
-        return Ok(Some(Next::End(Err(not_written(error)))));
-    }
+    came.bytes.drain(..came.bytes.len() - length);
     Ok(next)
 }
 
@@ -285,22 +240,19 @@ mod tests {
         ]
         .concat();
         for cut in 0..whole.len() {
-            let (mut came, mut out, mut shown) =
-                (Vec::new(), Vec::new(), Shown::new(false, "files"));
+            let (mut came, mut out) = (Came::default(), Vec::new());
+            let mut pipes = Pipes::to(&mut out);
             let mut take = |bytes: &[u8]| {
-                came.extend_from_slice(bytes);
-                take(&mut came, &mut out, &mut shown, |_| Failure::plain("")).unwrap()
+                came.bytes.extend_from_slice(bytes);
+                take(&mut came, &mut pipes, |_| {}).unwrap()
             };
             assert!(take(&whole[..cut]).is_none(), "{cut}");
             let next = take(&whole[cut..]);
             assert!(matches!(next, Some(Next::End(Ok(7)))), "{cut}: {next:?}");
+            drop(pipes);
             assert_eq!(out, b"some more", "{cut}");
         }
-        let mut nonsense = vec![9; 64];
-        let mut out = Vec::new();
-        assert!(
-            take(&mut nonsense, &mut out, &mut Shown::new(false, "files"), |_| Failure::plain(""))
-                .is_err()
-        );
+        let mut nonsense = Came { bytes: vec![9; 64], any: false };
+        assert!(take(&mut nonsense, &mut Pipes::to(io::sink()), |_| {}).is_err());
     }
 }

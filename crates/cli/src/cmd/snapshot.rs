@@ -1,0 +1,269 @@
+//! `holdfast snapshot`: the moments of a branch that are kept.
+
+use std::io::Write;
+
+use holdfast_control::Snapshot;
+use holdfast_service::branches::by_time::Purpose;
+use holdfast_service::branches::not_forgotten;
+
+use crate::branches::new_head::Keep;
+use crate::branches::{Ask, Name, Place, arguments, show};
+use crate::outcome::{Failure, Outcome, printed};
+
+/// Take, list, keep, delete snapshots of a branch, and go back to one.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "\
+A snapshot is a branch as it was at one moment. It never changes. Taking one costs the same for an
+empty volume and for one of ten million files, and programs go on writing meanwhile.
+
+PLACE is a mounted directory, or a volume: a file or block device, mounted or not. The branch is
+the one that is mounted, or `main`; PLACE:BRANCH says another one. A name has 1 to 255 bytes, and
+no `/`, `@`, `:` or control character.
+
+  holdfast snapshot create mnt before-upgrade
+  holdfast snapshot list mnt
+  holdfast snapshot rollback mnt before-upgrade
+  holdfast snapshot delete volume.img:work old
+  holdfast mount volume.img@before-upgrade old-mnt")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Create(Create),
+    List(List),
+    Show(Show),
+    Delete(Delete),
+    Rename(Rename),
+    Rollback(Rollback),
+    Hold(Hold),
+    /// End the `hold` of a tag; after the last the snapshot can be deleted.
+    Unhold(Hold),
+}
+
+/// Take a snapshot of a branch; programs that write there go on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+It holds every write that had returned when this was called. When this returns, it survives any
+crash. Without NAME it is called by the time, such as 2026-11-24T141003.123Z.
+
+  holdfast snapshot create mnt before-upgrade
+  holdfast snapshot create volume.img:work")]
+struct Create {
+    /// Print one JSON object, for programs.
+    #[arg(long)]
+    json: bool,
+    /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
+    #[arg(value_parser = arguments::branch_place())]
+    place: Place,
+    /// Its name.
+    #[arg(value_parser = arguments::name())]
+    name: Option<Name>,
+}
+
+/// List the snapshots of a branch, in the order in which they were taken.
+///
+/// Deletions of its snapshots that have failed follow, with the reason: they keep their space.
+#[derive(Debug, clap::Args)]
+struct List {
+    /// Print one JSON object, for programs: whole numbers, times as strings of nanoseconds since 1970.
+    #[arg(long)]
+    json: bool,
+    /// Those without a name, too: they are kept for what grew out of them.
+    #[arg(long)]
+    all: bool,
+    /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
+    #[arg(value_parser = arguments::branch_place())]
+    place: Place,
+}
+
+/// One of them.
+#[derive(Debug, clap::Args)]
+struct Of {
+    /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
+    #[arg(value_parser = arguments::branch_place())]
+    place: Place,
+    /// The snapshot.
+    #[arg(value_parser = arguments::name())]
+    name: Name,
+}
+
+/// Show what is known of a snapshot.
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// Print one JSON object, for programs: whole numbers, times as strings of nanoseconds since 1970.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// Delete snapshots; their space comes back in the background.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+One that is held or mounted is not deleted. If branches grew out of it, only its name goes, until
+one of them is left.")]
+struct Delete {
+    /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
+    #[arg(value_parser = arguments::branch_place())]
+    place: Place,
+    /// The snapshots.
+    #[arg(required = true, value_parser = arguments::name())]
+    names: Vec<Name>,
+}
+
+/// Give a snapshot another name.
+#[derive(Debug, clap::Args)]
+struct Rename {
+    #[command(flatten)]
+    of: Of,
+    /// Its new name.
+    #[arg(value_parser = arguments::name())]
+    new_name: Name,
+}
+
+/// Take a branch back to one of its snapshots.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+What the branch was is kept as a snapshot, `before-rollback-` and the time, so nothing is lost by a
+slip. --keep gives it another name; with --discard it is deleted.
+
+A mounted branch goes back under the programs that use it: they see the files of the snapshot at
+once. Files that they have open go on with what the snapshot has of them; those that it does not
+have answer ESTALE. The exit code is 3 if the branch is rolled back, but the kernel has not forgotten
+all that was within 30 seconds: programs may see some of it until it has.
+
+  holdfast snapshot rollback mnt before-upgrade
+  holdfast snapshot rollback --discard volume.img:work start")]
+struct Rollback {
+    #[command(flatten)]
+    keep: Keep,
+    /// Print one JSON object, for programs.
+    #[arg(long)]
+    json: bool,
+    /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
+    #[arg(value_parser = arguments::branch_place())]
+    place: Place,
+    /// The snapshot to go back to.
+    #[arg(value_parser = arguments::name())]
+    name: Name,
+}
+
+/// Keep a snapshot from being deleted.
+///
+/// A hold has a tag, which says whose it is; a snapshot can be deleted when the hold of each tag has ended.
+#[derive(Debug, clap::Args)]
+struct Hold {
+    /// Whose hold it is.
+    #[arg(long, value_parser = arguments::name(), default_value = "hold")]
+    tag: Name,
+    #[command(flatten)]
+    of: Of,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let held = matches!(args.what, What::Hold(_));
+    match &args.what {
+        What::Create(args) => return create(args),
+        What::List(args) => return list(args),
+        What::Show(args) => return show(args),
+        What::Delete(Delete { place, names }) => {
+            for name in names {
+                let (branch, name) = (place.which(), name.into());
+                place.done(&Ask::DeleteSnapshot { branch, name, number: None })?;
+            }
+        }
+        What::Rename(Rename { of: Of { place, name }, new_name }) => {
+            let (branch, name, new_name) = (place.which(), name.into(), new_name.clone());
+            place.done(&Ask::RenameSnapshot { branch, name, new_name })?;
+        }
+        What::Rollback(args) => return rollback(args),
+        What::Hold(Hold { tag, of: Of { place, name } })
+        | What::Unhold(Hold { tag, of: Of { place, name } }) => {
+            let (branch, name, tag) = (place.which(), name.into(), tag.clone());
+            place.done(&Ask::Hold { branch, name, tag, held })?;
+        }
+    }
+    Ok(0)
+}
+
+fn create(args: &Create) -> Outcome {
+    let name = args.name.clone().unwrap_or_else(|| Purpose::Snapshot.new_name());
+    let question = Ask::Take { branch: args.place.which(), name: name.clone() };
+    let (branch, number) = args.place.done(&question)?;
+    show::made(args.json, &branch, Some(&name), number)
+}
+
+fn list(args: &List) -> Outcome {
+    let (branch, mut snapshots, failed) = args.place.located()?.snapshots()?;
+    snapshots.retain(|it| args.all || !it.name.0.is_empty());
+    if args.json {
+        let list: Vec<_> = snapshots.iter().map(show::snapshot).collect();
+        let mut object = show::named(&branch);
+        object.insert("snapshots".into(), list.into());
+        object.insert("failed_deletions".into(), show::failed_json(&failed));
+        return show::json(object);
+    }
+    let head = ["NAME", "TAKEN (UTC)", "FILES", "HELD", "FORKS", ""];
+    show::table(&head, snapshots.iter().map(row))?;
+    show::failed(&failed)
+}
+
+fn row(of: &Snapshot) -> [String; 6] {
+    let name = match of.name.0.is_empty() {
+        true => format!("(no name, number {})", of.number),
+        false => of.name.to_string(),
+    };
+    let held = show::holds(of);
+    let mounted = if of.mounted { "mounted" } else { "" };
+    [name, show::time(of.created_ns), of.inodes.to_string(), held, show::forks(of), mounted.into()]
+}
+
+fn show(args: &Show) -> Outcome {
+    let (branch, snapshot) = args.of.place.located()?.snapshot(&args.of.name)?;
+    if args.json {
+        let mut object = show::named(&branch);
+        object.insert("snapshot".into(), show::snapshot(&snapshot).into());
+        return show::json(object);
+    }
+    let held = match snapshot.holds.is_empty() {
+        true => "no".into(),
+        false => format!("by {}", show::holds(&snapshot)),
+    };
+    let lines = [
+        ("name", snapshot.name.to_string()),
+        ("branch", branch.to_string()),
+        ("number", snapshot.number.to_string()),
+        ("taken", format!("{} UTC", show::time(snapshot.created_ns))),
+        ("operations", format!("{} before it", snapshot.lsn)),
+        ("files", snapshot.inodes.to_string()),
+        ("held", held),
+        ("copy of", show::copy_of(&snapshot)),
+        (
+            "forks",
+            Some(show::forks(&snapshot)).filter(|it| !it.is_empty()).unwrap_or("none".into()),
+        ),
+        ("mounted", if snapshot.mounted { "yes" } else { "no" }.into()),
+    ];
+    let mut out = std::io::stdout().lock();
+    for (name, value) in lines {
+        printed(writeln!(out, "{name:<11} {value}"))?;
+    }
+    Ok(0)
+}
+
+fn rollback(args: &Rollback) -> Outcome {
+    let keep = args.keep.name(Purpose::BeforeRollback);
+    let (branch, name) = (args.place.which(), &args.name);
+    let question = Ask::RollBack { branch, to: name.into(), keep: keep.clone() };
+    let (branch, forgotten) = args.place.located()?.new_head(&question)?.map_err(Failure::plain)?;
+    let said = format!("is as {branch}@{name}");
+    show::new_head(args.json, &branch, ("snapshot", name), &said, keep.as_ref(), forgotten)?;
+    match forgotten {
+        true => Ok(0),
+        false => Err(not_forgotten(&format!("{branch} is rolled back to {branch}@{name}"))),
+    }
+}
