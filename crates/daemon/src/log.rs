@@ -1,7 +1,7 @@
 //! Where the daemon's log lines go: stderr in the foreground, otherwise a file or the system log.
 
 use std::fmt::Write as _;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
@@ -19,6 +19,8 @@ use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::{self, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry};
+
+use crate::opening::is_ours;
 
 /// Bytes of an error that are remembered.
 const LINE_MAX: usize = 400;
@@ -87,11 +89,6 @@ fn append(path: &Path) -> io::Result<File> {
         return Err(refused("it has other names, which another user may have made"));
     }
     Ok(file)
-}
-
-/// Whether no other user has made it.
-fn is_ours(found: &Metadata) -> bool {
-    [0, rustix::process::geteuid().as_raw()].contains(&found.uid())
 }
 
 /// Lines of this process go through `layer`, and its errors are remembered.

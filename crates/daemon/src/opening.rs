@@ -1,5 +1,6 @@
 //! Opening the file of a volume that another process may hold, and what is said of one that does not open.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -122,6 +123,11 @@ fn is_without_a_mount(path: &Path, pid: u32) -> bool {
 /// The device and the inode that a path leads to.
 pub fn file_id(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Whether no other user has made what was found.
+pub fn is_ours(found: &Metadata) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&found.uid())
 }
 
 /// The devices of the mounts that a process serves, as a list of mounts names them. `None`: the kernel says nothing of that, as older ones do,

@@ -3,10 +3,11 @@
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use holdfast_base::show;
+use holdfast_daemon::opening::is_ours;
 use holdfast_salvage::{Counts, Found, Holes, Missing, Version};
 use holdfast_service::json;
 use rustix::fs::OFlags;
@@ -175,9 +176,4 @@ fn create(path: &Path) -> io::Result<File> {
         };
     }
     File::options().write(true).create_new(true).mode(0o600).open(path)
-}
-
-/// Whether no other user has made it.
-fn is_ours(found: &Metadata) -> bool {
-    [0, rustix::process::geteuid().as_raw()].contains(&found.uid())
 }
