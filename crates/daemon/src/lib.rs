@@ -51,6 +51,8 @@ mod supervised;
 mod supervisor;
 mod surroundings;
 mod table;
+#[cfg(test)]
+mod wire_tests;
 
 /// The code of a failure that keeps a volume from being mounted, as mount(8) has it.
 pub const MOUNT_FAILED: u8 = 32;

@@ -20,6 +20,8 @@ mod signals;
 use holdfast_service::outcome::Failure;
 
 pub use inside::become_command;
+#[cfg(test)]
+pub(crate) use message::Said;
 pub use message::WantedMount;
 pub use running::{Ended, Prepared};
 pub use signals::Signals;
