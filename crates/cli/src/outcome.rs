@@ -2,20 +2,16 @@
 
 use std::fmt::Display;
 use std::io;
-use std::path::Path;
 
 pub(crate) use holdfast_daemon::MOUNT_FAILED;
 pub(crate) use holdfast_daemon::mounts::with_help;
-pub use holdfast_service::outcome::{Context, Failure, Outcome, plain_words, printable, printed};
+pub use holdfast_service::outcome::{
+    Context, Failure, Outcome, plain_words, printable, printed, shown,
+};
 
 /// `what: error`, and what helps if `what` is a path in a mount whose daemon is dead.
 pub fn sentence(what: impl Display, error: &io::Error) -> String {
     with_help(Failure::of(what, error)).sentence
-}
-
-/// A path, as a terminal may see it.
-pub fn shown(path: &Path) -> String {
-    printable(&path.to_string_lossy()).into_owned()
 }
 
 /// Says `sentence` to the person, on stderr.

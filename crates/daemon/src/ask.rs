@@ -25,13 +25,13 @@ use crate::control_socket::PAUSE;
 use crate::descriptors::keep_descriptors;
 
 /// What the daemon says of itself.
-pub const REPORT: &str = "system.holdfast.report";
+pub(crate) const REPORT: &str = "system.holdfast.report";
 /// Reading it makes everything durable, pages of memory maps included.
 pub const SYNC: &str = "system.holdfast.sync";
 /// No attribute: nothing is asked.
 const NOTHING: &str = "";
 /// No value of an attribute is longer.
-pub const VALUE_MAX: usize = 65536;
+pub(crate) const VALUE_MAX: usize = 65536;
 
 /// Processes that were left behind, and the mounts that have not answered them.
 static LEFT: Mutex<Vec<(PathBuf, Child)>> = Mutex::new(Vec::new());
@@ -39,7 +39,7 @@ static LEFT: Mutex<Vec<(PathBuf, Child)>> = Mutex::new(Vec::new());
 /// The value of an attribute of a mounted directory.
 ///
 /// # Errors
-/// As of [`by_another`].
+/// What the mount answered; `TimedOut` if nothing in `patience`.
 pub fn attribute(dir: &Path, name: &str, patience: Duration) -> io::Result<Vec<u8>> {
     by_another(dir, name, patience, None)
 }
@@ -48,7 +48,7 @@ pub fn attribute(dir: &Path, name: &str, patience: Duration) -> io::Result<Vec<u
 ///
 /// # Errors
 /// As of [`attribute`]. What is asked may be done all the same.
-pub fn lineage(dir: &Path, ask: &Ask, patience: Duration) -> io::Result<Reply> {
+pub(crate) fn lineage(dir: &Path, ask: &Ask, patience: Duration) -> io::Result<Reply> {
     let text = format!("{}{}", String::from_utf8_lossy(CONTROL), serde_json::to_string(ask)?);
     Ok(serde_json::from_slice(&attribute(dir, &text, patience)?)?)
 }
@@ -70,10 +70,7 @@ pub fn sync(dir: &Path, patience: Duration, meanwhile: &mut dyn FnMut()) -> io::
 }
 
 /// Has another process ask for an attribute; `meanwhile` is called now and then while there is no answer.
-///
-/// # Errors
-/// What the mount answered; `TimedOut` if nothing in `patience`.
-pub fn by_another(
+fn by_another(
     dir: &Path,
     name: &str,
     patience: Duration,
@@ -194,7 +191,7 @@ pub fn run(dir: &Path, name: &str) -> Outcome {
 }
 
 /// The value of an attribute of a mount, asked for by this process.
-pub fn read(path: &Path, name: &str) -> io::Result<Vec<u8>> {
+fn read(path: &Path, name: &str) -> io::Result<Vec<u8>> {
     let mut value = vec![0; VALUE_MAX];
     match rustix::fs::getxattr(path, name, &mut value[..]) {
         Ok(length) => Ok(value[..length].to_vec()),

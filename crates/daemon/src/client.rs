@@ -19,7 +19,8 @@ use rustix::process::geteuid;
 
 use crate::MOUNT_FAILED;
 use crate::control_socket::connect::Peer;
-use crate::control_socket::message::{DaemonAnswer, Join, Question, Served};
+use crate::control_socket::message::{DaemonAnswer, Join, Question};
+pub use crate::control_socket::message::{Served, ServedMount};
 use crate::control_socket::{self, Daemon, HELLO, daemon_of, daemon_of_users};
 use crate::mount_options::DaemonOptions;
 use crate::mounts::{self, Mount};
@@ -32,15 +33,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long one of many daemons gets to answer.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What became of a mount that was to join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Joined {
-    /// It is served.
-    Yes,
-    /// No daemon serves the volume, or it is about to end.
-    No,
-}
-
 fn failed(dir: &Path, why: &str) -> Failure {
     Failure::new(MOUNT_FAILED, format!("{}: {}", dir.display(), printable(why)))
 }
@@ -50,36 +42,29 @@ pub fn is_there(path: &Path) -> bool {
     daemon_of(path, HELLO).is_some()
 }
 
-/// Has the daemon that serves the volume at `volume`, if one does, serve one more mount of it.
+/// Has the daemon that serves the volume at `volume`, if one does, serve one more mount of it. `enter` is called between the question to
+/// the daemon and the mount: it may go to other namespaces. False: no daemon serves the volume, or it is about to end.
+///
+/// # Errors
+/// The daemon refuses or does not answer, or nothing is mounted.
 pub fn join(
     volume: &Path,
     dir: &Path,
     options: &DaemonOptions,
     lists: &[String],
     linger: bool,
-) -> Result<Joined, Failure> {
-    join_from(volume, dir, options, lists, linger, || Ok(()))
-}
-
-/// The same; `enter` is called between the question to the daemon and the mount. It may go to other namespaces.
-pub fn join_from(
-    volume: &Path,
-    dir: &Path,
-    options: &DaemonOptions,
-    lists: &[String],
-    linger: bool,
     enter: impl FnOnce() -> Result<(), Failure>,
-) -> Result<Joined, Failure> {
+) -> Result<bool, Failure> {
     let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     // A user who may not open it is told why by an own daemon.
-    let Ok(file) = holdfast_device::open_bytes(volume, access) else { return Ok(Joined::No) };
-    let Ok(found) = HostFile::of(&file) else { return Ok(Joined::No) };
+    let Ok(file) = holdfast_device::open_bytes(volume, access) else { return Ok(false) };
+    let Ok(found) = HostFile::of(&file) else { return Ok(false) };
     let daemon = match Daemon::of(&found, HELLO) {
         Ok(daemon) => daemon,
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             return Err(failed(volume, &plain_words(&error)));
         }
-        Err(_) => return Ok(Joined::No),
+        Err(_) => return Ok(false),
     };
     let question = Question::Join(Join {
         dir: Name(dir.as_os_str().as_bytes().into()),
@@ -93,12 +78,12 @@ pub fn join_from(
             Err(failed(volume, &format!("its daemon (process {}) does not answer", daemon.pid)))
         }
         // It has ended meanwhile.
-        _ => Ok(Joined::No),
+        _ => Ok(false),
     };
     match daemon.ask(&question, &[file.as_fd()], PATIENCE) {
         Ok(DaemonAnswer::Mount) => {}
         Ok(DaemonAnswer::Refused { why }) => return Err(failed(volume, &why)),
-        Ok(DaemonAnswer::Ending) => return Ok(Joined::No),
+        Ok(DaemonAnswer::Ending) => return Ok(false),
         Ok(_) => return Err(failed(volume, "its daemon answers nonsense")),
         Err(error) => return gone(error),
     }
@@ -115,11 +100,11 @@ pub fn join_from(
     match daemon.ask(&question, &descriptors, PATIENCE) {
         Ok(DaemonAnswer::Done) => {
             mounted.handed_over();
-            Ok(Joined::Yes)
+            Ok(true)
         }
         // In all other cases the mount is taken away again when it is dropped.
         Ok(DaemonAnswer::Refused { why }) => Err(failed(dir, &why)),
-        Ok(DaemonAnswer::Ending) => Ok(Joined::No),
+        Ok(DaemonAnswer::Ending) => Ok(false),
         Ok(_) => Err(failed(volume, "its daemon answers nonsense")),
         Err(error) => gone(error),
     }
@@ -198,20 +183,12 @@ pub fn parted(mount: &Mount, until: Deadline, meanwhile: &mut dyn FnMut()) -> Pa
     }
 }
 
-/// A process that serves a volume behind a restart.
-#[derive(Debug)]
-pub struct Restarted {
-    /// The process.
-    pub pid: i32,
-    /// Why it is the program that was started first, and not the one that is installed.
-    pub falls_back: Option<String>,
-}
-
-/// Has the process that serves the volume at `path` started anew, and returns when the next one answers.
+/// Has the process that serves the volume at `path` started anew, and returns when the next one answers: its number, and why it is the
+/// program that was started first, if it is not the one that is installed.
 ///
 /// # Errors
 /// None serves it, it has no supervisor, or the next one does not come.
-pub fn restart(path: &Path) -> Result<Restarted, Failure> {
+pub fn restart(path: &Path) -> Result<(i32, Option<String>), Failure> {
     let users = users_of(path);
     let find = || daemon_of_users(path, &users, HELLO);
     let until = Deadline::after(PATIENCE);
@@ -231,10 +208,10 @@ pub fn restart(path: &Path) -> Result<Restarted, Failure> {
     loop {
         // One that ends again before it has said what it serves is none.
         let next = find().filter(|next| next.pid != daemon.pid);
-        if let Some((next, served)) =
-            next.and_then(|next| control_socket::served(&next).map(|it| (next, it)))
+        if let Some(next) = next
+            && let Some(served) = control_socket::served(&next)
         {
-            return Ok(Restarted { pid: next.pid, falls_back: served.falls_back });
+            return Ok((next.pid, served.falls_back));
         }
         if until.is_over() {
             return Err(failed(path, "no other process serves it yet; its log says why"));

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 /// A program that is started next inherits only its standard streams. Otherwise a reader of a pipe of the caller, up to
 /// its end, or a process waiting for a lock, would wait for the daemon.
-pub fn keep_descriptors() {
+pub(crate) fn keep_descriptors() {
     close_fds::set_fds_cloexec(3, PASSED_ON.get().map(Vec::as_slice).unwrap_or_default());
 }
 

@@ -34,7 +34,7 @@ impl Interrupt {
     }
 
     /// Whether one has come.
-    pub fn has_come(&self) -> bool {
+    pub(crate) fn has_come(&self) -> bool {
         self.wait(Duration::ZERO).is_err()
     }
 

@@ -4,11 +4,12 @@
 //! command ── start ──▶ daemon: opens the volume, mounts, answers the kernel, callers and joining mounts
 //!    │                    ▲ keeps its mounts, and starts the next one
 //!    │                supervisor
-//!    ├── client ────▶ control socket ──▶ host ──▶ service, on the open volume
+//!    ├── dispatch ──▶ control socket ──▶ host ──▶ service, on the open volume; at rest on one that it opens itself
 //!    └── ask ───────▶ the mount itself, asked by a process of its own
 //! ```
-//! What a command calls: [`start`] begins a daemon, [`client`] and [`control_socket`] lead to the one that has a volume, [`ask`] and [`report`] to the one behind a
-//! mount, [`opening`] to a volume that none has. [`mounts`] says what is mounted, [`metrics`] serves what daemons have counted.
+//! What a command calls: [`start`] begins a daemon, [`dispatch`] has work done and questions answered, [`client`] what only a daemon can
+//! do. [`ask`] and [`report`] lead to the one behind a mount, [`opening`] to a volume that none has. [`mounts`] says what is mounted,
+//! [`metrics`] serves what daemons have counted.
 //!
 //! The program is run again for what needs a process: `mount --detached`, `ask`, `door`, `watchdog` and `private` are its arguments, and a crate
 //! with a `main` ignores SIGXFSZ first and hands these on to [`start::detached`], [`ask::run`], [`door::run`],
@@ -24,7 +25,7 @@ mod callers;
 mod calls;
 pub mod client;
 mod commands;
-pub mod control_socket;
+mod control_socket;
 pub mod descriptors;
 pub mod dispatch;
 pub mod door;

@@ -82,7 +82,7 @@ fn patiently<T>(
 }
 
 /// What a supervisor has opened and locked for this process.
-pub fn inherited(
+pub(crate) fn inherited(
     locked: (OwnedFd, Vec<OwnedFd>),
     path: &Path,
     read_only: bool,
@@ -164,7 +164,7 @@ pub fn open_volume(
 }
 
 /// The sentence for a volume that does not open: what it is if it is something else, otherwise why.
-pub fn not_opened(path: &Path, device: &dyn Device, error: &io::Error) -> Failure {
+pub(crate) fn not_opened(path: &Path, device: &dyn Device, error: &io::Error) -> Failure {
     match foreign(device).filter(|_| holdfast_check::probe(device).is_none()) {
         Some(kind) => not_ours(path, Some(kind)),
         None => Failure::plain(format!("{}: {}", path.display(), plain_words(error))),
@@ -185,7 +185,7 @@ pub fn foreign(device: &dyn Device) -> Option<&'static str> {
 }
 
 /// The sentence for what is no volume, or one without a valid superblock.
-pub fn not_ours(path: &Path, foreign: Option<&str>) -> Failure {
+pub(crate) fn not_ours(path: &Path, foreign: Option<&str>) -> Failure {
     let shown = path.display();
     match foreign {
         Some(kind) => Failure::plain(format!("{shown}: not a Holdfast volume, but {kind}")),

@@ -307,7 +307,7 @@ pub fn dirty_bytes(dir: &Path) -> Option<u64> {
 ///
 /// # Errors
 /// Those of [`ask()`].
-pub fn ask_within(mount: &mounts::Mount, patience: Duration) -> io::Result<Report> {
+pub(crate) fn ask_within(mount: &mounts::Mount, patience: Duration) -> io::Result<Report> {
     let value = ask::attribute(&mount.dir, ask::REPORT, patience)?;
     Report::read(&value)
 }

@@ -13,7 +13,7 @@ use holdfast::{Atime, Volume};
 use holdfast_device::FileDevice;
 use holdfast_fuse::{FuseOptions, Session, end_all};
 use holdfast_service::outcome::not_whole;
-use holdfast_service::outcome::{Context, Failure, Outcome, plain_words, printable};
+use holdfast_service::outcome::{Context, Failure, Outcome, plain_words, shown};
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
@@ -231,7 +231,7 @@ fn go_on(
     for (held, left) in held {
         let (dir, number) = (left.dir(), left.kept.number);
         if let Err(error) = host.resume(left, held) {
-            let dir = printable(&dir.to_string_lossy()).into_owned();
+            let dir = shown(&dir);
             tracing::error!("{dir} cannot go on: {}", plain_words(&error));
             if let Some(supervisor) = host.table.supervisor() {
                 drop(supervisor.keeps(number));
@@ -294,7 +294,7 @@ fn close_rest(table: &Table) {
 /// Lets a mount go that has ended, and closes its branch.
 fn close(session: Session, volume: Volume) -> Result<(), Failure> {
     // It may be of a user who likes to see other lines in the log.
-    let dir = printable(&session.dir().to_string_lossy()).into_owned();
+    let dir = shown(session.dir());
     let served = session.finish();
     let stopped = volume.stop_reason();
     let closed = volume.close();

@@ -24,7 +24,6 @@ fn what_goes_through_the_control_socket_has_its_names() {
     hold::<Question>(&[
         r#"{"join":{"dir":"/a","options":["ro"],"branch":"b","snapshot":"s","linger":true}}"#,
         r#"{"work":{"volume":"v","at":{"dir":"/a","device":"0:53"},"work":{"trim":{"least":1}}}}"#,
-        r#""go""#,
         r#"{"mounted":{"dir":"/a","device":"0:53"}}"#,
         r#""list""#,
         r#"{"closed":{"dir":"/a","device":"0:53"}}"#,
@@ -34,7 +33,7 @@ fn what_goes_through_the_control_socket_has_its_names() {
     hold::<DaemonAnswer>(&[
         r#"{"hello":{"protocol":1}}"#,
         r#""mount""#,
-        r#"{"pages":{"mounted":[{"dir":"/a","device":"0:53"}]}}"#,
+        r#""begins""#,
         r#""done""#,
         concat!(
             r#"{"served":{"volume":"v","uuid":"u","label":"l","read_only":true,"linger":true,"#,

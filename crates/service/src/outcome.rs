@@ -16,6 +16,11 @@ pub fn not_whole(missing: &str) -> String {
     format!("its last state is not whole: {missing}; `holdfast fsck -n` says what is lost")
 }
 
+/// A path, as a terminal may see it.
+pub fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
+
 /// Behind it a sentence says which command helps.
 const HINT: &str = "; run: ";
 

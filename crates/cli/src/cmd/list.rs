@@ -6,8 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast_daemon::ask_all::ask_all;
-use holdfast_daemon::client::{self, ListedDaemon};
-use holdfast_daemon::control_socket::message::ServedMount;
+use holdfast_daemon::client::{self, ListedDaemon, ServedMount};
 use holdfast_daemon::mounts::{self, Mount};
 use holdfast_daemon::report::Report;
 use holdfast_service::size;
@@ -42,10 +41,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.json {
         let volumes: Vec<Value> = daemons.iter().map(object).collect();
         let others: Vec<Value> = untold.iter().map(Untold::object).collect();
-        let all = [("volumes", volumes), ("other_mounts", others)];
-        return show::json(
-            all.map(|(name, of)| (name.to_owned(), of.into())).into_iter().collect(),
-        );
+        let all = [("volumes".into(), volumes.into()), ("other_mounts".into(), others.into())];
+        return show::json(all.into_iter().collect());
     }
     let head = ["VOLUME", "BRANCH", "DIRECTORY", "OPTIONS", "USER", "PROCESS", "MEMORY"];
     show::table(&head, daemons.iter().flat_map(rows).chain(untold.iter().map(Untold::row)))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
-use holdfast_daemon::client::{Joined, is_there, join};
+use holdfast_daemon::client::{is_there, join};
 use holdfast_daemon::mount_options::DaemonOptions;
 use holdfast_daemon::mounts::{self, real_path};
 use holdfast_daemon::opening::{IN_USE, file_id};
@@ -254,7 +254,7 @@ pub(crate) fn mount(
     }
     let mut tries = 0;
     loop {
-        if join(&volume, &dir, &options, lists, how.linger)? == Joined::Yes {
+        if join(&volume, &dir, &options, lists, how.linger, || Ok(()))? {
             return Ok(0);
         }
         match start::start(&volume, &dir, &options, lists, how.linger, &mut tell) {

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use holdfast_daemon::{client, mounts};
-use serde_json::Value;
 
 use crate::branches::show;
 use crate::outcome::{Context, Failure, Outcome, printed};
@@ -35,20 +34,15 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mount = mounts::find(&args.at).context("/proc/self/mountinfo")?;
     let volume = mount.map_or_else(|| mounts::real_path(&args.at), |mount| mount.source);
-    let next = client::restart(&volume).map_err(|failure| failure.with_code(1))?;
+    let (pid, falls_back) = client::restart(&volume).map_err(|failure| failure.with_code(1))?;
     if args.json {
-        let program = if next.falls_back.is_none() { "installed" } else { "first" };
-        let object = [("pid", next.pid.into()), ("program", program.into())];
-        show::json(
-            object
-                .map(|(name, value): (&str, Value)| (name.to_owned(), value))
-                .into_iter()
-                .collect(),
-        )?;
+        let program = if falls_back.is_none() { "installed" } else { "first" };
+        let object = [("pid".into(), pid.into()), ("program".into(), program.into())];
+        show::json(object.into_iter().collect())?;
     } else {
-        printed(writeln!(io::stdout().lock(), "{}", next.pid))?;
+        printed(writeln!(io::stdout().lock(), "{pid}"))?;
     }
-    match next.falls_back {
+    match falls_back {
         None => Ok(0),
         Some(why) => {
             let volume = volume.display();

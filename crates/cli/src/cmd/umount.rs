@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_daemon::client::{self, Parted};
-use holdfast_daemon::control_socket::PAUSE;
 use holdfast_daemon::hung;
 use holdfast_daemon::mounts::{self, Mount, namespaces, orphan, processes};
 use rustix::io::Errno;
@@ -25,6 +24,8 @@ use crate::waiting::Waiting;
 const FAILED: u8 = 32;
 /// Seconds that a daemon gets to write what it holds.
 pub(crate) const TIMEOUT: u64 = 120;
+/// Between two looks whether a volume is free.
+const PAUSE: Duration = Duration::from_millis(500);
 /// A daemon that has not answered for so long may not answer any more.
 const LONG: Duration = Duration::from_secs(1);
 /// A daemon that is waited for so long is named, whatever it does.

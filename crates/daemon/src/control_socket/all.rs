@@ -28,7 +28,7 @@ const SOCKETS_MAX: usize = 10_000;
 
 /// What the daemons of this user and of root serve; for root those of all users. One that does not answer within `patience` is left
 /// out. What this user's daemons have left that were killed is removed.
-pub fn all_served(patience: Duration) -> Vec<(Peer, Served)> {
+pub(crate) fn all_served(patience: Duration) -> Vec<(Peer, Served)> {
     let me = geteuid().as_raw();
     let mut found = Asked { patience, served: Vec::new() };
     let own = own_directories().into_iter().filter_map(|dir| Directory::trusted(dir, me));

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// No daemon listens; or it takes no more callers (`TimedOut`).
-pub fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let until = Deadline::after(patience);
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -41,15 +41,15 @@ pub fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
 
 /// The maker of the other end of a socket, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// 0 if it cannot be seen from here: it is in another pid namespace.
-    pub pid: i32,
+    pub(crate) pid: i32,
     /// The user.
-    pub user: u32,
+    pub(crate) user: u32,
 }
 
 /// The maker of the other end.
-pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
+pub(crate) fn peer(stream: &UnixStream) -> io::Result<Peer> {
     let found = getsockopt(stream, PeerCredentials)?;
     Ok(Peer { pid: found.pid(), user: found.uid() })
 }

@@ -2,21 +2,21 @@
 //!
 //! A frame is one byte that says what it is, four with the length of its body, little-endian, and the body.
 
-use std::io;
+use std::io::{self, Read};
 
 use holdfast_service::outcome::{Failure, Outcome};
 use holdfast_stream::Progress;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a body. Both sides keep one frame in memory.
-pub const BODY_MAX: usize = 256 << 10;
+pub(crate) const BODY_MAX: usize = 256 << 10;
 /// Bytes in front of a body.
-pub const HEAD: usize = 5;
+pub(crate) const HEAD: usize = 5;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// To the command: bytes for standard output. To the daemon: bytes of the input.
     Bytes = 1,
     /// To the daemon: the input is over; the next one follows, if there is one.
@@ -27,7 +27,8 @@ pub enum Kind {
     Progress = 4,
     /// To the command: how it has ended; nothing follows.
     End = 5,
-    /// To the command: the kernel is to hand over pages of mapped files in these mounts. The answer is [`Kind::Go`].
+    /// To the command, as the first: the kernel is to hand over pages of mapped files in these mounts, which show what the work is about.
+    /// Once more before one of them becomes another branch. The answer is [`Kind::Go`].
     Pages = 6,
     /// To the daemon: it has.
     Go = 7,
@@ -42,7 +43,7 @@ impl Kind {
 }
 
 /// A frame with this body, which is not longer than [`BODY_MAX`].
-pub fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).expect("bodies are short");
     [&[kind as u8][..], &length.to_le_bytes(), body].concat()
 }
@@ -51,7 +52,7 @@ pub fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// It makes no sense.
-pub fn head(bytes: [u8; HEAD]) -> io::Result<(Kind, usize)> {
+pub(crate) fn head(bytes: [u8; HEAD]) -> io::Result<(Kind, usize)> {
     let [kind, length @ ..] = bytes;
     let length = u32::from_le_bytes(length) as usize;
     match Kind::of(kind) {
@@ -60,13 +61,31 @@ pub fn head(bytes: [u8; HEAD]) -> io::Result<(Kind, usize)> {
     }
 }
 
+/// The next frame.
+///
+/// # Errors
+/// The connection breaks, or a frame makes no sense.
+pub(crate) fn read(from: &mut impl Read) -> io::Result<(Kind, Vec<u8>)> {
+    let mut start = [0; HEAD];
+    from.read_exact(&mut start)?;
+    let (kind, length) = head(start)?;
+    let mut body = vec![0; length];
+    from.read_exact(&mut body)?;
+    Ok((kind, body))
+}
+
+/// The peer says what it cannot mean.
+pub(crate) fn nonsense() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense")
+}
+
 /// The body that says how far work has come.
-pub fn progress(at: Progress) -> Vec<u8> {
+pub(crate) fn progress(at: Progress) -> Vec<u8> {
     [at.bytes, at.files, at.files_in_all].map(u64::to_le_bytes).concat()
 }
 
 /// What such a body says.
-pub fn read_progress(body: &[u8]) -> Option<Progress> {
+pub(crate) fn read_progress(body: &[u8]) -> Option<Progress> {
     let mut numbers = body.as_chunks::<8>().0.iter().map(|it| u64::from_le_bytes(*it));
     let mut next = || numbers.next();
     Some(Progress { bytes: next()?, files: next()?, files_in_all: next()? })
@@ -74,13 +93,13 @@ pub fn read_progress(body: &[u8]) -> Option<Progress> {
 
 /// How work has ended.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Ended {
+pub(crate) struct Ended {
     code: u8,
     /// Why it failed, if it did.
     failed: Option<String>,
     /// Because the daemon ended.
     #[serde(default)]
-    pub is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
 impl From<Outcome> for Ended {
@@ -105,14 +124,14 @@ impl From<Ended> for Outcome {
 
 impl Ended {
     /// The body that says it; a sentence that is too long is cut.
-    pub fn body(mut self) -> Vec<u8> {
+    pub(crate) fn body(mut self) -> Vec<u8> {
         const LETTERS: usize = 16 << 10;
         self.failed = self.failed.map(|sentence| sentence.chars().take(LETTERS).collect());
         serde_json::to_vec(&self).expect("a number and a sentence")
     }
 
     /// What such a body says.
-    pub fn read(body: &[u8]) -> Option<Ended> {
+    pub(crate) fn read(body: &[u8]) -> Option<Ended> {
         serde_json::from_slice(body).ok()
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_control::Name;
-use holdfast_service::work::{At, Job};
+use holdfast_service::work::Job;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -22,25 +22,22 @@ use serde::{Deserialize, Serialize};
 use crate::stopped::Stopped;
 
 /// What both sides must speak.
-pub const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 1;
 /// Bytes of a question.
-pub const QUESTION_MAX: usize = 64 << 10;
+pub(crate) const QUESTION_MAX: usize = 64 << 10;
 /// Bytes of an answer: a list of ten thousand mounts has less.
-pub const ANSWER_MAX: usize = 32 << 20;
+pub(crate) const ANSWER_MAX: usize = 32 << 20;
 /// Descriptors of a message: what more comes is closed by the kernel.
 const DESCRIPTORS: usize = 3;
 
 /// What is asked of a daemon.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Question {
+pub(crate) enum Question {
     /// To serve one more mount. With a descriptor of the volume's file, open as the mount needs it: with that a mount may join.
     Join(Join),
     /// To work for the caller. With a descriptor of the volume's file: open for reading, or for writing if something changes.
     Work(Box<Job>),
-    /// Pages of mapped files were handed over: to begin with that. From now on frames follow, see [`frames`](super::frames).
-    #[serde(rename = "go")]
-    Begin,
     /// It is mounted. With the connection to the kernel, and what ends it if the caller may.
     Mounted {
         /// Where.
@@ -65,23 +62,23 @@ pub enum Question {
 
 /// A mount that is to be served.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Join {
+pub(crate) struct Join {
     /// Where it is mounted.
-    pub dir: Name,
+    pub(crate) dir: Name,
     /// The lists of `-o`.
-    pub options: Vec<String>,
+    pub(crate) options: Vec<String>,
     /// The branch; `None`: that of the options, or the first of the volume.
-    pub branch: Option<String>,
+    pub(crate) branch: Option<String>,
     /// A snapshot of it.
-    pub snapshot: Option<String>,
+    pub(crate) snapshot: Option<String>,
     /// The daemon goes on when nothing is mounted any more.
-    pub linger: bool,
+    pub(crate) linger: bool,
 }
 
 /// What a daemon answers.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DaemonAnswer {
+pub(crate) enum DaemonAnswer {
     /// Comes first, before anything was asked.
     Hello {
         /// See [`PROTOCOL`].
@@ -89,12 +86,8 @@ pub enum DaemonAnswer {
     },
     /// The mount is prepared: mount it.
     Mount,
-    /// The work is prepared. These mounts show what it is about.
-    #[serde(rename = "pages")]
-    Prepared {
-        /// Where the kernel is to hand over pages of mapped files before the work begins.
-        mounted: Vec<At>,
-    },
+    /// The work begins: from now on frames follow, see [`frames`](super::frames).
+    Begins,
     /// It is done.
     Done,
     /// What is served.
@@ -159,7 +152,7 @@ pub struct ServedMount {
 }
 
 /// Whether a daemon takes it: longer ones look to it like nonsense.
-pub fn fits(question: &Question) -> bool {
+pub(crate) fn fits(question: &Question) -> bool {
     serde_json::to_vec(question).is_ok_and(|text| text.len() <= QUESTION_MAX)
 }
 
@@ -167,7 +160,7 @@ pub fn fits(question: &Question) -> bool {
 ///
 /// # Errors
 /// The peer is gone, or has not read it in time.
-pub fn send(
+pub(crate) fn send(
     to: &UnixStream,
     message: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
@@ -200,7 +193,7 @@ pub fn send(
 ///
 /// # Errors
 /// The peer is gone (`UnexpectedEof`), has not sent all of it in time (`TimedOut`), or sends nonsense.
-pub fn receive<T: DeserializeOwned>(
+pub(crate) fn receive<T: DeserializeOwned>(
     from: &UnixStream,
     mut most: usize,
     patience: Duration,
@@ -212,13 +205,15 @@ pub fn receive<T: DeserializeOwned>(
 ///
 /// # Errors
 /// Those of [`receive`].
-pub fn receive_of<T: DeserializeOwned>(
+pub(crate) fn receive_of<T: DeserializeOwned>(
     from: &UnixStream,
     left: &mut usize,
     patience: Duration,
 ) -> io::Result<T> {
     let until = Deadline::after(patience);
-    framed(left, |bytes| fill_words(from, bytes, &until))
+    let words =
+        |bytes: &mut [u8]| recv(from.as_fd(), bytes, RecvFlags::empty()).map(|(some, _)| some);
+    framed(left, |bytes| fill(from, bytes, &until, words))
 }
 
 /// As [`receive`], with the descriptors beside it. A process that takes those of a stranger may hang for ever as soon as they are closed: only a
@@ -226,14 +221,16 @@ pub fn receive_of<T: DeserializeOwned>(
 ///
 /// # Errors
 /// Those of [`receive`].
-pub fn receive_handed<T: DeserializeOwned>(
+pub(crate) fn receive_handed<T: DeserializeOwned>(
     from: &UnixStream,
     mut most: usize,
     patience: Duration,
 ) -> io::Result<(T, Vec<OwnedFd>)> {
     let until = Deadline::after(patience);
     let mut descriptors = Vec::new();
-    let message = framed(&mut most, |bytes| fill(from, bytes, &mut descriptors, &until))?;
+    let message = framed(&mut most, |bytes| {
+        fill(from, bytes, &until, |bytes| receive_both(from, bytes, &mut descriptors))
+    })?;
     Ok((message, descriptors))
 }
 
@@ -255,13 +252,19 @@ fn framed<T: DeserializeOwned>(
     Ok(serde_json::from_slice(&text)?)
 }
 
-fn fill_words(from: &UnixStream, bytes: &mut [u8], until: &Deadline) -> io::Result<()> {
+/// Fills `bytes` with what `receive` brings.
+fn fill(
+    from: &UnixStream,
+    bytes: &mut [u8],
+    until: &Deadline,
+    mut receive: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
         from.set_read_timeout(Some(time_left(until)?))?;
-        match recv(from.as_fd(), &mut bytes[filled..], RecvFlags::empty()) {
-            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok((some, _)) => filled += some,
+        match receive(&mut bytes[filled..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(some) => filled += some,
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }
@@ -269,35 +272,22 @@ fn fill_words(from: &UnixStream, bytes: &mut [u8], until: &Deadline) -> io::Resu
     Ok(())
 }
 
-fn fill(
+/// Some bytes, and the descriptors beside them.
+fn receive_both(
     from: &UnixStream,
     bytes: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
-    until: &Deadline,
-) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        from.set_read_timeout(Some(time_left(until)?))?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-        let mut beside = RecvAncillaryBuffer::new(&mut space);
-        let mut rest = [IoSliceMut::new(&mut bytes[filled..])];
-        match recvmsg(from.as_fd(), &mut rest, &mut beside, RecvFlags::CMSG_CLOEXEC) {
-            Ok(received) if received.bytes == 0 => {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            Ok(received) => filled += received.bytes,
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(error.into()),
+) -> rustix::io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [IoSliceMut::new(bytes)];
+    let received = recvmsg(from.as_fd(), &mut bytes, &mut beside, RecvFlags::CMSG_CLOEXEC);
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            descriptors.extend(received);
         }
-        for message in beside.drain() {
-            if let RecvAncillaryMessage::ScmRights(received) = message {
-                descriptors.extend(received);
-            }
-        }
-        // More than belong to any message are closed.
-        descriptors.truncate(DESCRIPTORS);
     }
-    Ok(())
+    received.map(|received| received.bytes)
 }
 
 fn time_left(until: &Deadline) -> io::Result<Duration> {

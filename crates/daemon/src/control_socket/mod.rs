@@ -6,11 +6,11 @@
 //! is of a daemon that was killed.
 
 mod all;
-pub mod connect;
+pub(crate) mod connect;
 mod directory;
-pub mod frames;
+pub(crate) mod frames;
 mod lock;
-pub mod message;
+pub(crate) mod message;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -28,7 +28,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-pub use self::all::all_served;
+pub(crate) use self::all::all_served;
 use self::connect::{Peer, connect, peer};
 use self::directory::Directory;
 use self::message::{ANSWER_MAX, DaemonAnswer, PROTOCOL, Question, Served};
@@ -38,9 +38,9 @@ const OF_ROOT: &str = "/run/holdfast";
 /// A user's, in the home directory.
 const IN_HOME: &str = ".holdfast";
 /// How long a daemon may take to say that it listens.
-pub const HELLO: Duration = Duration::from_secs(5);
+pub(crate) const HELLO: Duration = Duration::from_secs(5);
 /// Between two looks for an answer.
-pub const PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const PAUSE: Duration = Duration::from_millis(500);
 /// How long a process that makes or removes a socket may keep others from it.
 const LOCKED: Duration = Duration::from_secs(5);
 
@@ -104,7 +104,7 @@ fn own_directory() -> io::Result<PathBuf> {
 
 /// A control socket that listens. Removed when it is dropped, which must be before the lock of the volume is given back.
 #[derive(Debug)]
-pub struct ControlSocket {
+pub(crate) struct ControlSocket {
     path: PathBuf,
     listener: UnixListener,
 }
@@ -115,7 +115,7 @@ impl ControlSocket {
     ///
     /// # Errors
     /// There is no safe place; or another daemon that only reads the volume listens already.
-    pub fn bind(volume: &HostFile, is_alone: bool) -> io::Result<ControlSocket> {
+    pub(crate) fn bind(volume: &HostFile, is_alone: bool) -> io::Result<ControlSocket> {
         let dir = own_directory()?;
         // One at a time: two that only read may look at the same moment.
         let _lock = lock::take(&dir, LOCKED)?;
@@ -134,7 +134,7 @@ impl ControlSocket {
     }
 
     /// What callers connect to.
-    pub fn listener(&self) -> &UnixListener {
+    pub(crate) fn listener(&self) -> &UnixListener {
         &self.listener
     }
 }
@@ -149,13 +149,13 @@ impl Drop for ControlSocket {
 
 /// A daemon that listens.
 #[derive(Debug)]
-pub struct Daemon {
+pub(crate) struct Daemon {
     /// The connection, on which it has said that it listens.
-    pub stream: UnixStream,
+    pub(crate) stream: UnixStream,
     /// The process, as the kernel says; 0 for one in another pid namespace.
-    pub pid: i32,
+    pub(crate) pid: i32,
     /// Its user.
-    pub user: u32,
+    pub(crate) user: u32,
 }
 
 impl Daemon {
@@ -187,7 +187,7 @@ impl Daemon {
     ///
     /// # Errors
     /// `NotFound`: there is none. Others: it does not answer, or makes no sense.
-    pub fn of(volume: &HostFile, patience: Duration) -> io::Result<Daemon> {
+    pub(crate) fn of(volume: &HostFile, patience: Duration) -> io::Result<Daemon> {
         Daemon::of_users(volume, &[], patience)
     }
 
@@ -212,7 +212,7 @@ impl Daemon {
     }
 
     /// Asks, with descriptors.
-    pub fn ask(
+    pub(crate) fn ask(
         &self,
         question: &Question,
         descriptors: &[std::os::fd::BorrowedFd<'_>],
@@ -223,7 +223,7 @@ impl Daemon {
     }
 
     /// Asks, and calls `meanwhile` now and then while there is no answer.
-    pub fn ask_meanwhile(
+    pub(crate) fn ask_meanwhile(
         &self,
         question: &Question,
         patience: Duration,
@@ -246,11 +246,6 @@ impl Daemon {
         self.answer(until.left())
     }
 
-    /// Says something that is not answered.
-    pub fn tell(&self, question: &Question, patience: Duration) -> io::Result<()> {
-        message::send(&self.stream, question, &[], patience)
-    }
-
     fn answer(&self, patience: Duration) -> io::Result<DaemonAnswer> {
         message::receive(&self.stream, ANSWER_MAX, patience)
     }
@@ -263,23 +258,23 @@ fn is_none(error: &io::Error) -> bool {
 }
 
 /// The volume at `path`, without opening what is no file, and without any right to it.
-pub fn id(path: &Path) -> Option<HostFile> {
+pub(crate) fn id(path: &Path) -> Option<HostFile> {
     let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     HostFile::of(file).ok()
 }
 
 /// The daemon that serves the volume at `path`, if one does that can be asked.
-pub fn daemon_of(path: &Path, patience: Duration) -> Option<Daemon> {
+pub(crate) fn daemon_of(path: &Path, patience: Duration) -> Option<Daemon> {
     Daemon::of(&id(path)?, patience).ok()
 }
 
 /// The same; for root also if it is a daemon of one of `users`, of whose volumes and mounts alone it is to be believed.
-pub fn daemon_of_users(path: &Path, users: &[u32], patience: Duration) -> Option<Daemon> {
+pub(crate) fn daemon_of_users(path: &Path, users: &[u32], patience: Duration) -> Option<Daemon> {
     Daemon::of_users(&id(path)?, users, patience).ok()
 }
 
 /// What the daemon of a volume serves.
-pub fn served(daemon: &Daemon) -> Option<Served> {
+pub(crate) fn served(daemon: &Daemon) -> Option<Served> {
     match daemon.ask(&Question::List, &[], HELLO) {
         Ok(DaemonAnswer::Served(served)) => Some(served),
         _ => None,
@@ -287,6 +282,6 @@ pub fn served(daemon: &Daemon) -> Option<Served> {
 }
 
 /// Whether a daemon keeps the volume at `path` open although nothing of it is mounted.
-pub fn lingers(path: &Path) -> bool {
+pub(crate) fn lingers(path: &Path) -> bool {
     daemon_of(path, HELLO).and_then(|daemon| served(&daemon)).is_some_and(|it| it.linger)
 }

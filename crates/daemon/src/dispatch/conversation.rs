@@ -4,10 +4,12 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 
 use holdfast_service::outcome::{Failure, Outcome, plain_words};
+use holdfast_service::work::At;
 use holdfast_service::work::files::message::{self, Reply, Request};
 
+use super::has_ended;
 use crate::control_socket::Daemon;
-use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
+use crate::control_socket::frames::{self, BODY_MAX, Ended, Kind, nonsense};
 
 /// A daemon that works with files for this command, until this is dropped.
 #[derive(Debug)]
@@ -29,19 +31,34 @@ struct Came {
 }
 
 impl Conversation {
-    /// What is asked for is agreed.
-    pub(super) fn new(
+    /// The daemon has agreed to what it is asked for. `None`: it has ended before it was told to begin.
+    pub(super) fn begin(
         name: String,
         daemon: Daemon,
         note: fn(&str),
-    ) -> Result<Conversation, Failure> {
-        let stream = &daemon.stream;
+        hand_over: &dyn Fn(&[At]) -> Result<(), Failure>,
+    ) -> Result<Option<Conversation>, Failure> {
+        let mut stream = &daemon.stream;
         // A daemon may wait for its device, or for room, as long as a write of a program does.
         let waits = stream.set_nonblocking(false);
         let waits = waits.and_then(|()| stream.set_read_timeout(None));
         let waits = waits.and_then(|()| stream.set_write_timeout(None));
-        waits.map_err(|error| Failure::plain(format!("{name}: {}", plain_words(&error))))?;
-        Ok(Conversation { name, daemon, note, came: Came::default() })
+        let pages = waits.and_then(|()| match frames::read(&mut stream)? {
+            (Kind::Pages, body) => Ok(serde_json::from_slice::<Vec<At>>(&body)?),
+            _ => Err(nonsense()),
+        });
+        let begun = match pages {
+            Ok(mounted) => {
+                hand_over(&mounted)?;
+                stream.write_all(&frames::frame(Kind::Go, &[]))
+            }
+            Err(error) => Err(error),
+        };
+        match begun {
+            Ok(()) => Ok(Some(Conversation { name, daemon, note, came: Came::default() })),
+            Err(error) if has_ended(&error) => Ok(None),
+            Err(error) => Err(Failure::plain(format!("{name}: {}", plain_words(&error)))),
+        }
     }
 
     /// Says something that has no answer.
@@ -139,13 +156,7 @@ impl Read for Answers<'_> {
 impl Answers<'_> {
     /// Takes the next frame.
     fn frame(&mut self) -> io::Result<()> {
-        let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense");
-        let mut head = [0; HEAD];
-        let mut stream = self.stream;
-        stream.read_exact(&mut head)?;
-        let (kind, length) = frames::head(head)?;
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body)?;
+        let (kind, body) = frames::read(&mut &*self.stream)?;
         match kind {
             Kind::Bytes => (self.came.bytes, self.came.read) = (body, 0),
             Kind::Note => (self.note)(&String::from_utf8_lossy(&body)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdfast::FIRST_BRANCH;
 use holdfast_control::{Ask, Branch, Failed, Name, Reply, Snapshot, in_parts};
-use holdfast_service::outcome::{Context, Failure, Outcome, plain_words, printable};
+use holdfast_service::outcome::{Context, Failure, Outcome, printable};
 use holdfast_service::work::Work;
 
 use super::{Located, Pipes};
@@ -150,24 +150,20 @@ fn is_writable(mount: &Mount) -> bool {
 fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
     use rustix::io::Errno;
     let dir = mount.dir.display();
-    let words = plain_words(error);
-    Failure::plain(match Errno::from_io_error(error) {
-        Some(Errno::ACCESS | Errno::PERM) => format!(
-            "{dir}: {words}; only root and the user who has mounted may do this, where they may read its root directory, and users who may open the volume's file"
-        ),
-        Some(Errno::ROFS) => format!("{dir} is mounted read-only here"),
-        Some(Errno::NOTTY | Errno::OPNOTSUPP) => {
-            format!("{dir} is served by a program without branches; unmount it and mount it again")
-        }
-        _ if mounts::is_dead(error) => {
-            let ended = Failure::plain(format!("the daemon of {dir} has ended"));
-            return ended.with_hint_about("holdfast umount", &mount.dir);
-        }
-        _ if error.kind() == io::ErrorKind::TimedOut => format!(
+    match Errno::from_io_error(error) {
+        Some(Errno::ROFS) => Failure::plain(format!("{dir} is mounted read-only here")),
+        Some(Errno::NOTTY | Errno::OPNOTSUPP) => Failure::plain(format!(
+            "{dir} is served by a program without branches; unmount it and mount it again"
+        )),
+        _ if error.kind() == io::ErrorKind::TimedOut => Failure::plain(format!(
             "the daemon of {dir} does not answer; it may be waiting for its device, and may still do it"
+        )),
+        _ => mounts::no_answer(
+            mount,
+            error,
+            "root and the user who has mounted may do this, where they may read its root directory, and users who may open the volume's file",
         ),
-        _ => format!("the daemon of {dir}: {words}"),
-    })
+    }
 }
 
 fn nonsense(reply: &Reply) -> Failure {

@@ -16,7 +16,7 @@ use holdfast::VolumeOptions;
 use holdfast_base::clock::Deadline;
 use holdfast_control::Name;
 use holdfast_device::HostFile;
-use holdfast_service::outcome::{Context, Failure, Outcome, plain_words, printable};
+use holdfast_service::outcome::{Context, Failure, Outcome, plain_words, shown};
 use holdfast_service::work::{At, AtRest, Job, Tree, Work, carry_out, files};
 use rustix::fs::OFlags;
 
@@ -57,7 +57,7 @@ impl Located {
         snapshot: Option<Name>,
         note: fn(&str),
     ) -> Result<Located, Failure> {
-        let name = printable(&path.to_string_lossy()).into_owned();
+        let name = shown(path);
         let real = mounts::real_path(path);
         let mounts = mounts::or_none(mounts::list()).context("/proc/self/mountinfo")?;
         let mount = mounts.into_iter().rev().find(|mount| mount.dir == real);
@@ -118,10 +118,13 @@ impl Located {
     /// The daemon refuses or does not answer.
     pub fn converse(&self, what: files::What) -> Result<Option<Conversation>, Failure> {
         let job = self.job(Work::Files(what));
+        let hand_over = |mounted: &[At]| self.hand_over_pages(mounted, false);
         if let Some((daemon, proof)) = self.daemon(&job)?
             && self.agree(&daemon, &proof, &job)?
+            && let Some(conversation) =
+                Conversation::begin(self.name.clone(), daemon, self.note, &hand_over)?
         {
-            return Conversation::new(self.name.clone(), daemon, self.note).map(Some);
+            return Ok(Some(conversation));
         }
         self.expect_at_rest().map(|()| None)
     }
@@ -201,10 +204,12 @@ impl Located {
         if !self.agree(daemon, proof, job)? {
             return Ok(None);
         }
-        let hand_over = |mounted: &[At]| self.hand_over_pages(mounted).map(drop);
+        let is_question = matches!(job.work, Work::Lineage { .. });
+        let hand_over = |mounted: &[At]| self.hand_over_pages(mounted, is_question);
         // The mount of a question may answer it.
-        let goes_on = self.mount.is_none() || matches!(job.work, Work::Lineage { .. });
+        let goes_on = self.mount.is_none() || is_question;
         Ok(match pump::run(daemon.stream.as_fd(), pipes, self.note, &hand_over) {
+            Ok(Ran::NotBegun(why)) => return why.map_or(Ok(None), Err),
             // It was unmounted a moment ago, and its daemon had not noticed yet.
             Ok(Ran::Cut(_)) if goes_on => None,
             // Or it has ended without a word. What only reads can be done anew.
@@ -214,7 +219,7 @@ impl Located {
         })
     }
 
-    /// Asks a daemon for work, up to where frames follow; false: the daemon does nothing any more.
+    /// Asks a daemon for work, up to where frames follow; false: it does nothing any more.
     fn agree(&self, daemon: &Daemon, proof: &File, job: &Job) -> Result<bool, Failure> {
         let name = &self.name;
         let question = Question::Work(Box::new(job.clone()));
@@ -223,25 +228,12 @@ impl Located {
                 "{name}: the names of this command are too long for the daemon of a mounted volume; name fewer files, or shorter paths"
             )));
         }
-        let mounted = match daemon.ask(&question, &[proof.as_fd()], PATIENCE) {
-            Ok(DaemonAnswer::Prepared { mounted }) => mounted,
-            Ok(DaemonAnswer::Ending) => return Ok(false),
-            Ok(DaemonAnswer::Refused { why }) => {
-                return Err(Failure::plain(format!("{name}: {why}")));
-            }
-            Ok(_) => return Err(Failure::plain(format!("{name}: its daemon answers nonsense"))),
+        match daemon.ask(&question, &[proof.as_fd()], PATIENCE) {
+            Ok(DaemonAnswer::Begins) => Ok(true),
+            Ok(DaemonAnswer::Ending) => Ok(false),
+            Ok(DaemonAnswer::Refused { why }) => Err(Failure::plain(format!("{name}: {why}"))),
+            Ok(_) => Err(Failure::plain(format!("{name}: its daemon answers nonsense"))),
             // It has ended meanwhile.
-            Err(error) if has_ended(&error) => return Ok(false),
-            Err(error) => return Err(self.silent(daemon, &error)),
-        };
-        let handed_over = self.hand_over_pages(&mounted)?;
-        if let (Work::Lineage { .. }, Err(error)) = (&job.work, handed_over) {
-            // A snapshot without them is none.
-            return Err(Failure::of(name, &error));
-        }
-        match daemon.tell(&Question::Begin, HELLO) {
-            Ok(()) => Ok(true),
-            // It has begun nothing.
             Err(error) if has_ended(&error) => Ok(false),
             Err(error) => Err(self.silent(daemon, &error)),
         }
@@ -263,22 +255,22 @@ impl Located {
         })
     }
 
-    /// Has the kernel hand over what programs have in memory of mapped files. A mount that does not answer has handed over nothing,
-    /// which is returned; what was written by calls is there all the same.
-    fn hand_over_pages(&self, mounted: &[At]) -> Result<io::Result<()>, Failure> {
+    /// Has the kernel hand over what programs have in memory of mapped files. A mount that does not answer has handed over nothing, which fails where
+    /// `all` is needed: a snapshot without it is none. What was written by calls is there all the same.
+    fn hand_over_pages(&self, mounted: &[At], all: bool) -> Result<(), Failure> {
         let until = Deadline::after(PAGES);
-        let mut all = Ok(());
         let mounts = mounts::or_none(mounts::list()).context("/proc/self/mountinfo")?;
         let image = mounts::real_path(&self.image);
         // Of those that a daemon names only ours, and of this volume.
         let is_meant = |mount: &&Mount| {
             mount.source == image && mounted.iter().any(|at| at.device == mount.device)
         };
-        for mount in mounts.iter().filter(is_meant) {
-            let done = ask::hand_over_pages(&mount.dir, until.left());
-            all = all.and(done);
+        let each = mounts.iter().filter(is_meant);
+        let done = each.map(|mount| ask::hand_over_pages(&mount.dir, until.left()));
+        match done.fold(Ok(()), io::Result::and) {
+            Err(error) if all => Err(Failure::of(&self.name, &error)),
+            _ => Ok(()),
         }
-        Ok(all)
     }
 }
 
@@ -290,51 +282,69 @@ fn has_ended(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::control_socket::frames::{self, Kind};
     use crate::control_socket::message::QUESTION_MAX;
 
-    /// A daemon may end at any moment before it has begun: then the work is done on the volume at rest.
+    /// A daemon may end at any moment before it has begun: then the work is done on the volume at rest. Behind that only what changes nothing is.
     #[test]
     fn a_daemon_that_ends_before_it_has_begun_is_no_failure() {
         let hear = |from: &UnixStream| message::receive::<Question>(from, QUESTION_MAX, HELLO);
-        let pages = DaemonAnswer::Prepared { mounted: Vec::new() };
-        let moments: [(&str, &(dyn Fn(UnixStream) + Sync)); 6] = [
-            ("before it is asked", &drop),
-            ("with the question unread", &|daemon| {
+        let begins = |daemon: &UnixStream| {
+            drop(hear(daemon).unwrap());
+            message::send(daemon, &DaemonAnswer::Begins, &[], HELLO).unwrap();
+        };
+        let wants_pages = |daemon: &mut UnixStream| {
+            begins(daemon);
+            daemon.write_all(&frames::frame(Kind::Pages, b"[]")).unwrap();
+        };
+        type Ends<'a> = &'a (dyn Fn(UnixStream) + Sync);
+        let moments: [(&str, bool, Ends<'_>); 6] = [
+            ("before it is asked", false, &drop),
+            ("with the question unread", false, &|daemon| {
                 rustix::io::read(&daemon, &mut [0; 1][..]).unwrap();
             }),
-            ("without an answer", &|daemon| drop(hear(&daemon).unwrap())),
-            ("when it has answered", &|daemon| {
-                drop(hear(&daemon).unwrap());
-                message::send(&daemon, &pages, &[], HELLO).unwrap();
-            }),
-            ("with the word unread that it may begin", &|daemon| {
-                drop(hear(&daemon).unwrap());
-                message::send(&daemon, &pages, &[], HELLO).unwrap();
+            ("without an answer", false, &|daemon| drop(hear(&daemon).unwrap())),
+            ("when it has answered", false, &|daemon| begins(&daemon)),
+            ("with the word unread that it may begin", true, &|mut daemon| {
+                wants_pages(&mut daemon);
                 rustix::io::read(&daemon, &mut [0; 1][..]).unwrap();
             }),
-            ("when it may begin", &|daemon| {
-                drop(hear(&daemon).unwrap());
-                message::send(&daemon, &pages, &[], HELLO).unwrap();
-                drop(hear(&daemon).unwrap());
+            ("when it may begin", true, &|mut daemon| {
+                wants_pages(&mut daemon);
+                assert_eq!(frames::read(&mut daemon).unwrap().0, Kind::Go);
             }),
         ];
         let tree = Tree::default();
         let (name, image) = ("v".into(), "v".into());
         let located = Located { name, image, mount: None, tree: tree.clone(), note: |_| {} };
-        for (when, ends) in moments {
-            let (stream, there) = UnixStream::pair().unwrap();
-            let daemon = Daemon { stream, pid: 1, user: 0 };
-            let proof = tempfile::tempfile().unwrap();
-            let work = Work::Print { tree: tree.clone(), path: Name((*b"f").into()) };
-            let job = located.job(work);
-            let done = std::thread::scope(|scope| {
-                scope.spawn(|| ends(there));
-                located.live(&daemon, &proof, &job, &mut Pipes::to(io::sink()))
-            });
-            assert!(matches!(done, Ok(None)), "{when}: {done:?}");
+        for (when, has_begun, ends) in moments {
+            for changes in [false, true] {
+                let (stream, there) = UnixStream::pair().unwrap();
+                let daemon = Daemon { stream, pid: 1, user: 0 };
+                let proof = tempfile::tempfile().unwrap();
+                let job = located.job(match changes {
+                    false => Work::Print { tree: tree.clone(), path: Name((*b"f").into()) },
+                    true => Work::Trim { least: 0 },
+                });
+                let input = Input::Made(Box::new(io::empty()));
+                let mut pipes = Pipes::to(io::sink());
+                pipes.inputs.extend(changes.then_some(input));
+                let done = std::thread::scope(|scope| {
+                    scope.spawn(|| ends(there));
+                    located.live(&daemon, &proof, &job, &mut pipes)
+                });
+                match done {
+                    Ok(None) if !changes => {}
+                    // What was to be read is there still.
+                    Ok(None) if !has_begun => assert_eq!(pipes.inputs.len(), 1, "{when}"),
+                    Ok(Some(Err(_))) if has_begun => {}
+                    done => panic!("{when}: {done:?}"),
+                }
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::{Input, Pipes};
-use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind};
+use crate::control_socket::frames::{self, BODY_MAX, Ended, HEAD, Kind, nonsense};
 use crate::interrupt::Interrupt;
 
 /// What is on its way to the daemon.
@@ -23,6 +23,8 @@ struct Going {
     /// Bytes of frames that were not sent.
     unsent: Vec<u8>,
     sent: usize,
+    /// The daemon was told to begin. Nothing is read before.
+    has_begun: bool,
 }
 
 impl Going {
@@ -58,11 +60,16 @@ impl Going {
 
     fn send(&mut self, to: BorrowedFd<'_>) {
         match send(to, &self.unsent[self.sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(some) => self.sent += some,
+            Ok(some) => {
+                self.sent += some;
+                self.has_begun |= !self.is_waiting();
+            }
             Err(Errno::AGAIN | Errno::INTR) => {}
             // It wants no more. What it says last may be there still.
             Err(_) => {
-                self.inputs.clear();
+                if self.has_begun {
+                    self.inputs.clear();
+                }
                 self.sent = self.unsent.len();
             }
         }
@@ -83,6 +90,8 @@ enum Next {
 #[derive(Debug)]
 pub(super) enum Ran {
     To(Outcome),
+    /// The daemon ended before it was told to begin; or pages of mapped files were not handed over, and why.
+    NotBegun(Option<Failure>),
     /// The daemon ended before anything was shown, and nothing was read: it can be done anew.
     Cut(Outcome),
     /// The connection broke before anything was shown, and nothing was read.
@@ -111,32 +120,41 @@ pub(super) fn run(
     let mut interrupt = pipes.interrupt.clone();
     let inputs = VecDeque::from(std::mem::take(&mut pipes.inputs));
     let has_inputs = !inputs.is_empty();
-    let mut going = Going { inputs, unsent: Vec::new(), sent: 0 };
+    let mut going = Going { inputs, unsent: Vec::new(), sent: 0, has_begun: false };
     let mut came = Came::default();
     let mut piece = vec![0; BODY_MAX];
-    let broken = |error, came: &Came| match came.any || has_inputs {
-        true => Err(error),
-        false => Ok(Ran::Broken(error)),
-    };
     loop {
-        let (can_read, can_send, can_take) = wait(daemon, &going, interrupt.as_ref(), until)?;
-        if interrupt.as_ref().is_some_and(Interrupt::has_come) {
+        let heard = interrupt.as_ref().filter(|_| going.has_begun);
+        let (can_read, can_send, can_take) = wait(daemon, &going, heard, until)?;
+        if heard.is_some_and(Interrupt::has_come) {
             interrupt = None;
             // The daemon stops, and says how far it has come.
             let _ = shutdown(daemon, Shutdown::Write);
         }
         if can_take {
             match recv(daemon, &mut piece[..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return broken(io::ErrorKind::UnexpectedEof.into(), &came),
-                Ok((some, _)) => came.bytes.extend_from_slice(&piece[..some]),
+                Ok((some @ 1.., _)) => came.bytes.extend_from_slice(&piece[..some]),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(error) => return broken(error.into(), &came),
+                _ if !going.has_begun => {
+                    pipes.inputs = going.inputs.into();
+                    return Ok(Ran::NotBegun(None));
+                }
+                broken => {
+                    let ended = |_| io::ErrorKind::UnexpectedEof.into();
+                    let error = broken.map_or_else(io::Error::from, ended);
+                    return if came.any || has_inputs {
+                        Err(error)
+                    } else {
+                        Ok(Ran::Broken(error))
+                    };
+                }
             }
             match take(&mut came, pipes, note)? {
                 Some(Next::Cut(outcome)) if !has_inputs => return Ok(Ran::Cut(outcome)),
                 Some(Next::End(outcome) | Next::Cut(outcome)) => return Ok(Ran::To(outcome)),
                 Some(Next::Pages(mounted)) => match hand_over(&mounted) {
                     Ok(()) => going.go(),
+                    Err(failure) if !going.has_begun => return Ok(Ran::NotBegun(Some(failure))),
                     Err(failure) => return Ok(Ran::To(Err(failure))),
                 },
                 None => {}
@@ -162,7 +180,7 @@ fn wait(
     let is_waiting = going.is_waiting();
     let events = if is_waiting { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let mut wanted = vec![PollFd::from_borrowed_fd(daemon, events)];
-    let input = going.inputs.front().filter(|_| !is_waiting);
+    let input = going.inputs.front().filter(|_| going.has_begun && !is_waiting);
     let waited_for = input.and_then(Input::descriptor);
     wanted.extend(waited_for.map(|input| PollFd::from_borrowed_fd(input, PollFlags::IN)));
     let inputs = wanted.len();
@@ -183,7 +201,6 @@ fn wait(
 
 /// Shows what has come whole, and keeps the rest.
 fn take(came: &mut Came, to: &mut Pipes<'_>, note: fn(&str)) -> io::Result<Option<Next>> {
-    let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense");
     let mut rest = &came.bytes[..];
     let mut next = None;
     while let Some((start, behind)) = rest.split_first_chunk::<HEAD>() {

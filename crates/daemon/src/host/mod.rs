@@ -220,7 +220,7 @@ impl Host {
                 Ok(then) => return Some(then),
                 Err(no) => Err(no),
             },
-            Question::Mounted { .. } | Question::Begin => Err("nothing is prepared".into()),
+            Question::Mounted { .. } => Err("nothing is prepared".into()),
             Question::List => Ok(DaemonAnswer::Served(self.served(user))),
             Question::Closed { dir, device } => {
                 // One that goes on for another does not have all mounts yet.

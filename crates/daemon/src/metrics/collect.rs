@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
-use holdfast_service::outcome::printable;
+use holdfast_service::outcome::shown;
 use rustix::process::geteuid;
 
 use crate::ask_all::ask_all;
@@ -43,11 +42,6 @@ pub fn all() -> io::Result<Vec<Sample>> {
         of(a).cmp(&of(b))
     });
     Ok(ask(mounts))
-}
-
-/// A path as it stands in a label.
-pub(super) fn shown(path: &Path) -> String {
-    printable(&path.to_string_lossy()).into_owned()
 }
 
 /// Asks one mount.

@@ -9,13 +9,14 @@ use std::fmt;
 
 use holdfast_base::counters::{CounterKind, Counters, Reading, Unit};
 use holdfast_fuse::Operation;
+use holdfast_service::outcome::shown;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::TextForm;
-use super::collect::{Sample, shown};
+use super::collect::Sample;
 use crate::activity::Activity;
 use crate::report::Report;
 

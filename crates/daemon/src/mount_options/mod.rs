@@ -270,7 +270,7 @@ impl DaemonOptions {
     }
 
     /// Those options of `lists` that ask another thing of the volume than these.
-    pub fn of_volume_differing<'a>(
+    pub(crate) fn of_volume_differing<'a>(
         &self,
         lists: impl IntoIterator<Item = &'a str>,
     ) -> Result<Vec<&'a str>, String> {

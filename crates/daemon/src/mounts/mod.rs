@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use holdfast_service::outcome::Failure;
+use holdfast_service::outcome::{Failure, plain_words};
 use rustix::io::Errno;
 
 /// The type that our mounts have.
@@ -48,11 +48,7 @@ pub fn or_none<T: Default>(found: io::Result<T>) -> io::Result<T> {
 
 /// The newest mount at `dir`, or of the volume at `dir`.
 pub fn find(dir: &Path) -> io::Result<Option<Mount>> {
-    let dir = real_path(dir);
-    let mounts = list()?;
-    let found = mounts.iter().rev().find(|mount| mount.dir == dir);
-    let found = found.or_else(|| of_volume(&mounts, &dir));
-    Ok(found.cloned())
+    Ok(find_all(dir)?.into_iter().next())
 }
 
 /// The newest mount at `dir`; or all of the volume at `dir`, newest first.
@@ -67,10 +63,7 @@ pub fn find_all(dir: &Path) -> io::Result<Vec<Mount>> {
 
 /// The words that the kernel shows of a mount and of what is mounted.
 pub fn words(mount: &Mount) -> io::Result<Vec<String>> {
-    let text = std::fs::read("/proc/self/mountinfo")?;
-    let mut lines = text.split(|&b| b == b'\n').rev();
-    let found = lines.find(|it| line(it).as_ref() == Some(mount)).ok_or(io::ErrorKind::NotFound)?;
-    let fields: Vec<&[u8]> = found.split(|&b| b == b' ').collect();
+    let fields = fields(mount)?;
     let both = [fields.get(5), fields.last()].into_iter().flatten();
     let words = both.flat_map(|list| list.split(|&b| b == b','));
     Ok(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
@@ -78,14 +71,19 @@ pub fn words(mount: &Mount) -> io::Result<Vec<String>> {
 
 /// Whether a mount shows all of what is mounted, from the root on: `mount --bind` may show a part elsewhere.
 pub fn is_whole(mount: &Mount) -> io::Result<bool> {
+    Ok(fields(mount)?.get(3).is_some_and(|root| root == b"/"))
+}
+
+/// What the kernel's list has of a mount.
+fn fields(mount: &Mount) -> io::Result<Vec<Vec<u8>>> {
     let text = std::fs::read("/proc/self/mountinfo")?;
     let mut lines = text.split(|&b| b == b'\n').rev();
     let found = lines.find(|it| line(it).as_ref() == Some(mount)).ok_or(io::ErrorKind::NotFound)?;
-    Ok(found.split(|&b| b == b' ').nth(3) == Some(b"/"))
+    Ok(found.split(|&b| b == b' ').map(<[u8]>::to_vec).collect())
 }
 
 /// Whether a server in a program answers for what is held, which may never answer. Nothing is asked but the kernel's lists.
-pub fn is_of_a_server(held: impl AsFd) -> io::Result<bool> {
+pub(crate) fn is_of_a_server(held: impl AsFd) -> io::Result<bool> {
     let number = held.as_fd().as_raw_fd();
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"))?;
     let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
@@ -97,12 +95,7 @@ pub fn is_of_a_server(held: impl AsFd) -> io::Result<bool> {
     Ok(kind.is_none_or(|kind| kind.starts_with("fuse")))
 }
 
-/// The newest of `mounts` that is of the volume at `path`. The source that a stranger's mount names proves nothing.
-fn of_volume<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    all_of_volume(mounts, path).next()
-}
-
-/// All of them, newest first.
+/// Those of the volume at `path`, newest first. The source that a stranger's mount names proves nothing.
 fn all_of_volume<'a>(mounts: &'a [Mount], path: &Path) -> impl Iterator<Item = &'a Mount> {
     let may_open = [
         Some(0),
@@ -132,6 +125,23 @@ pub fn beside(mount: &Mount) -> io::Result<Vec<Mount>> {
 pub fn is_dead(error: &io::Error) -> bool {
     let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     Errno::from_io_error(error).is_some_and(|errno| dead.contains(&errno))
+}
+
+/// The sentence for a daemon that is dead or stuck, or does not obey this user, of which `rule` tells.
+pub fn no_answer(mount: &Mount, error: &io::Error, rule: &str) -> Failure {
+    let dir = mount.dir.display();
+    let words = plain_words(error);
+    Failure::plain(match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("{dir}: {words}; only {rule}"),
+        io::ErrorKind::TimedOut => {
+            format!("the daemon of {dir} does not answer; it may be waiting for its device")
+        }
+        _ if is_dead(error) => {
+            let ended = Failure::plain(format!("the daemon of {dir} has ended"));
+            return ended.with_hint_about("holdfast umount", &mount.dir);
+        }
+        _ => format!("the daemon of {dir}: {words}"),
+    })
 }
 
 /// With what helps, if it was met in a mount whose daemon is dead.
@@ -269,7 +279,7 @@ mod tests {
             owner,
         };
         let mounts = [mount("/mnt/real", me), mount("/home/stranger/fake", me + 4711)];
-        assert_eq!(of_volume(&mounts, &image), Some(&mounts[0]));
-        assert_eq!(of_volume(&mounts[1..], &image), None);
+        assert_eq!(all_of_volume(&mounts, &image).collect::<Vec<_>>(), [&mounts[0]]);
+        assert_eq!(all_of_volume(&mounts[1..], &image).next(), None);
     }
 }

@@ -2,7 +2,6 @@
 //! daemon goes on though it is unmounted here.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
@@ -10,21 +9,8 @@ use holdfast_service::outcome::printable;
 
 use super::{Mount, parse};
 
-/// A process in whose mount namespace a mount is.
-#[derive(Debug)]
-pub struct Holder {
-    process: u32,
-    name: String,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} ({})", self.process, self.name)
-    }
-}
-
 /// A process in another mount namespace that has something of the mount's filesystem. Those of other users are not seen, but by root.
-pub fn holder(mount: &Mount) -> Option<Holder> {
+pub fn holder(mount: &Mount) -> Option<String> {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let mut seen: HashSet<PathBuf> = namespace("self").into_iter().collect();
     // Numbers of devices are given again: what has this one and another source is another filesystem.
@@ -32,7 +18,7 @@ pub fn holder(mount: &Mount) -> Option<Holder> {
     let processes =
         fs::read_dir("/proc").ok()?.filter_map(|it| it.ok()?.file_name().into_string().ok());
     for process in processes {
-        let Ok(number) = process.parse() else { continue };
+        let Ok(number) = process.parse::<u32>() else { continue };
         // One that has ended meanwhile, or may not be looked at.
         let Some(of_it) = namespace(&process) else { continue };
         if !seen.insert(of_it) {
@@ -42,7 +28,7 @@ pub fn holder(mount: &Mount) -> Option<Holder> {
         if parse(&there).iter().any(is_it) {
             let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
             let name = printable(String::from_utf8_lossy(&name).trim_end()).into_owned();
-            return Some(Holder { process: number, name });
+            return Some(format!("process {number} ({name})"));
         }
     }
     None

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// The command that a process of this program was started with: the first word behind its name. `None`: it is another program.
-pub fn command_of(process: &str) -> Option<Vec<u8>> {
+pub(crate) fn command_of(process: &str) -> Option<Vec<u8>> {
     let words = fs::read(format!("/proc/{process}/cmdline")).ok()?;
     let mut words = words.split(|byte| *byte == 0);
     let path = words.next()?;
@@ -24,7 +24,7 @@ fn is_this(process: &str) -> bool {
 }
 
 /// Whether a process is just ending: its memory is gone, its descriptors go next. One that was not asked for its end has none any more.
-pub fn is_ending(process: u32) -> bool {
+pub(crate) fn is_ending(process: u32) -> bool {
     let words = fs::read(format!("/proc/{process}/cmdline"));
     let has_none = words.is_ok_and(|words| words.is_empty());
     has_none && state(process).is_some_and(|state| !matches!(state, b'Z' | b'X'))
@@ -42,6 +42,6 @@ fn state(process: u32) -> Option<u8> {
 }
 
 /// The mount namespace of a process, if this user may know it.
-pub fn mount_namespace(process: &str) -> Option<PathBuf> {
+pub(crate) fn mount_namespace(process: &str) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{process}/ns/mnt")).ok()
 }

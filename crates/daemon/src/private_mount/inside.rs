@@ -18,7 +18,7 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use super::message::{Begin, Said, WantedMount};
 use super::namespaces::{Way, enter_as_root, enter_as_user, let_go_of};
 use super::{FAILED, NOT_FOUND, NOT_RUN};
-use crate::client::{Joined, join_from};
+use crate::client::join;
 use crate::control_socket::message;
 use crate::mount_options::DaemonOptions;
 use crate::mounts::with_help;
@@ -93,8 +93,7 @@ fn mount(wanted: &WantedMount) -> Result<File, Failure> {
         }
         Way::AsUser => enter_as_user(),
     };
-    let joined = join_from(&volume, &dir, &options, &[list.clone()], false, enter)?;
-    if joined == Joined::No {
+    if !join(&volume, &dir, &options, &[list.clone()], false, enter)? {
         let why = format!("{}: no process serves it any more", volume.display());
         return Err(Failure::new(FAILED, why));
     }

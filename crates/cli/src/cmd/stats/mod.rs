@@ -116,21 +116,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// The sentence for a daemon that is dead or stuck, or does not answer this user.
 fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
-    let dir = mount.dir.display();
-    let words = crate::outcome::plain_words(error);
-    Failure::plain(match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            format!("{dir}: {words}; only root and the user who has mounted may ask")
-        }
-        io::ErrorKind::TimedOut => {
-            format!("the daemon of {dir} does not answer; it may be waiting for its device")
-        }
-        _ if mounts::is_dead(error) => {
-            let ended = Failure::plain(format!("the daemon of {dir} has ended"));
-            return ended.with_hint_about("holdfast umount", &mount.dir);
-        }
-        _ => format!("the daemon of {dir} gives no answer that is understood: {words}"),
-    })
+    mounts::no_answer(mount, error, "root and the user who has mounted may ask")
 }
 
 /// The screen without `--all`.

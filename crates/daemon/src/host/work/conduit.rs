@@ -78,26 +78,6 @@ fn wait_for(
     Ok((!is_over).then(|| wanted[0].revents()))
 }
 
-/// Waits until the command says something.
-///
-/// # Errors
-/// `ConnectionAborted`: the daemon ends. `TimedOut`: it says nothing for so long.
-pub(super) fn wait_for_words(
-    stream: &UnixStream,
-    stop: &UnixStream,
-    patience: Duration,
-) -> io::Result<()> {
-    let until = Deadline::after(patience);
-    loop {
-        match wait_for(stream, stop, PollFlags::IN, Some(until.left()))? {
-            Some(seen) if !seen.is_empty() => return Ok(()),
-            _ if until.is_over() => return Err(io::ErrorKind::TimedOut.into()),
-            // A signal.
-            _ => {}
-        }
-    }
-}
-
 impl Conduit {
     pub(super) fn new(
         stream: UnixStream,

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! caller ── Work (with a descriptor of the volume) ──▶ judged, named ──▶ a thread
+//!        ◀── Begins: frames follow ──
 //!        ◀── Pages: what is mounted of it ──
 //!        ── Go: the kernel has handed over what programs have in memory ──▶ carry_out
-//!        ◀── frames: bytes, notes, progress, the end ──▶
+//!        ◀── bytes, notes, progress, the end ──▶
 //!        ◀── and once more Pages, Go, before a branch becomes another one ──▶
 //! ```
 //! Work needs no mount: it looks at what is pinned, and changes forks of its own. So it goes on when a mount ends beside others. When
 //! the daemon ends, work is told to: what waits for a pipe wakes up, and the volume is closed behind the last of it.
 
 mod conduit;
-mod kernel;
 mod works;
 
 use std::cell::RefCell;
@@ -24,14 +24,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdfast::{FileSystem, NewHead, Told, Volume, VolumeOptions};
+use holdfast_base::Changed;
 use holdfast_control::NotText;
+use holdfast_fuse::Remote;
 use holdfast_service::branches::answer::{PART, Refusal};
 use holdfast_service::branches::not_forgotten;
 use holdfast_service::rights::judge;
-use holdfast_service::work::{At, Heads, InPlace, Job, Tree, Work, carry_out};
+use holdfast_service::work::{At, Heads, InPlace, Job, Remembers, Tree, Work, carry_out};
 
 use self::conduit::{Conduit, ENDED};
-use self::kernel::Kernel;
 pub(crate) use self::works::Works;
 use holdfast_control::{Ask, Name, Reply};
 use holdfast_service::outcome::{Context, Failure, Outcome};
@@ -39,15 +40,13 @@ use holdfast_service::outcome::{Context, Failure, Outcome};
 use super::{CLOSING, Host, No, PATIENCE};
 use crate::callers::Then;
 use crate::commands;
-use crate::control_socket::message::{self, DaemonAnswer, QUESTION_MAX, Question};
+use crate::control_socket::message::{self, DaemonAnswer};
 use crate::supervised::Changing;
 use crate::table::{Entry, Table};
 
 /// The numbers of a branch, and of a snapshot of it.
 type Numbers = (u64, Option<u64>);
 
-/// How long a caller gets to have the kernel hand over pages of mapped files.
-const PAGES: Duration = Duration::from_secs(120);
 /// What a caller hears whose mount is of another daemon: what that says of its source proves nothing.
 const NOT_SERVED: &str = "the daemon of the volume does not serve that mount";
 /// Bytes of written data that a fork which is filled may have in memory, if no mount has fewer.
@@ -93,7 +92,7 @@ pub(super) fn prepare(
     let place = host.works.begin(user, is_question)?;
     let host = Arc::clone(host);
     let work = move |stream: UnixStream| {
-        if let Some(conduit) = host.agree(stream, mounted, &place) {
+        if let Ok(conduit) = host.agree(stream, &mounted, &place) {
             let outcome = host.work(&job, door, &conduit);
             conduit.end(outcome);
         }
@@ -166,22 +165,21 @@ impl Host {
         self.open_volume(|kept| kept.find(&options))
     }
 
-    /// Has the caller bring pages of mapped files into what is mounted. `None`: it is gone, or the daemon ends.
+    /// Has the caller bring pages of mapped files into what is mounted.
+    ///
+    /// # Errors
+    /// It is gone, or the daemon ends.
     fn agree(
         &self,
         stream: UnixStream,
-        mounted: Vec<At>,
+        mounted: &[At],
         place: &works::Place,
-    ) -> Option<Arc<Conduit>> {
-        let stop = self.works.stop();
-        message::send(&stream, &DaemonAnswer::Prepared { mounted }, &[], PATIENCE).ok()?;
-        // One that never says it must not keep the volume open.
-        conduit::wait_for_words(&stream, &stop, PAGES).ok()?;
+    ) -> io::Result<Arc<Conduit>> {
+        message::send(&stream, &DaemonAnswer::Begins, &[], PATIENCE)?;
         // No door is in between any more.
-        match message::receive(&stream, QUESTION_MAX, PATIENCE) {
-            Ok(Question::Begin) => Conduit::new(stream, stop, place.patience()).ok().map(Arc::new),
-            _ => None,
-        }
+        let conduit = Conduit::new(stream, self.works.stop(), place.patience())?;
+        conduit.hand_over_pages(mounted)?;
+        Ok(Arc::new(conduit))
     }
 
     fn work(self: &Arc<Self>, job: &Job, door: Numbers, conduit: &Arc<Conduit>) -> Outcome {
@@ -230,6 +228,20 @@ impl Host {
             Work::Scrub(_) | Work::Lineage { .. } => kept.door(&options),
             _ => kept.view(numbers, &options),
         })
+    }
+}
+
+/// The mount of a branch that work changes, whose kernel hears of that.
+#[derive(Debug)]
+struct Kernel(Remote);
+
+impl Remembers for Kernel {
+    fn forget(&self, changed: Vec<Changed>) {
+        self.0.forget(changed);
+    }
+
+    fn has_forgotten(&self, patience: Duration) -> bool {
+        self.0.has_forgotten(patience)
     }
 }
 
