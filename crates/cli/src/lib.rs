@@ -29,7 +29,7 @@ use std::sync::Arc;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use crate::cmd::{Command, Link};
+use crate::cmd::Link;
 use crate::outcome::{Failure, Outcome};
 
 /// The program's name, in front of what it says.
@@ -92,7 +92,7 @@ fn run(args: Vec<OsString>) -> Outcome {
     };
     parsed.map_or_else(
         |error| shown(&error).unwrap_or_else(|| Err(wrong(&error, link, &args))),
-        Command::run,
+        |command| command.run(),
     )
 }
 

@@ -76,7 +76,8 @@ impl Target {
         // The last one first: what stands between is a branch.
         for at in (0..bytes.len()).rev().filter(|at| bytes[*at] == b':') {
             let [head, name] = [&bytes[..at], &bytes[at + 1..]].map(OsStr::from_bytes);
-            if has_volume(&Place::parse(head).path) {
+            let path = Place::parse(head).path;
+            if holds_volume(&path) || is_mounted(&path) {
                 let as_host = if host.is_absolute() { "/" } else { "./" };
                 let [head, name, text] = [head, name, host.as_os_str()].map(OsStr::display);
                 return Err(Failure::plain(format!(
@@ -132,11 +133,6 @@ fn expect_image(host: &Path) -> Result<(), Failure> {
             Err(Failure::plain(format!("{text}: the image {shown} is missing: {why}")))
         }
     }
-}
-
-/// Whether there is a volume in a file or block device, or mounted at a directory.
-fn has_volume(path: &Path) -> bool {
-    holds_volume(path) || is_mounted(path)
 }
 
 /// Whether a file or block device is a volume.

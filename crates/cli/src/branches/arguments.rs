@@ -1,6 +1,7 @@
 //! How commands read places and names.
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use holdfast_service::branches::by_time::Purpose;
 
 use super::{Name, Place};
 
@@ -28,4 +29,26 @@ pub(crate) fn volume_place() -> impl TypedValueParser<Value = Place> {
         None => Ok(place),
         Some(_) => Err("it names a branch; here is a mounted directory or a volume wanted"),
     })
+}
+
+/// What becomes of the head that the branch had.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Keep {
+    /// Delete what the branch was.
+    #[arg(long, conflicts_with = "keep")]
+    discard: bool,
+    /// Keep what the branch was as a snapshot of this name.
+    #[arg(long, value_name = "NAME", value_parser = name())]
+    keep: Option<Name>,
+}
+
+impl Keep {
+    /// The name of the snapshot, if it is kept: without one on the command line by the time.
+    pub(crate) fn name(&self, purpose: Purpose) -> Option<Name> {
+        match (self.discard, &self.keep) {
+            (true, _) => None,
+            (false, Some(keep)) => Some(keep.clone()),
+            (false, None) => Some(purpose.new_name()),
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! Branches and snapshots, as commands speak of them: on a volume at rest and on one that is mounted.
 
 pub(crate) mod arguments;
-pub(crate) mod new_head;
 pub(crate) mod place;
 pub(crate) mod show;
 

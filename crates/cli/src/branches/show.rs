@@ -95,10 +95,7 @@ pub(crate) fn failed_json(of: &[Failed]) -> Value {
     let object = |of: &Failed| {
         let mut object = Map::new();
         object.insert("number".into(), of.number.into());
-        object.insert("branch".into(), Value::Null);
-        if let Some(branch) = &of.branch {
-            put(&mut object, "branch", branch);
-        }
+        put_if(&mut object, "branch", of.branch.as_ref());
         object.insert("why".into(), of.why.clone().into());
         Value::Object(object)
     };
@@ -141,10 +138,7 @@ pub(crate) fn new_head(
     if as_json {
         let mut object = named(branch);
         put(&mut object, from.0, from.1);
-        object.insert("kept".into(), Value::Null);
-        if let Some(kept) = kept {
-            put(&mut object, "kept", kept);
-        }
+        put_if(&mut object, "kept", kept);
         object.insert("forgotten".into(), forgotten.into());
         return json(object);
     }
@@ -167,6 +161,12 @@ fn put(object: &mut Map<String, Value>, field: &str, name: &Name) {
     if let Some(hex) = name.hex_unless_text() {
         object.insert(format!("{field}_bytes"), hex.into());
     }
+}
+
+/// The same, or null.
+fn put_if(object: &mut Map<String, Value>, field: &str, name: Option<&Name>) {
+    object.insert(field.into(), Value::Null);
+    name.into_iter().for_each(|name| put(object, field, name));
 }
 
 /// A snapshot for programs.
@@ -212,10 +212,7 @@ pub(crate) fn branch(of: &Branch) -> Map<String, Value> {
     let origin = of.origin.as_ref().map(|parent| {
         let mut object = Map::new();
         object.insert("number".into(), parent.number.into());
-        object.insert("branch".into(), Value::Null);
-        if let Some(branch) = &parent.branch {
-            put(&mut object, "branch", branch);
-        }
+        put_if(&mut object, "branch", parent.branch.as_ref());
         put(&mut object, "name", &parent.name);
         object
     });

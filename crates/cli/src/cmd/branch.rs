@@ -7,7 +7,6 @@ use holdfast_service::size;
 use holdfast_service::work::tune::Limit;
 
 use super::tune;
-use crate::branches::new_head::Keep;
 use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::outcome::{Failure, Outcome};
 
@@ -118,7 +117,7 @@ struct Promote {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    keep: Keep,
+    keep: arguments::Keep,
     /// Print one JSON object, for programs.
     #[arg(long)]
     json: bool,

@@ -4,9 +4,8 @@ use std::ffi::OsString;
 
 use holdfast_service::mode::Mode;
 use holdfast_service::work::names::{Change, To};
-use rustix::fs::Mode as Mask;
 
-use super::within::{all_inside, changed_all};
+use super::within::{all_inside, changed_all, umask};
 use crate::outcome::Outcome;
 
 /// Set permission bits in a volume.
@@ -38,10 +37,7 @@ pub(crate) struct Args {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    // It can only be asked for by setting it.
-    let umask = rustix::process::umask(Mask::empty());
-    rustix::process::umask(umask);
-    let mode = Mode::parse(text, umask.bits());
+    let mode = Mode::parse(text, umask());
     mode.ok_or_else(|| "it is octal, like 755, or changes like u+rwX,go-w".into())
 }
 

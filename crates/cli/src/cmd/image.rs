@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_salvage::{Choice, HowMuch, SalvageError, Scan, Tolerant, image};
 
-use super::salvage::{Bar, device};
+use super::salvage::{bar, device, show};
 use crate::outcome::{Context, Failure, Outcome, plain_words, printed, shown};
 
 /// Copy the metadata of a volume, without the content of its files.
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     drop(new_file(&args.out)?);
     std::fs::remove_file(&args.out).context(args.out.display())?;
     let tolerant = Tolerant::new(&*device);
-    let bar = Bar::new(args.quiet);
-    let show = |progress| bar.show(progress);
+    let bar = bar(args.quiet);
+    let show = |at| show(&bar, at);
     let scan = Scan::read(&tolerant, &show);
     let file = new_file(&args.out)?;
     let mut write = |block: u64, bytes: &[u8]| match block.checked_mul(BLOCK_BYTES) {

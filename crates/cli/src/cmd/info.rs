@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// What is stored twice, as it is given to mkfs.
 fn copies(summary: &Summary) -> String {
     let (roots, leaves) = (summary.metadata_copies, summary.leaf_copies);
-    super::mkfs::Copies::of(roots, leaves, summary.ring_copies).words().into()
+    super::mkfs::Copies::of(roots, leaves, summary.ring_copies).words.into()
 }
 
 /// Properties of a device. udev runs this as root for whatever is plugged in, so it reads the superblocks and nothing

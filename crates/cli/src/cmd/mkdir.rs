@@ -4,10 +4,8 @@ use std::ffi::OsString;
 
 use holdfast_service::mode;
 use holdfast_service::work::names::Change;
-use rustix::fs::Mode;
-use rustix::process::umask;
 
-use super::within::{all_inside, changed_all};
+use super::within::{all_inside, changed_all, umask};
 use crate::outcome::Outcome;
 
 /// Make directories in a volume.
@@ -33,11 +31,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mode = args.mode.unwrap_or_else(|| {
-        let masked = umask(Mode::empty());
-        umask(masked);
-        0o777 & !masked.as_raw_mode()
-    });
+    let mode = args.mode.unwrap_or_else(|| 0o777 & !umask());
     let parents = args.parents;
     changed_all(all_inside(&args.paths)?, |paths| Change::Directories { paths, mode, parents })
 }

@@ -87,68 +87,49 @@ struct Shape {
 }
 
 /// What of the metadata is stored twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copies {
-    Nothing,
-    Roots,
-    RootsAndRings,
-    Nodes,
-    All,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copies {
+    /// As they are given to mkfs.
+    pub(super) words: &'static str,
+    /// How often all of it, what is near the roots, and rings are stored.
+    counts: [u8; 3],
+    told: &'static str,
 }
 
 impl Copies {
-    const ALL: [Copies; 5] =
-        [Copies::Nothing, Copies::Roots, Copies::RootsAndRings, Copies::Nodes, Copies::All];
+    const NOTHING: Copies = Copies::new("metadata=1", [1, 1, 1], "stored once");
+    const ROOTS: Copies =
+        Copies::new("roots=2", [1, 2, 1], "stored twice: what leads to the rest of the metadata");
+    const ALL: [Copies; 5] = [
+        Copies::NOTHING,
+        Copies::ROOTS,
+        Copies::new(
+            "rings=2",
+            [1, 2, 2],
+            "stored twice: what leads to the rest of the metadata, and what an fsync writes",
+        ),
+        Copies::new(
+            "nodes=2",
+            [2, 2, 1],
+            "stored twice: all of the metadata but what an fsync writes",
+        ),
+        Copies::new("metadata=2", [2, 2, 2], "stored twice: all of the metadata"),
+    ];
+
+    const fn new(words: &'static str, counts: [u8; 3], told: &'static str) -> Copies {
+        Copies { words, counts, told }
+    }
 
     /// What is near the roots, leaves and rings, by how often each is stored.
     pub(super) fn of(roots: u64, leaves: u64, rings: u64) -> Copies {
-        match (roots, leaves, rings) {
-            (1, ..) => Copies::Nothing,
-            (_, 1, 1) => Copies::Roots,
-            (_, 1, _) => Copies::RootsAndRings,
-            (_, _, 1) => Copies::Nodes,
-            _ => Copies::All,
-        }
+        let wanted = [leaves, roots, rings];
+        let found = Copies::ALL.into_iter().find(|it| it.counts.map(u64::from) == wanted);
+        found.unwrap_or(Copies::NOTHING)
     }
 
     fn parse(word: &str) -> Result<Copies, String> {
-        let found = Copies::ALL.into_iter().find(|copies| copies.words() == word);
-        found.ok_or_else(|| Copies::ALL.map(Copies::words).join(", or "))
-    }
-
-    /// As they are given to mkfs.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Copies::Nothing => "metadata=1",
-            Copies::Roots => "roots=2",
-            Copies::RootsAndRings => "rings=2",
-            Copies::Nodes => "nodes=2",
-            Copies::All => "metadata=2",
-        }
-    }
-
-    /// What that means.
-    fn told(self) -> &'static str {
-        match self {
-            Copies::Nothing => "stored once",
-            Copies::Roots => "stored twice: what leads to the rest of the metadata",
-            Copies::RootsAndRings => {
-                "stored twice: what leads to the rest of the metadata, and what an fsync writes"
-            }
-            Copies::Nodes => "stored twice: all of the metadata but what an fsync writes",
-            Copies::All => "stored twice: all of the metadata",
-        }
-    }
-
-    /// How often all of it, what is near the roots, and rings are stored.
-    fn counts(self) -> [u8; 3] {
-        match self {
-            Copies::Nothing => [1, 1, 1],
-            Copies::Roots => [1, 2, 1],
-            Copies::RootsAndRings => [1, 2, 2],
-            Copies::Nodes => [2, 2, 1],
-            Copies::All => [2, 2, 2],
-        }
+        let found = Copies::ALL.into_iter().find(|copies| copies.words == word);
+        found.ok_or_else(|| Copies::ALL.map(|copies| copies.words).join(", or "))
     }
 }
 
@@ -215,9 +196,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// What is near the roots, where the places that are kept for that are a small share of the volume. Below an image lies a filesystem, which
 /// may have its own redundancy, and gives pairs of places one by one.
 fn copies_by_default(is_device: bool, args: &Args, bytes: u64) -> Copies {
-    let copies = Copies::Roots;
+    let copies = Copies::ROOTS;
     let has_room = || check_size(args, Shape { bytes, copies }).is_ok();
-    if is_device && bytes >= ROOT_COPIES_MIN && has_room() { copies } else { Copies::Nothing }
+    if is_device && bytes >= ROOT_COPIES_MIN && has_room() { copies } else { Copies::NOTHING }
 }
 
 fn check_size(args: &Args, shape: Shape) -> io::Result<()> {
@@ -291,7 +272,7 @@ fn options(args: &Args, shape: Shape, uuid: Uuid) -> CreateOptions {
     let own = maker();
     let asked = args.owner.unwrap_or(Owner { user: None, group: None });
     let owner = (asked.user.unwrap_or(own.0), asked.group.unwrap_or(own.1));
-    let [all, roots, rings] = shape.copies.counts();
+    let [all, roots, rings] = shape.copies.counts;
     let mut options = CreateOptions::new()
         .node_size(args.node_size as usize)
         .label(args.label.clone())
@@ -391,7 +372,7 @@ fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) -> io::Resu
     let bytes = size::show(shape.bytes);
     writeln!(out, "{verb} a Holdfast volume of {bytes} in {}", shown(&args.target))?;
     writeln!(out, "  node size  {}", size::show(args.node_size))?;
-    writeln!(out, "  copies     {} ({})", shape.copies.told(), shape.copies.words())?;
+    writeln!(out, "  copies     {} ({})", shape.copies.told, shape.copies.words)?;
     if let Some(uuid) = made.as_ref().map(|made| made.uuid).or(args.uuid) {
         writeln!(out, "  uuid       {uuid}")?;
     }

@@ -1,6 +1,5 @@
 //! One file for each command, and the list of them.
 
-mod ask;
 mod branch;
 mod cat;
 mod chmod;
@@ -8,8 +7,6 @@ mod chown;
 mod completions;
 mod cp;
 mod diff;
-mod door;
-mod developer;
 mod explain;
 mod export;
 mod fork;
@@ -17,6 +14,7 @@ pub(crate) mod fsck;
 mod image;
 mod import;
 mod info;
+mod inner;
 mod list;
 mod ln;
 mod ls;
@@ -27,7 +25,6 @@ mod mkfs;
 mod mount;
 mod mount_helper;
 mod mv;
-mod private;
 mod receive;
 mod prune;
 mod remount;
@@ -46,7 +43,6 @@ mod tune;
 mod txn;
 mod umount;
 mod umount_helper;
-mod watchdog;
 mod within;
 
 #[cfg(test)]
@@ -73,124 +69,85 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What can be asked for.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Mkfs(mkfs::Args),
-    Mount(mount::Args),
-    /// Only through its link.
-    #[command(skip)]
-    MountHelper(mount_helper::Args),
-    Umount(umount::Args),
-    /// Only through its link.
-    #[command(skip)]
-    UmountHelper(umount_helper::Args),
-    Fsck(fsck::Args),
-    Salvage(salvage::Args),
-    Image(image::Args),
-    Info(info::Args),
-    List(list::Args),
-    Restart(restart::Args),
-    Ls(ls::Args),
-    Cat(cat::Args),
-    Cp(cp::Args),
-    Rm(rm::Args),
-    Mkdir(mkdir::Args),
-    Mv(mv::Args),
-    Ln(ln::Args),
-    Chmod(chmod::Args),
-    Chown(chown::Args),
-    Sync(sync::Args),
-    Stats(stats::Args),
-    Metrics(metrics::Args),
-    Trim(trim::Args),
-    Scrub(scrub::Args),
-    Resize(resize::Args),
-    Tune(tune::Args),
-    Snapshot(snapshot::Args),
-    Fork(fork::Args),
-    Branch(branch::Args),
-    Txn(txn::Args),
-    Run(run::Args),
-    Diff(diff::Args),
-    Send(send::Args),
-    Receive(receive::Args),
-    Export(export::Args),
-    Import(import::Args),
-    Prune(prune::Args),
-    Explain(explain::Args),
-    Completions(completions::Args),
-    #[command(hide = true)]
-    Ask(ask::Args),
-    #[command(hide = true)]
-    Private(private::Args),
-    #[command(hide = true)]
-    Door(door::Args),
-    #[command(hide = true)]
-    Watchdog(watchdog::Args),
-    #[command(hide = true)]
-    Man(man::Args),
-    #[command(hide = true)]
-    Bench(developer::Args),
-    #[command(hide = true)]
-    Crashtest(developer::Args),
-    #[command(hide = true)]
-    Dump(developer::Args),
+/// What can be asked for, and the function that does it.
+macro_rules! commands {
+    ($($(#[$attribute:meta])* $name:ident($args:ty) => $run:expr,)*) => {
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum Command {
+            $($(#[$attribute])* $name($args),)*
+        }
+
+        impl Command {
+            pub(crate) fn run(&self) -> Outcome {
+                match self {
+                    $(Command::$name(args) => $run(args),)*
+                }
+            }
+        }
+    };
 }
 
-impl Command {
-    pub(crate) fn run(self) -> Outcome {
-        match self {
-            Command::Mkfs(args) => mkfs::run(&args),
-            Command::Mount(args) => mount::run(&args),
-            Command::MountHelper(args) => mount_helper::run(args),
-            Command::Umount(args) => umount::run(&args),
-            Command::UmountHelper(args) => umount_helper::run(&args),
-            Command::Fsck(args) => fsck::run(&args),
-            Command::Salvage(args) => salvage::run(&args),
-            Command::Image(args) => image::run(&args),
-            Command::Info(args) => info::run(&args),
-            Command::List(args) => list::run(&args),
-            Command::Restart(args) => restart::run(&args),
-            Command::Ls(args) => ls::run(&args),
-            Command::Cat(args) => cat::run(&args),
-            Command::Cp(args) => cp::run(&args),
-            Command::Rm(args) => rm::run(&args),
-            Command::Mkdir(args) => mkdir::run(&args),
-            Command::Mv(args) => mv::run(&args),
-            Command::Ln(args) => ln::run(&args),
-            Command::Chmod(args) => chmod::run(&args),
-            Command::Chown(args) => chown::run(&args),
-            Command::Sync(args) => sync::run(&args),
-            Command::Stats(args) => stats::run(&args),
-            Command::Metrics(args) => metrics::run(&args),
-            Command::Trim(args) => trim::run(&args),
-            Command::Scrub(args) => scrub::run(&args),
-            Command::Resize(args) => resize::run(&args),
-            Command::Tune(args) => tune::run(&args),
-            Command::Snapshot(args) => snapshot::run(&args),
-            Command::Fork(args) => fork::run(&args),
-            Command::Branch(args) => branch::run(&args),
-            Command::Txn(args) => txn::run(&args),
-            Command::Run(args) => run::run(&args),
-            Command::Diff(args) => diff::run(&args),
-            Command::Send(args) => send::run(&args),
-            Command::Receive(args) => receive::run(&args),
-            Command::Export(args) => export::run(&args),
-            Command::Import(args) => import::run(&args),
-            Command::Prune(args) => prune::run(&args),
-            Command::Explain(args) => explain::run(&args),
-            Command::Completions(args) => completions::run(&args),
-            Command::Ask(args) => ask::run(&args),
-            Command::Private(args) => private::run(&args),
-            Command::Door(args) => door::run(&args),
-            Command::Watchdog(args) => watchdog::run(&args),
-            Command::Man(args) => man::run(&args),
-            Command::Bench(_) => developer::run("bench"),
-            Command::Crashtest(_) => developer::run("crashtest"),
-            Command::Dump(_) => developer::run("dump"),
-        }
-    }
+commands! {
+    Mkfs(mkfs::Args) => mkfs::run,
+    Mount(mount::Args) => mount::run,
+    /// Only through its link.
+    #[command(skip)]
+    MountHelper(mount_helper::Args) => mount_helper::run,
+    Umount(umount::Args) => umount::run,
+    /// Only through its link.
+    #[command(skip)]
+    UmountHelper(umount_helper::Args) => umount_helper::run,
+    Fsck(fsck::Args) => fsck::run,
+    Salvage(salvage::Args) => salvage::run,
+    Image(image::Args) => image::run,
+    Info(info::Args) => info::run,
+    List(list::Args) => list::run,
+    Restart(restart::Args) => restart::run,
+    Ls(ls::Args) => ls::run,
+    Cat(cat::Args) => cat::run,
+    Cp(cp::Args) => cp::run,
+    Rm(rm::Args) => rm::run,
+    Mkdir(mkdir::Args) => mkdir::run,
+    Mv(mv::Args) => mv::run,
+    Ln(ln::Args) => ln::run,
+    Chmod(chmod::Args) => chmod::run,
+    Chown(chown::Args) => chown::run,
+    Sync(sync::Args) => sync::run,
+    Stats(stats::Args) => stats::run,
+    Metrics(metrics::Args) => metrics::run,
+    Trim(trim::Args) => trim::run,
+    Scrub(scrub::Args) => scrub::run,
+    Resize(resize::Args) => resize::run,
+    Tune(tune::Args) => tune::run,
+    Snapshot(snapshot::Args) => snapshot::run,
+    Fork(fork::Args) => fork::run,
+    Branch(branch::Args) => branch::run,
+    Txn(txn::Args) => txn::run,
+    Run(run::Args) => run::run,
+    Diff(diff::Args) => diff::run,
+    Send(send::Args) => send::run,
+    Receive(receive::Args) => receive::run,
+    Export(export::Args) => export::run,
+    Import(import::Args) => import::run,
+    Prune(prune::Args) => prune::run,
+    Explain(explain::Args) => explain::run,
+    Completions(completions::Args) => completions::run,
+    #[command(hide = true)]
+    Ask(inner::Ask) => inner::ask,
+    #[command(hide = true)]
+    Private(inner::Private) => inner::private,
+    #[command(hide = true)]
+    Door(inner::Door) => inner::door,
+    #[command(hide = true)]
+    Watchdog(inner::Watchdog) => inner::watchdog,
+    #[command(hide = true)]
+    Man(man::Args) => man::run,
+    #[command(hide = true)]
+    Bench(inner::Developer) => |_| inner::developer("bench"),
+    #[command(hide = true)]
+    Crashtest(inner::Developer) => |_| inner::developer("crashtest"),
+    #[command(hide = true)]
+    Dump(inner::Developer) => |_| inner::developer("dump"),
 }
 
 /// A name under which system programs look for one of the commands, made as a link to this program.

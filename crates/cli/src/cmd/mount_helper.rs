@@ -39,7 +39,7 @@ pub(crate) struct Args {
     options: Vec<String>,
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: &Args) -> Outcome {
     let lists = args.options.iter().map(String::as_str);
     if lists.clone().flat_map(split).any(|option| option == "remount") {
         return match args.fake {
@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Ok(0);
     }
     // The daemon reads the list again, so what was tolerated here must not reach it.
-    let mut lists = args.options;
+    let mut lists = args.options.clone();
     if args.sloppy {
         for list in &mut lists {
             let known = |option: &&str| DaemonOptions::parse([*option], false).is_ok();

@@ -136,28 +136,16 @@ enum Fate {
 }
 
 impl Fate {
-    /// Why it stays although no rule says so.
-    fn reason(self) -> &'static str {
+    /// In a word, and why it stays although no rule says so.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Fate::Goes => "no rule keeps it",
-            Fate::ByRule => "a rule keeps it",
-            Fate::Undo => "it is young enough to undo what was done",
-            Fate::Newest => "it is the newest",
-            Fate::Held => "it is held",
-            Fate::Mounted => "it is mounted",
-            Fate::HasForks => "branches have grown out of it",
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Fate::Goes => "goes",
-            Fate::ByRule => "rule",
-            Fate::Undo => "undo",
-            Fate::Newest => "newest",
-            Fate::Held => "held",
-            Fate::Mounted => "mounted",
-            Fate::HasForks => "forks",
+            Fate::Goes => ("goes", "no rule keeps it"),
+            Fate::ByRule => ("rule", "a rule keeps it"),
+            Fate::Undo => ("undo", "it is young enough to undo what was done"),
+            Fate::Newest => ("newest", "it is the newest"),
+            Fate::Held => ("held", "it is held"),
+            Fate::Mounted => ("mounted", "it is mounted"),
+            Fate::HasForks => ("forks", "branches have grown out of it"),
         }
     }
 }
@@ -213,7 +201,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut failed = 0;
     let mut told: Vec<Value> = Vec::new();
     for ((of, _), fate) in snapshots.iter().zip(fates) {
-        let mut word = fate.word();
+        let mut word = fate.words().0;
         if fate == Fate::Goes && !args.dry_run {
             word = "deleted";
             // Held or mounted meanwhile, perhaps: the others go all the same.
@@ -258,7 +246,7 @@ fn show_line(branch: &Name, of: &Snapshot, fate: Fate, word: &str) -> Result<(),
         Fate::Goes if word == "failed" => Ok(()),
         Fate::Goes => printed(writeln!(out, "{word:<8} {branch}@{name}, taken {taken}")),
         other => {
-            let why = other.reason();
+            let why = other.words().1;
             printed(writeln!(out, "stays    {branch}@{name}, taken {taken}: {why}"))
         }
     }

@@ -9,7 +9,7 @@ use holdfast_service::work::Work;
 
 use crate::branches::{Name, Place, arguments};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::pipes::{bar, out};
+use crate::pipes::{out, progress};
 
 /// Make a snapshot of what `holdfast send` wrote, from standard input or a file.
 #[derive(Debug, clap::Args)]
@@ -71,6 +71,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(Failure::plain("the stream is empty: who was to send it has sent nothing"));
     }
     let located = args.place.located()?;
-    let pipes = Pipes { inputs: vec![input], progress: bar("files"), ..out() };
+    let pipes = Pipes { inputs: vec![input], progress: progress("files"), ..out() };
     located.run(Work::Receive { branch }, pipes)
 }

@@ -1,6 +1,6 @@
 //! `holdfast resize`: a volume becomes larger, while it is used or at rest, or smaller at rest.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,13 +12,12 @@ use holdfast_device::{HostFile, open_bytes};
 use holdfast_service::size;
 use holdfast_service::work::Work;
 use holdfast_service::work::resize::To;
-use indicatif::{ProgressBar, ProgressStyle};
 use rustix::fs::OFlags;
 
 use crate::branches::{Place, arguments};
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words, printed, shown};
 use crate::peek::Peek;
-use crate::pipes::out;
+use crate::pipes::{Bar, out};
 
 /// Make a volume larger, or smaller.
 #[derive(Debug, clap::Args)]
@@ -95,19 +94,9 @@ fn shrink(path: &Path, bytes: u64, before: u64) -> Outcome {
     use std::io::Write;
     let file = opening::open_file(path, false).map_err(|failure| failure.with_code(1))?;
     let device: Arc<dyn Device> = file.clone();
-    let bar = io::stderr().is_terminal().then(|| {
-        let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes}");
-        ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-    });
-    let done = holdfast::shrink(&device, bytes, |at: Shrinking| {
-        if let Some(bar) = &bar {
-            bar.set_length(at.all);
-            bar.set_position(at.done);
-        }
-    });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    let bar = Bar::new(true, "{wide_bar} {bytes}/{total_bytes}");
+    let done = holdfast::shrink(&device, bytes, |at: Shrinking| bar.show(at.done, at.all, ""));
+    drop(bar);
     let now = done.context(path.display())?;
     if !file.is_block_device()
         && let Err(error) = cut(path, &file, now)

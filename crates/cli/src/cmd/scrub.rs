@@ -12,7 +12,7 @@ use holdfast_service::work::{Work, scrub};
 
 use crate::branches::{Place, arguments};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::pipes::{bar, out};
+use crate::pipes::{out, progress};
 
 /// fsck(8): wrong usage.
 const USAGE: u8 = 16;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         changes_nothing: args.no_changes,
         json: args.json,
     });
-    let pipes = Pipes { progress: bar("MiB"), interrupt: Some(interrupt), ..out() };
+    let pipes = Pipes { progress: progress("MiB"), interrupt: Some(interrupt), ..out() };
     located.run(work, pipes).map_err(operational)
 }
 

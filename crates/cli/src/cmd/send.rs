@@ -10,7 +10,7 @@ use holdfast_stream::{StreamError, Token};
 
 use crate::branches::{Origin, Place, arguments, place};
 use crate::outcome::{Failure, Outcome};
-use crate::pipes::{bar, out};
+use crate::pipes::{out, progress};
 
 /// Write a snapshot to standard output, whole or as what changed since another one.
 #[derive(Debug, clap::Args)]
@@ -68,5 +68,5 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     // A reader that has gone is told as well: what it has is not whole.
     let not_written = |error| Failure::plain(without_number(&StreamError::Io(error).to_string()));
-    located.run(Work::Send(what), Pipes { progress: bar("files"), not_written, ..out() })
+    located.run(Work::Send(what), Pipes { progress: progress("files"), not_written, ..out() })
 }

@@ -6,7 +6,6 @@ use holdfast_control::Snapshot;
 use holdfast_service::branches::by_time::Purpose;
 use holdfast_service::branches::not_forgotten;
 
-use crate::branches::new_head::Keep;
 use crate::branches::{Ask, Name, Place, arguments, show};
 use crate::outcome::{Failure, Outcome, printed};
 
@@ -140,7 +139,7 @@ all that was within 30 seconds: programs may see some of it until it has.
   holdfast snapshot rollback --discard volume.img:work start")]
 struct Rollback {
     #[command(flatten)]
-    keep: Keep,
+    keep: arguments::Keep,
     /// Print one JSON object, for programs.
     #[arg(long)]
     json: bool,

@@ -7,7 +7,7 @@ use holdfast_service::work::Work;
 
 use crate::branches::{Place, arguments};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::pipes::{bar, out};
+use crate::pipes::{out, progress};
 
 /// Give the free space of a volume back to its device, or to the host of its image.
 #[derive(Debug, clap::Args)]
@@ -39,6 +39,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let work = Work::Trim { least: args.minimum };
     let interrupt = Some(Interrupt::catch().context("signals")?);
-    let pipes = Pipes { progress: bar("parts"), interrupt, ..out() };
+    let pipes = Pipes { progress: progress("parts"), interrupt, ..out() };
     place.located()?.run(work, pipes)
 }

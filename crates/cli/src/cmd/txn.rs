@@ -73,14 +73,6 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// What has become of a fork.
-enum Attempt {
-    /// The exit code.
-    Over(u8),
-    /// The branch has changed: nothing is done.
-    Diverged,
-}
-
 pub(crate) fn run(args: &Args) -> Outcome {
     transaction(args).map_err(|failure| match failure.code {
         CHANGED => failure,
@@ -109,52 +101,46 @@ fn transaction(args: &Args) -> Outcome {
         let mut fork = Fork::of(&base)?;
         let mut attempt = attempt(args, &base, &mut fork, prepared, &signals)?;
         let mut why = None;
-        if args.theirs_if_disjoint && matches!(attempt, Attempt::Diverged) {
-            attempt = match merged(&base, &mut fork, &signals)? {
-                Put::Together => {
-                    fork.discard();
-                    return Ok(0);
-                }
-                Put::Ended(signal) => return Ok(signal),
-                Put::Not(because) => {
-                    why = Some(because);
-                    Attempt::Diverged
-                }
-            };
+        if args.theirs_if_disjoint && attempt.is_none() {
+            match merged(&base, &mut fork, &signals)? {
+                Ok(code) => attempt = Some(code),
+                Err(because) => why = Some(because),
+            }
         }
         match attempt {
-            Attempt::Over(code) => return Ok(code),
-            Attempt::Diverged if tries > 0 => {
+            Some(code) => return Ok(code),
+            None if tries > 0 => {
                 tries -= 1;
                 complain(&format!("{} has changed meanwhile; trying again", fork.branch()));
-                fork.discard();
+                drop(fork);
                 input.iter().try_for_each(Input::again)?;
                 prepared = Prepared::start(&args.command)?;
             }
-            Attempt::Diverged => return Err(changed(&base, fork, why.as_deref())),
+            None => return Err(changed(&base, fork, why.as_deref())),
         }
     }
 }
 
-/// Runs the command in a fork. On each way out but the last one the fork is settled, or goes when it is dropped.
+/// Runs the command in a fork, and returns the exit code; `None`: the branch has changed, and nothing is done. On each other way out
+/// the fork is settled, or goes when it is dropped.
 fn attempt(
     args: &Args,
     base: &Base,
     fork: &mut Fork,
     prepared: Prepared,
     signals: &Signals,
-) -> Result<Attempt, Failure> {
+) -> Result<Option<u8>, Failure> {
     let working_dir = base.working_dir()?;
     let wanted = base.wanted(fork.name(), &base.mount.dir, working_dir.as_deref());
     let mounted = prepared.mount(&wanted);
     // Before the command has begun it decides nothing. A terminal ends the process that mounts as well, which has nothing to say
     // then.
     if let Some(signal) = signals.came() {
-        return Ok(Attempt::Over(signal));
+        return Ok(Some(signal));
     }
     let mut running = match mounted?.begin() {
         Ok(running) => running,
-        Err(failure) => return signals.came().map(Attempt::Over).ok_or(failure),
+        Err(failure) => return signals.came().map(Some).ok_or(failure),
     };
     let code = match running.wait(signals)? {
         Ended::NotRun(failure) => return Err(failure),
@@ -169,10 +155,10 @@ fn attempt(
             fork.keep(&other)?;
             complain(&format!("what the command made is kept as {other}, not as {name}: {why}"));
         }
-        return Ok(Attempt::Over(code));
+        return Ok(Some(code));
     }
     if let Some(signal) = signals.came_too_late() {
-        return Ok(Attempt::Over(signal));
+        return Ok(Some(signal));
     }
     running.sync().map_err(|error| {
         let why = plain_words(&error);
@@ -182,65 +168,53 @@ fn attempt(
     })?;
     drop(running);
     if let Some(signal) = signals.came() {
-        return Ok(Attempt::Over(signal));
+        return Ok(Some(signal));
     }
     if args.dry_run {
         fork.show_difference()?;
-        return Ok(Attempt::Over(0));
+        return Ok(Some(0));
     }
     match fork.promote() {
         Ok(Some(forgotten)) => {
             told_of(fork.branch(), forgotten);
-            Ok(Attempt::Over(0))
+            Ok(Some(0))
         }
-        Ok(None) => Ok(Attempt::Diverged),
+        Ok(None) => Ok(None),
         Err(failure) => Err(not_promoted(fork, &failure.sentence)),
     }
 }
 
-/// What became of putting together what the command and others did.
-enum Put {
-    /// The branch has both.
-    Together,
-    /// By this signal, before it was done.
-    Ended(u8),
-    /// It is not done, and why.
-    Not(String),
-}
-
 /// Forks the branch as it is by now, does there what was done in the fork, and has the branch become that: again, while others go on
-/// changing the branch.
-fn merged(base: &Base, fork: &mut Fork, signals: &Signals) -> Result<Put, Failure> {
+/// changing the branch. Returns the exit code, that of a signal if one has ended it before; or within it why it is not done.
+fn merged(base: &Base, fork: &mut Fork, signals: &Signals) -> Result<Result<u8, String>, Failure> {
     for _ in 0..MERGES {
         if let Some(signal) = signals.came() {
-            return Ok(Put::Ended(signal));
+            return Ok(Ok(signal));
         }
         let mut both = Fork::of(base)?;
         match both.take_over(fork) {
             Ok(()) => {}
             Err(failure) if failure.code == merge::OVERLAP => {
-                return Ok(Put::Not(failure.sentence));
+                return Ok(Err(failure.sentence));
             }
             Err(failure) => {
-                both.discard();
+                drop(both);
                 return Err(not_promoted(fork, &failure.sentence));
             }
         }
         if let Some(signal) = signals.came() {
-            return Ok(Put::Ended(signal));
+            return Ok(Ok(signal));
         }
         match both.promote() {
             Ok(Some(forgotten)) => {
                 told_of(fork.branch(), forgotten);
-                return Ok(Put::Together);
+                return Ok(Ok(0));
             }
             Ok(None) => {}
             Err(failure) => return Err(perhaps_merged(both, fork, &failure.sentence)),
         }
     }
-    Ok(Put::Not(format!(
-        "others have gone on changing it while that was put together {MERGES} times"
-    )))
+    Ok(Err(format!("others have gone on changing it while that was put together {MERGES} times")))
 }
 
 /// Says it if the branch is what it is to be, and programs may not see it yet.

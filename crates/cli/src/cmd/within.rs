@@ -15,6 +15,14 @@ use crate::target::Target;
 /// Bytes of paths that go to a daemon at once.
 const BYTES: usize = 8 << 10;
 
+/// The bits that new files do not get.
+pub(super) fn umask() -> u32 {
+    // It can only be asked for by setting it.
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    umask.bits()
+}
+
 /// Where these paths are. None is changed if one is in no volume.
 pub(super) fn all_inside(texts: &[OsString]) -> Result<Vec<(Place, PathBuf)>, Failure> {
     texts.iter().map(|text| inside(text)).collect()

@@ -139,24 +139,6 @@ impl Fork {
         Ok(())
     }
 
-    /// Removes the fork and its snapshot, and ends the mount of the fork. What cannot be removed now is swept later, and this is said.
-    pub(crate) fn discard(mut self) {
-        self.remove();
-    }
-
-    fn remove(&mut self) {
-        if std::mem::replace(&mut self.is_settled, true) {
-            return;
-        }
-        match self.release().and_then(|()| self.delete()) {
-            Ok(()) => self.delete_snapshot(),
-            Err(failure) => complain(&format!(
-                "the fork {} could not be deleted yet: {}",
-                self.name, failure.sentence
-            )),
-        }
-    }
-
     fn delete(&self) -> Result<(), Failure> {
         let delete = Ask::DeleteBranch { name: (&self.name).into(), number: None };
         self.place.done(&delete).map(drop).or_else(|_| {
@@ -183,8 +165,18 @@ fn rename_branch(name: &Name, new_name: &Name) -> Ask {
     Ask::RenameBranch { name: name.into(), new_name: new_name.clone() }
 }
 
+/// Removes the fork and its snapshot, and ends the mount of the fork. What cannot be removed now is swept later, and this is said.
 impl Drop for Fork {
     fn drop(&mut self) {
-        self.remove();
+        if self.is_settled {
+            return;
+        }
+        match self.release().and_then(|()| self.delete()) {
+            Ok(()) => self.delete_snapshot(),
+            Err(failure) => complain(&format!(
+                "the fork {} could not be deleted yet: {}",
+                self.name, failure.sentence
+            )),
+        }
     }
 }

@@ -7,11 +7,10 @@ use std::io::{self, Read, Write};
 
 use holdfast::FileType;
 use holdfast_service::work::files::message::{Attributes, DATA_MAX};
-use rustix::fs::Mode;
-use rustix::process::umask;
 
 use super::copy::Copier;
 use super::side::{At, Copied, Failed, Side};
+use crate::cmd::within::umask;
 use crate::host_tree::Place;
 use crate::outcome::Failure;
 
@@ -75,9 +74,7 @@ impl Copier {
             self.copied(len as u64);
         }
         // As for a file that a shell makes.
-        let kept = umask(Mode::empty());
-        umask(kept);
-        let mode = Some(0o666 & !kept.bits());
+        let mode = Some(0o666 & !umask());
         let attributes = Attributes { mode, owner: Some(self.user()), ..Attributes::default() };
         copy.end(at, attributes, self.is_synchronous()).at(to)
     }

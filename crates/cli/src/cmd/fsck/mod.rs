@@ -8,7 +8,7 @@ mod repair;
 mod undo;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use holdfast_check::{CheckError, Issue, Options, Progress, Report, Severity};
 use holdfast_daemon::{mounts, opening};
 use holdfast_device::Front;
 use holdfast_service::{json, size};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::outcome::{self, Context, Failure, Outcome, complain, shown};
 use crate::peek::Peek;
+use crate::pipes::Bar;
 
 /// fsck(8): errors were found and are gone.
 const CORRECTED: u8 = 1;
@@ -184,19 +184,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// What is found, while a bar shows how far that is.
 fn check(args: &Args, device: &dyn Device) -> Result<Report, Failure> {
-    let bar = progress_bar(args);
-    let show = |progress: Progress| {
-        if let Some(bar) = &bar {
-            bar.set_length(progress.total);
-            bar.set_position(progress.done);
-            bar.set_message(progress.pass);
-        }
-    };
+    let is_wanted = args.progress.is_some();
+    let bar = Bar::new(is_wanted, "{msg:>12} {wide_bar} {human_pos}/{human_len}");
+    let show = |at: Progress| bar.show(at.done, at.total, at.pass);
     let options = Options { data: args.data, progress: Some(&show) };
     let report = holdfast_check::check(device, &options);
-    if let Some(bar) = &bar {
-        bar.finish_and_clear();
-    }
+    bar.clear();
     report.map_err(|error| {
         let failure = Failure::plain(format!("{}: {error}", args.target.display()));
         let failure = failure.with_code(OPERATIONAL);
@@ -270,6 +263,11 @@ fn printed(result: io::Result<()>) -> Result<(), Failure> {
     outcome::printed(result).map_err(|failure| failure.with_code(OPERATIONAL))
 }
 
+/// Prints one object, for programs.
+fn told(object: &impl serde::Serialize) -> Result<(), Failure> {
+    printed(writeln!(io::stdout().lock(), "{}", json::text(object)))
+}
+
 /// The volume: locked, unless `-n` says that a look is enough.
 fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
     let opened = opening::open_file(&args.target, true);
@@ -319,27 +317,16 @@ fn preen(args: &Args, device: &Arc<dyn Device>) -> Result<(), Failure> {
 fn can_be_mounted(args: &Args) -> Outcome {
     if args.json {
         let object = serde_json::json!({ "can_be_mounted": true, "findings": [] });
-        printed(writeln!(io::stdout().lock(), "{}", json::text(&object)))?;
+        told(&object)?;
     }
     Ok(0)
 }
 
-fn progress_bar(args: &Args) -> Option<ProgressBar> {
-    if args.progress.is_none() || !io::stderr().is_terminal() {
-        return None;
-    }
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{msg:>12} {wide_bar} {human_pos}/{human_len}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    Some(bar)
-}
-
 fn print(args: &Args, report: &Report) -> Result<(), Failure> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
-        printed(writeln!(out, "{}", json::text(report)))?;
-        return printed(out.flush());
+        return told(report);
     }
+    let mut out = io::BufWriter::new(io::stdout().lock());
     for finding in &report.findings {
         printed(writeln!(out, "{finding}"))?;
     }

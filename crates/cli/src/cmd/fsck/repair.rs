@@ -8,10 +8,10 @@ use holdfast::Hold;
 use holdfast::device::Device;
 use holdfast_check::{Issue, Report};
 use holdfast_repair::{Planned, RepairError, RepairOptions, Unmended, plan};
-use holdfast_service::json;
+use serde_json::Value;
 
 use super::{
-    Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, printed, refuse_another, undo,
+    Args, CORRECTED, ERRORS_LEFT, OPERATIONAL, check, print, printed, refuse_another, told, undo,
     writable,
 };
 use crate::outcome::{Context, Failure, Outcome, complain, shown};
@@ -23,40 +23,25 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
     let device = writable(args).map_err(operational)?;
     if let Err(failure) = refuse_another(args, &*device) {
-        if args.json {
-            refused(&check(args, &*device)?, &failure)?;
-        }
-        return Err(failure);
+        return refused(args, || check(args, &*device), failure);
     }
     let hold = hold(args, device).map_err(operational)?;
     let device = hold.device();
     let report = check(args, &**device)?;
     let options = RepairOptions { data: args.data, accept_loss: args.accept_loss };
-    let planned = plan(&**device, &report, &options).map_err(|error| failure(args, &error));
-    let planned = match planned {
+    let planned = match plan(&**device, &report, &options) {
         Ok(planned) => planned,
-        Err(failure) => {
-            if args.json {
-                refused(&report, &failure)?;
-            }
-            return Err(failure);
-        }
+        Err(error) => return refused(args, || Ok(report), failure(args, &error)),
     };
     if !args.json {
         show(&planned)?;
     }
     if args.preen && planned.loses() {
         let target = args.target.display();
-        let failure = Failure::new(
-            ERRORS_LEFT,
-            format!(
-                "{target}: nothing was written, as something is lost by a repair; `holdfast fsck -y {target}` does it"
-            ),
+        let why = format!(
+            "{target}: nothing was written, as something is lost by a repair; `holdfast fsck -y {target}` does it"
         );
-        if args.json {
-            refused(&report, &failure)?;
-        }
-        return Err(failure);
+        return refused(args, || Ok(report), Failure::new(ERRORS_LEFT, why));
     }
     if let Some(file) = &args.undo_file {
         undo::keep(file, &planned, &**device)?;
@@ -84,7 +69,8 @@ pub(super) fn run(args: &Args, read_only: Arc<dyn Device>) -> Outcome {
     hold.leave();
     let after = after?;
     if args.json {
-        document(&report, &planned, &after, &unmended)?;
+        let unmended = unmended.iter().map(|one| one.block.0).collect();
+        document(&report, serde_json::json!(planned.repairs), &after, unmended)?;
     } else {
         let mut out = io::stdout().lock();
         let bytes = holdfast_base::show::bytes(planned.bytes());
@@ -113,7 +99,7 @@ pub(super) fn preview(args: &Args, device: &dyn Device, report: &Report) -> Resu
             }),
             Err(why) => serde_json::json!({ "refused": why }),
         };
-        return printed(writeln!(io::stdout().lock(), "{}", json::text(&object)));
+        return told(&object);
     }
     match planned {
         Ok(planned) => {
@@ -158,22 +144,21 @@ fn failure(args: &Args, error: &RepairError) -> Failure {
     Failure::new(code, format!("{}: {error}", args.target.display()))
 }
 
-/// Prints one object: the report, what was done, what the device did not take of it, and what a check finds behind it.
+/// Prints one object: the report, what was done, which blocks the device did not take of it, and what a check finds behind it.
 fn document(
     report: &Report,
-    planned: &Planned,
+    repairs: Value,
     after: &Report,
-    unmended: &[Unmended],
+    unmended: Vec<u64>,
 ) -> Result<(), Failure> {
     let mut object = object(report);
-    object["repairs"] = serde_json::json!(planned.repairs);
+    object["repairs"] = repairs;
     object["after"] = serde_json::json!(after);
-    let unmended: Vec<u64> = unmended.iter().map(|one| one.block.0).collect();
-    object["unmended"] = serde_json::json!(unmended);
-    printed(writeln!(io::stdout().lock(), "{}", json::text(&object)))
+    object["unmended"] = unmended.into();
+    told(&object)
 }
 
-/// Prints one object, as [`document`]: the report, that the superblock was written back, and what a check finds behind it.
+/// The same of a superblock that was written back.
 pub(super) fn superblock_document(
     report: &Report,
     done: &str,
@@ -189,21 +174,25 @@ pub(super) fn superblock_document(
     .map(Issue::number);
     let answered = report.findings.iter().map(|finding| finding.id);
     let repair = |id| serde_json::json!({ "id": id, "tree": null, "path": null, "what": done, "loses": false });
-    let mut object = object(report);
-    object["repairs"] = answered.filter(|id| superblock.contains(id)).map(repair).collect();
-    object["after"] = serde_json::json!(after);
-    object["unmended"] = serde_json::json!([]);
-    printed(writeln!(io::stdout().lock(), "{}", json::text(&object)))
+    let repairs = answered.filter(|id| superblock.contains(id)).map(repair).collect();
+    document(report, repairs, after, Vec::new())
 }
 
-/// Prints one object: the report, and why nothing is done.
-fn refused(report: &Report, failure: &Failure) -> Result<(), Failure> {
-    let mut object = object(report);
-    object["refused"] = failure.sentence.clone().into();
-    printed(writeln!(io::stdout().lock(), "{}", json::text(&object)))
+/// Says why nothing is done; as JSON in one object with the report.
+fn refused(
+    args: &Args,
+    report: impl FnOnce() -> Result<Report, Failure>,
+    failure: Failure,
+) -> Outcome {
+    if args.json {
+        let mut object = object(&report()?);
+        object["refused"] = failure.sentence.clone().into();
+        told(&object)?;
+    }
+    Err(failure)
 }
 
-fn object(report: &Report) -> serde_json::Value {
+fn object(report: &Report) -> Value {
     serde_json::to_value(report).expect("a report is plain numbers and strings")
 }
 

@@ -6,7 +6,7 @@ mod host;
 mod list;
 mod report;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use holdfast_salvage::{
 };
 use holdfast_service::outcome::without_number;
 use host::HostTree;
-use indicatif::{ProgressBar, ProgressStyle};
 use report::Report;
 use serde::Serialize;
 
 use crate::host_tree::Place;
 use crate::outcome::{Context, Failure, Outcome, printed, shown};
 use crate::peek::Peek;
+use crate::pipes::Bar;
 
 /// Something is missing.
 const NOT_WHOLE: u8 = 1;
@@ -127,8 +127,8 @@ fn salvage(args: &Args) -> Outcome {
         host::expect_place(&Place::named(out)).context(out.display())?;
     }
     let tolerant = Tolerant::new(&*device);
-    let bar = Bar::new(args.quiet);
-    let scan = Scan::read(&tolerant, &|progress| bar.show(progress));
+    let bar = bar(args.quiet);
+    let scan = Scan::read(&tolerant, &|at| show(&bar, at));
     bar.clear();
     let volumes = scan.volumes();
     let choice = Choice { volume: args.volume, epoch: args.epoch, root: args.root };
@@ -184,7 +184,7 @@ fn copy(
     bar: &Bar,
 ) -> Result<Counts, Failure> {
     let one = |tree: &TreeFound, to: &Place, report: &mut Report| {
-        let show = |progress: Progress| bar.show(progress);
+        let show = |at: Progress| show(bar, at);
         let options = CopyOptions { unproved: args.unproved, progress: Some(&show) };
         let mut line = |found: &Found| report.file(found);
         let mut host = HostTree::new(to, &mut line).context(to)?;
@@ -244,30 +244,10 @@ fn summary(
 }
 
 /// How far it is, on a terminal.
-pub(super) struct Bar(Option<ProgressBar>);
+pub(super) fn bar(quiet: bool) -> Bar {
+    Bar::new(!quiet, "{msg:>6} {wide_bar} {percent:>3}% {eta}")
+}
 
-impl Bar {
-    pub(super) fn new(quiet: bool) -> Bar {
-        if quiet || !io::stderr().is_terminal() {
-            return Bar(None);
-        }
-        let bar = ProgressBar::new(0);
-        let style = ProgressStyle::with_template("{msg:>6} {wide_bar} {percent:>3}% {eta}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Bar(Some(bar))
-    }
-
-    pub(super) fn show(&self, progress: Progress) {
-        if let Some(bar) = &self.0 {
-            bar.set_message(progress.step);
-            bar.set_length(progress.total);
-            bar.set_position(progress.done);
-        }
-    }
-
-    pub(super) fn clear(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
+pub(super) fn show(bar: &Bar, at: Progress) {
+    bar.show(at.done, at.total, at.step);
 }

@@ -6,17 +6,16 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use holdfast_base::Timestamp;
 use holdfast_base::clock::{Deadline, Stopwatch};
+use holdfast_daemon::interrupt::Interrupt;
 use holdfast_daemon::mounts::{self, Mount};
 use holdfast_daemon::report::{self, Report};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::Value;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::summary::{self, Interval};
 use super::table::{self, Before, Window};
@@ -184,26 +183,22 @@ enum Woken {
 
 /// What can wake us before the time.
 struct Sleep {
-    signals: UnixStream,
+    interrupt: Interrupt,
     mounts: File,
 }
 
 impl Sleep {
     fn new() -> Result<Sleep, Failure> {
-        let (signals, sender) = UnixStream::pair().context("a socket pair")?;
-        for signal in [SIGINT, SIGTERM] {
-            let sender = sender.try_clone().context("a socket pair")?;
-            signal_hook::low_level::pipe::register(signal, sender).context("signal handlers")?;
-        }
+        let interrupt = Interrupt::catch().context("signals")?;
         let mounts = File::open("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-        Ok(Sleep { signals, mounts })
+        Ok(Sleep { interrupt, mounts })
     }
 
     fn until(&self, deadline: Deadline) -> io::Result<Woken> {
         let stdout = io::stdout();
         loop {
             let mut waiting = [
-                PollFd::new(&self.signals, PollFlags::IN),
+                PollFd::new(&self.interrupt, PollFlags::IN),
                 // The kernel says so by an error of this file, once for each change.
                 PollFd::new(&self.mounts, PollFlags::PRI),
                 // With no events asked for, it still reports that the other end of a pipe is closed.
