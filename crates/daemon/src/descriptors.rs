@@ -11,7 +11,7 @@ pub(crate) fn keep_descriptors() {
 /// Descriptors that all programs get which this process starts.
 static PASSED_ON: OnceLock<Vec<i32>> = OnceLock::new();
 
-/// What the caller has opened, all programs get that this process starts from now on, also behind [`keep_descriptors`]. Those who ask
+/// What the caller has opened, all programs get that this process starts from now on, also behind `keep_descriptors`. Those who ask
 /// a daemon get it too, and keep it if they get stuck.
 pub fn pass_on_descriptors() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();

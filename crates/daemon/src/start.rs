@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A second mount of a volume that is served *joins*: the command that mounts hands the connection to the daemon, through its
-//! control socket ([`crate::control_socket`], [`crate::client`]).
+//! control socket (`control_socket`, [`crate::client`]).
 //!
 //! The daemon is this program run again, not forked, so that it starts with
 //! one thread. Of its caller it keeps nothing: no descriptor, no terminal, no
