@@ -287,6 +287,8 @@ fn receive_both(
             descriptors.extend(received);
         }
     }
+    // More than belong to any message are closed.
+    descriptors.truncate(DESCRIPTORS);
     received.map(|received| received.bytes)
 }
 
@@ -320,6 +322,25 @@ mod tests {
         assert_eq!(descriptors.len(), 2);
         let (question, descriptors) = receive_handed(&other, QUESTION_MAX, SOON).unwrap();
         assert!(matches!(question, Question::List) && descriptors.is_empty());
+    }
+
+    /// A door holds no more of them than a message has, in however many pieces it comes.
+    #[test]
+    fn descriptors_beyond_those_of_a_message_are_closed() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (pipe, end) = io::pipe().unwrap();
+        for byte in b"\x08\0\0\0\"123456\"".chunks(1) {
+            let ends = [end.as_fd(); DESCRIPTORS];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+            let mut beside = SendAncillaryBuffer::new(&mut space);
+            assert!(beside.push(SendAncillaryMessage::ScmRights(&ends)));
+            sendmsg(&one, &[IoSlice::new(byte)], &mut beside, SendFlags::NOSIGNAL).unwrap();
+        }
+        drop(end);
+        let (text, held) = receive_handed::<String>(&other, QUESTION_MAX, SOON).unwrap();
+        assert_eq!((text.as_str(), held.len()), ("123456", DESCRIPTORS));
+        drop(held);
+        assert_eq!(io::copy(&mut &pipe, &mut io::sink()).unwrap(), 0, "all have gone");
     }
 
     #[test]

@@ -235,6 +235,10 @@ impl Located {
             Ok(_) => Err(Failure::plain(format!("{name}: its daemon answers nonsense"))),
             // It has ended meanwhile.
             Err(error) if has_ended(&error) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let sentence = format!("{name}: it is served by another version of this program");
+                Err(Failure::plain(sentence).with_hint_about("holdfast restart", Path::new(name)))
+            }
             Err(error) => Err(self.silent(daemon, &error)),
         }
     }

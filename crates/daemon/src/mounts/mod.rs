@@ -140,6 +140,9 @@ pub fn no_answer(mount: &Mount, error: &io::Error, rule: &str) -> Failure {
             let ended = Failure::plain(format!("the daemon of {dir} has ended"));
             return ended.with_hint_about("holdfast umount", &mount.dir);
         }
+        io::ErrorKind::InvalidData => {
+            format!("the daemon of {dir} gives no answer that is understood: {words}")
+        }
         _ => format!("the daemon of {dir}: {words}"),
     })
 }

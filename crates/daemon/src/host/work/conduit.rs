@@ -40,6 +40,8 @@ pub(super) struct Conduit {
     stop: Arc<UnixStream>,
     /// How long the command may take and send nothing; `None`: for ever.
     patience: Option<Duration>,
+    /// Until when it has to let the work begin, whatever it sends meanwhile.
+    begins: Mutex<Option<Deadline>>,
     /// What is left of a frame that could not be sent whole. One thread works; the locks are for the compiler.
     unsent: Mutex<Vec<u8>>,
     input: Mutex<Input>,
@@ -89,6 +91,7 @@ impl Conduit {
             stream,
             stop,
             patience,
+            begins: Mutex::default(),
             unsent: Mutex::default(),
             input: Mutex::default(),
             checks: AtomicU32::new(0),
@@ -136,6 +139,17 @@ impl Conduit {
         }
     }
 
+    /// As [`Conduit::hand_over_pages`], for a command whose work has not begun: one that never lets it would keep its place.
+    ///
+    /// # Errors
+    /// As there, or `time` is over.
+    pub(super) fn begin(&self, mounted: &[At], time: Duration) -> io::Result<()> {
+        *lock(&self.begins) = Some(Deadline::after(time));
+        let done = self.hand_over_pages(mounted);
+        *lock(&self.begins) = None;
+        done
+    }
+
     /// Has the command bring what programs have stored into mapped files of these mounts into the volume.
     ///
     /// # Errors
@@ -146,6 +160,9 @@ impl Conduit {
         loop {
             // What it had sent before it was asked, unneeded.
             self.skip(&mut input.left)?;
+            if lock(&self.begins).is_some_and(Deadline::is_over) {
+                return Err(too_long());
+            }
             match self.next_frame()? {
                 (Kind::Bytes, length) => input.left = length,
                 (Kind::EndOfInput, 0) => input.over += 1,
@@ -155,14 +172,13 @@ impl Conduit {
         }
     }
 
-    /// Waits for the command; fails if the daemon ends, or a stranger does nothing for too long.
+    /// Waits for the command; fails if the daemon ends, a stranger does nothing for too long, or the work does not begin.
     fn wait(&self, events: PollFlags) -> io::Result<()> {
-        match self.heard(wait_for(&self.stream, &self.stop, events, self.patience))? {
+        let left = lock(&self.begins).map(Deadline::left);
+        let time = [self.patience, left].into_iter().flatten().min();
+        match self.heard(wait_for(&self.stream, &self.stop, events, time))? {
             Some(_) => Ok(()),
-            None => Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "the command has taken and sent nothing for too long",
-            )),
+            None => Err(too_long()),
         }
     }
 
@@ -255,6 +271,11 @@ impl Conduit {
         }
         Ok(())
     }
+}
+
+fn too_long() -> io::Error {
+    let why = "the command has taken and sent nothing for too long";
+    io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

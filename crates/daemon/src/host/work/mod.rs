@@ -47,6 +47,8 @@ use crate::table::{Entry, Table};
 /// The numbers of a branch, and of a snapshot of it.
 type Numbers = (u64, Option<u64>);
 
+/// How long a caller gets to have the kernel hand over pages of mapped files, before its work begins.
+const BEGINS: Duration = Duration::from_secs(120);
 /// What a caller hears whose mount is of another daemon: what that says of its source proves nothing.
 const NOT_SERVED: &str = "the daemon of the volume does not serve that mount";
 /// Bytes of written data that a fork which is filled may have in memory, if no mount has fewer.
@@ -168,7 +170,7 @@ impl Host {
     /// Has the caller bring pages of mapped files into what is mounted.
     ///
     /// # Errors
-    /// It is gone, or the daemon ends.
+    /// It is gone, the daemon ends, or [`BEGINS`] is over.
     fn agree(
         &self,
         stream: UnixStream,
@@ -178,7 +180,7 @@ impl Host {
         message::send(&stream, &DaemonAnswer::Begins, &[], PATIENCE)?;
         // No door is in between any more.
         let conduit = Conduit::new(stream, self.works.stop(), place.patience())?;
-        conduit.hand_over_pages(mounted)?;
+        conduit.begin(mounted, BEGINS)?;
         Ok(Arc::new(conduit))
     }
 

@@ -190,7 +190,20 @@ fn who_says_nothing_is_not_waited_for_when_the_daemon_ends() {
     let (stop, _stopper) = UnixStream::pair().unwrap();
     let stranger = Conduit::new(ours, Arc::new(stop), Some(Duration::from_millis(1))).unwrap();
     assert_eq!(stranger.hand_over_pages(&[]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-    let (conduit, _command, stop) = conduit();
+    let (conduit, mut command, stop) = conduit();
+    // It may come whenever it wants behind the begin of its work; before that bytes gain it no time.
+    let time = Duration::from_millis(50);
+    std::thread::scope(|scope| {
+        let begins = scope.spawn(|| conduit.begin(&[], time));
+        for byte in frames::frame(Kind::Bytes, &[7; 4096]) {
+            if begins.is_finished() {
+                break;
+            }
+            command.write_all(&[byte]).unwrap();
+            std::thread::sleep(time / 10);
+        }
+        assert_eq!(begins.join().unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    });
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| conduit.hand_over_pages(&[]));
         stop.shutdown(Shutdown::Both).unwrap();
