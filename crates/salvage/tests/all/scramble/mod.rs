@@ -51,7 +51,9 @@ fn superblock(device: &dyn Device) -> Superblock {
 }
 
 fn holds(device: &MemoryDevice, words: &[u8]) -> bool {
-    device.to_image().windows(words.len()).any(|window| window == words)
+    let image = device.to_image();
+    let mut begins = (0..image.len()).filter(|at| image[*at] == words[0]);
+    begins.any(|at| image[at..].starts_with(words))
 }
 
 fn format(device: &Arc<MemoryDevice>) {
@@ -211,7 +213,7 @@ fn fsck_finds_in_it_what_it_finds_in_a_damaged_volume() {
         .filter(|(bytes, _)| bytes.starts_with(&holdfast_format::node::MAGIC))
         .map(|(_, block)| block)
         .collect();
-    for seed in 0..12 {
+    for seed in 0..6 {
         let mut prng = Prng::seeded(seed);
         let damaged = device.snapshot();
         for _ in 0..1 + prng.below(10) {
