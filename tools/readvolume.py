@@ -23,6 +23,7 @@ Numbers in brackets are findings of docs/FSCK.md.
 
 import argparse
 import bisect
+import functools
 import os
 import re
 import stat
@@ -192,19 +193,15 @@ def advance(matrix, crc):
     return result
 
 
-def zero_powers():
-    """For 1, 2, 4 ... zero bytes: how they move the sum of what is before them, and their own sum."""
-    matrix = [BYTES[0][1 << bit & 255] ^ 1 << bit >> 8 for bit in range(64)]
-    own = crc64(b"\0")
-    powers = []
-    for _ in range(63):
-        powers.append((matrix, own))
-        own ^= advance(matrix, own)
-        matrix = [advance(matrix, column) for column in matrix]
-    return powers
+@functools.cache
+def zeros(bit):
+    """For 1 << bit zero bytes: how they move the sum of what is before them, and their own sum."""
+    if bit == 0:
+        return [BYTES[0][1 << bit & 255] ^ 1 << bit >> 8 for bit in range(64)], crc64(b"\0")
+    matrix, own = zeros(bit - 1)
+    return [advance(matrix, column) for column in matrix], own ^ advance(matrix, own)
 
 
-ZEROS = zero_powers()
 ZERO_BLOCK = bytes(BLOCK)
 ZERO_BLOCK_SUM = crc64(ZERO_BLOCK)
 
@@ -213,7 +210,7 @@ def join(before, behind, length):
     """The sum of two pieces from theirs; the second one has `length` bytes."""
     for bit in range(length.bit_length()):
         if length >> bit & 1:
-            before = advance(ZEROS[bit][0], before)
+            before = advance(zeros(bit)[0], before)
     return before ^ behind
 
 
@@ -222,7 +219,7 @@ def zeros_sum(length):
     result = 0
     for bit in range(length.bit_length()):
         if length >> bit & 1:
-            result = join(result, ZEROS[bit][1], 1 << bit)
+            result = join(result, zeros(bit)[1], 1 << bit)
     return result
 
 
@@ -2417,7 +2414,7 @@ def free_slots(geometry, group, marked):
     begin, end = group * GROUP, (group + 1) * GROUP
     taken = {block for first, behind in marked for block in range(max(first, begin), min(behind, end))}
     count = geometry.node_blocks
-    places = (geometry.places(block, SPACE, 0) for block in range(begin, end, count))
+    places = (geometry.places(block, SPACE, 0) for block in range(begin, min(end, geometry.far), count))
     is_free = lambda at: geometry.is_data(at, count) and taken.isdisjoint(range(at, at + count))
     return sum(block[0] == min(block) and all(map(is_free, block)) for block in places)
 

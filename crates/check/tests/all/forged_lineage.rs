@@ -361,7 +361,7 @@ pub(crate) fn second_reader(device: &dyn Device) -> Option<String> {
     std::fs::write(image.path(), &bytes).unwrap();
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/readvolume.py");
     let mut python = Command::new("python3");
-    match python.arg("-B").arg(tool).arg(image.path()).arg("check").output() {
+    match python.arg("-BIS").arg(tool).arg(image.path()).arg("check").output() {
         Ok(output) => Some(String::from_utf8(output.stderr).unwrap()),
         Err(error) => {
             holdfast_base::skip::skipped(format_args!("python3: {error}"));

@@ -214,7 +214,7 @@ pub(crate) fn second_reader(device: &MemoryDevice) -> Option<String> {
     let image = tempfile::NamedTempFile::new().expect("there is room for an image");
     std::fs::write(image.path(), device.to_image()).expect("there is room for an image");
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/readvolume.py");
-    match Command::new("python3").arg("-B").arg(tool).arg(image.path()).arg("check").output() {
+    match Command::new("python3").arg("-BIS").arg(tool).arg(image.path()).arg("check").output() {
         Ok(output) => Some(String::from_utf8_lossy(&output.stderr).into_owned()),
         Err(error) => {
             holdfast_base::skip::skipped(format_args!("python3: {error}"));

@@ -48,7 +48,7 @@ impl Image {
     fn read(&self, arguments: &[&str]) -> Option<Output> {
         let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/readvolume.py");
         let mut python = Command::new("python3");
-        match python.arg("-B").arg(tool).arg(self.0.path()).args(arguments).output() {
+        match python.arg("-BIS").arg(tool).arg(self.0.path()).args(arguments).output() {
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr);
                 assert!(!said.contains("Traceback"), "{arguments:?}: {said}");
