@@ -1,9 +1,11 @@
 //! Values that many states have in common: cloned by a count, and hashed once.
 
 use std::fmt::{Debug, Formatter, Result};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
+
+use rustc_hash::FxHasher;
 
 /// A value with its hash, which is all that a state hashes of it.
 pub(crate) struct Shared<T>(Arc<(u64, T)>);
@@ -65,7 +67,7 @@ impl<T: Debug> Debug for Shared<T> {
 
 /// A sum that distinguishes contents.
 pub(crate) fn sum(of: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = FxHasher::default();
     of.hash(&mut hasher);
     hasher.finish()
 }
