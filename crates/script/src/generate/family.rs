@@ -156,10 +156,15 @@ impl Family {
 }
 
 /// What prepares a volume of 8 MiB for [`Family::generate_full`]: files that have reserved space, and no other room.
-/// What fills it belongs to a file that no motif knows.
+/// What fills it belongs to a file that no motif knows. Most of it is reserved: what is written would be read, and its
+/// sums compared, after each power cut.
 pub fn full() -> Script {
+    let reserved: String =
+        ["0 2M", "2M 2M", "4M 1M", "5M 512k", "5632k 256k", "5888k 128k", "6016k 64k"]
+            .map(|range| format!("fallocate /fill {range}; "))
+            .concat();
     let text = format!(
-        "{FULL}; mkfile /fill; write /fill 0 8M 91; sync; append /fill 8M 92; sync; {FILL}; sync"
+        "{FULL}; mkfile /fill; {reserved}sync; append /fill 8M 91; sync; append /fill 8M 92; sync; {FILL}; sync"
     );
     text.parse().expect("it is well formed")
 }
