@@ -419,7 +419,10 @@ impl Superblock {
         let log = fields.log(&geometry)?;
         fields.check_reserved()?;
         let rest = reader.rest();
-        let len = rest.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
+        // Mostly there is nothing, and that is read in large pieces.
+        let zeros = rest.rchunks_exact(64).take_while(|piece| **piece == [0; 64]).count() * 64;
+        let used = &rest[..rest.len() - zeros];
+        let len = used.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
         let superblock = Superblock {
             epoch: Epoch(fields.epoch),
             geometry,
