@@ -62,30 +62,33 @@ step() {
 step cargo fmt --all --check
 # With the feature of the mutants, as the tests below; it changes one file of base.
 step cargo clippy --locked --workspace --all-targets --features holdfast-sim/mutants --quiet -- -D warnings
-# What is shipped has no feature that another crate of the workspace asks for: posix and what it stands on are all that a feature changes.
-step cargo clippy --locked -p holdfast-posix --quiet -- -D warnings
+# What is shipped has no feature that another crate of the workspace asks for. The tests below have all of them.
+step cargo clippy --locked -p holdfast-cli --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --locked --workspace --no-deps --quiet
 status=0
-# All but what goes through the kernel, with the mutants that the simulator must find: none is chosen elsewhere.
-without_the_kernel=(--workspace --exclude holdfast-fuse --exclude holdfast-daemon --exclude holdfast-cli --features holdfast-sim/mutants)
-# These by the program that is shipped, without mutants and without what only holdfast-dev has. Not in one call with the others,
-# whose features they would have.
-through_the_kernel=(-p holdfast-fuse -p holdfast-daemon -p holdfast-cli)
-built() { step cargo test --locked --no-run "$@" 2>&1 | tee -a "$work/tests.log" || status=$?; }
-tested() { step cargo test --locked --no-fail-fast "$@" 2>&1; }
-built "${without_the_kernel[@]}"
-built "${through_the_kernel[@]}"
-# The first compute, the others mostly wait for other processes: they run side by side, and those that compute give way.
+# One build for all. Its features add switches: only the simulator chooses mutants, only what measures chooses what was done before.
+# For some of the crates cargo would build those below with other features, once more: it is asked for all, and runs a part of the tests.
+everything=(--locked --workspace --features holdfast-sim/mutants)
+runner="target.'cfg(unix)'.runner=['bash', '$PWD/scripts/test-part.sh']"
+tested() {
+    local part=$1
+    shift
+    HOLDFAST_TESTS=$part step cargo --config "$runner" test "${everything[@]}" --no-fail-fast "$@" 2>&1
+}
+step cargo test "${everything[@]}" --no-run 2>&1 | tee -a "$work/tests.log" || status=$?
+# Without the switches, as shipped: what asks for one is told where it is.
+step cargo test --locked -p holdfast-base --lib switch 2>&1 | tee -a "$work/tests.log" || status=$?
+# Those through the kernel mostly wait for other processes: they run beside the others, which compute and give way.
 # A process group of their own, so that they can be ended.
 set -m
-{ renice -n 5 -p "$BASHPID" >/dev/null || true; tested "${without_the_kernel[@]}"; } >"$work/beside.log" 2>&1 &
+{ renice -n 5 -p "$BASHPID" >/dev/null || true; tested others; } >"$work/beside.log" 2>&1 &
 beside=$!
 set +m
 # Twice as many at once as there are processors are done sooner.
 through_the_kernel() {
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} tested "${through_the_kernel[@]}" "$@" | tee -a "$work/tests.log" || status=$?
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} tested kernel "$@" | tee -a "$work/tests.log" || status=$?
 }
-through_the_kernel
+through_the_kernel --lib --bins --tests
 # Once more what differs: with files that the kernel opens itself, and on the other way of requests, where root may allow it.
 HOLDFAST_OPEN=kernel through_the_kernel --test mount --test scripts_on_the_mount
 if [ -w "$rings" ]; then
@@ -103,7 +106,6 @@ wait "$beside" || status=$?
 beside=
 cat "$work/beside.log"
 cat "$work/beside.log" >>"$work/tests.log"
-# Clippy has seen the shipped program only in part, the compiler all of it.
 if grep '^warning: `holdfast.* generated ' "$work/tests.log"; then status=1; fi
 # What was not done, and for want of what: such a test counts as passed. Root with /dev/fuse should have done it. Without mounts CI has tested
 # little, and fails.
