@@ -1,6 +1,7 @@
 //! Items of branches and snapshots that are sound and not true (P10): an answer, and nothing is given twice or freed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
@@ -38,7 +39,9 @@ pub(crate) fn made_of(size: u64) -> (Arc<dyn Device>, Arc<Store>) {
         created: now(),
     };
     Store::create(&device, &options).unwrap();
-    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    // However slow the machine is, no estimate of a recovery wants a commit.
+    let recover = Duration::from_secs(3600);
+    let options = OpenOptions { threads: false, recover, ..OpenOptions::default() };
     let store = Store::open(device.clone(), &options, Arc::new(Counters::default())).unwrap();
     (device, Arc::new(store))
 }
