@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, BlockRange, Epoch, Lsn, TreeId, applied};
+use holdfast_base::{BlockNo, BlockRange, Epoch, Lsn, applied};
 use holdfast_format::limits::value_max;
 use holdfast_format::{Malformed, Stored};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
@@ -175,11 +175,7 @@ impl Inner {
             let still = (of.limit != 0).then_some(forest);
             let levels = u64::from(of.root.level) + 1;
             let wanted = |space: &Space| Wanted {
-                slots: NodeSlots::of_tree(
-                    &geometry,
-                    TreeId::Files,
-                    need.nodes(levels, space.nodes()),
-                ),
+                slots: NodeSlots::of_tree(&geometry, tree.id(), need.nodes(levels, space.nodes())),
                 blocks: need.blocks(),
                 growth: need.growth().unwrap_or(0),
                 delayed: need.delayed(),

@@ -48,8 +48,9 @@ impl Inner {
     ) -> bool {
         let needed = forest.slots_of(tree, nodes);
         let kept = self.kept(forest, space) + self.next_root(forest, tree);
-        let pairs = space.promises.pairs_left(needed.once > 0);
-        space.room().holds((kept + needed).without(own), pairs)
+        let room = space.room();
+        let pairs = space.promises.pairs_left(room, needed.once > 0);
+        room.holds((kept + needed).without(own), pairs)
     }
 
     /// As [`Inner::has_slots`], for a transaction of so many changes whose keys are not known yet: false if room is not

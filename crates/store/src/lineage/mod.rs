@@ -53,7 +53,7 @@ pub(crate) struct Made {
 }
 
 /// Changes of items that an operation by the log makes at most, about.
-const CHANGES: u32 = 8;
+pub(crate) const CHANGES: u32 = 8;
 
 impl Inner {
     /// Carries out what `plan` makes of the lineage, as an ordinary operation.

@@ -358,11 +358,6 @@ impl Space {
         self.groups.node_blocks / self.geometry.blocks_of(leaf)
     }
 
-    /// Blocks of nodes of all trees, with their copies.
-    pub(super) fn node_blocks(&self) -> u64 {
-        self.groups.node_blocks
-    }
-
     /// Blocks in use.
     pub(crate) fn used_blocks(&self) -> u64 {
         self.groups.used_blocks

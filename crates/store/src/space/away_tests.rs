@@ -83,7 +83,7 @@ impl Side {
     fn counts(&self) -> (u64, [u64; 2], u64, u64) {
         let room = self.space.room();
         let slots = [room.places, room.pairs];
-        (room.blocks, slots, self.space.used_blocks(), self.space.node_blocks())
+        (room.blocks, slots, self.space.used_blocks(), self.space.nodes())
     }
 }
 
@@ -174,7 +174,7 @@ fn a_lost_group_is_full_and_takes_nothing_back() {
     let (groups, before) = ([node.0, data.start.0].map(|block| block / (1 << 15)), side.counts());
     assert!(groups[0] != groups[1] && groups.iter().all(|index| side.space.is_away(*index)));
     side.space.free_node(node, Stored::Once);
-    assert_eq!(side.space.node_blocks(), before.3 - 1);
+    assert_eq!(side.space.nodes(), before.3 - 1);
     for index in groups {
         assert!(side.space.load(index, &Pieces::default()).is_err(), "its bitmap is gone");
         assert!(side.space.is_lost(index));

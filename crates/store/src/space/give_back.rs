@@ -18,11 +18,10 @@ use super::discard::{
 use super::group::discard::pieces;
 use super::group::{Group, Run};
 use super::hidden::{Hidden, PIECE_BLOCKS};
-use super::promise::{Floor, Wanted};
+use super::promise::{Floor, Wanted, few_nodes};
 use super::slots::{NodeSlots, NodesNeeded, Room};
-
-/// The roots of both trees, and what an emptied space tree has left.
-const EMPTY_NODES: u64 = 4;
+use crate::Need;
+use crate::lineage::CHANGES;
 
 impl Space {
     /// How many discards have come to their end, if one is under way.
@@ -199,10 +198,9 @@ impl Space {
         runs
     }
 
-    /// Whether nothing is there that could be removed.
+    /// Whether nothing is there that could be removed but a snapshot of few nodes.
     pub(crate) fn is_empty(&self) -> bool {
-        let few = EMPTY_NODES * self.geometry().slot_blocks();
-        self.inodes <= 1 && self.node_blocks() <= few
+        self.inodes <= 1 && self.nodes() <= few_nodes(self.geometry())
     }
 
     /// Whether it is an empty image: all of it may go.
@@ -210,23 +208,26 @@ impl Space {
         self.hidden.is_some() && self.is_empty()
     }
 
-    /// What stays of the reserve where free space goes back: an empty volume needs none for removals, as a new one has none.
+    /// What stays of the reserve where free space goes back: an empty volume has but a snapshot to remove, and a new one has no reserve.
     fn floor_of_given(&self) -> Floor {
         if self.is_empty() { Floor::Checkpoint } else { Floor::Grow }
     }
 
-    /// What stays free beside that: room for nodes of a files tree, or for data.
+    /// What stays free beside that: room for nodes of a files tree, or for data; of an empty volume for the deletion of a snapshot.
     fn spared(&self, blocks: u64) -> Wanted {
         let geometry = self.geometry();
         let leaves = blocks / geometry.blocks_of(geometry.stored(TreeId::Files, 0));
-        let nodes = NodesNeeded { leaves, above: leaves / 8, all: leaves };
-        Wanted { slots: NodeSlots::of_tree(geometry, TreeId::Files, nodes), ..Wanted::default() }
+        let (tree, nodes) = match self.is_empty() {
+            true => (TreeId::Space, Need::Delete { changes: CHANGES }.nodes(1, self.nodes())),
+            false => (TreeId::Files, NodesNeeded { leaves, above: leaves / 8, all: leaves }),
+        };
+        Wanted { slots: NodeSlots::of_tree(geometry, tree, nodes), ..Wanted::default() }
     }
 
     /// What is free beside what is promised and reserved, and `spare` blocks.
     fn free_beside(&self, spare: u64) -> Room {
         let (room, floor) = (self.room(), self.floor_of_given());
-        let spared = self.spared(if self.is_empty() { 0 } else { spare });
+        let spared = self.spared(spare);
         let slots = room.beside(self.promises.kept_for_all(floor, spared));
         // Where leaves have copies, a place without its other one is room for no node.
         let has_singles = self.geometry().leaf_copies;
@@ -240,11 +241,11 @@ impl Space {
     /// Bytes that promises and reserves have too little of what is free and known to be given.
     pub(crate) fn reserve_lacks(&self) -> u64 {
         let (room, floor) = (self.room(), self.floor_of_given());
-        let kept = self.promises.kept_for_all(floor, Wanted::default());
+        let kept = self.promises.kept_for_all(floor, self.spared(0));
         // Where each node is stored once, none is kept twice.
-        let pairs = kept.twice.saturating_sub(room.pairs);
+        let pairs = self.promises.pairs_of(kept, floor).saturating_sub(room.pairs);
         let slots = kept.places().saturating_sub(room.places).max(pairs);
-        let wanted = self.promises.wanted_blocks(Wanted::default(), floor);
+        let wanted = self.promises.wanted_blocks(self.spared(0), floor);
         let blocks = wanted.saturating_sub(room.blocks);
         blocks.max(slots.saturating_mul(self.geometry().node_blocks())).saturating_mul(BLOCK_BYTES)
     }

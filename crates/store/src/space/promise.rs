@@ -6,8 +6,8 @@
 //! [`super::delayed`].
 
 use holdfast_base::TreeId;
-use holdfast_format::Geometry;
-use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP};
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
+use holdfast_format::{Geometry, Stored};
 
 use super::delayed::Delayed;
 use super::slots::{NodeSlots, NodesNeeded, Room};
@@ -15,6 +15,16 @@ use super::slots::{NodeSlots, NodesNeeded, Room};
 /// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB, twice that with copies. Written in
 /// large pieces, that is enough for 200 GiB on a volume that is full all the time.
 const RESERVED_SLOTS_MAX: u64 = 32768;
+
+/// Pairs of [`Floors::slack`], at most, and blocks of them.
+const SLACK_PAIRS_MAX: u64 = 192;
+const SLACK_BLOCKS: u64 = 2304;
+
+/// Nodes that an emptied volume has at most, as [`Space::nodes`](super::alloc::Space::nodes) counts: the roots of both trees, and what an
+/// emptied space tree has left.
+pub(super) fn few_nodes(geometry: &Geometry) -> u64 {
+    4 * geometry.slot_blocks() / geometry.blocks_of(geometry.stored(TreeId::Files, 0))
+}
 
 /// Slots that only some may use.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +36,9 @@ pub(crate) struct Floors {
     /// For these, and for the items and checksums of what is written into reserved blocks. All that is not below
     /// `fill` leaves what delayed data may need.
     pub(crate) grow: NodeSlots,
+    /// Pairs of `grow` that data leaves and nodes may take. What a volume gains may hold no pair, where places are the other ones of those in
+    /// use, while it keeps more than before: a full one could make no node then.
+    slack: u64,
 }
 
 /// What a caller has to leave of them.
@@ -85,10 +98,21 @@ impl Floors {
         let extra = NodesNeeded { leaves: extra / 2, above: extra * 3 / 4, all: extra };
         let above = (reserved / 8).max(12).min(reserved);
         let reserved = NodesNeeded { leaves: reserved, above, all: reserved };
+        // What grows by a part of a group may gain no pair and keeps up to 62 more, of nodes of 64 KiB 15. A rename over a file wants 54, in
+        // trees of three levels 90, which those of 64 KiB hardly have. A volume of half a group or less has too little for that; what is
+        // given slowly becomes more than what it lets be kept.
+        let slack = match geometry.copy_mask == 0 || geometry.leaf_copies {
+            true => 0,
+            false => {
+                let most = SLACK_BLOCKS / geometry.blocks_of(Stored::Twice);
+                let half_a_group = GROUP_BLOCKS / 2 / geometry.node_blocks();
+                (nodes.saturating_sub(half_a_group) / 8).min(SLACK_PAIRS_MAX).min(most)
+            }
+        };
         let checkpoint = of(TreeId::Space, space);
         let fill = checkpoint + of(TreeId::Files, extra);
-        let grow = fill + of(TreeId::Files, reserved);
-        Floors { checkpoint, fill, grow }
+        let grow = fill + of(TreeId::Files, reserved) + NodeSlots::of(Stored::Twice, slack);
+        Floors { checkpoint, fill, grow, slack }
     }
 
     /// Slots that it leaves.
@@ -194,18 +218,25 @@ impl Promises {
         room.beside(self.kept_for_all(floor, Wanted::default()))
     }
 
+    /// Pairs that have to be whole for what is `kept` above a floor.
+    pub(super) fn pairs_of(&self, kept: NodeSlots, floor: Floor) -> u64 {
+        match floor {
+            Floor::Grow => kept.twice - self.floors.slack,
+            Floor::HalfCheckpoint | Floor::Checkpoint | Floor::Fill => kept.twice,
+        }
+    }
+
     /// Whether enough slots are free to promise `wanted` above `floor`.
     pub(super) fn has_slots(&self, room: Room, wanted: Wanted, floor: Floor) -> bool {
         let has_leaves = wanted.slots.once > 0 || wanted.delayed != Delayed::default();
-        room.holds(self.kept_for_all(floor, wanted), self.pairs_left(has_leaves))
+        let kept = self.kept_for_all(floor, wanted);
+        let whole = NodeSlots { twice: self.pairs_of(kept, floor), ..kept };
+        room.holds(whole, self.pairs_left(room, has_leaves).max(kept.twice))
     }
 
     /// Blocks that can be promised to data when nothing is delayed any more.
     pub(super) fn data_available(&self, room: Room) -> u64 {
-        let kept = self.kept(Floor::Grow);
-        let twice = kept.twice.min(room.pairs);
-        let once = kept.once.min(room.places.saturating_sub(2 * twice));
-        let kept = NodeSlots { once, twice }.places() * self.geometry.node_blocks();
+        let kept = self.kept(Floor::Grow).places().min(room.places) * self.geometry.node_blocks();
         (room.blocks - kept.min(room.blocks)).saturating_sub(self.blocks)
     }
 
@@ -229,9 +260,14 @@ impl Promises {
         of_slots.saturating_add(self.blocks).saturating_add(blocks)
     }
 
-    /// Pairs that have to stay whole when leaves of files trees are made: single places are not cut out of those that are kept.
-    pub(crate) fn pairs_left(&self, has_leaves: bool) -> u64 {
-        if has_leaves && !self.geometry.leaf_copies { self.floors.grow.twice } else { 0 }
+    /// Pairs that have to stay whole when leaves of files trees are made, as far as they are there: single places are not cut out of those
+    /// that are kept. Trees of so few nodes as those of an empty volume never need them all.
+    pub(crate) fn pairs_left(&self, room: Room, has_leaves: bool) -> u64 {
+        let may_need_all = self.nodes > few_nodes(&self.geometry);
+        match has_leaves && !self.geometry.leaf_copies && may_need_all {
+            true => (self.floors.grow.twice - self.floors.slack).min(room.pairs),
+            false => 0,
+        }
     }
 
     /// Promises all of `wanted` above `floor`, or nothing. A call that wants nothing is never refused, whatever is kept for others: a
@@ -294,7 +330,6 @@ impl Promises {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_format::Stored;
 
     fn promises() -> Promises {
         let geometry = Geometry::for_device(64 << 20, 16384).unwrap();
@@ -308,7 +343,7 @@ mod tests {
             nodes: 10,
             levels: 2,
             roots: NodeSlots::none(),
-            floors: Floors { checkpoint, fill, grow },
+            floors: Floors { checkpoint, fill, grow, slack: 0 },
         }
     }
 
@@ -387,6 +422,23 @@ mod tests {
                 && promises.promise(room, wanted(3, 0), Floor::Grow)
         );
         assert_eq!(promises.data_available(room), 45 - (3 + 3) * 4, "a commit gives them back");
+    }
+
+    /// What a grown volume has gained are single places: pairs that data has left are for nodes.
+    #[test]
+    fn nodes_may_take_pairs_that_data_leaves() {
+        let twice = |count| NodeSlots::of(Stored::Twice, count);
+        let mut promises = promises();
+        promises.geometry = promises.geometry.with_root_copies().unwrap();
+        promises.floors = Floors { checkpoint: twice(1), fill: twice(2), grow: twice(6), slack: 3 };
+        let room = Room { blocks: 72, places: 18, pairs: 4 };
+        let nodes = |count| Wanted { slots: twice(count), ..Wanted::default() };
+        assert_eq!(promises.spare_slots(room, Floor::Grow).pairs, 0);
+        assert!(!promises.has_slots(room, nodes(2), Floor::Grow));
+        assert!(promises.has_slots(room, nodes(1), Floor::Grow));
+        let full = Room { places: 13, ..room };
+        assert!(!promises.has_slots(full, nodes(1), Floor::Grow), "places are kept for all of it");
+        assert!(promises.has_slots(full, nodes(2), Floor::Fill));
     }
 
     #[test]

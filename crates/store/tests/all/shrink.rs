@@ -11,7 +11,7 @@ use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Branch, Need, StoreError, Transaction};
+use holdfast_store::{Branch, Need, NewSize, StoreError, Transaction};
 
 use crate::small;
 
@@ -250,6 +250,33 @@ fn ask_and_shrink(geometry: Geometry, (files, blocks): (u64, u64), holes: u64) -
     are_there(&store, &device, (0..files).filter(is_left));
     store.close().unwrap();
     true
+}
+
+/// As small as it can be it has the pairs that its reserve wants, and what it gains then holds none: it takes more all the same.
+#[test]
+fn what_became_smaller_can_become_larger() {
+    for (mib, node_size) in [(100, 16384), (158, 4096), (158, 16384), (230, 65536), (300, 16384)] {
+        let geometry = Geometry::for_device(400 * MIB, node_size).unwrap();
+        let device = small::formatted_as(geometry.with_root_copies().unwrap());
+        let store = small::open(&device);
+        let files = mib * MIB / (24 * BLOCK_BYTES);
+        assert_eq!(add(&store, 0..files, 24), files);
+        store.close().unwrap();
+        let smallest = named(shrink(&device, mib * MIB).unwrap_err());
+        shrink(&device, smallest).unwrap();
+        let what = format!("{mib} MiB in {smallest} bytes, nodes of {node_size}");
+        let store = small::open(&device);
+        store.resize(NewSize::More(30 * MIB)).unwrap();
+        // As a rename over a file.
+        let renamed = store.reserve(Need::Grow { changes: 18, blocks: 0 });
+        renamed.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let more = add(&store, files..files + 10_000, 24) - files;
+        let part = more * 24 * BLOCK_BYTES * 100 / (30 * MIB);
+        assert!(part >= 80, "{what}: {part} % of 30 MiB more");
+        are_there(&store, &device, 0..files + more);
+        (0..files + more).for_each(|number| remove(&store, number));
+        store.close().unwrap();
+    }
 }
 
 /// `main` names but the first blocks of an extent of a snapshot, in front of the new end, and nothing else there: these move with the others.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockRange, InodeNo};
+use holdfast_base::{BlockRange, InodeNo, Timestamp};
 use holdfast_device::sim::{Call, Faults, HostedDevice, SimDevice};
 use holdfast_device::{Device, DeviceError, Discards, MemoryDevice, forward};
 use holdfast_format::item::Extent;
@@ -200,6 +200,40 @@ fn gives_back(geometry: Geometry) {
     host.give(300 << 20);
     drop(store.reserve(Need::Grow { changes: 1, blocks: 4096 }).unwrap());
     assert_eq!((host.refused(), store.stop_reason()), (0, None));
+    store.close().unwrap();
+}
+
+/// Large files that a snapshot alone has are few nodes, and main is empty: the snapshot can be deleted all the same.
+#[test]
+fn a_snapshot_goes_on_a_full_host() {
+    for has_data in [false, true] {
+        shapes(512 << 20).into_iter().for_each(|geometry| deletes_a_snapshot(geometry, has_data));
+    }
+}
+
+fn deletes_a_snapshot(geometry: Geometry, has_data: bool) {
+    let image = formatted_as(geometry);
+    let host = Arc::new(HostedDevice::new(&image, 600 << 20));
+    let store = open(host.clone(), Discard::Auto);
+    let mut extents = Vec::new();
+    if has_data {
+        fill(&store, 8192, &mut extents);
+    }
+    let snapshot = store.snapshot(1, b"all", Timestamp::default()).unwrap();
+    for (number, blocks) in extents.iter().enumerate() {
+        free(&store, number as u64, *blocks);
+    }
+    store.checkpoint().unwrap();
+    store.trim(0, |_| true).unwrap();
+    host.exhaust();
+    let given = host.given();
+    store.delete_snapshot(snapshot).unwrap_or_else(|error| panic!("{has_data}: {error}"));
+    while store.work_off_deletions(9).unwrap() {}
+    store.checkpoint().unwrap();
+    store.trim(0, |_| true).unwrap();
+    println!("{given} bytes beside a snapshot, {} behind it", host.given());
+    assert!(!has_data || host.given() < given / 8, "{given} bytes, then {}", host.given());
+    assert_eq!(store.stop_reason(), None);
     store.close().unwrap();
 }
 
