@@ -158,7 +158,7 @@ fn on_volume<T>(
     node_size: usize,
     work: impl FnOnce(&Volume) -> io::Result<T>,
 ) -> io::Result<T> {
-    CreateOptions::new().node_size(node_size).format(device)?;
+    CreateOptions::new().metadata_copies(1).node_size(node_size).format(device)?;
     let volume = VolumeOptions::new().open_device(device.clone())?;
     let done = work(&volume)?;
     volume.close()?;

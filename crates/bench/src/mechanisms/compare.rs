@@ -97,7 +97,10 @@ impl Bench<'_> {
         match &mut self.ground {
             Volumes::Library(devices) => {
                 let device = devices(wanted.bytes)?;
-                CreateOptions::new().node_size(wanted.node_size).format(&device)?;
+                CreateOptions::new()
+                    .metadata_copies(1)
+                    .node_size(wanted.node_size)
+                    .format(&device)?;
                 wanted.library.open_device(device).map(Ready::Library)
             }
             Volumes::Mount(bed, ours) => {

@@ -236,7 +236,7 @@ impl Plan {
         let bytes = if self.work == Work::Creates { 4 << 30 } else { bytes.max(4 << 30) };
         let memory = Arc::new(MemoryDevice::new(bytes));
         let device: Arc<dyn Device> = memory.clone();
-        CreateOptions::new().node_size(self.node_size).format(&device)?;
+        CreateOptions::new().metadata_copies(1).node_size(self.node_size).format(&device)?;
         let volume = VolumeOptions::new().open_device(device)?;
         match self.work {
             Work::Creates => drop(fill_dirs(&volume, self.items, self.dir_files)?),

@@ -224,7 +224,12 @@ fn create_held(bench: &mut Bench<'_>, switch: Batching, dirs: u64, files: u64) -
         released: Condvar::new(),
     });
     let device: Arc<dyn Device> = held.clone();
-    CreateOptions::new().node_size(NODE).log_size(log).journal_size(journal).format(&device)?;
+    CreateOptions::new()
+        .metadata_copies(1)
+        .node_size(NODE)
+        .log_size(log)
+        .journal_size(journal)
+        .format(&device)?;
     let volume = VolumeOptions::new()
         .batching(switch)
         .commit_secs(0)

@@ -48,7 +48,7 @@ pub(super) fn run(
         for &threads in threads {
             for operation in Operation::ALL {
                 let device = devices(32 << 30)?;
-                CreateOptions::new().format(&device)?;
+                CreateOptions::new().metadata_copies(1).format(&device)?;
                 let volume = VolumeOptions::new().open_device(device.clone())?;
                 let dirs = fill_dirs(&volume, threads, 1)?;
                 let base = volume.branch("main")?.snapshot("base")?;

@@ -27,7 +27,7 @@ impl Tree {
         dir_files: u64,
         content: &'static [u8],
     ) -> io::Result<Tree> {
-        CreateOptions::new().node_size(16384).format(&device)?;
+        CreateOptions::new().metadata_copies(1).node_size(16384).format(&device)?;
         let volume = VolumeOptions::new().commit_secs(0).open_device(device.clone())?;
         Ok(Tree { device, volume, dirs: Vec::new(), dir_files, files: 0, content })
     }
