@@ -114,8 +114,8 @@ pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_format::item::lineage::MAIN as FIRST_BRANCH;
 pub use holdfast_posix::{
     BranchInfo, Change, ChangeKind, FailedDeletion, FileSystem, FsError, HoldItem, Moment, NewHead,
-    NewSize, OriginItem, Parts, RenameFlags, Scrub, ScrubFinding, ScrubKind, ScrubListener,
-    Shrinking, SnapshotInfo, StatFs, Told, Trimmed, Which, XattrFlags,
+    NewSize, OriginItem, Parts, ROOT_COPIES_MIN, RenameFlags, Scrub, ScrubFinding, ScrubKind,
+    ScrubListener, Shrinking, SnapshotInfo, StatFs, Told, Trimmed, Which, XattrFlags,
 };
 pub use identity::{clear_fault, restore_superblock, set_identity, shrink};
 pub use kept::KeptVolume;

@@ -159,14 +159,18 @@ pub struct MkfsOptions {
     pub journal_bytes: Option<u64>,
     /// How often all of the metadata is stored, leaves of the trees and rings included, 1 or 2 times.
     pub metadata_copies: u8,
-    /// How often what is near the roots is stored, if all is once: what stands above the leaves, and the space tree; as
-    /// `metadata_copies` if `None`.
+    /// How often what is near the roots is stored, if all is once: what stands above the leaves, and the space tree. If `None`,
+    /// twice from [`ROOT_COPIES_MIN`] bytes on.
     pub root_copies: Option<u8>,
     /// How often each batch of the log and each frame of the journal is stored, 1 or 2 times; as `metadata_copies` if `None`.
     pub ring_copies: Option<u8>,
     /// All of an image is taken from its host at once, and the log is written: no change finds the host full later.
     pub allocate: bool,
 }
+
+/// From so many bytes on what is near the roots is stored twice, unless it is said otherwise. On a smaller volume the places that are kept
+/// for it were too large a share.
+pub const ROOT_COPIES_MIN: u64 = 256 << 20;
 
 impl Default for MkfsOptions {
     fn default() -> MkfsOptions {
@@ -211,6 +215,8 @@ impl MkfsOptions {
         match (self.metadata_copies, roots) {
             (2, _) => plain.with_node_copies(),
             (_, Some(2)) => plain.with_root_copies(),
+            // Not asked for: where there is no room it need not be.
+            (_, None) if bytes >= ROOT_COPIES_MIN => Ok(plain.with_root_copies().unwrap_or(plain)),
             _ => Ok(plain),
         }
     }

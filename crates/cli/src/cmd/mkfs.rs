@@ -6,11 +6,11 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use holdfast::CreateOptions;
 use holdfast::device::{Device, DeviceStats};
+use holdfast::{CreateOptions, ROOT_COPIES_MIN};
 use holdfast_base::user_namespace::maker;
 use holdfast_daemon::opening;
 use holdfast_device::open_bytes;
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// read from the other place, and written again from it. `roots=2`: what much else is found by, which no fsync writes.
     /// `rings=2`: that, and what an fsync writes, which then is two writes and one flush instead of one and one. `nodes=2`: all pieces
     /// of it, but once what an fsync writes. `metadata=2`: both. `metadata=1`: nothing. Data of files is stored once in any case, but
-    /// for what lies in the log. It cannot be changed later. Default: `roots=2` on a block device from 256M on, else `metadata=1`.
+    /// for what lies in the log. It cannot be changed later. Default: `roots=2` from 256M on, else `metadata=1`.
     #[arg(long, value_name = "WHAT=N", value_parser = Copies::parse)]
     copies: Option<Copies>,
     /// Take all of a file from its host at once: no change finds the host full later, unless the volume is trimmed or made
@@ -141,10 +141,6 @@ struct Made {
     room: Option<(u64, u64)>,
 }
 
-/// From so many bytes on what is near the roots is stored twice on a block device. On a smaller one the places that are kept for it were too
-/// large a share.
-const ROOT_COPIES_MIN: u64 = 256 << 20;
-
 /// Content of a file, looked at from both ends: what mkfs would destroy lies there or is found by its data.
 const PROBE_BYTES: u64 = 1 << 20;
 
@@ -179,8 +175,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         })?,
         Some(found) => size_of_existing(args, found)?,
     };
-    let is_device = existing.as_ref().is_some_and(|it| it.file_type().is_block_device());
-    let copies = args.copies.unwrap_or_else(|| copies_by_default(is_device, args, bytes));
+    let copies = args.copies.unwrap_or_else(|| copies_by_default(args, bytes));
     let shape = Shape { bytes, copies };
     // Before anything is made longer or shorter: what is refused stays as it was.
     check_size(args, shape).map_err(|error| Failure::plain(error.to_string()))?;
@@ -193,12 +188,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
-/// What is near the roots, where the places that are kept for that are a small share of the volume. Below an image lies a filesystem, which
-/// may have its own redundancy, and gives pairs of places one by one.
-fn copies_by_default(is_device: bool, args: &Args, bytes: u64) -> Copies {
+/// What is near the roots, where the places that are kept for that are a small share of the volume.
+fn copies_by_default(args: &Args, bytes: u64) -> Copies {
     let copies = Copies::ROOTS;
     let has_room = || check_size(args, Shape { bytes, copies }).is_ok();
-    if is_device && bytes >= ROOT_COPIES_MIN && has_room() { copies } else { Copies::NOTHING }
+    if bytes >= ROOT_COPIES_MIN && has_room() { copies } else { Copies::NOTHING }
 }
 
 fn check_size(args: &Args, shape: Shape) -> io::Result<()> {

@@ -134,7 +134,7 @@ fn metadata_is_stored_twice_if_it_is_asked_for() {
         (&["--size", "64M", "--copies", "rings=2"], "rings=2"),
         (&["--size", "64M", "--copies", "roots=2"], "roots=2"),
         (&["--size", "255M"], "metadata=1"),
-        (&["--size", "256M"], "metadata=1"),
+        (&["--size", "256M"], "roots=2"),
         (&["--size", "1G", "--copies", "metadata=1"], "metadata=1"),
     ];
     for (args, copies) in asked {
@@ -190,12 +190,12 @@ fn is_told(info: &str, copies: &str) {
     }
 }
 
-/// A device has nodes twice, unless it is too small for that or mkfs is told otherwise, and rings once: an fsync is one write
-/// there as in an image.
+/// A device has by default the copies that an image of its size has.
 #[test]
-fn a_block_device_gets_nodes_twice() {
+fn a_block_device_has_the_copies_of_an_image() {
     for (size, args, copies) in [
         (64 << 20, &[][..], "metadata=1"),
+        (256 << 20, &[], "roots=2"),
         (64 << 20, &["--copies", "nodes=2"], "nodes=2"),
         (64 << 20, &["--copies", "metadata=1"], "metadata=1"),
         (64 << 20, &["--copies", "metadata=2"], "metadata=2"),
