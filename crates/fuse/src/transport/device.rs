@@ -32,9 +32,10 @@ use super::effect::effect;
 use super::ending::Ending;
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
+use super::to_kernel::ToKernel;
 use super::work::Work;
 use super::{Ways, answer, dispatch, fsync, kind, stale};
-use crate::interface::{Answer, Errno, Kernel};
+use crate::interface::{Answer, Errno};
 use crate::server::Server;
 
 /// Most bytes of one write, and of one answer.
@@ -50,8 +51,6 @@ const MAX_BACKGROUND: u16 = 64;
 const GREETING: Duration = Duration::from_secs(2);
 /// How long a reader sleeps before it gives back the memory of large requests.
 const IDLE: Duration = Duration::from_secs(10);
-/// Inodes in one message that they are not wanted.
-const UNWANTED_MOST: usize = 256;
 /// Of a write: it comes from the kernel's cache.
 const WRITE_CACHE: u32 = 1;
 
@@ -447,55 +446,5 @@ fn send(fuse: &impl AsFd, unique: u64, answer: Answer<&[u8]>) {
         // The answer is not wanted any more: interrupted, or unmounted.
         Ok(_) | Err(Failed::NOENT | Failed::NODEV | Failed::CONNABORTED) => {}
         Err(error) => tracing::warn!("an answer to the kernel was refused: {error}"),
-    }
-}
-
-struct ToKernel(Arc<OwnedFd>);
-
-impl ToKernel {
-    fn tell(&self, inode: u64, message: &[u8]) {
-        match rustix::io::write(&self.0, message) {
-            // The kernel does not know the inode, or is gone.
-            Ok(_) | Err(Failed::NOENT | Failed::NODEV | Failed::CONNABORTED) => {}
-            Err(error) => tracing::warn!("telling the kernel about inode {inode} failed: {error}"),
-        }
-    }
-}
-
-impl Kernel for ToKernel {
-    fn attr_changed(&self, inode: u64) {
-        self.tell(inode, &reply::attributes_changed(inode));
-    }
-
-    fn content_changed(&self, inode: u64) {
-        self.tell(inode, &reply::content_changed(inode));
-    }
-
-    fn bytes_changed(&self, inode: u64, offset: u64, len: u64) {
-        self.tell(inode, &reply::bytes_changed(inode, offset, len));
-    }
-
-    fn grown(&self, inode: u64, size: u64, last: u8) {
-        if let Some(at) = size.checked_sub(1) {
-            self.tell(inode, &reply::stored(inode, at, &[last]));
-        }
-    }
-
-    fn name_changed(&self, parent: u64, name: &[u8]) {
-        self.tell(parent, &reply::name_changed(parent, name));
-    }
-
-    fn unwanted(&self, inodes: &[u64]) {
-        for some in inodes.chunks(UNWANTED_MOST) {
-            // Those before Linux 6.18 take no such message.
-            let _ = rustix::io::write(&self.0, &reply::unwanted(some));
-        }
-    }
-
-    fn all_names_changed(&self) -> bool {
-        match rustix::io::write(&self.0, &reply::all_names_changed()) {
-            Ok(_) | Err(Failed::NODEV | Failed::CONNABORTED) => true,
-            Err(_) => false,
-        }
     }
 }

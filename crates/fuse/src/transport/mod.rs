@@ -27,6 +27,7 @@ pub(crate) mod readers;
 mod rings;
 mod stale;
 mod synchronous;
+mod to_kernel;
 mod within;
 pub(crate) mod work;
 
