@@ -88,7 +88,7 @@ set +m
 through_the_kernel() {
     RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} tested kernel "$@" | tee -a "$work/tests.log" || status=$?
 }
-through_the_kernel --lib --bins --tests
+through_the_kernel --tests
 # Once more what differs: with files that the kernel opens itself, and on the other way of requests, where root may allow it.
 HOLDFAST_OPEN=kernel through_the_kernel --test mount --test scripts_on_the_mount
 if [ -w "$rings" ]; then
