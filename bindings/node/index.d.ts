@@ -18,7 +18,7 @@ export interface CreateOptions {
     label?: string;
     /** Bytes of a tree node: 4096, 16384 (default) or 65536. */
     nodeSize?: number;
-    /** How often names, attributes and the places of data are stored. Default 1. */
+    /** How often names, attributes and the places of data are stored. Default: once, from 256 MiB on twice what leads to the rest. */
     metadataCopies?: 1 | 2;
     /** Takes all space from the host now. Default false. */
     allocate?: boolean;

@@ -76,8 +76,8 @@ impl CreateOptions {
     }
 
     /// How often what leads to all else is stored: nodes above the leaves, and what says which space is free. 1 or 2 times; default 2 on
-    /// volumes of 256 MiB and more, unless [`CreateOptions::metadata_copies`] is called. Only checkpoints write it, so an fsync and a commit cost the same. A volume too small for
-    /// that is refused if it is asked for here, and has it once otherwise.
+    /// volumes of 256 MiB and more, unless [`CreateOptions::metadata_copies`] is called. Only checkpoints write it, so an fsync and a
+    /// commit cost the same. A volume too small for that is refused if it is asked for here, and has it once otherwise.
     pub fn root_copies(mut self, copies: u8) -> CreateOptions {
         self.mkfs.root_copies = Some(copies);
         self
