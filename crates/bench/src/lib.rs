@@ -25,6 +25,11 @@ mod work;
 pub use counts::Counts;
 pub use place::Place;
 
+/// What makes a volume: it stores metadata once, as ext4 and XFS do.
+fn new_volume() -> holdfast::CreateOptions {
+    holdfast::CreateOptions::new().metadata_copies(1)
+}
+
 /// Bytes of a tree node, from the words that mkfs takes.
 pub fn node_size(text: &str) -> Result<usize, String> {
     match text {

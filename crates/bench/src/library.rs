@@ -11,7 +11,7 @@
 use std::io;
 use std::sync::Arc;
 
-use holdfast::{CreateOptions, Volume, VolumeOptions};
+use holdfast::{Volume, VolumeOptions};
 use holdfast_base::clock::Stopwatch;
 use holdfast_device::{AlignedBuf, Device, DeviceStats, MemoryDevice};
 
@@ -158,7 +158,7 @@ fn on_volume<T>(
     node_size: usize,
     work: impl FnOnce(&Volume) -> io::Result<T>,
 ) -> io::Result<T> {
-    CreateOptions::new().metadata_copies(1).node_size(node_size).format(device)?;
+    crate::new_volume().node_size(node_size).format(device)?;
     let volume = VolumeOptions::new().open_device(device.clone())?;
     let done = work(&volume)?;
     volume.close()?;

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use holdfast::{CreateOptions, Volume, VolumeOptions};
+use holdfast::{Volume, VolumeOptions};
 
 use super::{Devices, Gain, Scale, rounds_text};
 use crate::counts::{Counts, median, ratio};
@@ -97,10 +97,7 @@ impl Bench<'_> {
         match &mut self.ground {
             Volumes::Library(devices) => {
                 let device = devices(wanted.bytes)?;
-                CreateOptions::new()
-                    .metadata_copies(1)
-                    .node_size(wanted.node_size)
-                    .format(&device)?;
+                crate::new_volume().node_size(wanted.node_size).format(&device)?;
                 wanted.library.open_device(device).map(Ready::Library)
             }
             Volumes::Mount(bed, ours) => {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use holdfast::{CreateOptions, Dirty, OpenOptions, Volume, VolumeOptions};
+use holdfast::{Dirty, OpenOptions, Volume, VolumeOptions};
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::prng::Prng;
 use holdfast_device::{Device, MemoryDevice};
@@ -236,7 +236,7 @@ impl Plan {
         let bytes = if self.work == Work::Creates { 4 << 30 } else { bytes.max(4 << 30) };
         let memory = Arc::new(MemoryDevice::new(bytes));
         let device: Arc<dyn Device> = memory.clone();
-        CreateOptions::new().metadata_copies(1).node_size(self.node_size).format(&device)?;
+        crate::new_volume().node_size(self.node_size).format(&device)?;
         let volume = VolumeOptions::new().open_device(device)?;
         match self.work {
             Work::Creates => drop(fill_dirs(&volume, self.items, self.dir_files)?),

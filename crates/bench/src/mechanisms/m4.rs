@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast::{Batching, CreateOptions, VolumeOptions};
+use holdfast::{Batching, VolumeOptions};
 use holdfast_base::clock::Stopwatch;
 use holdfast_device::{Device, DeviceError, forward};
 use parking_lot::{Condvar, Mutex};
@@ -224,12 +224,7 @@ fn create_held(bench: &mut Bench<'_>, switch: Batching, dirs: u64, files: u64) -
         released: Condvar::new(),
     });
     let device: Arc<dyn Device> = held.clone();
-    CreateOptions::new()
-        .metadata_copies(1)
-        .node_size(NODE)
-        .log_size(log)
-        .journal_size(journal)
-        .format(&device)?;
+    crate::new_volume().node_size(NODE).log_size(log).journal_size(journal).format(&device)?;
     let volume = VolumeOptions::new()
         .batching(switch)
         .commit_secs(0)

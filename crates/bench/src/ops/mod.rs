@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use holdfast::{CreateOptions, OpenOptions, Volume, VolumeOptions};
+use holdfast::{OpenOptions, Volume, VolumeOptions};
 use holdfast_device::{Device, DeviceStats, MemoryDevice};
 
 use crate::counts::asked;
@@ -188,7 +188,7 @@ pub fn on_bed(
 pub fn in_memory(plan: &Plan, mounted: &[Option<Cost>]) -> io::Result<Column> {
     let base = Arc::new(MemoryDevice::with_sector_size(device_bytes(plan), plan.sector));
     let device: Arc<dyn Device> = base.clone();
-    CreateOptions::new().metadata_copies(1).format(&device)?;
+    crate::new_volume().format(&device)?;
     let volume = open(device)?;
     fill(&Folder::Library((*volume).clone()), plan)?;
     volume.close()?;

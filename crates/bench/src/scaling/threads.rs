@@ -2,7 +2,7 @@
 
 use std::io;
 
-use holdfast::{CreateOptions, VolumeOptions};
+use holdfast::VolumeOptions;
 use holdfast_base::clock::{Deadline, Stopwatch};
 
 use super::curves::Curves;
@@ -48,7 +48,7 @@ pub(super) fn run(
         for &threads in threads {
             for operation in Operation::ALL {
                 let device = devices(32 << 30)?;
-                CreateOptions::new().metadata_copies(1).format(&device)?;
+                crate::new_volume().format(&device)?;
                 let volume = VolumeOptions::new().open_device(device.clone())?;
                 let dirs = fill_dirs(&volume, threads, 1)?;
                 let base = volume.branch("main")?.snapshot("base")?;

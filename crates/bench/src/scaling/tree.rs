@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use holdfast::{CreateOptions, Dir, Volume, VolumeOptions};
+use holdfast::{Dir, Volume, VolumeOptions};
 use holdfast_device::Device;
 
 use crate::undo::interrupted;
@@ -27,7 +27,7 @@ impl Tree {
         dir_files: u64,
         content: &'static [u8],
     ) -> io::Result<Tree> {
-        CreateOptions::new().metadata_copies(1).node_size(16384).format(&device)?;
+        crate::new_volume().node_size(16384).format(&device)?;
         let volume = VolumeOptions::new().commit_secs(0).open_device(device.clone())?;
         Ok(Tree { device, volume, dirs: Vec::new(), dir_files, files: 0, content })
     }

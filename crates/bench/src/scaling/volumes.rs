@@ -2,7 +2,7 @@
 
 use std::io;
 
-use holdfast::{CreateOptions, VolumeOptions};
+use holdfast::VolumeOptions;
 
 use super::curves::Curves;
 use crate::mechanisms::{Devices, Progress, Scale, rounds_text};
@@ -24,7 +24,7 @@ pub(super) fn run(
             let mut add = |operation, times: u64, work: &mut dyn FnMut() -> io::Result<()>| {
                 curves.measure(operation, (bytes as f64, times), &*device, work, || Ok(()))
             };
-            add("mkfs", 1, &mut || CreateOptions::new().metadata_copies(1).format(&device))?;
+            add("mkfs", 1, &mut || crate::new_volume().format(&device))?;
             let mut volume = None;
             add("open", 1, &mut || {
                 volume = Some(VolumeOptions::new().commit_secs(0).open_device(device.clone())?);
