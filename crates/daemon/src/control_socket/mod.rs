@@ -37,6 +37,8 @@ use self::message::{ANSWER_MAX, DaemonAnswer, PROTOCOL, Question, Served};
 const OF_ROOT: &str = "/run/holdfast";
 /// A user's, in the home directory.
 const IN_HOME: &str = ".holdfast";
+/// What is said of a daemon that speaks otherwise.
+pub(crate) const OTHER_VERSION: &str = "it is served by another version of this program";
 /// How long a daemon may take to say that it listens.
 pub(crate) const HELLO: Duration = Duration::from_secs(5);
 /// Between two looks for an answer.
@@ -176,10 +178,7 @@ impl Daemon {
         let daemon = Daemon { stream, pid, user };
         match message::receive_of(&daemon.stream, left, until.left())? {
             DaemonAnswer::Hello { protocol } if protocol == PROTOCOL => Ok(daemon),
-            _ => Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "it is served by another version of this program",
-            )),
+            _ => Err(io::Error::new(io::ErrorKind::Unsupported, OTHER_VERSION)),
         }
     }
 

@@ -25,7 +25,7 @@ use self::pipes::Here;
 pub use self::pipes::{Input, Pipes};
 use self::pump::Ran;
 use crate::control_socket::message::{self, DaemonAnswer, Question};
-use crate::control_socket::{Daemon, HELLO, id};
+use crate::control_socket::{Daemon, HELLO, OTHER_VERSION, id};
 use crate::mounts::{self, Mount};
 use crate::{ask, opening};
 
@@ -236,7 +236,7 @@ impl Located {
             // It has ended meanwhile.
             Err(error) if has_ended(&error) => Ok(false),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                let sentence = format!("{name}: it is served by another version of this program");
+                let sentence = format!("{name}: {OTHER_VERSION}");
                 Err(Failure::plain(sentence).with_hint_about("holdfast restart", Path::new(name)))
             }
             Err(error) => Err(self.silent(daemon, &error)),
