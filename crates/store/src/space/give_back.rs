@@ -241,11 +241,12 @@ impl Space {
     /// Bytes that promises and reserves have too little of what is free and known to be given.
     pub(crate) fn reserve_lacks(&self) -> u64 {
         let (room, floor) = (self.room(), self.floor_of_given());
-        let kept = self.promises.kept_for_all(floor, self.spared(0));
+        let spared = self.spared(0);
+        let kept = self.promises.kept_for_all(floor, spared);
         // Where each node is stored once, none is kept twice.
         let pairs = self.promises.pairs_of(kept, floor).saturating_sub(room.pairs);
         let slots = kept.places().saturating_sub(room.places).max(pairs);
-        let wanted = self.promises.wanted_blocks(self.spared(0), floor);
+        let wanted = self.promises.wanted_blocks(spared, floor);
         let blocks = wanted.saturating_sub(room.blocks);
         blocks.max(slots.saturating_mul(self.geometry().node_blocks())).saturating_mul(BLOCK_BYTES)
     }
