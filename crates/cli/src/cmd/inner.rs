@@ -19,7 +19,7 @@ pub(crate) struct Ask {
     dir: PathBuf,
 }
 
-/// Mount what comes through the standard input where nobody else sees it, and become a command; for `txn` and `run`.
+/// Mount the volume that standard input names, in a mount namespace of its own, and become a command; for `txn` and `run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Private {
     /// The command and its arguments.
