@@ -93,20 +93,16 @@ impl Need {
         }
     }
 
-    /// Nodes that its puts and deletes may need in a tree of so many `levels`: each copies its path and splits
-    /// all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
+    /// Nodes that its puts and deletes may need in a tree of so many `levels`, in a volume of so many `nodes`.
     pub(crate) fn nodes(self, levels: u64, nodes: u64) -> NodesNeeded {
-        let (changes, leaves, above) = match self {
-            Need::Delay { .. } | Need::Fill { .. } => return NodesNeeded::default(),
+        match self {
+            Need::Delay { .. } | Need::Fill { .. } => NodesNeeded::default(),
             Need::Grow { changes, .. }
             | Need::Change { changes, .. }
             | Need::Writeback { changes }
-            | Need::Delete { changes } => (changes, 2, 2 * levels - 1),
-            Need::Shrink { changes } => (changes, 1, levels - 1),
-        };
-        let changes = u64::from(changes);
-        let of = |each: u64| (changes * each).min(2 * nodes + 8 + changes);
-        NodesNeeded { leaves: of(leaves), above: of(above), all: of(leaves + above) }
+            | Need::Delete { changes } => NodesNeeded::of_splits(changes, levels, nodes),
+            Need::Shrink { changes } => NodesNeeded::of_changes(changes, 1, levels - 1, nodes),
+        }
     }
 
     /// What must stay free for others.

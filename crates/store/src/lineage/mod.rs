@@ -38,6 +38,7 @@ use holdfast_base::{Lsn, Timestamp};
 use holdfast_format::ItemKind;
 use holdfast_sync::atomic::Ordering;
 
+use crate::space::promise::LINEAGE_CHANGES;
 use crate::transaction::Changes;
 use crate::tree::TreeNo;
 use crate::{Inner, Need, Reservation, Result, Transaction};
@@ -52,13 +53,10 @@ pub(crate) struct Made {
     pub(crate) lsn: Lsn,
 }
 
-/// Changes of items that an operation by the log makes at most, about.
-pub(crate) const CHANGES: u32 = 8;
-
 impl Inner {
     /// Carries out what `plan` makes of the lineage, as an ordinary operation.
     fn by_the_log(&self, plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>) -> Result<Made> {
-        self.by_the_log_for(Need::Shrink { changes: CHANGES }, plan)
+        self.by_the_log_for(Need::Shrink { changes: LINEAGE_CHANGES }, plan)
     }
 
     fn by_the_log_for(
@@ -100,7 +98,7 @@ impl Inner {
 
     /// Makes a branch out of a snapshot (S3).
     pub(crate) fn fork(&self, snapshot: u64, name: &[u8], now: Timestamp) -> Result<Made> {
-        let need = Need::Grow { changes: CHANGES, blocks: 0 };
+        let need = Need::Grow { changes: LINEAGE_CHANGES, blocks: 0 };
         self.by_the_log_for(need, |plan| plan.fork(snapshot, name, now))
     }
 
@@ -134,7 +132,7 @@ impl Inner {
 
     /// Begins the deletion of a snapshot (S4): its name is gone.
     pub(crate) fn delete_snapshot(&self, snapshot: u64) -> Result<Made> {
-        let need = Need::Delete { changes: CHANGES };
+        let need = Need::Delete { changes: LINEAGE_CHANGES };
         self.by_the_log_for(need, |plan| plan.delete_snapshot(snapshot))
     }
 }

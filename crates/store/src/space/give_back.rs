@@ -18,10 +18,8 @@ use super::discard::{
 use super::group::discard::pieces;
 use super::group::{Group, Run};
 use super::hidden::{Hidden, PIECE_BLOCKS};
-use super::promise::{Floor, Wanted, few_nodes};
+use super::promise::{Floor, LINEAGE_CHANGES, Wanted, few_nodes};
 use super::slots::{NodeSlots, NodesNeeded, Room};
-use crate::Need;
-use crate::lineage::CHANGES;
 
 impl Space {
     /// How many discards have come to their end, if one is under way.
@@ -218,7 +216,7 @@ impl Space {
         let geometry = self.geometry();
         let leaves = blocks / geometry.blocks_of(geometry.stored(TreeId::Files, 0));
         let (tree, nodes) = match self.is_empty() {
-            true => (TreeId::Space, Need::Delete { changes: CHANGES }.nodes(1, self.nodes())),
+            true => (TreeId::Space, NodesNeeded::of_splits(LINEAGE_CHANGES, 1, self.nodes())),
             false => (TreeId::Files, NodesNeeded { leaves, above: leaves / 8, all: leaves }),
         };
         Wanted { slots: NodeSlots::of_tree(geometry, tree, nodes), ..Wanted::default() }

@@ -16,6 +16,9 @@ use super::slots::{NodeSlots, NodesNeeded, Room};
 /// large pieces, that is enough for 200 GiB on a volume that is full all the time.
 const RESERVED_SLOTS_MAX: u64 = 32768;
 
+/// Changes of items that an operation on branches or snapshots by the log makes at most, about.
+pub(crate) const LINEAGE_CHANGES: u32 = 8;
+
 /// Pairs of [`Floors::slack`], at most, and blocks of them.
 const SLACK_PAIRS_MAX: u64 = 192;
 const SLACK_BLOCKS: u64 = 2304;

@@ -18,6 +18,21 @@ pub(crate) struct NodesNeeded {
     pub(crate) all: u64,
 }
 
+impl NodesNeeded {
+    /// For `changes` that need so many leaves and nodes above each. No more than twice all `nodes` of the volume, because in one epoch a
+    /// node is copied once.
+    pub(crate) fn of_changes(changes: u32, leaves: u64, above: u64, nodes: u64) -> NodesNeeded {
+        let changes = u64::from(changes);
+        let of = |each: u64| (changes * each).min(2 * nodes + 8 + changes);
+        NodesNeeded { leaves: of(leaves), above: of(above), all: of(leaves + above) }
+    }
+
+    /// For puts and deletes in a tree of so many `levels`: each copies its path and splits all of it.
+    pub(crate) fn of_splits(changes: u32, levels: u64, nodes: u64) -> NodesNeeded {
+        NodesNeeded::of_changes(changes, 2, 2 * levels - 1, nodes)
+    }
+}
+
 /// So many nodes, or room for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeSlots {
