@@ -94,6 +94,7 @@ mutants! {
     BranchNotLogged "P14 S7" "the log does not say to which branch its records belong";
     DropNotLogged "S7 S9" "the log says nothing of what a branch drops that its parent has had";
     SealNotAwaited "P3 P12" "the log holds what comes behind a snapshot before the snapshot is durable";
+    SealKeepsNumber "P3" "a change of the lineage does not leave a number of a batch out";
     SealNotCopied "P3 R2" "a checkpoint writes a sealed node with what was changed behind the seal";
     NodeForgotten "R1" "a checkpoint leaves one node unwritten";
     JournalRoom "P9" "a commit overwrites the beginning of the journal when the ring is full";

@@ -114,6 +114,33 @@ pub(crate) fn lost_commits(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// The commit of a rollback is lost, and an fsync comes behind it: its batch is not applied to the tree from before.
+pub(crate) fn a_lost_rollback() -> Result<(), String> {
+    let apply = |engine: &mut Engine, text: &str| {
+        let script: Script = text.parse().unwrap();
+        script.ops().for_each(|op| drop(engine.apply(op)));
+    };
+    let base = Arc::new(MemoryDevice::new(VOLUME));
+    let mut engine = Engine::create(base.clone(), Setup::new(4096, 16)).unwrap();
+    apply(&mut engine, "mkfile /a; write /a 0 900 1; fsync /a; snapshot s; append /a 900 2");
+    engine.unmount().unwrap();
+    // Nothing has changed since a checkpoint: the rollback is a commit alone.
+    let device = Arc::new(SimDevice::new(&base));
+    let setup = Setup { checkpoints: Checkpoints::Never, ..Setup::new(4096, 16) };
+    let mut engine = Engine::open(device.clone(), setup).unwrap();
+    let journal = Geometry::for_device(VOLUME, 4096).unwrap().journal();
+    let (start, end) = (journal.start.0 * 4096, (journal.start.0 + journal.count) * 4096);
+    let inside = When::Inside { start, end, skip: 0, times: u64::MAX };
+    device.set_faults(Faults::none().with(Call::Write, inside, Action::Ignore));
+    apply(&mut engine, "rollback s");
+    device.set_faults(Faults::none());
+    apply(&mut engine, "mkfile /b; fsync /b");
+    engine.kill();
+    let image = device.image();
+    let verdict = agree_on_log(&image)?;
+    is_missed(image, verdict, "the commit of a rollback")
+}
+
 /// Each place of the rings is lost in turn, behind fsyncs and a commit: what was acknowledged is there.
 pub(crate) fn a_place_of_the_rings() -> Result<(), String> {
     let mut setup = Setup { checkpoints: Checkpoints::Never, ..Setup::new(4096, 16) };

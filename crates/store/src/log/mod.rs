@@ -89,7 +89,10 @@ impl Logging {
     /// While it is held no batch is written; the next one leaves a number out, which counts as durable: a reader that lacks
     /// what comes before finds a hole there, and applies the batch to nothing older.
     pub(crate) fn without_a_number<'a>(&'a self, pending: &'a Mutex<Pending>) -> Moved<'a> {
-        let next = |mark: LogMark| LogMark { batch: mark.batch.next(), ..mark };
+        let next = |mark: LogMark| match mutants::is(Mutant::SealKeepsNumber) {
+            true => mark,
+            false => LogMark { batch: mark.batch.next(), ..mark },
+        };
         self.moved(pending, |was| LogPosition { mark: next(was.mark), ..was })
     }
 
