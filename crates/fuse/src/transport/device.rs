@@ -28,6 +28,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
 
+use super::backoff::with_backoff;
 use super::effect::effect;
 use super::ending::Ending;
 use super::readers::{Next, Reader, Readers};
@@ -97,7 +98,8 @@ pub(crate) fn resume(
     work.server().forget_listing_of_snapshots();
     // Before anything is read here, which would come twice.
     rustix::io::write(fuse, &reply::send_again())?;
-    start(fuse, work, readers, agreed, ending)
+    // No other process comes for this mount.
+    with_backoff(|| start(fuse, work, readers, agreed, ending.clone()))
 }
 
 /// Starts what reads requests.

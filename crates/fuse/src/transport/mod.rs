@@ -13,6 +13,7 @@
 
 mod act;
 mod again;
+mod backoff;
 mod answer;
 mod convert;
 mod device;
