@@ -123,6 +123,7 @@ fn still_held(volume: &Path, limit: Duration) -> Failure {
 
 /// Unmounts one.
 fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
+    expect_in_sight(mount)?;
     // What is to go at once waits for nothing, not even for a look at the volume.
     let ended = match how {
         How::Orderly | How::IfDead => hung::end_if_hung(mount),
@@ -333,7 +334,21 @@ fn sync(mount: &Mount, limit: Duration, waiting: &mut Waiting) -> Synced {
     }
 }
 
+/// A path is all that umount(2) takes: what has come over the mount would go in its place.
+fn expect_in_sight(mount: &Mount) -> Result<(), Failure> {
+    match mounts::is_in_sight(mount) {
+        Ok(false) if !matches!(mounts::is_there(mount), Ok(false)) => {
+            let dir = mount.dir.display();
+            let sentence = format!("{dir}: something else is mounted over it; unmount that first");
+            Err(Failure::new(FAILED, sentence))
+        }
+        // umount(2) says what is wrong with the path.
+        _ => Ok(()),
+    }
+}
+
 fn unmount(mount: &Mount, flags: UnmountFlags) -> Result<(), Failure> {
+    expect_in_sight(mount)?;
     let flags = flags | UnmountFlags::NOFOLLOW;
     match patiently(|| rustix::mount::unmount(&mount.dir, flags)) {
         Ok(()) => Ok(()),

@@ -141,6 +141,29 @@ fn an_umount_whose_daemon_does_not_answer_says_what_to_do() {
     assert_eq!(place.run(&["cat", &place.inside("/f")]).fine(), "accepted");
 }
 
+/// A path is all that umount(2) takes: with a volume named, what has come over its mount would go.
+#[test]
+fn an_umount_takes_nothing_away_that_is_mounted_over_it() {
+    if !can_mount() {
+        return;
+    }
+    let (lower, upper) = (TestMount::with_volume(), TestMount::with_volume());
+    lower.mount();
+    fs::write(lower.dir.join("lower"), b"").unwrap();
+    lower.run(&["mount", upper.image(), lower.dir()]).fine();
+    fs::write(lower.dir.join("upper"), b"").unwrap();
+    for how in [&["umount"][..], &["umount", "-l"], &["umount", "-f"]] {
+        let said = lower.run(&[how, &[lower.image()]].concat());
+        said.fails(32, "something else is mounted over it; unmount that first");
+        assert!(lower.dir.join("upper").exists(), "{how:?}");
+    }
+    lower.run(&["umount", lower.dir()]).fine();
+    assert!(lower.dir.join("lower").exists());
+    lower.run(&["umount", lower.image()]).fine();
+    lower.fsck();
+    upper.fsck();
+}
+
 /// What tells of mounts does not hang with one of them, nor leaves out another one for it.
 #[test]
 fn mounts_whose_daemon_is_stopped_or_dead_are_told_of() {

@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use holdfast_service::outcome::{Failure, plain_words};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 /// The type that our mounts have.
@@ -82,14 +83,27 @@ fn fields(mount: &Mount) -> io::Result<Vec<Vec<u8>>> {
     Ok(found.split(|&b| b == b' ').map(<[u8]>::to_vec).collect())
 }
 
-/// Whether a server in a program answers for what is held, which may never answer. Nothing is asked but the kernel's lists.
-pub(crate) fn is_of_a_server(held: impl AsFd) -> io::Result<bool> {
+/// Whether its directory leads to a mount: what is mounted over it, or over a directory above, hides it. No filesystem is asked.
+pub fn is_in_sight(mount: &Mount) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = rustix::fs::open(&mount.dir, flags, Mode::empty())?;
+    Ok(id_of_mount(held)? == Some(mount.id))
+}
+
+/// The number of the mount in which it was opened.
+fn id_of_mount(held: impl AsFd) -> io::Result<Option<u64>> {
     let number = held.as_fd().as_raw_fd();
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"))?;
-    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
+    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    Ok(id.and_then(|id| id.trim().parse().ok()))
+}
+
+/// Whether a server in a program answers for what is held, which may never answer. Nothing is asked but the kernel's lists.
+pub(crate) fn is_of_a_server(held: impl AsFd) -> io::Result<bool> {
+    let id = id_of_mount(held)?.map(|id| id.to_string());
     let mounts = std::fs::read("/proc/self/mountinfo")?;
     let mounts = String::from_utf8_lossy(&mounts);
-    let found = mounts.lines().find(|line| line.split(' ').next() == id);
+    let found = mounts.lines().find(|line| line.split(' ').next() == id.as_deref());
     let kind = found.and_then(|line| line.split_once(" - ")).map(|(_, behind)| behind);
     // What is not in the list is unknown.
     Ok(kind.is_none_or(|kind| kind.starts_with("fuse")))
