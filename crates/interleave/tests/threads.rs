@@ -49,6 +49,18 @@ struct Scene {
     is_full: bool,
 }
 
+/// Two threads that overwrite and fsync, alone.
+const ORDINARY: Scene = Scene {
+    name: "",
+    work: overwrite,
+    allows: has_overwritten,
+    threads: 2,
+    beside: &[],
+    fsync_wait: FsyncWait::Writeback,
+    log_data_bytes: 4096,
+    is_full: false,
+};
+
 fn name(thread: u64) -> Vec<u8> {
     format!("file-{thread}").into_bytes()
 }
@@ -507,16 +519,7 @@ fn explore(scene: &'static Scene) {
 /// The group-commit queue: which thread leads, which follow, which are answered.
 #[test]
 fn fsyncs_beside_fsyncs() {
-    static SCENE: Scene = Scene {
-        name: "fsyncs beside fsyncs",
-        work: overwrite,
-        allows: has_overwritten,
-        threads: 3,
-        beside: &[],
-        fsync_wait: FsyncWait::Writeback,
-        log_data_bytes: 4096,
-        is_full: false,
-    };
+    static SCENE: Scene = Scene { name: "fsyncs beside fsyncs", threads: 3, ..ORDINARY };
     explore(&SCENE);
 }
 
@@ -526,12 +529,9 @@ fn fsyncs_that_are_told() {
     static SCENE: Scene = Scene {
         name: "fsyncs that are told",
         work: overwrite_told,
-        allows: has_overwritten,
         threads: 4,
         beside: &[FileSystem::commit],
-        fsync_wait: FsyncWait::Writeback,
-        log_data_bytes: 4096,
-        is_full: false,
+        ..ORDINARY
     };
     explore(&SCENE);
 }
@@ -539,16 +539,8 @@ fn fsyncs_that_are_told() {
 /// No batch of the log reaches over the freeze of a commit, and log-resident data is written with the commit.
 #[test]
 fn fsyncs_beside_commits() {
-    static SCENE: Scene = Scene {
-        name: "fsyncs beside commits",
-        work: overwrite,
-        allows: has_overwritten,
-        threads: 2,
-        beside: &[FileSystem::commit],
-        fsync_wait: FsyncWait::Writeback,
-        log_data_bytes: 4096,
-        is_full: false,
-    };
+    static SCENE: Scene =
+        Scene { name: "fsyncs beside commits", beside: &[FileSystem::commit], ..ORDINARY };
     explore(&SCENE);
 }
 
@@ -557,13 +549,8 @@ fn fsyncs_beside_commits() {
 fn fsyncs_beside_rests() {
     static SCENE: Scene = Scene {
         name: "fsyncs beside rests",
-        work: overwrite,
-        allows: has_overwritten,
-        threads: 2,
         beside: &[FileSystem::rest, FileSystem::commit],
-        fsync_wait: FsyncWait::Writeback,
-        log_data_bytes: 4096,
-        is_full: false,
+        ..ORDINARY
     };
     explore(&SCENE);
 }
@@ -575,11 +562,8 @@ fn changers_beside_checkpoints_and_commits() {
         name: "changers beside checkpoints and commits",
         work: replace,
         allows: replaced,
-        threads: 2,
         beside: &[FileSystem::checkpoint, FileSystem::commit],
-        fsync_wait: FsyncWait::Writeback,
-        log_data_bytes: 4096,
-        is_full: false,
+        ..ORDINARY
     };
     explore(&SCENE);
 }
@@ -591,12 +575,10 @@ fn changers_beside_discards_and_commits() {
         name: "changers beside discards and commits",
         work: replace,
         allows: replaced,
-        threads: 2,
         beside: &[trim, FileSystem::commit],
-        fsync_wait: FsyncWait::Writeback,
         // All data goes to blocks that were free.
         log_data_bytes: 0,
-        is_full: false,
+        ..ORDINARY
     };
     explore(&SCENE);
     assert!(DISCARDS.load(Ordering::Relaxed) > 0, "nothing was discarded");
@@ -608,13 +590,9 @@ fn changers_beside_discards_and_commits() {
 fn forks_come_and_go_beside_checkpoints_and_commits() {
     static SCENE: Scene = Scene {
         name: "forks come and go beside checkpoints and commits",
-        work: overwrite,
-        allows: has_overwritten,
         threads: 1,
         beside: &[forks_come_and_go, forks_come_and_go, FileSystem::checkpoint, FileSystem::commit],
-        fsync_wait: FsyncWait::Writeback,
-        log_data_bytes: 4096,
-        is_full: false,
+        ..ORDINARY
     };
     explore(&SCENE);
 }
@@ -624,13 +602,10 @@ fn forks_come_and_go_beside_checkpoints_and_commits() {
 fn extents_are_handed_over() {
     static SCENE: Scene = Scene {
         name: "extents are handed over",
-        work: overwrite,
-        allows: has_overwritten,
-        threads: 2,
         beside: &[FileSystem::commit],
         fsync_wait: FsyncWait::Completion,
         log_data_bytes: 0,
-        is_full: false,
+        ..ORDINARY
     };
     explore(&SCENE);
 }
@@ -644,9 +619,7 @@ fn holes_beside_fsyncs() {
         allows: has_punched,
         threads: 4,
         beside: &[FileSystem::commit],
-        fsync_wait: FsyncWait::Writeback,
-        log_data_bytes: 4096,
-        is_full: false,
+        ..ORDINARY
     };
     explore(&SCENE);
 }
@@ -659,11 +632,9 @@ fn reserved_blocks_beside_commits_and_holes() {
         name: "reserved blocks beside commits and holes",
         work: write_in_place,
         allows: has_written_in_place,
-        threads: 2,
         beside: &[FileSystem::commit, punch_reserved],
-        fsync_wait: FsyncWait::Writeback,
-        log_data_bytes: 4096,
         is_full: true,
+        ..ORDINARY
     };
     explore(&SCENE);
     assert!(IN_PLACE.load(Ordering::Relaxed) > 0, "no data went into reserved blocks");
