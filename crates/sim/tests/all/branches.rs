@@ -8,11 +8,11 @@ use std::sync::Arc;
 use holdfast_device::sim::Call;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{
-    Mismatch, Op, Profile, Rules, Script, Target, VolumeModel, compare, compare_trees, generate,
-    shrink,
+    Mismatch, Op, Profile, Rules, Script, Target, VolumeModel, compare, compare_trees,
 };
 use holdfast_sim::{Campaign, Checkpoints, Engine, How, Policy, Setup, Source, count_each, judge};
 
+use crate::agree;
 use crate::seeds::seeds;
 
 /// Bytes of a volume: small, so that space is reused.
@@ -22,15 +22,6 @@ fn engine(setup: &Setup) -> (Arc<dyn Device>, Engine) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(VOLUME));
     let engine = Engine::create(Arc::clone(&device), setup.clone());
     (device, engine.expect("the device is large enough"))
-}
-
-/// Makes a panic a failure like any other, so that it is shrunk too.
-fn run(script: &Script, setup: &Setup) -> Result<(), String> {
-    std::panic::catch_unwind(|| run_on_both(script, setup)).unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<String>().cloned();
-        let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-        Err(format!("panic: {}\nscript: {script}", words.unwrap_or_default()))
-    })
 }
 
 /// Runs `script` on both; in the end the volume is unmounted, checked, mounted and looked at again, before and after all
@@ -57,17 +48,7 @@ fn run_on_both(script: &Script, setup: &Setup) -> Result<(), String> {
 }
 
 fn agree(first: u64, count: u64, profile: &Profile, setup: &Setup, change: fn(Script) -> Script) {
-    for seed in seeds(first..first + count) {
-        let script = change(generate(seed, profile));
-        if let Err(first) = run(&script, setup) {
-            let small = shrink(&script, |script| run(script, setup).is_err());
-            let again = run(&small, setup).err().unwrap_or(first);
-            panic!(
-                "seed {seed}, {} ops, nodes of {}, {} idle inodes: {again}",
-                profile.ops, setup.mkfs.node_size, setup.mount.inode_cache
-            );
-        }
-    }
+    agree::agree(run_on_both, first..first + count, profile, setup, change);
 }
 
 /// Everything, with frequent remounts.

@@ -7,22 +7,14 @@ use std::sync::Arc;
 use holdfast_base::switch::{Accounting, Dirty};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{
-    Data, Mismatch, Model, Op, Profile, Rules, Script, Target, compare, compare_trees, generate,
-    shrink,
+    Data, Mismatch, Model, Op, Profile, Rules, Script, Target, compare, compare_trees,
 };
 use holdfast_sim::{Checkpoints, Engine, Setup, judge};
 
+use crate::agree;
+
 /// Bytes of a volume: small, so that space is reused.
 const VOLUME: u64 = 48 << 20;
-
-/// Runs `script` and makes a panic a failure like any other, so that it is shrunk too.
-fn run(script: &Script, setup: &Setup) -> Result<(), String> {
-    std::panic::catch_unwind(|| run_on_both(script, setup)).unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<String>().cloned();
-        let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-        Err(format!("panic: {}\nscript: {script}", words.unwrap_or_default()))
-    })
-}
 
 /// Runs `script` on both; in the end the volume is unmounted, checked, mounted and looked at again.
 fn run_on_both(script: &Script, setup: &Setup) -> Result<(), String> {
@@ -44,7 +36,6 @@ fn run_on_both(script: &Script, setup: &Setup) -> Result<(), String> {
     engine.unmount().map_err(|error| format!("unmount: {error}\nscript: {script}"))
 }
 
-/// `HOLDFAST_SEEDS=20` runs twenty times as many scripts.
 fn agree(first: u64, count: u64, profile: &Profile, setup: &Setup) {
     agree_changed(first, count, profile, setup, |script| script);
 }
@@ -57,18 +48,7 @@ fn agree_changed(
     setup: &Setup,
     change: impl Fn(Script) -> Script,
 ) {
-    let times = std::env::var("HOLDFAST_SEEDS").ok().and_then(|times| times.parse().ok());
-    for seed in first..first + count * times.unwrap_or(1) {
-        let script = change(generate(seed, profile));
-        if let Err(first) = run(&script, setup) {
-            let small = shrink(&script, |script| run(script, setup).is_err());
-            let again = run(&small, setup).err().unwrap_or(first);
-            panic!(
-                "seed {seed}, {} ops, nodes of {}, {} idle inodes: {again}",
-                profile.ops, setup.mkfs.node_size, setup.mount.inode_cache
-            );
-        }
-    }
+    agree::agree(run_on_both, first..first + count, profile, setup, change);
 }
 
 /// Everything, with frequent remounts.
