@@ -142,7 +142,10 @@ fn a_batch_behind_a_lost_step_of_a_deletion_is_applied_to_nothing_it_does_not_fi
             refused += u32::from(is_right(crashed, &when));
         }
     }
-    assert!(steps > 3 && reused > 0, "{steps} steps, {reused} reuses, {refused} refusals");
+    assert!(
+        steps > 3 && reused > 0 && refused > 0,
+        "{steps} steps, {reused} reuses, {refused} refusals"
+    );
 }
 
 /// Findings of a batch that does not fit.
