@@ -6,14 +6,9 @@ use std::sync::{Arc, Mutex};
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
 use holdfast_base::wait::{self, Next};
-use holdfast_posix::{Caller, FallocateFlags, FileSystem, FsError, MountOptions, OpenFlags};
-use holdfast_store::StoreError;
+use holdfast_posix::{Caller, FallocateFlags, FileSystem, MountOptions, OpenFlags};
 
 use crate::common::*;
-
-fn is_full(error: &FsError) -> bool {
-    matches!(error, FsError::Store(StoreError::NoSpace))
-}
 
 #[test]
 fn what_was_acknowledged_on_a_full_volume_is_readable_after_a_remount() {

@@ -10,19 +10,12 @@ use holdfast_format::item::extent::ExtentHead;
 use holdfast_format::item::xattr::XattrHead;
 use holdfast_format::limits::value_max;
 use holdfast_format::node::{SLOT_SIZE, SLOTS_AT};
-use holdfast_posix::{
-    Caller, FallocateFlags, FileSystem, FsError, OpenFile, OpenFlags, XattrFlags,
-};
-use holdfast_store::StoreError;
+use holdfast_posix::{Caller, FallocateFlags, FileSystem, OpenFile, OpenFlags, XattrFlags};
 
 use crate::common::*;
 
 const NODE: usize = 4096;
 const BLOCK: usize = 4096;
-
-fn is_full(error: &FsError) -> bool {
-    matches!(error, FsError::Store(StoreError::NoSpace))
-}
 
 /// Bytes of a record in a leaf.
 const fn record(value: usize) -> usize {
@@ -65,23 +58,6 @@ fn full_leaves(fs: &FileSystem, count: usize, is_reserved: bool) -> Vec<Arc<Open
     files
 }
 
-/// Writes to a file of its own until not even a block finds room.
-fn fill(fs: &FileSystem) {
-    let file = create(fs, "fill");
-    let bytes = vec![0x77; 1 << 20];
-    let (mut at, mut len) = (0, bytes.len());
-    while len >= BLOCK {
-        match write(fs, &file, at, &bytes[..len]) {
-            Ok(written) => at += written as u64,
-            Err(error) => {
-                assert!(is_full(&error), "{error}");
-                fs.sync().expect("what was accepted is carried out");
-                len /= 2;
-            }
-        }
-    }
-}
-
 /// The bytes of file `index`.
 fn bytes(index: usize) -> Vec<u8> {
     (0..BLOCK).map(|at| (at / 7 + index * 3 + 1) as u8).collect()
@@ -111,7 +87,7 @@ fn what_is_accepted_for_reserved_blocks_in_full_leaves_is_carried_out() {
     let device = new_volume(24 * MIB, NODE);
     let fs = mount(&device, &quiet());
     let files = full_leaves(&fs, 900, true);
-    fill(&fs);
+    fill(&fs, "fill");
     let splits = fs.counters().node_splits.get();
     let mut accepted = Vec::new();
     for (index, file) in files.iter().enumerate() {
@@ -142,7 +118,7 @@ fn what_is_accepted_for_new_blocks_in_full_leaves_is_carried_out() {
         write_all(&fs, file, 0, &bytes(index));
         accepted.push(index);
     }
-    fill(&fs);
+    fill(&fs, "fill");
     fs.sync().expect("what was accepted is carried out");
     drop(files);
     check(fs, &device, &accepted);

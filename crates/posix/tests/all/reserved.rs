@@ -3,35 +3,11 @@
 use std::sync::Arc;
 
 use holdfast_base::prng::Prng;
-use holdfast_posix::{FallocateFlags, FileSystem, FsError, OpenFile, StatFs};
-use holdfast_store::StoreError;
+use holdfast_posix::{FallocateFlags, FileSystem, OpenFile, StatFs};
 
 use crate::common::*;
 
 const BLOCK: u64 = 4096;
-
-fn is_full(error: &FsError) -> bool {
-    matches!(error, FsError::Store(StoreError::NoSpace))
-}
-
-/// Writes to a file of its own until not even a block finds room.
-fn fill(fs: &FileSystem) {
-    let file = create(fs, "fill");
-    let bytes = vec![0x77; 1 << 20];
-    let (mut at, mut len) = (0, bytes.len());
-    while len > 0 {
-        match write(fs, &file, at, &bytes[..len]) {
-            Ok(written) => at += written as u64,
-            Err(error) => {
-                assert!(is_full(&error), "{error}");
-                // What was freed on the way is free with the next commit.
-                fs.sync().expect("sync");
-                len /= 2;
-            }
-        }
-        len -= len % BLOCK as usize;
-    }
-}
 
 /// What stat and statfs count of it.
 fn counted(fs: &FileSystem, file: &OpenFile) -> (u64, StatFs) {
@@ -97,7 +73,7 @@ fn reserved_space_is_written_on_a_full_volume_in_any_order() {
             let share = if matches!(order, Order::Other) { 2 } else { 3 };
             let blocks = fs.statfs().blocks_available / 4 * share;
             fs.fallocate(&file, FallocateFlags::empty(), 0, blocks * BLOCK).expect("there is room");
-            fill(&fs);
+            fill(&fs, "fill");
             let full = counted(&fs, &file);
             let mut model = vec![0; (blocks * BLOCK) as usize];
             for (count, (start, end)) in pieces(blocks, order, &mut random).into_iter().enumerate()

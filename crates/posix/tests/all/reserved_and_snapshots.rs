@@ -1,35 +1,12 @@
 //! What fallocate has reserved, when snapshots share it: none is written in place, and nothing accepted is lost.
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Caller, FallocateFlags, FileSystem, FsError, OpenFlags};
-use holdfast_store::StoreError;
+use holdfast_posix::{Caller, FallocateFlags, FileSystem, OpenFlags};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::*;
 
 const BLOCK: u64 = 4096;
-
-fn is_full(error: &FsError) -> bool {
-    matches!(error, FsError::Store(StoreError::NoSpace))
-}
-
-/// Writes to a file of its own until not even a block finds room.
-fn fill(fs: &FileSystem, name: &str) {
-    let file = create(fs, name);
-    let bytes = vec![0x77; 1 << 20];
-    let (mut at, mut len) = (0, bytes.len());
-    while len > 0 {
-        match write(fs, &file, at, &bytes[..len]) {
-            Ok(written) => at += written as u64,
-            Err(error) => {
-                assert!(is_full(&error), "{error}");
-                fs.sync().expect("sync");
-                len /= 2;
-            }
-        }
-        len -= len % BLOCK as usize;
-    }
-}
 
 fn content(fs: &FileSystem, name: &str, len: u64) -> Vec<u8> {
     let file = open(fs, name, OpenFlags::READ | OpenFlags::NOATIME);

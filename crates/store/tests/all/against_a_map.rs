@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
-use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{Epoch, InodeNo, Lsn};
 use holdfast_device::Device;
-use holdfast_device::memory::MemoryDevice;
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_store::{Branch, Need, OpenOptions, Store, StoreError, Transaction};
+
+use crate::small;
 
 type Map = BTreeMap<Key, Vec<u8>>;
 
@@ -20,18 +20,7 @@ fn device(bytes: u64, node_size: usize) -> Arc<dyn Device> {
 }
 
 fn device_of(geometry: Geometry) -> Arc<dyn Device> {
-    let bytes = geometry.volume_blocks * BLOCK_BYTES;
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    let options = CreateOptions {
-        geometry,
-        uuid: uuid::Uuid::from_u128(7),
-        label: "test".into(),
-        hash_seed: 1,
-        node_tag: *b"of nodes",
-        created: Default::default(),
-    };
-    Store::create(&device, &options).unwrap();
-    device
+    small::formatted_as(geometry)
 }
 
 fn open(device: &Arc<dyn Device>, cache_bytes: usize) -> Branch {

@@ -18,14 +18,7 @@ const ITEMS: u64 = 300;
 
 /// A volume whose leaves were split again and again, so that they lie in no order.
 fn image() -> MemoryDevice {
-    let device = small::formatted();
-    let store = small::open(&device);
-    for number in 0..ITEMS {
-        let scattered = number * 131 % ITEMS;
-        small::put(&store, scattered..scattered + 1, scattered as u8, 0);
-    }
-    store.close().unwrap();
-    device.snapshot()
+    small::scattered(small::geometry(), ITEMS)
 }
 
 fn keys_of(store: &Branch) -> Vec<u64> {

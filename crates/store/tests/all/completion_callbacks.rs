@@ -13,8 +13,10 @@ use holdfast_base::{Escape, InodeNo, Lsn, Receipt, wait};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::{Device, DeviceError, Flushed, forward};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_store::{Branch, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
+
+use crate::small;
 
 const BYTES: u64 = 8 << 20;
 const ABOUT: InodeNo = InodeNo(20);
@@ -90,17 +92,8 @@ fn volume() -> (Arc<Gate>, Branch) {
 }
 
 fn volume_of(bytes: u64, node_size: usize) -> (Arc<Gate>, Branch) {
-    let device = Arc::new(MemoryDevice::new(bytes));
     let geometry = Geometry::for_device(bytes, node_size).unwrap();
-    let options = CreateOptions {
-        geometry,
-        uuid: uuid::Uuid::from_u128(3),
-        label: String::new(),
-        hash_seed: 1,
-        node_tag: *b"of nodes",
-        created: Default::default(),
-    };
-    Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
+    let device = small::formatted_as(geometry);
     let ring = geometry.journal();
     let start = ring.start.byte_offset().unwrap();
     let gate = Arc::new(Gate {

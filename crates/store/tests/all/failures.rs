@@ -10,23 +10,12 @@ use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
+use holdfast_store::{Branch, Need, OpenOptions, Store, Transaction};
 
 use crate::small;
 
 fn formatted() -> MemoryDevice {
-    let device = Arc::new(MemoryDevice::new(16 << 20));
-    let shared: Arc<dyn Device> = device.clone();
-    let options = CreateOptions {
-        geometry: Geometry::for_device(16 << 20, 4096).unwrap(),
-        uuid: uuid::Uuid::from_u128(7),
-        label: "test".into(),
-        hash_seed: 1,
-        node_tag: *b"of nodes",
-        created: Default::default(),
-    };
-    Store::create(&shared, &options).unwrap();
-    device.snapshot()
+    small::formatted_as(Geometry::for_device(16 << 20, 4096).unwrap()).snapshot()
 }
 
 fn open(device: Arc<dyn Device>) -> Branch {

@@ -19,10 +19,10 @@ use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{
-    Branch, CreateOptions, Identity, Need, OpenOptions, Store, StoreError, Transaction,
-};
+use holdfast_store::{Branch, Identity, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
+
+use crate::small;
 
 /// An image on a host whose answers to a request for space are counted, and can be held back.
 #[derive(Debug)]
@@ -80,17 +80,7 @@ fn formatted(bytes: u64) -> (MemoryDevice, Geometry) {
 }
 
 fn formatted_as(geometry: Geometry) -> MemoryDevice {
-    let device = Arc::new(MemoryDevice::new(geometry.volume_blocks * BLOCK_BYTES));
-    let options = CreateOptions {
-        geometry,
-        uuid: uuid::Uuid::from_u128(9),
-        label: String::new(),
-        hash_seed: 1,
-        node_tag: *b"of nodes",
-        created: Default::default(),
-    };
-    Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
-    device.snapshot()
+    small::formatted_as(geometry).snapshot()
 }
 
 /// Volumes of so many bytes with what is near the roots stored once, and twice: its two places lie in two pieces.

@@ -11,23 +11,14 @@ use holdfast_device::{Device, SimDevice};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_sim::{Verdict, agree, agree_on_log};
-use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
+use holdfast_store::{Branch, Need, OpenOptions, Store, Transaction};
+
+use crate::small;
 
 const BYTES: u64 = 8 << 20;
 
 fn formatted() -> MemoryDevice {
-    let device = Arc::new(MemoryDevice::new(BYTES));
-    let shared: Arc<dyn Device> = device.clone();
-    let options = CreateOptions {
-        geometry: Geometry::for_device(BYTES, 4096).unwrap(),
-        uuid: uuid::Uuid::from_u128(3),
-        label: String::new(),
-        hash_seed: 1,
-        node_tag: *b"of nodes",
-        created: Default::default(),
-    };
-    Store::create(&shared, &options).unwrap();
-    device.snapshot()
+    small::formatted_as(Geometry::for_device(BYTES, 4096).unwrap()).snapshot()
 }
 
 fn open(device: Arc<dyn Device>) -> Branch {

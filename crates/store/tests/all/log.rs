@@ -211,27 +211,9 @@ fn a_ring_full_of_claims_is_searched_in_bounded_time() {
     image.read(ring.start.byte_offset().unwrap(), &mut bytes).unwrap();
     // What the mark names stays: else the ring counts as wiped.
     for (sector, at) in bytes.chunks_exact_mut(512).zip((0..).step_by(512)).skip(1) {
-        let mut batch = Vec::new();
-        LogHeader::reserve(&mut batch);
-        let header = LogHeader {
-            magic: *b"hfLb",
-            bytes: 0,
-            sum: 0,
-            address: at,
-            volume: tag,
-            number: 9,
-            durable: 8,
-            prior: 0,
-            after: 1,
-            last: 2,
-            inode_next: 20,
-            inode_count: 1,
-            len: 0,
-            records: 0,
-            flags: 0,
-            reserved: [0; 12],
-        };
-        header.finish(&mut batch, 0, 512);
+        let header =
+            LogHeader { address: at, volume: tag, number: 9, durable: 8, ..small::log_header() };
+        let mut batch = small::log_batch(header);
         // As long as the ring; its sum is that of the header alone.
         let len = ring.bytes().unwrap() as u32;
         batch[4..8].copy_from_slice(&len.to_le_bytes());

@@ -17,26 +17,17 @@ use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::log::LogHeader;
 use holdfast_format::{Geometry, ItemKind, Key, Superblock};
 use holdfast_sim::agree_on_log;
-use holdfast_store::{
-    Branch, CreateOptions, LoggedBlock, Need, OpenOptions, Store, StoreError, Transaction,
-};
+use holdfast_store::{Branch, LoggedBlock, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
+
+use crate::small;
 
 const BYTES: u64 = 8 << 20;
 const ABOUT: InodeNo = InodeNo(20);
 
 fn formatted(sector: u32) -> Arc<MemoryDevice> {
-    let device = Arc::new(MemoryDevice::with_sector_size(BYTES, sector));
-    let options = CreateOptions {
-        geometry: Geometry::for_device(BYTES, 4096).unwrap(),
-        uuid: uuid::Uuid::from_u128(3),
-        label: String::new(),
-        hash_seed: 1,
-        node_tag: *b"of nodes",
-        created: Default::default(),
-    };
-    Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
-    device
+    let device = MemoryDevice::with_sector_size(BYTES, sector);
+    small::formatted_on(device, Geometry::for_device(BYTES, 4096).unwrap())
 }
 
 fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Branch, StoreError> {
@@ -368,27 +359,14 @@ fn a_user_cannot_write_what_is_taken_for_a_batch() {
     let store = open(Arc::new(base.snapshot()), true).unwrap();
     let superblock = store.superblock();
     for (tag, is_believed) in [(superblock.node_tag, false), (superblock.ring_tag, true)] {
-        let mut batch = Vec::new();
-        LogHeader::reserve(&mut batch);
         let header = LogHeader {
-            magic: *b"hfLb",
-            bytes: 0,
-            sum: 0,
             address: sector as u64,
             volume: tag,
             number: 900,
             durable: 899,
-            prior: 0,
-            after: 1,
-            last: 2,
-            inode_next: 20,
-            inode_count: 1,
-            len: 0,
-            records: 0,
-            flags: 0,
-            reserved: [0; 12],
+            ..small::log_header()
         };
-        header.finish(&mut batch, 0, 512);
+        let batch = small::log_batch(header);
         let mut page = [0xa5; BLOCK_SIZE];
         page[sector - at..][..batch.len()].copy_from_slice(&batch);
         let opened = open(fsynced(page), false);
@@ -435,12 +413,7 @@ fn counters_near_their_end_are_refused_before_anything_is_written() {
         let superblock = open(image.clone(), true).unwrap().superblock();
         // Not left in order: batches may follow.
         drop(open(image.clone(), false).unwrap());
-        let mut batch = Vec::new();
-        LogHeader::reserve(&mut batch);
         let header = LogHeader {
-            magic: *b"hfLb",
-            bytes: 0,
-            sum: 0,
             address: superblock.log.next,
             volume: superblock.ring_tag,
             number: superblock.log.batch.0 + 1,
@@ -450,12 +423,9 @@ fn counters_near_their_end_are_refused_before_anything_is_written() {
             last: most,
             inode_next: most,
             inode_count: most,
-            len: 0,
-            records: 0,
-            flags: 0,
-            reserved: [0; 12],
+            ..small::log_header()
         };
-        header.finish(&mut batch, 0, 512);
+        let batch = small::log_batch(header);
         let at = superblock.geometry.log().start.byte_offset().unwrap() + superblock.log.next;
         image.write(at, &batch).unwrap();
         let before = image.to_image();

@@ -11,7 +11,9 @@ use holdfast_base::prng::Prng;
 use holdfast_device::sim::TimedDevice;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
+use holdfast_store::{Branch, Need, OpenOptions, Store, Transaction};
+
+use crate::small;
 
 const BYTES: u64 = 256 << 20;
 /// Of a disk with an arm; networks are faster.
@@ -34,18 +36,8 @@ fn put(store: &Branch, file: u64, fill: u8) {
 
 /// A volume whose tree has hundreds of leaves.
 fn filled() -> MemoryDevice {
-    let device = Arc::new(MemoryDevice::new(BYTES));
-    let shared: Arc<dyn Device> = device.clone();
-    let options = CreateOptions {
-        geometry: Geometry::for_device(BYTES, 16384).unwrap(),
-        uuid: uuid::Uuid::from_u128(3),
-        label: String::new(),
-        hash_seed: 1,
-        node_tag: *b"of nodes",
-        created: Default::default(),
-    };
-    Store::create(&shared, &options).unwrap();
-    let store = open(shared, Duration::from_secs(1));
+    let device = small::formatted_as(Geometry::for_device(BYTES, 16384).unwrap());
+    let store = open(device.clone(), Duration::from_secs(1));
     (0..FILES).for_each(|file| put(&store, file, 1));
     store.close().unwrap();
     device.snapshot()

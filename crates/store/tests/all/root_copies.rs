@@ -21,14 +21,7 @@ fn geometry() -> Geometry {
 
 /// A closed volume with some hundred nodes.
 fn image() -> MemoryDevice {
-    let device = small::formatted_as(geometry());
-    let store = small::open(&device);
-    for number in 0..ITEMS {
-        let scattered = number * 131 % ITEMS;
-        small::put(&store, scattered..scattered + 1, scattered as u8, 0);
-    }
-    store.close().unwrap();
-    device.snapshot()
+    small::scattered(geometry(), ITEMS)
 }
 
 fn read(image: &MemoryDevice, block: BlockNo) -> Vec<u8> {

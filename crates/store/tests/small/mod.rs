@@ -11,6 +11,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::log::LogHeader;
 use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{
     Branch, CreateOptions, Need, OpenOptions, Reservation, Result, Store, Transaction,
@@ -79,6 +80,18 @@ pub(crate) fn put_one_transaction(store: &Branch, keys: std::ops::Range<u64>, fi
     store.apply(batch, &mut room).unwrap();
 }
 
+/// A closed volume with some hundred nodes, and what is written for them lies scattered.
+pub(crate) fn scattered(geometry: Geometry, items: u64) -> MemoryDevice {
+    let device = formatted_as(geometry);
+    let store = open(&device);
+    for number in 0..items {
+        let scattered = number * 131 % items;
+        put(&store, scattered..scattered + 1, scattered as u8, 0);
+    }
+    store.close().unwrap();
+    device.snapshot()
+}
+
 /// The same, not applied: a store without threads does what is due when a caller asks for room.
 pub(crate) fn prepared(
     store: &Branch,
@@ -94,6 +107,36 @@ pub(crate) fn prepared(
     }
     let room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 }).unwrap();
     (transaction, room)
+}
+
+/// Of a batch of the log in which nothing is, but for its place and number.
+pub(crate) fn log_header() -> LogHeader {
+    LogHeader {
+        magic: *b"hfLb",
+        bytes: 0,
+        sum: 0,
+        address: 0,
+        volume: [0; 8],
+        number: 0,
+        durable: 0,
+        prior: 0,
+        after: 1,
+        last: 2,
+        inode_next: 20,
+        inode_count: 1,
+        len: 0,
+        records: 0,
+        flags: 0,
+        reserved: [0; 12],
+    }
+}
+
+/// The batch of a header, without records.
+pub(crate) fn log_batch(header: LogHeader) -> Vec<u8> {
+    let mut batch = Vec::new();
+    LogHeader::reserve(&mut batch);
+    header.finish(&mut batch, 0, 512);
+    batch
 }
 
 pub(crate) fn sync(store: &Branch) {

@@ -1,5 +1,6 @@
 //! Power fails while a stream is received: the snapshot is there whole or not at all (P12), and the next receive works.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use holdfast::device::{Device, MemoryDevice};
@@ -40,10 +41,8 @@ fn prepared() -> (Arc<MemoryDevice>, Volume, Wanted) {
     (target, source, wanted)
 }
 
-fn judge(image: MemoryDevice, wanted: &Wanted, source: &Volume, may_lose: bool, what: &str) {
-    let image = Arc::new(image);
-    expect_clean(&image, what);
-    let volume = open(&image);
+fn judge(image: &Arc<MemoryDevice>, wanted: &Wanted, source: &Volume, may_lose: bool, what: &str) {
+    let volume = open(image);
     let has_second = volume.branch("main").unwrap().snapshot_named("second");
     let now = listing(&volume);
     match &has_second {
@@ -69,26 +68,18 @@ fn judge(image: MemoryDevice, wanted: &Wanted, source: &Volume, may_lose: bool, 
     let names: Vec<_> = main.snapshots().unwrap().iter().map(|of| of.name().to_owned()).collect();
     assert_eq!(names, ["first", "second"], "{what}");
     volume.close().unwrap();
-    expect_clean(&image, what);
 }
 
-/// Cuts power at each write while the first `bytes` of a stream are received. If `kept`, most of it was received before, and
-/// is kept.
-fn cut_everywhere(bytes: usize, kept: bool) {
-    let (target, source, wanted) = prepared();
-    let mut stream = wanted.stream[..wanted.stream.len().min(bytes)].to_vec();
-    let is_whole = stream.len() == wanted.stream.len();
-    if kept {
-        let volume = open(&target);
-        receive(&volume, &stream[..stream.len() - 100], None).unwrap_err();
-        stream = sent(&source, What::Rest(tokens(&volume).unwrap().remove(0).2));
-        volume.close().unwrap();
-    }
-    let sim = Arc::new(SimDevice::new(&target));
+/// Records what `run` does to a volume, and looks at what power cuts may leave: at each write, clean in itself.
+fn cut_everywhere(
+    target: &MemoryDevice,
+    run: impl FnOnce(&Volume),
+    mut look: impl FnMut(&Arc<MemoryDevice>, &str),
+) -> usize {
+    let sim = Arc::new(SimDevice::new(target));
     let any: Arc<dyn Device> = sim.clone();
     let volume = VolumeOptions::new().commit_secs(0).open_device(any).unwrap();
-    let done = receive(&volume, &stream, None);
-    assert_eq!(done.is_ok(), is_whole, "{done:?}");
+    run(&volume);
     volume.close().unwrap();
     let recording = sim.recording();
     let mut cut = recording.start();
@@ -100,29 +91,53 @@ fn cut_everywhere(bytes: usize, kept: bool) {
         }
         let policy = Policy { torn: 1, samples: 1, ..Policy::whole_only() };
         for image in cut.images(&policy) {
-            let what =
-                format!("{bytes} bytes, cut after event {}: {}", cut.index(), image.describe());
-            judge(image.device(), &wanted, &source, !kept, &what);
+            let what = format!("cut after event {}: {}", cut.index(), image.describe());
+            let image = Arc::new(image.device());
+            expect_clean(&image, &what);
+            look(&image, &what);
+            expect_clean(&image, &what);
             images += 1;
         }
     }
     println!("{} events, {images} images", recording.events.len());
+    images
+}
+
+/// Cuts power at each write while the first `bytes` of a stream are received. If `kept`, most of it was received before, and
+/// is kept.
+fn cut_a_receive(bytes: usize, kept: bool) {
+    let (target, source, wanted) = prepared();
+    let mut stream = wanted.stream[..wanted.stream.len().min(bytes)].to_vec();
+    let is_whole = stream.len() == wanted.stream.len();
+    if kept {
+        let volume = open(&target);
+        receive(&volume, &stream[..stream.len() - 100], None).unwrap_err();
+        stream = sent(&source, What::Rest(tokens(&volume).unwrap().remove(0).2));
+        volume.close().unwrap();
+    }
+    let run = |volume: &Volume| {
+        let done = receive(volume, &stream, None);
+        assert_eq!(done.is_ok(), is_whole, "{done:?}");
+    };
+    let images = cut_everywhere(&target, run, |image, what| {
+        judge(image, &wanted, &source, !kept, &format!("{bytes} bytes, {what}"));
+    });
     assert!(images > 20);
 }
 
 #[test]
 fn a_power_cut_leaves_all_of_a_snapshot_or_nothing() {
-    cut_everywhere(usize::MAX, false);
+    cut_a_receive(usize::MAX, false);
 }
 
 #[test]
 fn a_power_cut_while_a_cut_stream_is_kept_leaves_what_can_go_on() {
-    cut_everywhere(9000, false);
+    cut_a_receive(9000, false);
 }
 
 #[test]
 fn a_power_cut_in_the_last_steps_loses_neither_what_was_kept_nor_the_snapshot() {
-    cut_everywhere(usize::MAX, true);
+    cut_a_receive(usize::MAX, true);
 }
 
 /// A whole snapshot goes to a branch that has grown out of nothing: it is there, or it is not.
@@ -137,34 +152,20 @@ fn a_power_cut_while_a_branch_is_made_leaves_it_or_none() {
         volume.close().unwrap();
         target
     };
-    let sim = Arc::new(SimDevice::new(&target));
-    let any: Arc<dyn Device> = sim.clone();
-    let volume = VolumeOptions::new().commit_secs(0).open_device(any).unwrap();
-    let before = listing(&volume);
-    receive(&volume, &stream, Some("beside")).unwrap();
-    volume.close().unwrap();
-    let recording = sim.recording();
-    let mut cut = recording.start();
-    for event in &recording.events {
-        cut.advance(event);
-        if !event.changes_images() {
-            continue;
-        }
-        let policy = Policy { torn: 1, samples: 1, ..Policy::whole_only() };
-        for image in cut.images(&policy) {
-            let what = format!("cut after event {}: {}", cut.index(), image.describe());
-            let image = Arc::new(image.device());
-            expect_clean(&image, &what);
-            let volume = open(&image);
-            expect_same(&before, &listing(&volume), &what);
-            receive(&volume, &stream, Some("beside")).unwrap();
-            let received = volume.branch("beside").unwrap().snapshot_named("first").unwrap();
-            expect_same(&listing_of(&first), &listing_of(&received), &what);
-            assert_eq!(volume.branches().unwrap().len(), 2, "{what}");
-            volume.close().unwrap();
-            expect_clean(&image, &what);
-        }
-    }
+    let before = OnceCell::new();
+    let run = |volume: &Volume| {
+        before.set(listing(volume)).unwrap();
+        receive(volume, &stream, Some("beside")).unwrap();
+    };
+    cut_everywhere(&target, run, |image, what| {
+        let volume = open(image);
+        expect_same(before.get().unwrap(), &listing(&volume), what);
+        receive(&volume, &stream, Some("beside")).unwrap();
+        let received = volume.branch("beside").unwrap().snapshot_named("first").unwrap();
+        expect_same(&listing_of(&first), &listing_of(&received), what);
+        assert_eq!(volume.branches().unwrap().len(), 2, "{what}");
+        volume.close().unwrap();
+    });
 }
 
 /// What a fork and the branch have come to is put together: after a cut the branch is what it was, or has both.
@@ -186,9 +187,6 @@ fn a_power_cut_in_a_merge_leaves_the_branch_as_it_was_or_with_both() {
     main.snapshot("now").unwrap().fork("into").unwrap();
     let before = listing(&volume);
     volume.close().unwrap();
-    let sim = Arc::new(SimDevice::new(&target));
-    let any: Arc<dyn Device> = sim.clone();
-    let volume = VolumeOptions::new().commit_secs(0).open_device(any).unwrap();
     let run = |volume: &Volume| {
         let branch = |name| volume.branch(name).unwrap();
         let snapshot = |name| branch("main").snapshot_named(name).unwrap();
@@ -201,38 +199,27 @@ fn a_power_cut_in_a_merge_leaves_the_branch_as_it_was_or_with_both() {
         assert_eq!(merge.run(100, &|| Ok(())).unwrap(), Merged::Done);
         branch("main").promote(branch("into"), None).unwrap();
     };
-    run(&volume);
-    let after = listing(&volume);
-    assert_ne!(before, after);
-    volume.close().unwrap();
-    let recording = sim.recording();
-    let mut cut = recording.start();
+    let after = OnceCell::new();
+    let record = |volume: &Volume| {
+        run(volume);
+        after.set(listing(volume)).unwrap();
+        assert_ne!(&before, after.get().unwrap());
+    };
     let mut seen = [0, 0];
-    for event in &recording.events {
-        cut.advance(event);
-        if !event.changes_images() {
-            continue;
+    cut_everywhere(&target, record, |image, what| {
+        let volume = open(image);
+        let is_done = volume.branch("into").is_err();
+        let wanted = if is_done { after.get().unwrap() } else { &before };
+        expect_same(wanted, &listing(&volume), what);
+        seen[usize::from(is_done)] += 1;
+        if !is_done {
+            // What is left of it is thrown away, and it is done anew.
+            volume.branch("into").unwrap().delete().unwrap();
+            let now = volume.branch("main").unwrap().snapshot_named("now").unwrap();
+            now.fork("into").unwrap();
+            run(&volume);
         }
-        let policy = Policy { torn: 1, samples: 1, ..Policy::whole_only() };
-        for image in cut.images(&policy) {
-            let what = format!("cut after event {}: {}", cut.index(), image.describe());
-            let image = Arc::new(image.device());
-            expect_clean(&image, &what);
-            let volume = open(&image);
-            let is_done = volume.branch("into").is_err();
-            expect_same(if is_done { &after } else { &before }, &listing(&volume), &what);
-            seen[usize::from(is_done)] += 1;
-            if !is_done {
-                // What is left of it is thrown away, and it is done anew.
-                volume.branch("into").unwrap().delete().unwrap();
-                let now = volume.branch("main").unwrap().snapshot_named("now").unwrap();
-                now.fork("into").unwrap();
-                run(&volume);
-            }
-            volume.close().unwrap();
-            expect_clean(&image, &what);
-        }
-    }
-    println!("{} events, {seen:?} images", recording.events.len());
+        volume.close().unwrap();
+    });
     assert!(seen.iter().all(|count| *count > 3), "{seen:?}");
 }

@@ -9,6 +9,7 @@ use holdfast_device::{Device, MemoryDevice};
 use holdfast_posix::{
     Caller, FileSystem, FsError, MkfsOptions, MountOptions, OpenFile, OpenFlags, WriteHow,
 };
+use holdfast_store::StoreError;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -88,4 +89,27 @@ pub fn seed() -> u64 {
         .unwrap_or_else(entropy);
     println!("HOLDFAST_SEED={seed}");
     seed
+}
+
+pub fn is_full(error: &FsError) -> bool {
+    matches!(error, FsError::Store(StoreError::NoSpace))
+}
+
+/// Writes to a file of its own until not even a block finds room.
+pub fn fill(fs: &FileSystem, name: &str) {
+    const BLOCK: usize = 4096;
+    let file = create(fs, name);
+    let bytes = vec![0x77; 1 << 20];
+    let (mut at, mut len) = (0, bytes.len());
+    while len >= BLOCK {
+        match write(fs, &file, at, &bytes[..len]) {
+            Ok(written) => at += written as u64,
+            Err(error) => {
+                assert!(is_full(&error), "{error}");
+                // What was freed on the way is free with the next commit.
+                fs.sync().expect("what was accepted is carried out");
+                len /= 2;
+            }
+        }
+    }
 }

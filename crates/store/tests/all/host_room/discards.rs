@@ -100,6 +100,24 @@ fn go_on(store: &Branch) {
     drop(store.reserve(Need::Shrink { changes: 1 }).unwrap());
 }
 
+/// Frees every other extent of [`fill`].
+fn free_every_other(store: &Branch, extents: &[BlockRange], first: usize) {
+    for (number, blocks) in extents.iter().enumerate().skip(first).step_by(2) {
+        free(store, number as u64, *blocks);
+    }
+    store.commit().unwrap();
+    go_on(store);
+}
+
+/// Writes to all extents of [`fill`], and frees every other one.
+fn half_full(host: &HostedDevice, store: &Branch, blocks: u64) -> Vec<BlockRange> {
+    let mut extents = Vec::new();
+    fill(store, blocks, &mut extents);
+    extents.iter().for_each(|blocks| device_write(host, *blocks));
+    free_every_other(store, &extents, 0);
+    extents
+}
+
 /// Fills a block of each extent with its number.
 fn mark(device: &dyn Device, extents: &[BlockRange]) {
     for (number, blocks) in extents.iter().enumerate() {
@@ -162,22 +180,9 @@ fn gives_back(geometry: Geometry) {
     drop(store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap());
     store.trim(0, |_| true).unwrap();
     let (empty, usual) = (host.given(), store.space_use());
-    let mut extents = Vec::new();
-    fill(&store, 4096, &mut extents);
-    for (number, blocks) in extents.iter().enumerate() {
-        device_write(&*host, *blocks);
-        if number % 2 == 0 {
-            free(&store, number as u64, *blocks);
-        }
-    }
-    store.commit().unwrap();
-    go_on(&store);
+    let extents = half_full(&host, &store, 4096);
     let half = host.given();
-    for (number, blocks) in extents.iter().enumerate().filter(|(number, _)| number % 2 == 1) {
-        free(&store, number as u64, *blocks);
-    }
-    store.commit().unwrap();
-    go_on(&store);
+    free_every_other(&store, &extents, 1);
     let (full, now) = (geometry.volume_blocks * BLOCK_BYTES, host.given());
     println!("of {full}: empty {empty}, half {half}, emptied {now}");
     assert!(half < full * 3 / 4 && now <= empty + (8 << 20), "{empty} {half} {now}");
@@ -252,22 +257,9 @@ fn keeps_what_it_needs(geometry: Geometry) {
     drop(store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap());
     store.trim(0, |_| true).unwrap();
     let empty = host.given();
-    let mut extents = Vec::new();
-    fill(&store, 64, &mut extents);
-    for (number, blocks) in extents.iter().enumerate() {
-        device_write(&*host, *blocks);
-        if number % 2 == 0 {
-            free(&store, number as u64, *blocks);
-        }
-    }
-    store.commit().unwrap();
-    go_on(&store);
+    let extents = half_full(&host, &store, 64);
     let room = store.reserve(Need::Grow { changes: 1, blocks: KEPT }).unwrap();
-    for (number, blocks) in extents.iter().enumerate().filter(|(number, _)| number % 2 == 1) {
-        free(&store, number as u64, *blocks);
-    }
-    store.commit().unwrap();
-    go_on(&store);
+    free_every_other(&store, &extents, 1);
     let kept = host.given() - empty;
     println!("{empty} of an empty volume, {kept} beside that for {KEPT} blocks");
     // An empty volume keeps no reserve for removals; this one has nodes.
