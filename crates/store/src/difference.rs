@@ -19,10 +19,11 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use holdfast_format::key::RawKey;
-use holdfast_format::{Key, NodePointer};
+use holdfast_format::Key;
 
 use crate::cache::Node;
 use crate::pin::Pin;
+use crate::tree::subtree::Subtree;
 use crate::tree::{Forest, Missing, TreeNo};
 use crate::{Inner, Result, Store};
 
@@ -58,11 +59,6 @@ impl Difference {
         &self.old
     }
 
-    /// The other tree.
-    pub fn new_one(&self) -> &Pin {
-        &self.new
-    }
-
     /// The next item that differs. After an error the walk is where it was.
     pub fn next(&mut self, store: &Store) -> Result<Option<Differing>> {
         loop {
@@ -91,40 +87,6 @@ impl Inner {
     }
 }
 
-/// Where a node stands in its tree.
-#[derive(Clone, Copy, Debug)]
-struct Stand {
-    tree: TreeNo,
-    pointer: NodePointer,
-    level: u8,
-    low: RawKey,
-    /// Behind its range; `None`: there is nothing.
-    end: Option<RawKey>,
-}
-
-impl Stand {
-    fn root(forest: &Forest, tree: TreeNo) -> Stand {
-        let root = forest.root(tree);
-        let (pointer, level) = (root.pointer, root.level);
-        Stand { tree, pointer, level, low: Key::MIN.raw(), end: None }
-    }
-
-    fn is_same_node(&self, other: &Stand) -> bool {
-        (self.pointer, self.level) == (other.pointer, other.level)
-    }
-
-    fn child(&self, node: &Node<'_>, index: usize) -> Stand {
-        let next = index.saturating_add(1);
-        Stand {
-            tree: self.tree,
-            pointer: node.child(index),
-            level: self.level.saturating_sub(1),
-            low: node.raw_key(index),
-            end: if next < node.count() { Some(node.raw_key(next)) } else { self.end },
-        }
-    }
-}
-
 /// The smaller of two ends. On a damaged disk the ranges of one node may differ: then nothing is passed that only one has.
 fn nearer(one: Option<RawKey>, other: Option<RawKey>) -> Option<RawKey> {
     match (one, other) {
@@ -136,20 +98,20 @@ fn nearer(one: Option<RawKey>, other: Option<RawKey>) -> Option<RawKey> {
 /// A node of each tree, both with the key at which the walk is.
 struct Pair<'a> {
     forest: &'a Forest,
-    old: Stand,
-    new: Stand,
+    old: Subtree,
+    new: Subtree,
     /// Nodes that were looked into.
     nodes: u64,
 }
 
 impl<'a> Pair<'a> {
     fn roots(forest: &'a Forest, old: TreeNo, new: TreeNo) -> Pair<'a> {
-        Pair { forest, old: Stand::root(forest, old), new: Stand::root(forest, new), nodes: 0 }
+        Pair { forest, old: Subtree::root(forest, old), new: Subtree::root(forest, new), nodes: 0 }
     }
 
-    fn node(&mut self, stand: &Stand) -> std::result::Result<Node<'a>, Missing> {
+    fn node(&mut self, subtree: &Subtree) -> std::result::Result<Node<'a>, Missing> {
         self.nodes = self.nodes.saturating_add(1);
-        self.forest.node_at(stand.tree, stand.pointer, stand.level, stand.low)
+        subtree.node(self.forest)
     }
 
     /// Goes down to the first leaves from `at` on that differ, and compares them; or passes what is the same, and says where
@@ -172,9 +134,9 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn down(&mut self, stand: &Stand, at: &RawKey) -> std::result::Result<Stand, Missing> {
-        let node = self.node(stand)?;
-        Ok(stand.child(&node, node.child_index(at)))
+    fn down(&mut self, subtree: &Subtree, at: &RawKey) -> std::result::Result<Subtree, Missing> {
+        let node = self.node(subtree)?;
+        Ok(subtree.child(&node, node.child_index(at)))
     }
 
     /// Passes the children that both nodes have, and goes down to those that differ, with the place where they begin or the

@@ -3,14 +3,14 @@
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
-use super::way::Stand;
+use crate::tree::subtree::Subtree;
 use crate::tree::{Forest, Missing, TreeNo};
 
 /// Where in another tree the last node was looked for.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     /// The node there that is one level above it.
-    above: Option<Stand>,
+    above: Option<Subtree>,
 }
 
 impl Beside {
@@ -19,17 +19,17 @@ impl Beside {
         &mut self,
         forest: &Forest,
         tree: TreeNo,
-        here: &Stand,
+        here: &Subtree,
     ) -> Result<bool, Missing> {
-        let root = Stand::root(forest, tree);
+        let root = Subtree::root(forest, tree);
         if root.level <= here.level {
-            return Ok(root.level == here.level && root.pointer == here.pointer);
+            return Ok(root.is_same_node(here));
         }
         let is_above =
-            |above: &Stand| above.level == here.level.saturating_add(1) && above.covers(&here.low);
+            |above: &Subtree| above.level == here.level.saturating_add(1) && above.covers(&here.low);
         let mut at = self.above.filter(is_above).unwrap_or(root);
         loop {
-            let node = forest.node_at(tree, at.pointer, at.level, at.low)?;
+            let node = at.node(forest)?;
             let child = at.child(&node, node.child_index(&here.low));
             if child.level <= here.level {
                 self.above = Some(at);

@@ -9,8 +9,8 @@
 use holdfast_base::{Epoch, InodeNo};
 use parking_lot::MutexGuard;
 
-use super::way::Stand;
 use crate::tree::TreeNo;
+use crate::tree::subtree::Subtree;
 use crate::{Inner, Result, StoreError};
 
 /// Snapshots between a branch and one that it has grown out of, at most: it costs the same with many snapshots.
@@ -120,7 +120,7 @@ impl Inner {
         epoch: Epoch,
         mut visit: impl FnMut(InodeNo, InodeNo) -> bool,
     ) -> Result<bool> {
-        let root = Stand::root(&self.forest.read(), tree);
+        let root = Subtree::root(&self.forest.read(), tree);
         let (mut waiting, mut seen) = (vec![root], 0_usize);
         while let Some(here) = waiting.pop() {
             if here.pointer.epoch <= epoch {
@@ -138,7 +138,7 @@ impl Inner {
                 return Ok(false);
             }
             let children = self.look(|forest| {
-                let node = forest.node_at(tree, here.pointer, here.level, here.low)?;
+                let node = here.node(forest)?;
                 Ok(here.children(&node).filter(|of| of.pointer.epoch > epoch).collect::<Vec<_>>())
             })?;
             waiting.extend(children.into_iter().rev());
@@ -166,8 +166,8 @@ impl Inner {
         }
     }
 
-    /// Whether a branch has grown out of a snapshot, be it by way of others. They may be far from each other, as above.
-    pub(crate) fn has_grown_out_of(&self, branch: u64, snapshot: u64) -> Result<bool> {
+    /// Whether a branch has grown out of a snapshot, be it by way of others.
+    pub fn has_grown_out_of(&self, branch: u64, snapshot: u64) -> Result<bool> {
         let mut way = Ascent::of(branch);
         loop {
             let one = self.lineage.lock();

@@ -10,10 +10,11 @@ use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::{ItemKind, Key, Malformed};
 
-use super::way::{Found, Stand, Walk};
+use super::way::{Found, Walk};
 use crate::StoreError;
 use crate::apply::Halt;
 use crate::cache::Node;
+use crate::tree::subtree::Subtree;
 use crate::tree::{Bound, Forest, TreeNo};
 
 /// An extent of a file: its first block there, and where its blocks are.
@@ -176,8 +177,8 @@ fn last_before(
 pub(super) fn end_of_last_extent(
     walk: &Walk,
     forest: &Forest,
-    first: &Stand,
-    last: &Stand,
+    first: &Subtree,
+    last: &Subtree,
 ) -> Result<Option<WalkPlace>, Halt> {
     // Only a node that ends within a file can end within an extent.
     let Some(end) = last.end.and_then(|end| Key::decode(&end.encode()).ok()) else {

@@ -12,10 +12,11 @@ use holdfast_format::item::WalkPlace;
 
 use super::beside::Beside;
 use super::walk_data::{data_of_leaf, end_of_last_extent};
-use super::way::{Found, Stand, Walk};
+use super::way::{Found, Walk};
 use crate::apply::Halt;
 use crate::cache::Node;
-use crate::tree::{Forest, Missing, TreeNo};
+use crate::tree::subtree::Subtree;
+use crate::tree::{Forest, Missing};
 
 /// Nodes that a step passes as a whole at most, about: the tree has no other changes meanwhile.
 const PASSED_MAX: usize = 1024;
@@ -82,7 +83,7 @@ fn step(
         Handled::Passed
     } else {
         if first.level == 0 {
-            let node = view(forest, walk.of, &first)?;
+            let node = first.node(forest)?;
             let end = data_of_leaf(walk, forest, &node, found)?;
             reach.data = end.map_or(reach.data, |end| reach.data.max(end));
         }
@@ -103,11 +104,11 @@ fn step(
 fn last_passed(
     walk: &Walk,
     forest: &Forest,
-    above: &Stand,
-    first: &Stand,
+    above: &Subtree,
+    first: &Subtree,
     reach: &mut Reach,
-) -> Result<Stand, Missing> {
-    let node = view(forest, walk.of, above)?;
+) -> Result<Subtree, Missing> {
+    let node = above.node(forest)?;
     let mut neighbour = Beside::default();
     let mut last = *first;
     let mut index = node.child_index(&first.low).saturating_add(1);
@@ -130,8 +131,8 @@ fn last_passed(
 
 /// The way to the first node that a place has not passed: a leaf, a node that is passed as a whole, or one below which all is
 /// passed. Empty: there is none.
-fn next_node(walk: &Walk, forest: &Forest, at: &WalkPlace) -> Result<Vec<Stand>, Halt> {
-    let mut way = vec![Stand::root(forest, walk.of)];
+fn next_node(walk: &Walk, forest: &Forest, at: &WalkPlace) -> Result<Vec<Subtree>, Halt> {
+    let mut way = vec![Subtree::root(forest, walk.of)];
     if way[0].place() < *at {
         return Ok(Vec::new());
     }
@@ -139,7 +140,7 @@ fn next_node(walk: &Walk, forest: &Forest, at: &WalkPlace) -> Result<Vec<Stand>,
         if here.level == 0 || is_passed_whole(walk, forest, &here)? {
             break;
         }
-        let node = view(forest, walk.of, &here)?;
+        let node = here.node(forest)?;
         match first_child_not_before(&node, &here, at) {
             Some(child) => way.push(child),
             None => break,
@@ -149,7 +150,7 @@ fn next_node(walk: &Walk, forest: &Forest, at: &WalkPlace) -> Result<Vec<Stand>,
 }
 
 /// The first child of a node whose place is not before another.
-fn first_child_not_before(node: &Node<'_>, here: &Stand, at: &WalkPlace) -> Option<Stand> {
+fn first_child_not_before(node: &Node<'_>, here: &Subtree, at: &WalkPlace) -> Option<Subtree> {
     let (mut low, mut high) = (0, node.count());
     while low < high {
         let middle = low.midpoint(high);
@@ -163,7 +164,7 @@ fn first_child_not_before(node: &Node<'_>, here: &Stand, at: &WalkPlace) -> Opti
 }
 
 /// Whether nothing of a node is freed: the snapshot's parent has all of it, or the child has the same node.
-fn is_passed_whole(walk: &Walk, forest: &Forest, here: &Stand) -> Result<bool, Missing> {
+fn is_passed_whole(walk: &Walk, forest: &Forest, here: &Subtree) -> Result<bool, Missing> {
     if is_the_parents(walk, here) {
         return Ok(true);
     }
@@ -174,10 +175,6 @@ fn is_passed_whole(walk: &Walk, forest: &Forest, here: &Stand) -> Result<bool, M
 }
 
 /// Whether the snapshot's parent has a node, and so all that is below it.
-fn is_the_parents(walk: &Walk, here: &Stand) -> bool {
+fn is_the_parents(walk: &Walk, here: &Subtree) -> bool {
     here.pointer.epoch <= walk.above.parent && !mutants::is(Mutant::WalkTakesFromParent)
-}
-
-fn view<'a>(forest: &'a Forest, tree: TreeNo, stand: &Stand) -> Result<Node<'a>, Missing> {
-    forest.node_at(tree, stand.pointer, stand.level, stand.low)
 }

@@ -10,45 +10,19 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_device::DeviceError;
 use holdfast_format::key::RawKey;
 use holdfast_format::node::Expected;
-use holdfast_format::{Key, Malformed, NodePointer, NodeView, Stored};
+use holdfast_format::{Key, Malformed, NodeView, Stored};
 
 use super::answers::Row;
 use super::{Damaged, Listener, Scrub, Scrubbed};
 use crate::mend::Led;
-use crate::tree::{Forest, TreeNo, lies_between};
+use crate::tree::subtree::Subtree;
+use crate::tree::{TreeNo, lies_between};
 use crate::verified::{BadPlace, Verified};
 use crate::{Inner, Result, StoreError};
 
-/// Where a node stands in its tree.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stand {
-    pub(super) pointer: NodePointer,
-    pub(super) level: u8,
-    low: RawKey,
-    /// Behind its range; `None`: there is nothing.
-    end: Option<RawKey>,
-}
-
-impl Stand {
-    fn root(forest: &Forest, tree: TreeNo) -> Stand {
-        let root = forest.root(tree);
-        Stand { pointer: root.pointer, level: root.level, low: Key::MIN.raw(), end: None }
-    }
-
-    fn child(&self, node: &NodeView<'_>, index: usize) -> Stand {
-        let next = index.saturating_add(1);
-        Stand {
-            pointer: node.child(index),
-            level: self.level.saturating_sub(1),
-            low: node.raw_key(index),
-            end: if next < node.count() { Some(node.raw_key(next)) } else { self.end },
-        }
-    }
-}
-
 /// A node on the way.
 struct Level {
-    stand: Stand,
+    subtree: Subtree,
     bytes: Arc<[u8]>,
     next: usize,
     /// All below it that was passed is verified.
@@ -125,14 +99,14 @@ impl<'a> Walk<'a> {
 
     /// One way down and on to the end, from this key of the tree as it is now.
     fn pass(&mut self, from: RawKey) -> Result<Step> {
-        let root = Stand::root(&self.inner.forest.read(), self.tree);
+        let root = Subtree::root(&self.inner.forest.read(), self.tree);
         let mut way: Vec<Level> = Vec::new();
         let mut next = Some(root);
         loop {
             let is_whole = match next.take() {
-                Some(stand) if self.scrub.has_node(stand.pointer) => true,
-                Some(stand) => match self.enter(&stand, &from)? {
-                    Ok(level) if level.stand.level > 0 => {
+                Some(subtree) if self.scrub.has_node(subtree.pointer) => true,
+                Some(subtree) => match self.enter(&subtree, &from)? {
+                    Ok(level) if level.subtree.level > 0 => {
                         way.push(level);
                         true
                     }
@@ -152,7 +126,7 @@ impl<'a> Walk<'a> {
             top.is_whole &= is_whole;
             let node = NodeView::trusted(&top.bytes);
             if top.next < node.count() {
-                next = Some(top.stand.child(&node, top.next));
+                next = Some(top.subtree.child(&node, top.next));
                 top.next = top.next.saturating_add(1);
                 continue;
             }
@@ -166,23 +140,23 @@ impl<'a> Walk<'a> {
 
     /// Everything below a node was seen.
     fn leave(&mut self, level: &Level, is_whole: bool) {
-        if is_whole && self.scrub.trusts(level.stand.pointer.epoch) {
+        if is_whole && self.scrub.trusts(level.subtree.pointer.epoch) {
             let geometry = self.inner.geometry();
-            let stored = geometry.stored(self.tree.id(), level.stand.level);
-            let places = geometry.places_of_node(level.stand.pointer.block, stored);
+            let stored = geometry.stored(self.tree.id(), level.subtree.level);
+            let places = geometry.places_of_node(level.subtree.pointer.block, stored);
             places.for_each(|place| self.scrub.marks.set(place, true));
         }
     }
 
     /// Reads a node, unless it is on its way to the device, and tells of it if it is damaged.
-    fn enter(&mut self, stand: &Stand, from: &RawKey) -> Result<std::result::Result<Level, Step>> {
+    fn enter(&mut self, subtree: &Subtree, from: &RawKey) -> Result<std::result::Result<Level, Step>> {
         let is_waited_for = |number| self.inner.pins.lock().is_waited_for(number);
         if is_gone(self.inner, self.tree) || self.number.is_some_and(is_waited_for) {
             return Ok(Err(Step::Over(Scrubbed::Deleted)));
         }
         let time = Stopwatch::start();
         let mut reads = Reads::default();
-        let found = find(self.inner, self.tree, stand, &mut reads)?;
+        let found = find(self.inner, subtree, &mut reads)?;
         let bytes = (self.inner.geometry().node_size as u64).saturating_mul(reads.count);
         let goes_on = self.has_read(bytes, time);
         if reads.has_answer {
@@ -190,14 +164,14 @@ impl<'a> Walk<'a> {
         }
         let bytes = match found {
             Found::Here(bytes, None) => bytes,
-            Found::Here(bytes, Some(half)) if self.mend(stand, &half)? => bytes,
-            Found::Here(..) | Found::Moved => return Ok(Err(Step::Moved(stand.low.max(*from)))),
+            Found::Here(bytes, Some(half)) if self.mend(subtree, &half)? => bytes,
+            Found::Here(..) | Found::Moved => return Ok(Err(Step::Moved(subtree.low.max(*from)))),
             Found::Damaged(error) => {
-                let (low, end) = (key(&stand.low), stand.end.map(|end| key(&end)));
-                let what = Damaged::Node { block: stand.pointer.block, from: low, end };
+                let (low, end) = (key(&subtree.low), subtree.end.map(|end| key(&end)));
+                let what = Damaged::Node { block: subtree.pointer.block, from: low, end };
                 let why = match &error {
                     StoreError::Device(_) => {
-                        format!("node at block {}: {}", stand.pointer.block, error.in_words())
+                        format!("node at block {}: {}", subtree.pointer.block, error.in_words())
                     }
                     error => error.to_string(),
                 };
@@ -210,21 +184,21 @@ impl<'a> Walk<'a> {
         }
         let node = NodeView::trusted(&bytes);
         // What lies before was seen in the tree as it was.
-        let is_entered_behind = *from > stand.low;
-        let next = match stand.level {
+        let is_entered_behind = *from > subtree.low;
+        let next = match subtree.level {
             0 => 0,
             _ if is_entered_behind => node.child_index(from),
             _ => 0,
         };
-        Ok(Ok(Level { stand: *stand, next, is_whole: !is_entered_behind, bytes }))
+        Ok(Ok(Level { subtree: *subtree, next, is_whole: !is_entered_behind, bytes }))
     }
 
     /// Writes the bad place again, if its tree leads to it, and tells of it. Returns `false` if the tree leads to it no more: then the tree is
     /// another one. Where that is not known the node is entered: another way down would come to the same.
-    fn mend(&mut self, stand: &Stand, half: &Half) -> Result<bool> {
-        let (inner, tree) = (self.inner, self.tree);
+    fn mend(&mut self, subtree: &Subtree, half: &Half) -> Result<bool> {
+        let inner = self.inner;
         let Half { expected, bad, sound } = half;
-        let is_led_to = || is_led_to(inner, tree, stand);
+        let is_led_to = || is_led_to(inner, subtree);
         let done = inner.mend_for_scrub(expected, (bad.place, *sound), is_led_to)?;
         let Some(done) = done else { return Ok(false) };
         inner.counters.scrub_damages.increment();
@@ -285,12 +259,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn is_led_to(inner: &Inner, tree: TreeNo, stand: &Stand) -> Result<Led> {
-    let led = inner.look(|forest| forest.leads_to(tree, &stand.low, stand.level));
+fn is_led_to(inner: &Inner, subtree: &Subtree) -> Result<Led> {
+    let led = inner.look(|forest| forest.leads_to(subtree.tree, &subtree.low, subtree.level));
     // Asked behind that: what a deleted tree leads to may be anything.
     match led {
-        _ if is_gone(inner, tree) => Ok(Led::No),
-        Ok(pointer) if pointer == Some(stand.pointer) => Ok(Led::Yes),
+        _ if is_gone(inner, subtree.tree) => Ok(Led::No),
+        Ok(pointer) if pointer == Some(subtree.pointer) => Ok(Led::Yes),
         Ok(_) => Ok(Led::No),
         Err(error) if is_of_place(&error) => Ok(Led::Unknown),
         Err(error) => Err(error),
@@ -306,20 +280,20 @@ struct Reads {
 }
 
 /// A node by its place on the device; by memory, if it is on its way there. Adds what was read to `reads`.
-fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut Reads) -> Result<Found> {
+fn find(inner: &Inner, subtree: &Subtree, reads: &mut Reads) -> Result<Found> {
     let mut verify = || {
         let geometry = inner.geometry();
-        let places = match geometry.stored(tree.id(), stand.level) {
+        let places = match geometry.stored(subtree.tree.id(), subtree.level) {
             Stored::Once => 1,
             Stored::Twice => 2,
         };
         reads.count = reads.count.saturating_add(places);
-        let found = verify(inner, tree, stand)?;
+        let found = verify(inner, subtree)?;
         reads.has_answer |= !matches!(found, Err(StoreError::Device(_)));
         Ok::<_, StoreError>(found)
     };
     let not_written = || {
-        let found = inner.forest.read().cache.not_written(stand.pointer);
+        let found = inner.forest.read().cache.not_written(subtree.pointer);
         found.map(|bytes| Found::Here(bytes.into(), None))
     };
     if let Some(found) = not_written() {
@@ -330,7 +304,7 @@ fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut Reads) -> Result
     }
     // It may have become free since its parent was read, and its place something else. If the tree leads there now, and the device
     // has it, a second read decides, unless it becomes free during that.
-    let is_led_away = || is_led_to(inner, tree, stand).map(|led| led == Led::No);
+    let is_led_away = || is_led_to(inner, subtree).map(|led| led == Led::No);
     if is_led_away()? {
         return Ok(Found::Moved);
     }
@@ -349,8 +323,8 @@ fn find(inner: &Inner, tree: TreeNo, stand: &Stand, reads: &mut Reads) -> Result
 type Read = std::result::Result<(Arc<[u8]>, Option<Half>), StoreError>;
 
 /// Reads a node from the device, and judges it by itself and by what leads to it.
-fn verify(inner: &Inner, tree: TreeNo, stand: &Stand) -> Result<Read> {
-    let expected = inner.forest.read().expected(tree, stand.pointer, stand.level);
+fn verify(inner: &Inner, subtree: &Subtree) -> Result<Read> {
+    let expected = inner.forest.read().expected(subtree.tree, subtree.pointer, subtree.level);
     let found = match inner.verify_node(&expected) {
         Ok(Verified { bad: Some(BadPlace { why, .. }), .. }) if !is_of_place(&why) => Err(why),
         found => found,
@@ -361,12 +335,12 @@ fn verify(inner: &Inner, tree: TreeNo, stand: &Stand) -> Result<Read> {
         Err(error) => return Err(error),
     };
     let node = NodeView::trusted(&bytes);
-    let is_young = stand.level > 0
-        && (0..node.count()).any(|index| node.child(index).epoch > stand.pointer.epoch);
-    if is_young || !lies_between(&node, stand.low, stand.end) {
+    let is_young = subtree.level > 0
+        && (0..node.count()).any(|index| node.child(index).epoch > subtree.pointer.epoch);
+    if is_young || !lies_between(&node, subtree.low, subtree.end) {
         let source = Malformed::new("node", "it is not what its parent says");
-        let block = stand.pointer.block;
-        return Ok(Err(StoreError::Node { block, tree: tree.id(), source }));
+        let block = subtree.pointer.block;
+        return Ok(Err(StoreError::Node { block, tree: subtree.tree.id(), source }));
     }
     Ok(Ok((bytes, bad.map(|bad| Half { expected, bad, sound }))))
 }
@@ -394,22 +368,22 @@ pub(super) fn visit(
 ) -> Result<()> {
     let mut from = Key::MIN.raw();
     'moved: while !is_gone(inner, tree) {
-        let mut ahead = vec![Stand::root(&inner.forest.read(), tree)];
-        while let Some(stand) = ahead.pop() {
-            if stand.end.is_some_and(|end| end <= from) {
+        let mut ahead = vec![Subtree::root(&inner.forest.read(), tree)];
+        while let Some(subtree) = ahead.pop() {
+            if subtree.end.is_some_and(|end| end <= from) {
                 continue;
             }
-            let bytes = match find(inner, tree, &stand, &mut Reads::default())? {
+            let bytes = match find(inner, &subtree, &mut Reads::default())? {
                 Found::Here(bytes, _) => bytes,
                 Found::Damaged(_) => continue,
                 Found::Moved => {
-                    from = from.max(stand.low);
+                    from = from.max(subtree.low);
                     continue 'moved;
                 }
             };
             let node = NodeView::trusted(&bytes);
-            if stand.level > 0 {
-                ahead.extend((0..node.count()).rev().map(|index| stand.child(&node, index)));
+            if subtree.level > 0 {
+                ahead.extend(subtree.children(&node).rev());
                 continue;
             }
             for index in node.search(&from).unwrap_or_else(|index| index)..node.count() {
@@ -417,7 +391,7 @@ pub(super) fn visit(
                     return Ok(());
                 }
             }
-            from = stand.end.unwrap_or(from);
+            from = subtree.end.unwrap_or(from);
         }
         break;
     }

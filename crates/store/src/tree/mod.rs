@@ -13,6 +13,7 @@ mod change;
 mod leaf_hint;
 mod missing;
 pub(crate) mod open;
+pub(crate) mod subtree;
 
 use std::ops::ControlFlow;
 
@@ -191,7 +192,7 @@ impl Forest {
     }
 
     /// As [`Forest::node`], or says that it is missing. Its range begins at `low`.
-    pub(crate) fn node_at(
+    fn node_at(
         &self,
         tree: TreeNo,
         pointer: NodePointer,
