@@ -1,38 +1,23 @@
 //! mkfs: an empty store on a device.
 
-use holdfast_sync::atomic::AtomicU64;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, prng};
-use holdfast_device::{Device, Discards, Sticky};
+use holdfast_device::{Device, Sticky};
 use holdfast_format::geometry::{SIGNPOST, SUPERBLOCK_SLOTS, far_copy};
-use holdfast_format::node::OfVolume;
 use holdfast_format::superblock::{LEAF_COPIES, NODE_COPIES, RING_COPIES};
 use holdfast_format::{JournalMark, LogMark, NodePointer, Signpost, Superblock};
-use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::apply::Slots;
-use crate::cache::Cache;
-use crate::discard::Discarder;
-use crate::freezes::Freezes;
 use crate::guard;
-use crate::journal::Journal;
-use crate::load;
-use crate::log::{LogPosition, Logging, Pending, Ring};
-use crate::log_resident::LogResident;
-use crate::mend::Mends;
-use crate::shape::Shape;
-use crate::space::alloc::Space;
 use crate::space::slots::NodeSlots;
-use crate::throttle::Throttle;
-use crate::tree::open::OpenTrees;
-use crate::tree::{Forest, Root, TreeNo};
+use crate::tree::TreeNo;
 use crate::{
-    CreateOptions, Inner, Need, OpenOptions, Result, StoreError, Transaction, signpost, superblock,
+    CreateOptions, Discard, Inner, Need, OpenOptions, Result, StoreError, Transaction, open,
+    signpost, superblock,
 };
 
 /// Memory for the nodes of an empty volume.
@@ -128,62 +113,21 @@ fn superblock_of(options: &CreateOptions) -> Superblock {
 
 /// A store in memory whose trees have no root yet.
 fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
-    let geometry = options.geometry;
     let stop: Arc<Stop> = Arc::default();
     let device: Arc<dyn Device> = Arc::new(Sticky::new(device, stop.clone()));
-    let counters = Arc::new(Counters::default());
+    let how = OpenOptions {
+        cache_bytes: CACHE_BYTES,
+        bitmaps: usize::MAX,
+        discard: Discard::Off,
+        ..OpenOptions::default()
+    };
     let superblock = superblock_of(options);
-    let root = Root { pointer: NOWHERE, level: 0 };
-    let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
-    let cache = Cache::new(CACHE_BYTES, geometry, how.dirty, counters.clone());
-    let volume = OfVolume::tagged(options.node_tag);
-    let throttle = Throttle::new(&geometry, &how, &counters, Arc::default());
-    let place = LogPosition::at(superblock.log);
-    Inner {
-        idle: Default::default(),
-        log_resident: LogResident::default(),
-        pending: Mutex::new(Pending::new(Lsn(0), superblock.log)),
-        logging: Logging::new(Ring::new(&superblock, &*device), place, how.batching),
-        committed: AtomicU64::new(0),
-        unwrote: AtomicU64::new(0),
-        device,
-        counters,
-        stop,
-        read_only: false,
-        opened_from: None,
-        missing: None,
-        shape: Shape::new(geometry),
-        accounting: how.accounting,
-        forest: RwLock::new(Forest::new(
-            OpenTrees::new(root, root),
-            cache,
-            Epoch(1),
-            volume,
-            &geometry,
-        )),
-        space: Arc::new(Mutex::new(Space::new(geometry))),
-        host_answered: Condvar::new(),
-        rings: Default::default(),
-        host_said: Default::default(),
-        discarder: Discarder::new(&how, Discards::Refused, false),
-        journal: Mutex::new(Journal::new(&geometry, superblock.ring_tag, superblock.journal)),
-        overlay: BTreeMap::new(),
-        regions: load::regions(),
-        superblock: Mutex::new(superblock),
-        fault: Mutex::default(),
-        lineage: Mutex::default(),
-        pins: Mutex::default(),
-        scrubbing: Arc::default(),
-        lineage_changes: AtomicU64::default(),
-        name_listener: Default::default(),
-        one_checkpoint: Mutex::new(()),
-        mends: Mends::default(),
-        left_over: Mutex::default(),
-        lsn: AtomicU64::new(0),
-        durable: AtomicU64::new(0),
-        inode_next: AtomicU64::new(InodeNo::FIRST_FREE.0),
-        throttle,
-        freezes: Mutex::new(Freezes::default()),
-        guard: None,
-    }
+    open::at(
+        (&device, &stop),
+        &how,
+        &Arc::default(),
+        &superblock,
+        BTreeMap::new(),
+        &Arc::default(),
+    )
 }

@@ -238,7 +238,7 @@ fn end_change_of_size(inner: &Inner, found: &Superblock) -> Result<()> {
 }
 
 /// A volume that stands at `superblock`, with `nodes` in front of the device, which `stop` keeps from being written.
-fn at(
+pub(crate) fn at(
     (device, stop): (&Arc<dyn Device>, &Arc<Stop>),
     options: &OpenOptions,
     counters: &Arc<Counters>,
