@@ -105,8 +105,8 @@ impl Inner {
         }
     }
 
-    /// A step that others build on begins.
-    pub(crate) fn step(&self, name: &'static str) -> Step<'_> {
+    /// Begins a step of the caller, on which others build: the store stops if the step does not end.
+    pub fn step(&self, name: &'static str) -> Step<'_> {
         Step::begin(&self.stop, name)
     }
 

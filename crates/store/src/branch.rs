@@ -240,11 +240,6 @@ impl Store {
         Branch::main(Arc::new(self))
     }
 
-    /// All of them at one moment, in the order in which they were made. Other calls go on while they are read.
-    pub fn trees(&self) -> Result<Vec<TreeInfo>> {
-        self.inner.trees()
-    }
-
     /// The number of a branch, or of a snapshot of one.
     pub fn find_tree(&self, branch: &[u8], snapshot: Option<&[u8]>) -> Result<u64> {
         let _one = self.inner.lineage.lock();
@@ -335,11 +330,6 @@ impl Store {
         self.inner.roll_back(branch, to, kept_as, now).map(drop)
     }
 
-    /// Whether a branch has grown out of a snapshot, be it by way of others.
-    pub fn has_grown_out_of(&self, branch: u64, snapshot: u64) -> Result<bool> {
-        self.inner.has_grown_out_of(branch, snapshot)
-    }
-
     /// Whether a branch is surely what a snapshot is, which it has grown out of. False: it is not known. The branch does not change meanwhile.
     pub fn is_unchanged_since(&self, branch: u64, snapshot: u64) -> Result<bool> {
         let _one = self.inner.lineage.lock();
@@ -354,30 +344,9 @@ impl Store {
         self.inner.changed_since(tree.no, branch, snapshot)
     }
 
-    /// Looks at all snapshots of a fork, and for what it and the branch have grown out of, before [`Store::promote_looked`]: the branch goes on
-    /// meanwhile.
-    pub fn look_before_promotion(&self, branch: u64, fork: u64) -> Result<LookedAt> {
-        self.inner.look_before_promotion(branch, fork)
-    }
-
-    /// The same before [`Store::delete_looked`].
-    pub fn look_before_deletion(&self, branch: u64) -> Result<LookedAt> {
-        self.inner.look_before_deletion(branch)
-    }
-
-    /// Looks at what has changed since.
-    pub fn look_again(&self, looked: &mut LookedAt) -> Result<()> {
-        self.inner.look_again(looked)
-    }
-
-    /// Whether [`LookedAt::common_ancestor`] is so still. Where others have changed it again and again it is looked for once more, and so is.
-    pub fn has_same_ancestor(&self, looked: &mut LookedAt) -> Result<bool> {
-        self.inner.has_same_ancestor(looked)
-    }
-
     /// Promotes a fork: a branch becomes what it is, in one step, after which there is no fork any more. Snapshots of the fork become snapshots
     /// of the branch. What the branch was is kept as a snapshot of the name `kept_as`, or deleted. Nothing that was read of
-    /// either before is good any more. False, and nothing is changed: so much has changed since the look that it comes [again](Store::look_again)
+    /// either before is good any more. False, and nothing is changed: so much has changed since the look that it comes [again](Inner::look_again)
     /// first, for which no call has to wait.
     pub fn promote_looked(
         &self,
@@ -429,7 +398,7 @@ impl Store {
         self.durable_behind(made.lsn)
     }
 
-    /// Deletes a snapshot (S4): its name is gone when this returns, its space comes back by [`Store::work_off_deletions`].
+    /// Deletes a snapshot (S4): its name is gone when this returns, its space comes back by [`Store::work_off_deletions`](Inner::work_off_deletions).
     pub fn delete_snapshot(&self, snapshot: u64) -> Result<()> {
         let made = self.inner.delete_snapshot(snapshot)?;
         self.durable_behind(made.lsn)
@@ -449,21 +418,6 @@ impl Store {
         Ok(())
     }
 
-    /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more may be to be done: if all steps
-    /// were made, the next call finds out. One that
-    /// fails on a damaged snapshot is set aside, and others go on: [`Store::failed_deletions`] has it. One for which the device
-    /// does not read is there as well until it has come further: that is an error once no other can go on, and each call
-    /// tries it again.
-    pub fn work_off_deletions(&self, steps: usize) -> Result<bool> {
-        self.inner.work_off_deletions(steps)
-    }
-
-    /// Deletions that have failed, and why: number of the snapshot, and words. One that has met damage is tried again when the
-    /// volume is opened next, one that the device has refused with the next call of [`Store::work_off_deletions`].
-    pub fn failed_deletions(&self) -> Vec<(u64, String)> {
-        self.inner.failed_deletions()
-    }
-
     /// Completes a checkpoint that the last change of the lineage has left, or waits for one that is being made: the next
     /// change begins with that, and its caller may let others wait.
     pub fn complete_checkpoint(&self) -> Result<()> {
@@ -473,11 +427,6 @@ impl Store {
     /// The number that [`Store::next_inode`] gives next: no inode of any branch has it, or a higher one.
     pub fn inode_counter(&self) -> InodeNo {
         InodeNo(self.inner.inode_next.load(Ordering::Relaxed))
-    }
-
-    /// Makes what deletions have freed usable: the steps so far are durable when this returns. Without any nothing is written.
-    pub fn commit_deletions(&self) -> Result<()> {
-        self.inner.commit_deletions()
     }
 
     fn durable_behind(&self, lsn: Lsn) -> Result<()> {

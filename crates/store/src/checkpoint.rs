@@ -52,8 +52,8 @@ struct Published<'a> {
 }
 
 impl Inner {
-    /// Makes a checkpoint of everything so far, in the background of writers and commits.
-    pub(crate) fn checkpoint(&self) -> Result<()> {
+    /// Makes everything so far durable at its location, so that an opening has nothing to recover.
+    pub fn checkpoint(&self) -> Result<()> {
         self.run_checkpoint(self.lock_checkpoints()?)
     }
 

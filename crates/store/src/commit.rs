@@ -337,9 +337,9 @@ impl Inner {
         }
     }
 
-    /// What commits and batches keep for the next ones goes, if none is being made; and the trees of branches that were
-    /// closed.
-    pub(crate) fn give_back_memory(&self) {
+    /// Gives back memory that is kept for commits and batches to come, unless one is being made: a burst leaves
+    /// megabytes. For moments at which nothing is done.
+    pub fn give_back_memory(&self) {
         if let Some(_one) = self.lineage.try_lock() {
             self.close_trees();
         }

@@ -18,7 +18,9 @@ use crate::{Inner, Result, StoreError, step};
 const RUN_BLOCKS: usize = 256;
 
 impl Inner {
-    pub(crate) fn write_data(
+    /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly. An error returns
+    /// the blocks, so that their promise can be kept.
+    pub fn write(
         &self,
         placed: Allocated,
         bytes: &[u8],
@@ -42,15 +44,15 @@ impl Inner {
         Ok(Written::new(placed, sums))
     }
 
-    /// Makes written data durable that another inode's fsync would have to flush before its own batch, so that no fsync
-    /// waits for another inode's data. One flush for each [`DATA_BLOCKS_MAX`] blocks; none while only `of` is fsynced.
-    pub(crate) fn flush_for_others<'a>(
+    /// For `blocks` blocks that were written and are published next: if there are many and anything but `of` was
+    /// fsynced lately, waits for a flush, so that the batches of others need none for this data.
+    pub fn flush_for_others<'a>(
         &self,
         written: impl Iterator<Item = &'a mut Written>,
         blocks: u64,
         of: Option<InodeNo>,
     ) -> Result<()> {
-        // What saturates is to be flushed.
+        // One flush for each so many blocks; what saturates is to be flushed.
         if self.pending.lock().unflushed_blocks().saturating_add(blocks) <= DATA_BLOCKS_MAX {
             return Ok(());
         }
@@ -70,14 +72,17 @@ impl Inner {
         Ok(())
     }
 
-    pub(crate) fn log_data(&self, placed: Allocated, blocks: Vec<LoggedBlock>) -> Result<Written> {
+    /// Sums data that travels inside the log, with the transaction that publishes it; it goes to the blocks that were
+    /// allocated for it with the next commit. `blocks` fill them exactly.
+    pub fn log_data(&self, placed: Allocated, blocks: Vec<LoggedBlock>) -> Result<Written> {
         self.check_running()?;
         assert_eq!(placed.blocks().count, blocks.len() as u64, "the pages fill the blocks exactly");
         let sums = blocks.iter().map(|block| block_sum(&block.page[..])).collect();
         Ok(Written::in_log(placed, sums, blocks))
     }
 
-    pub(crate) fn read_data(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
+    /// Reads blocks of data. The caller verifies the checksums: it has the extent.
+    pub fn read(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
         if !self.geometry().holds_data(blocks) {
             return Err(StoreError::Item {
                 what: format!("the extent {blocks:?}"),

@@ -255,8 +255,8 @@ impl Inner {
         self.discarder.is_closed.store(true, Ordering::Release);
     }
 
-    /// Waits until the thread that gives free space back has nothing to do but wait. At once if there is none.
-    pub(crate) fn wait_for_discards(&self) {
+    /// Waits until nothing that became free is on its way back to the device by itself. At once if none is to go back.
+    pub fn wait_for_discards(&self) {
         let mut state = self.discarder.state.lock();
         while state.is_running && state.is_busy && !state.ended {
             wait::will_wait();

@@ -24,8 +24,9 @@ pub struct Identity {
 }
 
 impl Inner {
-    /// Writes superblocks that say so into both slots.
-    pub(crate) fn change_identity(&self, to: &Identity) -> Result<()> {
+    /// Changes the id or the label of the volume, or forgets what was found damaged; it is durable, in both superblocks, when
+    /// this returns. After a crash meanwhile the volume has the old ones or the new ones.
+    pub fn change_identity(&self, to: &Identity) -> Result<()> {
         self.check_running()?;
         self.expect_rings()?;
         let _one = self.lock_checkpoints()?;
@@ -50,9 +51,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Something of the volume is damaged. The next superblock that is written says so, with the first reason since the
-    /// volume was clean. Nothing is written for this: a volume that has stopped keeps silent (P7).
-    pub(crate) fn found_damage(&self, reason: &str) {
+    /// Says with the next superblock that something was found damaged, unless one says so already.
+    pub fn found_damage(&self, reason: &str) {
         let mut fault = self.fault.lock();
         if fault.is_none() && !self.read_only {
             *fault = Some(FoundDamage { time: Timestamp::now(), reason: reason.to_owned() });

@@ -74,8 +74,8 @@ impl Inner {
         Ok(Reserved { filling })
     }
 
-    /// See [`crate::Store::write_in_place`].
-    pub(crate) fn write_in_place(&self, unwritten: Reserved, bytes: &[u8]) -> Result<Sent> {
+    /// Writes the first data of reserved blocks and sums it. `bytes` fill the blocks exactly.
+    pub fn write_in_place(&self, unwritten: Reserved, bytes: &[u8]) -> Result<Sent> {
         self.check_running()?;
         let Reserved { filling } = unwritten;
         let blocks = filling.blocks();
@@ -88,8 +88,8 @@ impl Inner {
         Ok(Sent { filling, sums })
     }
 
-    /// See [`crate::Store::flush_in_place`].
-    pub(crate) fn flush_in_place(&self, sent: Vec<Sent>) -> Result<Vec<Written>> {
+    /// Flushes what was sent to reserved blocks: then it may be published.
+    pub fn flush_in_place(&self, sent: Vec<Sent>) -> Result<Vec<Written>> {
         if sent.is_empty() {
             return Ok(Vec::new());
         }

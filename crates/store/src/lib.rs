@@ -2,7 +2,7 @@
 //!
 //! A change is a [`Transaction`]: everything that one operation puts, deletes,
 //! frees and publishes. [`Branch::apply`] makes it visible as one step and
-//! gives it a place in history, its [`Lsn`]; [`Store::sync`] makes history
+//! gives it a place in history, its [`Lsn`]; [`Store::sync`](Inner::sync) makes history
 //! durable up to a place. After a crash the store holds all transactions up to one
 //! place in history and none after it (P3).
 //!
@@ -122,14 +122,14 @@ use tree::Forest;
 /// The result of a store's call.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// What the threads of an open store share.
+/// What the threads of an open store share, and the calls that need no more of it.
 ///
 /// Locks, in the order in which they are taken: `lineage`, `one_checkpoint`, `journal`, the log's, `forest`, `space`,
 /// `pending`, the throttle's. Only the first four are held across device I/O; no reader takes them, and no fsync the
 /// first two (R4). The discarder's comes before all of these; it is held across discards, and
 /// taken by discards and a volume that grows.
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub struct Inner {
     device: Arc<dyn Device>,
     counters: Arc<Counters>,
     stop: Arc<Stop>,
@@ -189,7 +189,7 @@ pub(crate) struct Inner {
     guard: Option<Keeper>,
 }
 
-/// An open store.
+/// An open store. What is not said here is said of [`Inner`].
 #[derive(Debug)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -199,8 +199,8 @@ pub struct Store {
 }
 
 impl Inner {
-    /// The shape of the volume, as it is now.
-    pub(crate) fn geometry(&self) -> Geometry {
+    /// The shape of the volume, as it is now: the size may grow.
+    pub fn geometry(&self) -> Geometry {
         self.shape.now()
     }
 }

@@ -50,8 +50,13 @@ fn no_room(new: &Geometry) -> StoreError {
 }
 
 impl Inner {
-    /// See [`crate::Store::resize`].
-    pub(crate) fn resize(&self, to: NewSize) -> Result<u64> {
+    /// Makes the volume larger, and what holds it before, where that is too short. Returns the bytes that it has when this returns: then they are there after any crash, and can be used. Power that fails
+    /// meanwhile leaves the old size or the new one. Others go on meanwhile, but for the time of two checkpoints.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] where the size is less than now, or more than the format or the device allows, or the host has no room
+    /// for what a larger volume keeps free; then the volume is as it was, and an image file may be longer. Those of a checkpoint.
+    pub fn resize(&self, to: NewSize) -> Result<u64> {
         self.check_running()?;
         self.expect_rings()?;
         // What the host gives for the piece at the end must not be discarded before the volume has it.

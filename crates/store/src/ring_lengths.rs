@@ -81,8 +81,12 @@ impl Inner {
         self.turn_rings_from_start(&one, &geometry)
     }
 
-    /// The rings have these lengths from now on.
-    pub(crate) fn rings_of(&self, log_blocks: u64, journal_blocks: u64) -> Result<()> {
+    /// Log and journal have so many blocks in use from now on: what the store else decides by itself. For tests.
+    ///
+    /// # Errors
+    /// Those of a checkpoint; refused where the rings have no such room.
+    #[doc(hidden)]
+    pub fn rings_of(&self, log_blocks: u64, journal_blocks: u64) -> Result<()> {
         let one = self.lock_checkpoints()?;
         let old = self.superblock.lock().geometry;
         let new = Geometry { log_blocks, journal_blocks, ..old };

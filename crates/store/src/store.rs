@@ -1,21 +1,19 @@
 //! The calls of an open store.
 
-use std::ops::Range;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::counters::Counters;
-use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt};
+use holdfast_base::{BlockNo, InodeNo, Lsn};
 use holdfast_device::Device;
-use holdfast_format::{Carried, Geometry, Superblock};
+use holdfast_format::{Carried, Superblock};
 
 use crate::error::StoreError;
 use crate::guard::Keeper;
-use crate::in_place::{Reserved, Sent};
 use crate::{
-    Allocated, CreateOptions, Identity, Idle, LoggedBlock, NewSize, OpenOptions, Reservation,
-    Result, SpaceUse, Step, Store, Transaction, Trimmed, Unwritten, Written, create, discard, open,
-    step, throttle, tree,
+    Allocated, CreateOptions, Idle, Inner, OpenOptions, Reservation, Result, SpaceUse, Store,
+    Transaction, Trimmed, create, discard, open, step, throttle, tree,
 };
 
 impl Store {
@@ -51,17 +49,6 @@ impl Store {
         Ok(store)
     }
 
-    /// Changes the id or the label of the volume, or forgets what was found damaged; it is durable, in both superblocks, when
-    /// this returns. After a crash meanwhile the volume has the old ones or the new ones.
-    pub fn change_identity(&self, to: &Identity) -> Result<()> {
-        self.inner.change_identity(to)
-    }
-
-    /// Says with the next superblock that something was found damaged, unless one says so already.
-    pub fn found_damage(&self, reason: &str) {
-        self.inner.found_damage(reason);
-    }
-
     /// The superblock that the store was opened from or last wrote.
     pub fn superblock(&self) -> Superblock {
         self.inner.superblock.lock().clone()
@@ -70,21 +57,6 @@ impl Store {
     /// What the volume may have that this program does not know.
     pub fn carried(&self) -> Carried {
         self.inner.superblock.lock().carried()
-    }
-
-    /// The shape of the volume, as it is now: the size may grow.
-    pub fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    /// Makes the volume larger, and what holds it before, where that is too short. Returns the bytes that it has when this returns: then they are there after any crash, and can be used. Power that fails
-    /// meanwhile leaves the old size or the new one. Others go on meanwhile, but for the time of two checkpoints.
-    ///
-    /// # Errors
-    /// [`StoreError::Refused`] where the size is less than now, or more than the format or the device allows, or the host has no room
-    /// for what a larger volume keeps free; then the volume is as it was, and an image file may be longer. Those of a checkpoint.
-    pub fn resize(&self, to: NewSize) -> Result<u64> {
-        self.inner.resize(to)
     }
 
     /// The device.
@@ -112,16 +84,6 @@ impl Store {
         holdfast_format::item::extent::extent_blocks_max(self.inner.geometry().node_size)
     }
 
-    /// Writes the first data of reserved blocks and sums it. `bytes` fill the blocks exactly.
-    pub fn write_in_place(&self, unwritten: Reserved, bytes: &[u8]) -> Result<Sent> {
-        self.inner.write_in_place(unwritten, bytes)
-    }
-
-    /// Flushes what was sent to reserved blocks: then it may be published.
-    pub fn flush_in_place(&self, sent: Vec<Sent>) -> Result<Vec<Written>> {
-        self.inner.flush_in_place(sent)
-    }
-
     /// Takes between 1 and `want` consecutive blocks out of the reservation's blocks, near `goal` if possible.
     pub fn allocate(
         &self,
@@ -138,77 +100,13 @@ impl Store {
         }
     }
 
-    /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly. An error returns
-    /// the blocks, so that their promise can be kept.
-    pub fn write(
-        &self,
-        placed: Allocated,
-        bytes: &[u8],
-    ) -> std::result::Result<Written, Unwritten> {
-        self.inner.write_data(placed, bytes)
-    }
-
-    /// For `blocks` blocks that were written and are published next: if there are many and anything but `of` was
-    /// fsynced lately, waits for a flush, so that the batches of others need none for this data.
-    pub fn flush_for_others<'a>(
-        &self,
-        written: impl Iterator<Item = &'a mut Written>,
-        blocks: u64,
-        of: Option<InodeNo>,
-    ) -> Result<()> {
-        self.inner.flush_for_others(written, blocks, of)
-    }
-
-    /// Sums data that travels inside the log, with the transaction that publishes it; it goes to the blocks that were
-    /// allocated for it with the next commit. `blocks` fill them exactly.
-    pub fn log_data(&self, placed: Allocated, blocks: Vec<LoggedBlock>) -> Result<Written> {
-        self.inner.log_data(placed, blocks)
-    }
-
     /// Bytes of data that only the log holds.
     pub fn log_resident_bytes(&self) -> usize {
         self.inner.log_resident.bytes()
     }
 
-    /// Reads blocks of data. The caller verifies the checksums: it has the extent.
-    pub fn read(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
-        self.inner.read_data(blocks, into)
-    }
-
-    /// Returns when every transaction up to `upto` is durable, by the log: one write and one flush. Costs nothing if it
-    /// already is. `about`: whose records count as the caller's own in the receipt.
-    pub fn sync(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
-        self.inner.sync(upto, about)
-    }
-
-    /// As [`Store::sync`], but passes the result to `then`, before this returns or later: on the thread that makes the
-    /// batch, which answers all callers that share it and makes the next one while a callback is left. The calling
-    /// thread waits only while another thread makes a batch by [`Store::sync`]. `then` must not wait for the store, nor
-    /// panic: other callers may see a panic as a volume that has stopped.
-    pub fn sync_then(
-        &self,
-        upto: Lsn,
-        about: InodeNo,
-        then: impl FnOnce(Result<Receipt>) + Send + 'static,
-    ) {
-        self.inner.sync_then(upto, about, then);
-    }
-
-    /// Appends what is pending to the log, without a flush: it survives a kill of this program, but perhaps not a power
-    /// cut. Later calls of [`Store::sync`] make it durable. For when the volume rests: no caller waits for it.
-    pub fn append(&self) -> Result<()> {
-        self.inner.append()
-    }
-
-    /// Confirms on the device, once and durably, what is durable: should the last batch of the log or the last commit
-    /// rot from now on, an opening misses it, instead of taking it for one that a power cut tore. For when the volume
-    /// rests. Costs nothing if it was written already. Returns whether anything was written.
-    pub fn confirm(&self) -> Result<bool> {
-        self.inner.confirm()
-    }
-
     /// Makes everything so far durable in the journal: then the log is empty, and blocks that were freed
-    /// may be reused (R2). Callers that only want durability use [`Store::sync`].
+    /// may be reused (R2). Callers that only want durability use [`Store::sync`](Inner::sync).
     pub fn commit(&self) -> Result<()> {
         self.inner.commit_upto(self.latest())
     }
@@ -247,15 +145,6 @@ impl Store {
     /// Whether this is a new image without a write: its first change takes both rings from the host.
     pub fn is_without_rings(&self) -> bool {
         self.inner.rings_to_take() > 0
-    }
-
-    /// Log and journal have so many blocks in use from now on: what the store else decides by itself. For tests.
-    ///
-    /// # Errors
-    /// Those of a checkpoint; refused where the rings have no such room.
-    #[doc(hidden)]
-    pub fn rings_of(&self, log_blocks: u64, journal_blocks: u64) -> Result<()> {
-        self.inner.rings_of(log_blocks, journal_blocks)
     }
 
     /// How full the volume is. Of an image that the host has not given all of its space, no more is available than the
@@ -316,22 +205,12 @@ impl Store {
         step::stop(&self.inner.stop, reason.into());
     }
 
-    /// Begins a step of the caller, on which others build: the store stops if the step does not end.
-    pub fn step(&self, name: &'static str) -> Step<'_> {
-        self.inner.step(name)
-    }
-
     /// Judges every node in memory: for tests. Returns how many trees of branches and snapshots are in memory as a whole, whose blocks were counted.
     #[cfg(debug_assertions)]
     pub fn invariants(&self) -> usize {
         let forest = self.inner.forest.read();
         forest.invariants(tree::TreeNo::SPACE);
         forest.trees.numbers().filter(|tree| forest.invariants(*tree)).count()
-    }
-
-    /// Makes everything so far durable at its location, so that an opening has nothing to recover.
-    pub fn checkpoint(&self) -> Result<()> {
-        self.inner.checkpoint()
     }
 
     /// Discards all free space in ranges of `least` bytes or more, whatever the options say of the background. `progress`
@@ -343,30 +222,17 @@ impl Store {
         self.trim_part(0..u64::MAX, least, progress)
     }
 
-    /// As [`Store::trim`], of those 128 MiB of the volume that begin in `part` of its bytes.
-    pub fn trim_part(
-        &self,
-        part: Range<u64>,
-        least: u64,
-        progress: impl FnMut(&Trimmed) -> bool,
-    ) -> Result<Trimmed> {
-        self.inner.trim(part, least, progress)
-    }
-
-    /// Waits until nothing that became free is on its way back to the device by itself. At once if none is to go back.
-    pub fn wait_for_discards(&self) {
-        self.inner.wait_for_discards();
-    }
-
-    /// Gives back memory that is kept for commits and batches to come, unless one is being made: a burst leaves
-    /// megabytes. For moments at which nothing is done.
-    pub fn give_back_memory(&self) {
-        self.inner.give_back_memory();
-    }
-
     /// Makes everything durable at its location and ends the store's threads. Dropping a store without this is a crash.
     pub fn close(self) -> Result<()> {
         if self.inner.read_only { Ok(()) } else { self.inner.close() }
+    }
+}
+
+impl Deref for Store {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
     }
 }
 

@@ -112,7 +112,7 @@ impl FileSystem {
     }
 
     /// Deletions that have failed since the volume was opened, which others do not wait for: see
-    /// [`holdfast_store::Store::failed_deletions`].
+    /// [`holdfast_store::Inner::failed_deletions`].
     pub fn failed_deletions(&self) -> Vec<FailedDeletion> {
         let store = self.core.store.store();
         let failed = store.failed_deletions().into_iter();

@@ -105,7 +105,7 @@ impl FileSystem {
     }
 
     /// What the background does when the volume rests: delayed data goes to its location, what is pending is appended
-    /// to the log without a flush, and what is durable already is confirmed (see [`holdfast_store::Store::confirm`]).
+    /// to the log without a flush, and what is durable already is confirmed (see [`holdfast_store::Inner::confirm`]).
     /// Makes nothing durable. What fails keeps nothing else from being done; the first error is returned.
     pub fn rest(&self) -> Result<()> {
         let appended = crate::committer::append(&self.volume.volume);

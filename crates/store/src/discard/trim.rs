@@ -23,8 +23,8 @@ pub struct Trimmed {
 }
 
 impl Inner {
-    /// See [`crate::Store::trim`].
-    pub(crate) fn trim(
+    /// As [`Store::trim`](crate::Store::trim), of those 128 MiB of the volume that begin in `part` of its bytes.
+    pub fn trim_part(
         &self,
         part: Range<u64>,
         least: u64,

@@ -83,16 +83,17 @@ impl LookedAt {
 }
 
 impl Inner {
-    /// Looks at all snapshots of a branch that is to be deleted.
-    pub(crate) fn look_before_deletion(&self, branch: u64) -> Result<LookedAt> {
+    /// The same before [`Store::delete_looked`].
+    pub fn look_before_deletion(&self, branch: u64) -> Result<LookedAt> {
         if branch == MAIN {
             return Err(LineageError::First.into());
         }
         self.begin_look(branch, 0)
     }
 
-    /// Looks at all snapshots of a fork that is to be promoted.
-    pub(crate) fn look_before_promotion(&self, branch: u64, fork: u64) -> Result<LookedAt> {
+    /// Looks at all snapshots of a fork, and for what it and the branch have grown out of, before [`Store::promote_looked`]: the branch goes on
+    /// meanwhile.
+    pub fn look_before_promotion(&self, branch: u64, fork: u64) -> Result<LookedAt> {
         self.look_at(|plan| plan.expect_fork(branch, fork))?;
         self.begin_look(fork, branch)
     }
@@ -106,8 +107,8 @@ impl Inner {
         Ok(looked)
     }
 
-    /// Looks at all that has changed since.
-    pub(crate) fn look_again(&self, looked: &mut LookedAt) -> Result<()> {
+    /// Looks at what has changed since.
+    pub fn look_again(&self, looked: &mut LookedAt) -> Result<()> {
         self.find_common_ancestor(looked)?;
         self.lock_looked(looked, usize::MAX).map(drop)
     }
@@ -124,8 +125,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether the common ancestor is what it was when this was looked at; if that was too often, it is from now on.
-    pub(crate) fn has_same_ancestor(&self, looked: &mut LookedAt) -> Result<bool> {
+    /// Whether [`LookedAt::common_ancestor`] is so still. Where others have changed it again and again it is looked for once more, and so is.
+    pub fn has_same_ancestor(&self, looked: &mut LookedAt) -> Result<bool> {
         if self.parents_of(looked)? == looked.parents {
             return Ok(true);
         }

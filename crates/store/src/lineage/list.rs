@@ -100,8 +100,8 @@ impl List {
 }
 
 impl Inner {
-    /// All branches and snapshots at one moment, in the order in which they were made.
-    pub(crate) fn trees(&self) -> Result<Vec<TreeInfo>> {
+    /// All of them at one moment, in the order in which they were made. Other calls go on while they are read.
+    pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         let look = self.lineage.lock().look_begins();
         match self.list(&look) {
             Err(_) if self.has_main_alone() => Ok(vec![main_alone()]),

@@ -53,10 +53,12 @@ enum Stepped {
 }
 
 impl Inner {
-    /// Goes on with deletions, for at most so many steps. Returns whether more may be to be done: each step looks its deletion up
-    /// once, with no search for the one behind the last. Fails if the device kept some from going on, and no other can: they are
-    /// tried again with the next call.
-    pub(crate) fn work_off_deletions(&self, steps: usize) -> Result<bool> {
+    /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more may be to be done: if all steps
+    /// were made, the next call finds out. One that
+    /// fails on a damaged snapshot is set aside, and others go on: [`Store::failed_deletions`](Inner::failed_deletions) has it. One for which the device
+    /// does not read is there as well until it has come further: that is an error once no other can go on, and each call
+    /// tries it again.
+    pub fn work_off_deletions(&self, steps: usize) -> Result<bool> {
         let mut left = steps;
         let mut refused = None;
         self.lineage.lock().try_again();
@@ -159,8 +161,8 @@ impl Inner {
         Ok(stepped)
     }
 
-    /// Makes durable what deletions have done, although no transaction says so. Writes nothing if that is so already.
-    pub(crate) fn commit_deletions(&self) -> Result<()> {
+    /// Makes what deletions have freed usable: the steps so far are durable when this returns. Without any nothing is written.
+    pub fn commit_deletions(&self) -> Result<()> {
         // A step beside this one may be in the commit or not, and asks for another.
         if !self.lineage.lock().take_freed() {
             return Ok(());
@@ -226,9 +228,9 @@ impl Inner {
         )
     }
 
-    /// The deletions that have failed since the volume was opened, or were refused by the device when they were tried last,
-    /// and why.
-    pub(crate) fn failed_deletions(&self) -> Vec<(u64, String)> {
+    /// Deletions that have failed, and why: number of the snapshot, and words. One that has met damage is tried again when the
+    /// volume is opened next, one that the device has refused with the next call of [`Store::work_off_deletions`](Inner::work_off_deletions).
+    pub fn failed_deletions(&self) -> Vec<(u64, String)> {
         let walks = self.lineage.lock();
         walks.failed().map(|(snapshot, why)| (snapshot, why.to_owned())).collect()
     }

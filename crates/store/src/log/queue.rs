@@ -110,8 +110,9 @@ impl Drop for Lead<'_> {
 }
 
 impl Inner {
-    /// Returns when every batch up to `upto` is durable. `about` is the inode that asks.
-    pub(crate) fn sync(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
+    /// Returns when every transaction up to `upto` is durable, by the log: one write and one flush. Costs nothing if it
+    /// already is. `about`: whose records count as the caller's own in the receipt.
+    pub fn sync(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
         if self.is_durable(upto) {
             return Ok(Receipt::default());
         }
@@ -137,9 +138,11 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::sync`], but calls `then`: before this returns, or later on another thread that makes the batch.
-    /// May make batches for other callers meanwhile.
-    pub(crate) fn sync_then(
+    /// As [`Store::sync`](Inner::sync), but passes the result to `then`, before this returns or later: on the thread that makes the
+    /// batch, which answers all callers that share it and makes the next one while a callback is left. The calling
+    /// thread waits only while another thread makes a batch by [`Store::sync`](Inner::sync). `then` must not wait for the store, nor
+    /// panic: other callers may see a panic as a volume that has stopped.
+    pub fn sync_then(
         &self,
         upto: Lsn,
         about: InodeNo,

@@ -330,7 +330,7 @@ impl Inner {
             let mut page = Page::zeroed();
             let bytes = page.bytes_mut();
             if let Some(base) = patch.base.filter(|_| !mutants::is(Mutant::BaseForgotten))
-                && let Err(error) = self.read_data(BlockRange::new(base, 1), &mut bytes[..])
+                && let Err(error) = self.read(BlockRange::new(base, 1), &mut bytes[..])
             {
                 tracing::error!(
                     "block {base}, the base of one of {blocks:?}, cannot be read: {error}"

@@ -16,7 +16,7 @@ use crate::{Inner, Result, Store};
 impl Store {
     /// Returns when the host has every transaction up to `upto`: it survives a kill of this program, but perhaps not a power
     /// cut. Callers that come together share one write. Where the log cannot take it, it becomes durable instead; `about` as
-    /// in [`Store::sync`].
+    /// in [`Store::sync`](Inner::sync).
     pub fn hand_over(&self, upto: Lsn, about: InodeNo) -> Result<()> {
         if self.durable() >= upto || self.inner.append_all()? >= upto {
             return Ok(());
@@ -26,14 +26,15 @@ impl Store {
 }
 
 impl Inner {
-    /// Appends what is pending to the log, without a flush. Does nothing if the log has no room for it, or one
-    /// operation is too large: a commit will hold it. A recovery must not have to read much data to judge it: above
-    /// that a flush comes first.
-    pub(crate) fn append(&self) -> Result<()> {
+    /// Appends what is pending to the log, without a flush: it survives a kill of this program, but perhaps not a power
+    /// cut. Later calls of [`Store::sync`](Inner::sync) make it durable. For when the volume rests: no caller waits for it.
+    pub fn append(&self) -> Result<()> {
         self.append_all().map(drop)
     }
 
-    /// As [`Inner::append`]; returns up to which operation all is in the log or durable.
+    /// As [`Inner::append`]; returns up to which operation all is in the log or durable. Does nothing where a commit has to hold it, as
+    /// the log has no room, or an operation is too large. A recovery must not have to read much data to judge it: above that a flush
+    /// comes first.
     fn append_all(&self) -> Result<Lsn> {
         self.check_running()?;
         let mut log = self.logging.log.lock();
@@ -58,10 +59,10 @@ impl Inner {
         Ok(last)
     }
 
-    /// Confirms behind the last batch and behind the last commit that they were durable, with one flush. Costs nothing
-    /// if that was written already, or nothing of either would be missed. Returns whether anything was written. No
-    /// fsync waits for the flush.
-    pub(crate) fn confirm(&self) -> Result<bool> {
+    /// Confirms on the device, once and durably, what is durable: should the last batch of the log or the last commit
+    /// rot from now on, an opening misses it, instead of taking it for one that a power cut tore. For when the volume
+    /// rests. Costs nothing if it was written already. Returns whether anything was written.
+    pub fn confirm(&self) -> Result<bool> {
         self.check_running()?;
         let step = self.step("a confirmation");
         let confirmed = step.check(self.try_confirm())?;

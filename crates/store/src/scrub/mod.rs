@@ -262,20 +262,6 @@ impl Store {
         answers::probe(&self.inner, error)
     }
 
-    /// Judges the superblock that counts, and the far copy of it; of a volume that is read only the one that it was opened from; of one that
-    /// has stopped whether one of them is there. What is wrong, if anything is.
-    pub fn scrub_superblocks(&self) -> Result<Option<String>> {
-        self.inner.scrub_superblocks()
-    }
-
-    /// Writes the superblock that counts once more where it is damaged.
-    ///
-    /// # Errors
-    /// The device refuses it: it stays as it is. A flush that fails stops the volume.
-    pub fn mend_superblocks(&self) -> Result<()> {
-        self.inner.mend_superblocks()
-    }
-
     /// Visits the items of a branch or snapshot that can be read, upwards, by the device: nodes that are damaged are passed, and
     /// what is in memory stays as it is. `visit` says whether to go on.
     pub fn visit_readable(

@@ -9,9 +9,9 @@ use super::answers;
 use crate::{Inner, Result, signpost, step, superblock};
 
 impl Inner {
-    /// What is wrong with the superblock that counts, the far copy, or the signpost. The other slot may be torn after a power cut, and is
-    /// written next.
-    pub(super) fn scrub_superblocks(&self) -> Result<Option<String>> {
+    /// Judges the superblock that counts, and the far copy of it; of a volume that is read only the one that it was opened from; of one that
+    /// has stopped whether one of them is there. What is wrong, if anything is.
+    pub fn scrub_superblocks(&self) -> Result<Option<String>> {
         if let Some(opened_from) = &self.opened_from {
             return self.scrub_superblock_of_reader(opened_from);
         }
@@ -37,16 +37,16 @@ impl Inner {
         Ok(Some(format!("the signpost at block {SIGNPOST}: {wrong}")))
     }
 
-    /// Writes the superblock that counts once more where it is damaged: the same bytes at the same place, the slot durable before the far
-    /// copy is touched. So a power cut in between leaves what was whole before.
+    /// Writes the superblock that counts once more where it is damaged.
     ///
     /// # Errors
-    /// The device refuses it. By a write nothing is lost, and nothing stops.
-    pub(super) fn mend_superblocks(&self) -> Result<()> {
+    /// The device refuses it: it stays as it is. A flush that fails stops the volume.
+    pub fn mend_superblocks(&self) -> Result<()> {
         let _one = self.one_checkpoint.lock();
         let now = self.superblock.lock().clone();
         // What a flush did not make durable may be of any volume.
         let stop = |error: &DeviceError| step::stop(&self.stop, error.to_string());
+        // The same bytes, the slot durable before the far copy is touched: a power cut in between leaves what was whole before.
         for place in [now.slot(), now.geometry.far_copy()] {
             if self.wrong_with(place, &now)?.is_some() {
                 superblock::write_to(&*self.device, &now, place)?;

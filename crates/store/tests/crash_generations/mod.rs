@@ -442,7 +442,7 @@ fn live(
                 });
             };
             if how.background {
-                beside(Store::checkpoint);
+                beside(|store| store.checkpoint());
             }
             if how.commits_beside {
                 beside(Store::commit);
