@@ -1,7 +1,6 @@
 //! Floor 4: kernel requests become calls of the filesystem.
 //!
-//! [`session::serve`] mounts a volume and answers the kernel until it is
-//! unmounted; a [`Session`] does so beside others, for a mount that another process may have made. What a request means is decided in [`server`], in plain
+//! A [`Session`] answers the kernel of a mount, which another process may have made, until it is unmounted, beside others. What a request means is decided in [`server`], in plain
 //! structs ([`interface`]); how requests arrive and answers leave is the business of
 //! a [`transport`]. So a second transport needs no second server.
 //!
@@ -48,5 +47,5 @@ pub use server::{
     CHANGE_XATTR, CONTROL, FSYNC_XATTR, PENDING_XATTR, PERMIT, REMOUNT_XATTR, REPORT_XATTR,
     SHOWN_XATTR, SNAPSHOT_XATTR, STATS_XATTR, SYNC_XATTR,
 };
-pub use session::{Remote, Session, Stopper, end_all, serve};
+pub use session::{Remote, Session, end_all};
 pub use statistics::{BucketScale, Latency, Operation, Operations, RequestKind, Requests};

@@ -1,9 +1,9 @@
 //! From mount to unmount.
 //!
 //! ```text
-//! mount --> handshake --> ready() --> serve --+-- unmounted by another process ----> let go
-//!                                             +-- stop --> unmount --+-- worked -------^
-//!                                                                    +-- busy --> let go, abort
+//! mount --> handshake --> served --+-- unmounted by another process -------> let go
+//!                                  +-- end_all --> unmount --+-- worked -------^
+//!                                                            +-- busy --> let go, abort
 //! ```
 //! Let go: all requests under way are over, and no thread holds the filesystem any more, so that
 //! the caller can unmount it, even if the kernel still has open files. What was promised to
@@ -15,7 +15,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,12 +27,11 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::mount::{self, Handed, Mounted};
+use crate::mount::{Handed, Mounted};
 use crate::options::FuseOptions;
 use crate::server::Server;
 use crate::transport::ending::Ending;
 use crate::transport::readers::Readers;
-use crate::transport::work::Work;
 use crate::transport::{self, Ways};
 
 /// Most threads that wait for the device at once: each may hold the megabyte of a write. So there is one for each of
@@ -50,44 +48,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Why other users cannot come in where the kernel does not check permissions.
 const STRANGERS_UNCHECKED: &str = "other users may come in only if the kernel checks permissions: leave out \
      allow_other, or leave out nodefault_permissions";
-
-/// Ends [`serve`] from another thread. Clones are the same switch.
-#[derive(Clone, Debug, Default)]
-pub struct Stopper(Arc<Switch>);
-
-#[derive(Debug, Default)]
-struct Switch {
-    stopped: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Stopper {
-    /// A new switch.
-    pub fn new() -> Stopper {
-        Stopper::default()
-    }
-
-    /// Has [`serve`] unmount and return. May be called before it starts, and more than once.
-    pub fn stop(&self) {
-        *self.0.stopped.lock() = true;
-        self.0.changed.notify_all();
-    }
-
-    /// Waits until stopped or `ended`.
-    fn wait(&self, ended: &AtomicBool) {
-        let mut stopped = self.0.stopped.lock();
-        while !*stopped && !ended.load(Ordering::Acquire) {
-            self.0.changed.wait(&mut stopped);
-        }
-    }
-
-    fn set_ended(&self, ended: &AtomicBool) {
-        // Under the lock, so that no waiter misses it between looking and sleeping.
-        let _stopped = self.0.stopped.lock();
-        ended.store(true, Ordering::Release);
-        self.0.changed.notify_all();
-    }
-}
 
 /// A mount that is served. Dropping it without [`Session::finish`] leaves its threads to the kernel.
 pub struct Session {
@@ -157,8 +117,8 @@ impl Session {
         options: &FuseOptions,
         agreed: Agreed,
     ) -> io::Result<Session> {
-        Session::begin(fs, mounted, options, |fuse, work, readers, ending| {
-            transport::resume(fuse, work, readers, agreed, ending)
+        Session::begin(fs, mounted, options, |fuse, server, readers, ending| {
+            transport::resume(fuse, server, readers, agreed, ending)
         })
     }
 
@@ -168,8 +128,8 @@ impl Session {
         mounted: (OwnedFd, Mounted),
         options: &FuseOptions,
     ) -> io::Result<Session> {
-        Session::begin(fs, mounted, options, |fuse, work, readers, ending| {
-            transport::connect(fuse, work, readers, ways, ending)
+        Session::begin(fs, mounted, options, |fuse, server, readers, ending| {
+            transport::connect(fuse, server, readers, ways, ending)
         })
     }
 
@@ -177,17 +137,19 @@ impl Session {
         fs: Arc<FileSystem>,
         (fuse, mounted): (OwnedFd, Mounted),
         options: &FuseOptions,
-        connect: impl FnOnce(&Arc<OwnedFd>, &Arc<Work>, &Arc<Readers>, Ending) -> io::Result<Agreed>,
+        connect: impl FnOnce(&Arc<OwnedFd>, &Arc<Server>, &Arc<Readers>, Ending) -> io::Result<Agreed>,
     ) -> io::Result<Session> {
         expect_checked(options)?;
         let waiting = fs.options().dirty_bytes / BYTES_OF_A_WAITING_THREAD;
         let waiting = waiting.clamp(*WAITING.start(), *WAITING.end());
-        let server = new_server(fs, options);
-        if let (Some(watchdog), Some(connection)) = (&options.watchdog, mounted.connection()) {
-            server.set_watchdog(watchdog.clone(), connection);
-        }
-        if let Some(device) = mounted.device() {
-            server.set_device(device);
+        let server = Arc::new(Server {
+            watchdog: options.watchdog.clone().zip(mounted.connection()),
+            device: mounted.device().map(Into::into),
+            ..Server::new(Arc::clone(&fs), options.clone())
+        });
+        if server.snapdir().is_some() {
+            let weak = Arc::downgrade(&server);
+            fs.shown_by(weak);
         }
         let watch = Arc::clone(&options.shared.watch);
         let readers = Readers::new(watch, options.readers(), waiting, options.spin);
@@ -196,8 +158,7 @@ impl Session {
             let end = Arc::clone(&end);
             move |outcome| end.set(outcome)
         });
-        let work = Work::new(Arc::clone(&server));
-        match connect(&fuse, &work, &readers, ending) {
+        match connect(&fuse, &server, &readers, ending) {
             Ok(agreed) => {
                 mounted.raise_read_ahead();
                 Ok(Session { server, readers, fuse, mounted, agreed, end })
@@ -354,86 +315,6 @@ fn usual_ways(options: &FuseOptions) -> Ways {
     Ways { transport, opens, ring_bytes }
 }
 
-fn new_server(fs: Arc<FileSystem>, options: &FuseOptions) -> Arc<Server> {
-    let mut server = Server::new(
-        Arc::clone(&fs),
-        options.is_checked_by_kernel(),
-        options.ttl,
-        Arc::clone(&options.requests),
-        options.slow_fsync,
-    );
-    server.set_snapdir(options.snapdir);
-    server.set_owners(options.owners);
-    server.set_host_file(options.host_file);
-    let server = Arc::new(server);
-    server.set_synchronous(options.sync, options.dirsync);
-    server.set_handover(options.handover);
-    if let Some(carried_out) = &options.carried_out {
-        server.set_carried_out(Arc::clone(carried_out));
-    }
-    server.set_tellers(Arc::clone(&options.shared.tellers));
-    if server.snapdir().is_some() {
-        let weak = Arc::downgrade(&server);
-        fs.shown_by(weak);
-    }
-    if options.strictatime && !options.nodiratime {
-        // A kernel that opens directories itself lists them from its memory, unseen by the server.
-        server.set_kernel_needs_opendir();
-    }
-    if let Some(user) = options.owner {
-        server.set_owner(user);
-    }
-    if options.noxattr {
-        server.set_no_xattrs();
-    }
-    if let Some(report) = &options.report {
-        server.set_report(report.clone());
-    }
-    if let Some(control) = &options.control {
-        server.set_control(control.clone());
-    }
-    server
-}
-
-/// Mounts `fs` at `dir`, calls `ready` once it can be used, and serves the kernel until it is unmounted or `stop` is
-/// thrown; then unmounts, by force if files are still open. When it returns, all requests are over and only the caller
-/// holds `fs`, and should unmount it then.
-///
-/// # Errors
-/// The directory cannot be mounted on, the connection to the kernel broke, or other users were to come in unchecked.
-pub fn serve(
-    fs: Arc<FileSystem>,
-    dir: &Path,
-    options: &FuseOptions,
-    ready: impl FnOnce(),
-    stop: Stopper,
-) -> io::Result<()> {
-    serve_on(usual_ways(options), fs, dir, options, ready, stop)
-}
-
-fn serve_on(
-    ways: Ways,
-    fs: Arc<FileSystem>,
-    dir: &Path,
-    options: &FuseOptions,
-    ready: impl FnOnce(),
-    stop: Stopper,
-) -> io::Result<()> {
-    expect_checked(options)?;
-    let mut session = Session::start_on(ways, fs, mount::mount(dir, options)?, options)?;
-    let ended = Arc::new(AtomicBool::new(false));
-    session.when_ended({
-        let (stop, ended) = (stop.clone(), Arc::clone(&ended));
-        move || stop.set_ended(&ended)
-    });
-    ready();
-    stop.wait(&ended);
-    if !ended.load(Ordering::Acquire) {
-        end_all(&mut [&mut session]);
-    }
-    session.finish()
-}
-
 /// Unmounts sessions, and tears away what is still in use a moment later. Returns when all have ended, or will not.
 pub fn end_all(sessions: &mut [&mut Session]) {
     let until = Deadline::after(PATIENCE);
@@ -471,6 +352,7 @@ pub fn end_all(sessions: &mut [&mut Session]) {
 mod tests {
     use super::*;
 
+    use crate::mount;
     use crate::server::fresh;
 
     /// The kernel offers rings and refuses them only when they are registered, after the handshake.
@@ -487,11 +369,13 @@ mod tests {
         let mount = |transport, ready: &dyn Fn()| {
             // With less room than for the longest request.
             let ways = Ways { transport, opens: Opens::Server, ring_bytes: 4096 };
-            let (fs, stop) = (fresh::mount(&fresh::volume()), Stopper::new());
-            let done = serve_on(ways, Arc::clone(&fs), dir.path(), &options, ready, {
-                // What `ready` does is all that is wanted.
-                stop.stop();
-                stop
+            let fs = fresh::mount(&fresh::volume());
+            let mounted = mount::mount(dir.path(), &options).unwrap();
+            let done = Session::start_on(ways, Arc::clone(&fs), mounted, &options);
+            let done = done.and_then(|mut session| {
+                ready();
+                end_all(&mut [&mut session]);
+                session.finish()
             });
             assert_eq!(Arc::strong_count(&fs), 1, "it was let go");
             done
@@ -506,28 +390,5 @@ mod tests {
         let why = refused.unwrap_err().to_string();
         assert!(why.contains("refuses rings"), "{why}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left mounted");
-    }
-
-    #[test]
-    fn a_switch_thrown_early_is_not_missed() {
-        let stop = Stopper::new();
-        stop.clone().stop();
-        stop.wait(&AtomicBool::new(false));
-    }
-
-    #[test]
-    fn the_end_of_a_session_wakes_the_waiter() {
-        let stop = Stopper::new();
-        let ended = Arc::new(AtomicBool::new(false));
-        let other = {
-            let (stop, ended) = (stop.clone(), Arc::clone(&ended));
-            std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(20));
-                stop.set_ended(&ended);
-            })
-        };
-        stop.wait(&ended);
-        assert!(ended.load(Ordering::Acquire));
-        other.join().unwrap();
     }
 }

@@ -17,6 +17,7 @@ use holdfast_check::Options;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_fuse::interface::{Answer, CopyRange, DirSink, Entry, Opened, Request, Write};
 use holdfast_fuse::server::Server;
+use holdfast_fuse::{FuseOptions, SnapDir};
 use holdfast_posix::{Attr, DirEntry, FileSystem, MountOptions, SetAttr};
 
 use crate::golden::{COUNT, golden, pinned};
@@ -75,8 +76,14 @@ pub fn requests(data: &[u8]) {
     };
     let filesystem =
         Arc::new(FileSystem::mount(device, options).expect("a golden volume is honest"));
-    let server =
-        Server::new(Arc::clone(&filesystem), how & 1 == 0, Duration::ZERO, Arc::default(), None);
+    let options = FuseOptions {
+        default_permissions: how & 1 == 0,
+        ttl: Duration::ZERO,
+        slow_fsync: None,
+        snapdir: SnapDir::Off,
+        ..FuseOptions::default()
+    };
+    let server = Server::new(Arc::clone(&filesystem), options);
     // Half of the servers that trust the kernel's checks have it open files, too.
     if how & 9 == 8 {
         server.set_kernel_opens();

@@ -14,7 +14,7 @@ impl Server {
     /// The attributes, and how long they may be believed.
     pub fn getattr(&self, inode: InodeNo) -> Answer<(Attr, Duration)> {
         let _timed = self.timed(Operation::Stat);
-        Ok((self.fs()?.getattr(inode)?, self.ttl))
+        Ok((self.fs()?.getattr(inode)?, self.options.ttl))
     }
 
     /// Changes attributes. With KILLPRIV_V2 the kernel leaves it to us to take set-id bits away, and says when a new
@@ -30,8 +30,8 @@ impl Server {
         let fs = self.fs()?;
         let file = |fh| self.file(&fs, FileId { inode, fh, flags: 0 });
         let handle = fh.map(file).transpose()?;
-        if self.owners().is_view() {
-            change = self.owners().stored(&fs.getattr(inode)?, change)?;
+        if self.options.owners.is_view() {
+            change = self.options.owners.stored(&fs.getattr(inode)?, change)?;
         }
         let file = handle.as_ref().map(|handle| &*handle.file);
         let turn = fs.turns();
@@ -46,7 +46,7 @@ impl Server {
         if change.kill_capabilities {
             self.has_no_capabilities(inode, turn);
         }
-        Ok((attr, self.ttl))
+        Ok((attr, self.options.ttl))
     }
 
     /// Whether the caller may do what `mask` says. Only asked when the kernel does not check itself.
@@ -59,7 +59,7 @@ impl Server {
     /// Whether a squashed caller may list the directory. The kernel sends no question of its own for that: of any other caller it has
     /// checked it.
     pub(crate) fn expect_to_list(&self, request: &Request, dir: InodeNo) -> Answer<()> {
-        if !self.owners().squashes(request.uid) {
+        if !self.options.owners.squashes(request.uid) {
             return Ok(());
         }
         let fs = self.fs()?;

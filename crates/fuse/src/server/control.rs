@@ -12,7 +12,7 @@ impl Server {
         if !self.is_owner(request) {
             return Err(Errno(libc::EACCES));
         }
-        let control = self.control.get().ok_or(Errno(libc::EOPNOTSUPP))?;
+        let control = self.options.control.as_ref().ok_or(Errno(libc::EOPNOTSUPP))?;
         let fs = self.fs()?;
         let _stop = StopOnPanic(&fs);
         let (may_change, command) = self.permits.take(command);
@@ -36,11 +36,11 @@ mod tests {
     #[test]
     fn strangers_command_nothing_and_nothing_is_commanded_where_nothing_obeys() {
         let fs = fresh::mount(&fresh::volume());
-        let server = fresh::server(&fs);
+        let mut server = fresh::server(&fs);
         let me = rustix::process::getuid().as_raw();
         let request = |uid| Request { uid, gid: uid, pid: 0 };
         assert_eq!(server.control(&request(me), b"x"), Err(Errno(libc::EOPNOTSUPP)));
-        server.set_control(Control::new(|_, command| command.repeat(PIECE)));
+        server.options.control = Some(Control::new(|_, command| command.repeat(PIECE)));
         assert_eq!(server.control(&request(me + 4711), b"x"), Err(Errno(libc::EACCES)));
         assert_eq!(server.control(&request(me), b"x").map(|said| said.len()), Ok(PIECE));
         assert_eq!(server.control(&request(me), b"xy"), Err(Errno(libc::E2BIG)));

@@ -28,7 +28,7 @@ impl Server {
         let fs = self.fs()?;
         let handle = self.file(&fs, file)?;
         let read = fs.read(&handle.file, offset, into)?;
-        self.requests.operations().read_bytes.add(read as u64);
+        self.requests().operations().read_bytes.add(read as u64);
         Ok(read)
     }
 
@@ -88,7 +88,7 @@ impl Server {
         if kill_capabilities {
             self.has_no_capabilities(inode, turn);
         }
-        self.requests.operations().written_bytes.add(written as u64);
+        self.requests().operations().written_bytes.add(written as u64);
         if tell {
             self.tell_attr_changed(inode);
         }
@@ -198,8 +198,8 @@ impl Server {
             self.tell_attr_changed(copy.from.inode);
         }
         if done > 0 {
-            self.requests.operations().read_bytes.add(done);
-            self.requests.operations().written_bytes.add(done);
+            self.requests().operations().read_bytes.add(done);
+            self.requests().operations().written_bytes.add(done);
             self.drop_privileges_for(request, &fs, to.inode())?;
         }
         u32::try_from(done).map_err(|_| Errno(libc::EIO))

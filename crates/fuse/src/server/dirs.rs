@@ -89,7 +89,7 @@ impl Server {
                 false => fs.getattr(entry.inode),
             };
             let (attr, ttl) = match found {
-                Ok(attr) => (attr, self.ttl),
+                Ok(attr) => (attr, self.options.ttl),
                 // Removed a moment ago.
                 Err(FsError::NotFound) => return true,
                 // Unreadable: the name is shown all the same; a caller that needs more gets the error.

@@ -109,7 +109,9 @@ mod tests {
     #[test]
     fn what_a_mapping_has_stored_is_dropped_where_flags_forbid_it() {
         let fs = fresh::mount(&fresh::volume());
-        let server = fresh::server(&fs);
+        let mut server = fresh::server(&fs);
+        // So that a write would take the capabilities away.
+        server.options.noxattr = true;
         server.set_kernel_opens();
         let request = Request { uid: 0, gid: 0, pid: 0 };
         let mode = Mode { mode: libc::S_IFREG | 0o666, umask: 0 };
@@ -124,8 +126,6 @@ mod tests {
         assert_eq!(write(b"as it was", 0, false), Ok(9));
         let none = holdfast_posix::XattrFlags::empty();
         fs.setxattr(&Caller::root(), inode, capabilities, b"all", none).unwrap();
-        // So that a write would take them away.
-        server.set_no_xattrs();
         for flags in [FileFlags::IMMUTABLE, FileFlags::APPEND_ONLY] {
             fs.set_file_flags(&Caller::root(), inode, flags).unwrap();
             assert_eq!(write(b"changed", 0, false), Err(Errno(libc::EPERM)));

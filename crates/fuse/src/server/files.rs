@@ -169,7 +169,7 @@ impl Server {
         what: What,
     ) -> impl FnOnce(holdfast_posix::Result<Receipt>) -> Answer<()> + Send + use<> {
         let (fsyncs, counters) = (Arc::clone(&self.fsyncs), Arc::clone(fs.counters()));
-        let (notices, requests) = (Arc::clone(&self.notices), Arc::clone(&self.requests));
+        let (notices, requests) = (Arc::clone(&self.notices), Arc::clone(self.requests()));
         let (names, troubles) = (fs.names(), Arc::clone(&self.troubles));
         let time = Stopwatch::start();
         move |done| {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_base::switch::SnapDir;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
 
 use super::Server;
+use crate::options::FuseOptions;
 
 /// An empty volume with nodes of 4 KiB.
 pub(crate) fn volume() -> Arc<dyn Device> {
@@ -30,5 +32,11 @@ pub(crate) fn mount(device: &Arc<dyn Device>) -> Arc<FileSystem> {
 
 /// A server whose kernel checks permissions and believes nothing for long.
 pub(crate) fn server(fs: &Arc<FileSystem>) -> Server {
-    Server::new(Arc::clone(fs), true, Duration::ZERO, Arc::default(), None)
+    let options = FuseOptions {
+        ttl: Duration::ZERO,
+        slow_fsync: None,
+        snapdir: SnapDir::Off,
+        ..FuseOptions::default()
+    };
+    Server::new(Arc::clone(fs), options)
 }

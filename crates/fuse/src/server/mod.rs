@@ -43,7 +43,7 @@ pub use xattrs::{
     FSYNC_XATTR, PENDING_XATTR, REPORT_XATTR, SHOWN_XATTR, SNAPSHOT_XATTR, STATS_XATTR, SYNC_XATTR,
 };
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -52,15 +52,13 @@ use holdfast_posix::{Attr, Caller, FileSystem, OpenFile, Whereabouts};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
 use crate::caller::{Capability, caller, is_capable, is_owner};
-use crate::carried_out::CarriedOut;
 use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::interface::{Answer, Entry, Errno, Kernel, NodeId, Request};
 use crate::interrupts::Interrupts;
-use crate::notices::{Notice, Notices, Tellers};
-use crate::options::{Control, Report};
-use crate::owners::Owners;
+use crate::notices::{Notice, Notices};
+use crate::options::FuseOptions;
 use crate::page_writes::PageWrites;
 use crate::statistics::Requests;
 use crate::statistics::{Operation, Timed};
@@ -81,100 +79,75 @@ struct Handle {
 pub struct Server {
     fs: Arc<RwLock<Option<Arc<FileSystem>>>>,
     handles: Handles<Handle>,
-    trusted: bool,
-    /// The user of the mount.
-    owner: AtomicU32,
-    /// How owners are shown and made.
-    owners: Owners,
-    /// What holds the volume: whether it is a block device, the device, and the inode or 0.
-    host_file: Option<(bool, u64, u64)>,
-    ttl: Duration,
-    requests: Arc<Requests>,
-    page_writes: Arc<PageWrites>,
-    interrupts: Interrupts,
+    /// How the volume is shown.
+    pub(crate) options: FuseOptions,
+    /// Where threads that read requests say whether they may hold a write.
+    pub(crate) page_writes: Arc<PageWrites>,
+    /// Requests that can be interrupted.
+    pub(crate) interrupts: Interrupts,
     fsyncs: Arc<Fsyncs>,
     troubles: Arc<Troubles>,
     kernel: OnceLock<Arc<dyn Kernel>>,
     /// What tells the kernel of changes that it did not ask for.
     notices: Arc<Notices>,
-    tellers: OnceLock<Arc<Tellers>>,
-    /// What watches over this process while the kernel is told of pages, and the device of the mount.
-    watchdog: OnceLock<(Watchdog, Arc<Connection>)>,
-    report: OnceLock<Report>,
-    control: OnceLock<Control>,
-    carried_out: OnceLock<Arc<CarriedOut>>,
+    /// What watches over this process while the kernel is told of pages, and the mount's connection.
+    pub(crate) watchdog: Option<(Watchdog, Arc<Connection>)>,
     permits: permits::Permits,
     synchronous: remount::Synchronous,
     rolled_back: Arc<rolled_back::RolledBack>,
     generations: Arc<generations::Generations>,
     /// Held over a rollback, with all that the kernel is told of it.
     one_rollback: Mutex<()>,
-    /// The device of the mount, if this process sees it.
-    device: OnceLock<String>,
+    /// The device of the mount, as /proc/self/mountinfo shows it, if this process sees it.
+    pub(crate) device: Option<String>,
     /// What lies in `.snapshots`.
     snapshots: snapshots::Snapshots,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
     /// The kernel opens regular files without asking, and there are no handles.
     kernel_opens: Arc<AtomicBool>,
-    /// The kernel asks for no extended attributes, and programs cannot.
-    no_xattrs: AtomicBool,
     /// What is asked for in pieces.
     asked: Mutex<xattrs::Asked>,
 }
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("requests", &self.requests).finish_non_exhaustive()
+        f.debug_struct("Server").field("requests", &self.options.requests).finish_non_exhaustive()
     }
 }
 
 impl Server {
-    /// A server for `fs`. `trusted`: the kernel checks permissions. `ttl`: how long the kernel may
-    /// believe names and attributes. `requests`: where they are counted. `slow_fsync`: fsyncs that
-    /// take longer get a line in the log.
-    pub fn new(
-        fs: Arc<FileSystem>,
-        trusted: bool,
-        ttl: Duration,
-        requests: Arc<Requests>,
-        slow_fsync: Option<Duration>,
-    ) -> Server {
-        Server {
-            fs: Arc::new(RwLock::new(Some(fs))),
+    /// A server for `fs`, which is shown as `options` say.
+    pub fn new(fs: Arc<FileSystem>, options: FuseOptions) -> Server {
+        let server = Server {
             handles: Handles::new(),
-            trusted,
-            owner: AtomicU32::new(rustix::process::getuid().as_raw()),
-            owners: Owners::default(),
-            host_file: None,
-            ttl,
-            requests,
             page_writes: Arc::default(),
             interrupts: Interrupts::default(),
-            fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
+            fsyncs: Arc::new(Fsyncs::new(options.slow_fsync)),
             troubles: Arc::default(),
             kernel: OnceLock::new(),
             notices: Arc::default(),
-            tellers: OnceLock::new(),
-            watchdog: OnceLock::new(),
-            report: OnceLock::new(),
-            control: OnceLock::new(),
-            carried_out: OnceLock::new(),
+            watchdog: None,
             permits: Default::default(),
             synchronous: Default::default(),
             rolled_back: Arc::default(),
             generations: Arc::default(),
             one_rollback: Mutex::default(),
-            device: OnceLock::new(),
-            snapshots: snapshots::Snapshots::off(),
-            needs_opendir: AtomicBool::new(false),
+            device: None,
+            snapshots: snapshots::Snapshots::of(&fs, options.snapdir),
+            // A kernel that opens directories itself lists them from its memory, unseen by the server.
+            needs_opendir: AtomicBool::new(options.strictatime && !options.nodiratime),
             kernel_opens: Arc::default(),
-            no_xattrs: AtomicBool::new(false),
             asked: Mutex::default(),
-        }
+            fs: Arc::new(RwLock::new(Some(fs))),
+            options,
+        };
+        server.set_synchronous(server.options.sync, server.options.dirsync);
+        server.set_handover(server.options.handover);
+        server
     }
 
-    /// Sets the kernel to tell about changes behind its back, by a thread that is started if it is not there. The first one
+    /// Sets the kernel to tell about changes behind its back, by a thread of [`SharedThreads`](crate::SharedThreads). The first one
     /// stays.
     ///
     /// # Errors
@@ -183,10 +156,9 @@ impl Server {
         if self.kernel.set(Arc::clone(&kernel)).is_err() {
             return Ok(());
         }
-        let watchdog = self.watchdog.get().cloned();
+        let watchdog = self.watchdog.clone();
         let (rolled_back, fs) = (Arc::clone(&self.rolled_back), Arc::clone(&self.fs));
-        let tellers = self.tellers.get_or_init(Arc::default);
-        self.notices.start(tellers, move |some| {
+        self.notices.start(&self.options.shared.tellers, move |some| {
             let _watched =
                 watchdog.as_ref().map(|(watchdog, connection)| watchdog.start(connection));
             some.iter().for_each(|notice| match notice {
@@ -213,85 +185,19 @@ impl Server {
         Ok(())
     }
 
-    /// Where threads that read requests say whether they may hold a write.
-    pub(crate) fn page_writes(&self) -> &Arc<PageWrites> {
-        &self.page_writes
-    }
-
-    /// Requests that can be interrupted.
-    pub(crate) fn interrupts(&self) -> &Interrupts {
-        &self.interrupts
-    }
-
-    /// Sets what watches over this process while it tells the kernel of pages of the mount of this connection. To be called
-    /// before [`Server::set_kernel`].
-    pub fn set_watchdog(&self, watchdog: Watchdog, connection: Arc<Connection>) {
-        let _ = self.watchdog.set((watchdog, connection));
-    }
-
-    /// Sets the threads that tell kernels. To be called before [`Server::set_kernel`], or it starts its own.
-    pub(crate) fn set_tellers(&self, tellers: Arc<Tellers>) {
-        let _ = self.tellers.set(tellers);
-    }
-
-    /// Sets the device of the mount, as /proc/self/mountinfo shows it. The first one stays.
-    pub(crate) fn set_device(&self, device: &str) {
-        let _ = self.device.set(device.into());
-    }
-
-    /// Sets the user of the mount, where that is another one than the user of this process.
-    pub(crate) fn set_owner(&self, user: u32) {
-        self.owner.store(user, Ordering::Relaxed);
-    }
-
-    /// From now on owners are shown and made so. To be called before the first request.
-    pub fn set_owners(&mut self, owners: Owners) {
-        self.owners = owners;
-    }
-
-    /// Says what holds the volume. To be called before the first request.
-    pub(crate) fn set_host_file(&mut self, file: Option<(bool, u64, u64)>) {
-        self.host_file = file;
-    }
-
-    /// How owners are shown and made.
-    pub(crate) fn owners(&self) -> &Owners {
-        &self.owners
-    }
-
     /// Whether access control lists are obeyed, and shown.
     pub(crate) fn has_lists(&self) -> bool {
-        !self.owners.is_view()
+        !self.options.owners.is_view()
     }
 
     /// The user of the mount.
     pub(crate) fn owner(&self) -> u32 {
-        self.owner.load(Ordering::Relaxed)
+        self.options.owner.unwrap_or_else(|| rustix::process::getuid().as_raw())
     }
 
     /// Whether a request comes from root or from the user of the mount.
     fn is_owner(&self, request: &Request) -> bool {
         is_owner(request, self.owner())
-    }
-
-    /// Sets what this mount says of itself. The first one stays.
-    pub fn set_report(&self, report: Report) {
-        let _ = self.report.set(report);
-    }
-
-    /// Sets what carries out commands for this mount. The first one stays.
-    pub fn set_control(&self, control: Control) {
-        let _ = self.control.set(control);
-    }
-
-    /// Sets where is noted which requests were carried out. The first one stays.
-    pub(crate) fn set_carried_out(&self, carried_out: Arc<CarriedOut>) {
-        let _ = self.carried_out.set(carried_out);
-    }
-
-    /// Where is noted which requests were carried out, if another process may go on with the mount.
-    pub(crate) fn carried_out(&self) -> Option<&CarriedOut> {
-        self.carried_out.get().map(|it| &**it)
     }
 
     /// The kernel cannot do without handles of directories.
@@ -307,7 +213,7 @@ impl Server {
     /// From now on the kernel opens regular files itself: it must check permissions, too, and asks neither to open nor
     /// to create and open a file once it has been refused.
     pub fn set_kernel_opens(&self) {
-        assert!(self.trusted, "nobody would check permissions");
+        assert!(self.is_trusting(), "nobody would check permissions");
         self.kernel_opens.store(true, Ordering::Relaxed);
     }
 
@@ -316,24 +222,19 @@ impl Server {
         self.kernel_opens.load(Ordering::Relaxed)
     }
 
-    /// From now on there are no extended attributes for the kernel and for programs.
-    pub fn set_no_xattrs(&self) {
-        self.no_xattrs.store(true, Ordering::Relaxed);
-    }
-
     /// Whether there are any.
     pub(crate) fn has_xattrs(&self) -> bool {
-        !self.no_xattrs.load(Ordering::Relaxed)
+        !self.options.noxattr
     }
 
     /// Whether the kernel checks permissions, access control lists included.
     pub fn is_trusting(&self) -> bool {
-        self.trusted
+        self.options.is_checked_by_kernel()
     }
 
     /// The counts of requests.
-    pub fn requests(&self) -> &Requests {
-        &self.requests
+    pub fn requests(&self) -> &Arc<Requests> {
+        &self.options.requests
     }
 
     /// Whether a program has a file open. Where the kernel opens files itself, that is not known.
@@ -375,7 +276,7 @@ impl Server {
 
     /// Measures an operation that begins now and ends when the answer is dropped.
     fn timed(&self, operation: Operation) -> Timed<'_> {
-        self.requests.operations().time(operation)
+        self.requests().operations().time(operation)
     }
 
     fn fs(&self) -> Answer<Held<'_>> {
@@ -385,17 +286,17 @@ impl Server {
     /// The acting user, by the numbers of the volume: what is made belongs to it, and where the kernel does not check permissions, or
     /// checks those of the user who is squashed, they are checked for it.
     fn caller(&self, fs: &FileSystem, request: &Request) -> Answer<Caller> {
-        let owners = &self.owners;
+        let owners = &self.options.owners;
         let is_squashed = owners.squashes(request.uid);
         if !is_squashed && owners.uid.is_none() && owners.gid.is_none() {
-            return Ok(caller(request, self.trusted));
+            return Ok(caller(request, self.is_trusting()));
         }
         let root = fs.getattr(InodeNo::ROOT)?;
         if is_squashed {
             let (uid, gid) = (root.uid, root.gid);
             return Ok(Caller { uid, gid, groups: Vec::new(), trusted: false });
         }
-        let mut caller = caller(request, self.trusted);
+        let mut caller = caller(request, self.is_trusting());
         caller.uid = owners.uid.map_or(caller.uid, |_| root.uid);
         caller.gid = owners.gid.map_or(caller.gid, |_| root.gid);
         Ok(caller)
@@ -403,7 +304,7 @@ impl Server {
 
     /// Whether the caller has a capability; a user that acts as another has none.
     fn is_capable(&self, request: &Request, capability: Capability) -> bool {
-        !self.owners.squashes(request.uid) && is_capable(request, capability)
+        !self.options.owners.squashes(request.uid) && is_capable(request, capability)
     }
 
     /// An entry for a name that exists, found behind so many turns: counts the reference that the kernel gets with it.
@@ -426,6 +327,6 @@ impl Server {
     /// the head that was, and the kernel has heard already that it is void. An inode that is remembered now is told from
     /// now on.
     fn ttl_since(&self, fs: &FileSystem, turn: u64) -> Duration {
-        if fs.turns() == turn { self.ttl } else { Duration::ZERO }
+        if fs.turns() == turn { self.options.ttl } else { Duration::ZERO }
     }
 }

@@ -161,6 +161,6 @@ impl Server {
             false => masked,
         };
         // What nothing has here is not given either.
-        self.owners().perm(FileType::Regular, made)
+        self.options.owners.perm(FileType::Regular, made)
     }
 }

@@ -51,10 +51,10 @@ impl Kernel for Listener {
 /// What a kernel hears of a rollback that takes a new file away and brings an old name back.
 fn heard(knows_epochs: bool) -> Vec<String> {
     let fs = fresh::mount(&fresh::volume());
-    let server = fresh::server(&fs);
+    let mut server = fresh::server(&fs);
     let kernel = Arc::new(Listener { knows_epochs, heard: Mutex::default() });
     server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
-    server.set_control(Control::new(|mount, command| {
+    server.options.control = Some(Control::new(|mount, command| {
         match command {
             b"take" => mount.fs().snapshot(b"s").map(drop).unwrap(),
             _ => assert_eq!(mount.roll_back(b"s", None).unwrap(), Told::All),
@@ -262,10 +262,10 @@ fn an_older_kernel_hears_no_name_in_directories_that_it_does_not_know() {
 #[test]
 fn rollbacks_at_once_do_not_wait_for_each_other() {
     let fs = fresh::mount(&fresh::volume());
-    let server = fresh::server(&fs);
+    let mut server = fresh::server(&fs);
     let kernel = Arc::new(Listener { knows_epochs: true, heard: Mutex::default() });
     server.set_kernel(kernel).unwrap();
-    server.set_control(Control::new(|mount, _| {
+    server.options.control = Some(Control::new(|mount, _| {
         let _ = mount.roll_back(b"s", None).unwrap();
         b"done".to_vec()
     }));
@@ -352,7 +352,8 @@ fn a_rollback_says_whether_the_kernel_knows_of_it() {
 fn the_kernel_does_not_keep_what_was_found_before_a_rollback() {
     let fs = fresh::mount(&fresh::volume());
     let ttl = Duration::from_secs(1);
-    let server = Server::new(Arc::clone(&fs), true, ttl, Arc::default(), None);
+    let mut server = fresh::server(&fs);
+    server.options.ttl = ttl;
     fs.snapshot(b"s").unwrap();
     let before = fs.turns();
     let attr = fs.getattr(InodeNo::ROOT).unwrap();

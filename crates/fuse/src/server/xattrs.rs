@@ -94,12 +94,12 @@ impl Server {
                 return Err(Errno(libc::EACCES));
             }
             REPORT_XATTR => {
-                let report = self.report.get().and_then(|report| report.make());
+                let report = self.options.report.as_ref().and_then(Report::make);
                 report.ok_or(Errno(libc::ENODATA))?
             }
             STATS_XATTR => self.stats(&fs).into_bytes(),
             PENDING_XATTR => self.page_writes.describe().into_bytes(),
-            SHOWN_XATTR => shown(&fs, self.host_file)?,
+            SHOWN_XATTR => shown(&fs, self.options.host_file)?,
             SNAPSHOT_XATTR => match fs.snapshot_name()? {
                 Some(_) => fs.tree_number().to_string().into_bytes(),
                 None => return Err(Errno(libc::ENODATA)),
@@ -179,7 +179,7 @@ impl Server {
     /// Whether the kernel does not know that setting this attribute changes the permission bits:
     /// it knows only if it obeys the lists itself.
     fn acl_is_news(&self, name: &[u8]) -> bool {
-        !self.trusted && name.starts_with(ACL)
+        !self.is_trusting() && name.starts_with(ACL)
     }
 
     /// Removes an attribute.
@@ -240,7 +240,7 @@ impl Server {
         for reading in fs.counters().list() {
             let _ = writeln!(text, "{} {}", reading.name, reading.value);
         }
-        for (kind, count) in self.requests.list() {
+        for (kind, count) in self.requests().list() {
             let _ = writeln!(text, "fuse_{} {count}", kind.name());
         }
         text
@@ -302,15 +302,16 @@ mod tests {
     #[test]
     fn which_users_may_read_which_attribute_of_the_mount() {
         let fs = fresh::mount(&fresh::volume());
-        let server = fresh::server(&fs);
-        let ask = |uid, name| {
+        let mut server = fresh::server(&fs);
+        let ask_of = |server: &Server, uid, name| {
             let request = Request { uid, gid: uid, pid: 0 };
             server.getxattr(&request, InodeNo::ROOT, name, 65536)
         };
         let me = rustix::process::getuid().as_raw();
         let stranger = me + 4711;
-        assert_eq!(ask(me, REPORT_XATTR), Err(Errno(libc::ENODATA)), "nobody makes one");
-        server.set_report(Report::new(|| Some(b"all is well".to_vec())));
+        assert_eq!(ask_of(&server, me, REPORT_XATTR), Err(Errno(libc::ENODATA)), "nobody makes one");
+        server.options.report = Some(Report::new(|| Some(b"all is well".to_vec())));
+        let ask = |uid, name| ask_of(&server, uid, name);
         for uid in [0, me] {
             assert_eq!(ask(uid, REPORT_XATTR), Ok(XattrReply::Bytes(b"all is well".to_vec())));
             assert!(matches!(ask(uid, STATS_XATTR), Ok(XattrReply::Bytes(_))));

@@ -183,7 +183,7 @@ impl<'a> Names<'a> {
         server: &'a Server,
         of: Option<Inside>,
     ) -> Names<'a> {
-        Names { out, plus, server, of, owners: *server.owners(), full: Ok(false), referred: 0 }
+        Names { out, plus, server, of, owners: server.options.owners, full: Ok(false), referred: 0 }
     }
 
     /// Whether a name had no room.

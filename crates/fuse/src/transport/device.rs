@@ -34,7 +34,6 @@ use super::ending::Ending;
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
 use super::to_kernel::ToKernel;
-use super::work::Work;
 use super::{Ways, answer, dispatch, fsync, kind, stale};
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
@@ -64,15 +63,15 @@ thread_local! {
 /// unmounted: threads that read, and rings if they are wanted and offered. The last of them, or the first that fails, tells `ending`.
 pub(crate) fn connect(
     fuse: &Arc<OwnedFd>,
-    work: &Arc<Work>,
+    server: &Arc<Server>,
     readers: &Arc<Readers>,
     ways: Ways,
     ending: Ending,
 ) -> io::Result<Agreed> {
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(fuse, true)?;
-    let (rings, agreed) = shake_hands(fuse, work, readers, ways)?;
-    settle(fuse, work.server(), &agreed)?;
+    let (rings, agreed) = shake_hands(fuse, server, readers, ways)?;
+    settle(fuse, server, &agreed)?;
     if let Some(rings) = rings
         && let Err(error) = rings.start(&ending)
     {
@@ -81,37 +80,37 @@ pub(crate) fn connect(
         }
         tracing::warn!("the kernel refuses rings ({error}); requests come through /dev/fuse");
     }
-    start(fuse, work, readers, agreed, ending)
+    start(fuse, server, readers, agreed, ending)
 }
 
 /// As [`connect`], with a kernel that has shaken hands with a process which has died. It sends once more what that has not
 /// answered.
 pub(crate) fn resume(
     fuse: &Arc<OwnedFd>,
-    work: &Arc<Work>,
+    server: &Arc<Server>,
     readers: &Arc<Readers>,
     agreed: Agreed,
     ending: Ending,
 ) -> io::Result<Agreed> {
     rustix::io::ioctl_fionbio(fuse, true)?;
-    settle(fuse, work.server(), &agreed)?;
-    work.server().forget_listing_of_snapshots();
+    settle(fuse, server, &agreed)?;
+    server.forget_listing_of_snapshots();
     // Before anything is read here, which would come twice.
     rustix::io::write(fuse, &reply::send_again())?;
     // No other process comes for this mount.
-    with_backoff(|| start(fuse, work, readers, agreed, ending.clone()))
+    with_backoff(|| start(fuse, server, readers, agreed, ending.clone()))
 }
 
 /// Starts what reads requests.
 fn start(
     fuse: &Arc<OwnedFd>,
-    work: &Arc<Work>,
+    server: &Arc<Server>,
     readers: &Arc<Readers>,
     agreed: Agreed,
     ending: Ending,
 ) -> io::Result<Agreed> {
-    let (fuse, work) = (Arc::clone(fuse), Arc::clone(work));
-    let body = move |reader: &Reader| read_requests(&fuse, &work, reader, agreed.dialect());
+    let (fuse, server) = (Arc::clone(fuse), Arc::clone(server));
+    let body = move |reader: &Reader| read_requests(&fuse, &server, reader, agreed.dialect());
     // Before the mount is announced as usable: the system may give no thread.
     readers.start(ending, body).map(|()| agreed)
 }
@@ -124,7 +123,7 @@ fn settle(fuse: &Arc<OwnedFd>, server: &Server, agreed: &Agreed) -> io::Result<(
     if !agreed.offers(flag::NO_OPENDIR_SUPPORT) {
         server.set_kernel_needs_opendir();
     }
-    if server.carried_out().is_some() {
+    if server.options.carried_out.is_some() {
         expect_to_outlive(server, agreed)?;
     }
     server.set_kernel(Arc::new(ToKernel(Arc::clone(fuse))))
@@ -148,13 +147,13 @@ fn expect_to_outlive(server: &Server, agreed: &Agreed) -> io::Result<()> {
 /// The handshake: what the kernel begins with is answered with what is wanted of it, or the mount fails.
 fn shake_hands(
     fuse: &Arc<OwnedFd>,
-    work: &Arc<Work>,
+    server: &Arc<Server>,
     readers: &Readers,
     ways: Ways,
 ) -> io::Result<(Option<Rings>, Agreed)> {
     let (unique, init) = read_init(fuse)?;
-    let outcome = prepare_rings(fuse, work, readers, ways, &init).and_then(|rings| {
-        let flags = wanted_flags(work.server(), ways, &init, rings.is_some());
+    let outcome = prepare_rings(fuse, server, readers, ways, &init).and_then(|rings| {
+        let flags = wanted_flags(server, ways, &init, rings.is_some());
         let wanted = Wanted { flags, max_write: MAX_WRITE, max_background: MAX_BACKGROUND };
         let answer = init::answer(&init, &wanted).ok_or_else(|| {
             let (major, minor) = (init.major, init.minor);
@@ -199,13 +198,13 @@ fn read_init(fuse: &OwnedFd) -> io::Result<(u64, abi::InitIn)> {
 /// it is told.
 fn prepare_rings(
     fuse: &Arc<OwnedFd>,
-    work: &Arc<Work>,
+    server: &Arc<Server>,
     readers: &Readers,
     ways: Ways,
     init: &abi::InitIn,
 ) -> io::Result<Option<Rings>> {
     let is_offered = init::offered(init) & flag::OVER_IO_URING != 0;
-    let prepare = || Rings::prepare(fuse, work, readers.lone(), ways.ring_bytes);
+    let prepare = || Rings::prepare(fuse, server, readers.lone(), ways.ring_bytes);
     match ways.transport {
         Transport::Device => Ok(None),
         Transport::Rings if !is_offered => Err(io::Error::other(
@@ -248,7 +247,7 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
         // are. Any other caller is known by looking at the process, which only root may.
         let is_of_root = rustix::process::geteuid().is_root() && server.owner() == 0;
         // A squashed mount must hear the caller with each request.
-        let is_squashed = server.owners().squash != Squash::None;
+        let is_squashed = server.options.owners.squash != Squash::None;
         if is_of_root && !is_squashed {
             flags |= flag::ALLOW_IDMAP;
         }
@@ -258,12 +257,12 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
         tracing::info!("the kernel does not open files by itself; it asks for each");
     }
     // The kernel opens what the caller may open, and of a squashed caller the permissions of another user count.
-    let is_unchecked = !server.is_trusting() || server.owners().squash != Squash::None;
+    let is_unchecked = !server.is_trusting() || server.options.owners.squash != Squash::None;
     let is_asked = ways.opens == Opens::Server || is_unchecked || !opens_by_itself;
     if !is_asked {
         flags |= flag::NO_OPEN_SUPPORT;
     }
-    if server.carried_out().is_some() {
+    if server.options.carried_out.is_some() {
         flags |= flag::HAS_RESEND;
     }
     if has_rings {
@@ -274,13 +273,13 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
 
 fn read_requests(
     fuse: &Arc<OwnedFd>,
-    work: &Work,
+    server: &Server,
     reader: &Reader,
     dialect: Dialect,
 ) -> io::Result<()> {
     let new_buffer = || {
         let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
-        if work.server().carried_out().is_some() {
+        if server.options.carried_out.is_some() {
             // A kill while a request comes into pages that are not there would end the request with EIO.
             buffer.fill(1);
         }
@@ -289,7 +288,7 @@ fn read_requests(
     let mut buffer = new_buffer();
     // Pages of the buffers are in memory.
     let mut is_warm = false;
-    let hand = work.server().page_writes().hand();
+    let hand = server.page_writes.hand();
     loop {
         hand.lift();
         match rustix::io::read(fuse, &mut buffer[..]) {
@@ -301,7 +300,7 @@ fn read_requests(
                         let (client, is_ahead) = (request.header.pid, is_ahead(&request.op));
                         hand.holds(&request.op);
                         reader.serve(client, is_ahead, || {
-                            serve(fuse, work, reader, &request);
+                            serve(fuse, server, reader, &request);
                             // The thread may rest before it reads again.
                             hand.put_down();
                         })
@@ -365,11 +364,11 @@ fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
     }
 }
 
-fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_>) {
+fn serve(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Request<'_>) {
     let (header, effect) = (&request.header, effect(&request.header, &request.op));
-    work.guarded(header, effect, |server| {
+    server.guarded(header, effect, || {
         if let Some(kind) = kind::kind(&request.op) {
-            work.count(kind);
+            server.requests().count(kind);
         }
         serve_one(fuse, server, reader, request);
     });

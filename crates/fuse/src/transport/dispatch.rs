@@ -85,7 +85,7 @@ pub(super) fn call_noting(
             server.forget_all(live.map(|one| (InodeNo(one.nodeid), one.nlookup)));
         }
         // Most requests cannot be given up half-way; their answers come by themselves.
-        Op::Interrupt(which) => server.interrupts().interrupt(which.unique),
+        Op::Interrupt(which) => server.interrupts.interrupt(which.unique),
         op => {
             troubles::begin();
             let (answer, noted) = match within::answer(server, header, op) {
@@ -96,7 +96,7 @@ pub(super) fn call_noting(
                     (told(server, header, op, answer), noted)
                 }
             };
-            return Some((answer.map(|out| out.shown(server.owners())), noted));
+            return Some((answer.map(|out| out.shown(&server.options.owners)), noted));
         }
     }
     None

@@ -23,6 +23,7 @@ mod fsync;
 mod kind;
 pub(crate) mod ending;
 mod lone;
+mod panics;
 mod processors;
 pub(crate) mod readers;
 mod rings;
@@ -30,7 +31,6 @@ mod stale;
 mod synchronous;
 mod to_kernel;
 mod within;
-pub(crate) mod work;
 
 use holdfast_base::switch::{Opens, Transport};
 

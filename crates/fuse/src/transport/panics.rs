@@ -1,4 +1,4 @@
-//! What all threads that serve requests share.
+//! A request that panics.
 //!
 //! A panic ends the request with EIO (its reply is dropped unsent). It does not end the thread, since without readers
 //! the mount would hang. If the request was to change something, that may be half done: the volume stops (P7), so that
@@ -6,46 +6,25 @@
 //! half done but what the store and its nodes repair themselves; others go on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use holdfast_wire::abi;
 
 use super::effect::Effect;
 use crate::server::Server;
-use crate::statistics::RequestKind;
 
-/// Serves requests on whatever thread has one.
-pub(crate) struct Work {
-    server: Arc<Server>,
-}
-
-impl Work {
-    /// Requests to `server`.
-    pub(crate) fn new(server: Arc<Server>) -> Arc<Work> {
-        Arc::new(Work { server })
-    }
-
-    pub(crate) fn server(&self) -> &Server {
-        &self.server
-    }
-
-    /// Counts a request. To be called once for each.
-    pub(crate) fn count(&self, kind: RequestKind) {
-        self.server.requests().count(kind);
-    }
-
+impl Server {
     /// Runs `body`, which serves a request with this header and effect, and returns its answer; `None` if it has panicked.
     pub(super) fn guarded<T>(
         &self,
         header: &abi::InHeader,
         effect: Effect,
-        body: impl FnOnce(&Server) -> T,
+        body: impl FnOnce() -> T,
     ) -> Option<T> {
-        let (done, code) = (catch_unwind(AssertUnwindSafe(|| body(&self.server))), header.opcode);
+        let (done, code) = (catch_unwind(AssertUnwindSafe(body)), header.opcode);
         if done.is_err() {
             match effect == Effect::Looks {
                 true => tracing::error!("a request (opcode {code}) has panicked and failed"),
-                false => self.server.stop(&format!("a request (opcode {code}) has panicked")),
+                false => self.stop(&format!("a request (opcode {code}) has panicked")),
             }
         }
         done.ok()
@@ -62,14 +41,10 @@ mod tests {
     use crate::interface::{Answer, Entry, Errno, FileId, Mode, Request};
     use crate::server::fresh;
 
-    fn work() -> Arc<Work> {
-        Work::new(Arc::new(fresh::server(&fresh::mount(&fresh::volume()))))
-    }
-
     /// Serves `op` by `body`.
-    fn serve<T>(work: &Work, op: Op<'_>, body: impl FnOnce(&Server) -> T) -> Option<T> {
+    fn serve<T>(server: &Server, op: Op<'_>, body: impl FnOnce() -> T) -> Option<T> {
         let header = abi::InHeader { nodeid: InodeNo::ROOT.0, ..Default::default() };
-        work.guarded(&header, effect(&header, &op), body)
+        server.guarded(&header, effect(&header, &op), body)
     }
 
     const RMDIR: Op<'static> = Op::Rmdir { name: b"a" };
@@ -81,31 +56,30 @@ mod tests {
 
     #[test]
     fn a_panic_of_a_request_that_looks_ends_that_one_alone() {
-        let work = work();
+        let server = fresh::server(&fresh::mount(&fresh::volume()));
         assert_eq!(
-            serve(&work, Op::Read(Default::default()), |_| panic!("as the test wants")),
+            serve(&server, Op::Read(Default::default()), || panic!("as the test wants")),
             None::<()>
         );
-        assert!(serve(&work, Op::Getattr, |server| server.getattr(InodeNo::ROOT)).is_some());
-        assert!(mkdir(work.server(), b"a").is_ok());
+        assert!(serve(&server, Op::Getattr, || server.getattr(InodeNo::ROOT)).is_some());
+        assert!(mkdir(&server, b"a").is_ok());
     }
 
     #[test]
     fn a_panic_of_a_request_that_changes_ends_all_changes_but_no_look_and_no_thread() {
         let fs = fresh::mount(&fresh::volume());
-        let work = Work::new(Arc::new(fresh::server(&fs)));
-        assert!(mkdir(work.server(), b"a").is_ok());
-        assert_eq!(serve(&work, RMDIR, |_| panic!("as the test wants")), None::<()>);
+        let server = fresh::server(&fs);
+        assert!(mkdir(&server, b"a").is_ok());
+        assert_eq!(serve(&server, RMDIR, || panic!("as the test wants")), None::<()>);
         assert!(fs.stop_reason().is_some_and(|why| why.contains("panicked")));
-        assert_eq!(mkdir(work.server(), b"b").unwrap_err(), Errno(libc::EIO));
-        assert_eq!(work.server().fsyncdir(InodeNo::ROOT), Err(Errno(libc::EIO)));
-        assert!(work.server().getattr(InodeNo::ROOT).is_ok(), "what is there can be read");
+        assert_eq!(mkdir(&server, b"b").unwrap_err(), Errno(libc::EIO));
+        assert_eq!(server.fsyncdir(InodeNo::ROOT), Err(Errno(libc::EIO)));
+        assert!(server.getattr(InodeNo::ROOT).is_ok(), "what is there can be read");
     }
 
     #[test]
     fn a_closed_server_has_let_go() {
-        let work = work();
-        let server = work.server();
+        let server = fresh::server(&fresh::mount(&fresh::volume()));
         server.close();
         assert_eq!(server.getattr(InodeNo::ROOT).unwrap_err(), Errno(libc::EIO));
         let file = FileId { inode: InodeNo(17), fh: 0, flags: 0 };

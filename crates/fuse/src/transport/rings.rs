@@ -29,7 +29,6 @@ use super::ending::Ending;
 use super::lone::Lone;
 use super::processors::Home;
 use super::readers::told;
-use super::work::Work;
 use super::{answer, processors};
 use super::{dispatch, kind};
 use crate::interface::{Answer, Errno};
@@ -60,7 +59,7 @@ impl Rings {
     /// kernel knows of none.
     pub(super) fn prepare(
         fuse: &Arc<OwnedFd>,
-        work: &Arc<Work>,
+        server: &Arc<Server>,
         lone: &Arc<Lone>,
         bytes: usize,
     ) -> io::Result<Rings> {
@@ -79,11 +78,11 @@ impl Rings {
         let mut waiting = Vec::new();
         for (cpu, queues) in threads {
             let (word, wait) = channel();
-            let (fuse, work, made) = (Arc::clone(fuse), Arc::clone(work), made.clone());
+            let (fuse, server, made) = (Arc::clone(fuse), Arc::clone(server), made.clone());
             let lone = Arc::clone(lone);
             let name = cpu.map_or("holdfast-ring".into(), |cpu| format!("holdfast-ring-{cpu}"));
             threads::start(&name, "rings", move || {
-                run(&fuse, (&work, &lone), cpu, (&queues, bytes), &made, &wait);
+                run(&fuse, (&server, &lone), cpu, (&queues, bytes), &made, &wait);
             })?;
             waiting.push(word);
         }
@@ -110,7 +109,7 @@ impl Rings {
 
 fn run(
     fuse: &OwnedFd,
-    (work, lone): (&Work, &Lone),
+    (server, lone): (&Server, &Lone),
     cpu: Option<u16>,
     (queues, bytes): (&[u16], usize),
     made: &Sender<io::Result<()>>,
@@ -137,14 +136,14 @@ fn run(
         let _ = registered.send(done);
         drop(registered);
         if is_taken {
-            ending.note(told(|| serve_ring(&mut ring, work, (lone, cpu), home)));
+            ending.note(told(|| serve_ring(&mut ring, server, (lone, cpu), home)));
         }
     }
 }
 
 fn serve_ring(
     ring: &mut Ring,
-    work: &Work,
+    server: &Server,
     (lone, cpu): (&Lone, Option<u16>),
     home: Option<Home>,
 ) -> io::Result<()> {
@@ -156,7 +155,7 @@ fn serve_ring(
             }
         });
     }
-    let hand = work.server().page_writes().hand_at_ring();
+    let hand = server.page_writes.hand_at_ring();
     while let Some(at) = ring.wait()? {
         home.iter().for_each(|home| home.come_back());
         let arrived = ring.arrived(at);
@@ -166,7 +165,7 @@ fn serve_ring(
         let op = Op::decode(&header, fixed, &payload[..len]);
         let effect = op.map_or(Effect::Settles, |op| effect(&header, &op));
         let answer =
-            work.guarded(&header, effect, |server| serve_one((work, &hand), server, arrived));
+            server.guarded(&header, effect, || serve_one(server, &hand, arrived));
         hand.put_down();
         lone.will_answer();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {
@@ -177,18 +176,18 @@ fn serve_ring(
     Ok(())
 }
 
-fn serve_one((work, hand): (&Work, &Hand), server: &Server, arrived: Arrived<'_>) -> Answer<usize> {
+fn serve_one(server: &Server, hand: &Hand, arrived: Arrived<'_>) -> Answer<usize> {
     let Arrived { header, fixed, payload, len } = arrived;
     let malformed = |_| Errno(libc::EIO);
     if dispatch::fills(header.opcode) {
         let op = Op::decode(&header, fixed, &[]).map_err(malformed)?;
         hand.holds(&op);
-        kind::kind(&op).into_iter().for_each(|kind| work.count(kind));
+        kind::kind(&op).into_iter().for_each(|kind| server.requests().count(kind));
         return dispatch::fill(server, &header, &op, payload);
     }
     let op = Op::decode(&header, fixed, &payload[..len]).map_err(malformed)?;
     hand.holds(&op);
-    kind::kind(&op).into_iter().for_each(|kind| work.count(kind));
+    kind::kind(&op).into_iter().for_each(|kind| server.requests().count(kind));
     match dispatch::call(server, &header, &op) {
         Some(answer) => answer::encode(&answer?, payload),
         None => Ok(0),

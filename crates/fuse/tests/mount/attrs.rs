@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::common::{Mount, can_mount, options, volume, wait_for};
-use holdfast_fuse::{FuseOptions, Opens, Report, RequestKind, Stopper, serve};
+use holdfast_fuse::{FuseOptions, Opens, Report, RequestKind, Session};
 use holdfast_posix::{Atime, FileSystem, MountOptions};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Timespec, Timestamps, XattrFlags, copy_file_range, fallocate,
@@ -438,14 +438,8 @@ fn without_the_kernels_checks_no_other_user_comes_in() {
     let fuse =
         FuseOptions { default_permissions: false, allow_other: true, ..FuseOptions::default() };
     let place = tempfile::tempdir().unwrap();
-    let done = serve(
-        Arc::clone(&filesystem),
-        place.path(),
-        &fuse,
-        || panic!("ready although refused"),
-        Stopper::new(),
-    );
-    let why = done.unwrap_err().to_string();
+    let mounted = holdfast_fuse::mount(place.path(), &fuse).unwrap();
+    let why = Session::start(Arc::clone(&filesystem), mounted, &fuse).unwrap_err().to_string();
     assert!(why.contains("nodefault_permissions"), "{why}");
     assert_eq!(Arc::strong_count(&filesystem), 1, "it was let go");
 }

@@ -1,11 +1,10 @@
 //! A fork that is tested beside others: `HOLDFAST_BESIDE` says how many are mounted beside it, none if it says nothing.
 
 use std::path::Path;
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_fuse::{FuseOptions, SharedThreads, Stopper, serve};
+use holdfast_fuse::{FuseOptions, Session, SharedThreads, end_all};
 use holdfast_posix::FileSystem;
 
 /// The fork that a test sees.
@@ -13,24 +12,17 @@ const TESTED: &[u8] = b"tested";
 
 /// A filesystem that this process serves. The mount ends when it is dropped.
 pub(crate) struct Served {
-    thread: Option<JoinHandle<std::io::Result<()>>>,
-    stop: Stopper,
+    session: Option<Session>,
     fs: Option<Arc<FileSystem>>,
 }
 
 impl Served {
-    /// Mounts `fs` at `dir`, and waits until it is.
+    /// Mounts `fs` at `dir`.
     pub(crate) fn start(fs: FileSystem, dir: &Path, fuse: FuseOptions) -> Served {
-        let (fs, stop) = (Arc::new(fs), Stopper::new());
-        let (send, receive) = mpsc::channel();
-        let thread = std::thread::spawn({
-            let (fs, stop, path) = (Arc::clone(&fs), stop.clone(), dir.to_owned());
-            move || serve(fs, &path, &fuse, move || send.send(()).unwrap(), stop)
-        });
-        if receive.recv_timeout(Duration::from_secs(120)).is_err() {
-            panic!("not mounted: {:?}", thread.join());
-        }
-        Served { thread: Some(thread), stop, fs: Some(fs) }
+        let fs = Arc::new(fs);
+        let mounted = holdfast_fuse::mount(dir, &fuse).unwrap();
+        let session = Session::start(Arc::clone(&fs), mounted, &fuse).unwrap();
+        Served { session: Some(session), fs: Some(fs) }
     }
 
     /// What is served.
@@ -39,23 +31,26 @@ impl Served {
     }
 
     /// Ends the mount and gives the filesystem back.
-    pub(crate) fn stop(self) -> Arc<FileSystem> {
-        self.stop.stop();
+    pub(crate) fn stop(mut self) -> Arc<FileSystem> {
+        end_all(&mut [self.session.as_mut().expect("it is ended once")]);
         self.wait()
     }
 
     /// Waits until another program has unmounted.
     pub(crate) fn wait(mut self) -> Arc<FileSystem> {
-        let thread = self.thread.take().expect("it is joined once");
-        thread.join().unwrap().unwrap();
+        let session = self.session.take().expect("it is ended once");
+        assert!(session.wait_ended(Duration::from_secs(120)), "it is mounted still");
+        session.finish().unwrap();
         self.fs.take().expect("it is given back once")
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.stop.stop();
-        let _ = self.thread.take().map(JoinHandle::join);
+        if let Some(mut session) = self.session.take() {
+            end_all(&mut [&mut session]);
+            let _ = session.finish();
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{Mount, can_mount, options, volume, wait_for};
-use holdfast_fuse::{FuseOptions, Opens, RequestKind, Stopper, serve};
+use holdfast_fuse::{FuseOptions, Opens, RequestKind, Session};
 use holdfast_posix::FileSystem;
 
 fn mounts_line(mount: &Mount) -> Option<String> {
@@ -167,39 +167,26 @@ fn a_mount_over_another_leaves_that_one_alone() {
     let lower = Mount::fresh();
     fs::write(lower.path("lower"), b"").unwrap();
     let fs = Arc::new(FileSystem::mount(volume(64), options()).unwrap());
-    let stop = Stopper::new();
-    let (send, receive) = std::sync::mpsc::channel();
-    let thread = std::thread::spawn({
-        let (fs, stop, dir) = (Arc::clone(&fs), stop.clone(), lower.dir.path().to_owned());
-        move || serve(fs, &dir, &FuseOptions::default(), || send.send(()).unwrap(), stop)
-    });
-    receive.recv_timeout(Duration::from_secs(120)).unwrap();
+    let fuse = FuseOptions::default();
+    let mounted = holdfast_fuse::mount(lower.dir.path(), &fuse).unwrap();
+    let session = Session::start(fs, mounted, &fuse).unwrap();
     assert!(!lower.path("lower").exists());
     // Unmounted from outside: the server must not unmount once more.
     umount(lower.dir.path());
-    thread.join().unwrap().unwrap();
+    assert!(session.wait_ended(Duration::from_secs(120)));
+    session.finish().unwrap();
     assert!(lower.path("lower").exists());
-    drop(stop);
 }
 
 #[test]
-fn what_cannot_be_mounted_on_is_refused_and_the_filesystem_let_go() {
+fn what_cannot_be_mounted_on_is_refused() {
     if !can_mount() {
         return;
     }
-    let fs = Arc::new(FileSystem::mount(volume(64), options()).unwrap());
     let place = tempfile::NamedTempFile::new().unwrap();
     for path in [place.path(), std::path::Path::new("/nowhere/at/all")] {
-        let result = serve(
-            Arc::clone(&fs),
-            path,
-            &FuseOptions::default(),
-            || panic!("ready although not mounted"),
-            Stopper::new(),
-        );
-        assert!(result.is_err(), "{path:?}");
+        assert!(holdfast_fuse::mount(path, &FuseOptions::default()).is_err(), "{path:?}");
     }
-    Arc::into_inner(fs).expect("let go").unmount().unwrap();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_fuse::{RequestKind, Stopper, Transport, serve};
+use holdfast_fuse::{RequestKind, Session, Transport};
 use holdfast_posix::FileSystem;
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 
@@ -120,8 +120,8 @@ fn rings_that_are_wanted_and_not_offered_are_missed() {
     let dir = tempfile::tempdir().unwrap();
     let fuse = holdfast_fuse::FuseOptions { transport: Transport::Rings, ..Default::default() };
     let filesystem = Arc::new(FileSystem::mount(volume(64), options()).unwrap());
-    let done = serve(filesystem.clone(), dir.path(), &fuse, || (), Stopper::new());
-    let why = done.unwrap_err().to_string();
+    let mounted = holdfast_fuse::mount(dir.path(), &fuse).unwrap();
+    let why = Session::start(filesystem.clone(), mounted, &fuse).unwrap_err().to_string();
     assert!(why.contains("enable_uring"), "{why}");
     assert_eq!(Arc::strong_count(&filesystem), 1, "it was let go");
     assert!(fs::read_dir(dir.path()).unwrap().next().is_none(), "nothing is left mounted");

@@ -26,6 +26,7 @@ use super::Server;
 use crate::interface::{Answer, DirSink, Entry, Errno, NodeId, Request};
 use crate::mountinfo;
 use crate::notices::Notice;
+use crate::options::FuseOptions;
 use crate::snapdir::NAME;
 use crate::snapdir::number::{self, DIRECTORY, Node, SHOWN_DIRECTORY, Slot};
 use crate::statistics::Operation;
@@ -56,28 +57,21 @@ thread_local! {
 }
 
 impl Snapshots {
-    /// No directory.
-    pub(super) fn off() -> Snapshots {
+    /// As the root of `fs` shows them.
+    pub(super) fn of(fs: &FileSystem, shown: SnapDir) -> Snapshots {
+        let branch = if shown == SnapDir::Off { Ok(0) } else { fs.branch_number() };
         Snapshots {
-            shown: SnapDir::Off,
+            shown,
             opened: Default::default(),
             listed: Mutex::default(),
             counts: Default::default(),
-            tree: 0,
-            branch: AtomicU64::new(0),
+            tree: fs.tree_number(),
+            branch: AtomicU64::new(branch.unwrap_or_default()),
         }
     }
 }
 
 impl Server {
-    /// From now on the root of the mount has a directory of its snapshots. To be called before the first request.
-    pub fn set_snapdir(&mut self, shown: SnapDir) {
-        self.snapshots.shown = shown;
-        let numbers = self.fs().and_then(|fs| Ok((fs.tree_number(), fs.branch_number()?)));
-        let (tree, branch) = numbers.unwrap_or_default();
-        (self.snapshots.tree, self.snapshots.branch) = (tree, AtomicU64::new(branch));
-    }
-
     /// What the mount has of its snapshots; `None`: no directory of them.
     pub(crate) fn snapdir(&self) -> Option<&Snapshots> {
         (self.snapshots.shown != SnapDir::Off).then_some(&self.snapshots)
@@ -185,7 +179,7 @@ impl Server {
         self.expect_to_write_snapdir(&fs, request)?;
         // Linux shows the directory itself empty from then on to all who have it: a directory below it goes on.
         let root = Path::new("/").join(path_of(NAME)).join(path_of(name));
-        if self.device.get().is_some_and(|device| mountinfo::is_root(device, &root, request.pid)) {
+        if self.device.as_ref().is_some_and(|device| mountinfo::is_root(device, &root, request.pid)) {
             return Err(Errno(libc::EBUSY));
         }
         let branch = fs.branch_number()?;
@@ -326,18 +320,21 @@ impl Server {
 
     /// A server for what is open beside this one's filesystem, in the same mount.
     fn beside(&self, fs: Arc<FileSystem>) -> Server {
-        let of = Server {
-            troubles: Arc::clone(&self.troubles),
-            owners: self.owners,
-            ..Server::new(fs, self.trusted, self.ttl, Arc::clone(&self.requests), None)
+        let FuseOptions { owners, default_permissions, noxattr, ttl, .. } = self.options;
+        let requests = Arc::clone(self.requests());
+        let options = FuseOptions {
+            owners,
+            default_permissions,
+            noxattr,
+            ttl,
+            requests,
+            slow_fsync: None,
+            snapdir: SnapDir::Off,
+            ..FuseOptions::default()
         };
-        if self.kernel_opens() {
-            of.set_kernel_opens();
-        }
-        if !self.has_xattrs() {
-            of.set_no_xattrs();
-        }
-        of
+        let troubles = Arc::clone(&self.troubles);
+        let kernel_opens = Arc::clone(&self.kernel_opens);
+        Server { troubles, kernel_opens, ..Server::new(fs, options) }
     }
 }
 
