@@ -3,15 +3,17 @@
 //! Such a device implements only what it does differently. Some calls go together: the length and its growth, both sizes of
 //! sectors, what the host has and what it has given, discards and where the space is then, other writers and the cache in between.
 
-/// Inside of `impl Device`: passes the named calls on to the device in a field.
-/// `forward!(under: read, len, stats);`
+/// Inside of `impl Device`: passes the named calls on to the device in a field; those that reach its bytes, or its length, only if a
+/// method says that they may.
+/// `forward!(under: read, len, stats);` `forward!(under if may_write: write, discard);`
 #[macro_export]
 macro_rules! forward {
-    ($under:ident: $($call:ident),+) => {
-        $($crate::forward!(@$call $under);)+
+    ($under:ident $(if $may:ident)?: $($call:ident),+) => {
+        $($crate::forward!(@$call $under [$($may)?]);)+
     };
-    (@read $under:ident) => {
+    (@read $under:ident [$($may:ident)?]) => {
         fn read(&self, at: u64, into: &mut [u8]) -> ::std::result::Result<(), $crate::DeviceError> {
+            $(self.$may()?;)?
             self.$under.read(at, into)
         }
 
@@ -19,18 +21,21 @@ macro_rules! forward {
             self.$under.data_from(at)
         }
     };
-    (@write $under:ident) => {
+    (@write $under:ident [$($may:ident)?]) => {
         fn write(&self, at: u64, bytes: &[u8]) -> ::std::result::Result<(), $crate::DeviceError> {
+            $(self.$may()?;)?
             self.$under.write(at, bytes)
         }
     };
-    (@flush $under:ident) => {
+    (@flush $under:ident [$($may:ident)?]) => {
         fn flush(&self) -> ::std::result::Result<$crate::Flushed, $crate::DeviceError> {
+            $(self.$may()?;)?
             self.$under.flush()
         }
     };
-    (@discard $under:ident) => {
+    (@discard $under:ident [$($may:ident)?]) => {
         fn discard(&self, at: u64, len: u64) -> ::std::result::Result<(), $crate::DeviceError> {
+            $(self.$may()?;)?
             self.$under.discard(at, len)
         }
 
@@ -38,12 +43,13 @@ macro_rules! forward {
             self.$under.discards()
         }
     };
-    (@len $under:ident) => {
+    (@len $under:ident [$($may:ident)?]) => {
         fn len(&self) -> u64 {
             self.$under.len()
         }
 
         fn grow(&self, bytes: u64) -> ::std::result::Result<(), $crate::DeviceError> {
+            $(self.$may()?;)?
             self.$under.grow(bytes)
         }
 
@@ -51,7 +57,7 @@ macro_rules! forward {
             self.$under.room_to_grow()
         }
     };
-    (@room $under:ident) => {
+    (@room $under:ident []) => {
         fn room(&self) -> ::std::option::Option<u64> {
             self.$under.room()
         }
@@ -60,12 +66,13 @@ macro_rules! forward {
             self.$under.given()
         }
     };
-    (@take_room $under:ident) => {
+    (@take_room $under:ident [$($may:ident)?]) => {
         fn take_room(&self, at: u64, len: u64) -> ::std::result::Result<(), $crate::DeviceError> {
+            $(self.$may()?;)?
             self.$under.take_room(at, len)
         }
     };
-    (@sector_size $under:ident) => {
+    (@sector_size $under:ident []) => {
         fn sector_size(&self) -> u32 {
             self.$under.sector_size()
         }
@@ -74,7 +81,7 @@ macro_rules! forward {
             self.$under.physical_sector_size()
         }
     };
-    (@reach $under:ident) => {
+    (@reach $under:ident []) => {
         fn reach(&self) -> $crate::Reach {
             self.$under.reach()
         }
@@ -83,7 +90,7 @@ macro_rules! forward {
             self.$under.drop_cache(at, len);
         }
     };
-    (@stats $under:ident) => {
+    (@stats $under:ident []) => {
         fn stats(&self) -> $crate::DeviceStats {
             self.$under.stats()
         }

@@ -23,7 +23,7 @@ use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::io::Errno;
 
-use crate::{Device, DeviceError, Discards, Flushed, forward};
+use crate::{Device, DeviceError, Flushed, forward};
 
 /// See the head of this file. Everything but flushes goes straight to the device, if the volume has not stopped. Code
 /// that relies on the calling thread is told before a call waits ([`wait`]).
@@ -55,6 +55,16 @@ impl Sticky {
         }
     }
 
+    fn may_read(&self) -> Result<(), DeviceError> {
+        wait::will_wait();
+        Ok(())
+    }
+
+    fn may_write(&self) -> Result<(), DeviceError> {
+        wait::will_wait();
+        self.check_running()
+    }
+
     fn check_running(&self) -> Result<(), DeviceError> {
         self.stop.reason().map_or(Ok(()), |reason| Err(DeviceError::Stopped(reason.to_owned())))
     }
@@ -79,51 +89,8 @@ impl Drop for Unknown<'_> {
 
 impl Device for Sticky {
     forward!(under: room, sector_size, reach, stats);
-
-    fn len(&self) -> u64 {
-        self.under.len()
-    }
-
-    fn grow(&self, bytes: u64) -> Result<(), DeviceError> {
-        wait::will_wait();
-        self.check_running()?;
-        self.under.grow(bytes)
-    }
-
-    fn room_to_grow(&self) -> Option<u64> {
-        self.under.room_to_grow()
-    }
-
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        wait::will_wait();
-        self.under.read(at, into)
-    }
-
-    fn data_from(&self, at: u64) -> u64 {
-        self.under.data_from(at)
-    }
-
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        wait::will_wait();
-        self.check_running()?;
-        self.under.write(at, bytes)
-    }
-
-    fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        wait::will_wait();
-        self.check_running()?;
-        self.under.take_room(at, len)
-    }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        wait::will_wait();
-        self.check_running()?;
-        self.under.discard(at, len)
-    }
-
-    fn discards(&self) -> Discards {
-        self.under.discards()
-    }
+    forward!(under if may_read: read);
+    forward!(under if may_write: write, take_room, discard, len);
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
         wait::will_wait();

@@ -30,7 +30,7 @@ use std::time::Duration;
 use holdfast_base::clock::{Deadline, since_boot};
 use holdfast_base::{BLOCK_SIZE, wait};
 use holdfast_device::host::Host;
-use holdfast_device::{Device, DeviceError, Discards, Flushed, Reach, forward};
+use holdfast_device::{Device, DeviceError, Reach, forward};
 use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
 use parking_lot::{Condvar, Mutex};
@@ -268,52 +268,7 @@ impl Guarded {
 
 impl Device for Guarded {
     forward!(under: room, sector_size, reach, stats);
-
-    fn len(&self) -> u64 {
-        self.under.len()
-    }
-
-    fn grow(&self, bytes: u64) -> Result<(), DeviceError> {
-        self.sure()?;
-        self.under.grow(bytes)
-    }
-
-    fn room_to_grow(&self) -> Option<u64> {
-        self.under.room_to_grow()
-    }
-
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.sure()?;
-        self.under.read(at, into)
-    }
-
-    fn data_from(&self, at: u64) -> u64 {
-        self.under.data_from(at)
-    }
-
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.sure()?;
-        self.under.write(at, bytes)
-    }
-
-    fn flush(&self) -> Result<Flushed, DeviceError> {
-        self.sure()?;
-        self.under.flush()
-    }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.sure()?;
-        self.under.discard(at, len)
-    }
-
-    fn discards(&self) -> Discards {
-        self.under.discards()
-    }
-
-    fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.sure()?;
-        self.under.take_room(at, len)
-    }
+    forward!(under if sure: read, write, flush, discard, take_room, len);
 }
 
 /// The program that wrote a guard, in messages.
