@@ -8,6 +8,13 @@ macro_rules! id {
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub $raw);
 
+        impl $name {
+            /// The one behind it.
+            pub fn next(self) -> $name {
+                $name(self.0 + 1)
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, concat!($prefix, "{}"), self.0)
@@ -51,34 +58,6 @@ impl InodeNo {
     pub const ROOT: InodeNo = InodeNo(1);
     /// First number given to a file.
     pub const FIRST_FREE: InodeNo = InodeNo(16);
-}
-
-impl Lsn {
-    /// The next place in history.
-    pub fn next(self) -> Lsn {
-        Lsn(self.0 + 1)
-    }
-}
-
-impl CommitNo {
-    /// The next commit.
-    pub fn next(self) -> CommitNo {
-        CommitNo(self.0 + 1)
-    }
-}
-
-impl BatchNo {
-    /// The next batch.
-    pub fn next(self) -> BatchNo {
-        BatchNo(self.0 + 1)
-    }
-}
-
-impl Epoch {
-    /// The next checkpoint.
-    pub fn next(self) -> Epoch {
-        Epoch(self.0 + 1)
-    }
 }
 
 /// Which of the two trees.

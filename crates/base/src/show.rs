@@ -7,6 +7,18 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+/// `Debug` of types whose content says nothing in a log: their names.
+#[macro_export]
+macro_rules! opaque {
+    ($($name:ident),+) => {
+        $(impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        })+
+    };
+}
+
 /// A number of things: `1 batch`, `2 batches`.
 pub fn count(number: u64, thing: &str) -> String {
     if number == 1 {

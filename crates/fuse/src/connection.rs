@@ -4,7 +4,6 @@
 //! forgets pages for it (see `notices`) never gets there: that thread waits, and cannot be woken, for pages that wait
 //! for answers of the threads that are dead. So the mount hangs until the connection is aborted, by another process.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -143,11 +142,7 @@ impl Watchdog {
     }
 }
 
-impl fmt::Debug for Watchdog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watchdog")
-    }
-}
+holdfast_base::opaque!(Watchdog);
 
 /// A watchdog that runs.
 pub(crate) struct Watched(Option<Child>);

@@ -67,11 +67,7 @@ pub(crate) struct Notices {
     changed: Condvar,
 }
 
-impl std::fmt::Debug for Notices {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Notices")
-    }
-}
+holdfast_base::opaque!(Notices);
 
 impl Notices {
     /// From now on `tell` is called with what is noted, on a thread of `tellers`, until [`Notices::end`].

@@ -104,11 +104,7 @@ pub struct SharedThreads {
     pub(crate) tellers: Arc<Tellers>,
 }
 
-impl std::fmt::Debug for SharedThreads {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SharedThreads")
-    }
-}
+holdfast_base::opaque!(SharedThreads);
 
 /// Makes what root and the user of the mount read as the attribute [`REPORT_XATTR`](crate::REPORT_XATTR), of at most 64
 /// KiB: the kernel knows no longer value. `None` while there is nothing to say.
@@ -126,11 +122,7 @@ impl Report {
     }
 }
 
-impl std::fmt::Debug for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Report")
-    }
-}
+holdfast_base::opaque!(Report);
 
 /// Carries out commands of root and of the user of the mount, and answers each. They come by ioctl(2) of anything inside the
 /// mount: see [`CONTROL`](crate::CONTROL). A command and its answer have at most [`PIECE`](holdfast_wire::ask::PIECE) bytes.
@@ -153,11 +145,7 @@ impl Control {
     }
 }
 
-impl std::fmt::Debug for Control {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Control")
-    }
-}
+holdfast_base::opaque!(Control);
 
 impl Default for FuseOptions {
     fn default() -> FuseOptions {

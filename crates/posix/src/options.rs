@@ -121,11 +121,7 @@ impl Recovered {
 impl UnwindSafe for Recovered {}
 impl RefUnwindSafe for Recovered {}
 
-impl std::fmt::Debug for Recovered {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Recovered")
-    }
-}
+holdfast_base::opaque!(Recovered);
 
 /// When reading updates access times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

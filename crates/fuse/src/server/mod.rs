@@ -110,11 +110,7 @@ pub struct Server {
     asked: Mutex<xattrs::Asked>,
 }
 
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("requests", &self.options.requests).finish_non_exhaustive()
-    }
-}
+holdfast_base::opaque!(Server);
 
 impl Server {
     /// A server for `fs`, which is shown as `options` say.

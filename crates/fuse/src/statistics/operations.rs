@@ -28,54 +28,35 @@ const MOST_GROUPING_POWER: u8 = 8;
 /// How many buckets that makes for each kind.
 pub const BUCKETS: usize = ((MAX_POWER - GROUPING_POWER + 1) as usize) << GROUPING_POWER;
 
-macro_rules! operations {
-    ($($(#[doc = $doc:literal])* $kind:ident = $name:literal,)*) => {
-        /// A kind of operation, as programs know them.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Operation {
-            $($(#[doc = $doc])* $kind,)*
-        }
-
-        impl Operation {
-            /// Every kind, in the order in which statistics show them.
-            pub const ALL: &'static [Operation] = &[$(Operation::$kind,)*];
-
-            /// Its name in statistics.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Operation::$kind => $name,)*
-                }
-            }
-        }
-    };
-}
-
-operations! {
-    /// A name is looked up.
-    Lookup = "lookup",
-    /// Attributes are read.
-    Stat = "stat",
-    /// Names of a directory are read.
-    List = "list",
-    /// A file is opened that exists.
-    Open = "open",
-    /// A file, directory, symbolic link, special file or one more name is made.
-    Create = "create",
-    /// A name is removed.
-    Remove = "remove",
-    /// A name moves.
-    Rename = "rename",
-    /// Bytes are read.
-    Read = "read",
-    /// Bytes are written.
-    Write = "write",
-    /// A file, a directory or everything is made durable.
-    Fsync = "fsync",
-    /// Attributes are changed, the size and extended attributes included.
-    Attributes = "attributes",
-    /// Space is asked for, allocated, punched; bytes are copied or looked for; permissions are asked for; the target of a
-    /// symbolic link or an extended attribute is read. The kernel asks for one by itself with each write.
-    Other = "other",
+kinds! {
+    /// A kind of operation, as programs know them.
+    Operation {
+        /// A name is looked up.
+        Lookup = "lookup",
+        /// Attributes are read.
+        Stat = "stat",
+        /// Names of a directory are read.
+        List = "list",
+        /// A file is opened that exists.
+        Open = "open",
+        /// A file, directory, symbolic link, special file or one more name is made.
+        Create = "create",
+        /// A name is removed.
+        Remove = "remove",
+        /// A name moves.
+        Rename = "rename",
+        /// Bytes are read.
+        Read = "read",
+        /// Bytes are written.
+        Write = "write",
+        /// A file, a directory or everything is made durable.
+        Fsync = "fsync",
+        /// Attributes are changed, the size and extended attributes included.
+        Attributes = "attributes",
+        /// Space is asked for, allocated, punched; bytes are copied or looked for; permissions are asked for; the target of a
+        /// symbolic link or an extended attribute is read. The kernel asks for one by itself with each write.
+        Other = "other",
+    }
 }
 
 /// What the numbers of buckets mean. Another process that gets them needs it, since it may be of another version.

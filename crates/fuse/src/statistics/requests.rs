@@ -8,101 +8,82 @@ use holdfast_base::counters::Counter;
 
 use super::Operations;
 
-macro_rules! kinds {
-    ($($(#[doc = $doc:literal])* $kind:ident = $name:literal,)*) => {
-        /// What the kernel asks for.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum RequestKind {
-            $($(#[doc = $doc])* $kind,)*
-        }
-
-        impl RequestKind {
-            /// Every kind, in the order of declaration.
-            pub const ALL: &'static [RequestKind] = &[$(RequestKind::$kind,)*];
-
-            /// Its name in lower case, as statistics show it.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(RequestKind::$kind => $name,)*
-                }
-            }
-        }
-    };
-}
-
 kinds! {
-    /// A name is looked up.
-    Lookup = "lookup",
-    /// The references of an inode are given back. Many inodes may share one message.
-    Forget = "forget",
-    /// Attributes are read.
-    GetAttr = "getattr",
-    /// Attributes are read with the time of birth.
-    StatX = "statx",
-    /// Attributes are changed.
-    SetAttr = "setattr",
-    /// The target of a symbolic link is read.
-    ReadLink = "readlink",
-    /// A node other than a directory is made.
-    MkNod = "mknod",
-    /// A directory is made.
-    MkDir = "mkdir",
-    /// A name is removed.
-    Unlink = "unlink",
-    /// A directory is removed.
-    RmDir = "rmdir",
-    /// A symbolic link is made.
-    Symlink = "symlink",
-    /// A name moves.
-    Rename = "rename",
-    /// An inode gets one more name.
-    Link = "link",
-    /// A file is opened.
-    Open = "open",
-    /// A file is made and opened.
-    Create = "create",
-    /// A file without a name is made and opened.
-    TmpFile = "tmpfile",
-    /// Bytes are read.
-    Read = "read",
-    /// Bytes are written.
-    Write = "write",
-    /// A descriptor is closed.
-    Flush = "flush",
-    /// The last descriptor of a handle is closed.
-    Release = "release",
-    /// A file is made durable.
-    Fsync = "fsync",
-    /// A directory is opened.
-    OpenDir = "opendir",
-    /// Names of a directory are read.
-    ReadDir = "readdir",
-    /// Names of a directory are read, with attributes.
-    ReadDirPlus = "readdirplus",
-    /// The handle of a directory is closed.
-    ReleaseDir = "releasedir",
-    /// A directory is made durable.
-    FsyncDir = "fsyncdir",
-    /// Space is asked for.
-    StatFs = "statfs",
-    /// An extended attribute is set.
-    SetXattr = "setxattr",
-    /// An extended attribute is read.
-    GetXattr = "getxattr",
-    /// The names of extended attributes are read.
-    ListXattr = "listxattr",
-    /// An extended attribute is removed.
-    RemoveXattr = "removexattr",
-    /// Permissions are asked for.
-    Access = "access",
-    /// Space is allocated, punched or zeroed.
-    Fallocate = "fallocate",
-    /// Data or a hole is looked for.
-    Seek = "seek",
-    /// Bytes go from file to file.
-    CopyRange = "copy_range",
-    /// A device control call.
-    Ioctl = "ioctl",
+    /// What the kernel asks for.
+    RequestKind {
+        /// A name is looked up.
+        Lookup = "lookup",
+        /// The references of an inode are given back. Many inodes may share one message.
+        Forget = "forget",
+        /// Attributes are read.
+        GetAttr = "getattr",
+        /// Attributes are read with the time of birth.
+        StatX = "statx",
+        /// Attributes are changed.
+        SetAttr = "setattr",
+        /// The target of a symbolic link is read.
+        ReadLink = "readlink",
+        /// A node other than a directory is made.
+        MkNod = "mknod",
+        /// A directory is made.
+        MkDir = "mkdir",
+        /// A name is removed.
+        Unlink = "unlink",
+        /// A directory is removed.
+        RmDir = "rmdir",
+        /// A symbolic link is made.
+        Symlink = "symlink",
+        /// A name moves.
+        Rename = "rename",
+        /// An inode gets one more name.
+        Link = "link",
+        /// A file is opened.
+        Open = "open",
+        /// A file is made and opened.
+        Create = "create",
+        /// A file without a name is made and opened.
+        TmpFile = "tmpfile",
+        /// Bytes are read.
+        Read = "read",
+        /// Bytes are written.
+        Write = "write",
+        /// A descriptor is closed.
+        Flush = "flush",
+        /// The last descriptor of a handle is closed.
+        Release = "release",
+        /// A file is made durable.
+        Fsync = "fsync",
+        /// A directory is opened.
+        OpenDir = "opendir",
+        /// Names of a directory are read.
+        ReadDir = "readdir",
+        /// Names of a directory are read, with attributes.
+        ReadDirPlus = "readdirplus",
+        /// The handle of a directory is closed.
+        ReleaseDir = "releasedir",
+        /// A directory is made durable.
+        FsyncDir = "fsyncdir",
+        /// Space is asked for.
+        StatFs = "statfs",
+        /// An extended attribute is set.
+        SetXattr = "setxattr",
+        /// An extended attribute is read.
+        GetXattr = "getxattr",
+        /// The names of extended attributes are read.
+        ListXattr = "listxattr",
+        /// An extended attribute is removed.
+        RemoveXattr = "removexattr",
+        /// Permissions are asked for.
+        Access = "access",
+        /// Space is allocated, punched or zeroed.
+        Fallocate = "fallocate",
+        /// Data or a hole is looked for.
+        Seek = "seek",
+        /// Bytes go from file to file.
+        CopyRange = "copy_range",
+        /// A device control call.
+        Ioctl = "ioctl",
+    }
 }
 
 /// The counts of one mount, and the operations that its requests became.

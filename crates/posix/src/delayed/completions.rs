@@ -35,8 +35,4 @@ impl Completions {
     }
 }
 
-impl std::fmt::Debug for Completions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Completions").finish_non_exhaustive()
-    }
-}
+holdfast_base::opaque!(Completions);

@@ -11,7 +11,6 @@
 
 use holdfast_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{HashMap, VecDeque, hash_map};
-use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -336,8 +335,4 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for InodeTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InodeTable").finish_non_exhaustive()
-    }
-}
+holdfast_base::opaque!(InodeTable);

@@ -57,11 +57,7 @@ impl NameListener {
     }
 }
 
-impl std::fmt::Debug for NameListener {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("NameListener")
-    }
-}
+holdfast_base::opaque!(NameListener);
 
 /// What changes of items make of names; `before`: what the items were. Of which branch an item says that it is changes behind
 /// [`NameChange::Joined`] alone.

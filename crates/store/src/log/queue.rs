@@ -46,11 +46,7 @@ pub(super) struct Queue {
     answered: Condvar,
 }
 
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
-    }
-}
+holdfast_base::opaque!(Queue);
 
 impl Queue {
     /// See [`Rhythm::beside`].
