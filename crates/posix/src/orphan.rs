@@ -211,50 +211,56 @@ fn collect_if(core: &Core, is_wanted: impl Fn(&InodeState) -> bool) -> Result<()
 
 /// Does `work` with the number of each orphan.
 fn each(core: &Core, work: impl Fn(InodeNo) -> Result<()>) -> Result<()> {
-    let mut from = Key::orphan(InodeNo(0)).offset;
+    each_listed(core, ItemKind::Orphan, |no, _| work(no))
+}
+
+/// Does `work` with each inode that has an item of this kind in the list of the whole tree, and with the item.
+pub(crate) fn each_listed(
+    core: &Core,
+    kind: ItemKind,
+    mut work: impl FnMut(InodeNo, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let (mut first, last) = Key::span(InodeNo(0), kind);
     loop {
-        let (first, last) = Key::span(InodeNo(0), ItemKind::Orphan);
-        let first = Key { offset: from, ..first };
-        let mut orphans = Vec::new();
-        core.store.scan(&first, &last, |key, _| {
-            orphans.push(InodeNo(key.offset));
-            if orphans.len() < ITEMS_PER_BATCH {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
+        let mut found = Vec::new();
+        core.store.scan(&first, &last, |key, value| {
+            found.push((InodeNo(key.offset), value.to_vec()));
+            match found.len() < ITEMS_PER_BATCH {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
             }
         })?;
-        let Some(last) = orphans.last() else {
-            return Ok(());
-        };
-        let next = last.0.checked_add(1);
-        for no in orphans {
-            work(no)?;
+        let next = found.last().and_then(|(no, _)| no.0.checked_add(1));
+        found.iter().try_for_each(|(no, value)| work(*no, value))?;
+        match next {
+            Some(offset) => first = Key { offset, ..first },
+            None => return Ok(()),
         }
-        let Some(next) = next else {
-            return Ok(());
-        };
-        from = next;
     }
 }
 
-/// The inode that is listed as an orphan, if it is one. One that does not exist is listed no longer.
-fn orphaned(core: &Core, no: InodeNo) -> Result<Option<Arc<Inode>>> {
-    let inode = match core.inode(no) {
-        Ok(inode) => inode,
+/// An inode that is listed by an item of this key; one that does not exist is listed no longer.
+pub(crate) fn listed(core: &Core, no: InodeNo, key: Key) -> Result<Option<Arc<Inode>>> {
+    match core.inode(no) {
+        Ok(inode) => Ok(Some(inode)),
         Err(FsError::NotFound) => {
             let mut transaction = Transaction::new();
-            transaction.delete(Key::orphan(no));
+            transaction.delete(key);
             let mut reservation = core.store.reserve(Need::Shrink { changes: 1 })?;
             core.store.apply(transaction, &mut reservation)?;
-            return Ok(None);
+            Ok(None)
         }
-        Err(error) => return Err(error),
-    };
-    if inode.state.read().disk.nlink > 0 {
+        Err(error) => Err(error),
+    }
+}
+
+/// The inode that is listed as an orphan, if it is one.
+fn orphaned(core: &Core, no: InodeNo) -> Result<Option<Arc<Inode>>> {
+    let inode = listed(core, no, Key::orphan(no))?;
+    if inode.as_ref().is_some_and(|inode| inode.state.read().disk.nlink > 0) {
         // The list is wrong, not the file: never remove what has a name.
         tracing::error!("inode {no} has a name and is listed as an orphan; run fsck");
         return Ok(None);
     }
-    Ok(Some(inode))
+    Ok(inode)
 }

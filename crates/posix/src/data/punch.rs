@@ -22,12 +22,11 @@ use crate::file::lookup::each_piece;
 use crate::file::map::Piece;
 use crate::file_data::MapGuard;
 use crate::inode::Inode;
-use crate::{FsError, Result};
+use crate::Result;
+use crate::orphan::{each_listed, listed};
 
 /// Extents that one transaction changes.
 pub(crate) const BATCH_EXTENTS: usize = 64;
-/// Items that are read at a time when a volume opens.
-const ITEMS_AT_ONCE: usize = 64;
 
 /// The parts of a piece that do not lie in the range of `punch`.
 fn outside(punch: &PunchItem, piece: &Piece) -> impl Iterator<Item = Piece> + use<> {
@@ -157,47 +156,23 @@ pub(crate) fn recover(core: &Core) -> Result<()> {
 /// Reads which holes are unfinished: from now on they read as zeros.
 pub(crate) fn load(core: &Core) -> Result<Vec<InodeNo>> {
     let mut holes = Vec::new();
-    let (first, last) = Key::span(InodeNo(0), ItemKind::Punch);
-    let mut next = Some(first);
-    while let Some(from) = next.take() {
-        let mut found = Vec::new();
-        core.store.scan(&from, &last, |key, value| {
-            found.push((InodeNo(key.offset), PunchItem::decode(value)));
-            match found.len() < ITEMS_AT_ONCE {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
+    each_listed(core, ItemKind::Punch, |no, value| {
+        let item = PunchItem::decode(value).map_err(|source| StoreError::Item {
+            what: format!("the hole that is made in inode {no}; run fsck"),
+            source,
         })?;
-        if found.len() == ITEMS_AT_ONCE
-            && let Some((last, _)) = found.last()
-        {
-            next = last.0.checked_add(1).map(|offset| Key { offset, ..first });
-        }
-        for (no, item) in found {
-            let item = item.map_err(|source| StoreError::Item {
-                what: format!("the hole that is made in inode {no}; run fsck"),
-                source,
-            })?;
-            core.data.punches.begin(no, item);
-            holes.push(no);
-        }
-    }
+        core.data.punches.begin(no, item);
+        holes.push(no);
+        Ok(())
+    })?;
     Ok(holes)
 }
 
 /// Finishes an unfinished hole.
 pub(crate) fn recover_one(core: &Core, no: InodeNo) -> Result<()> {
-    let inode = match core.inode(no) {
-        Ok(inode) => inode,
-        Err(FsError::NotFound) => {
-            let mut transaction = Transaction::new();
-            transaction.delete(Key::punch(no));
-            let mut reservation = core.store.reserve(Need::Shrink { changes: 1 })?;
-            core.store.apply(transaction, &mut reservation)?;
-            core.data.punches.end(no);
-            return Ok(());
-        }
-        Err(error) => return Err(error),
+    let Some(inode) = listed(core, no, Key::punch(no))? else {
+        core.data.punches.end(no);
+        return Ok(());
     };
     if inode.file_type != FileType::Regular {
         // The list is wrong, not the inode.

@@ -13,6 +13,7 @@ use holdfast_base::BlockRange;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
 use holdfast_format::checksum::block_sum;
+use holdfast_format::item::InodeItem;
 use holdfast_store::page::Page;
 
 use super::punch;
@@ -23,7 +24,7 @@ use crate::inode::Inode;
 use crate::{FsError, Result};
 
 /// Looks at a file that changes all the time before a lock holds it still.
-pub(crate) const LOOKS_MAX: u32 = 8;
+const LOOKS_MAX: u32 = 8;
 /// Reads of blocks that another file has taken meanwhile.
 pub(crate) const READS_MAX: u32 = 64;
 
@@ -42,8 +43,11 @@ pub(crate) struct View {
     version: u64,
 }
 
-/// Looks at `range`, as far as the file has it.
-pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result<View> {
+/// Runs `look` with the size, the item and the version of a file, once more if it changes meanwhile.
+pub(crate) fn look_steadily<T>(
+    inode: &Inode,
+    mut look: impl FnMut(u64, &InodeItem, u64) -> Result<T>,
+) -> Result<T> {
     for _ in 0..LOOKS_MAX {
         let Some(version) = inode.data.version.now() else {
             // A change is in progress; its thread holds the state.
@@ -55,7 +59,7 @@ pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result
             state.expect_fresh()?;
             (state.attr.size, state.disk)
         };
-        let seen = look(core, inode, &range, size, &disk, version);
+        let seen = look(size, &disk, version);
         if inode.data.version.is(version) {
             return seen;
         }
@@ -65,7 +69,12 @@ pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result
     let state = inode.state.read();
     state.expect_fresh()?;
     let version = inode.data.version.now().expect("a change is over before it unlocks the state");
-    look(core, inode, &range, state.attr.size, &state.disk, version)
+    look(state.attr.size, &state.disk, version)
+}
+
+/// Looks at `range`, as far as the file has it.
+pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result<View> {
+    look_steadily(inode, |size, disk, version| look(core, inode, &range, size, disk, version))
 }
 
 fn look(
@@ -73,7 +82,7 @@ fn look(
     inode: &Arc<Inode>,
     range: &Range<u64>,
     size: u64,
-    disk: &holdfast_format::item::InodeItem,
+    disk: &InodeItem,
     version: u64,
 ) -> Result<View> {
     let range = range.start..range.end.min(blocks_for(size));

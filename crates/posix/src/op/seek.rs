@@ -9,7 +9,7 @@ use holdfast_format::item::InodeItem;
 
 use crate::core::Core;
 use crate::data::punch::each_visible;
-use crate::data::view::LOOKS_MAX;
+use crate::data::view::look_steadily;
 use crate::file::inline;
 use crate::file::lookup::FILE_BLOCKS_MAX;
 use crate::inode::Inode;
@@ -19,26 +19,7 @@ impl FileSystem {
     /// The next data or hole at or after `offset`. Allocated but unwritten blocks count as holes.
     pub fn seek(&self, file: &OpenFile, offset: u64, whence: Seek) -> Result<u64> {
         let (core, inode) = (&*self.core, &file.inode);
-        for _ in 0..LOOKS_MAX {
-            let Some(version) = inode.data.version.now() else {
-                // A change is in progress; its thread holds the state.
-                drop(inode.state.read());
-                continue;
-            };
-            let (size, disk) = {
-                let state = inode.state.read();
-                state.expect_fresh()?;
-                (state.attr.size, state.disk)
-            };
-            let found = seek_once(core, inode, size, &disk, offset, whence);
-            if inode.data.version.is(version) {
-                return found;
-            }
-        }
-        // It is changed without a pause: held still by the lock that every change takes.
-        let state = inode.state.read();
-        state.expect_fresh()?;
-        seek_once(core, inode, state.attr.size, &state.disk, offset, whence)
+        look_steadily(inode, |size, disk, _| seek_once(core, inode, size, disk, offset, whence))
     }
 }
 
