@@ -8,8 +8,11 @@
 /// `forward!(under: read, len, stats);` `forward!(under if may_write: write, discard);`
 #[macro_export]
 macro_rules! forward {
-    ($under:ident $(if $may:ident)?: $($call:ident),+) => {
-        $($crate::forward!(@$call $under [$($may)?]);)+
+    ($under:ident: $($call:ident),+) => {
+        $($crate::forward!(@$call $under []);)+
+    };
+    ($under:ident if $may:ident: $($call:ident),+) => {
+        $($crate::forward!(@$call $under [$may]);)+
     };
     (@read $under:ident [$($may:ident)?]) => {
         fn read(&self, at: u64, into: &mut [u8]) -> ::std::result::Result<(), $crate::DeviceError> {

@@ -142,11 +142,10 @@ impl Session {
         expect_checked(options)?;
         let waiting = fs.options().dirty_bytes / BYTES_OF_A_WAITING_THREAD;
         let waiting = waiting.clamp(*WAITING.start(), *WAITING.end());
-        let server = Arc::new(Server {
-            watchdog: options.watchdog.clone().zip(mounted.connection()),
-            device: mounted.device().map(Into::into),
-            ..Server::new(Arc::clone(&fs), options.clone())
-        });
+        let mut server = Server::new(Arc::clone(&fs), options.clone());
+        server.watchdog = options.watchdog.clone().zip(mounted.connection());
+        server.device = mounted.device().map(Into::into);
+        let server = Arc::new(server);
         if server.snapdir().is_some() {
             let weak = Arc::downgrade(&server);
             fs.shown_by(weak);

@@ -37,7 +37,7 @@ pub(crate) struct Slots<'a> {
 impl NodeAllocator for Slots<'_> {
     fn take(&mut self, stored: Stored) -> BlockNo {
         let taken = self.promised.take_one(stored);
-        self.space.forget(taken, 0);
+        self.space.promises.forget(taken, 0);
         self.space.take_node(stored)
     }
 

@@ -41,7 +41,7 @@ impl Loading<'_> {
         let inner = self.inner;
         {
             let mut space = inner.space.lock();
-            groups.iter().for_each(|index| space.pin_bitmap(*index));
+            groups.iter().for_each(|index| space.groups.pin(*index));
         }
         self.groups.extend(groups);
         // All together, as far as they read.
@@ -80,14 +80,14 @@ impl Inner {
     fn take_bitmap(&self, index: u64) -> std::result::Result<(), Missing> {
         let mut forest = self.forest.write();
         let mut space = self.space.lock();
-        if index >= space.group_count() || !space.is_away(index) {
+        if index >= space.group_count() || !space.groups.is_away(index) {
             return Ok(());
         }
         let mut pieces = Pieces::default();
         for (piece, bytes) in (0..).zip(&mut pieces) {
             *bytes = forest.get(TreeNo::SPACE, &bitmap_key(index, piece))?;
         }
-        space.evict_bitmaps();
+        space.groups.evict();
         let loaded = space.load(index, &pieces);
         // They are judged again when they are wanted, and read for that: a node that was read beside another may be one of before.
         let strangers = space.not_used(forest.cache.within(group_range(index)));
@@ -213,7 +213,10 @@ impl Inner {
         let most = if self.read_only { 0 } else { most };
         let first: Vec<u64> = {
             let space = self.space.lock();
-            (0..space.group_count()).filter(|index| space.is_away(*index)).take(most).collect()
+            (0..space.group_count())
+                .filter(|index| space.groups.is_away(*index))
+                .take(most)
+                .collect()
         };
         self.loading().bring(&first);
     }

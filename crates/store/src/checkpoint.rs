@@ -217,7 +217,7 @@ impl Inner {
         let step = self.step("a checkpoint");
         forest.sealed = Some(forest.epoch);
         let superblock = self.superblock_of(forest, space, lsn);
-        space.seal();
+        space.freed.seal();
         let slots = forest.cache.dirty_slots();
         let nodes = forest.cache.seal();
         self.throttle.sealed_are(slots);
@@ -293,11 +293,11 @@ impl Inner {
         }
         let sealed = self.forest.write().sealed.take();
         assert_eq!(sealed, Some(published.superblock.epoch), "one checkpoint at a time");
-        let freed = self.space.lock().unseal();
+        let freed = self.space.lock().freed.unseal();
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
         }
-        self.space.lock().evict_bitmaps();
+        self.space.lock().groups.evict();
         self.space_was_freed();
         self.throttle.sealed_are(NodeSlots::none());
         journal.release(published.journal_head);

@@ -155,7 +155,8 @@ impl Inner {
     ) -> std::result::Result<Frozen<'_>, Halt> {
         let lsn = Lsn(self.lsn.load(Ordering::Acquire));
         let is_committed = lsn.0 == self.committed.load(Ordering::Acquire);
-        let is_idle = is_committed && space.dirty_groups() == 0 && forest.cache.is_committed();
+        let is_idle =
+            is_committed && space.groups.dirty_count() == 0 && forest.cache.is_committed();
         if is_idle && sealing.is_none() {
             // A commit need not have a node, and must not stay in the journal for that.
             let is_checkpoint = forest.cache.dirty_nodes() == 0 && journal.used_bytes() == 0;
@@ -208,7 +209,7 @@ impl Inner {
     ) -> Step<'_> {
         let step = self.step(name);
         space.unflushed.clear();
-        space.freeze();
+        space.freed.freeze();
         forest.trees.freeze();
         self.log_resident.freeze();
         self.pending.lock().freeze(log);
@@ -288,11 +289,11 @@ impl Inner {
         let gone = self.pending.lock().thaw();
         self.give_back(gone);
         self.log_is_used();
-        let freed = self.space.lock().thaw();
+        let freed = self.space.lock().freed.thaw();
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
         }
-        self.space.lock().evict_bitmaps();
+        self.space.lock().groups.evict();
         self.space_was_freed();
     }
 

@@ -122,12 +122,5 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         ..OpenOptions::default()
     };
     let superblock = superblock_of(options);
-    open::at(
-        (&device, &stop),
-        &how,
-        &Arc::default(),
-        &superblock,
-        BTreeMap::new(),
-        &Arc::default(),
-    )
+    open::at((&device, &stop), &how, &Arc::default(), &superblock, BTreeMap::new(), &Arc::default())
 }

@@ -18,8 +18,8 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use holdfast_format::key::RawKey;
 use holdfast_format::Key;
+use holdfast_format::key::RawKey;
 
 use crate::cache::Node;
 use crate::pin::Pin;

@@ -30,13 +30,13 @@ const MISSED_MAX: usize = 256;
 
 /// What the next dirty groups miss, as far as it is known before one of them is carried.
 fn add_missing(forest: &Forest, space: &mut Space, most: usize, missing: &mut MissingSet) {
-    let next: Vec<u64> = space.all_dirty().take(most.min(MISSED_MAX)).collect();
+    let next: Vec<u64> = space.groups.all_dirty().take(most.min(MISSED_MAX)).collect();
     for index in next {
-        if space.is_away(index) {
+        if space.groups.is_away(index) {
             missing.add_group(index);
             continue;
         }
-        if space.is_lost(index) {
+        if space.groups.is_lost(index) {
             continue;
         }
         let pieces: Vec<Key> =
@@ -57,7 +57,7 @@ impl Inner {
         let time = Stopwatch::start();
         self.load_ahead();
         // Writers make groups dirty meanwhile; the freeze takes care of those.
-        let rounds = self.space.lock().dirty_groups() / AT_ONCE + 1;
+        let rounds = self.space.lock().groups.dirty_count() / AT_ONCE + 1;
         for _ in 0..rounds {
             self.stop_changers(|forest, space| {
                 self.check_damage(space)?;
@@ -76,7 +76,7 @@ impl Inner {
         most: usize,
     ) -> std::result::Result<(), MissingSet> {
         for carried in 0..most {
-            let Some(index) = space.next_dirty() else {
+            let Some(index) = space.groups.next_dirty() else {
                 return Ok(());
             };
             if let Err(mut missing) = self.carry_group(forest, space, index) {
@@ -93,12 +93,12 @@ impl Inner {
         space: &mut Space,
         index: u64,
     ) -> std::result::Result<(), MissingSet> {
-        if space.is_away(index) {
+        if space.groups.is_away(index) {
             // Nodes were freed there.
             return Err(Wants(index).into());
         }
-        if space.is_lost(index) {
-            space.take_dirty();
+        if space.groups.is_lost(index) {
+            space.groups.take_dirty();
             return Ok(());
         }
         let tree = TreeNo::SPACE;
@@ -115,7 +115,7 @@ impl Inner {
         let of_pieces = (space.group(index).dirty_pieces())
             .map(|piece| forest.prepare(tree, &piece_key(piece), true))
             .collect::<std::result::Result<Vec<_>, Missing>>()?;
-        let taken = space.take_dirty();
+        let taken = space.groups.take_dirty();
         assert_eq!(taken, Some(index), "nobody else takes groups under this lock");
         let pieces = space.group(index).take_dirty();
         if let Some(prepared) = of_record {
@@ -152,7 +152,7 @@ impl Inner {
         space: &mut Space,
     ) -> std::result::Result<(), MissingSet> {
         use crate::space::record::Record;
-        for index in space.groups_in_memory() {
+        for index in space.groups.in_memory() {
             let found = match forest.get(TreeNo::SPACE, &GroupItem::key(index))? {
                 None => Record::Absent,
                 Some(item) => Record::InTree(
@@ -204,6 +204,6 @@ mod tests {
         inner.stop_changers(carry).unwrap();
         let levels = usize::from(inner.forest.read().root(TreeNo::SPACE).level) + 1;
         assert!(tries <= 2 * levels + 1, "{tries} tries in a tree of {levels} levels");
-        assert_eq!(inner.space.lock().dirty_groups(), 0);
+        assert_eq!(inner.space.lock().groups.dirty_count(), 0);
     }
 }

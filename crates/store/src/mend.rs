@@ -172,7 +172,8 @@ impl Inner {
         }
         let (block, stored) = (expected.pointer.block, expected.stored(&self.geometry()));
         let is_node = |space: &mut Space| {
-            let is_known = !space.groups_of(BlockRange::new(block, 1)).any(|of| space.is_lost(of));
+            let is_known =
+                !space.groups_of(BlockRange::new(block, 1)).any(|of| space.groups.is_lost(of));
             space.loaded && is_known && space.is_node(block, stored)
         };
         // A node and its copy lie in one group.

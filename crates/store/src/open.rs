@@ -248,7 +248,7 @@ pub(crate) fn at(
 ) -> Inner {
     let geometry = superblock.geometry;
     let mut space = Space::new(geometry);
-    space.keep_bitmaps(options.bitmaps);
+    space.groups.keep_at_most(options.bitmaps);
     let mut trees = OpenTrees::new(
         Root { pointer: superblock.space, level: superblock.space_level },
         Root { pointer: superblock.files, level: superblock.files_level },

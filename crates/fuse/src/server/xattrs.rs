@@ -25,6 +25,7 @@ use crate::caller::Capability;
 use crate::flags;
 use crate::fsyncs::What;
 use crate::interface::{Answer, Errno, Request, XattrReply};
+use crate::options::Report;
 use crate::statistics::Operation;
 
 /// Reading this attribute of anything inside the mount makes the whole volume durable. It is empty.
@@ -287,7 +288,6 @@ fn fit(bytes: Vec<u8>, size: u32) -> Answer<XattrReply> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Report;
     use crate::server::fresh;
 
     #[test]
@@ -309,7 +309,11 @@ mod tests {
         };
         let me = rustix::process::getuid().as_raw();
         let stranger = me + 4711;
-        assert_eq!(ask_of(&server, me, REPORT_XATTR), Err(Errno(libc::ENODATA)), "nobody makes one");
+        assert_eq!(
+            ask_of(&server, me, REPORT_XATTR),
+            Err(Errno(libc::ENODATA)),
+            "nobody makes one"
+        );
         server.options.report = Some(Report::new(|| Some(b"all is well".to_vec())));
         let ask = |uid, name| ask_of(&server, uid, name);
         for uid in [0, me] {

@@ -29,7 +29,8 @@ pub(super) fn once(
     op: &Op<'_>,
     act: impl FnOnce() -> Answer<Out>,
 ) -> (Answer<Out>, Option<Noted>) {
-    let Some(carried_out) = server.options.carried_out.as_ref().filter(|_| is_once(header, op)) else {
+    let Some(carried_out) = server.options.carried_out.as_ref().filter(|_| is_once(header, op))
+    else {
         return (act(), None);
     };
     let unique = header.unique & !UNIQUE_RESEND;

@@ -164,8 +164,7 @@ fn serve_ring(
         let Arrived { header, fixed, ref payload, len } = arrived;
         let op = Op::decode(&header, fixed, &payload[..len]);
         let effect = op.map_or(Effect::Settles, |op| effect(&header, &op));
-        let answer =
-            server.guarded(&header, effect, || serve_one(server, &hand, arrived));
+        let answer = server.guarded(&header, effect, || serve_one(server, &hand, arrived));
         hand.put_down();
         lone.will_answer();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {

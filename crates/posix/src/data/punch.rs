@@ -17,12 +17,12 @@ use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Need, StoreError, Transaction};
 
 use super::publish::publish;
+use crate::Result;
 use crate::core::Core;
 use crate::file::lookup::each_piece;
 use crate::file::map::Piece;
 use crate::file_data::MapGuard;
 use crate::inode::Inode;
-use crate::Result;
 use crate::orphan::{each_listed, listed};
 
 /// Extents that one transaction changes.

@@ -1,8 +1,8 @@
 //! What a program does between an answer and its next call of the device.
 
 use holdfast_base::clock::SimulatedClock;
-use holdfast_device::MemoryDevice;
 use holdfast_device::sim::SharedDevice;
+use holdfast_device::{Flushed, MemoryDevice};
 use uuid::Uuid;
 
 use super::*;

@@ -25,8 +25,9 @@ impl Beside {
         if root.level <= here.level {
             return Ok(root.is_same_node(here));
         }
-        let is_above =
-            |above: &Subtree| above.level == here.level.saturating_add(1) && above.covers(&here.low);
+        let is_above = |above: &Subtree| {
+            above.level == here.level.saturating_add(1) && above.covers(&here.low)
+        };
         let mut at = self.above.filter(is_above).unwrap_or(root);
         loop {
             let node = at.node(forest)?;

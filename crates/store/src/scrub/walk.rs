@@ -149,7 +149,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Reads a node, unless it is on its way to the device, and tells of it if it is damaged.
-    fn enter(&mut self, subtree: &Subtree, from: &RawKey) -> Result<std::result::Result<Level, Step>> {
+    fn enter(
+        &mut self,
+        subtree: &Subtree,
+        from: &RawKey,
+    ) -> Result<std::result::Result<Level, Step>> {
         let is_waited_for = |number| self.inner.pins.lock().is_waited_for(number);
         if is_gone(self.inner, self.tree) || self.number.is_some_and(is_waited_for) {
             return Ok(Err(Step::Over(Scrubbed::Deleted)));

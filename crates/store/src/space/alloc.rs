@@ -12,7 +12,6 @@ use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_format::{Geometry, Stored};
 
 use super::SpaceUse;
-use super::delayed::Delayed;
 use super::discard::Discards;
 use super::freed::{Freed, Unflushed};
 use super::group::Group;
@@ -20,7 +19,7 @@ use super::groups::{Groups, by_group};
 use super::hidden::{Hidden, PIECE_BLOCKS, PIECE_BYTES, by_piece};
 use super::promise::{Floor, Promises, Wanted};
 use super::record::Step;
-use super::slots::{NodeSlots, Room};
+use super::slots::Room;
 use crate::marks::Marks;
 
 /// The space of a volume. Owned by the store, behind one lock.
@@ -29,14 +28,14 @@ pub(crate) struct Space {
     geometry: Geometry,
     /// Slots where nothing is in use.
     pub(super) slots_total: u64,
-    pub(super) groups: Groups,
+    pub(crate) groups: Groups,
     /// Reserved blocks that were written in place since the volume was opened.
     filled: Marks,
     /// Of the rings, as far as they are in use.
     pub(super) ring_blocks: u64,
     pub(crate) promises: Promises,
     /// What was freed and is not reusable yet.
-    pub(super) freed: Freed,
+    pub(crate) freed: Freed,
     /// Free space that the device is told of.
     pub(super) discards: Discards,
     /// Data that the next commit makes durable with its own flush.
@@ -127,16 +126,6 @@ impl Space {
     /// Promises all of `wanted`, or nothing.
     pub(crate) fn promise(&mut self, wanted: Wanted, floor: Floor) -> bool {
         self.promises.promise(self.room(), wanted, floor)
-    }
-
-    /// Delayed data is in the tree, or gone.
-    pub(super) fn landed(&mut self, delayed: Delayed) {
-        self.promises.landed(delayed);
-    }
-
-    /// Takes promises back.
-    pub(crate) fn forget(&mut self, slots: NodeSlots, blocks: u64) {
-        self.promises.forget(slots, blocks);
     }
 
     /// Takes room for a node, used from now on. Slots for nodes are kept free; should a damaged
@@ -312,33 +301,6 @@ impl Space {
     /// The blocks hold no data that was written in place: they are free, or reserved again.
     pub(crate) fn forget_filled(&mut self, range: BlockRange) {
         self.filled.set(range, false);
-    }
-
-    /// The group that [`Space::take_dirty`] would take.
-    pub(crate) fn next_dirty(&self) -> Option<u64> {
-        self.groups.next_dirty()
-    }
-
-    /// All that may differ from the tree, the next one first.
-    pub(crate) fn all_dirty(&self) -> impl Iterator<Item = u64> {
-        self.groups.all_dirty()
-    }
-
-    /// Takes a group off the list of those that may differ from the tree. Carrying it into the tree
-    /// takes and frees nodes, which may put it on the list again.
-    pub(crate) fn take_dirty(&mut self) -> Option<u64> {
-        self.groups.take_dirty()
-    }
-
-    /// Number of groups that may differ from the tree.
-    pub(crate) fn dirty_groups(&self) -> usize {
-        self.groups.dirty_count()
-    }
-
-    /// Groups that are in memory.
-    #[cfg(debug_assertions)]
-    pub(crate) fn groups_in_memory(&self) -> Vec<u64> {
-        self.groups.in_memory()
     }
 
     /// What must be done so that the tree holds the present record of a group.

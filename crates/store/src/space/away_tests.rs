@@ -25,7 +25,7 @@ struct Side {
 impl Side {
     fn new(geometry: Geometry, bitmaps: usize) -> Side {
         let mut space = Space::new(geometry);
-        space.keep_bitmaps(bitmaps);
+        space.groups.keep_at_most(bitmaps);
         Side { space, tree: BTreeMap::new(), loads: 0 }
     }
 
@@ -34,7 +34,7 @@ impl Side {
         for (piece, bytes) in (0..BITMAPS_PER_GROUP).zip(&mut pieces) {
             *bytes = self.tree.get(&(index, piece)).map(|bytes| &bytes[..]);
         }
-        assert!(self.space.is_away(index), "nobody wants what is here");
+        assert!(self.space.groups.is_away(index), "nobody wants what is here");
         self.space.load(index, &pieces).unwrap();
         self.loads += 1;
     }
@@ -50,12 +50,12 @@ impl Side {
 
     /// A commit and a checkpoint, after which everything may leave memory.
     fn carry(&mut self) {
-        while let Some(index) = self.space.next_dirty() {
-            if self.space.is_away(index) {
+        while let Some(index) = self.space.groups.next_dirty() {
+            if self.space.groups.is_away(index) {
                 self.load(index);
             }
-            if self.space.is_lost(index) {
-                self.space.take_dirty();
+            if self.space.groups.is_lost(index) {
+                self.space.groups.take_dirty();
                 continue;
             }
             let step = self.space.step(index, Accounting::default());
@@ -70,14 +70,14 @@ impl Side {
                     None => self.tree.remove(&(index, piece)),
                 };
             }
-            self.space.take_dirty();
+            self.space.groups.take_dirty();
         }
-        self.space.freeze();
-        self.space.seal();
-        for freed in [self.space.thaw(), self.space.unseal()] {
+        self.space.freed.freeze();
+        self.space.freed.seal();
+        for freed in [self.space.freed.thaw(), self.space.freed.unseal()] {
             self.space.give_away(&freed);
         }
-        self.space.evict_bitmaps();
+        self.space.groups.evict();
     }
 
     fn counts(&self) -> (u64, [u64; 2], u64, u64) {
@@ -112,7 +112,7 @@ fn compare(geometry: Geometry, seed: u64) {
                     }
                     let taken = side.with(|space| space.take_data(want, goal))?;
                     side.space.publish(taken);
-                    side.space.forget(NodeSlots::none(), want - taken.count);
+                    side.space.promises.forget(NodeSlots::none(), want - taken.count);
                     Some(taken)
                 }));
             }
@@ -172,12 +172,12 @@ fn a_lost_group_is_full_and_takes_nothing_back() {
     side.space.publish(data);
     side.carry();
     let (groups, before) = ([node.0, data.start.0].map(|block| block / (1 << 15)), side.counts());
-    assert!(groups[0] != groups[1] && groups.iter().all(|index| side.space.is_away(*index)));
+    assert!(groups[0] != groups[1] && groups.iter().all(|index| side.space.groups.is_away(*index)));
     side.space.free_node(node, Stored::Once);
     assert_eq!(side.space.nodes(), before.3 - 1);
     for index in groups {
         assert!(side.space.load(index, &Pieces::default()).is_err(), "its bitmap is gone");
-        assert!(side.space.is_lost(index));
+        assert!(side.space.groups.is_lost(index));
     }
     side.space.free_data(data);
     side.carry();
@@ -201,7 +201,7 @@ fn a_lost_last_group_that_grows_hides_nothing() {
         let data = side.with(|space| space.take_data(9, Some(BlockNo(40_000)))).unwrap();
         side.space.publish(data);
         side.carry();
-        assert!(side.space.load(1, &Pieces::default()).is_err() && side.space.is_lost(1));
+        assert!(side.space.load(1, &Pieces::default()).is_err() && side.space.groups.is_lost(1));
         let geometry = Geometry { volume_blocks: larger >> 12, ..small };
         side.space.extend(geometry, true);
         let new = (2..geometry.group_count()).map(|index| geometry.group_blocks(index).count);

@@ -20,21 +20,6 @@ impl Space {
         Ok(())
     }
 
-    /// Whether the bitmap of a group has to be loaded before anything is taken from it or freed there.
-    pub(crate) fn is_away(&self, index: u64) -> bool {
-        self.groups.is_away(index)
-    }
-
-    /// Whether the bitmap of a group is damaged: the group counts as full.
-    pub(crate) fn is_lost(&self, index: u64) -> bool {
-        self.groups.is_lost(index)
-    }
-
-    /// Whether any group counts as full.
-    pub(crate) fn any_lost(&self) -> bool {
-        self.groups.any_lost()
-    }
-
     /// Groups of blocks that come from a disk: none of blocks outside the data zone.
     pub(crate) fn groups_of(&self, range: BlockRange) -> impl Iterator<Item = u64> + use<> {
         let range = match self.geometry().holds_data(range) && !self.is_unknown() {
@@ -50,7 +35,7 @@ impl Space {
         ranges: impl IntoIterator<Item = BlockRange>,
     ) -> Result<(), Vec<Wants>> {
         let groups = ranges.into_iter().flat_map(|range| self.groups_of(range));
-        let mut away: Vec<u64> = groups.filter(|index| self.is_away(*index)).collect();
+        let mut away: Vec<u64> = groups.filter(|index| self.groups.is_away(*index)).collect();
         away.sort_unstable();
         away.dedup();
         if away.is_empty() { Ok(()) } else { Err(away.into_iter().map(Wants).collect()) }
@@ -110,7 +95,7 @@ impl Space {
 
     /// The bitmap of a group does not read: the group counts as full. False if it was read meanwhile.
     pub(crate) fn lose(&mut self, index: u64) -> bool {
-        let is_away = self.is_away(index);
+        let is_away = self.groups.is_away(index);
         if is_away {
             let hidden = self.groups.hidden_in(index);
             self.groups.lose(index);
@@ -127,24 +112,9 @@ impl Space {
         self.keep_for_given();
     }
 
-    /// Bitmaps of so many groups stay in memory, beside those that are being changed.
-    pub(crate) fn keep_bitmaps(&mut self, most: usize) {
-        self.groups.keep_at_most(most);
-    }
-
-    /// A call needs the bitmap of a group.
-    pub(crate) fn pin_bitmap(&mut self, index: u64) {
-        self.groups.pin(index);
-    }
-
-    /// Ends a [`Space::pin_bitmap`] of each of these.
+    /// Ends a [`Groups::pin`](super::groups::Groups::pin) of each of these.
     pub(crate) fn unpin_bitmaps(&mut self, indexes: &[u64]) {
         indexes.iter().for_each(|index| self.groups.unpin(*index));
-        self.evict_bitmaps();
-    }
-
-    /// Bitmaps that no call has used lately leave memory, if there are too many.
-    pub(crate) fn evict_bitmaps(&mut self) {
         self.groups.evict();
     }
 }

@@ -47,19 +47,23 @@ impl Freed {
         [&self.data, &self.frozen, &self.nodes, &self.sealed].into_iter().flatten()
     }
 
-    pub(super) fn freeze(&mut self) {
+    /// The data freed so far waits for the commit that begins now.
+    pub(crate) fn freeze(&mut self) {
         self.frozen.append(&mut self.data);
     }
 
-    pub(super) fn thaw(&mut self) -> Vec<BlockRange> {
+    /// That commit is durable: what to give away now.
+    pub(crate) fn thaw(&mut self) -> Vec<BlockRange> {
         std::mem::take(&mut self.frozen)
     }
 
-    pub(super) fn seal(&mut self) {
+    /// The locations of nodes freed so far wait for the checkpoint that begins now.
+    pub(crate) fn seal(&mut self) {
         self.sealed.append(&mut self.nodes);
     }
 
-    pub(super) fn unseal(&mut self) -> Vec<BlockRange> {
+    /// That checkpoint is durable: what to give away now.
+    pub(crate) fn unseal(&mut self) -> Vec<BlockRange> {
         std::mem::take(&mut self.sealed)
     }
 

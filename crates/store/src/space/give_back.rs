@@ -69,7 +69,7 @@ impl Space {
         // What a trim of longer runs leaves is still the background's.
         let (stale, fresh) = match scope == Scope::All && rule.least > LEAST_BLOCKS {
             true => (0, 0),
-            false if self.is_lost(index) => (0, 0),
+            false if self.groups.is_lost(index) => (0, 0),
             false => self.groups.change(index, |group| group.stale.look(scope == Scope::Quiet)),
         };
         match scope {
@@ -88,7 +88,7 @@ impl Space {
         rule: &DiscardRule,
     ) -> Option<Discarding> {
         assert!(!self.discards.is_under_way, "one discard at a time");
-        if self.is_lost(index) {
+        if self.groups.is_lost(index) {
             return None;
         }
         let to_host = rule.to_host || self.hidden.is_some();

@@ -437,17 +437,18 @@ impl Groups {
     }
 
     /// The group that [`Groups::take_dirty`] would take.
-    pub(super) fn next_dirty(&self) -> Option<u64> {
+    pub(crate) fn next_dirty(&self) -> Option<u64> {
         self.dirty.last().copied()
     }
 
     /// The groups that [`Groups::take_dirty`] would take, one after the other.
-    pub(super) fn all_dirty(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn all_dirty(&self) -> impl Iterator<Item = u64> {
         self.dirty.iter().rev().copied()
     }
 
-    /// Takes a group off the list of those that may differ from the tree.
-    pub(super) fn take_dirty(&mut self) -> Option<u64> {
+    /// Takes a group off the list of those that may differ from the tree. Carrying it into the tree takes and frees nodes, which may put
+    /// it on the list again.
+    pub(crate) fn take_dirty(&mut self) -> Option<u64> {
         let index = self.dirty.pop()?;
         if let Some(group) = &mut self.list[index as usize] {
             group.listed = false;
@@ -456,13 +457,13 @@ impl Groups {
     }
 
     /// Number of groups that may differ from the tree.
-    pub(super) fn dirty_count(&self) -> usize {
+    pub(crate) fn dirty_count(&self) -> usize {
         self.dirty.len()
     }
 
     /// Groups that are in memory.
     #[cfg(debug_assertions)]
-    pub(super) fn in_memory(&self) -> Vec<u64> {
+    pub(crate) fn in_memory(&self) -> Vec<u64> {
         let here = (0..).zip(&self.list).filter(|(_, group)| group.is_some());
         here.map(|(index, _)| index).collect()
     }

@@ -162,7 +162,7 @@ impl World {
         if self.space.promise(wanted, Floor::HalfCheckpoint) {
             let taken = self.space.take_data(want, None).unwrap().expect("it was promised");
             assert!(self.host.has(taken), "{taken:?} was promised, and the host has not given it");
-            self.space.forget(Default::default(), want - taken.count);
+            self.space.promises.forget(Default::default(), want - taken.count);
             self.taken.push(taken);
         }
     }

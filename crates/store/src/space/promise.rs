@@ -314,12 +314,12 @@ impl Promises {
     }
 
     /// So much of the delayed data is in the tree, or gone.
-    pub(super) fn landed(&mut self, delayed: Delayed) {
+    pub(crate) fn landed(&mut self, delayed: Delayed) {
         self.delayed -= delayed;
     }
 
     /// Takes promises back.
-    pub(super) fn forget(&mut self, slots: NodeSlots, blocks: u64) {
+    pub(crate) fn forget(&mut self, slots: NodeSlots, blocks: u64) {
         self.slots -= slots;
         self.blocks -= blocks;
     }

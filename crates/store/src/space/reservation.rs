@@ -127,9 +127,9 @@ impl Drop for Reservation {
         let holds_slots = self.slots != NodeSlots::none() || self.delayed != Delayed::default();
         if holds_slots || self.blocks > 0 || self.growth > 0 {
             let mut space = self.space.lock();
-            space.forget(self.slots, self.blocks);
+            space.promises.forget(self.slots, self.blocks);
             space.promises.grown(self.tree, self.growth);
-            space.landed(self.delayed);
+            space.promises.landed(self.delayed);
         }
     }
 }
@@ -204,7 +204,7 @@ impl KeptNodes {
         let landed = Delayed { runs, pages };
         if landed != Delayed::default() {
             self.delayed -= landed;
-            self.space.lock().landed(landed);
+            self.space.lock().promises.landed(landed);
         }
     }
 }
@@ -212,7 +212,7 @@ impl KeptNodes {
 impl Drop for KeptNodes {
     fn drop(&mut self) {
         if self.delayed != Delayed::default() {
-            self.space.lock().landed(self.delayed);
+            self.space.lock().promises.landed(self.delayed);
         }
     }
 }

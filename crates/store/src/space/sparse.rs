@@ -76,7 +76,7 @@ impl Space {
     /// Whole places of a piece that the host is asked for whose blocks are free but for the host, in order: runs with any that are hidden.
     pub(crate) fn hidden_parts(&mut self, piece: BlockRange) -> Vec<BlockRange> {
         let (index, place) = (piece.start.0 / GROUP_BLOCKS, self.geometry().node_blocks());
-        if self.is_lost(index) {
+        if self.groups.is_lost(index) {
             return Vec::new();
         }
         let group = self.group(index);

@@ -46,8 +46,7 @@ pub(crate) struct Snapshots {
     listed: Mutex<Arc<Vec<SnapshotInfo>>>,
     /// What attributes of the directory say.
     counts: counted::Counts,
-    /// What is mounted, and the branch whose snapshots these are.
-    tree: u64,
+    /// The branch whose snapshots these are.
     branch: AtomicU64,
 }
 
@@ -65,7 +64,6 @@ impl Snapshots {
             opened: Default::default(),
             listed: Mutex::default(),
             counts: Default::default(),
-            tree: fs.tree_number(),
             branch: AtomicU64::new(branch.unwrap_or_default()),
         }
     }
@@ -179,7 +177,8 @@ impl Server {
         self.expect_to_write_snapdir(&fs, request)?;
         // Linux shows the directory itself empty from then on to all who have it: a directory below it goes on.
         let root = Path::new("/").join(path_of(NAME)).join(path_of(name));
-        if self.device.as_ref().is_some_and(|device| mountinfo::is_root(device, &root, request.pid)) {
+        if self.device.as_ref().is_some_and(|device| mountinfo::is_root(device, &root, request.pid))
+        {
             return Err(Errno(libc::EBUSY));
         }
         let branch = fs.branch_number()?;

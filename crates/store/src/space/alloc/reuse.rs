@@ -41,22 +41,12 @@ impl Space {
 
     /// Whether not even a node is free beside what is promised, and nothing waits to become free, where groups are lost.
     pub(crate) fn has_lost_promised(&self) -> bool {
-        self.any_lost() && !self.has_pending() && self.promises.is_short_of(self.room())
+        self.groups.any_lost() && !self.has_pending() && self.promises.is_short_of(self.room())
     }
 
     /// Whether a commit or checkpoint gives anything back.
     pub(crate) fn has_pending_or_roots(&self) -> bool {
         self.has_pending() || self.promises.roots != NodeSlots::none()
-    }
-
-    /// The data freed so far waits for the commit that begins now.
-    pub(crate) fn freeze(&mut self) {
-        self.freed.freeze();
-    }
-
-    /// That commit is durable: what to give away now.
-    pub(crate) fn thaw(&mut self) -> Vec<BlockRange> {
-        self.freed.thaw()
     }
 
     /// Gives freed blocks away whose end is durable.
@@ -65,15 +55,5 @@ impl Space {
             self.freed.gave(range.count);
             self.release(*range);
         }
-    }
-
-    /// The locations of nodes freed so far wait for the checkpoint that begins now.
-    pub(crate) fn seal(&mut self) {
-        self.freed.seal();
-    }
-
-    /// That checkpoint is durable: what to give away now.
-    pub(crate) fn unseal(&mut self) -> Vec<BlockRange> {
-        self.freed.unseal()
     }
 }

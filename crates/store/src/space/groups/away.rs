@@ -206,22 +206,22 @@ impl Away {
 
 impl Groups {
     /// No more groups than this stay in memory, but for those that are being changed.
-    pub(in crate::space) fn keep_at_most(&mut self, most: usize) {
+    pub(crate) fn keep_at_most(&mut self, most: usize) {
         self.away.most = most;
     }
 
     /// Whether the bitmap of a group has to be loaded before it is of use.
-    pub(in crate::space) fn is_away(&self, index: u64) -> bool {
+    pub(crate) fn is_away(&self, index: u64) -> bool {
         self.list[index as usize].is_none() && self.away.state(index) == State::Stored
     }
 
     /// Whether the bitmap of a group is damaged.
-    pub(in crate::space) fn is_lost(&self, index: u64) -> bool {
+    pub(crate) fn is_lost(&self, index: u64) -> bool {
         self.list[index as usize].is_none() && self.away.state(index) == State::Lost
     }
 
     /// Whether any is.
-    pub(in crate::space) fn any_lost(&self) -> bool {
+    pub(crate) fn any_lost(&self) -> bool {
         self.away.any_lost
     }
 
@@ -373,7 +373,7 @@ impl Groups {
     }
 
     /// A call needs a group in memory, until [`Groups::unpin`].
-    pub(in crate::space) fn pin(&mut self, index: u64) {
+    pub(crate) fn pin(&mut self, index: u64) {
         *self.away.pinned.entry(index).or_default() += 1;
     }
 
@@ -388,7 +388,7 @@ impl Groups {
     }
 
     /// Groups that were not changed lately leave memory, until few enough are there, or all were looked at twice.
-    pub(in crate::space) fn evict(&mut self) {
+    pub(crate) fn evict(&mut self) {
         let mut looks = self.away.clock.len() * 2;
         while self.away.in_memory > self.away.most && looks > 0 {
             looks -= 1;
