@@ -13,6 +13,7 @@ mod changed;
 pub mod clock;
 pub mod counters;
 pub mod hex;
+#[macro_use]
 pub mod ids;
 pub mod parallel;
 pub mod prng;

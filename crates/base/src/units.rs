@@ -11,26 +11,15 @@ pub const BLOCK_SIZE: usize = 4096;
 /// Bytes in a block, for arithmetic in 64 bits.
 pub const BLOCK_BYTES: u64 = BLOCK_SIZE as u64;
 
-/// The number of a block, counted from the start of the device.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct BlockNo(pub u64);
+id!(
+    /// The number of a block, counted from the start of the device.
+    BlockNo(u64), "b"
+);
 
 impl BlockNo {
     /// Byte offset of the block on the device; `None` if it does not fit 64 bits.
     pub fn byte_offset(self) -> Option<u64> {
         self.0.checked_mul(BLOCK_BYTES)
-    }
-}
-
-impl fmt::Debug for BlockNo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "b{}", self.0)
-    }
-}
-
-impl fmt::Display for BlockNo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
     }
 }
 
