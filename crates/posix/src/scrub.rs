@@ -248,6 +248,11 @@ impl Hears<'_> {
         find_by(inode, &get)
     }
 
+    fn path_in(&self, dir: InodeNo, name: &[u8]) -> Option<String> {
+        let dir = self.whereabouts(dir);
+        Some(format!("{}/{}", dir.path()?.trim_end_matches('/'), show::name(name)))
+    }
+
     fn found(&mut self, finding: ScrubFinding) {
         let sentence = format!("{}: {}", finding.what(), finding.why);
         tracing::error!("{sentence}");
@@ -289,10 +294,7 @@ impl Hears<'_> {
                 return true;
             };
             for finding in several.iter().filter(|of| of.inode == Some(name.inode)) {
-                let dir = self.whereabouts(key.inode);
-                let path = dir
-                    .path()
-                    .map(|dir| format!("{}/{}", dir.trim_end_matches('/'), show::name(name.name)));
+                let path = self.path_in(key.inode, name.name);
                 if path.is_some() && path != finding.path {
                     let finding = ScrubFinding { path, ..finding.clone() };
                     tracing::error!("{}: {}", finding.what(), finding.why);
@@ -330,10 +332,7 @@ impl Hears<'_> {
                 return true;
             }
             told += 1;
-            let dir = self.whereabouts(key.inode);
-            let path = dir
-                .path()
-                .map(|dir| format!("{}/{}", dir.trim_end_matches('/'), show::name(name.name)));
+            let path = self.path_in(key.inode, name.name);
             let finding = ScrubFinding::new(ScrubKind::File, self.tree.as_deref(), WHY);
             self.found(ScrubFinding { path, inode: Some(name.inode), ..finding });
             true

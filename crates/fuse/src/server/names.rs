@@ -1,7 +1,7 @@
 //! Names: look-up, new inodes, links, removal, renaming.
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Caller, FileSystem, FileType, FsError, NewNode};
+use holdfast_posix::{Attr, Caller, FileSystem, FileType, FsError, NewNode};
 
 use super::Server;
 use super::xattrs::DEFAULT_ACL;
@@ -66,9 +66,7 @@ impl Server {
             perm: mode & 0o7777,
             rdev: rdev.into(),
         };
-        let turn = fs.turns();
-        let attr = fs.mknod(&self.caller(&fs, request)?, parent, name, new)?;
-        Ok(self.entry(&fs, turn, attr))
+        self.make(&fs, request, |caller| fs.mknod(caller, parent, name, new))
     }
 
     /// Makes a directory.
@@ -82,9 +80,7 @@ impl Server {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let perm = self.masked(&fs, parent, mode) & 0o7777;
-        let turn = fs.turns();
-        let attr = fs.mkdir(&self.caller(&fs, request)?, parent, name, perm)?;
-        Ok(self.entry(&fs, turn, attr))
+        self.make(&fs, request, |caller| fs.mkdir(caller, parent, name, perm))
     }
 
     /// Makes a symbolic link.
@@ -97,9 +93,7 @@ impl Server {
     ) -> Answer<Entry> {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
-        let turn = fs.turns();
-        let attr = fs.symlink(&self.caller(&fs, request)?, parent, name, target)?;
-        Ok(self.entry(&fs, turn, attr))
+        self.make(&fs, request, |caller| fs.symlink(caller, parent, name, target))
     }
 
     /// The target of a symbolic link.
@@ -118,9 +112,19 @@ impl Server {
     ) -> Answer<Entry> {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
+        self.make(&fs, request, |caller| fs.link(caller, inode, parent, name))
+    }
+
+    /// Gives an inode a name by `act`.
+    fn make(
+        &self,
+        fs: &FileSystem,
+        request: &Request,
+        act: impl FnOnce(&Caller) -> holdfast_posix::Result<Attr>,
+    ) -> Answer<Entry> {
         let turn = fs.turns();
-        let attr = fs.link(&self.caller(&fs, request)?, inode, parent, name)?;
-        Ok(self.entry(&fs, turn, attr))
+        let attr = act(&self.caller(fs, request)?)?;
+        Ok(self.entry(fs, turn, attr))
     }
 
     /// Removes a name of anything but a directory.

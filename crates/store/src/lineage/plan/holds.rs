@@ -3,6 +3,7 @@
 use holdfast_base::Timestamp;
 use holdfast_format::item::lineage::judge_name;
 use holdfast_format::item::{HoldItem, OriginItem, TreeItem};
+use holdfast_format::{Key, Malformed};
 
 use super::{Plan, PlanResult, damage, refuse, shown};
 use crate::apply::Halt;
@@ -14,9 +15,7 @@ const MOST: usize = 64;
 impl Plan<'_> {
     /// The holds of a snapshot.
     pub(in crate::lineage) fn holds(&self, snapshot: u64) -> PlanResult<Vec<HoldItem>> {
-        let found = self.between(HoldItem::span(snapshot), usize::MAX)?;
-        let decode = |bytes: &Vec<u8>| HoldItem::decode(bytes).map_err(|why| damage("a hold", why));
-        found.values().map(decode).collect()
+        self.all_between(HoldItem::span(snapshot), "a hold", HoldItem::decode)
     }
 
     /// Fails if a snapshot is held.
@@ -32,10 +31,17 @@ impl Plan<'_> {
 
     /// What a snapshot is a copy of.
     pub(in crate::lineage) fn origins(&self, snapshot: u64) -> PlanResult<Vec<OriginItem>> {
-        let found = self.between(OriginItem::span(snapshot), usize::MAX)?;
-        let decode =
-            |bytes: &Vec<u8>| OriginItem::decode(bytes).map_err(|why| damage("an origin", why));
-        found.values().map(decode).collect()
+        self.all_between(OriginItem::span(snapshot), "an origin", OriginItem::decode)
+    }
+
+    fn all_between<T>(
+        &self,
+        span: (Key, Key),
+        what: &str,
+        decode: impl Fn(&[u8]) -> std::result::Result<T, Malformed>,
+    ) -> PlanResult<Vec<T>> {
+        let found = self.between(span, usize::MAX)?;
+        found.values().map(|bytes| decode(bytes).map_err(|why| damage(what, why))).collect()
     }
 
     /// A snapshot is held under a tag from now on.
