@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use host_file::HostFile;
 pub use open::open_bytes;
+use open::{keep_name, make_longer, open_host, reason, refused, too_small};
 use parking_lot::Mutex;
 pub use physical::{PhysicalSector, Source};
 pub use probe::data_from;
@@ -143,7 +144,7 @@ impl FileDevice {
         };
         // A process that was faster than this lock uses the file now, even if it was new: leave it alone.
         let file = lock::take(file, path, OpenMode::ReadWrite)?;
-        let device = grow(&file, path, bytes)
+        let device = make_longer(&file, path, bytes)
             .and_then(|()| behind::take(&file, path, OpenMode::ReadWrite))
             .and_then(|behind| FileDevice::start((file, behind), path, OpenMode::ReadWrite, true));
         if device.is_err() && new {
@@ -445,77 +446,6 @@ impl Device for FileDevice {
 
 fn failed(call: &'static str, at: u64, len: usize, source: io::Error) -> DeviceError {
     DeviceError::Io { call, at, len: len as u64, source }
-}
-
-/// Opens what must exist and be a file or block device. Looks first: opening a pipe would wait.
-fn open_host(path: &Path, mode: OpenMode) -> Result<File, DeviceError> {
-    let failed = |error: io::Error| refused(path, reason(&error));
-    let held = open::hold(path).map_err(failed)?;
-    let kind = held.metadata().map_err(failed)?.file_type();
-    if kind.is_dir() {
-        return Err(refused(path, "is a directory; a file or a block device is needed"));
-    }
-    if !kind.is_file() && !kind.is_block_device() {
-        return Err(refused(path, "is neither a file nor a block device"));
-    }
-    let access = match (mode, kind.is_block_device()) {
-        (OpenMode::ReadOnly, _) => OFlags::RDONLY,
-        (OpenMode::ReadWrite, false) => OFlags::RDWR,
-        (OpenMode::ReadWrite, true) => OFlags::RDWR | OFlags::EXCL,
-    };
-    let opened = lock::patiently(|| open::held(&held, path, access));
-    opened.map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => lock::in_use(path),
-        _ => failed(error),
-    })
-}
-
-/// Makes a regular file larger, never smaller.
-fn grow(file: &File, path: &Path, bytes: u64) -> Result<(), DeviceError> {
-    let present = file.metadata().map_err(|error| refused(path, reason(&error)))?;
-    if !present.is_file() {
-        return Err(refused(path, "is a block device, whose size cannot be chosen"));
-    }
-    if present.len() > bytes {
-        let why = format!(
-            "already has {} bytes and is not cut to {bytes}; remove it or choose a larger size",
-            present.len()
-        );
-        return Err(refused(path, why));
-    }
-    file.set_len(bytes)
-        .map_err(|error| refused(path, format!("cannot have {bytes} bytes: {}", reason(&error))))
-}
-
-/// Makes a new name durable: an fsync inside a volume whose file vanishes would promise nothing (P1).
-fn keep_name(path: &Path) {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if let Err(error) = File::open(parent).and_then(|dir| dir.sync_all()) {
-        tracing::warn!(path = %path.display(), %error, "cannot make the new file's name durable");
-    }
-}
-
-fn refused(path: &Path, why: impl Into<String>) -> DeviceError {
-    DeviceError::Open { path: path.display().to_string(), why: why.into() }
-}
-
-fn too_small(bytes: u64) -> String {
-    format!("is too small ({bytes} bytes; at least {SMALLEST} are needed)")
-}
-
-/// What the host said, in words for people.
-fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "does not exist".into(),
-        io::ErrorKind::PermissionDenied => "permission denied; check its owner and mode".into(),
-        io::ErrorKind::ReadOnlyFilesystem => {
-            "is on a read-only filesystem; open it for reading only".into()
-        }
-        _ => error.to_string(),
-    }
 }
 
 #[cfg(test)]

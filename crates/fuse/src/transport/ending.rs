@@ -1,11 +1,18 @@
 //! How a session ends: told once, by the first of its threads that fails, or by the last that returns.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 type Tell = Box<dyn FnOnce(io::Result<()>) + Send>;
+
+/// What `body` answers; a panic is an error, so that the session ends with it.
+pub(super) fn told(body: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let done = catch_unwind(AssertUnwindSafe(body));
+    done.unwrap_or_else(|_| Err(io::Error::other("a thread that serves requests has panicked")))
+}
 
 /// Held by each thread that serves a session, and by what may start another one.
 #[derive(Clone)]

@@ -21,7 +21,6 @@
 
 use std::cell::Cell;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -31,7 +30,7 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::ending::Ending;
+use super::ending::{Ending, told};
 use super::lone::{Lone, Place};
 use crate::threads;
 use crate::watch::{TICK, Watch, Watched};
@@ -98,12 +97,6 @@ pub(crate) struct Readers {
     /// The system has refused a thread, and that was logged.
     is_short: AtomicBool,
     lone: Arc<Lone>,
-}
-
-/// What `body` answers; a panic is an error, so that the session ends with it.
-pub(super) fn told(body: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    let done = catch_unwind(AssertUnwindSafe(body));
-    done.unwrap_or_else(|_| Err(io::Error::other("a thread that serves requests has panicked")))
 }
 
 impl Readers {

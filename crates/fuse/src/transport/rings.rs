@@ -25,10 +25,9 @@ use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
 
 use super::effect::{Effect, effect};
-use super::ending::Ending;
+use super::ending::{Ending, told};
 use super::lone::Lone;
 use super::processors::Home;
-use super::readers::told;
 use super::{answer, processors};
 use super::{dispatch, kind};
 use crate::interface::{Answer, Errno};

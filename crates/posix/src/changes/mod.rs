@@ -16,6 +16,7 @@
 //! the times of a directory whose names differ: the names say it.
 
 mod content;
+mod inode;
 mod side;
 mod walk;
 

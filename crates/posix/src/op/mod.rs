@@ -20,6 +20,7 @@ pub mod unlink;
 pub mod volume;
 pub mod open_branch;
 pub mod branches;
+pub(crate) mod settle;
 pub mod view;
 pub mod write;
 pub mod xattr;

@@ -10,8 +10,8 @@ use holdfast_format::item::TreeKind;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_store::{Branch, Pin};
 
-use super::branches::with_branch;
 use super::open_branch::{load, start};
+use super::settle::with_branch;
 use crate::open_volume::OpenVolume;
 use crate::*;
 
