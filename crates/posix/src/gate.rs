@@ -14,12 +14,12 @@ use parking_lot::{Condvar, Mutex};
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateCounts>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateCounts {
     inside: usize,
     /// Those that wait to close it, or have.
     closing: usize,
@@ -42,7 +42,7 @@ impl Gate {
         self.enter_unless(|state| state.is_closed)
     }
 
-    fn enter_unless(&self, must_wait: impl Fn(&State) -> bool) -> Inside<'_> {
+    fn enter_unless(&self, must_wait: impl Fn(&GateCounts) -> bool) -> Inside<'_> {
         let mut state = self.state.lock();
         if must_wait(&state) {
             wait::will_wait();

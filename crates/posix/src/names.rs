@@ -31,14 +31,14 @@ pub(crate) struct Entry {
 
 /// What a search for a name found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct NameSearch {
     /// The entry of that name.
     pub(crate) entry: Option<Entry>,
     /// A key offset that a new entry of that name may take, unless all are taken.
     free: Option<u64>,
 }
 
-impl Found {
+impl NameSearch {
     /// The entry that must exist.
     pub(crate) fn existing(&self) -> Result<Entry> {
         self.entry.ok_or(FsError::NotFound)
@@ -62,7 +62,7 @@ pub(crate) fn check_name(name: &[u8], dots: FsError) -> Result<()> {
 }
 
 /// Searches `dir` for `name`.
-pub(crate) fn find(core: &Core, dir: InodeNo, name: &[u8]) -> Result<Found> {
+pub(crate) fn find(core: &Core, dir: InodeNo, name: &[u8]) -> Result<NameSearch> {
     let slot = slot::search(core, dir, ItemKind::Dentry, name, |value| {
         let found = Dentry::decode(value)?;
         Ok((found.name == name).then_some((found.inode, found.file_type)))
@@ -71,7 +71,7 @@ pub(crate) fn find(core: &Core, dir: InodeNo, name: &[u8]) -> Result<Found> {
         damaged_item(&core.store, format!("an entry of {}", core.called(dir)), source)
     })?;
     let entry = slot.found.map(|(offset, (inode, file_type))| Entry { offset, inode, file_type });
-    Ok(Found { entry, free: slot.free })
+    Ok(NameSearch { entry, free: slot.free })
 }
 
 /// The key offset for a new entry. There must be none of that name.

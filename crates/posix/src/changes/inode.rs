@@ -13,8 +13,8 @@ use holdfast_format::{ItemKind, Key, Malformed};
 use holdfast_store::{Store, StoreError};
 
 use super::Parts;
+use super::compared_tree::{ComparedTree, damage, wrong};
 use super::content::Content;
-use super::side::{Side, damage, wrong};
 use super::walk::{Fate, has_several_names};
 use crate::Result;
 use crate::file::lookup;
@@ -120,8 +120,8 @@ fn compare(old: &InodeItem, new: &InodeItem, names_differ: bool, parts: &mut Par
 pub(super) fn same_attribute(
     store: &Store,
     no: InodeNo,
-    (old_side, old): (&Side, Option<&[u8]>),
-    (new_side, new): (&Side, Option<&[u8]>),
+    (old_side, old): (&ComparedTree, Option<&[u8]>),
+    (new_side, new): (&ComparedTree, Option<&[u8]>),
 ) -> Result<bool> {
     let (Some(old), Some(new)) = (old, new) else { return Ok(false) };
     let decode = |bytes| Xattr::decode(bytes).map_err(|source| damage(no, source));
@@ -131,7 +131,7 @@ pub(super) fn same_attribute(
 }
 
 /// The value of an attribute.
-fn value(store: &Store, no: InodeNo, side: &Side, of: &Xattr<'_>) -> Result<Vec<u8>> {
+fn value(store: &Store, no: InodeNo, side: &ComparedTree, of: &Xattr<'_>) -> Result<Vec<u8>> {
     let (id, len) = match of.value {
         XattrValue::Here(bytes) => return Ok(bytes.to_vec()),
         XattrValue::Pieces { id, len } => (id, len as usize),

@@ -17,7 +17,7 @@
 
 mod content;
 mod inode;
-mod side;
+mod compared_tree;
 mod walk;
 
 use std::ops::Range;

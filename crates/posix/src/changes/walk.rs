@@ -11,9 +11,9 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Difference, Differing, Pin, Store};
 
+use super::compared_tree::{ComparedTree, Name, NameSlot, wrong};
 use super::content::Content;
 use super::inode::{Of, same_attribute};
-use super::side::{Name, Place, Side, wrong};
 use super::{Change, ChangeKind, Parts};
 use crate::Result;
 
@@ -24,8 +24,8 @@ const WAITING_MAX: usize = 1 << 14;
 #[derive(Debug)]
 pub struct Changes {
     walk: Difference,
-    old: Side,
-    new: Side,
+    old: ComparedTree,
+    new: ComparedTree,
     ranges: bool,
     /// Whether any file of either tree is being made a hole; it is not known before the first item.
     punches: Option<bool>,
@@ -35,7 +35,7 @@ pub struct Changes {
     /// Files that do not know where their names are.
     waiting: Vec<Fate>,
     /// Those whose names were looked for and are told next, the last one first. They have no paths before: those could be long.
-    found: Vec<(Fate, Option<Place>, Option<Place>)>,
+    found: Vec<(Fate, Option<NameSlot>, Option<NameSlot>)>,
     is_over: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn has_several_names(old: Option<&InodeItem>, new: Option<&InodeItem>
 }
 
 /// Where an inode says that its newest name is.
-fn place(item: &InodeItem) -> Option<Place> {
+fn place(item: &InodeItem) -> Option<NameSlot> {
     (item.parent.0 != 0).then_some((item.parent, item.parent_slot))
 }
 
@@ -70,8 +70,8 @@ impl Changes {
     pub(crate) fn new(old: Pin, new: Pin, ranges: bool) -> Changes {
         Changes {
             walk: Difference::new(old.clone(), new.clone()),
-            old: Side::new(old),
-            new: Side::new(new),
+            old: ComparedTree::new(old),
+            new: ComparedTree::new(new),
             ranges,
             punches: None,
             of: None,
@@ -236,10 +236,14 @@ impl Changes {
     }
 
     /// Where an inode is in both trees; `None`: not known without a search.
-    fn places(&self, store: &Store, fate: &Fate) -> Result<Option<(Option<Place>, Option<Place>)>> {
+    fn places(
+        &self,
+        store: &Store,
+        fate: &Fate,
+    ) -> Result<Option<(Option<NameSlot>, Option<NameSlot>)>> {
         let (old, new) = (fate.old.as_ref(), fate.new.as_ref());
         let (mut before, mut after) = (old.and_then(place), new.and_then(place));
-        let leads = |side: &Side, at: Option<Place>| -> Result<Option<Place>> {
+        let leads = |side: &ComparedTree, at: Option<NameSlot>| -> Result<Option<NameSlot>> {
             let Some(at) = at else { return Ok(None) };
             let name = side.name(store, at)?;
             Ok(name.is_some_and(|name| name.inode == fate.no).then_some(at))
@@ -283,11 +287,11 @@ impl Changes {
         &mut self,
         store: &Store,
         fate: Fate,
-        before: Option<Place>,
-        after: Option<Place>,
+        before: Option<NameSlot>,
+        after: Option<NameSlot>,
     ) -> Result<()> {
         let (no, is_link) = (fate.no, fate.has_several_names());
-        let known = |place: Option<Place>| place.ok_or_else(|| wrong(no, "no name leads there"));
+        let known = |place: Option<NameSlot>| place.ok_or_else(|| wrong(no, "no name leads there"));
         let Some(item) = fate.new.as_ref().or(fate.old.as_ref()) else { return Ok(()) };
         let (mut old_path, mut new_path) = (None, None);
         let kind = match (&fate.old, &fate.new) {
@@ -328,14 +332,20 @@ impl Changes {
     }
 
     /// Whether an inode of one name is in another directory, or has another name there. Where its directory is does not count.
-    fn has_moved(&self, store: &Store, no: InodeNo, before: Place, after: Place) -> Result<bool> {
+    fn has_moved(
+        &self,
+        store: &Store,
+        no: InodeNo,
+        before: NameSlot,
+        after: NameSlot,
+    ) -> Result<bool> {
         if no == InodeNo::ROOT {
             return Ok(false);
         }
         if before.0 != after.0 {
             return Ok(true);
         }
-        let name = |side: &Side, place: Place| -> Result<Option<Vec<u8>>> {
+        let name = |side: &ComparedTree, place: NameSlot| -> Result<Option<Vec<u8>>> {
             Ok(side.name(store, place)?.map(|name| name.name))
         };
         Ok(name(&self.old, before)? != name(&self.new, after)?)

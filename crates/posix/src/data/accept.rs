@@ -148,7 +148,7 @@ struct Accepting<'a> {
 }
 
 /// The file when a write was prepared.
-struct Seen {
+struct FileVersion {
     version: Option<u64>,
     disk: InodeItem,
 }
@@ -159,7 +159,7 @@ impl<'a> Accepting<'a> {
     }
 
     /// Looks up what the write needs of the file's old bytes and is not in `held`.
-    fn prepare(&self, held: &mut Held) -> Result<Seen> {
+    fn prepare(&self, held: &mut Held) -> Result<FileVersion> {
         let (core, inode) = (self.core, self.inode);
         let version = inode.data.version.now();
         let (size, disk, losses) = {
@@ -175,7 +175,7 @@ impl<'a> Accepting<'a> {
             held.before = Some(before);
         }
         load_bases(core, inode, self.parts(), size, &mut held.bases)?;
-        Ok(Seen { version, disk })
+        Ok(FileVersion { version, disk })
     }
 
     /// What the tree counts of the blocks, and which of them the file has reserved.

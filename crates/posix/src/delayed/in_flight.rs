@@ -33,13 +33,13 @@ const TURN_WRITES: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct InFlight {
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<WriteQueue>,
     /// A write has returned, or an fsync has ended.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WriteQueue {
     /// Large writes on their way.
     now: usize,
     gain: Gain,
@@ -55,7 +55,7 @@ struct State {
     ended: u64,
 }
 
-impl State {
+impl WriteQueue {
     fn is_full(&self, most: usize) -> bool {
         self.now >= self.gain.limit(most)
     }

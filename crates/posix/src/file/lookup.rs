@@ -77,7 +77,7 @@ pub(crate) fn piece_before(
     inode: InodeNo,
     block: u64,
 ) -> Result<Option<Piece>, StoreError> {
-    let mut found = Found::new(core, inode);
+    let mut found = PieceScan::new(core, inode);
     if let Some(before) = block.checked_sub(1) {
         let from = extent_key(inode, 0);
         let to = extent_key(inode, before);
@@ -109,7 +109,7 @@ fn pieces_back(
     start: u64,
     count_max: usize,
 ) -> Result<(Vec<Piece>, bool), StoreError> {
-    let mut found = Found::new(core, inode);
+    let mut found = PieceScan::new(core, inode);
     let mut more = false;
     core.store.scan_back(&extent_key(inode, 0), to, |key, value| {
         let flow = found.add(key, value);
@@ -136,7 +136,7 @@ pub(crate) fn each_piece(
     start: u64,
     mut visit: impl FnMut(&Piece) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
-    let mut found = Found::new(core, inode);
+    let mut found = PieceScan::new(core, inode);
     if let Some(before) = piece_before(core, inode, start)? {
         if before.end() > start && visit(&before).is_break() {
             return Ok(());
@@ -159,16 +159,16 @@ pub(crate) fn each_piece(
 }
 
 /// Judges what a scan finds.
-struct Found {
+struct PieceScan {
     inode: InodeNo,
     geometry: Geometry,
     pieces: Vec<Piece>,
     wrong: Option<Malformed>,
 }
 
-impl Found {
-    fn new(core: &Core, inode: InodeNo) -> Found {
-        Found { inode, geometry: core.store.geometry(), pieces: Vec::new(), wrong: None }
+impl PieceScan {
+    fn new(core: &Core, inode: InodeNo) -> PieceScan {
+        PieceScan { inode, geometry: core.store.geometry(), pieces: Vec::new(), wrong: None }
     }
 
     fn add(&mut self, key: Key, value: &[u8]) -> ControlFlow<()> {

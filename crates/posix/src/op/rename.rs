@@ -46,7 +46,7 @@ struct Move<'a> {
 }
 
 /// What the two names lead to, and when that was seen.
-struct Seen {
+struct Resolved {
     source: (Entry, Arc<Inode>),
     target: Option<(Entry, Arc<Inode>)>,
     from_changed: Lsn,
@@ -124,7 +124,7 @@ impl Move<'_> {
     }
 
     /// Follows both names, without locks that stay.
-    fn look(&self, core: &Core) -> Result<Seen> {
+    fn look(&self, core: &Core) -> Result<Resolved> {
         let visit = |dir: &Inode| -> Result<Lsn> {
             let state = dir.state.read();
             state.expect_named()?;
@@ -140,17 +140,17 @@ impl Move<'_> {
             Err(FsError::NotFound) if !self.exchanges() => None,
             Err(error) => return Err(error),
         };
-        Ok(Seen { source, target, from_changed, to_changed })
+        Ok(Resolved { source, target, from_changed, to_changed })
     }
 
-    fn moves_a_directory(&self, seen: &Seen) -> bool {
+    fn moves_a_directory(&self, seen: &Resolved) -> bool {
         let target_moves = self.exchanges() && seen.target.as_ref().is_some_and(|(_, t)| is_dir(t));
         self.changes_parent() && (is_dir(&seen.source.1) || target_moves)
     }
 
     /// Moves the names, if they still lead where they were seen to lead when all inodes are locked. Writers wait
     /// meanwhile if they `must_wait`.
-    fn attempt(&self, core: &Core, seen: &Seen, must_wait: bool) -> Result<Attempt> {
+    fn attempt(&self, core: &Core, seen: &Resolved, must_wait: bool) -> Result<Attempt> {
         self.check_ancestor(core, seen)?;
         // Held until the transaction is applied.
         let _no_circles = if self.moves_a_directory(seen) {
@@ -211,14 +211,14 @@ impl Move<'_> {
         }
     }
 
-    fn need(&self, seen: &Seen) -> Need {
+    fn need(&self, seen: &Resolved) -> Need {
         let replaces = seen.target.is_some() && !self.exchanges();
         let changes = CHANGES + if replaces { last_name_changes(ITEMS_AT_ONCE) } else { 0 };
         Need::Change { changes, blocks: 0 }
     }
 
     /// Fails if a directory would come to lie inside itself.
-    fn check_circles(&self, core: &Core, seen: &Seen) -> Result<()> {
+    fn check_circles(&self, core: &Core, seen: &Resolved) -> Result<()> {
         if lies_in(core, self.to, seen.source.1.no)? {
             return Err(FsError::Invalid("a directory cannot move into itself"));
         }
@@ -233,7 +233,7 @@ impl Move<'_> {
 
     /// A directory that holds the source is not empty; Linux says so even where it could say that it is a
     /// directory. Others may move directories meanwhile; then either answer was true at some moment.
-    fn check_ancestor(&self, core: &Core, seen: &Seen) -> Result<()> {
+    fn check_ancestor(&self, core: &Core, seen: &Resolved) -> Result<()> {
         match &seen.target {
             Some((_, target))
                 if !self.exchanges()
@@ -248,7 +248,7 @@ impl Move<'_> {
     }
 
     /// The files whose data has to be in the tree before their names move: those that replace another.
-    fn to_write_back<'s>(&self, seen: &'s Seen) -> [Option<&'s Arc<Inode>>; 2] {
+    fn to_write_back<'s>(&self, seen: &'s Resolved) -> [Option<&'s Arc<Inode>>; 2] {
         let regular =
             |inode: &'s Arc<Inode>| Some(inode).filter(|i| i.file_type == FileType::Regular);
         match &seen.target {
@@ -259,7 +259,7 @@ impl Move<'_> {
     }
 
     /// Whether the names still lead where they were seen to lead.
-    fn still_holds(&self, core: &Core, locked: &mut Locked<'_>, seen: &Seen) -> Result<bool> {
+    fn still_holds(&self, core: &Core, locked: &mut Locked<'_>, seen: &Resolved) -> Result<bool> {
         let leads = |dir: &Inode, name, expected: Option<Entry>| -> Result<bool> {
             Ok(names::find(core, dir.no, name)?.entry == expected)
         };
@@ -270,7 +270,7 @@ impl Move<'_> {
                 || leads(self.to, self.to_name, target)?))
     }
 
-    fn check(&self, core: &Core, locked: &mut Locked<'_>, seen: &Seen) -> Result<()> {
+    fn check(&self, core: &Core, locked: &mut Locked<'_>, seen: &Resolved) -> Result<()> {
         let (_, source) = &seen.source;
         let target = seen.target.as_ref().map(|(_, inode)| inode);
         let source_item = locked.get(source.no).state.attr;

@@ -5,7 +5,7 @@ use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_store::{Reservation, Transaction};
 
-use super::{Move, Seen, is_dir};
+use super::{Move, Resolved, is_dir};
 use crate::core::Core;
 use crate::inode::{Inode, Locked, blank};
 use crate::orphan::{Fate, ITEMS_AT_ONCE, plan_last_name};
@@ -17,7 +17,7 @@ impl Move<'_> {
         &self,
         core: &Core,
         locked: &mut Locked<'_>,
-        seen: &Seen,
+        seen: &Resolved,
         reservation: &mut Reservation,
     ) -> Result<Option<Fate>> {
         let now = Timestamp::now();
@@ -67,7 +67,7 @@ impl Move<'_> {
         &self,
         core: &Core,
         locked: &mut Locked<'_>,
-        seen: &Seen,
+        seen: &Resolved,
         now: Timestamp,
         transaction: &mut Transaction,
     ) {

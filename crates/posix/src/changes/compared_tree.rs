@@ -20,7 +20,7 @@ const PATHS_BYTES: usize = 4 << 20;
 const KNOWN_BYTES: usize = 64;
 
 /// Where a name of an inode is: the directory, and the offset of its key.
-pub(super) type Place = (InodeNo, u64);
+pub(super) type NameSlot = (InodeNo, u64);
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn damage(inode: InodeNo, source: Malformed) -> StoreError {
 
 /// A tree. Its look-ups go to the store that it is pinned in.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct ComparedTree {
     pin: Pin,
     paths: HashMap<InodeNo, DirPath>,
     paths_bytes: usize,
@@ -63,9 +63,9 @@ impl DirPath {
     }
 }
 
-impl Side {
-    pub(super) fn new(pin: Pin) -> Side {
-        Side { pin, paths: HashMap::new(), paths_bytes: 0 }
+impl ComparedTree {
+    pub(super) fn new(pin: Pin) -> ComparedTree {
+        ComparedTree { pin, paths: HashMap::new(), paths_bytes: 0 }
     }
 
     pub(super) fn get(&self, store: &Store, key: &Key) -> Result<Option<Vec<u8>>> {
@@ -97,13 +97,13 @@ impl Side {
     }
 
     /// The name at a place.
-    pub(super) fn name(&self, store: &Store, (dir, slot): Place) -> Result<Option<Name>> {
+    pub(super) fn name(&self, store: &Store, (dir, slot): NameSlot) -> Result<Option<Name>> {
         let bytes = self.get(store, &Key::new(dir, ItemKind::Dentry, slot))?;
         bytes.map(|bytes| Name::decode(dir, &bytes)).transpose()
     }
 
     /// The path of an inode at a place where it has a name; of the root: nothing.
-    pub(super) fn path(&mut self, store: &Store, no: InodeNo, place: Place) -> Result<Vec<u8>> {
+    pub(super) fn path(&mut self, store: &Store, no: InodeNo, place: NameSlot) -> Result<Vec<u8>> {
         if no == InodeNo::ROOT {
             return Ok(Vec::new());
         }
@@ -119,7 +119,7 @@ impl Side {
     }
 
     /// The name at a place, which leads to the inode.
-    fn name_of(&self, store: &Store, no: InodeNo, place: Place) -> Result<Vec<u8>> {
+    fn name_of(&self, store: &Store, no: InodeNo, place: NameSlot) -> Result<Vec<u8>> {
         match self.name(store, place)? {
             Some(name) if name.inode == no => Ok(name.name),
             _ => Err(wrong(no, "its name is not where it says")),
@@ -183,7 +183,7 @@ impl Side {
         &self,
         store: &Store,
         inodes: &HashSet<InodeNo>,
-    ) -> Result<HashMap<InodeNo, Place>> {
+    ) -> Result<HashMap<InodeNo, NameSlot>> {
         let mut found = HashMap::new();
         if inodes.is_empty() {
             return Ok(found);
