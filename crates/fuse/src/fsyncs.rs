@@ -23,7 +23,7 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// What asked for history to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum SyncKind {
     /// fsync or fdatasync, or a synchronous write through the page cache.
     Fsync,
     /// A synchronous write without page cache.
@@ -34,14 +34,14 @@ pub(crate) enum What {
     Sync,
 }
 
-impl What {
+impl SyncKind {
     /// Its name in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            What::Fsync => "fsync",
-            What::Write => "synchronous write",
-            What::Change => "synchronous change",
-            What::Sync => "sync of the whole volume",
+            SyncKind::Fsync => "fsync",
+            SyncKind::Write => "synchronous write",
+            SyncKind::Change => "synchronous change",
+            SyncKind::Sync => "sync of the whole volume",
         }
     }
 }
@@ -49,7 +49,7 @@ impl What {
 /// One of them, as it ended.
 #[derive(Clone, Debug)]
 struct Fsync {
-    what: What,
+    what: SyncKind,
     ended: Stopwatch,
     took: Duration,
     /// What it cost, or the error's number.
@@ -75,7 +75,7 @@ impl Fsyncs {
     pub(crate) fn note(
         &self,
         inode: InodeNo,
-        (what, names): (What, &Names),
+        (what, names): (SyncKind, &Names),
         time: Stopwatch,
         outcome: &Result<Receipt, FsError>,
     ) -> bool {
@@ -91,7 +91,7 @@ impl Fsyncs {
         let line = is_slow.then(|| self.lines.lock().admit()).flatten();
         if let Some(before) = line {
             let what = match what {
-                What::Sync => what.name().to_owned(),
+                SyncKind::Sync => what.name().to_owned(),
                 _ => format!("{} of {}", what.name(), names.whereabouts(inode).of(inode)),
             };
             let how = match outcome {
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     fn note(fsyncs: &Fsyncs, inode: u64, outcome: Result<Receipt, FsError>) -> bool {
-        let how = (What::Fsync, &Names::default());
+        let how = (SyncKind::Fsync, &Names::default());
         fsyncs.note(InodeNo(inode), how, Stopwatch::start(), &outcome)
     }
 

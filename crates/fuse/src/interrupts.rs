@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 /// Those of one mount that are under way.
 #[derive(Debug, Default)]
-pub(crate) struct Interrupts(Mutex<State>);
+pub(crate) struct Interrupts(Mutex<InterruptTable>);
 
 #[derive(Debug, Default)]
-struct State {
+struct InterruptTable {
     /// What the kernel calls each of them, and whether it was interrupted.
     under_way: Vec<(u64, bool)>,
     /// The mount ends.

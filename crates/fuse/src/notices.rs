@@ -47,7 +47,7 @@ pub(crate) enum Notice {
 type Tell = dyn Fn(&[Notice]) + Send + Sync;
 
 #[derive(Default)]
-struct State {
+struct NoticeQueue {
     /// Still to be sent.
     notices: Vec<Notice>,
     /// How many were noted, and how many of these were sent, so far.
@@ -63,7 +63,7 @@ struct State {
 /// What is to be sent to the kernel of one mount.
 #[derive(Default)]
 pub(crate) struct Notices {
-    state: Mutex<State>,
+    state: Mutex<NoticeQueue>,
     changed: Condvar,
 }
 

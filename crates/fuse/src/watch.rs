@@ -28,12 +28,12 @@ pub(crate) struct Watch(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WatchList>,
     called: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchList {
     /// Readers that serve, and how many requests had begun there at the last look.
     awake: Vec<(Weak<dyn Watched>, u64)>,
     is_started: bool,

@@ -6,7 +6,7 @@ use holdfast_posix::{FileSystem, FsError, WriteHow};
 use super::Server;
 use super::rolled_back::Verdict;
 use crate::flags;
-use crate::fsyncs::What;
+use crate::fsyncs::SyncKind;
 use crate::interface::{Answer, CopyRange, Errno, FileId, Request, Write};
 use crate::notices::Notice;
 use crate::statistics::Operation;
@@ -93,7 +93,7 @@ impl Server {
             self.tell_attr_changed(inode);
         }
         if handle.direct && flags::write_is_durable(write.file.flags) {
-            self.durable(&fs, file.inode(), What::Write, || fs.fsync(file, true))?;
+            self.durable(&fs, file.inode(), SyncKind::Write, || fs.fsync(file, true))?;
         }
         length(written)
     }

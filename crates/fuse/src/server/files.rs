@@ -11,7 +11,7 @@ use holdfast_posix::{FileSystem, OpenFile, OpenFlags};
 
 use super::{Handle, Server};
 use crate::flags;
-use crate::fsyncs::What;
+use crate::fsyncs::SyncKind;
 use crate::interface::{Answer, Completion, Entry, Errno, FileId, Mode, Opened, Request};
 use crate::statistics::Operation;
 
@@ -108,7 +108,7 @@ impl Server {
     pub fn fsync(&self, file: FileId, data_only: bool) -> Answer<()> {
         let fs = self.fs()?;
         let file = &self.file(&fs, file)?.file;
-        self.durable(&fs, file.inode(), What::Fsync, || fs.fsync(file, data_only))
+        self.durable(&fs, file.inode(), SyncKind::Fsync, || fs.fsync(file, data_only))
     }
 
     /// As [`Server::fsync`], with the completion callback `then`, run now or on another thread. This thread may make
@@ -124,7 +124,7 @@ impl Server {
             Ok(asked) => asked,
             Err(error) => return then(Err(error)),
         };
-        let noted = self.noted(&fs, file.inode(), What::Fsync);
+        let noted = self.noted(&fs, file.inode(), SyncKind::Fsync);
         fs.fsync_then(file, data_only, |done| then(noted(done)));
     }
 
@@ -134,17 +134,17 @@ impl Server {
             Ok(fs) => fs,
             Err(error) => return then(Err(error)),
         };
-        let noted = self.noted(&fs, inode, What::Fsync);
+        let noted = self.noted(&fs, inode, SyncKind::Fsync);
         fs.fsync_inode_then(inode, |done| then(noted(done)));
     }
 
     /// fsync of a directory (P2), the root as any other: no caller waits for a stranger's data. Waits for the device.
     pub fn fsyncdir(&self, inode: InodeNo) -> Answer<()> {
-        self.durable_inode(inode, What::Fsync)
+        self.durable_inode(inode, SyncKind::Fsync)
     }
 
     /// Makes everything durable that was done to an inode without a handle.
-    pub(super) fn durable_inode(&self, inode: InodeNo, what: What) -> Answer<()> {
+    pub(super) fn durable_inode(&self, inode: InodeNo, what: SyncKind) -> Answer<()> {
         let fs = self.fs()?;
         self.durable(&fs, inode, what, || fs.fsync_inode(inode))
     }
@@ -154,7 +154,7 @@ impl Server {
         &self,
         fs: &FileSystem,
         inode: InodeNo,
-        what: What,
+        what: SyncKind,
         call: impl FnOnce() -> holdfast_posix::Result<Receipt>,
     ) -> Answer<()> {
         let noted = self.noted(fs, inode, what);
@@ -166,7 +166,7 @@ impl Server {
         &self,
         fs: &FileSystem,
         inode: InodeNo,
-        what: What,
+        what: SyncKind,
     ) -> impl FnOnce(holdfast_posix::Result<Receipt>) -> Answer<()> + Send + use<> {
         let (fsyncs, counters) = (Arc::clone(&self.fsyncs), Arc::clone(fs.counters()));
         let (notices, requests) = (Arc::clone(&self.notices), Arc::clone(self.requests()));
@@ -176,7 +176,7 @@ impl Server {
             let operations = requests.operations();
             operations.fsyncs.add(done.as_ref().ok());
             // What is synchronous is measured as what it is.
-            if matches!(what, What::Fsync | What::Sync) {
+            if matches!(what, SyncKind::Fsync | SyncKind::Sync) {
                 operations.record(Operation::Fsync, time.nanos());
             }
             if fsyncs.note(inode, (what, &names), time, &done) {

@@ -10,7 +10,7 @@ use holdfast_base::InodeNo;
 use holdfast_posix::Atime;
 
 use super::Server;
-use crate::fsyncs::What;
+use crate::fsyncs::SyncKind;
 use crate::interface::{Answer, Errno};
 
 /// Writing this attribute of anything inside the mount changes how it goes on: words of mount(8) with commas between
@@ -56,7 +56,7 @@ impl Server {
 
     /// Makes the last change of `inode` durable. One that is gone needs nothing more.
     pub(crate) fn sync_written(&self, inode: InodeNo) -> Answer<()> {
-        match self.durable_inode(inode, What::Change) {
+        match self.durable_inode(inode, SyncKind::Change) {
             Err(Errno(libc::ENOENT | libc::ESTALE)) => Ok(()),
             other => other,
         }

@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::{CHANGE_XATTR, CONTROL, REMOUNT_XATTR, Server};
 use crate::caller::Capability;
 use crate::flags;
-use crate::fsyncs::What;
+use crate::fsyncs::SyncKind;
 use crate::interface::{Answer, Errno, Request, XattrReply};
 use crate::options::Report;
 use crate::statistics::Operation;
@@ -88,7 +88,7 @@ impl Server {
         let value = match name {
             SYNC_XATTR => {
                 // Of everything, so of the root: wherever in the mount it was asked for.
-                self.durable(&fs, InodeNo::ROOT, What::Sync, || fs.sync())?;
+                self.durable(&fs, InodeNo::ROOT, SyncKind::Sync, || fs.sync())?;
                 Vec::new()
             }
             REPORT_XATTR | STATS_XATTR if !self.is_owner(request) => {

@@ -247,15 +247,15 @@ impl Lone {
 }
 
 /// Where the calling thread is: beside a lone client, or anywhere.
-pub(super) struct Place {
+pub(super) struct Affinity {
     lone: Arc<Lone>,
     at: Cell<Option<u16>>,
 }
 
-impl Place {
+impl Affinity {
     /// Anywhere, whatever was before: a thread inherits the affinity of the thread that started it.
-    pub(super) fn anywhere(lone: &Arc<Lone>) -> Place {
-        let place = Place { lone: Arc::clone(lone), at: Cell::new(None) };
+    pub(super) fn anywhere(lone: &Arc<Lone>) -> Affinity {
+        let place = Affinity { lone: Arc::clone(lone), at: Cell::new(None) };
         place.stay(None);
         place
     }

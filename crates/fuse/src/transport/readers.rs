@@ -31,7 +31,7 @@ use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::ending::{Ending, told};
-use super::lone::{Lone, Place};
+use super::lone::{Affinity, Lone};
 use crate::threads;
 use crate::watch::{TICK, Watch, Watched};
 
@@ -65,7 +65,7 @@ struct Seat {
 }
 
 #[derive(Default)]
-struct State {
+struct Pool {
     /// Threads that read, or serve what has not waited so far.
     reading: usize,
     /// Threads that wait during a request.
@@ -84,7 +84,7 @@ pub(crate) struct Readers {
     /// Of all.
     threads_max: usize,
     spin: Duration,
-    state: Mutex<State>,
+    state: Mutex<Pool>,
     /// Notified when no thread is outside any more.
     drained: Condvar,
     /// Requests that have begun, and those of them under way that have not stepped out.
@@ -189,7 +189,7 @@ impl Readers {
     }
 
     /// Has one more thread read. Says whether there is one.
-    fn wake(self: &Arc<Self>, state: &mut State) -> bool {
+    fn wake(self: &Arc<Self>, state: &mut Pool) -> bool {
         if let Some(seat) = state.resting.pop() {
             state.reading += 1;
             seat.called.store(true, Ordering::Relaxed);
@@ -210,7 +210,7 @@ impl Readers {
         started.is_ok()
     }
 
-    fn spawn(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
+    fn spawn(self: &Arc<Self>, state: &mut Pool) -> io::Result<()> {
         let Some(Start { body, ending }) = state.start.clone() else {
             return Err(io::Error::other("the session is over"));
         };
@@ -278,7 +278,7 @@ pub(crate) struct Reader {
     is_dismissed: Cell<bool>,
     served: Cell<Stopwatch>,
     in_a_row: Cell<u32>,
-    place: Rc<Place>,
+    place: Rc<Affinity>,
 }
 
 /// What a thread that has nothing to serve does next.
@@ -295,7 +295,7 @@ pub(crate) enum Next {
 impl Reader {
     fn new(readers: Arc<Readers>) -> Reader {
         let doing = Rc::new(Cell::new(Doing::Reading));
-        let place = Rc::new(Place::anywhere(&readers.lone));
+        let place = Rc::new(Affinity::anywhere(&readers.lone));
         let (all, own, mine) = (Arc::clone(&readers), Rc::clone(&doing), Rc::clone(&place));
         wait::before_waiting(move |next| match next {
             wait::Next::Wait => step_out(&all, &own),

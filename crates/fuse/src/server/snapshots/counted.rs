@@ -21,10 +21,10 @@ pub(super) struct Counted {
 
 /// The same, while it changes.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<State>);
+pub(super) struct Counts(Mutex<SnapshotCount>);
 
 #[derive(Debug, Default)]
-struct State {
+struct SnapshotCount {
     counted: Option<Counted>,
     /// What it said last of when that changed.
     said: Option<Timestamp>,

@@ -122,7 +122,7 @@ fn without_the_busy_thread_nobody_is_moved() {
     for lone in [Lone::new(Duration::ZERO), Lone::on(None, SPIN)] {
         lone.start().unwrap();
         assert_eq!(Arc::strong_count(&lone), 1, "there is none");
-        let place = Place::anywhere(&lone);
+        let place = Affinity::anywhere(&lone);
         (0..10 * ROW).for_each(|_| place.serve(7));
         assert!(!place.is_beside_client());
     }
@@ -130,7 +130,7 @@ fn without_the_busy_thread_nobody_is_moved() {
     let lone = Lone::on(Some([0, 4095]), SPIN);
     lone.place.store(0, Relaxed);
     assert!(lone.be_busy([0, 4095]).is_err());
-    let place = Place::anywhere(&lone);
+    let place = Affinity::anywhere(&lone);
     place.go(Some(4095));
     assert!(!place.is_beside_client());
 }
