@@ -41,13 +41,13 @@ pub(crate) struct Discarder {
     one: Mutex<()>,
     /// Nothing is discarded any more. Set under that lock.
     is_closed: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<DiscarderState>,
     changed: Condvar,
     said: Mutex<String>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DiscarderState {
     ended: bool,
     /// Something became free since the last round began.
     freed: bool,

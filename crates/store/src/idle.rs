@@ -13,12 +13,12 @@ use parking_lot::{Condvar, Mutex};
 #[derive(Debug, Default)]
 pub struct Idle {
     asleep: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<Wakeup>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Wakeup {
     ended: bool,
     /// There is work that waits for no rest.
     called: bool,

@@ -40,7 +40,7 @@ struct Longer(Geometry);
 
 /// Both superblocks say this shape, durably.
 #[derive(Debug)]
-struct Said(Longer);
+struct SizePublished(Longer);
 
 fn no_room(new: &Geometry) -> StoreError {
     StoreError::Refused(format!(
@@ -67,7 +67,7 @@ impl Inner {
             return Ok(size(&self.geometry()));
         };
         let said = match mutants::is(Mutant::GrownEarly) {
-            true => Said(longer),
+            true => SizePublished(longer),
             false => self.say(longer)?,
         };
         Ok(self.open_up(said))
@@ -125,7 +125,7 @@ impl Inner {
     }
 
     /// Writes superblocks that say the new size into both slots.
-    fn say(&self, longer: Longer) -> Result<Said> {
+    fn say(&self, longer: Longer) -> Result<SizePublished> {
         let was = self.geometry().volume_blocks;
         for _slot in 0..2 {
             let mut journal = self.journal.lock();
@@ -139,11 +139,11 @@ impl Inner {
             step.check(journal.say_left_out(&*self.device, epoch))?;
             step.end();
         }
-        Ok(Said(longer))
+        Ok(SizePublished(longer))
     }
 
     /// The blocks of the new part are free from now on. Returns the bytes of the volume.
-    fn open_up(&self, Said(longer): Said) -> u64 {
+    fn open_up(&self, SizePublished(longer): SizePublished) -> u64 {
         let Longer(geometry) = longer;
         // An image that was given as a whole has a part now that was not.
         let is_sparse = self.device.room().is_some();

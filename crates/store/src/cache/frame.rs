@@ -20,7 +20,7 @@ use super::key_prefixes::KeyPrefixes;
 
 /// Where a node is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum FrameState {
     /// Equal to what is durable at its location.
     Clean,
     /// Born in this epoch: changed, and not yet part of a checkpoint.
@@ -56,7 +56,7 @@ impl Body {
 pub(crate) struct Frame {
     body: Body,
     pub(super) epoch: Epoch,
-    pub(super) state: State,
+    pub(super) state: FrameState,
     /// What the next commit's record of this node is applied to.
     pub(super) base: Base,
     pub(super) tracker: Tracker,
@@ -76,7 +76,7 @@ impl Frame {
             shadow: Vec::new(),
             body,
             epoch,
-            state: State::Clean,
+            state: FrameState::Clean,
             base: Base::Changed,
             tracker,
             listed: false,
@@ -96,7 +96,7 @@ impl Frame {
             },
             body,
             epoch,
-            state: State::Dirty,
+            state: FrameState::Dirty,
             base,
             tracker,
             listed: false,
@@ -128,7 +128,7 @@ impl Frame {
     /// The bytes, the prefixes of their keys and the memory of their changes, to be changed. The node must be dirty.
     #[inline]
     pub(crate) fn edit(&mut self) -> (&mut [u8], &mut KeyPrefixes, &mut Tracker) {
-        assert_eq!(self.state, State::Dirty, "only dirty nodes are changed in place");
+        assert_eq!(self.state, FrameState::Dirty, "only dirty nodes are changed in place");
         let Body { bytes, prefixes } = &mut self.body;
         let bytes = Arc::get_mut(bytes).expect("a dirty node is not shared with a writer");
         (bytes, prefixes, &mut self.tracker)
@@ -137,9 +137,9 @@ impl Frame {
     /// Whether a commit has a record of this node, which must be forgotten when the node goes.
     pub(super) fn is_in_journal(&self) -> bool {
         match self.state {
-            State::Clean => false,
-            State::Dirty => self.base == Base::Changed,
-            State::Sealed => true,
+            FrameState::Clean => false,
+            FrameState::Dirty => self.base == Base::Changed,
+            FrameState::Sealed => true,
         }
     }
 
@@ -183,7 +183,7 @@ impl Frame {
         {
             self.shadow = Vec::new();
         }
-        self.state = State::Sealed;
+        self.state = FrameState::Sealed;
         self.tracker.clear();
         self.listed = false;
         self.body.bytes.clone()

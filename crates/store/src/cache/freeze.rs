@@ -11,7 +11,7 @@ use holdfast_format::journal::{Base, node};
 
 use super::Cache;
 use super::dirty::ByteRange;
-use super::frame::State;
+use super::frame::FrameState;
 use crate::space::slots::NodeSlots;
 
 /// The ranges of all nodes of a commit. Kept from one commit to the next, so that the frozen time
@@ -64,7 +64,7 @@ impl Cache {
             let Some(frame) = self.frames.get(&block).filter(|frame| frame.listed) else {
                 continue;
             };
-            debug_assert_eq!(frame.state, State::Dirty);
+            debug_assert_eq!(frame.state, FrameState::Dirty);
             let first = frozen.ranges.len();
             frame.ranges(&mut frozen.ranges);
             if mutants::is(Mutant::RangeShort)

@@ -35,7 +35,7 @@ use holdfast_format::{Geometry, NodePointer, Stored, node};
 use rustc_hash::FxHashMap;
 
 use dirty::{Marked, Tracker};
-use frame::State;
+use frame::FrameState;
 pub(crate) use frame::{Body, Frame, Node};
 use frames::Frames;
 pub(crate) use freeze::FrozenNodes;
@@ -148,7 +148,7 @@ impl Cache {
     /// The clean ones of these leave memory.
     pub(crate) fn forget_clean(&mut self, blocks: &[BlockNo]) {
         for block in blocks {
-            if self.frames.get(block).is_some_and(|frame| frame.state == State::Clean) {
+            if self.frames.get(block).is_some_and(|frame| frame.state == FrameState::Clean) {
                 self.frames.remove(block);
                 self.counters.nodes_evicted.increment();
             }
@@ -166,7 +166,7 @@ impl Cache {
     /// A copy of the node at `pointer`, if its location does not hold it yet.
     pub(crate) fn not_written(&self, pointer: NodePointer) -> Option<Vec<u8>> {
         let frame = self.frames.get(&pointer.block)?;
-        let is_it = frame.epoch == pointer.epoch && frame.state != State::Clean;
+        let is_it = frame.epoch == pointer.epoch && frame.state != FrameState::Clean;
         is_it.then(|| frame.node().bytes().to_vec())
     }
 
@@ -222,14 +222,14 @@ impl Cache {
 
     /// Takes a node in. Evicts nothing: a change may be under way that needs what is here.
     fn insert(&mut self, block: BlockNo, frame: Frame) {
-        if frame.state == State::Dirty {
+        if frame.state == FrameState::Dirty {
             self.dirty.push(block);
             self.dirty_count +=
                 NodeSlots::of(node::stored(frame.node().bytes(), &self.geometry), 1);
         }
         self.clock.push_back(block);
         if let Some(old) = self.frames.insert(block, frame) {
-            assert_ne!(old.state, State::Dirty, "two nodes claim block {block}");
+            assert_ne!(old.state, FrameState::Dirty, "two nodes claim block {block}");
         }
     }
 
@@ -270,7 +270,7 @@ impl Cache {
         if frame.is_in_journal() {
             self.cancelled.push(block);
         }
-        if frame.state == State::Dirty {
+        if frame.state == FrameState::Dirty {
             self.dirty_count -=
                 NodeSlots::of(node::stored(frame.node().bytes(), &self.geometry), 1);
         }
@@ -317,7 +317,7 @@ impl Cache {
         for block in std::mem::take(&mut self.dirty) {
             // A block on the list twice, or whose node was removed, is not dirty (again).
             if let Some(frame) = self.frames.get_mut(&block)
-                && frame.state == State::Dirty
+                && frame.state == FrameState::Dirty
             {
                 sealed.push(SealedNode { block, bytes: frame.seal() });
             }
@@ -335,10 +335,10 @@ impl Cache {
     pub(crate) fn written(&mut self, blocks: &[BlockNo], epoch: Epoch) {
         for block in blocks {
             if let Some(frame) = self.frames.get_mut(block)
-                && frame.state == State::Sealed
+                && frame.state == FrameState::Sealed
                 && frame.epoch <= epoch
             {
-                frame.state = State::Clean;
+                frame.state = FrameState::Clean;
             }
         }
         self.evict();
@@ -371,7 +371,7 @@ impl Cache {
                 continue;
             };
             let is_idle = || !frame.referenced.swap(false, Ordering::Relaxed);
-            if frame.state == State::Clean && !self.pinned.contains_key(&block) && is_idle() {
+            if frame.state == FrameState::Clean && !self.pinned.contains_key(&block) && is_idle() {
                 self.frames.remove(&block);
                 self.counters.nodes_evicted.increment();
             } else {

@@ -31,10 +31,10 @@ const SAID_MAX: Duration = Duration::from_millis(10);
 
 /// What the host said last.
 #[derive(Debug, Default)]
-pub(crate) struct HostSaid(Mutex<Option<Said>>);
+pub(crate) struct HostSaid(Mutex<Option<HostAnswer>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct HostAnswer {
     room: Option<u64>,
     given: u64,
     time: Stopwatch,
@@ -51,7 +51,7 @@ impl Inner {
         let counters = &self.counters;
         let done = [answers, counters.no_space.get(), counters.discard_ranges.get()];
         let mut said = self.host_said.0.lock();
-        if let Some(Said { room, given, .. }) =
+        if let Some(HostAnswer { room, given, .. }) =
             said.filter(|of| of.done == done && of.time.elapsed() < SAID_MAX)
         {
             return (room, given);
@@ -59,7 +59,7 @@ impl Inner {
         // Begun before the question: the answer is no younger than that.
         let time = Stopwatch::start();
         let (room, given) = (self.device.room(), self.device.given());
-        *said = Some(Said { room, given, time, done });
+        *said = Some(HostAnswer { room, given, time, done });
         (room, given)
     }
 

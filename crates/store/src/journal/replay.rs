@@ -134,17 +134,17 @@ fn try_replay(
     let mut last_epoch = superblock.epoch;
     loop {
         let payload = match found {
-            Found::Commit(payload) => payload,
-            Found::End => {
+            NextFrame::Commit(payload) => payload,
+            NextFrame::End => {
                 done.ended = true;
                 break;
             }
-            Found::Nothing => break,
+            NextFrame::Nothing => break,
         };
         *safe = done.commits;
         // A commit is written after the flush of the one before it: only the last can lack its data.
         let next = replay.read_commit(payload.after, payload.epoch, true);
-        let is_last = matches!(next, Ok(Found::End | Found::Nothing));
+        let is_last = matches!(next, Ok(NextFrame::End | NextFrame::Nothing));
         let damage = |source| {
             let what = format!("commit {} of the journal", payload.after.commit);
             StoreError::Item { what, source }
@@ -219,7 +219,7 @@ pub(super) fn beside(before: &Superblock, epoch: Epoch) -> Epoch {
 }
 
 /// What lies where a commit would.
-enum Found {
+enum NextFrame {
     Commit(Payload),
     End,
     Nothing,
@@ -269,7 +269,12 @@ impl<'a> Replay<'a> {
 
 impl Replay<'_> {
     /// The commit behind `mark`. `epoch` is that of the commit before, or of the superblock.
-    fn read_commit(&mut self, mark: JournalMark, epoch: Epoch, same_epoch: bool) -> Result<Found> {
+    fn read_commit(
+        &mut self,
+        mark: JournalMark,
+        epoch: Epoch,
+        same_epoch: bool,
+    ) -> Result<NextFrame> {
         let number = mark.commit.next();
         let mut payload = Payload {
             bytes: Vec::new(),
@@ -294,12 +299,12 @@ impl Replay<'_> {
                 follows && header.index == index && same_count && right_epoch
             };
             let Some(frame) = self.frame_that(at, fits)? else {
-                return Ok(Found::Nothing);
+                return Ok(NextFrame::Nothing);
             };
             let header = &frame.header;
             frames = Some(header.frames);
             if header.kind == KIND_END {
-                return Ok(Found::End);
+                return Ok(NextFrame::End);
             }
             let part = frame.payload();
             // No crash leaves a journal that overlaps itself. What saturates is too much as well.
@@ -321,7 +326,7 @@ impl Replay<'_> {
         }
         // The ring has as many.
         self.blocks = self.blocks.saturating_add(payload.blocks);
-        Ok(Found::Commit(payload))
+        Ok(NextFrame::Commit(payload))
     }
 
     /// The data that a commit names, or `None` if some of it never arrived. A block that cannot be

@@ -26,7 +26,7 @@ use super::list::Deletions;
 use super::plan::Plan;
 use super::walk_down::find;
 use super::walks::Walks;
-use super::way::{Found, Walk};
+use super::way::{Walk, WalkStep};
 use crate::apply::{Halt, Slots};
 use crate::room::slots_at_most;
 use crate::space::alloc::Space;
@@ -418,7 +418,7 @@ impl Inner {
     }
 
     /// Fails if a step would free what is not in use as that: the tree came from a damaged disk.
-    fn check_found(&self, found: &Found, space: &Space) -> std::result::Result<(), Halt> {
+    fn check_found(&self, found: &WalkStep, space: &Space) -> std::result::Result<(), Halt> {
         let geometry = self.geometry();
         let stored = |level: u8| geometry.stored(TreeId::Files, level);
         let is_node = |(of, level): &&(NodePointer, u8)| !space.is_node(of.block, stored(*level));

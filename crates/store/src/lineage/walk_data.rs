@@ -10,7 +10,7 @@ use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::{ItemKind, Key, Malformed};
 
-use super::way::{Found, Walk};
+use super::way::{Walk, WalkStep};
 use crate::StoreError;
 use crate::apply::Halt;
 use crate::cache::Node;
@@ -59,7 +59,7 @@ pub(super) fn data_of_leaf(
     walk: &Walk,
     forest: &Forest,
     leaf: &Node<'_>,
-    found: &mut Found,
+    found: &mut WalkStep,
 ) -> Result<Option<WalkPlace>, Halt> {
     let mut behind = None;
     for index in 0..leaf.count() {

@@ -12,7 +12,7 @@ use holdfast_format::item::WalkPlace;
 
 use super::beside::Beside;
 use super::walk_data::{data_of_leaf, end_of_last_extent};
-use super::way::{Found, Walk};
+use super::way::{Walk, WalkStep};
 use crate::apply::Halt;
 use crate::cache::Node;
 use crate::tree::subtree::Subtree;
@@ -43,8 +43,8 @@ enum Handled {
 }
 
 /// Finds what the next step frees. Changes nothing.
-pub(super) fn find(walk: &Walk, forest: &Forest) -> Result<Found, Halt> {
-    let mut found = Found::default();
+pub(super) fn find(walk: &Walk, forest: &Forest) -> Result<WalkStep, Halt> {
+    let mut found = WalkStep::default();
     let mut reach = Reach { nodes: walk.cursor, data: walk.cursor, passed: 0 };
     loop {
         let handled = step(walk, forest, &mut reach, &mut found)?;
@@ -68,7 +68,7 @@ fn step(
     walk: &Walk,
     forest: &Forest,
     reach: &mut Reach,
-    found: &mut Found,
+    found: &mut WalkStep,
 ) -> Result<Handled, Halt> {
     let mut way = next_node(walk, forest, &reach.nodes)?;
     let Some(first) = way.pop() else { return Ok(Handled::Nothing) };

@@ -33,7 +33,7 @@ pub(super) struct Walk {
 
 /// What a step has come to, once all its nodes are in memory.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct WalkStep {
     pub(super) data: Vec<BlockRange>,
     pub(super) nodes: Vec<(NodePointer, u8)>,
     /// Where the walk goes on; `None`: it is at its end.

@@ -8,7 +8,7 @@ use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark, UNIT};
 use holdfast_format::rot::LOOKS;
 
 use super::replay::Reader;
-use super::ring::Place;
+use super::ring::RingCopy;
 use crate::before_mark::BeforeMark;
 
 /// Bytes that are read at once: mostly the batch is among the first.
@@ -25,7 +25,7 @@ impl Reader<'_> {
     }
 
     /// The same in one place, in so many bytes.
-    fn before_in(&self, mark: LogMark, most: u64, place: Place) -> BeforeMark {
+    fn before_in(&self, mark: LogMark, most: u64, place: RingCopy) -> BeforeMark {
         let mut looks = LOOKS;
         for back in (0..most).step_by(STEP as usize) {
             let to = back.saturating_add(STEP).min(most);

@@ -18,7 +18,7 @@ use crate::transaction::{Change, TakenContent};
 
 /// How a generation is written down.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How {
+pub(super) struct BatchFormat {
     pub(super) batching: Batching,
     /// Its data is durable already: nothing is said of it.
     pub(super) data_is_durable: bool,
@@ -35,7 +35,7 @@ pub(super) struct Written {
 }
 
 /// Appends the records of `generation` to `out`.
-pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Written {
+pub(super) fn format(generation: &Generation, how: BatchFormat, out: &mut Vec<u8>) -> Written {
     let mut encoder = Encoder::default();
     let mut written = Written::default();
     let count = generation.len();
@@ -134,7 +134,7 @@ mod tests {
             GivenUp::default(),
         );
         let mut out = Vec::new();
-        let how = How { batching, data_is_durable: false };
+        let how = BatchFormat { batching, data_is_durable: false };
         let written = format(&pending.take()[0], how, &mut out);
         let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
         let records = Decoder::new(&out, written.records, &geometry, Carried::NOTHING);

@@ -49,7 +49,7 @@ pub(super) struct Judge<'a> {
 
 /// What a batch says.
 #[derive(Default)]
-struct Said {
+struct BatchContent {
     /// The branch that the records are of.
     branch: u64,
     /// All that records are of.
@@ -137,7 +137,7 @@ impl<'a> Judge<'a> {
         if batch.header.inode_next < self.inode_next {
             return refuse("the next inode number goes back".into());
         }
-        let mut said = Said { branch: MAIN, ..Said::default() };
+        let mut said = BatchContent { branch: MAIN, ..BatchContent::default() };
         for record in batch.records(self.superblock) {
             let judged = match record.map_err(|source| batch.damage(source))? {
                 Record::Put(key, value) if key.kind.is_lineage() => {
@@ -199,7 +199,7 @@ impl<'a> Judge<'a> {
 
     fn take(
         &self,
-        said: &mut Said,
+        said: &mut BatchContent,
         blocks: BlockRange,
         content: &Content<'_>,
     ) -> std::result::Result<(), String> {
@@ -246,7 +246,7 @@ impl<'a> Judge<'a> {
     }
 
     /// What the keys that a batch changes hold before it, and what it takes itself.
-    fn held(&mut self, said: &Said) -> Result<HeldBefore> {
+    fn held(&mut self, said: &BatchContent) -> Result<HeldBefore> {
         // Nothing is given back, now or later, but what the log took: then no tree is asked.
         let is_taken = |span: &Span| self.are_taken_or(&[], *span);
         if said.freed.is_empty()
@@ -303,7 +303,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Why a batch cannot give back what it does.
-    fn give_back(&mut self, said: &Said, held: &HeldBefore) -> Option<String> {
+    fn give_back(&mut self, said: &BatchContent, held: &HeldBefore) -> Option<String> {
         for Given { blocks: (start, end), dropped } in &said.freed {
             let (start, end) = (*start, *end);
             // No span ends before it begins.
@@ -364,7 +364,7 @@ impl<'a> Judge<'a> {
     }
 
     /// What the extents that a batch puts keep of what the trees had.
-    fn carry(&mut self, said: &Said, held: &HeldBefore) {
+    fn carry(&mut self, said: &BatchContent, held: &HeldBefore) {
         let mut puts: BTreeMap<u64, Vec<(&Key, Span)>> = BTreeMap::new();
         for ((branch, key), span) in &said.extents {
             self.parts.remove(&(*branch, *key));
@@ -379,7 +379,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-impl Said {
+impl BatchContent {
     /// Blocks that it gives back.
     fn give(
         &mut self,

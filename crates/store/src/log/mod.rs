@@ -43,7 +43,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::step::Step;
 use crate::{Inner, Result};
 
-use format::How;
+use format::BatchFormat;
 use generation::Generation;
 use pending::{Generations, SPARES};
 pub(crate) use pending::{LogPosition, Pending};
@@ -252,7 +252,7 @@ impl Inner {
             receipt.flushes += 1;
             log.appended_are_durable();
         }
-        let how = How { batching: self.logging.batching, data_is_durable };
+        let how = BatchFormat { batching: self.logging.batching, data_is_durable };
         let named = self.format_batches(log, generations, how, receipt);
         let time = Stopwatch::start();
         (receipt.log_bytes, receipt.log_writes) = log.write(&*self.device)?;
@@ -279,7 +279,7 @@ impl Inner {
         &self,
         log: &mut Log,
         generations: &Generations,
-        how: How,
+        how: BatchFormat,
         receipt: &mut Receipt,
     ) -> Vec<DataExtent> {
         let time = Stopwatch::start();

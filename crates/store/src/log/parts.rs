@@ -11,7 +11,7 @@ use holdfast_format::log::{LogMark, UNIT};
 
 use super::Ring;
 use super::replay::Reader;
-use super::ring::Place;
+use super::ring::RingCopy;
 use crate::ring_parts::{RingName, RingPart, RingParts};
 use crate::{Inner, Result};
 
@@ -34,8 +34,8 @@ impl<'a> Batches<'a> {
     }
 }
 
-fn place(number: usize) -> Place {
-    if number == 0 { Place::First } else { Place::Second }
+fn place(number: usize) -> RingCopy {
+    if number == 0 { RingCopy::First } else { RingCopy::Second }
 }
 
 impl RingParts for Batches<'_> {

@@ -30,7 +30,7 @@ enum Leads {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     leads: Leads,
     /// The receipt for all callers that share the last batch.
     last: Receipt,
@@ -42,7 +42,7 @@ struct State {
 /// Callers that want batches.
 #[derive(Default)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     answered: Condvar,
 }
 
@@ -204,12 +204,12 @@ impl Inner {
         }))
     }
 
-    fn wait(&self, state: &mut MutexGuard<'_, State>) {
+    fn wait(&self, state: &mut MutexGuard<'_, QueueState>) {
         wait::will_wait();
         self.logging.queue.answered.wait(state);
     }
 
-    fn take_lead(&self, state: &mut State, leads: Leads) -> Lead<'_> {
+    fn take_lead(&self, state: &mut QueueState, leads: Leads) -> Lead<'_> {
         state.leads = leads;
         Lead { inner: self, is_given_up: false }
     }

@@ -24,7 +24,7 @@ use holdfast_format::log::{
 };
 use holdfast_format::{Malformed, Superblock};
 
-use super::ring::{Place, Ring};
+use super::ring::{Ring, RingCopy};
 use crate::StoreError;
 use crate::before_mark::BeforeMark;
 use crate::journal::replay::Replayed;
@@ -228,7 +228,7 @@ impl Reader<'_> {
     }
 
     /// As [`Reader::read`], out of what was read ahead if it is there.
-    fn read_ahead(&self, place: Place, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
+    fn read_ahead(&self, place: RingCopy, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
         let mut ahead = self.ahead[place as usize].borrow_mut();
         if let Some(bytes) = ahead.get(at, len) {
             return Ok(bytes);
@@ -251,7 +251,12 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn read(&self, place: Place, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
+    pub(super) fn read(
+        &self,
+        place: RingCopy,
+        at: u64,
+        len: usize,
+    ) -> Result<Vec<u8>, DeviceError> {
         let mut bytes = vec![0; len];
         for (on_device, part) in self.ring.parts(place, at, len) {
             self.device.read(on_device, &mut bytes[part])?;
@@ -260,7 +265,11 @@ impl Reader<'_> {
     }
 
     /// The batch at byte `at` of the ring in this place, if there is one that is whole.
-    pub(super) fn batch(&self, place: Place, at: u64) -> Result<Option<LoggedBatch>, DeviceError> {
+    pub(super) fn batch(
+        &self,
+        place: RingCopy,
+        at: u64,
+    ) -> Result<Option<LoggedBatch>, DeviceError> {
         let first = self.read_ahead(place, at, UNIT as usize)?;
         let Ok(header) = LogHeader::decode(&first) else {
             return Ok(None);
@@ -285,7 +294,7 @@ impl Reader<'_> {
         for place in self.ring.places() {
             match self.batch(place, mark.next) {
                 Ok(Some(batch)) if is_next(&batch) => {
-                    if place == Place::Second {
+                    if place == RingCopy::Second {
                         let (number, at) = (batch.header.number, mark.next);
                         tracing::warn!(
                             "batch {number} of the log, at byte {at}, is whole in its second place only"
@@ -392,7 +401,7 @@ impl Reader<'_> {
     /// batch `missing` on.
     fn look(
         &self,
-        place: Place,
+        place: RingCopy,
         from: u64,
         bytes: &[u8],
         missing: u64,

@@ -95,22 +95,22 @@ impl Ring {
     }
 
     /// The places at which a batch stands: one or two.
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> + use<> {
-        let second = (self.distance != 0).then_some(Place::Second);
-        [Some(Place::First), second].into_iter().flatten()
+    pub(super) fn places(&self) -> impl Iterator<Item = RingCopy> + use<> {
+        let second = (self.distance != 0).then_some(RingCopy::Second);
+        [Some(RingCopy::First), second].into_iter().flatten()
     }
 
     /// As [`Ring::places`], for the writer of a batch.
-    fn places_to_write(&self) -> impl Iterator<Item = Place> + use<> {
+    fn places_to_write(&self) -> impl Iterator<Item = RingCopy> + use<> {
         let most = if mutants::is(Mutant::RingCopyNotWritten) { 1 } else { 2 };
         self.places().take(most)
     }
 
     /// Where byte `at` lies on the device. What saturates lies behind the end of every one.
-    pub(super) fn on_device(&self, place: Place, at: u64) -> u64 {
+    pub(super) fn on_device(&self, place: RingCopy, at: u64) -> u64 {
         let distance = match place {
-            Place::First => 0,
-            Place::Second => self.distance,
+            RingCopy::First => 0,
+            RingCopy::Second => self.distance,
         };
         self.start.saturating_add(distance).saturating_add(at)
     }
@@ -119,7 +119,7 @@ impl Ring {
     /// they go on at the start.
     pub(super) fn parts(
         &self,
-        place: Place,
+        place: RingCopy,
         at: u64,
         len: usize,
     ) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> + use<> {
@@ -132,7 +132,7 @@ impl Ring {
 
 /// One of the two places at which a batch may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RingCopy {
     First,
     Second,
 }

@@ -67,7 +67,7 @@ enum End {
 
 /// What was found in the rings.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct BadRings {
     bad: Vec<Bad>,
 }
 
@@ -75,7 +75,7 @@ struct Rings<'a> {
     inner: &'a Inner,
     scrub: &'a Scrub,
     listener: &'a mut dyn Listener,
-    found: Found,
+    found: BadRings,
     bytes: u64,
     time: Stopwatch,
 }
@@ -87,8 +87,8 @@ impl Inner {
         &self,
         scrub: &Scrub,
         listener: &mut dyn Listener,
-    ) -> (Found, Result<bool>) {
-        let (found, time) = (Found::default(), Stopwatch::start());
+    ) -> (BadRings, Result<bool>) {
+        let (found, time) = (BadRings::default(), Stopwatch::start());
         let mut rings = Rings { inner: self, scrub, listener, found, bytes: 0, time };
         let done = if self.read_only { rings.of_a_reader() } else { rings.of_a_writer() };
         let goes_on = done.map(|goes_on| goes_on && rings.tell_read());
@@ -96,7 +96,7 @@ impl Inner {
     }
 
     /// Makes a checkpoint, behind which no recovery reads what was found bad.
-    pub(super) fn checkpoint_behind(&self, found: &Found) -> Result<()> {
+    pub(super) fn checkpoint_behind(&self, found: &BadRings) -> Result<()> {
         match found.bad.is_empty() {
             true => self.checkpoint(),
             // What is bad may be the very batch or frame that must lie before a mark (R12).
@@ -105,7 +105,7 @@ impl Inner {
     }
 }
 
-impl Found {
+impl BadRings {
     pub(super) fn is_empty(&self) -> bool {
         self.bad.is_empty()
     }

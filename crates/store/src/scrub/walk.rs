@@ -30,7 +30,7 @@ struct Level {
 }
 
 /// What became of a node that was looked for.
-enum Found {
+enum NodeLookup {
     /// Its bytes, and the place that does not hold it, if one of two does not.
     Here(Arc<[u8]>, Option<Half>),
     /// The tree does not lead to it any more.
@@ -167,10 +167,12 @@ impl<'a> Walk<'a> {
             self.has_answered();
         }
         let bytes = match found {
-            Found::Here(bytes, None) => bytes,
-            Found::Here(bytes, Some(half)) if self.mend(subtree, &half)? => bytes,
-            Found::Here(..) | Found::Moved => return Ok(Err(Step::Moved(subtree.low.max(*from)))),
-            Found::Damaged(error) => {
+            NodeLookup::Here(bytes, None) => bytes,
+            NodeLookup::Here(bytes, Some(half)) if self.mend(subtree, &half)? => bytes,
+            NodeLookup::Here(..) | NodeLookup::Moved => {
+                return Ok(Err(Step::Moved(subtree.low.max(*from))));
+            }
+            NodeLookup::Damaged(error) => {
                 let (low, end) = (key(&subtree.low), subtree.end.map(|end| key(&end)));
                 let what = Damaged::Node { block: subtree.pointer.block, from: low, end };
                 let why = match &error {
@@ -284,7 +286,7 @@ struct Reads {
 }
 
 /// A node by its place on the device; by memory, if it is on its way there. Adds what was read to `reads`.
-fn find(inner: &Inner, subtree: &Subtree, reads: &mut Reads) -> Result<Found> {
+fn find(inner: &Inner, subtree: &Subtree, reads: &mut Reads) -> Result<NodeLookup> {
     let mut verify = || {
         let geometry = inner.geometry();
         let places = match geometry.stored(subtree.tree.id(), subtree.level) {
@@ -298,28 +300,28 @@ fn find(inner: &Inner, subtree: &Subtree, reads: &mut Reads) -> Result<Found> {
     };
     let not_written = || {
         let found = inner.forest.read().cache.not_written(subtree.pointer);
-        found.map(|bytes| Found::Here(bytes.into(), None))
+        found.map(|bytes| NodeLookup::Here(bytes.into(), None))
     };
     if let Some(found) = not_written() {
         return Ok(found);
     }
     if let Ok((bytes, None)) = verify()? {
-        return Ok(Found::Here(bytes, None));
+        return Ok(NodeLookup::Here(bytes, None));
     }
     // It may have become free since its parent was read, and its place something else. If the tree leads there now, and the device
     // has it, a second read decides, unless it becomes free during that.
     let is_led_away = || is_led_to(inner, subtree).map(|led| led == Led::No);
     if is_led_away()? {
-        return Ok(Found::Moved);
+        return Ok(NodeLookup::Moved);
     }
     if let Some(found) = not_written() {
         return Ok(found);
     }
     match verify()? {
         // Whether the tree leads there still is asked when it is mended.
-        Ok((bytes, half)) => Ok(Found::Here(bytes, half)),
-        Err(_) if is_led_away()? => Ok(Found::Moved),
-        Err(error) => Ok(Found::Damaged(error)),
+        Ok((bytes, half)) => Ok(NodeLookup::Here(bytes, half)),
+        Err(_) if is_led_away()? => Ok(NodeLookup::Moved),
+        Err(error) => Ok(NodeLookup::Damaged(error)),
     }
 }
 
@@ -378,9 +380,9 @@ pub(super) fn visit(
                 continue;
             }
             let bytes = match find(inner, &subtree, &mut Reads::default())? {
-                Found::Here(bytes, _) => bytes,
-                Found::Damaged(_) => continue,
-                Found::Moved => {
+                NodeLookup::Here(bytes, _) => bytes,
+                NodeLookup::Damaged(_) => continue,
+                NodeLookup::Moved => {
                     from = from.max(subtree.low);
                     continue 'moved;
                 }

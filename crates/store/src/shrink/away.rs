@@ -5,7 +5,7 @@ use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_format::{Geometry, Stored};
 
 use super::moves::Run;
-use super::walk::{Reach, Seen};
+use super::walk::{Reach, Reached};
 use crate::marks::Marks;
 use crate::space::slots::NodeSlots;
 
@@ -27,7 +27,7 @@ pub(super) struct Away {
 
 impl Away {
     /// All behind the end of a volume of this shape.
-    pub(super) fn behind(seen: &Seen, new: &Geometry) -> Away {
+    pub(super) fn behind(seen: &Reached, new: &Geometry) -> Away {
         let end = new.far_copy().0;
         let (start, _) = seen.run_around(end);
         Away { end, start, places: Marks::default(), parts: 0 }
@@ -52,7 +52,7 @@ impl Away {
     /// they may have to be written once more. `free` are free now. Says whether there are enough.
     pub(super) fn clear_pairs(
         &mut self,
-        seen: &Seen,
+        seen: &Reached,
         new: &Geometry,
         (mut free, kept): (u64, u64),
     ) -> bool {
@@ -71,7 +71,7 @@ impl Away {
         free >= wanted
     }
 
-    fn clear(&mut self, seen: &Seen, new: &Geometry, unit: &Unit) {
+    fn clear(&mut self, seen: &Reached, new: &Geometry, unit: &Unit) {
         let place = new.node_blocks();
         let bits = clearable(seen, new, unit.start);
         for at in (0..UNIT).step_by(place as usize).filter(|at| bits >> at & 1 == 1) {
@@ -98,7 +98,7 @@ struct Unit {
 }
 
 /// All that may be cleared in front of the new end, in the order in which that is best done.
-fn units(seen: &Seen, new: &Geometry) -> Vec<Unit> {
+fn units(seen: &Reached, new: &Geometry) -> Vec<Unit> {
     let of_group =
         |(group, _)| (group * GROUP_BLOCKS..(group + 1) * GROUP_BLOCKS).step_by(UNIT as usize);
     let of_unit = |unit: u64| unit_at(seen, new, unit);
@@ -114,7 +114,7 @@ fn units(seen: &Seen, new: &Geometry) -> Vec<Unit> {
 
 const _: () = assert!(size_of::<Unit>() <= 16);
 
-fn unit_at(seen: &Seen, new: &Geometry, start: u64) -> Option<Unit> {
+fn unit_at(seen: &Reached, new: &Geometry, start: u64) -> Option<Unit> {
     let bits = clearable(seen, new, start);
     let both = [start, start ^ new.copy_mask];
     let cost = both.map(|at| (seen.used.word(BlockNo(at)) & bits).count_ones());
@@ -128,7 +128,7 @@ fn unit_at(seen: &Seen, new: &Geometry, start: u64) -> Option<Unit> {
 }
 
 /// The blocks of the lower places of a unit that may be cleared with their other ones.
-fn clearable(seen: &Seen, new: &Geometry, start: u64) -> u64 {
+fn clearable(seen: &Reached, new: &Geometry, start: u64) -> u64 {
     let both = [start, start ^ new.copy_mask];
     if both[1] <= start {
         return 0;
@@ -154,7 +154,7 @@ fn inside(new: &Geometry, unit: u64) -> u64 {
     }
 }
 
-impl Seen {
+impl Reached {
     /// Whether a node of a files tree, or what lies below, may have to move or change. A leaf does also where it names a part alone of
     /// what moves, in front of the end.
     pub(super) fn may_change(&self, node: u64, away: &Away) -> bool {

@@ -36,7 +36,7 @@ use free::Free;
 use moves::Failed;
 use plan::Plan;
 use rewrite::Rewrite;
-use walk::{Nodes, Seen};
+use walk::{Nodes, Reached};
 
 /// Steps of deletions that are made before each question whether to go on.
 const STEPS: usize = 1000;
@@ -102,7 +102,7 @@ impl Inner {
         expect_possible(&old, &geometry)?;
         let nodes = Nodes::of(&*self.device, &old);
         progress.at.all += self.space.lock().nodes() * old.geometry.node_size as u64;
-        let seen = Seen::walk(&nodes, &old, progress)?;
+        let seen = Reached::walk(&nodes, &old, progress)?;
         let free = seen.free();
         let plan = Plan::of(&seen, &free, &geometry);
         let plan = plan.ok_or_else(|| refused(&seen, &free, &geometry))?;
@@ -200,7 +200,7 @@ fn expect_possible(old: &Superblock, new: &Geometry) -> Result<()> {
 }
 
 /// Why the volume cannot have this shape, and which size it can have.
-fn refused(seen: &Seen, free: &Free, new: &Geometry) -> StoreError {
+fn refused(seen: &Reached, free: &Free, new: &Geometry) -> StoreError {
     let size = show::bytes(new.volume_blocks * BLOCK_BYTES);
     let why = match new.has_places_for_copies() {
         true => format!("too much of it is in use to have {size}"),

@@ -9,13 +9,13 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::node::NodeView;
 use holdfast_format::{ItemKind, NodePointer, Superblock};
 
-use super::walk::{Nodes, Seen, root_of};
+use super::walk::{Nodes, Reached, root_of};
 use crate::{Result, StoreError};
 
 /// What a shrink ends with where a block does not read.
 pub(super) fn cannot_move(
     nodes: &Nodes<'_>,
-    seen: &Seen,
+    seen: &Reached,
     superblock: &Superblock,
     block: BlockNo,
     source: DeviceError,
@@ -33,7 +33,7 @@ pub(super) fn cannot_move(
 
 struct Search<'a> {
     nodes: &'a Nodes<'a>,
-    seen: &'a Seen,
+    seen: &'a Reached,
     block: BlockNo,
     found: BTreeSet<(u64, InodeNo)>,
 }

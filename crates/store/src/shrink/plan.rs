@@ -7,7 +7,7 @@ use holdfast_format::{Geometry, Stored};
 use super::away::Away;
 use super::free::Free;
 use super::moves::Moves;
-use super::walk::Seen;
+use super::walk::Reached;
 use crate::space::reserve_of;
 use crate::space::slots::NodeSlots;
 
@@ -46,7 +46,7 @@ impl Places {
     }
 }
 
-impl Seen {
+impl Reached {
     /// What is free in the volume as it is.
     pub(super) fn free(&self) -> Free {
         let (first, end) = (self.geometry.first_data_block().0, self.geometry.far_copy().0);
@@ -57,7 +57,7 @@ impl Seen {
 impl Plan {
     /// For a volume in which that was seen and is free, and that is to have this shape; `None` if it cannot, or would not keep what is kept
     /// for commits and removals (P8).
-    pub(super) fn of(seen: &Seen, free: &Free, new: &Geometry) -> Option<Plan> {
+    pub(super) fn of(seen: &Reached, free: &Free, new: &Geometry) -> Option<Plan> {
         if new.check().is_err() || !new.has_places_for_copies() {
             return None;
         }
@@ -105,7 +105,7 @@ impl Plan {
 }
 
 /// Takes so many pairs of which one place or both lie behind the new end.
-fn beyond(seen: &Seen, end: u64, before: &mut Free, count: u64) -> Option<Free> {
+fn beyond(seen: &Reached, end: u64, before: &mut Free, count: u64) -> Option<Free> {
     let old = &seen.geometry;
     if count == 0 {
         return Some(Free::of([], old));
@@ -119,7 +119,7 @@ fn beyond(seen: &Seen, end: u64, before: &mut Free, count: u64) -> Option<Free> 
 }
 
 /// About the smallest size that the volume can have, in MiB: one that is larger than `refused`.
-pub(super) fn smallest(seen: &Seen, free: &Free, refused: &Geometry) -> Option<u64> {
+pub(super) fn smallest(seen: &Reached, free: &Free, refused: &Geometry) -> Option<u64> {
     let can_be = |mib: u64| {
         let volume_blocks = mib * MIB / BLOCK_BYTES;
         Plan::of(seen, free, &Geometry { volume_blocks, ..seen.geometry }).is_some()

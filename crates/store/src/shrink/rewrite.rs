@@ -11,14 +11,14 @@ use holdfast_format::{ItemKind, Key, NodePointer, Stored};
 use super::away::Away;
 use super::moves::Moves;
 use super::plan::{Places, Plan};
-use super::walk::{Nodes, Seen};
+use super::walk::{Nodes, Reached};
 use crate::marks::Marks;
 use crate::{Result, StoreError};
 
 /// What is written, and what will be in use.
 pub(super) struct Rewrite<'a> {
     pub(super) nodes: &'a Nodes<'a>,
-    pub(super) seen: Seen,
+    pub(super) seen: Reached,
     away: Away,
     moves: Moves,
     places: Places,
@@ -29,7 +29,7 @@ pub(super) struct Rewrite<'a> {
 }
 
 impl<'a> Rewrite<'a> {
-    pub(super) fn new(nodes: &'a Nodes<'a>, seen: Seen, plan: Plan) -> Rewrite<'a> {
+    pub(super) fn new(nodes: &'a Nodes<'a>, seen: Reached, plan: Plan) -> Rewrite<'a> {
         let Plan { away, moves, places, .. } = plan;
         let mut after = seen.used.clone();
         let mut set = |(from, to): (u64, u64), value| {

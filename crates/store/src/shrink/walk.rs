@@ -68,7 +68,7 @@ pub(super) struct Reach {
 }
 
 /// What was seen.
-pub(super) struct Seen {
+pub(super) struct Reached {
     pub(super) geometry: Geometry,
     /// Those of files trees.
     pub(super) nodes: HashMap<u64, Reach>,
@@ -92,14 +92,14 @@ pub(super) struct Seen {
     pub(super) items: Vec<(Key, Vec<u8>)>,
 }
 
-impl Seen {
+impl Reached {
     /// Walks through everything.
     pub(super) fn walk(
         nodes: &Nodes<'_>,
         superblock: &Superblock,
         progress: &mut Progress<'_>,
-    ) -> Result<Seen> {
-        let seen = Seen {
+    ) -> Result<Reached> {
+        let seen = Reached {
             geometry: nodes.geometry,
             nodes: HashMap::new(),
             used: Marks::default(),
@@ -173,7 +173,7 @@ pub(super) fn root_of(key: &Key, value: &[u8]) -> Result<Option<(NodePointer, u8
 
 struct Walk<'a, 'p> {
     nodes: &'a Nodes<'a>,
-    seen: Seen,
+    seen: Reached,
     progress: &'a mut Progress<'p>,
 }
 

@@ -16,17 +16,17 @@ use super::record::Step;
 use super::slots::NodeSlots;
 
 /// A space, and the pieces of bitmaps that its tree has.
-struct Side {
+struct TestedSpace {
     space: Space,
     tree: BTreeMap<(u64, u64), Vec<u8>>,
     loads: u64,
 }
 
-impl Side {
-    fn new(geometry: Geometry, bitmaps: usize) -> Side {
+impl TestedSpace {
+    fn new(geometry: Geometry, bitmaps: usize) -> TestedSpace {
         let mut space = Space::new(geometry);
         space.groups.keep_at_most(bitmaps);
-        Side { space, tree: BTreeMap::new(), loads: 0 }
+        TestedSpace { space, tree: BTreeMap::new(), loads: 0 }
     }
 
     fn load(&mut self, index: u64) {
@@ -88,8 +88,8 @@ impl Side {
 }
 
 fn alike<R: PartialEq + std::fmt::Debug>(
-    sides: &mut [Side; 2],
-    work: impl FnMut(&mut Side) -> R,
+    sides: &mut [TestedSpace; 2],
+    work: impl FnMut(&mut TestedSpace) -> R,
 ) -> R {
     let [first, second] = sides.each_mut().map(work);
     assert_eq!(first, second);
@@ -98,7 +98,10 @@ fn alike<R: PartialEq + std::fmt::Debug>(
 
 fn compare(geometry: Geometry, seed: u64) {
     let mut prng = Prng::seeded(seed);
-    let mut sides = [Side::new(geometry, usize::MAX), Side::new(geometry, prng.below(3) as usize)];
+    let mut sides = [
+        TestedSpace::new(geometry, usize::MAX),
+        TestedSpace::new(geometry, prng.below(3) as usize),
+    ];
     let (mut data, mut nodes): (Vec<BlockRange>, Vec<(BlockNo, Stored)>) = (Vec::new(), Vec::new());
     for _ in 0..2000 {
         match prng.below(16) {
@@ -140,11 +143,11 @@ fn compare(geometry: Geometry, seed: u64) {
                     side.space.free_node(node, stored);
                 });
             }
-            _ => alike(&mut sides, Side::carry),
+            _ => alike(&mut sides, TestedSpace::carry),
         }
         alike(&mut sides, |side| side.counts());
     }
-    alike(&mut sides, Side::carry);
+    alike(&mut sides, TestedSpace::carry);
     assert!(sides[0].loads == 0 && sides[1].loads > 50, "{} loads", sides[1].loads);
 }
 
@@ -165,7 +168,7 @@ fn bitmaps_that_come_and_go_give_the_same_blocks() {
 #[test]
 fn a_lost_group_is_full_and_takes_nothing_back() {
     let geometry = Geometry::for_device(1 << 30, 4096).unwrap();
-    let mut side = Side::new(geometry, 0);
+    let mut side = TestedSpace::new(geometry, 0);
     let node = side.space.take_node(Stored::Once);
     assert!(side.space.promise(Wanted { blocks: 9, ..Wanted::default() }, Floor::HalfCheckpoint));
     let data = side.with(|space| space.take_data(9, Some(BlockNo(40_000)))).unwrap();
@@ -195,7 +198,7 @@ fn a_lost_group_is_full_and_takes_nothing_back() {
 fn a_lost_last_group_that_grows_hides_nothing() {
     let small = Geometry::for_device(200 << 20, 4096).unwrap();
     for larger in [210u64 << 20, 500 << 20] {
-        let mut side = Side::new(small, 0);
+        let mut side = TestedSpace::new(small, 0);
         let wanted = Wanted { blocks: 9, ..Wanted::default() };
         assert!(side.space.promise(wanted, Floor::HalfCheckpoint));
         let data = side.with(|space| space.take_data(9, Some(BlockNo(40_000)))).unwrap();

@@ -16,7 +16,7 @@ use super::having::{Having, Round};
 use super::hidden::PIECES_PER_GROUP;
 use super::slots::{NodeSlots, Room};
 pub(crate) use away::Pieces;
-use away::{Away, State};
+use away::{Away, BitmapState};
 
 /// The bitmap of this group is wanted in memory first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +210,7 @@ impl Groups {
     /// A group whose bitmap is known. What is free in it is changed by [`Groups::change`] only.
     pub(super) fn get_mut(&mut self, index: u64) -> &mut Group {
         if self.list[index as usize].is_none() {
-            assert_eq!(self.away.state(index), State::Empty, "group {index} was not loaded");
+            assert_eq!(self.away.state(index), BitmapState::Empty, "group {index} was not loaded");
             let group = self.new_group(index);
             self.put(index, group);
         }
@@ -278,14 +278,14 @@ impl Groups {
 
     /// Whether a group has no record and nothing in use.
     pub(super) fn is_empty(&self, index: u64) -> bool {
-        self.get(index).is_none() && self.away.state(index) == State::Empty
+        self.get(index).is_none() && self.away.state(index) == BitmapState::Empty
     }
 
     /// Whether anything is in use in a group, or was when it left memory.
     pub(super) fn is_used_at_all(&self, index: u64) -> bool {
         match self.get(index) {
             Some(group) => group.used_blocks > 0,
-            None => self.away.state(index) != State::Empty,
+            None => self.away.state(index) != BitmapState::Empty,
         }
     }
 
@@ -293,7 +293,7 @@ impl Groups {
     pub(super) fn free_in(&self, index: u64) -> Room {
         match self.get(index) {
             Some(group) => group.room(),
-            None if self.away.state(index) != State::Empty => self.away.free_in(index),
+            None if self.away.state(index) != BitmapState::Empty => self.away.free_in(index),
             None if self.is_hidden[index as usize] => Room::NONE,
             None => Room {
                 blocks: self.geometry.group_blocks(index).count,
@@ -338,7 +338,7 @@ impl Groups {
     pub(super) fn set_used(&mut self, range: BlockRange, used: bool, node: bool) {
         for (index, part) in by_group(range) {
             let listed = match self.list[index as usize].is_some() {
-                false if self.away.state(index) == State::Lost => continue,
+                false if self.away.state(index) == BitmapState::Lost => continue,
                 false if self.is_away(index) => {
                     assert!(node && !used, "only a node leaves a group that was not loaded");
                     self.away.free_node(index, part)

@@ -29,8 +29,8 @@ const PLACE_MAX: Duration = Duration::from_millis(200);
 /// What was seen of a device.
 #[derive(Debug, Default)]
 pub(crate) struct AccessTimes {
-    reads: Mutex<Seen>,
-    checkpoints: Mutex<Seen>,
+    reads: Mutex<Readings>,
+    checkpoints: Mutex<Readings>,
     read_nanos: AtomicU64,
     checkpoint_nanos: AtomicU64,
 }
@@ -69,9 +69,9 @@ fn transfer_nanos(bytes: u64) -> u64 {
 
 /// The last readings of one kind, the oldest first.
 #[derive(Debug, Default)]
-struct Seen(Vec<u64>);
+struct Readings(Vec<u64>);
 
-impl Seen {
+impl Readings {
     /// Takes one in and gives what all of them say; 0 as long as they are too few.
     fn add(&mut self, nanos: u64) -> u64 {
         if self.0.len() == SEEN {

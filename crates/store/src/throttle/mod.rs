@@ -65,20 +65,20 @@ pub(crate) struct Throttle {
     rings_stay: AtomicBool,
     /// There are no threads: the caller that changes something does the wanted job itself.
     alone: bool,
-    state: Mutex<State>,
+    state: Mutex<ThrottleState>,
     wanted: Condvar,
     relief: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ThrottleState {
     commit: bool,
     checkpoint: bool,
     rings: bool,
     ended: bool,
 }
 
-impl State {
+impl ThrottleState {
     /// Whether a job is wanted.
     fn wanted(&mut self, job: Job) -> &mut bool {
         match job {

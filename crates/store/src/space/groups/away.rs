@@ -36,7 +36,7 @@ pub(crate) type Pieces<'a> = [Option<&'a [u8]>; BITMAPS_PER_GROUP as usize];
 
 /// What is known of the bitmap of a group that is not in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum BitmapState {
     /// It is all zero, and the group has no record.
     #[default]
     Empty,
@@ -68,7 +68,7 @@ struct Summary {
     slots: u16,
     /// No run of free blocks is longer than a group without so many.
     run_lacks: u16,
-    state: State,
+    state: BitmapState,
     /// There may be more places and slots than that.
     is_bound: bool,
 }
@@ -126,7 +126,7 @@ impl Away {
         }
     }
 
-    pub(super) fn state(&self, index: u64) -> State {
+    pub(super) fn state(&self, index: u64) -> BitmapState {
         self.summaries[index as usize].state
     }
 
@@ -158,7 +158,7 @@ impl Away {
     /// Whether a group of so many blocks has none that is free or hidden.
     pub(super) fn has_nothing_free(&self, index: u64, blocks: u64) -> bool {
         let Summary { used, state, .. } = self.summaries[index as usize];
-        state == State::Lost || u64::from(used) == blocks
+        state == BitmapState::Lost || u64::from(used) == blocks
     }
 
     /// The longest run that may be there.
@@ -212,12 +212,12 @@ impl Groups {
 
     /// Whether the bitmap of a group has to be loaded before it is of use.
     pub(crate) fn is_away(&self, index: u64) -> bool {
-        self.list[index as usize].is_none() && self.away.state(index) == State::Stored
+        self.list[index as usize].is_none() && self.away.state(index) == BitmapState::Stored
     }
 
     /// Whether the bitmap of a group is damaged.
     pub(crate) fn is_lost(&self, index: u64) -> bool {
-        self.list[index as usize].is_none() && self.away.state(index) == State::Lost
+        self.list[index as usize].is_none() && self.away.state(index) == BitmapState::Lost
     }
 
     /// Whether any is.
@@ -263,7 +263,7 @@ impl Groups {
         let blocks = self.geometry.group_blocks(index).count;
         let free = blocks.checked_sub(item.used_blocks.into());
         let has_slots = u64::from(item.free_slots) <= self.geometry.slots_of_group(index);
-        let Some(free) = free.filter(|_| has_slots && self.away.state(index) == State::Empty)
+        let Some(free) = free.filter(|_| has_slots && self.away.state(index) == BitmapState::Empty)
         else {
             return Err(format!("group {index} of {blocks} blocks says {item:?}"));
         };
@@ -279,7 +279,7 @@ impl Groups {
                 places: (u64::from(item.free_slots) * groups.geometry.node_copies().0) as u16,
                 slots: item.free_slots as u16,
                 run_lacks: 0,
-                state: State::Stored,
+                state: BitmapState::Stored,
                 is_bound: true,
             };
             groups.away.unsure.set(index, true);
@@ -365,7 +365,7 @@ impl Groups {
             }
             let summary = &mut groups.away.summaries[index as usize];
             let Summary { used, nodes, .. } = *summary;
-            *summary = Summary { used, nodes, state: State::Lost, ..Summary::default() };
+            *summary = Summary { used, nodes, state: BitmapState::Lost, ..Summary::default() };
             groups.away.unsure.set(index, false);
             groups.away.any_lost = true;
             groups.is_hidden[index as usize] = false;
@@ -432,7 +432,7 @@ impl Groups {
                 places: group.free_places as u16,
                 slots: group.free_slots as u16,
                 run_lacks: (GROUP_BLOCKS - group.run_max()) as u16,
-                state: State::Stored,
+                state: BitmapState::Stored,
                 is_bound: false,
             };
             groups.is_hidden[index as usize] = is_hidden;

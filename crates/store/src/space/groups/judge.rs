@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use holdfast_base::BlockRange;
 
-use super::away::{Present, State};
+use super::away::{BitmapState, Present};
 use super::{Groups, by_group};
 
 impl Groups {
@@ -12,7 +12,7 @@ impl Groups {
     fn present(&self, index: u64) -> Present<'_> {
         match self.get(index) {
             Some(group) => Present::Here(group),
-            None if self.away.state(index) == State::Empty => Present::Empty,
+            None if self.away.state(index) == BitmapState::Empty => Present::Empty,
             None => Present::Unknown,
         }
     }
@@ -73,7 +73,7 @@ impl Groups {
             let (used, nodes) = match self.get(index) {
                 Some(group) => (group.used_blocks, group.node_blocks),
                 // What is freed there counts for nothing.
-                None if self.away.state(index) == State::Lost => return true,
+                None if self.away.state(index) == BitmapState::Lost => return true,
                 None => self.away.used_in(index),
             };
             blocks(used, nodes) >= count
