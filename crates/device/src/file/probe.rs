@@ -21,7 +21,7 @@ use crate::buffer::AlignedBuf;
 
 /// What was found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct Probed {
     pub(super) len: u64,
     pub(super) sector_size: u32,
     pub(super) direct: bool,
@@ -29,7 +29,7 @@ pub(super) struct Found {
 }
 
 /// Looks at `file`, and switches direct I/O on if `direct` is wanted and possible.
-pub(super) fn probe(file: &File, direct: bool) -> io::Result<Found> {
+pub(super) fn probe(file: &File, direct: bool) -> io::Result<Probed> {
     let block_device = file.metadata()?.file_type().is_block_device();
     let len = length(file)?;
     let unit = match direct {
@@ -46,7 +46,7 @@ pub(super) fn probe(file: &File, direct: bool) -> io::Result<Found> {
             format!("its sectors of {sector_size} bytes are not supported"),
         ));
     }
-    Ok(Found { len, sector_size, direct: unit.is_some(), block_device })
+    Ok(Probed { len, sector_size, direct: unit.is_some(), block_device })
 }
 
 /// Switches direct I/O on and gives the unit it needs, or leaves it off and gives `None`.

@@ -47,11 +47,11 @@ use crate::{Device, DeviceError, DeviceStats, Discards, Flushed};
 /// A device in memory that records its calls and fails on demand.
 pub struct SimDevice {
     base: MemoryDevice,
-    state: Mutex<State>,
+    state: Mutex<SimState>,
     tally: Tally,
 }
 
-struct State {
+struct SimState {
     /// What reads see: every write that took effect.
     current: MemoryDevice,
     events: Vec<Event>,
@@ -68,7 +68,7 @@ impl SimDevice {
     pub fn with_faults(base: &MemoryDevice, faults: Faults) -> SimDevice {
         SimDevice {
             base: base.snapshot(),
-            state: Mutex::new(State { current: base.snapshot(), events: Vec::new(), faults }),
+            state: Mutex::new(SimState { current: base.snapshot(), events: Vec::new(), faults }),
             tally: Tally::default(),
         }
     }
