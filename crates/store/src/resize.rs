@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  device longer -> host gives what the new size needs at once -> superblock into one slot, then the other -> new blocks are free
-//!  ------------------------------------- Longer ------------------------------------- Said -------------------------------
+//!  ------------------------------------- Longer ----------------------------- SizePublished --------------------------
 //! ```
 //!
 //! - A superblock that says more than the device has could not be opened: so the device comes first, and its new length is durable by

@@ -14,7 +14,7 @@ mod beside;
 mod going;
 mod list;
 pub(crate) mod look;
-mod moved;
+mod carried_roots;
 mod names;
 mod new_branch;
 mod plan;
@@ -24,7 +24,7 @@ mod walk;
 mod walk_data;
 mod walk_down;
 mod walks;
-mod way;
+mod walk_step;
 
 pub use going::LookedAt;
 pub use look::TreeInfo;

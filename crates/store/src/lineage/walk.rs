@@ -26,7 +26,7 @@ use super::list::Deletions;
 use super::plan::Plan;
 use super::walk_down::find;
 use super::walks::Walks;
-use super::way::{Walk, WalkStep};
+use super::walk_step::{Walk, WalkStep};
 use crate::apply::{Halt, Slots};
 use crate::room::slots_at_most;
 use crate::space::alloc::Space;

@@ -12,7 +12,7 @@ use holdfast_format::item::WalkPlace;
 
 use super::beside::Beside;
 use super::walk_data::{data_of_leaf, end_of_last_extent};
-use super::way::{Walk, WalkStep};
+use super::walk_step::{Walk, WalkStep};
 use crate::apply::Halt;
 use crate::cache::Node;
 use crate::tree::subtree::Subtree;
