@@ -43,6 +43,11 @@ impl BlockRange {
         self.start.0.checked_add(self.count).map(BlockNo)
     }
 
+    /// The first block, and the first behind the range: at most the largest number.
+    pub const fn ends(self) -> (u64, u64) {
+        (self.start.0, self.start.0.saturating_add(self.count))
+    }
+
     /// Whether the range holds no block.
     pub fn is_empty(self) -> bool {
         self.count == 0

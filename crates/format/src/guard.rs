@@ -21,7 +21,6 @@ const NAME_MAX: usize = 64;
 
 record! {
     /// The guard's fields; the rest of its 512 bytes is zero.
-    #[derive(Copy)]
     pub struct GuardFields("guard", 152 bytes) {
         /// `hfGuard\n`.
         magic: [u8; 8],
@@ -115,21 +114,20 @@ impl Guard {
         let sector = &block[..GUARD_BYTES];
         let mut reader = Reader::new(GuardFields::TITLE, sector);
         let fields = GuardFields::read(&mut reader)?;
-        let fail = |why: &str| Err(Malformed::new(GuardFields::TITLE, why.to_owned()));
         if fields.magic != MAGIC {
-            return fail("the magic is missing");
+            return GuardFields::fail("the magic is missing");
         }
         if crc64_with_hole(sector, SUM_AT) != fields.sum {
-            return fail("its checksum does not match");
+            return GuardFields::fail("its checksum does not match");
         }
         if fields.address != GUARD.0 || reader.rest().iter().any(|&byte| byte != 0) {
-            return fail("it is not at its place, or reserved bytes are set");
+            return GuardFields::fail("it is not at its place, or reserved bytes are set");
         }
         let state = match fields.state {
             1 => GuardState::Asking,
             2 => GuardState::Open,
             3 => GuardState::Closed,
-            _ => return fail("its state is unknown"),
+            _ => return GuardFields::fail("its state is unknown"),
         };
         let end = fields.name.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
         // It goes to terminals.

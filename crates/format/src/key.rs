@@ -18,74 +18,73 @@ use crate::feature::{Asks, Carried};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemKind(u8);
 
-// They read as what they are, names of kinds; so do the matches on them.
-#[allow(non_upper_case_globals)]
-impl ItemKind {
+/// Says the kinds once, with their numbers and names.
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $name:ident = $number:literal,)*) => {
+        // They read as what they are, names of kinds; so do the matches on them.
+        #[allow(non_upper_case_globals)]
+        impl ItemKind {
+            $($(#[doc = $doc])* pub const $name: ItemKind = ItemKind($number);)*
+
+            /// Every kind that this program knows.
+            pub const ALL: [ItemKind; [$($number),*].len()] = [$(ItemKind::$name),*];
+        }
+
+        impl fmt::Debug for ItemKind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.0 {
+                    $($number => f.write_str(stringify!($name)),)*
+                    number => write!(f, "ItemKind{number}"),
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// An inode. Offset 0.
-    pub const Inode: ItemKind = ItemKind(1);
+    Inode = 1,
     /// A file's whole content, when it is small. Offset 0.
-    pub const Inline: ItemKind = ItemKind(2);
+    Inline = 2,
     /// Entries of a directory by name hash. Offset [`crate::item::dentry::slot`].
-    pub const Dentry: ItemKind = ItemKind(3);
+    Dentry = 3,
     /// Extended attributes by name hash. Offset like `Dentry`.
-    pub const Xattr: ItemKind = ItemKind(4);
+    Xattr = 4,
     /// A piece of a long attribute value. Offset `value id << 16 | piece`.
-    pub const XattrPiece: ItemKind = ItemKind(5);
+    XattrPiece = 5,
     /// Blocks of a file. Offset in bytes, a multiple of the block size.
-    pub const Extent: ItemKind = ItemKind(6);
+    Extent = 6,
     /// An inode without a name, to be collected. The inode is 0, the offset the number of the orphan.
-    pub const Orphan: ItemKind = ItemKind(7);
+    Orphan = 7,
     /// A range of a file that is being made a hole. The inode is 0, the offset the number of the file.
-    pub const Punch: ItemKind = ItemKind(8);
+    Punch = 8,
     /// A block group (space tree). The inode is 0, the offset the group.
-    pub const Group: ItemKind = ItemKind(16);
+    Group = 16,
     /// A piece of a group's bitmap (space tree). The inode is the group, the offset the piece.
-    pub const Bitmap: ItemKind = ItemKind(17);
+    Bitmap = 17,
     /// A setting of the volume (space tree). The inode is 0, the offset its number.
-    pub const Setting: ItemKind = ItemKind(18);
+    Setting = 18,
     /// What branches and snapshots share (space tree). See [`crate::item::lineage`] for the keys of all of these.
-    pub const Lineage: ItemKind = ItemKind(19);
+    Lineage = 19,
     /// Branches and snapshots by the hashes of their names (space tree). The offset is the hash.
-    pub const Name: ItemKind = ItemKind(20);
+    Name = 20,
     /// The deletion of a snapshot (space tree). The offset is its number.
-    pub const Walk: ItemKind = ItemKind(21);
+    Walk = 21,
     /// A branch or snapshot (space tree). Offset 0.
-    pub const Tree: ItemKind = ItemKind(22);
+    Tree = 22,
     /// The root of a branch (space tree). Offset 0.
-    pub const Root: ItemKind = ItemKind(23);
+    Root = 23,
     /// What grew out of a snapshot (space tree). The offset is its number.
-    pub const Child: ItemKind = ItemKind(24);
-
+    Child = 24,
     /// A hold of a snapshot (space tree). The offset is the hash of its tag.
-    pub const Hold: ItemKind = ItemKind(25);
+    Hold = 25,
     /// What a snapshot is a copy of (space tree). The offset counts them.
-    pub const Origin: ItemKind = ItemKind(26);
+    Origin = 26,
     /// Blocks with more than one reference (space tree). The inode is the group, the offset the first block in it.
-    pub const Shared: ItemKind = ItemKind(27);
+    Shared = 27,
+}
 
-    /// Every kind that this program knows.
-    pub const ALL: [ItemKind; 20] = [
-        ItemKind::Inode,
-        ItemKind::Inline,
-        ItemKind::Dentry,
-        ItemKind::Xattr,
-        ItemKind::XattrPiece,
-        ItemKind::Extent,
-        ItemKind::Orphan,
-        ItemKind::Punch,
-        ItemKind::Group,
-        ItemKind::Bitmap,
-        ItemKind::Setting,
-        ItemKind::Lineage,
-        ItemKind::Name,
-        ItemKind::Walk,
-        ItemKind::Tree,
-        ItemKind::Root,
-        ItemKind::Child,
-        ItemKind::Hold,
-        ItemKind::Origin,
-        ItemKind::Shared,
-    ];
+impl ItemKind {
     /// Kinds of the files tree that a compat feature may bring.
     pub const FILES_COMPAT: RangeInclusive<u8> = 64..=95;
     /// Kinds of the files tree that an ro_compat feature may bring.
@@ -134,35 +133,6 @@ impl ItemKind {
     #[inline]
     pub fn may_be(self, carried: Carried) -> bool {
         self.asks().is_none_or(|asks| carried.allows(asks))
-    }
-}
-
-impl fmt::Debug for ItemKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match *self {
-            ItemKind::Inode => "Inode",
-            ItemKind::Inline => "Inline",
-            ItemKind::Dentry => "Dentry",
-            ItemKind::Xattr => "Xattr",
-            ItemKind::XattrPiece => "XattrPiece",
-            ItemKind::Extent => "Extent",
-            ItemKind::Orphan => "Orphan",
-            ItemKind::Punch => "Punch",
-            ItemKind::Group => "Group",
-            ItemKind::Bitmap => "Bitmap",
-            ItemKind::Setting => "Setting",
-            ItemKind::Lineage => "Lineage",
-            ItemKind::Name => "Name",
-            ItemKind::Walk => "Walk",
-            ItemKind::Tree => "Tree",
-            ItemKind::Root => "Root",
-            ItemKind::Child => "Child",
-            ItemKind::Hold => "Hold",
-            ItemKind::Origin => "Origin",
-            ItemKind::Shared => "Shared",
-            ItemKind(number) => return write!(f, "ItemKind{number}"),
-        };
-        f.write_str(name)
     }
 }
 

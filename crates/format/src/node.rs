@@ -16,6 +16,8 @@
 //! safe. Searching lives here because it needs nothing but the bytes; changing
 //! a node belongs to `store`.
 
+pub use crate::node_maker::{empty, filled};
+
 use std::ops::Range;
 
 use holdfast_base::{BlockNo, BlockRange, Epoch, TreeId};
@@ -25,7 +27,8 @@ use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
 use crate::feature::Carried;
 use crate::geometry::{Geometry, Stored};
-use crate::key::{Key, RawKey};
+use crate::item::Extent;
+use crate::key::{ItemKind, Key, RawKey};
 use crate::limits::{TREE_LEVELS_MAX, value_max};
 
 /// First four bytes of a node.
@@ -51,7 +54,6 @@ pub const POINTER_SIZE: usize = 16;
 
 record! {
     /// The head of a node.
-    #[derive(Copy)]
     pub struct NodeHeader("node", 64 bytes) {
         /// `hfNd`.
         magic: [u8; 4],
@@ -362,6 +364,24 @@ impl<'a> NodeView<'a> {
         &self.bytes[offset + Key::SIZE..offset + len]
     }
 
+    /// The items, in the order of their keys.
+    pub fn items(&self) -> impl Iterator<Item = (Key, &'a [u8])> + use<'a> {
+        let node = *self;
+        (0..node.count()).map(move |index| (node.key(index), node.value(index)))
+    }
+
+    /// Of a leaf the items of one kind. An inner node has none.
+    pub fn items_of(&self, kind: ItemKind) -> impl Iterator<Item = (Key, &'a [u8])> + use<'a> {
+        let count = if self.level() == 0 { self.count() } else { 0 };
+        self.items().take(count).filter(move |(key, _)| key.kind == kind)
+    }
+
+    /// Blocks of the device that the extents of a leaf have.
+    pub fn extent_blocks(&self) -> u64 {
+        let extents = self.items_of(ItemKind::Extent);
+        extents.fold(0, |sum, (_, value)| sum.saturating_add(Extent::blocks_in(value)))
+    }
+
     /// Child `index` of a node above the leaves.
     #[inline]
     pub fn child(&self, index: usize) -> NodePointer {
@@ -407,27 +427,6 @@ pub fn covering(found: Result<usize, usize>) -> usize {
 pub fn seal(bytes: &mut [u8]) {
     let sum = crc64_with_hole(bytes, SUM_AT);
     bytes[SUM_AT..SUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
-}
-
-/// An empty node of `size` bytes, not sealed.
-pub fn empty(size: usize, expected: &Expected) -> Vec<u8> {
-    let header = NodeHeader {
-        magic: MAGIC,
-        level: expected.level,
-        tree: expected.tree as u8,
-        count: 0,
-        sum: 0,
-        address: expected.pointer.block.0,
-        epoch: expected.pointer.epoch.0,
-        volume: expected.volume.tag,
-        heap_start: size as u32,
-        garbage: 0,
-        reserved: [0; 16],
-    };
-    let mut bytes = Vec::with_capacity(size);
-    header.write(&mut bytes);
-    bytes.resize(size, 0);
-    bytes
 }
 
 #[cfg(test)]

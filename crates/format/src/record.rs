@@ -19,13 +19,12 @@ pub struct Field {
 macro_rules! record {
     (
         $(#[doc = $doc:literal])*
-        $(#[derive($($derive:ident),*)])?
         pub struct $name:ident ($title:literal, $size:literal bytes) {
             $($(#[doc = $field_doc:literal])* $field:ident: $type:ty,)*
         }
     ) => {
         $(#[doc = $doc])*
-        #[derive(Clone, Debug, PartialEq, Eq $(, $($derive),*)?)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct $name {
             $($(#[doc = $field_doc])* pub $field: $type,)*
         }
@@ -56,6 +55,19 @@ macro_rules! record {
             /// Takes a record from the front of `reader`, without judging its values.
             pub fn read(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::Malformed> {
                 Ok($name { $($field: $crate::codec::Fixed::read(reader)?,)* })
+            }
+
+            /// The record that `bytes` are, no more and no less, without judging its values.
+            pub fn exactly(bytes: &[u8]) -> Result<Self, $crate::Malformed> {
+                let mut reader = $crate::codec::Reader::new($title, bytes);
+                let record = Self::read(&mut reader)?;
+                reader.finish()?;
+                Ok(record)
+            }
+
+            /// The error that it breaks the rule `why`.
+            pub fn fail<T>(why: impl Into<String>) -> Result<T, $crate::Malformed> {
+                Err($crate::Malformed::new($title, why))
             }
 
             /// The table of its fields.

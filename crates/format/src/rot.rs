@@ -1,5 +1,6 @@
 //! A frame or a batch of which one byte has rotted: what it was is known from its sum, which stands elsewhere too.
 
+use crate::Malformed;
 use crate::checksum::{crc64_by_one_byte, crc64_with_hole};
 use holdfast_base::BLOCK_SIZE;
 
@@ -24,6 +25,30 @@ pub struct Was {
 }
 
 impl Was {
+    /// Judges all of what was read at its place and begins with a header of this address, volume and length of what follows. Returns what
+    /// follows.
+    pub(crate) fn open<'a>(
+        &self,
+        what: &'static str,
+        bytes: &'a [u8],
+        (address, volume, len): (u64, [u8; 8], u32),
+    ) -> Result<&'a [u8], Malformed> {
+        let fail = |why: &str| Err(Malformed::new(what, why));
+        let Some(bytes) = bytes.get(..self.header + len as usize) else {
+            return fail("it is cut short");
+        };
+        if crc64_with_hole(bytes, SUM_AT) != self.sum {
+            return fail("its checksum does not match");
+        }
+        if address != self.address {
+            return fail("it belongs elsewhere");
+        }
+        if volume != self.volume {
+            return fail("it belongs to another volume");
+        }
+        Ok(&bytes[self.header..])
+    }
+
     /// Whether it may begin with `head` and take `len` bytes, padding included: whole, or but for one byte.
     pub fn may_be(&self, head: &[u8], len: u64) -> bool {
         let fields: [(usize, &[u8]); 3] =

@@ -17,7 +17,6 @@ const SUM_AT: usize = 8;
 
 record! {
     /// The signpost's fields; the rest of its block is zero.
-    #[derive(Copy)]
     pub struct SignpostFields("signpost", 48 bytes) {
         /// `hfSigns\n`.
         magic: [u8; 8],
@@ -78,15 +77,14 @@ impl Signpost {
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Result<Signpost, Malformed> {
         let mut reader = Reader::new(SignpostFields::TITLE, block);
         let fields = SignpostFields::read(&mut reader)?;
-        let fail = |why: &str| Err(Malformed::new(SignpostFields::TITLE, why.to_owned()));
         if fields.magic != MAGIC {
-            return fail("the magic is missing");
+            return SignpostFields::fail("the magic is missing");
         }
         if crc64_with_hole(block, SUM_AT) != fields.sum {
-            return fail("its checksum does not match");
+            return SignpostFields::fail("its checksum does not match");
         }
         if fields.address != SIGNPOST.0 || reader.rest().iter().any(|&byte| byte != 0) {
-            return fail("it is not at its place, or reserved bytes are set");
+            return SignpostFields::fail("it is not at its place, or reserved bytes are set");
         }
         let sizes = [fields.volume_blocks, fields.other_blocks];
         Ok(Signpost { node_tag: fields.volume, sizes })

@@ -54,7 +54,6 @@ pub const BASES: u64 = 2;
 
 record! {
     /// The superblock's fields; the rest of the block is zero.
-    #[derive(Copy)]
     pub struct Fields("superblock", 768 bytes) {
         /// `holdfast volume\n`.
         magic: [u8; 16],
@@ -243,10 +242,10 @@ fn text(bytes: &[u8], what: &str) -> Result<String, Malformed> {
     let ends = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     let (text, padding) = bytes.split_at(ends);
     let Ok(text) = std::str::from_utf8(text) else {
-        return fail(format!("its {what} is not UTF-8"));
+        return Fields::fail(format!("its {what} is not UTF-8"));
     };
     if padding.iter().any(|&b| b != 0) {
-        return fail(format!("its {what} goes on after its end"));
+        return Fields::fail(format!("its {what} goes on after its end"));
     }
     Ok(text.to_owned())
 }
@@ -451,13 +450,8 @@ impl Superblock {
         };
         // Of what it does not know, a program says nothing; but without an unknown feature there is nothing.
         if len > 0 && !superblock.carried().is_any() {
-            return fail("reserved bytes are set");
+            return Fields::fail("reserved bytes are set");
         }
         Ok(superblock)
     }
-}
-
-/// Why a block is no superblock of this volume.
-fn fail<T>(why: impl Into<String>) -> Result<T, Malformed> {
-    Err(Malformed::new(Fields::TITLE, why.into()))
 }

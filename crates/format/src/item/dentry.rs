@@ -14,7 +14,6 @@ use crate::limits::{NAME_MAX, NODE_SIZES, value_max};
 
 record! {
     /// The head of a directory entry; the name follows.
-    #[derive(Copy)]
     pub struct DentryHead("dentry", 10 bytes) {
         /// Inode named.
         inode: InodeNo,
@@ -59,15 +58,17 @@ impl<'a> Dentry<'a> {
         let head = DentryHead::read(&mut reader)?;
         let name = reader.bytes(head.name_len.into())?;
         reader.finish()?;
-        let fail = |why: String| Err(Malformed::new(DentryHead::TITLE, why));
         let Some(file_type) = FileType::from_raw(head.file_type) else {
-            return fail(format!("file type {} is unknown", head.file_type));
+            return DentryHead::fail(format!("file type {} is unknown", head.file_type));
         };
         if head.inode.0 == 0 {
-            return fail("it leads to inode 0".into());
+            return DentryHead::fail("it leads to inode 0");
         }
         if !is_valid_name(name) {
-            return fail(format!("the name {:?} is not allowed", String::from_utf8_lossy(name)));
+            return DentryHead::fail(format!(
+                "the name {:?} is not allowed",
+                String::from_utf8_lossy(name)
+            ));
         }
         Ok(Dentry { inode: head.inode, file_type, name })
     }

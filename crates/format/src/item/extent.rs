@@ -9,7 +9,6 @@ use crate::node::check_device;
 
 record! {
     /// The head of an extent. What the state says follows.
-    #[derive(Copy)]
     pub struct ExtentHead("extent", 24 bytes) {
         /// First block.
         block: u64,
@@ -118,20 +117,19 @@ impl Extent {
     /// Reads and judges an extent of a volume without runs ([`crate::item::run`]). Whether its blocks lie inside the volume is the
     /// caller's to check.
     pub fn decode(bytes: &[u8]) -> Result<Extent, Malformed> {
-        let fail = |why: String| Err(Malformed::new(ExtentHead::TITLE, why));
         let mut reader = Reader::new(ExtentHead::TITLE, bytes);
         let head = ExtentHead::read(&mut reader)?;
         let rest = reader.rest();
         let blocks = BlockRange::new(BlockNo(head.block), head.count.into());
         if blocks.is_empty() || blocks.end().is_none() {
-            return fail(format!("blocks {blocks:?} make no sense"));
+            return ExtentHead::fail(format!("blocks {blocks:?} make no sense"));
         }
-        check_device(blocks.start).map_err(|why| Malformed::new(ExtentHead::TITLE, why))?;
+        check_device(blocks.start).or_else(ExtentHead::fail)?;
         if [head.codec, head.place, head.reserved] != [0; 3] {
-            return fail("it has a codec, a place or reserved bytes".into());
+            return ExtentHead::fail("it has a codec, a place or reserved bytes");
         }
         if head.birth > COUNTER_MAX {
-            return fail(format!("it cannot be born in epoch {}", head.birth));
+            return ExtentHead::fail(format!("it cannot be born in epoch {}", head.birth));
         }
         let sums = match head.state {
             0 if rest.len() as u64 == blocks.count * 8 => {
@@ -139,7 +137,7 @@ impl Extent {
             }
             1 if rest.is_empty() => Vec::new(),
             state => {
-                return fail(format!(
+                return ExtentHead::fail(format!(
                     "state {state} with {} bytes of checksums for {} blocks",
                     rest.len(),
                     blocks.count

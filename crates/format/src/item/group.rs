@@ -7,7 +7,6 @@
 
 use holdfast_base::InodeNo;
 
-use crate::codec::Reader;
 use crate::limits::{BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use crate::{ItemKind, Key, Malformed};
 
@@ -32,7 +31,6 @@ pub fn group_of(key: &Key) -> Option<u64> {
 
 record! {
     /// A block group.
-    #[derive(Copy)]
     pub struct GroupItem("group", 16 bytes) {
         /// Blocks in use.
         used_blocks: u32,
@@ -47,7 +45,6 @@ record! {
 
 record! {
     /// Blocks of a group with more than one reference, each with so many. Volumes of the feature [`crate::superblock::SHARED_BLOCKS`] have such.
-    #[derive(Copy)]
     pub struct SharedItem("shared", 8 bytes) {
         /// Blocks from the key's on.
         blocks: u32,
@@ -64,13 +61,11 @@ impl SharedItem {
 
     /// Reads and judges shared blocks at their key.
     pub fn decode(key: &Key, bytes: &[u8]) -> Result<SharedItem, Malformed> {
-        let mut reader = Reader::new(SharedItem::TITLE, bytes);
-        let item = SharedItem::read(&mut reader)?;
-        reader.finish()?;
+        let item = SharedItem::exactly(bytes)?;
         let behind = GROUP_BLOCKS.saturating_sub(key.offset);
         if !(1..=behind).contains(&u64::from(item.blocks)) || item.references < 2 {
             let why = format!("{} blocks with {} references", item.blocks, item.references);
-            return Err(Malformed::new(SharedItem::TITLE, why));
+            return SharedItem::fail(why);
         }
         Ok(item)
     }
@@ -108,18 +103,16 @@ impl GroupItem {
 
     /// Reads and judges a group.
     pub fn decode(bytes: &[u8]) -> Result<GroupItem, Malformed> {
-        let mut reader = Reader::new(GroupItem::TITLE, bytes);
-        let item = GroupItem::read(&mut reader)?;
-        reader.finish()?;
+        let item = GroupItem::exactly(bytes)?;
         let GroupItem { used_blocks, node_blocks, shared_blocks, free_slots } = item;
         let free = GROUP_BLOCKS.checked_sub(used_blocks.into());
         if node_blocks > used_blocks || free.is_none_or(|free| u64::from(free_slots) > free) {
             let why =
                 format!("{used_blocks} used, {node_blocks} of nodes, {free_slots} slots free");
-            return Err(Malformed::new(GroupItem::TITLE, why));
+            return GroupItem::fail(why);
         }
         if shared_blocks > used_blocks - node_blocks {
-            return Err(Malformed::new(GroupItem::TITLE, "its shared blocks cannot be"));
+            return GroupItem::fail("its shared blocks cannot be");
         }
         Ok(item)
     }

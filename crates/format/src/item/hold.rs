@@ -10,7 +10,6 @@ use crate::{ItemKind, Key, Malformed};
 
 record! {
     /// A hold of a snapshot; its tag follows.
-    #[derive(Copy)]
     pub struct HoldHead("hold", 16 bytes) {
         /// When made.
         created: Timestamp,
@@ -45,9 +44,9 @@ impl HoldItem {
         let head = HoldHead::read(&mut reader)?;
         let tag = reader.bytes(head.tag_len.into())?.to_vec();
         reader.finish()?;
-        judge_name(&tag).map_err(|why| Malformed::new(HoldHead::TITLE, why))?;
+        judge_name(&tag).or_else(HoldHead::fail)?;
         if head.reserved != [0; 3] || head.created.nanos >= 1_000_000_000 {
-            return Err(Malformed::new(HoldHead::TITLE, "its time or reserved bytes cannot be"));
+            return HoldHead::fail("its time or reserved bytes cannot be");
         }
         Ok(HoldItem { tag, created: head.created })
     }

@@ -2,9 +2,9 @@
 
 use holdfast_base::{InodeNo, Timestamp};
 
-use crate::Malformed;
 use crate::codec::{Fixed, Reader};
 use crate::feature::Carried;
+use crate::{ItemKind, Malformed};
 
 /// What a file is. The numbers are those of `d_type` and of the upper bits of a mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -113,7 +113,6 @@ impl Fixed for InodeNo {
 
 record! {
     /// An inode. Times are stored as seconds (i64) and nanoseconds (u32).
-    #[derive(Copy)]
     pub struct InodeItem("inode", 128 bytes) {
         /// As `st_mode`.
         mode: u32,
@@ -179,6 +178,41 @@ impl InodeItem {
         FileType::from_mode(self.mode).expect("decode and the makers of inodes check the type")
     }
 
+    /// Whether a file of its type has items of `kind`.
+    pub fn may_have(&self, kind: ItemKind) -> bool {
+        match kind {
+            ItemKind::Dentry => self.file_type().is_dir(),
+            ItemKind::Inline | ItemKind::Extent => {
+                matches!(self.file_type(), FileType::Regular | FileType::Symlink)
+            }
+            _ => true,
+        }
+    }
+
+    /// A new one without owner, names and rights.
+    pub fn blank(file_type: FileType, now: Timestamp) -> InodeItem {
+        InodeItem {
+            mode: file_type.mode_bits(),
+            uid: 0,
+            gid: 0,
+            nlink: 0,
+            size: 0,
+            blocks: 0,
+            rdev: 0,
+            parent: InodeNo(0),
+            parent_slot: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            flags: 0,
+            xattr_value_next: 0,
+            change: 0,
+            project: 0,
+            reserved: [0; 4],
+        }
+    }
+
     /// The bytes on disk.
     pub fn encode(&self) -> Vec<u8> {
         self.bytes().to_vec()
@@ -193,7 +227,7 @@ impl InodeItem {
         let unknown = flags.iter().any(|(flags, may_be)| self.flags & flags != 0 && !may_be);
         if unknown || bytes.len() > InodeItem::SIZE && !carried.is_any() {
             let why = "it has flags or bytes of a feature that the volume has not";
-            return Err(Malformed::new(InodeItem::TITLE, why));
+            return InodeItem::fail(why);
         }
         Ok(())
     }
@@ -207,30 +241,32 @@ impl InodeItem {
     pub fn decode(bytes: &[u8]) -> Result<InodeItem, Malformed> {
         let mut reader = Reader::new(InodeItem::TITLE, bytes);
         let item = InodeItem::read(&mut reader)?;
-        let fail = |why: String| Err(Malformed::new(InodeItem::TITLE, why));
         if bytes.len() > InodeItem::SIZE_MAX {
-            return fail(format!("{} bytes are too many", bytes.len()));
+            return InodeItem::fail(format!("{} bytes are too many", bytes.len()));
         }
         if item.mode > 0xffff || FileType::from_mode(item.mode).is_none() {
-            return fail(format!("mode {:#o} has no file type", item.mode));
+            return InodeItem::fail(format!("mode {:#o} has no file type", item.mode));
         }
         if item.size > crate::limits::FILE_SIZE_MAX {
-            return fail(format!("size {} is above the largest file", item.size));
+            return InodeItem::fail(format!("size {} is above the largest file", item.size));
         }
         if item.nlink > crate::limits::LINK_MAX {
-            return fail(format!("{} links are too many", item.nlink));
+            return InodeItem::fail(format!("{} links are too many", item.nlink));
         }
         for time in [item.atime, item.mtime, item.ctime, item.btime] {
             if time.nanos >= 1_000_000_000 {
-                return fail(format!("{} nanoseconds make more than a second", time.nanos));
+                return InodeItem::fail(format!(
+                    "{} nanoseconds make more than a second",
+                    time.nanos
+                ));
             }
         }
         let flags = InodeItem::FLAGS_KNOWN | InodeItem::FLAGS_COMPAT | InodeItem::FLAGS_RO_COMPAT;
         if item.flags & !flags != 0 || item.reserved != [0; 4] {
-            return fail("unknown flags or reserved bytes are set".into());
+            return InodeItem::fail("unknown flags or reserved bytes are set");
         }
         if item.parent.0 == 0 && item.parent_slot != 0 {
-            return fail("it has the slot of a name and no directory".into());
+            return InodeItem::fail("it has the slot of a name and no directory");
         }
         Ok(item)
     }

@@ -25,7 +25,6 @@ pub const NAME_MAX: usize = 255;
 
 record! {
     /// A branch or snapshot; its name follows, if it has one.
-    #[derive(Copy)]
     pub struct TreeHead("tree", 96 bytes) {
         /// Snapshot that it grew from, or 0.
         parent: u64,
@@ -62,7 +61,6 @@ record! {
 
 record! {
     /// Where the tree of a branch other than `main` begins.
-    #[derive(Copy)]
     pub struct RootItem("root", 40 bytes) {
         /// Its root: block.
         block: u64,
@@ -81,7 +79,6 @@ record! {
 
 record! {
     /// How far the deletion of a snapshot has come: what lies before this place is freed, or left to the child.
-    #[derive(Copy)]
     pub struct WalkItem("walk", 32 bytes) {
         /// Key of the place, as in a node.
         key: [u8; 24],
@@ -94,7 +91,6 @@ record! {
 
 record! {
     /// What all branches and snapshots share.
-    #[derive(Copy)]
     pub struct LineageItem("lineage", 16 bytes) {
         /// Next number of a branch or snapshot.
         next: u64,
@@ -154,10 +150,7 @@ impl TreeItem {
     pub fn check_carried(&self, carried: Carried) -> Result<(), Malformed> {
         match self.tail.is_empty() || carried.is_any() {
             true => Ok(()),
-            false => Err(Malformed::new(
-                TreeHead::TITLE,
-                "it has bytes of a feature that the volume has not",
-            )),
+            false => TreeHead::fail("it has bytes of a feature that the volume has not"),
         }
     }
 
@@ -200,21 +193,20 @@ impl TreeItem {
         let head = TreeHead::read(&mut reader)?;
         let name = reader.bytes(head.name_len.into())?.to_vec();
         let tail = reader.rest().to_vec();
-        let fail = |why: String| Err(Malformed::new(TreeHead::TITLE, why));
         if tail.len() > TreeItem::TAIL_MAX {
-            return fail(format!("{} bytes behind its name are too many", tail.len()));
+            return TreeHead::fail(format!("{} bytes behind its name are too many", tail.len()));
         }
         let kind = match head.kind {
             1 => TreeKind::Branch,
             2 => TreeKind::Snapshot,
             3 if bytes != TreeItem::going(head.branch).encode() => {
-                return fail("a branch that goes has something".into());
+                return TreeHead::fail("a branch that goes has something");
             }
             3 => TreeKind::Going,
-            kind => return fail(format!("kind {kind} is unknown")),
+            kind => return TreeHead::fail(format!("kind {kind} is unknown")),
         };
         if head.pad != 0 || head.reserved != [0; 8] {
-            return fail("its reserved bytes are set".into());
+            return TreeHead::fail("its reserved bytes are set");
         }
         let counts = [
             head.parent,
@@ -226,12 +218,12 @@ impl TreeItem {
             head.referenced_blocks,
         ];
         if counts.iter().any(|count| *count > COUNTER_MAX) {
-            return fail("one of its numbers cannot be".into());
+            return TreeHead::fail("one of its numbers cannot be");
         }
         if let Err(why) = judge_name(&name)
             && !name.is_empty()
         {
-            return fail(why.into());
+            return TreeHead::fail(why);
         }
         let root = NodePointer {
             block: holdfast_base::BlockNo(head.root_block),
@@ -241,7 +233,7 @@ impl TreeItem {
             TreeKind::Snapshot => {
                 judge_root(TreeHead::TITLE, root, head.level)?;
                 if head.root_epoch > head.epoch || head.branch == 0 || head.limit != 0 {
-                    return fail("its root is younger than it, or it is of no branch".into());
+                    return TreeHead::fail("its root is younger than it, or it is of no branch");
                 }
             }
             TreeKind::Going => {}
@@ -255,7 +247,7 @@ impl TreeItem {
                     head.referenced_blocks,
                 ];
                 if unused != [0; 6] || head.level != 0 {
-                    return fail("a branch has what only snapshots have".into());
+                    return TreeHead::fail("a branch has what only snapshots have");
                 }
             }
         }
@@ -320,16 +312,11 @@ impl RootItem {
 
     /// Reads and judges a root. Whether it lies inside the volume is the caller's to check.
     pub fn decode(bytes: &[u8]) -> Result<RootItem, Malformed> {
-        let mut reader = Reader::new(RootItem::TITLE, bytes);
-        let item = RootItem::read(&mut reader)?;
-        reader.finish()?;
+        let item = RootItem::exactly(bytes)?;
         judge_root(RootItem::TITLE, item.pointer(), item.level)?;
         let counted = item.inode_count.max(item.referenced_blocks);
         if item.reserved != [0; 7] || counted > COUNTER_MAX {
-            return Err(Malformed::new(
-                RootItem::TITLE,
-                "one of its counts cannot be, or reserved bytes are set",
-            ));
+            return RootItem::fail("one of its counts cannot be, or reserved bytes are set");
         }
         Ok(item)
     }
@@ -388,16 +375,11 @@ impl WalkItem {
 
     /// Reads and judges a walk.
     pub fn decode(bytes: &[u8]) -> Result<WalkPlace, Malformed> {
-        let mut reader = Reader::new(WalkItem::TITLE, bytes);
-        let item = WalkItem::read(&mut reader)?;
-        reader.finish()?;
+        let item = WalkItem::exactly(bytes)?;
         let key = Key::decode(&item.key)?;
         let is_level = item.level < TREE_LEVELS_MAX || item.level == WalkPlace::ITEM;
         if item.reserved != [0; 7] || !is_level {
-            return Err(Malformed::new(
-                WalkItem::TITLE,
-                "its level or its reserved bytes make no sense",
-            ));
+            return WalkItem::fail("its level or its reserved bytes make no sense");
         }
         Ok(WalkPlace { key: key.raw(), level: item.level })
     }
@@ -414,14 +396,9 @@ impl LineageItem {
 
     /// Reads and judges it. The value of [`LineageItem::KEY`].
     pub fn decode(bytes: &[u8]) -> Result<LineageItem, Malformed> {
-        let mut reader = Reader::new(LineageItem::TITLE, bytes);
-        let item = LineageItem::read(&mut reader)?;
-        reader.finish()?;
+        let item = LineageItem::exactly(bytes)?;
         if item.next <= MAIN || item.next > COUNTER_MAX || item.reserved != [0; 8] {
-            return Err(Malformed::new(
-                LineageItem::TITLE,
-                format!("the next number cannot be {}", item.next),
-            ));
+            return LineageItem::fail(format!("the next number cannot be {}", item.next));
         }
         Ok(item)
     }

@@ -3,13 +3,11 @@
 use holdfast_base::{InodeNo, Timestamp};
 
 use super::lineage::LINEAGE;
-use crate::codec::Reader;
 use crate::limits::COUNTER_MAX;
 use crate::{ItemKind, Key, Malformed};
 
 record! {
     /// A snapshot of any volume, of which one of this volume is a copy.
-    #[derive(Copy)]
     pub struct OriginItem("origin", 48 bytes) {
         /// Id of its volume.
         volume: [u8; 16],
@@ -30,14 +28,12 @@ impl OriginItem {
 
     /// Reads and judges an origin.
     pub fn decode(bytes: &[u8]) -> Result<OriginItem, Malformed> {
-        let mut reader = Reader::new(OriginItem::TITLE, bytes);
-        let item = OriginItem::read(&mut reader)?;
-        reader.finish()?;
+        let item = OriginItem::exactly(bytes)?;
         let cannot_be =
             item.number.max(item.lsn) > COUNTER_MAX || item.created.nanos >= 1_000_000_000;
         if cannot_be || item.reserved != [0; 4] {
             let why = "one of its numbers, its time or its reserved bytes cannot be";
-            return Err(Malformed::new(OriginItem::TITLE, why));
+            return OriginItem::fail(why);
         }
         Ok(item)
     }

@@ -8,12 +8,10 @@
 use holdfast_base::units::blocks_for;
 
 use crate::Malformed;
-use crate::codec::Reader;
 use crate::limits::FILE_SIZE_MAX;
 
 record! {
     /// A range that is being punched.
-    #[derive(Copy)]
     pub struct PunchItem("punch", 24 bytes) {
         /// First block in the file.
         first: u64,
@@ -37,15 +35,15 @@ impl PunchItem {
 
     /// Reads and judges a punch.
     pub fn decode(bytes: &[u8]) -> Result<PunchItem, Malformed> {
-        let mut reader = Reader::new(PunchItem::TITLE, bytes);
-        let item = PunchItem::read(&mut reader)?;
-        reader.finish()?;
-        let fail = |why: String| Err(Malformed::new(PunchItem::TITLE, why));
+        let item = PunchItem::exactly(bytes)?;
         if item.first >= item.end || item.end > blocks_for(FILE_SIZE_MAX) {
-            return fail(format!("blocks {} to {} are no part of a file", item.first, item.end));
+            return PunchItem::fail(format!(
+                "blocks {} to {} are no part of a file",
+                item.first, item.end
+            ));
         }
         if item.state > PunchItem::KEEPS_BLOCKS || item.reserved != [0; 4] {
-            return fail("its state is unknown or reserved bytes are set".into());
+            return PunchItem::fail("its state is unknown or reserved bytes are set");
         }
         Ok(item)
     }

@@ -31,7 +31,6 @@ pub const ZSTD: u8 = 1;
 
 record! {
     /// What of a run stands behind the head of an extent. Its checksums follow.
-    #[derive(Copy)]
     pub struct RunFields("run", 8 bytes) {
         /// Bytes on the device.
         stored: u32,
@@ -97,15 +96,16 @@ impl RunPart {
         let head = ExtentHead::read(&mut reader)?;
         let RunFields { stored, decoded, skip } = RunFields::read(&mut reader)?;
         let rest = reader.rest();
-        let fail = |why: String| Err(Malformed::new(RunFields::TITLE, why));
         let ExtentHead { state, codec, place, reserved, .. } = head;
         if state != STATE || codec > ZSTD || u64::from(place) >= BLOCK_BYTES / UNIT || reserved != 0
         {
-            return fail(format!("state {state}, codec {codec} or place {place} is unknown"));
+            return RunFields::fail(format!(
+                "state {state}, codec {codec} or place {place} is unknown"
+            ));
         }
-        check_device(BlockNo(head.block)).map_err(|why| Malformed::new(RunFields::TITLE, why))?;
+        check_device(BlockNo(head.block)).or_else(RunFields::fail)?;
         if head.birth > COUNTER_MAX {
-            return fail(format!("it cannot be born in epoch {}", head.birth));
+            return RunFields::fail(format!("it cannot be born in epoch {}", head.birth));
         }
         let blocks = u64::from(stored).div_ceil(BLOCK_BYTES);
         let is_coded = codec != RAW;
@@ -116,19 +116,24 @@ impl RunPart {
             false => stored > 0 && blocks == u64::from(decoded) && !is_plain,
         };
         if !has_length {
-            return fail(format!("{stored} bytes of codec {codec} are not {decoded} blocks"));
+            return RunFields::fail(format!(
+                "{stored} bytes of codec {codec} are not {decoded} blocks"
+            ));
         }
         let behind = u64::from(decoded.saturating_sub(skip));
         let Some(count) = u16::try_from(head.count)
             .ok()
             .filter(|count| (1..=behind).contains(&u64::from(*count)))
         else {
-            return fail(format!("it has no {} blocks behind {skip} of {decoded}", head.count));
+            return RunFields::fail(format!(
+                "it has no {} blocks behind {skip} of {decoded}",
+                head.count
+            ));
         };
         let (sums, more) = rest.as_chunks::<8>();
         let wanted = if is_coded { 1 } else { usize::from(count) };
         if sums.len() != wanted || !more.is_empty() {
-            return fail(format!("{} bytes are no {wanted} checksums", rest.len()));
+            return RunFields::fail(format!("{} bytes are no {wanted} checksums", rest.len()));
         }
         let sums = sums.iter().map(|sum| u64::from_le_bytes(*sum)).collect();
         let (block, birth) = (BlockNo(head.block), Epoch(head.birth));

@@ -6,7 +6,6 @@ use crate::limits::{NAME_MAX, XATTR_VALUE_MAX};
 
 record! {
     /// The head of an attribute; the name follows, then the value if it is inside.
-    #[derive(Copy)]
     pub struct XattrHead("xattr", 10 bytes) {
         /// 1 to 255, prefix (`user.`) included.
         name_len: u8,
@@ -63,21 +62,23 @@ impl<'a> Xattr<'a> {
 
     /// Reads and judges an attribute.
     pub fn decode(bytes: &'a [u8]) -> Result<Xattr<'a>, Malformed> {
-        let fail = |why: String| Err(Malformed::new(XattrHead::TITLE, why));
         let mut reader = Reader::new(XattrHead::TITLE, bytes);
         let head = XattrHead::read(&mut reader)?;
         let name = reader.bytes(head.name_len.into())?;
         if name.is_empty() || name.len() > NAME_MAX || name.contains(&0) {
-            return fail("its name is not allowed".into());
+            return XattrHead::fail("its name is not allowed");
         }
         if head.value_len as usize > XATTR_VALUE_MAX {
-            return fail(format!("a value of {} bytes is too long", head.value_len));
+            return XattrHead::fail(format!("a value of {} bytes is too long", head.value_len));
         }
         let value = match head.place {
             0 if head.value_id == 0 => XattrValue::Here(reader.bytes(head.value_len as usize)?),
             1 => XattrValue::Pieces { id: head.value_id, len: head.value_len },
             place => {
-                return fail(format!("place {place} with id {} is unknown", head.value_id));
+                return XattrHead::fail(format!(
+                    "place {place} with id {} is unknown",
+                    head.value_id
+                ));
             }
         };
         reader.finish()?;

@@ -14,7 +14,6 @@ use crate::roots::judge_roots;
 
 record! {
     /// The head of a commit's payload: what a superblock would say.
-    #[derive(Copy)]
     pub struct CommitHead("commit", 120 bytes) {
         /// As in the superblock.
         lsn: u64,
@@ -59,7 +58,6 @@ record! {
 
 record! {
     /// Data that became durable with the commit.
-    #[derive(Copy)]
     pub struct DataExtent("data extent", 24 bytes) {
         /// First block.
         block: u64,
@@ -103,24 +101,22 @@ impl<'a> Commit<'a> {
         epoch: Epoch,
         geometry: &Geometry,
     ) -> Result<Commit<'a>, Malformed> {
-        let fail = |why: String| Err(Malformed::new(CommitHead::TITLE, why));
         let mut reader = Reader::new(CommitHead::TITLE, payload);
         let head = CommitHead::read(&mut reader)?;
         if head.pad != [0; 6] || head.pad2 != 0 {
-            return fail("reserved bytes are set".into());
+            return CommitHead::fail("reserved bytes are set");
         }
         let counters =
             [head.lsn, head.inode_next, head.inode_count, head.referenced_blocks, head.log_batch];
         if head.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
-            return fail("its counters are out of range".into());
+            return CommitHead::fail("its counters are out of range");
         }
         if head.used_blocks > geometry.data_blocks() {
-            return fail(format!("{} used blocks are too many", head.used_blocks));
+            return CommitHead::fail(format!("{} used blocks are too many", head.used_blocks));
         }
         let roots = [(head.files(), head.files_level), (head.space(), head.space_level)];
-        judge_roots(geometry, epoch, roots)
-            .map_err(|why| Malformed::new(CommitHead::TITLE, why))?;
-        head.log().check(geometry).map_err(|why| Malformed::new(CommitHead::TITLE, why))?;
+        judge_roots(geometry, epoch, roots).or_else(CommitHead::fail)?;
+        head.log().check(geometry).or_else(CommitHead::fail)?;
         // Nothing is allocated by a count of the disk: each record is there before it is kept.
         let mut nodes = Vec::new();
         for _ in 0..head.nodes {
@@ -137,7 +133,7 @@ impl<'a> Commit<'a> {
             let blocks = BlockRange::new(BlockNo(extent.block), extent.count);
             data_blocks = data_blocks.saturating_add(extent.count);
             if extent.count == 0 || !geometry.holds_data(blocks) || data_blocks > DATA_BLOCKS_MAX {
-                return fail(format!("the data {blocks:?} cannot be"));
+                return CommitHead::fail(format!("the data {blocks:?} cannot be"));
             }
             extents.push(extent);
         }

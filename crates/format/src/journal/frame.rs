@@ -19,7 +19,6 @@ pub const KIND_COMMIT: u32 = 1;
 pub const KIND_END: u32 = 2;
 record! {
     /// The head of a frame.
-    #[derive(Copy)]
     pub struct FrameHeader("journal frame", 96 bytes) {
         /// `hfJf`.
         magic: [u8; 4],
@@ -68,32 +67,31 @@ impl FrameHeader {
 
     /// Reads the header from the first block of a frame. Judges what stands in it alone.
     pub fn decode(block: &[u8]) -> Result<FrameHeader, Malformed> {
-        let fail = |why: String| Err(Malformed::new(FrameHeader::TITLE, why));
         // First: a search for frames asks this of each block of the ring.
         if !block.starts_with(&MAGIC) {
-            return fail("the magic is missing".into());
+            return FrameHeader::fail("the magic is missing");
         }
         let header = FrameHeader::read(&mut Reader::new(FrameHeader::TITLE, block))?;
         if header.len as usize > FRAME_BYTES_MAX - FrameHeader::SIZE {
-            return fail(format!("{} bytes are too many", header.len));
+            return FrameHeader::fail(format!("{} bytes are too many", header.len));
         }
         let counts = [header.epoch, header.commit, header.durable];
         if counts.iter().any(|count| *count > COUNTER_MAX) || header.durable >= header.commit {
-            return fail("its counters are out of range".into());
+            return FrameHeader::fail("its counters are out of range");
         }
         let lonely = header.index == 0 && header.frames == 1 && header.len == 0;
         match header.kind {
             KIND_COMMIT if header.index < header.frames && header.len > 0 => {}
             KIND_END if lonely => {}
             kind => {
-                return fail(format!(
+                return FrameHeader::fail(format!(
                     "kind {kind}, frame {} of {}, {} bytes cannot be",
                     header.index, header.frames, header.len
                 ));
             }
         }
         if header.pad != 0 || header.reserved != [0; 16] {
-            return fail("reserved bytes are set".into());
+            return FrameHeader::fail("reserved bytes are set");
         }
         Ok(header)
     }
@@ -105,21 +103,8 @@ impl FrameHeader {
         at: BlockNo,
         volume: &[u8; 8],
     ) -> Result<&'a [u8], Malformed> {
-        let fail = |why: &str| Err(Malformed::new(FrameHeader::TITLE, why));
-        let end = FrameHeader::SIZE + self.len as usize;
-        let Some(frame) = frame.get(..end) else {
-            return fail("it is cut short");
-        };
-        if crc64_with_hole(frame, SUM_AT) != self.sum {
-            return fail("its checksum does not match");
-        }
-        if self.address != at.0 {
-            return fail("it belongs elsewhere");
-        }
-        if self.volume != *volume {
-            return fail("it belongs to another volume");
-        }
-        Ok(&frame[FrameHeader::SIZE..])
+        let was = FrameHeader::was(at, *volume, self.sum);
+        was.open(FrameHeader::TITLE, frame, (self.address, self.volume, self.len))
     }
 
     /// What the frame at block `at` must have been that had this sum.

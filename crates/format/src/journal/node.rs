@@ -17,7 +17,6 @@ pub const NODE_CHANGE: u8 = 3;
 record! {
     /// The head of a node record; ranges and bytes follow. A range is its offset (u16) and its
     /// length less one (u16).
-    #[derive(Copy)]
     pub struct NodeRecord("node record", 16 bytes) {
         /// First block of the node.
         block: u64,
@@ -135,36 +134,35 @@ pub(super) fn decode_node<'a>(
     epoch: Epoch,
     geometry: &Geometry,
 ) -> Result<NodeChange<'a>, Malformed> {
-    let fail = |why: String| Err(Malformed::new(NodeRecord::TITLE, why));
     let head = NodeRecord::read(reader)?;
     let block = BlockNo(head.block);
     if head.pad != 0 || !geometry.holds_some_node(block) {
-        return fail(format!("a node at block {block} cannot be"));
+        return NodeRecord::fail(format!("a node at block {block} cannot be"));
     }
     let base = match head.kind {
         NODE_NEW => Base::Zeros,
         NODE_COPY => {
             let pointer = NodePointer::decode(reader.bytes(POINTER_SIZE)?)?;
             if !geometry.holds_some_node(pointer.block) || pointer.epoch >= epoch {
-                return fail(format!("the base {pointer:?} cannot be"));
+                return NodeRecord::fail(format!("the base {pointer:?} cannot be"));
             }
             Base::Copied(pointer)
         }
         NODE_CHANGE => Base::Changed,
-        kind => return fail(format!("kind {kind} is unknown")),
+        kind => return NodeRecord::fail(format!("kind {kind} is unknown")),
     };
     let ranges = reader.bytes(usize::from(head.ranges) * RANGE_SIZE)?;
     let (mut at, mut sum) = (0, 0);
     for range in ranges.as_chunks::<RANGE_SIZE>().0 {
         let (start, len) = decode_range(range);
         if start < at || start + len > geometry.node_size {
-            return fail(format!("the range {start}+{len} is out of place"));
+            return NodeRecord::fail(format!("the range {start}+{len} is out of place"));
         }
         at = start + len;
         sum += len;
     }
     if sum != head.len as usize {
-        return fail(format!("{} bytes instead of {sum}", head.len));
+        return NodeRecord::fail(format!("{} bytes instead of {sum}", head.len));
     }
     Ok(NodeChange { block, base, ranges, bytes: reader.bytes(sum)? })
 }

@@ -13,7 +13,6 @@ pub const MAGIC: [u8; 4] = *b"hfLb";
 
 record! {
     /// The header of a batch.
-    #[derive(Copy)]
     pub struct LogHeader("log batch", 112 bytes) {
         /// `hfLb`.
         magic: [u8; 4],
@@ -60,16 +59,15 @@ impl LogHeader {
 
     /// Reads the header from the first bytes of a batch. Judges what stands in it alone.
     pub fn decode(bytes: &[u8]) -> Result<LogHeader, Malformed> {
-        let fail = |why: String| Err(Malformed::new(LogHeader::TITLE, why));
         // First: a search for batches asks this of each sector of the ring.
         if !bytes.starts_with(&MAGIC) {
-            return fail("the magic is missing".into());
+            return LogHeader::fail("the magic is missing");
         }
         let header = LogHeader::read(&mut Reader::new(LogHeader::TITLE, bytes))?;
         let (bytes, len) = (header.bytes as usize, header.len as usize);
         let is_whole = bytes.is_multiple_of(UNIT as usize) && bytes <= BATCH_BYTES_MAX;
         if !is_whole || len.saturating_add(LogHeader::SIZE) > bytes {
-            return fail(format!("{} bytes with {} of records cannot be", bytes, len));
+            return LogHeader::fail(format!("{} bytes with {} of records cannot be", bytes, len));
         }
         let counts = [
             header.number,
@@ -83,10 +81,10 @@ impl LogHeader {
             || header.durable >= header.number
             || header.after >= header.last
         {
-            return fail("its counters are out of range".into());
+            return LogHeader::fail("its counters are out of range");
         }
         if header.flags != 0 || header.reserved != [0; 12] {
-            return fail("unknown flags or reserved bytes are set".into());
+            return LogHeader::fail("unknown flags or reserved bytes are set");
         }
         Ok(header)
     }
@@ -98,20 +96,8 @@ impl LogHeader {
         at: u64,
         volume: &[u8; 8],
     ) -> Result<&'a [u8], Malformed> {
-        let fail = |why: &str| Err(Malformed::new(LogHeader::TITLE, why));
-        let Some(batch) = batch.get(..LogHeader::SIZE + self.len as usize) else {
-            return fail("it is cut short");
-        };
-        if crc64_with_hole(batch, SUM_AT) != self.sum {
-            return fail("its checksum does not match");
-        }
-        if self.address != at {
-            return fail("it belongs elsewhere");
-        }
-        if self.volume != *volume {
-            return fail("it belongs to another volume");
-        }
-        Ok(&batch[LogHeader::SIZE..])
+        let was = LogHeader::was(at, *volume, self.sum);
+        was.open(LogHeader::TITLE, batch, (self.address, self.volume, self.len))
     }
 
     /// What the batch at byte `address` of the ring must have been that had this sum.

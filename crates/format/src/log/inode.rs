@@ -53,24 +53,10 @@ pub(super) fn write(item: &InodeItem, time: &mut Timestamp, out: &mut Vec<u8>) {
 
 /// Takes an inode from the front of `reader`, and judges it as an item of a tree is judged.
 pub(super) fn read(reader: &mut Reader<'_>, time: &mut Timestamp) -> Result<InodeItem, Malformed> {
-    let mut numbers = [0; 12];
-    for number in &mut numbers {
-        *number = varint::read(reader, WHAT)?;
-    }
-    let [
-        mode,
-        uid,
-        gid,
-        nlink,
-        size,
-        blocks,
-        rdev,
-        parent,
-        flags,
-        xattr_value_next,
-        change,
-        project,
-    ] = numbers;
+    let mut number = || varint::read(reader, WHAT);
+    let (mode, uid, gid, nlink) = (number()?, number()?, number()?, number()?);
+    let (size, blocks, rdev, parent) = (number()?, number()?, number()?, number()?);
+    let (flags, xattr_value_next, change, project) = (number()?, number()?, number()?, number()?);
     let [mask] = reader.array()?;
     if mask > 0x1f {
         return Err(Malformed::new(WHAT, "it has more than four times and a slot"));

@@ -4,7 +4,7 @@ use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Time
 
 use super::{
     Fields, FoundDamage, INCOMPAT_KNOWN, LEAF_COPIES, MAGIC, NODE_COPIES, RING_COPIES, SUM_AT,
-    SUMS_CRC64, fail, other_version, text,
+    SUMS_CRC64, other_version, text,
 };
 use crate::Malformed;
 use crate::checksum::crc64_with_hole;
@@ -23,13 +23,13 @@ impl Fields {
         address: BlockNo,
     ) -> Result<(), Malformed> {
         if self.magic != MAGIC {
-            return fail("the magic is missing");
+            return Fields::fail("the magic is missing");
         }
         if crc64_with_hole(block, SUM_AT) != self.sum {
-            return fail("its checksum does not match");
+            return Fields::fail("its checksum does not match");
         }
         if self.address != address.0 {
-            return fail(format!("it belongs to block {}", self.address));
+            return Fields::fail(format!("it belongs to block {}", self.address));
         }
         Ok(())
     }
@@ -37,11 +37,11 @@ impl Fields {
     /// Fails if this program cannot read such a volume.
     pub(super) fn check_known(&self) -> Result<(), Malformed> {
         if let Some(why) = other_version(self.version) {
-            return fail(why);
+            return Fields::fail(why);
         }
         let unknown = self.features_incompat & !INCOMPAT_KNOWN;
         if unknown != 0 {
-            return fail(format!("features {unknown:#x} are unknown to this program"));
+            return Fields::fail(format!("features {unknown:#x} are unknown to this program"));
         }
         Ok(())
     }
@@ -62,10 +62,10 @@ impl Fields {
         };
         geometry.check()?;
         if (self.copy_mask != 0) != (self.features_ro_compat & NODE_COPIES != 0) {
-            return fail("its features and its copy mask contradict each other");
+            return Fields::fail("its features and its copy mask contradict each other");
         }
         if (self.ring_distance != 0) != (self.features_ro_compat & RING_COPIES != 0) {
-            return fail("its features and the places of its rings contradict each other");
+            return Fields::fail("its features and the places of its rings contradict each other");
         }
         Ok(geometry)
     }
@@ -76,14 +76,14 @@ impl Fields {
         let files = pointer(self.files_block, self.files_epoch);
         let space = pointer(self.space_block, self.space_epoch);
         let roots = [(files, self.files_level), (space, self.space_level)];
-        judge_roots(geometry, Epoch(self.epoch), roots).or_else(fail)?;
+        judge_roots(geometry, Epoch(self.epoch), roots).or_else(Fields::fail)?;
         Ok([files, space])
     }
 
     /// Fails if the volume cannot have counted so far.
     pub(super) fn check_counters(&self, geometry: &Geometry) -> Result<(), Malformed> {
         if self.used_blocks > geometry.data_blocks() {
-            return fail(format!("{} used blocks are too many", self.used_blocks));
+            return Fields::fail(format!("{} used blocks are too many", self.used_blocks));
         }
         // Counters only grow; a volume that has counted so far does not exist.
         let counters = [
@@ -96,7 +96,7 @@ impl Fields {
             self.log_batch,
         ];
         if self.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
-            return fail("its counters are out of range");
+            return Fields::fail("its counters are out of range");
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Fields {
         let address = BlockNo(self.address);
         let slot = SUPERBLOCK_SLOTS[(self.epoch % 2) as usize];
         if address != slot && address != geometry.far_copy() {
-            return fail(format!("epoch {} does not belong into this slot", self.epoch));
+            return Fields::fail(format!("epoch {} does not belong into this slot", self.epoch));
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Fields {
         };
         let ring = geometry.journal();
         if !(ring.start.0..ring.start.0 + ring.count).contains(&journal.next.0) {
-            return fail(format!("block {} does not lie in the journal", journal.next));
+            return Fields::fail(format!("block {} does not lie in the journal", journal.next));
         }
         Ok(journal)
     }
@@ -129,17 +129,17 @@ impl Fields {
     pub(super) fn log(&self, geometry: &Geometry) -> Result<LogMark, Malformed> {
         let log =
             LogMark { batch: BatchNo(self.log_batch), next: self.log_next, sum: self.log_sum };
-        log.check(geometry).or_else(fail)?;
+        log.check(geometry).or_else(Fields::fail)?;
         Ok(log)
     }
 
     /// Fails if a byte means something that this program does not know.
     pub(super) fn check_reserved(&self) -> Result<(), Malformed> {
         if self.sums != SUMS_CRC64 {
-            return fail(format!("checksums of kind {} are unknown", self.sums));
+            return Fields::fail(format!("checksums of kind {} are unknown", self.sums));
         }
         if self.branches != 1 {
-            return fail(format!("form {} of the lineage is not 1", self.branches));
+            return Fields::fail(format!("form {} of the lineage is not 1", self.branches));
         }
         let set_aside = [
             &self.pad[..],
@@ -152,11 +152,11 @@ impl Fields {
             &self.reserved,
         ];
         if set_aside.iter().any(|bytes| bytes.iter().any(|&b| b != 0)) {
-            return fail("reserved bytes are set");
+            return Fields::fail("reserved bytes are set");
         }
         let nanos = [self.created.nanos, self.fault_time.nanos];
         if nanos.iter().any(|nanos| *nanos >= 1_000_000_000) {
-            return fail("one of its times cannot be");
+            return Fields::fail("one of its times cannot be");
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Fields {
         match self.fault {
             1 => Ok(Some(FoundDamage { time: self.fault_time, reason })),
             0 if reason.is_empty() && self.fault_time == Timestamp::default() => Ok(None),
-            _ => fail("its fault cannot be"),
+            _ => Fields::fail("its fault cannot be"),
         }
     }
 }

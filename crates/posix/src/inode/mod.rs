@@ -20,7 +20,7 @@ pub(crate) use lost::Lost;
 pub(crate) use table::InodeTable;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{InodeNo, Lsn, Receipt, Timestamp};
+use holdfast_base::{InodeNo, Lsn, Receipt};
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::{Carried, Key, Malformed};
 use holdfast_store::Transaction;
@@ -245,29 +245,5 @@ impl InodeState {
     /// Whether the inode is unreachable: no name, no handle, no reference from above.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.disk.nlink == 0 && self.handles == 0 && self.lookups == 0
-    }
-}
-
-/// The item of a new inode without owner, names and rights.
-pub(crate) fn blank(file_type: FileType, now: Timestamp) -> InodeItem {
-    InodeItem {
-        mode: file_type.mode_bits(),
-        uid: 0,
-        gid: 0,
-        nlink: 0,
-        size: 0,
-        blocks: 0,
-        rdev: 0,
-        parent: InodeNo(0),
-        parent_slot: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        flags: 0,
-        xattr_value_next: 0,
-        change: 0,
-        project: 0,
-        reserved: [0; 4],
     }
 }

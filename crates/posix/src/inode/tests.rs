@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use holdfast_base::Timestamp;
+
 use super::*;
 
 #[test]
@@ -27,7 +29,8 @@ fn every_handle_that_was_open_reports_an_error_once() {
 }
 
 fn regular(no: u64, size: u64) -> Inode {
-    let item = InodeItem { size, nlink: 1, ..blank(FileType::Regular, Timestamp::default()) };
+    let item =
+        InodeItem { size, nlink: 1, ..InodeItem::blank(FileType::Regular, Timestamp::default()) };
     Inode::new(InodeNo(no), item, Lsn(0))
 }
 

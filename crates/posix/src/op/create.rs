@@ -14,7 +14,7 @@ use crate::acl::Acl;
 use crate::allow::Deed;
 use crate::core::Core;
 use crate::file::content;
-use crate::inode::{Inode, InodeState, blank};
+use crate::inode::{Inode, InodeState};
 use crate::op::lookup::resolve;
 use crate::*;
 
@@ -310,7 +310,7 @@ pub(crate) fn inherit(
         gid,
         nlink: 1,
         rdev: new.rdev,
-        ..blank(new.file_type, Timestamp::now())
+        ..InodeItem::blank(new.file_type, Timestamp::now())
     };
     if new.file_type != FileType::Symlink
         && let Some(default) = xattr_items::load_acl(core, dir.no, dir_item, acl::DEFAULT)?

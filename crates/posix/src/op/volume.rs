@@ -265,6 +265,6 @@ pub(super) fn root((uid, gid): (u32, u32), mode: u32) -> InodeItem {
         gid,
         nlink: 2,
         parent: InodeNo::ROOT,
-        ..crate::inode::blank(FileType::Directory, Timestamp::now())
+        ..InodeItem::blank(FileType::Directory, Timestamp::now())
     }
 }

@@ -4,9 +4,7 @@ use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_format::item::GroupItem;
 use holdfast_format::item::group::bitmap_key;
 use holdfast_format::limits::{BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
-use holdfast_format::node::{
-    self, COUNT_AT, Expected, HEAP_START_AT, NodePointer, SLOT_SIZE, SLOTS_AT,
-};
+use holdfast_format::node::{self, Expected, NodePointer, SLOT_SIZE, SLOTS_AT};
 use holdfast_format::{Geometry, Key};
 
 use super::rewrite::Rewrite;
@@ -54,7 +52,7 @@ pub(super) fn build(
             let low = if at == 0 { Key::MIN } else { records[0].0 };
             let expected =
                 Expected { pointer, tree: TreeId::Space, level, volume: rewrite.nodes.volume };
-            let mut bytes = node_of(&records, geometry.node_size, &expected);
+            let mut bytes = node::filled(geometry.node_size, &expected, &records);
             rewrite.write((pointer.block, stored), &mut bytes)?;
             if is_root {
                 return Ok((Root { pointer, level }, rewrite.after.count()));
@@ -123,22 +121,4 @@ fn count(leaves: usize, node_size: usize) -> usize {
         all += level;
     }
     all
-}
-
-/// A node with these records, not sealed.
-fn node_of(records: &[Item], size: usize, expected: &Expected) -> Vec<u8> {
-    let mut bytes = node::empty(size, expected);
-    let mut heap = size;
-    for (at, (key, value)) in records.iter().enumerate() {
-        let len = Key::SIZE + value.len();
-        heap -= len;
-        bytes[heap..heap + Key::SIZE].copy_from_slice(&key.encode());
-        bytes[heap + Key::SIZE..heap + len].copy_from_slice(value);
-        let slot = SLOTS_AT + at * SLOT_SIZE;
-        bytes[slot..slot + 2].copy_from_slice(&(heap as u16).to_le_bytes());
-        bytes[slot + 2..slot + 4].copy_from_slice(&(len as u16).to_le_bytes());
-    }
-    bytes[COUNT_AT..COUNT_AT + 2].copy_from_slice(&(records.len() as u16).to_le_bytes());
-    bytes[HEAP_START_AT..HEAP_START_AT + 4].copy_from_slice(&(heap as u32).to_le_bytes());
-    bytes
 }

@@ -7,7 +7,7 @@ use holdfast_store::{Reservation, Transaction};
 
 use super::{Move, Resolved, is_dir};
 use crate::core::Core;
-use crate::inode::{Inode, Locked, blank};
+use crate::inode::{Inode, Locked};
 use crate::orphan::{Fate, ITEMS_AT_ONCE, plan_last_name};
 use crate::*;
 
@@ -155,7 +155,7 @@ impl Move<'_> {
             nlink: 1,
             parent: self.from.no,
             parent_slot: slot,
-            ..blank(FileType::CharDevice, now)
+            ..InodeItem::blank(FileType::CharDevice, now)
         };
         transaction.put(Key::inode(no), item.bytes());
         transaction.count_inodes(1);
