@@ -1,13 +1,13 @@
 //! Items that are asked for in the order of their keys, range by range: a leaf is looked for and judged once, however many of the ranges lie
 //! in it.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, TreeId};
 use holdfast_format::{Key, NodeView};
 
 use crate::bounds::Bounds;
-use crate::items::VisitItem;
+use crate::items::{VisitItem, visit_leaf};
 use crate::volume::{Look, Volume};
 use crate::walk::out_of_bounds;
 
@@ -56,36 +56,11 @@ impl<'a> Ascending<'a> {
 
     /// The items of what was entered last, in a part of its range.
     fn part(&self, part: Bounds, visit: &mut VisitItem<'_>) -> ControlFlow<()> {
-        let high = part.high.map_or(Bound::Unbounded, Bound::Excluded);
-        let changes = self.volume.changes_in(TreeId::Files);
-        let changes = changes.map(|of| of.range((Bound::Included(part.low), high)));
-        let mut changes = changes.into_iter().flatten().peekable();
+        let mut changes = self.volume.changes_between(TreeId::Files, &part);
         if let Some(block) = self.block {
-            let node = NodeView::trusted(&self.leaf);
-            let first = node.search(&part.low.raw()).unwrap_or_else(|behind| behind);
-            for index in first..node.count() {
-                let key = node.key(index);
-                if !part.holds(&key) {
-                    break;
-                }
-                let mut is_changed = false;
-                while let Some((changed, change)) = changes.next_if(|(next, _)| **next <= key) {
-                    is_changed = *changed == key;
-                    if let Some(value) = &change.value {
-                        visit(change.block, *changed, value)?;
-                    }
-                }
-                if !is_changed {
-                    visit(block, key, node.value(index))?;
-                }
-            }
+            visit_leaf(&mut changes, (block, &NodeView::trusted(&self.leaf)), &part, visit)?;
         }
-        for (key, change) in changes {
-            if let Some(value) = &change.value {
-                visit(change.block, *key, value)?;
-            }
-        }
-        ControlFlow::Continue(())
+        changes.try_for_each(|(key, change)| change.visit(key, visit))
     }
 
     /// Goes to the leaf that may have a key. Returns its range.

@@ -10,7 +10,7 @@ use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_format::item::WalkPlace;
 use holdfast_format::{ItemKind, Key, NodePointer};
 
-use crate::lineage::{Tree, inside};
+use crate::lineage::{TreeRoot, inside};
 use crate::nodes::AHEAD;
 use crate::volume::{Look, Volume};
 
@@ -101,7 +101,7 @@ impl<'a> Side<'a> {
 
 /// What `volume`, which is that of `tree`, has and `base` has not, and the reverse. The log counts. Of a tree that is being
 /// deleted, what its cursor has passed is in neither.
-pub(crate) fn difference(base: &Volume<'_>, volume: &Volume<'_>, tree: &Tree) -> Difference {
+pub(crate) fn difference(base: &Volume<'_>, volume: &Volume<'_>, tree: &TreeRoot) -> Difference {
     let mut items: BTreeMap<Key, Pair> = BTreeMap::new();
     let mut is_whole = true;
     let mut sides = [Side::new(base, None), Side::new(volume, tree.cursor)];

@@ -35,8 +35,3 @@ pub enum CheckError {
     #[error("writing the output: {0}")]
     Output(#[from] std::io::Error),
 }
-
-impl CheckError {
-    /// The exit code of fsck(8) for an operational error.
-    pub const EXIT_CODE: u8 = 8;
-}

@@ -4,19 +4,14 @@
 //! then enough to judge links and reachability and to find a path.
 
 use holdfast_base::InodeNo;
-use holdfast_format::item::{Dentry, FileType};
+use holdfast_format::item::FileType;
 use holdfast_format::{ItemKind, Key};
 
-use crate::text::printable;
+use crate::path::climb;
 use crate::volume::Volume;
 
-/// Steps from a file to the root that a path may have.
-const DEPTH_MAX: usize = 4096;
-/// Longest path that is put together, in bytes.
-const PATH_MAX: usize = 1 << 16;
-
 /// An inode, and what was found to lead to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) number: InodeNo,
     /// `None`: its item is damaged.
@@ -48,22 +43,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// An inode of which nothing is known but its number.
     pub(crate) fn new(number: InodeNo) -> Entry {
-        Entry {
-            number,
-            file_type: None,
-            orphan: false,
-            rooted: false,
-            nlink: 0,
-            names: 0,
-            subdirs: 0,
-            size: 0,
-            entries: 0,
-            parent: InodeNo(0),
-            parent_slot: 0,
-            knows_name: false,
-            name_dir: InodeNo(0),
-            name_at: 0,
-        }
+        Entry { number, ..Entry::default() }
     }
 
     /// Whether it is known to be a directory.
@@ -97,25 +77,12 @@ impl Inodes {
         inode: InodeNo,
         budget: &mut usize,
     ) -> Option<String> {
-        if inode == InodeNo::ROOT {
-            return Some("/".into());
-        }
-        let mut names = Vec::new();
-        let (mut at, mut len) = (inode, 0);
-        while at != InodeNo::ROOT {
+        let mut up = |at| {
             let entry = &self.0[self.find(at)?];
-            if entry.name_dir.0 == 0 || names.len() >= DEPTH_MAX || len >= PATH_MAX {
-                return None;
-            }
             *budget = budget.checked_sub(1)?;
             let key = Key::new(entry.name_dir, ItemKind::Dentry, entry.name_at);
-            let value = volume.get(&key)?;
-            let name = printable(Dentry::decode(&value).ok()?.name);
-            len += name.len() + 1;
-            names.push(name);
-            at = entry.name_dir;
-        }
-        names.reverse();
-        Some(format!("/{}", names.join("/")))
+            (entry.name_dir.0 != 0).then_some(key)
+        };
+        climb(inode, &mut up, &|key| volume.get(key))
     }
 }

@@ -16,6 +16,7 @@ use holdfast_format::log::Dropped;
 use holdfast_format::{ItemKind, Key, NodePointer};
 
 use crate::bounds::Bounds;
+use crate::reading::NodePlace;
 use crate::text::printable;
 use crate::volume::Volume;
 use crate::walk::Step;
@@ -24,20 +25,39 @@ use crate::walk::Step;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lineage(pub(crate) BTreeMap<Key, Vec<u8>>);
 
-/// A branch or snapshot with its root.
+/// A branch or snapshot, with its root.
 #[derive(Clone, Debug)]
-pub(crate) struct Tree {
-    pub(crate) id: u64,
+pub struct TreeRoot {
+    /// Its number; 1 is `main`.
+    pub id: u64,
     /// As messages name it.
-    pub(crate) name: String,
-    pub(crate) root: (NodePointer, u8),
+    pub name: String,
+    /// Where its root is.
+    pub root: NodePointer,
+    /// The level of its root.
+    pub level: u8,
+    /// The snapshot that it grew out of; 0 if there is none.
+    pub parent: u64,
+    /// Of a snapshot its epoch.
+    pub snapshot: Option<u64>,
     /// Inodes, as it counts them.
-    pub(crate) inode_count: u64,
-    /// Blocks of its nodes, and those that its extents have on the device, as it counts them. The log changes neither nodes
-    /// nor this.
-    pub(crate) referenced_blocks: u64,
-    /// It is a snapshot that is being deleted.
-    pub(crate) cursor: Option<WalkPlace>,
+    pub inode_count: u64,
+    /// Blocks of its nodes, and those that its extents have on the device, as it counts them: without what the log changes.
+    pub referenced_blocks: u64,
+    /// Of a snapshot that is being deleted: how far that has come.
+    pub cursor: Option<WalkPlace>,
+}
+
+impl TreeRoot {
+    /// Whether it is the branch that mkfs makes.
+    pub fn is_main(&self) -> bool {
+        self.id == MAIN
+    }
+
+    /// Where its root stands.
+    pub fn place(&self) -> NodePlace {
+        NodePlace::root(self.root, self.level)
+    }
 }
 
 impl Lineage {
@@ -86,6 +106,19 @@ impl Lineage {
     /// Whether a snapshot is being deleted.
     pub(crate) fn is_deleted(&self, id: u64, item: &TreeItem) -> bool {
         self.0.contains_key(&WalkItem::key(id)) || self.goes(item.branch)
+    }
+
+    /// Whether there is a branch of this number other than `main`, with a root.
+    pub(crate) fn has_branch(&self, id: u64) -> bool {
+        self.tree(id).is_some_and(|item| item.kind == TreeKind::Branch) && self.root(id).is_some()
+    }
+
+    /// Takes what a record of the log says of an item.
+    pub(crate) fn set(&mut self, key: Key, value: &Option<Vec<u8>>) {
+        match value {
+            Some(value) => drop(self.0.insert(key, value.clone())),
+            None => drop(self.0.remove(&key)),
+        }
     }
 
     fn item<T>(&self, key: &Key, decode: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
@@ -169,24 +202,7 @@ impl Lineage {
 
     /// What a branch or snapshot is called.
     pub(crate) fn name(&self, id: u64) -> String {
-        let Some(item) = self.tree(id) else {
-            return if id == MAIN { printable(MAIN_NAME) } else { format!("#{id}") };
-        };
-        let own = match item.name.is_empty() {
-            true => format!("#{id}"),
-            false => printable(&item.name),
-        };
-        match item.kind {
-            TreeKind::Branch | TreeKind::Going => own,
-            TreeKind::Snapshot => {
-                let number = self.branch_of(&item);
-                let branch = self.tree(number).filter(|of| of.kind == TreeKind::Branch);
-                let branch = branch.filter(|of| !of.name.is_empty()).map(|of| printable(&of.name));
-                let main = (number == MAIN).then(|| printable(MAIN_NAME));
-                let branch = branch.or(main).unwrap_or_else(|| format!("#{number}"));
-                format!("{branch}@{own}")
-            }
-        }
+        tree_name(id, &|id| self.tree(id))
     }
 
     /// All trees that have a root: `main` first, what is being deleted last. `inodes` says how many a branch has by the log.
@@ -194,35 +210,61 @@ impl Lineage {
         &self,
         volume: &Volume<'_>,
         inodes: &dyn Fn(u64) -> Option<u64>,
-    ) -> Vec<Tree> {
-        let main = Tree {
+    ) -> Vec<TreeRoot> {
+        let main = TreeRoot {
             id: MAIN,
             name: self.name(MAIN),
-            root: volume.root(TreeId::Files),
+            root: volume.superblock.files,
+            level: volume.superblock.files_level,
+            parent: self.tree(MAIN).map_or(0, |item| item.parent),
+            snapshot: None,
             inode_count: volume.superblock.inode_count,
             referenced_blocks: volume.superblock.referenced_blocks,
             cursor: None,
         };
         let mut trees = vec![main];
         for (id, item) in self.all().filter(|(id, _)| *id != MAIN) {
-            let name = self.name(id);
-            let (root, inode_count, referenced_blocks) = match item.kind {
-                TreeKind::Snapshot => {
-                    ((item.root, item.level), item.inode_count, item.referenced_blocks)
-                }
-                TreeKind::Going => continue,
-                TreeKind::Branch => {
-                    let Some(root) = self.root(id) else { continue };
-                    let inodes = inodes(id).unwrap_or(root.inode_count);
-                    ((root.pointer(), root.level), inodes, root.referenced_blocks)
-                }
-            };
+            let (name, parent) = (self.name(id), item.parent);
             let cursor = self.cursor(id).filter(|_| item.kind == TreeKind::Snapshot);
             // Without a sound cursor it is not known where it may be entered.
             if cursor.is_none() && self.0.contains_key(&WalkItem::key(id)) {
                 continue;
             }
-            trees.push(Tree { id, name, root, inode_count, referenced_blocks, cursor });
+            trees.push(match item.kind {
+                TreeKind::Going => continue,
+                TreeKind::Snapshot => {
+                    let TreeItem { root, level, inode_count, referenced_blocks, .. } = item;
+                    let snapshot = Some(item.epoch.0);
+                    TreeRoot {
+                        id,
+                        name,
+                        root,
+                        level,
+                        parent,
+                        snapshot,
+                        inode_count,
+                        referenced_blocks,
+                        cursor,
+                    }
+                }
+                TreeKind::Branch => {
+                    let Some(item) = self.root(id) else { continue };
+                    let RootItem { level, referenced_blocks, .. } = item;
+                    let (root, snapshot) = (item.pointer(), None);
+                    let inode_count = inodes(id).unwrap_or(item.inode_count);
+                    TreeRoot {
+                        id,
+                        name,
+                        root,
+                        level,
+                        parent,
+                        snapshot,
+                        inode_count,
+                        referenced_blocks,
+                        cursor,
+                    }
+                }
+            });
         }
         trees.sort_by_key(|tree| (tree.cursor.is_some(), tree.id));
         trees
@@ -243,6 +285,23 @@ fn passed(cursor: &WalkPlace, dropped: &Dropped) -> u64 {
 pub(crate) fn inside(cursor: &WalkPlace, inode: InodeNo) -> Option<u64> {
     let key = Key::decode(&cursor.key.encode()).ok()?;
     ((key.inode, key.kind) == (inode, ItemKind::Extent)).then_some(key.offset)
+}
+
+/// What a branch or snapshot is called: by its name, a snapshot behind that of its branch, and where there is none by its number. `tree` says items.
+pub fn tree_name(id: u64, tree: &dyn Fn(u64) -> Option<TreeItem>) -> String {
+    let own = |id: u64, item: Option<&TreeItem>| match item.filter(|item| !item.name.is_empty()) {
+        Some(item) => printable(&item.name),
+        None if id == MAIN => printable(MAIN_NAME),
+        None => format!("#{id}"),
+    };
+    let item = tree(id);
+    let Some(snapshot) = item.as_ref().filter(|item| item.kind == TreeKind::Snapshot) else {
+        return own(id, item.as_ref());
+    };
+    let goes_to = tree(snapshot.branch).filter(|of| of.kind == TreeKind::Going);
+    let branch = goes_to.map(|of| of.branch).filter(|to| *to != 0).unwrap_or(snapshot.branch);
+    let of = tree(branch).filter(|of| of.kind == TreeKind::Branch);
+    format!("{}@{}", own(branch, of.as_ref()), own(id, item.as_ref()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use holdfast_device::Device;
 use holdfast_format::Superblock;
 
-use crate::lineage::Tree;
+use crate::lineage::{Lineage, TreeRoot};
 use crate::log::Gaps;
 use crate::volume::Volume;
 use crate::{CheckError, journal, log};
@@ -55,8 +55,13 @@ impl Recovered {
         Volume::new(device, &self.journal, &self.log.superblock, self.log.changes())
     }
 
+    /// Every branch and snapshot that has a root, as both leave it.
+    pub(crate) fn trees(&self, device: &dyn Device, lineage: &Lineage) -> Vec<TreeRoot> {
+        lineage.trees(&self.volume(device), &|id| self.log.inodes_in(id))
+    }
+
     /// The volume with the files tree of a branch or snapshot.
-    pub(crate) fn volume_of<'a>(&'a self, device: &'a dyn Device, tree: &Tree) -> Volume<'a> {
-        self.volume(device).with_files(tree.root, self.log.items_of(tree.id))
+    pub(crate) fn volume_of<'a>(&'a self, device: &'a dyn Device, tree: &TreeRoot) -> Volume<'a> {
+        self.volume(device).with_files((tree.root, tree.level), self.log.items_of(tree.id))
     }
 }

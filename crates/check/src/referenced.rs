@@ -7,7 +7,7 @@ use holdfast_base::TreeId;
 use holdfast_device::Device;
 
 use crate::CheckError;
-use crate::lineage::{Lineage, Tree};
+use crate::lineage::{Lineage, TreeRoot};
 use crate::recovered::Recovered;
 use crate::seen::Seen;
 use crate::superblocks::Slots;
@@ -30,7 +30,7 @@ pub struct Referenced {
 impl Referenced {
     /// What a walk through all of a tree has met. `None` of one that is being deleted: what its deletion has passed is not its own, and
     /// what is left is not counted.
-    pub(crate) fn of(tree: &Tree, counted: u64) -> Option<Referenced> {
+    pub(crate) fn of(tree: &TreeRoot, counted: u64) -> Option<Referenced> {
         let said = tree.referenced_blocks;
         let name = || tree.name.clone();
         tree.cursor.is_none().then(|| Referenced { id: tree.id, name: name(), said, counted })

@@ -76,6 +76,19 @@ impl Finding {
     }
 }
 
+/// Writes the tree and the path that a line is about, as far as it is about some.
+pub fn write_place(
+    f: &mut std::fmt::Formatter<'_>,
+    tree: Option<&str>,
+    path: Option<&str>,
+) -> std::fmt::Result {
+    match (tree, path) {
+        (Some(tree), Some(path)) => write!(f, "{tree}:{path}: "),
+        (Some(of), None) | (None, Some(of)) => write!(f, "{of}: "),
+        (None, None) => Ok(()),
+    }
+}
+
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let severity = match self.severity {
@@ -84,11 +97,7 @@ impl std::fmt::Display for Finding {
             Severity::Error => "error",
         };
         write!(f, "{severity} {} {}: ", self.id, self.slug)?;
-        match (&self.tree, &self.path) {
-            (Some(tree), Some(path)) => write!(f, "{tree}:{path}: ")?,
-            (Some(of), None) | (None, Some(of)) => write!(f, "{of}: ")?,
-            (None, None) => {}
-        }
+        write_place(f, self.tree.as_deref(), self.path.as_deref())?;
         f.write_str(&self.what)
     }
 }

@@ -5,34 +5,38 @@
 
 use std::cmp::Ordering;
 
-/// Blocks from `start` up to, not including, `end`. Never empty.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
-/// Sorted, disjoint runs that do not touch each other.
+/// Sorted, disjoint runs of blocks that do not touch each other: each from its first block up to, not including, its second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Runs(Vec<Run>);
+pub struct Runs(Vec<(u64, u64)>);
+
+impl FromIterator<(u64, u64)> for Runs {
+    /// Of runs in any order, which may overlap.
+    fn from_iter<I: IntoIterator<Item = (u64, u64)>>(runs: I) -> Runs {
+        let mut runs: Vec<(u64, u64)> = runs.into_iter().collect();
+        runs.sort_unstable();
+        let mut all = Runs::default();
+        runs.iter().for_each(|(start, end)| all.push(*start, *end));
+        all
+    }
+}
 
 impl Runs {
     /// Adds a run that does not begin before the last one added.
-    pub(crate) fn push(&mut self, start: u64, end: u64) {
+    pub fn push(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }
         match self.0.last_mut() {
-            Some(last) if start <= last.end => {
-                debug_assert!(start >= last.start);
-                last.end = last.end.max(end);
+            Some((first, last)) if start <= *last => {
+                debug_assert!(start >= *first);
+                *last = end.max(*last);
             }
-            _ => self.0.push(Run { start, end }),
+            _ => self.0.push((start, end)),
         }
     }
 
     /// Adds the set bits of `bytes`, the first of which stands for block `start`.
-    pub(crate) fn push_bits(&mut self, start: u64, bytes: &[u8]) {
+    pub fn push_bits(&mut self, start: u64, bytes: &[u8]) {
         for (index, &byte) in (0u64..).zip(bytes) {
             let at = start + 8 * index;
             match byte {
@@ -46,69 +50,70 @@ impl Runs {
     }
 
     /// Blocks in all runs.
-    pub(crate) fn total(&self) -> u64 {
-        self.0.iter().map(|run| run.end - run.start).sum()
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
     }
 
     /// Blocks of the runs between `start` and `end`.
-    pub(crate) fn count_between(&self, start: u64, end: u64) -> u64 {
+    pub fn count_between(&self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
         }
-        let first = self.0.partition_point(|run| run.end <= start);
-        let inside = self.0[first..].iter().take_while(|run| run.start < end);
-        inside.map(|run| run.end.min(end) - run.start.max(start)).sum()
+        let first = self.0.partition_point(|run| run.1 <= start);
+        let inside = self.0[first..].iter().take_while(|run| run.0 < end);
+        inside.map(|run| run.1.min(end) - run.0.max(start)).sum()
     }
 
     /// The end of the run that holds `block`.
-    pub(crate) fn end_at(&self, block: u64) -> Option<u64> {
-        let run = self.0.get(self.0.partition_point(|run| run.end <= block))?;
-        (run.start <= block).then_some(run.end)
+    pub fn end_at(&self, block: u64) -> Option<u64> {
+        let (start, end) = self.0.get(self.0.partition_point(|run| run.1 <= block))?;
+        (*start <= block).then_some(*end)
     }
 
     /// Whether any block from `start` up to `end` is in a run.
-    pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
-        let first = self.0.partition_point(|run| run.end <= start);
-        self.0.get(first).is_some_and(|run| run.start < end)
+    pub fn touches(&self, start: u64, end: u64) -> bool {
+        let first = self.0.partition_point(|run| run.1 <= start);
+        self.0.get(first).is_some_and(|run| run.0 < end)
+    }
+
+    /// Whether all blocks from `start` up to `end` are.
+    pub fn covers(&self, start: u64, end: u64) -> bool {
+        self.end_at(start).is_some_and(|last| end <= last)
     }
 
     /// These runs and `more`, but not `less`.
-    pub(crate) fn changed(&self, more: &Runs, less: &Runs) -> Runs {
-        let mut runs: Vec<Run> = self.0.iter().chain(&more.0).copied().collect();
-        runs.sort_unstable_by_key(|run| run.start);
-        let mut all = Runs::default();
-        runs.iter().for_each(|run| all.push(run.start, run.end));
-        let mut rest = Runs::default();
-        all.compare(less, |run, in_all| {
+    pub fn changed(&self, more: &Runs, less: &Runs) -> Runs {
+        let (all, mut rest) = (self.iter().chain(more.iter()).collect::<Runs>(), Runs::default());
+        all.compare(less, |(start, end), in_all| {
             if in_all {
-                rest.push(run.start, run.end);
+                rest.push(start, end);
             }
         });
         rest
     }
 
     /// The runs, upwards.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Run> {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().copied()
     }
 
     /// Calls `report` for each run of blocks that is in exactly one of the two lists;
     /// the flag says whether it is in `self`.
-    pub(crate) fn compare(&self, other: &Runs, mut report: impl FnMut(Run, bool)) {
+    pub fn compare(&self, other: &Runs, mut report: impl FnMut((u64, u64), bool)) {
         for (ours, theirs, in_self) in [(self, other, true), (other, self, false)] {
             let mut others = theirs.0.iter().peekable();
-            for run in &ours.0 {
-                let mut at = run.start;
-                while at < run.end {
-                    while others.next_if(|other| other.end <= at).is_some() {}
-                    let next = others.peek().map_or(u64::MAX, |other| other.start);
+            for &(start, last) in &ours.0 {
+                let mut at = start;
+                while at < last {
+                    while others.next_if(|other| other.1 <= at).is_some() {}
+                    let next = others.peek().map_or(u64::MAX, |other| other.0);
                     match next.cmp(&at) {
                         Ordering::Greater => {
-                            let end = next.min(run.end);
-                            report(Run { start: at, end }, in_self);
+                            let end = next.min(last);
+                            report((at, end), in_self);
                             at = end;
                         }
-                        _ => at = others.peek().map_or(run.end, |other| other.end),
+                        _ => at = others.peek().map_or(last, |other| other.1),
                     }
                 }
             }
@@ -145,8 +150,8 @@ mod tests {
             assert_eq!(runs[0].count_between(low, high), expected, "seed {seed}");
             assert_eq!(runs[0].total(), runs[0].count_between(0, 1000), "seed {seed}");
             let mut differ = [[false; 64]; 2];
-            runs[0].compare(&runs[1], |run, first| {
-                for block in run.start..run.end {
+            runs[0].compare(&runs[1], |(start, end), first| {
+                for block in start..end {
                     differ[usize::from(!first)][(block - 100) as usize] = true;
                 }
             });

@@ -174,10 +174,10 @@ fn bitmap_text(value: &[u8]) -> Result<String, Malformed> {
     let mut runs = crate::runs::Runs::default();
     runs.push_bits(0, bits);
     let mut text = format!("used_blocks={set} runs=");
-    runs.compare(&crate::runs::Runs::default(), |run, _| {
+    runs.compare(&crate::runs::Runs::default(), |(start, end), _| {
         let comma = if text.ends_with('=') { "" } else { "," };
         // Writing into a String cannot fail.
-        let _ = write!(text, "{comma}{}+{}", run.start, run.end - run.start);
+        let _ = write!(text, "{comma}{}+{}", start, end - start);
     });
     Ok(text)
 }

@@ -14,7 +14,7 @@ use holdfast_format::{ItemKind, Key};
 
 use crate::CheckError;
 use crate::bounds::Bounds;
-use crate::lineage::{Lineage, Tree};
+use crate::lineage::{Lineage, TreeRoot};
 use crate::recovered::Recovered;
 use crate::runs::Runs;
 use crate::seen::Seen;
@@ -46,35 +46,28 @@ pub struct View {
 /// Fails if there is no volume, or if journal, log or a node does not read or cannot be.
 pub fn view(device: &dyn Device) -> Result<View, CheckError> {
     let superblock = Slots::read(device)?.into_newest()?;
-    let Recovered { journal, log, journal_error, log_error } = Recovered::read(device, &superblock);
-    if let Some(error) = journal_error.or(log_error) {
+    let mut recovered = Recovered::read(device, &superblock);
+    if let Some(error) = recovered.journal_error.take().or(recovered.log_error.take()) {
         return Err(error);
     }
-    let broken = |what: String| Err(CheckError::Missing(what));
-    let mut faults = journal.lost.values().chain(&journal.faults).chain(&log.faults);
-    if let Some(fault) = faults.next() {
-        return broken(fault.what.clone());
-    }
-    if let Some(damage) = &journal.damage {
-        return broken(format!("commit {} is gone", damage.commit));
-    }
-    if let Some(damage) = &log.damage {
-        return broken(format!("batch {} is gone", damage.batch));
-    }
-    let volume = Volume::new(device, &journal, &log.superblock, log.changes());
-    let Some(marks) = volume.marks() else {
-        return broken("the bitmaps cannot be read".into());
+    let volume = recovered.volume(device);
+    let marks = volume.marks();
+    let missing = recovered.missing().into_iter().next();
+    let missing = missing.or(marks.is_none().then(|| "the bitmaps cannot be read".into()));
+    let (None, Some(marks)) = (&missing, marks) else {
+        return Err(CheckError::Missing(missing.unwrap_or_default()));
     };
     let mut lineage = Lineage::read(&volume);
-    let trees = lineage.trees(&volume, &|id| log.inodes_in(id));
-    let of = |tree: &Tree| volume.with_files(tree.root, log.items_of(tree.id));
+    let trees = recovered.trees(device, &lineage);
+    let of = |tree: &TreeRoot| recovered.volume_of(device, tree);
     let nodes = nodes(&volume, trees.iter().map(|tree| (tree, of(tree))))?;
-    let is_branch = |tree: &&Tree| tree.id != MAIN && lineage.root(tree.id).is_some();
+    let is_branch = |tree: &&TreeRoot| tree.id != MAIN && lineage.root(tree.id).is_some();
     let branches = trees.iter().filter(is_branch);
     let branches = branches.map(|tree| (tree.id, items(&of(tree)))).collect();
     lineage.0.retain(|key, _| !matches!(key.kind, ItemKind::Root | ItemKind::Walk));
-    let data = marks.changed(&log.taken, &log.freed).changed(&Runs::default(), &nodes);
-    let range = |run: crate::runs::Run| BlockRange::new(BlockNo(run.start), run.end - run.start);
+    let data =
+        marks.changed(&recovered.log.taken, &recovered.log.freed).changed(&Runs::default(), &nodes);
+    let range = |(start, end)| BlockRange::new(BlockNo(start), end - start);
     let now = volume.superblock;
     Ok(View {
         lsn: now.lsn,
@@ -99,7 +92,7 @@ fn items(volume: &Volume<'_>) -> BTreeMap<Key, Vec<u8>> {
 /// The blocks of all nodes of all trees.
 fn nodes<'a>(
     volume: &Volume<'_>,
-    trees: impl Iterator<Item = (&'a Tree, Volume<'a>)>,
+    trees: impl Iterator<Item = (&'a TreeRoot, Volume<'a>)>,
 ) -> Result<Runs, CheckError> {
     let (mut firsts, mut lost) = (Vec::new(), None);
     let geometry = &volume.superblock.geometry;
@@ -124,14 +117,8 @@ fn nodes<'a>(
     if let Some(lost) = lost {
         return Err(CheckError::Missing(lost));
     }
-    firsts.sort_unstable();
-    let mut runs = Runs::default();
     let places = firsts.iter().flat_map(|(at, of)| geometry.places_of_node(BlockNo(*at), *of));
-    let mut places: Vec<_> =
-        places.map(|place| (place.start.0, place.start.0 + place.count)).collect();
-    places.sort_unstable();
-    places.iter().for_each(|(start, end)| runs.push(*start, *end));
-    Ok(runs)
+    Ok(places.map(BlockRange::ends).collect())
 }
 
 impl View {

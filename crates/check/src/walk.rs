@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, TreeId};
-use holdfast_format::item::{Extent, WalkPlace};
-use holdfast_format::{ItemKind, NodePointer, NodeView};
+use holdfast_format::item::WalkPlace;
+use holdfast_format::{NodePointer, NodeView};
 
 use crate::bounds::Bounds;
 use crate::nodes::AHEAD;
@@ -126,7 +126,7 @@ impl Walk<'_, '_> {
             }
         };
         let geometry = &self.volume.superblock.geometry;
-        let own = geometry.blocks_of(expected.stored(geometry)) + blocks_of_extents(&node);
+        let own = geometry.blocks_of(expected.stored(geometry)) + node.extent_blocks();
         let before = self.seen.referenced();
         let is_first = self.seen.meets(pointer.block, now, own);
         (self.visit)(Step::Node { pointer, node, is_first })?;
@@ -157,14 +157,6 @@ impl Walk<'_, '_> {
         let is_wanted = !self.is_passed(bounds, level) && !self.seen.has_met(pointer.block);
         is_wanted.then_some(pointer.block)
     }
-}
-
-/// Blocks of the device that the extents of a leaf have.
-fn blocks_of_extents(node: &NodeView<'_>) -> u64 {
-    let leaf = if node.level() == 0 { node.count() } else { 0 };
-    let extents = (0..leaf).filter(|index| node.key(*index).kind == ItemKind::Extent);
-    // A leaf has thousands of items, each with less than 2^32 blocks.
-    extents.map(|index| Extent::blocks_in(node.value(index))).sum()
 }
 
 /// What of a node does not belong between `bounds`.

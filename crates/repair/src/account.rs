@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdfast_base::{BlockNo, Epoch, TreeId};
+use holdfast_base::{BlockNo, BlockRange, Epoch, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
+use holdfast_check::runs::Runs;
 use holdfast_device::Device;
 use holdfast_format::item::group::bitmap_key;
 use holdfast_format::item::{Extent, GroupItem};
@@ -11,7 +12,7 @@ use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GR
 use holdfast_format::node::Expected;
 use holdfast_format::{Geometry, ItemKind, Key, NodePointer, NodeView};
 
-use crate::blocks::{Blocks, Space};
+use crate::blocks::Space;
 use crate::error::RepairError;
 use crate::overlay::Overlay;
 use crate::pack::{self, Item};
@@ -58,18 +59,14 @@ impl Reach {
         };
         let stored = geometry.stored(TreeId::Files, place.level);
         let places = geometry.places_of_node(block, stored);
-        self.nodes.extend(places.map(|place| (place.start.0, place.start.0 + place.count)));
+        self.nodes.extend(places.map(BlockRange::ends));
         let mut referenced = geometry.blocks_of(stored);
         if place.level == 0 {
-            for index in 0..node.count() {
-                if node.key(index).kind != ItemKind::Extent {
-                    continue;
-                }
-                referenced = referenced.saturating_add(Extent::blocks_in(node.value(index)));
-                let Ok(extent) = Extent::decode(node.value(index)) else { continue };
+            referenced = referenced.saturating_add(node.extent_blocks());
+            for (_, value) in node.items_of(ItemKind::Extent) {
+                let Ok(extent) = Extent::decode(value) else { continue };
                 if geometry.holds_data(extent.blocks) {
-                    let start = extent.blocks.start.0;
-                    self.data.push((start, start + extent.blocks.count));
+                    self.data.push(extent.blocks.ends());
                 }
             }
         } else {
@@ -102,8 +99,8 @@ pub(crate) fn write(
 ) -> Result<SpaceTree, RepairError> {
     let geometry = &reading.superblock().geometry;
     let size = geometry.node_size;
-    let reached = Blocks::of(reach.nodes.iter().chain(&reach.data).copied().collect());
-    let mut nodes = Blocks::of(reach.nodes.clone()).iter().collect::<Vec<_>>();
+    let reached: Runs = reach.nodes.iter().chain(&reach.data).copied().collect();
+    let mut nodes: Vec<_> = reach.nodes.iter().copied().collect::<Runs>().iter().collect();
     let of_files = nodes.len();
     // Its own nodes need marks, which need nodes. Pieces that are there once stay, so this comes to an end.
     let mut own: Vec<BlockNo> = Vec::new();
@@ -112,9 +109,10 @@ pub(crate) fn write(
     loop {
         nodes.truncate(of_files);
         let places = own.iter().flat_map(|block| geometry.places_of_node(*block, stored));
-        nodes.extend(places.map(|place| (place.start.0, place.start.0 + place.count)));
-        let all = Blocks::of(reached.iter().chain(nodes.iter().copied()).collect());
-        let mut accounts = accounts(geometry, &all, &Blocks::of(nodes.clone()), &mut pieces);
+        nodes.extend(places.map(BlockRange::ends));
+        let all: Runs = reached.iter().chain(nodes.iter().copied()).collect();
+        let of_nodes = nodes.iter().copied().collect();
+        let mut accounts = accounts(geometry, &all, &of_nodes, &mut pieces);
         accounts.extend(items.iter().map(|(key, value)| (*key, value.clone())));
         let accounts: Vec<Item> = accounts.into_iter().collect();
         let shape = shape(&accounts, size);
@@ -185,8 +183,8 @@ impl Places<'_, '_> {
 /// Groups and bitmaps.
 fn accounts(
     geometry: &Geometry,
-    all: &Blocks,
-    nodes: &Blocks,
+    all: &Runs,
+    nodes: &Runs,
     pieces: &mut BTreeSet<(u64, u64)>,
 ) -> BTreeMap<Key, Vec<u8>> {
     let mut bits: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();

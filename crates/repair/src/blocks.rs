@@ -1,50 +1,10 @@
-//! Sets of blocks, and the space that a repair may take.
+//! The space that a repair may take.
 
 use std::collections::BTreeMap;
 
 use holdfast_base::BlockNo;
+use holdfast_check::runs::Runs;
 use holdfast_format::{Geometry, Stored};
-
-/// Sorted, disjoint runs of blocks, each as its start and end.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Blocks(Vec<(u64, u64)>);
-
-impl Blocks {
-    /// Runs in any order, which may overlap.
-    pub(crate) fn of(mut runs: Vec<(u64, u64)>) -> Blocks {
-        runs.retain(|(start, end)| start < end);
-        runs.sort_unstable();
-        let mut joined: Vec<(u64, u64)> = Vec::new();
-        for (start, end) in runs {
-            match joined.last_mut() {
-                Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                _ => joined.push((start, end)),
-            }
-        }
-        Blocks(joined)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.0.iter().copied()
-    }
-
-    /// Whether any block from `start` up to `end` is among them.
-    pub(crate) fn meet(&self, start: u64, end: u64) -> bool {
-        let first = self.0.partition_point(|run| run.1 <= start);
-        self.0.get(first).is_some_and(|run| run.0 < end)
-    }
-
-    /// Whether all blocks from `start` up to `end` are among them.
-    pub(crate) fn cover(&self, start: u64, end: u64) -> bool {
-        let first = self.0.partition_point(|run| run.1 <= start);
-        self.0.get(first).is_some_and(|run| run.0 <= start && end <= run.1)
-    }
-
-    /// How many blocks there are.
-    pub(crate) fn total(&self) -> u64 {
-        self.0.iter().map(|(start, end)| end - start).sum()
-    }
-}
 
 /// Space that nothing reaches, neither before the repair nor behind it.
 #[derive(Debug)]
@@ -58,13 +18,14 @@ pub(crate) struct Space {
 
 impl Space {
     /// All of the data zone but `used`, and first of all what is not `marked` either.
-    pub(crate) fn new(geometry: &Geometry, used: &[(u64, u64)], marked: &[(u64, u64)]) -> Space {
-        let zone = (geometry.first_data_block().0, geometry.far_copy().0);
-        let both = Blocks::of(used.iter().chain(marked).copied().collect());
-        let first = gaps(&both, zone);
-        let used = Blocks::of(used.iter().copied().chain(first.iter().copied()).collect());
-        let second = gaps(&used, zone);
-        Space { free: [first, second].map(|runs| runs.into_iter().collect()), next: [0, 0] }
+    pub(crate) fn new(geometry: &Geometry, used: &[(u64, u64)], marked: &Runs) -> Space {
+        let (zone, none) =
+            ((geometry.first_data_block().0, geometry.far_copy().0), Runs::default());
+        let used = used.iter().copied().collect();
+        let unused = Runs::from_iter([zone]).changed(&none, &used);
+        let first = unused.changed(&none, marked);
+        let second = unused.changed(&none, &first);
+        Space { free: [first, second].map(|runs| runs.iter().collect()), next: [0, 0] }
     }
 
     /// Takes `count` neighbours, the first of which is a multiple of `align`.
@@ -86,9 +47,7 @@ impl Space {
             Some(at)
         })
     }
-}
 
-impl Space {
     /// Takes a place for a node, and that of its copy.
     pub(crate) fn take_node(&mut self, geometry: &Geometry, stored: Stored) -> Option<BlockNo> {
         let count = geometry.node_blocks();
@@ -138,26 +97,6 @@ fn fit(
     })
 }
 
-/// What of a zone is not among these.
-pub(crate) fn gaps(used: &Blocks, zone: (u64, u64)) -> Vec<(u64, u64)> {
-    let mut gaps = Vec::new();
-    let mut at = zone.0;
-    for (start, end) in used.iter() {
-        if start > at {
-            gaps.push((at, start.min(zone.1)));
-        }
-        at = at.max(end);
-        if at >= zone.1 {
-            break;
-        }
-    }
-    if at < zone.1 {
-        gaps.push((at, zone.1));
-    }
-    gaps.retain(|(start, end)| start < end);
-    gaps
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,7 +116,7 @@ mod tests {
             let (used, marked) = (runs(), runs());
             let among =
                 |runs: &[(u64, u64)], block| runs.iter().any(|r| (r.0..r.1).contains(&block));
-            let mut space = Space::new(&geometry, &used, &marked);
+            let mut space = Space::new(&geometry, &used, &marked.iter().copied().collect());
             let mut taken = Vec::new();
             let mut was_marked = false;
             while let Some(at) = space.take(2, 2) {

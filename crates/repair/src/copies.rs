@@ -11,7 +11,7 @@ use holdfast_check::{Issue, Report};
 use holdfast_device::{Device, DeviceError, forward};
 
 use crate::error::RepairError;
-use crate::overlay::{Overlay, data_from};
+use crate::overlay::{Overlay, data_from, read_over};
 
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
@@ -84,22 +84,9 @@ impl Device for Mended<'_> {
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let end = at.saturating_add(into.len() as u64);
-        let (first, last) = (at / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
-        if self.mends.range(first..last.max(first)).next().is_none() {
-            return self.under.read(at, into);
-        }
-        // Block by block: one that cannot be read may lie beside one that can.
-        let mut done = 0;
-        while done < into.len() {
-            let place = at + done as u64;
-            let (block, skip) = (place / BLOCK_BYTES, place % BLOCK_BYTES);
-            let len = (BLOCK_SIZE - skip as usize).min(into.len() - done);
-            let from = self.mends.get(&block).map_or(block, |mend| mend.sound);
-            self.under.read(from * BLOCK_BYTES + skip, &mut into[done..done + len])?;
-            done += len;
-        }
-        Ok(())
+        read_over(self.under, at, into, &self.mends, |mend, skip, part| {
+            self.under.read(mend.sound * BLOCK_BYTES + skip as u64, part)
+        })
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {

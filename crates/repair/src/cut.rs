@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_check::Issue;
-use holdfast_check::reading::{CutChanges, VolumeReading};
+use holdfast_check::reading::{CutChanges, VolumeReading, tree_name};
+use holdfast_format::item::TreeItem;
 use holdfast_format::item::lineage::MAIN;
-use holdfast_format::item::{TreeItem, TreeKind};
 
 use crate::names::all_paths;
 use crate::plan::Repair;
@@ -24,15 +24,7 @@ fn item(reading: &VolumeReading<'_>, cut: &Cut, id: u64) -> Option<TreeItem> {
 
 /// What commands call it.
 fn name(reading: &VolumeReading<'_>, cut: &Cut, id: u64) -> String {
-    let own = |id: u64| match item(reading, cut, id).filter(|item| !item.name.is_empty()) {
-        Some(item) => holdfast_base::show::name(&item.name),
-        None if id == MAIN => "main".into(),
-        None => format!("#{id}"),
-    };
-    match item(reading, cut, id).filter(|item| item.kind == TreeKind::Snapshot) {
-        Some(item) => format!("{}@{}", own(item.branch), own(id)),
-        None => own(id),
-    }
+    tree_name(id, &|id| item(reading, cut, id))
 }
 
 /// Those that were made behind the cut, and are lost: their numbers and names.

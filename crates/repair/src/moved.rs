@@ -14,7 +14,7 @@ use holdfast_check::reading::VolumeReading;
 use holdfast_device::Device;
 use holdfast_format::checksum::block_sums;
 use holdfast_format::item::Extent;
-use holdfast_format::{ItemKind, Key};
+use holdfast_format::{ItemKind, Key, NodeView};
 
 use crate::blocks::Space;
 use crate::error::RepairError;
@@ -77,10 +77,17 @@ impl Uses {
         if !reading.superblock().geometry.holds_data(extent.blocks) {
             return;
         }
-        let (start, count) = (extent.blocks.start.0, extent.blocks.count);
+        let (start, end) = extent.blocks.ends();
         let of = Some(Identity::of(key, &extent));
         let in_log = extent.is_written() && reading.is_in_log(extent.blocks);
-        self.0.push(Use { start, end: start.saturating_add(count), of, in_log });
+        self.0.push(Use { start, end, of, in_log });
+    }
+
+    /// The extents of a leaf.
+    pub(crate) fn leaf(&mut self, reading: &VolumeReading<'_>, leaf: &NodeView<'_>) {
+        for (key, value) in leaf.items_of(ItemKind::Extent) {
+            self.extent(reading, &key, value);
+        }
     }
 
     /// All blocks, as starts and ends.

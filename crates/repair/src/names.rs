@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::InodeNo;
-use holdfast_check::reading::VolumeReading;
+use holdfast_check::reading::{VolumeReading, climb, own_name};
 use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
 
@@ -30,33 +30,13 @@ pub(crate) fn all_paths(
             }
         });
     }
+    let value = |key: &Key| get(reading, state, key);
     let mut paths: BTreeMap<InodeNo, Vec<String>> = BTreeMap::new();
     for (inode, directory, name) in names {
-        if let Some(of) = path(reading, state, directory) {
+        if let Some(of) = climb(directory, &mut |at| own_name(&value, at), &value) {
             let path = format!("{}/{name}", of.trim_end_matches('/'));
             paths.entry(inode).or_default().push(path);
         }
     }
     paths
-}
-
-/// Steps from a directory to the root that a path may have.
-const DEPTH_MAX: usize = 4096;
-
-/// The path of a directory, as the tree will be.
-fn path(reading: &VolumeReading<'_>, state: &State, directory: InodeNo) -> Option<String> {
-    let (mut names, mut at) = (Vec::new(), directory);
-    while at != InodeNo::ROOT {
-        if names.len() >= DEPTH_MAX {
-            return None;
-        }
-        let item = InodeItem::decode(&get(reading, state, &Key::inode(at))?).ok()?;
-        let key = Key::new(item.parent, ItemKind::Dentry, item.parent_slot);
-        let value = get(reading, state, &key)?;
-        let dentry = Dentry::decode(&value).ok().filter(|dentry| dentry.inode == at)?;
-        names.push(holdfast_base::show::name(dentry.name));
-        at = item.parent;
-    }
-    names.reverse();
-    Some(format!("/{}", names.join("/")))
 }

@@ -68,6 +68,34 @@ pub(crate) fn data_from<T>(under: &dyn Device, at: u64, others: &BTreeMap<u64, T
     other.map_or(data, |other| data.min(other.max(at)))
 }
 
+/// Reads `under`, but for the blocks of which there are `others`: of those `read` gets the parts that are wanted, behind the byte that it is told.
+pub(crate) fn read_over<T>(
+    under: &dyn Device,
+    at: u64,
+    into: &mut [u8],
+    others: &BTreeMap<u64, T>,
+    read: impl Fn(&T, usize, &mut [u8]) -> Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
+    let end = at.saturating_add(into.len() as u64);
+    let (first, last) = (at / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+    if others.range(first..last.max(first)).next().is_none() {
+        return under.read(at, into);
+    }
+    let mut done = 0;
+    while done < into.len() {
+        let place = at + done as u64;
+        let (block, skip) = (place / BLOCK_BYTES, (place % BLOCK_BYTES) as usize);
+        let len = (BLOCK_SIZE - skip).min(into.len() - done);
+        let part = &mut into[done..done + len];
+        match others.get(&block) {
+            Some(other) => read(other, skip, part)?,
+            None => under.read(place, part)?,
+        }
+        done += len;
+    }
+    Ok(())
+}
+
 impl Device for Overlay<'_> {
     forward!(under: flush, discard, len, room, take_room, sector_size, reach, stats);
 
@@ -77,25 +105,10 @@ impl Device for Overlay<'_> {
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let blocks = self.kept();
-        let end = at.saturating_add(into.len() as u64);
-        let (first, last) = (at / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
-        if blocks.range(first..last.max(first)).next().is_none() {
-            return self.under.read(at, into);
-        }
-        // Block by block: one that cannot be read may lie beside one that is here.
-        let mut done = 0;
-        while done < into.len() {
-            let place = at + done as u64;
-            let (block, skip) = (place / BLOCK_BYTES, (place % BLOCK_BYTES) as usize);
-            let len = (BLOCK_SIZE - skip).min(into.len() - done);
-            let part = &mut into[done..done + len];
-            match blocks.get(&block) {
-                Some(kept) => part.copy_from_slice(&kept[skip..skip + len]),
-                None => self.under.read(place, part)?,
-            }
-            done += len;
-        }
-        Ok(())
+        read_over(self.under, at, into, &blocks, |kept, skip, part| {
+            part.copy_from_slice(&kept[skip..skip + part.len()]);
+            Ok(())
+        })
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {

@@ -109,8 +109,7 @@ fn has(reading: &VolumeReading<'_>, state: &State, key: &Key, extent: &Extent) -
     let bytes = extent.blocks.count.saturating_mul(BLOCK_BYTES);
     let low = Key { offset: key.offset.saturating_sub(reach), ..*key };
     let high = Key { offset: key.offset.saturating_add(bytes), ..*key };
-    let (start, end) =
-        (extent.blocks.start.0, extent.blocks.start.0.saturating_add(extent.blocks.count));
+    let (start, end) = extent.blocks.ends();
     let identity = Identity::of(key, extent);
     let mut at = start;
     items(reading, state, (low, Some(high)), &mut |_, key, value| {
@@ -118,8 +117,7 @@ fn has(reading: &VolumeReading<'_>, state: &State, key: &Key, extent: &Extent) -
             return;
         }
         let Ok(other) = Extent::decode(value) else { return };
-        let (from, to) =
-            (other.blocks.start.0, other.blocks.start.0.saturating_add(other.blocks.count));
+        let (from, to) = other.blocks.ends();
         if Identity::of(&key, &other) == identity && from <= at && to > at {
             at = to;
         }
@@ -174,12 +172,10 @@ impl Owners<'_, '_> {
             }
             return;
         }
-        for index in 0..node.count() {
-            let key = node.key(index);
-            if key.kind != ItemKind::Extent || state.edits.contains_key(&key) {
-                continue;
-            }
-            if let Ok(extent) = Extent::decode(node.value(index)) {
+        for (key, value) in node.items_of(ItemKind::Extent) {
+            if !state.edits.contains_key(&key)
+                && let Ok(extent) = Extent::decode(value)
+            {
                 self.judge(state, parent, key, extent, wrong);
             }
         }
@@ -206,7 +202,7 @@ impl Owners<'_, '_> {
 
     /// Whether a tree is the first that has these blocks. It is from now on.
     fn take(&mut self, tree: u64, blocks: &BlockRange) -> bool {
-        let (start, end) = (blocks.start.0, blocks.start.0.saturating_add(blocks.count));
+        let (start, end) = blocks.ends();
         // Runs do not meet each other: none behind one that ends before `start` reaches to it.
         let reaching = self.owned.range(..end).rev().take_while(|(_, (to, _))| *to > start);
         let met: Vec<(u64, (u64, u64))> = reaching.map(|(from, of)| (*from, *of)).collect();

@@ -1,7 +1,7 @@
 //! Nodes from items: sealed bytes, as full as they may be.
 
 use holdfast_format::Key;
-use holdfast_format::node::{self, COUNT_AT, Expected, HEAP_START_AT, SLOT_SIZE, SLOTS_AT};
+use holdfast_format::node::{self, Expected, SLOT_SIZE, SLOTS_AT};
 
 /// A key with its value.
 pub(crate) type Item = (Key, Vec<u8>);
@@ -41,19 +41,7 @@ pub(crate) fn parts(items: &[Item], size: usize) -> Vec<&[Item]> {
 
 /// A sealed node with these items, which fit.
 pub(crate) fn seal(size: usize, expected: &Expected, items: &[Item]) -> Vec<u8> {
-    let mut bytes = node::empty(size, expected);
-    let mut heap = size;
-    for (index, (key, value)) in items.iter().enumerate() {
-        let len = Key::SIZE + value.len();
-        heap -= len;
-        let slot = SLOTS_AT + index * SLOT_SIZE;
-        bytes[heap..heap + Key::SIZE].copy_from_slice(&key.encode());
-        bytes[heap + Key::SIZE..heap + len].copy_from_slice(value);
-        bytes[slot..slot + 2].copy_from_slice(&(heap as u16).to_le_bytes());
-        bytes[slot + 2..slot + 4].copy_from_slice(&(len as u16).to_le_bytes());
-    }
-    bytes[COUNT_AT..COUNT_AT + 2].copy_from_slice(&(items.len() as u16).to_le_bytes());
-    bytes[HEAP_START_AT..HEAP_START_AT + 4].copy_from_slice(&(heap as u32).to_le_bytes());
+    let mut bytes = node::filled(size, expected, items);
     node::seal(&mut bytes);
     bytes
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use holdfast_check::Issue;
+use holdfast_check::report::write_place;
 use serde::{Serialize, Serializer};
 
 /// One thing that a repair does.
@@ -29,11 +30,7 @@ impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.loses { "loss" } else { "repair" };
         write!(f, "{word} {} {}: ", self.issue.number(), self.issue.slug())?;
-        match (&self.tree, &self.path) {
-            (Some(tree), Some(path)) => write!(f, "{tree}:{path}: ")?,
-            (Some(of), None) | (None, Some(of)) => write!(f, "{of}: ")?,
-            (None, None) => {}
-        }
+        write_place(f, self.tree.as_deref(), self.path.as_deref())?;
         f.write_str(&self.what)
     }
 }

@@ -314,8 +314,7 @@ impl Rewrite<'_, '_> {
         let mut buffer = Vec::new();
         let node = self.reading.node(TreeId::Files, place, None, &mut buffer);
         let node = node.map_err(|lost| RepairError::Refused(lost.why))?;
-        let item = |index| (node.key(index), node.value(index).to_vec());
-        Ok((0..node.count()).map(item).collect())
+        Ok(node.items().map(|(key, value)| (key, value.to_vec())).collect())
     }
 
     /// Nodes above others.

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, CommitNo, Epoch, InodeNo};
 use holdfast_check::reading::{Gaps, RingContents, TreeRoot, VolumeReading};
+use holdfast_check::runs::Runs;
 use holdfast_check::{Finding, Issue, Options as CheckOptions, Report, check};
 use holdfast_device::Device;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{ItemKind, JournalMark, LogMark, Stored, Superblock, node};
 
-use crate::blocks::{Blocks, Space};
+use crate::blocks::Space;
 use crate::copies::{Mended, Mends};
 use crate::error::RepairError;
 use crate::judge::{self, Shared};
@@ -136,11 +137,10 @@ pub(crate) fn is_cut(issue: Issue) -> bool {
 
 /// The place of a node of the journal may hold data that the volume as it is has: it is not written there.
 fn displaced(reading: &VolumeReading<'_>, uses: &Uses) -> BTreeSet<u64> {
-    let data = Blocks::of(uses.runs().collect());
+    let data: Runs = uses.runs().collect();
     let geometry = reading.superblock().geometry;
     let of_journal = reading.journal_nodes().iter();
-    let meets =
-        |place: BlockRange| data.meet(place.start.0, place.start.0.saturating_add(place.count));
+    let meets = |place: BlockRange| data.touches(place.start.0, place.ends().1);
     let places = |block: BlockNo, bytes: &[u8]| {
         geometry.places_of_node(block, node::stored(bytes, &geometry))
     };
@@ -160,9 +160,7 @@ fn going(
     for root in ended {
         let met = going.tree(reading, root, &mut |_, node| {
             let mut of = Uses::default();
-            for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
-                of.extent(reading, &node.key(index), node.value(index));
-            }
+            of.leaf(reading, node);
             reached.extend(of.runs());
         });
         is_whole &= met.lost.is_empty();
@@ -197,11 +195,7 @@ impl<'w, 'd> Round<'w, 'd> {
         let (mut survey, mut uses) = (Survey::default(), Uses::default());
         let mut states = Vec::new();
         for root in trees {
-            let surveyed = survey.tree(reading, &root, &mut |_, node| {
-                for index in (0..node.count()).filter(|at| node.key(*at).kind == ItemKind::Extent) {
-                    uses.extent(reading, &node.key(index), node.value(index));
-                }
-            });
+            let surveyed = survey.tree(reading, &root, &mut |_, node| uses.leaf(reading, node));
             // What the log says was said of another root.
             let changes = reading.changes(root.id).iter().filter(|_| !older.is_old(root.id));
             let edits: Edits = changes.map(|(key, change)| (*key, change.value.clone())).collect();
@@ -218,11 +212,11 @@ impl<'w, 'd> Round<'w, 'd> {
         let (going, is_whole) = going(reading, &ended, &mut reached);
         let nodes = survey.nodes.iter().chain(&going);
         let nodes = nodes.flat_map(places);
-        reached.extend(nodes.map(|place| (place.start.0, place.start.0 + place.count)));
+        reached.extend(nodes.map(BlockRange::ends));
         let mut used: Vec<(u64, u64)> = reached.iter().chain(taken).copied().collect();
         used.extend(&rings.needed);
         if is_searched && states.iter().any(|state| !state.lost.is_empty()) {
-            let reached = Blocks::of(reached);
+            let reached = reached.into_iter().collect();
             let known = survey.nodes.union(&going).copied().collect();
             let known = Some(&known).filter(|_| is_whole && !is_doubted);
             let versions = versions::find(reading, overlay, reached, &mut uses, &mut states, known);

@@ -6,8 +6,8 @@ use std::ops::Bound;
 use holdfast_base::TreeId;
 use holdfast_check::Issue;
 use holdfast_check::reading::{LostNode, NodePlace, TreeRoot, VolumeReading};
-use holdfast_format::item::{Extent, WalkPlace};
-use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Stored};
+use holdfast_format::item::WalkPlace;
+use holdfast_format::{Key, NodePointer, NodeView, Stored};
 
 /// Keys of a tree with what they will be; `None`: nothing.
 pub(crate) type Edits = BTreeMap<Key, Option<Vec<u8>>>;
@@ -118,6 +118,17 @@ impl State {
         let same = self.lost[from..].iter().take_while(|lost| lost.place.low == place.low);
         { same }.any(|lost| lost.place == *place)
     }
+
+    /// The node that is left out and may have had a key.
+    pub(crate) fn lost_with(&self, key: &Key) -> Option<&Lost> {
+        let behind = self.unknown.partition_point(|lost| lost.place.low <= *key);
+        self.unknown[..behind].last().filter(|lost| lost.holds(key))
+    }
+
+    /// What is not known from `low` up to `high`, as it was in nodes that are left out.
+    pub(crate) fn lost_in(&self, low: &Key, high: Option<&Key>) -> &[Lost] {
+        within(&self.unknown, low, high)
+    }
 }
 
 /// What a survey has met of all trees.
@@ -204,10 +215,7 @@ impl Survey {
         let lacks = tree.cursor.is_some();
         let geometry = &reading.superblock().geometry;
         let stored = geometry.stored(TreeId::Files, place.level);
-        let mut referenced = geometry.blocks_of(stored);
-        if place.level == 0 {
-            referenced = referenced.saturating_add(extent_blocks(&node));
-        }
+        let mut referenced = geometry.blocks_of(stored).saturating_add(node.extent_blocks());
         self.met.insert(block, Met { place: *place, by: tree.id, lacks, referenced });
         self.nodes.insert((block, stored));
         if place.level == 0 {
@@ -228,25 +236,6 @@ impl Survey {
             met.referenced = referenced;
         }
         referenced
-    }
-}
-
-/// Blocks that the extents of a leaf have on the device.
-pub(crate) fn extent_blocks(leaf: &NodeView<'_>) -> u64 {
-    let extents = (0..leaf.count()).filter(|at| leaf.key(*at).kind == ItemKind::Extent);
-    extents.map(|at| Extent::blocks_in(leaf.value(at))).fold(0, u64::saturating_add)
-}
-
-impl State {
-    /// The node that is left out and may have had a key.
-    pub(crate) fn lost_with(&self, key: &Key) -> Option<&Lost> {
-        let behind = self.unknown.partition_point(|lost| lost.place.low <= *key);
-        self.unknown[..behind].last().filter(|lost| lost.holds(key))
-    }
-
-    /// What is not known from `low` up to `high`, as it was in nodes that are left out.
-    pub(crate) fn lost_in(&self, low: &Key, high: Option<&Key>) -> &[Lost] {
-        within(&self.unknown, low, high)
     }
 }
 
@@ -284,10 +273,9 @@ pub(crate) fn items(
         }
     };
     leaves(reading, state, &state.root.place(), &range, &mut |place, node| {
-        for index in 0..node.count() {
-            let key = node.key(index);
+        for (key, value) in node.items() {
             if key >= range.0 && range.1.is_none_or(|high| key < high) {
-                with_edits(place.pointer.epoch.0, key, node.value(index));
+                with_edits(place.pointer.epoch.0, key, value);
             }
         }
     });

@@ -4,7 +4,6 @@
 
 use holdfast_base::{Epoch, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
-use holdfast_format::Key;
 
 use crate::fill::{LostRange, Part, fill};
 use crate::index::Index;
@@ -195,7 +194,7 @@ impl Segment {
             epoch: Epoch(self.epoch),
         };
         // Whether its keys belong here was judged when the cover was made; a part of them may be meant.
-        NodePlace { pointer, level: 0, low: Key::MIN, high: None }
+        NodePlace::root(pointer, 0)
     }
 
     /// The part of it before `end`.

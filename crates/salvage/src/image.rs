@@ -18,7 +18,6 @@ use holdfast_format::{NodeView, Signpost, Stored, Superblock};
 
 use crate::error::SalvageError;
 use crate::progress::Progress;
-use crate::roots::place;
 use crate::scan::Scan;
 use crate::scramble::{Gathering, Scrambled};
 use crate::scrub::scrub;
@@ -137,7 +136,7 @@ impl Walk<'_> {
         each: &mut EachNode<'_>,
     ) -> Result<(), SalvageError> {
         let reading = VolumeReading::with_superblock(device, superblock.clone(), Rings::Ignored)?;
-        let space = place(superblock.space, superblock.space_level);
+        let space = NodePlace::root(superblock.space, superblock.space_level);
         self.descend(&reading, TreeId::Space, space, each)?;
         for tree in reading.trees() {
             self.descend(&reading, TreeId::Files, tree.place(), each)?;
@@ -164,13 +163,7 @@ impl Walk<'_> {
             return each(reading, (block, stored), None);
         }
         let node = NodeView::trusted(&buffer);
-        let child = |index: usize| {
-            let next = (index + 1 < node.count()).then(|| node.key(index + 1));
-            let (pointer, low) = (node.child(index), node.key(index));
-            NodePlace { pointer, level: at.level - 1, low, high: next.or(at.high) }
-        };
-        let inner = if at.level > 0 { node.count() } else { 0 };
-        let children: Vec<NodePlace> = (0..inner).map(child).collect();
+        let children = if at.level > 0 { at.children(&node) } else { Vec::new() };
         each(reading, (block, stored), Some(&mut buffer))?;
         for child in children {
             self.descend(reading, tree, child, each)?;

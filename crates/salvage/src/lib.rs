@@ -35,7 +35,6 @@ mod salvaged;
 mod scan;
 mod scramble;
 mod scrub;
-mod seen;
 mod state;
 mod tolerant;
 mod walk;

@@ -1,8 +1,9 @@
 //! What roots prove by what they reach: which space tree belongs to a state that there was, and which files tree is all there.
 
 use holdfast_base::TreeId;
-use holdfast_check::reading::{NodePlace, Rings, VolumeReading};
-use holdfast_format::{Key, Superblock};
+use holdfast_check::reading::{Rings, VolumeReading};
+use holdfast_check::runs::Runs;
+use holdfast_format::Superblock;
 
 use crate::error::SalvageError;
 use crate::index::Index;
@@ -16,7 +17,7 @@ const SPACE_ROOTS_MAX: usize = 64;
 pub(crate) struct Bitmaps {
     pub(crate) root: FoundNode,
     /// Blocks in use, each run as its start and end, upwards.
-    marked: Vec<(u64, u64)>,
+    marked: Runs,
 }
 
 impl Bitmaps {
@@ -39,12 +40,11 @@ impl Bitmaps {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.marked.is_empty()
+        self.marked.total() == 0
     }
 
     pub(crate) fn has(&self, block: u64) -> bool {
-        let at = self.marked.partition_point(|(_, end)| *end <= block);
-        self.marked.get(at).is_some_and(|(start, _)| *start <= block)
+        self.marked.end_at(block).is_some()
     }
 }
 
@@ -82,10 +82,8 @@ pub(crate) fn grew_out_of(
         if node.level == 0 {
             continue;
         }
-        let place =
-            NodePlace { pointer: node.pointer(), level: node.level, low: Key::MIN, high: None };
         // An inner node begins where its parent says, the root of a tree with its first key.
-        let place = NodePlace { low: node.first.key().unwrap_or(Key::MIN), ..place };
+        let place = node.place();
         let Ok(view) = reading.node(TreeId::Files, &place, None, &mut buffer) else { return false };
         for child in 0..view.count() {
             let Some(at) = index.position(view.child(child)) else { return false };

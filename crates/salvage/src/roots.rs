@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::TreeId;
-use holdfast_check::reading::{NodePlace, VolumeReading};
-use holdfast_format::{ItemKind, Key, NodePointer};
+use holdfast_check::reading::VolumeReading;
+use holdfast_format::{ItemKind, Key};
 
 use crate::index::Index;
 use crate::point::Point;
@@ -21,10 +21,7 @@ pub(crate) fn roots(
     let mut is_reached = vec![false; index.nodes.len()];
     let mut buffer = Vec::new();
     for node in index.nodes.iter().filter(|node| is_of(node) && node.level > 0) {
-        let place =
-            NodePlace { pointer: node.pointer(), level: node.level, low: Key::MIN, high: None };
-        let place = NodePlace { low: node.first.key().unwrap_or(Key::MIN), ..place };
-        let Ok(view) = reading.node(tree, &place, None, &mut buffer) else { continue };
+        let Ok(view) = reading.node(tree, &node.place(), None, &mut buffer) else { continue };
         for child in 0..view.count() {
             if let Some(at) = index.position(view.child(child)) {
                 is_reached[at] = true;
@@ -67,9 +64,4 @@ fn begins_a_tree(node: &FoundNode) -> bool {
         (0, _) => node.count > 0,
         _ => node.first == Point::of(&Key::MIN),
     }
-}
-
-/// Where the tree of a root begins.
-pub(crate) fn place(pointer: NodePointer, level: u8) -> NodePlace {
-    NodePlace { pointer, level, low: Key::MIN, high: None }
 }

@@ -4,9 +4,9 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use holdfast_base::{Epoch, TreeId, show};
+use holdfast_base::{Epoch, TreeId};
 use holdfast_check::changes::Change;
-use holdfast_check::reading::VolumeReading;
+use holdfast_check::reading::{NodePlace, VolumeReading, tree_name};
 use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{RootItem, TreeItem, TreeKind};
 use holdfast_format::{ItemKind, Key};
@@ -20,7 +20,6 @@ use crate::owners::Owners;
 use crate::point::Point;
 use crate::progress::Progress;
 use crate::report::Counts;
-use crate::roots::place;
 use crate::scan::{Scan, scan};
 use crate::state::{Choice, State};
 use crate::tolerant::Tolerant;
@@ -194,7 +193,10 @@ impl<'d> Salvaged<'d> {
     /// Branches and snapshots that the space tree, as far as it reads, does not tell of, by older leaves of it.
     fn lost_trees(&self) -> Vec<TreeFound> {
         let superblock = self.reading.superblock();
-        let root = Root { place: place(superblock.space, superblock.space_level), is_said: true };
+        let root = Root {
+            place: NodePlace::root(superblock.space, superblock.space_level),
+            is_said: true,
+        };
         let (reading, epoch) = (&self.reading, Epoch(self.epoch));
         let cover = Cover::build(reading, &self.index, TreeId::Space, Some(root), epoch, &|_| true);
         let mut items = Items::new(reading, TreeId::Space, &cover, &NO_CHANGES);
@@ -223,8 +225,8 @@ impl<'d> Salvaged<'d> {
                 }),
             };
             let Some((pointer, level, inodes, epoch)) = root else { continue };
-            let root = Root { place: place(pointer, level), is_said: true };
-            let name = name(&heads, *id);
+            let root = Root { place: NodePlace::root(pointer, level), is_said: true };
+            let name = tree_name(*id, &|id| heads.get(&id).cloned());
             // A snapshot is what it was.
             let is_snapshot = head.kind == TreeKind::Snapshot;
             found.push(TreeFound {
@@ -238,22 +240,5 @@ impl<'d> Salvaged<'d> {
             });
         }
         found
-    }
-}
-
-/// What commands call a branch or snapshot.
-fn name(heads: &BTreeMap<u64, TreeItem>, id: u64) -> String {
-    let own = |id: u64| match heads.get(&id).filter(|head| !head.name.is_empty()) {
-        Some(head) => show::name(&head.name),
-        None if id == MAIN => "main".into(),
-        None => format!("#{id}"),
-    };
-    match heads.get(&id).filter(|head| head.kind == TreeKind::Snapshot) {
-        Some(head) => {
-            let joined = heads.get(&head.branch).filter(|of| of.kind == TreeKind::Going);
-            let to = joined.map(|of| of.branch).filter(|to| *to != 0);
-            format!("{}@{}", own(to.unwrap_or(head.branch)), own(id))
-        }
-        None => own(id),
     }
 }

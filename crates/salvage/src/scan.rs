@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, HashMap};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, TreeId};
 use holdfast_check::found::{Claim, sweep};
+use holdfast_check::reading::NodePlace;
 use holdfast_device::Device;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::InodeItem;
 use holdfast_format::limits::NODE_SIZES;
 use holdfast_format::superblock::{MAGIC, VERSION, newer_program, other_version, version_of};
-use holdfast_format::{Carried, ItemKind, NodePointer, NodeView, Superblock};
+use holdfast_format::{Carried, ItemKind, Key, NodePointer, NodeView, Superblock};
 
 use crate::point::Point;
 use crate::progress::Progress;
@@ -49,6 +50,12 @@ impl FoundNode {
         NodePointer { block: BlockNo(self.block), epoch: Epoch(self.epoch) }
     }
 
+    /// Where it stands, as far as it says so itself.
+    pub(crate) fn place(&self) -> NodePlace {
+        let low = self.first.key().unwrap_or(Key::MIN);
+        NodePlace { low, ..NodePlace::root(self.pointer(), self.level) }
+    }
+
     /// What a sound node says of itself.
     pub(crate) fn of(view: &NodeView<'_>, pointer: NodePointer, volume: u32) -> FoundNode {
         let count = view.count();
@@ -57,9 +64,9 @@ impl FoundNode {
             0 => (Point::MIN, Point::MIN),
             _ => (at(0), at(count - 1)),
         };
-        let leaf = if view.level() == 0 && view.tree() == TreeId::Files as u8 { count } else { 0 };
-        let inodes = (0..leaf).filter(|index| view.key(*index).kind == ItemKind::Inode);
-        let changed = inodes.filter_map(|index| InodeItem::decode(view.value(index)).ok());
+        let is_files = view.tree() == TreeId::Files as u8;
+        let inodes = view.items_of(ItemKind::Inode).filter(|_| is_files);
+        let changed = inodes.filter_map(|(_, value)| InodeItem::decode(value).ok());
         FoundNode {
             block: pointer.block.0,
             epoch: pointer.epoch.0,

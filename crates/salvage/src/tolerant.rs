@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_device::{Device, DeviceError, DeviceStats, Discards, Flushed, Reach};
+use holdfast_device::{Device, DeviceError, Discards, Flushed, forward};
 
 /// Blocks that are remembered as not readable, so that a slow device is not asked again: 16 MiB of memory or so.
 const REMEMBERED_MAX: usize = 1 << 18;
@@ -77,6 +77,8 @@ impl<'d> Tolerant<'d> {
 }
 
 impl Device for Tolerant<'_> {
+    forward!(under: sector_size, reach, stats);
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.fill(at, into);
         Ok(())
@@ -117,25 +119,5 @@ impl Device for Tolerant<'_> {
 
     fn len(&self) -> u64 {
         self.under.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.under.sector_size()
-    }
-
-    fn physical_sector_size(&self) -> u32 {
-        self.under.physical_sector_size()
-    }
-
-    fn reach(&self) -> Reach {
-        self.under.reach()
-    }
-
-    fn drop_cache(&self, at: u64, len: u64) {
-        self.under.drop_cache(at, len);
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.under.stats()
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use holdfast_format::item::lineage::MAIN;
 
 use crate::CheckError;
-use crate::lineage::{Lineage, Tree};
+use crate::lineage::{Lineage, TreeRoot};
 use crate::recovered::Recovered;
 use crate::text;
 use crate::volume::Volume;
@@ -18,14 +18,13 @@ pub(super) fn print(
 ) -> Result<(), CheckError> {
     let lineage = Lineage::read(volume);
     for tree in lineage.trees(volume, &|id| recovered.log.inodes_in(id)) {
-        let Tree { id, name, root: (root, level), inode_count, referenced_blocks, cursor } = &tree;
-        let parent = lineage.tree(*id).map_or(0, |item| item.parent);
+        let TreeRoot { id, name, root, level, parent, inode_count, referenced_blocks, .. } = &tree;
         write!(
             out,
             "tree={id} name={name:?} parent={parent} block={} epoch={} level={level} inode_count={inode_count} referenced_blocks={referenced_blocks}",
             root.block, root.epoch
         )?;
-        if let Some(cursor) = cursor {
+        if let Some(cursor) = &tree.cursor {
             write!(out, " deleted_before={}", text::place(cursor))?;
         }
         writeln!(out)?;
@@ -41,7 +40,7 @@ pub(super) fn find(
     volume: &Volume<'_>,
     recovered: &Recovered,
     id: u64,
-) -> Result<Tree, CheckError> {
+) -> Result<TreeRoot, CheckError> {
     let trees = Lineage::read(volume).trees(volume, &|id| recovered.log.inodes_in(id));
     let found = trees.into_iter().find(|tree| tree.id == id);
     found.ok_or_else(|| CheckError::Missing(format!("there is no branch or snapshot {id}")))
@@ -53,7 +52,7 @@ pub(super) fn named(
     recovered: &Recovered,
     branch: Option<&[u8]>,
     snapshot: Option<&[u8]>,
-) -> Result<Tree, CheckError> {
+) -> Result<TreeRoot, CheckError> {
     let lineage = Lineage::read(volume);
     let mut wanted = branch.map_or_else(|| lineage.name(MAIN), text::printable);
     if let Some(snapshot) = snapshot {

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use holdfast_base::{BlockNo, BlockRange};
+use holdfast_format::item::Extent;
 use holdfast_format::item::lineage::{LINEAGE, MAIN};
-use holdfast_format::item::{Extent, TreeKind};
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Decoder, Patch, REPLAY_BYTES_MAX, Record};
 use holdfast_format::{ItemKind, Key};
 
 use super::blocks::Blocks;
-use super::judged::{COST, Given, Judged, Refusal, ends, malformed, misused};
+use super::judged::{COST, Given, Judged, Refusal, malformed, misused};
 use super::origins::Origins;
 use super::{Replay, Whole, lineage};
 use crate::changes::{Change, NO_CHANGES};
@@ -30,7 +30,7 @@ use crate::volume::{Look, Volume};
 pub(super) const KEPT_MAX: u64 = 4 * REPLAY_BYTES_MAX;
 
 /// The volume while its log is replayed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct State {
     /// Blocks in use before the log; `None` if that cannot be read.
     pub(super) before: Option<Runs>,
@@ -56,18 +56,7 @@ pub(super) struct State {
 impl State {
     /// Before the log, when the blocks `before` were in use, as far as that is known.
     pub(super) fn new(before: Option<Runs>, lineage: Lineage, is_lineage_lost: bool) -> State {
-        State {
-            is_lineage_lost,
-            is_blind: false,
-            before,
-            taken: Blocks::default(),
-            freed: Blocks::default(),
-            given: Blocks::default(),
-            data: Patched::default(),
-            origins: Origins::default(),
-            lineage,
-            kept: 0,
-        }
+        State { is_lineage_lost, before, lineage, ..State::default() }
     }
 
     /// Judges all records of a batch that follows what `replay` has by now. Changes nothing but the lineage, which nothing
@@ -116,14 +105,11 @@ impl State {
             if let Some(value) = value {
                 self.lineage.keep_parent(key, value, &beside);
             }
-            match value {
-                Some(value) => drop(self.lineage.0.insert(*key, value.clone())),
-                None => drop(self.lineage.0.remove(key)),
-            }
+            self.lineage.set(*key, value);
         }
         let lineage = &self.lineage;
         let mut named = judged.counts.keys().filter(|id| **id != MAIN);
-        if let Some(id) = named.find(|id| !self.is_lineage_lost && !is_branch(lineage, **id)) {
+        if let Some(id) = named.find(|id| !self.is_lineage_lost && !lineage.has_branch(**id)) {
             return malformed(format!("there is no branch {id}"));
         }
         let is_lost = Cell::new(self.is_blind);
@@ -150,7 +136,7 @@ impl State {
         blocks: BlockRange,
         content: &Content<'_>,
     ) -> Result<(), Refusal> {
-        let ((start, end), count) = (ends(blocks), blocks.count);
+        let ((start, end), count) = (blocks.ends(), blocks.count);
         if self.before.as_ref().is_some_and(|before| before.touches(start, end)) {
             return misused(start, count, "are taken, but were in use");
         }
@@ -220,8 +206,8 @@ impl State {
         }
         self.taken.absorb(&judged.taken);
         self.data.absorb(judged.data);
-        for run in judged.freed.runs().iter() {
-            self.data.forget(run.start, run.end);
+        for (start, end) in judged.freed.runs().iter() {
+            self.data.forget(start, end);
         }
         self.freed.absorb(&judged.freed);
         self.given.absorb(&judged.given);
@@ -243,10 +229,6 @@ impl State {
 fn put_beside(lineage: &BTreeMap<Key, Option<Vec<u8>>>) -> BTreeMap<u64, u64> {
     let put = lineage.iter().filter(|(key, value)| key.kind == ItemKind::Child && value.is_some());
     put.filter_map(|(key, _)| Some((key.offset, key.inode.0.checked_sub(LINEAGE)?))).collect()
-}
-
-fn is_branch(lineage: &Lineage, id: u64) -> bool {
-    lineage.tree(id).is_some_and(|item| item.kind == TreeKind::Branch) && lineage.root(id).is_some()
 }
 
 /// The value of a key before a batch: of a branch that the batch makes, that of the snapshot from which it grows.

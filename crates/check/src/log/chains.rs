@@ -8,7 +8,6 @@ use holdfast_format::Superblock;
 use holdfast_format::log::{Content, Decoder, LogHeader, REPLAY_BYTES_MAX, Record};
 
 use super::blocks::Blocks;
-use super::judged::ends;
 use super::{Replay, Ring};
 use crate::runs::Runs;
 
@@ -59,7 +58,7 @@ fn need(needed: &mut Blocks, header: &LogHeader, records: &[u8], now: &Superbloc
     let decoder = Decoder::new(records, header.records, &now.geometry, now.carried());
     for record in decoder.map_while(Result::ok) {
         let Record::Take(blocks, content) = record else { continue };
-        let (start, end) = ends(blocks);
+        let (start, end) = blocks.ends();
         needed.unite(start, end);
         if let Content::Inside(patches) = content {
             let bases = patches.iter().filter_map(|patch| patch.base);

@@ -12,7 +12,7 @@ use holdfast_format::{ItemKind, Key};
 
 use super::apply::State;
 use super::blocks::Blocks;
-use super::judged::{COST, Given, Judged, OfBranch, Refusal, Value, ends, misused, united};
+use super::judged::{COST, Given, Judged, OfBranch, Refusal, Value, misused, united};
 use super::origins::{Before, Origin, Place, origin};
 
 impl State {
@@ -65,7 +65,7 @@ impl State {
             judged.origins.set(*branch, *key, Vec::new());
         }
         let is_taken = |extent: &Extent| {
-            let (start, end) = ends(extent.blocks);
+            let (start, end) = extent.blocks.ends();
             is_within(start..end, |at| self.taken_until(judged, at))
         };
         if !gives && puts.iter().filter_map(|(_, put)| put.as_ref()).all(is_taken) {
@@ -125,7 +125,7 @@ impl State {
             }
         };
         let blocks = given.blocks();
-        let (start, end) = ends(blocks);
+        let (start, end) = blocks.ends();
         if is_within(start..end, |at| self.taken_until(judged, at).or_else(|| of_tree(at))) {
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl State {
 
     /// No block is given back twice, whether it becomes free by that or not.
     fn give_once(&self, judged: &mut Judged, blocks: BlockRange) -> Result<(), Refusal> {
-        let (start, end) = ends(blocks);
+        let (start, end) = blocks.ends();
         if self.given.touches(start, end) || judged.given.touches(start, end) {
             return misused(start, blocks.count, "are given back twice");
         }
@@ -150,7 +150,7 @@ impl State {
     }
 
     fn free(&self, judged: &mut Judged, blocks: BlockRange) -> Result<(), Refusal> {
-        let ((start, end), count) = (ends(blocks), blocks.count);
+        let ((start, end), count) = (blocks.ends(), blocks.count);
         if let Some(before) = &self.before {
             // What is given back may have been taken in parts.
             let mut at = start;
@@ -181,7 +181,7 @@ fn is_within(blocks: Range<u64>, end_at: impl Fn(u64) -> Option<u64>) -> bool {
 
 /// Whether all blocks belong to what the batch changes.
 fn is_held(held: &Blocks, blocks: BlockRange) -> Result<(), Refusal> {
-    let (start, end) = ends(blocks);
+    let (start, end) = blocks.ends();
     if held.end_at(start).is_none_or(|last| last < end) {
         let why = "are given back, but belong to nothing that the batch changes";
         return misused(start, blocks.count, why);

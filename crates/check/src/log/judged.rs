@@ -27,11 +27,6 @@ pub(super) fn misused<T>(start: u64, count: u64, why: &str) -> Result<T, Refusal
     Err((Issue::BatchBlocks, format!("{count} blocks from {start} on {why}")))
 }
 
-/// First block of a range that the decoder has judged, and the first behind it.
-pub(super) fn ends(blocks: BlockRange) -> (u64, u64) {
-    (blocks.start.0, blocks.start.0.saturating_add(blocks.count))
-}
-
 /// A key of a branch.
 pub(super) type OfBranch = (u64, Key);
 
@@ -82,8 +77,8 @@ impl Judged {
             key.kind == ItemKind::Extent && branch.is_none_or(|branch| branch == *of)
         });
         let extents = keys.filter_map(|(of, key)| Extent::decode(&value(*of, key)?).ok());
-        let mut runs: Vec<(u64, u64)> = extents.map(|extent| ends(extent.blocks)).collect();
-        runs.extend(self.taken.runs().iter().map(|run| (run.start, run.end)));
+        let mut runs: Vec<(u64, u64)> = extents.map(|extent| extent.blocks.ends()).collect();
+        runs.extend(self.taken.runs().iter());
         united(runs)
     }
 

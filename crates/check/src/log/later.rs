@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::{BlockNo, InodeNo, TreeId};
 use holdfast_format::item::lineage::MAIN;
-use holdfast_format::item::{Dentry, Extent, InodeItem, TreeKind};
+use holdfast_format::item::{Dentry, Extent, InodeItem};
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Decoder, LogHeader, Record};
 use holdfast_format::{ItemKind, Key, Malformed};
@@ -22,7 +22,7 @@ use holdfast_format::{ItemKind, Key, Malformed};
 use super::apply::{KEPT_MAX, value_of};
 use super::blocks::Blocks;
 use super::chains::{self, Linked};
-use super::judged::{COST, OfBranch, ends};
+use super::judged::{COST, OfBranch};
 use super::{BranchChanges, Replay, Ring};
 use crate::arrived;
 use crate::changes::Change;
@@ -132,10 +132,7 @@ pub(super) fn take(before: &Volume<'_>, ring: &Ring<'_>, replay: &mut Replay) {
     let chains: Vec<Chain> = chains.collect();
     let mut lineage = Lineage::read(before);
     for (key, change) in &replay.lineage {
-        match &change.value {
-            Some(value) => drop(lineage.0.insert(*key, value.clone())),
-            None => drop(lineage.0.remove(key)),
-        }
+        lineage.set(*key, &change.value);
     }
     let used = marks.changed(&replay.taken, &Runs::default());
     let mut behind = Behind::default();
@@ -223,7 +220,7 @@ impl Reading<'_, '_> {
                     self.remove(chain, &(branch, key));
                 }
                 Record::Take(blocks, content) => {
-                    let (start, end) = ends(blocks);
+                    let (start, end) = blocks.ends();
                     if taken.touches(start, end) {
                         return false;
                     }
@@ -308,7 +305,7 @@ impl Chain {
                 && InodeItem::decode(value).is_ok_and(|item| item.nlink > 0)
                 && !gone.contains(&of)
                 && !replay.later.files.contains_key(&of)
-                && is_branch(lineage, *branch);
+                && (*branch == MAIN || lineage.has_branch(*branch));
             if is_there && let Some(blocks) = self.blocks(of, used, [&behind.taken, &own]) {
                 // Whatever comes of it: each block is read for one file.
                 blocks.iter().for_each(|(start, end)| own.insert(*start, *end));
@@ -355,7 +352,7 @@ impl Chain {
         }
         replay.data.absorb(self.data.only(|block| own.end_at(block.0).is_some()));
         behind.owned.absorb(&own);
-        self.taken.runs().iter().for_each(|run| behind.taken.unite(run.start, run.end));
+        self.taken.runs().iter().for_each(|(start, end)| behind.taken.unite(start, end));
         behind.names.extend(self.names);
     }
 
@@ -403,7 +400,7 @@ impl Chain {
     ) -> Option<Vec<(u64, u64)>> {
         let mut own = Blocks::default();
         for extent in self.extents(of) {
-            let (start, end) = ends(extent.ok()?.blocks);
+            let (start, end) = extent.ok()?.blocks.ends();
             let is_taken = self.taken.end_at(start).is_some_and(|taken| end <= taken);
             let is_others = others.iter().any(|of| of.touches(start, end));
             if !is_taken || used.touches(start, end) || is_others || own.touches(start, end) {
@@ -411,13 +408,8 @@ impl Chain {
             }
             own.insert(start, end);
         }
-        Some(own.runs().iter().map(|run| (run.start, run.end)).collect())
+        Some(own.runs().iter().collect())
     }
-}
-
-fn is_branch(lineage: &Lineage, id: u64) -> bool {
-    let is_branch = || lineage.tree(id).is_some_and(|item| item.kind == TreeKind::Branch);
-    id == MAIN || is_branch() && lineage.root(id).is_some()
 }
 
 /// What the log changes of a branch other than `main`.

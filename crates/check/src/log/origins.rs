@@ -100,8 +100,7 @@ impl Before {
         let mut done = 0;
         let mut kept = Vec::with_capacity(extents.len());
         for (key, extent) in extents {
-            let start = extent.blocks.start.0;
-            let end = start.saturating_add(extent.blocks.count);
+            let (start, end) = extent.blocks.ends();
             let place = Place::of(&key, start);
             let from = self.0.partition_point(|origin| origin.end <= start.max(done));
             let among = self.0.iter().skip(from).take_while(|origin| origin.start < end);
@@ -119,8 +118,7 @@ impl Before {
 
 /// The blocks of an extent that a tree has at a key.
 pub(super) fn origin(key: &Key, extent: &Extent) -> Origin {
-    let start = extent.blocks.start.0;
-    let end = start.saturating_add(extent.blocks.count);
+    let (start, end) = extent.blocks.ends();
     Origin { start, end, birth: extent.birth, place: Place::of(key, start) }
 }
 

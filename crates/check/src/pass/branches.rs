@@ -19,7 +19,7 @@ use crate::ascending::Ascending;
 use crate::bounds::Bounds;
 use crate::difference::{Difference, difference};
 use crate::issue::Issue;
-use crate::lineage::{Tree, inside};
+use crate::lineage::{TreeRoot, inside};
 use crate::report::Counted;
 
 pub(super) fn run(context: &mut Context<'_>) {
@@ -57,8 +57,8 @@ pub(super) fn run(context: &mut Context<'_>) {
 }
 
 /// Each tree but `main`, behind the one with which it is compared.
-fn in_turn<'t>(context: &Context<'_>, trees: &'t [Tree]) -> Vec<(&'t Tree, &'t Tree)> {
-    let by_id: BTreeMap<u64, &Tree> = trees.iter().map(|tree| (tree.id, tree)).collect();
+fn in_turn<'t>(context: &Context<'_>, trees: &'t [TreeRoot]) -> Vec<(&'t TreeRoot, &'t TreeRoot)> {
+    let by_id: BTreeMap<u64, &TreeRoot> = trees.iter().map(|tree| (tree.id, tree)).collect();
     let mut beside: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (id, item) in context.lineage.all().filter(|(_, item)| item.parent != 0) {
         beside.entry(id).or_default().push(item.parent);
@@ -88,7 +88,7 @@ fn in_turn<'t>(context: &Context<'_>, trees: &'t [Tree]) -> Vec<(&'t Tree, &'t T
 /// Judges what differs, and takes its blocks. Returns what the tree has, if the one before it has `content`.
 fn judge(
     context: &mut Context<'_>,
-    tree: &Tree,
+    tree: &TreeRoot,
     content: Counted,
     differs: &Difference,
 ) -> Counted {
@@ -118,7 +118,7 @@ fn judge(
     content
 }
 
-fn take_blocks(context: &mut Context<'_>, tree: &Tree, key: &Key, value: &[u8]) {
+fn take_blocks(context: &mut Context<'_>, tree: &TreeRoot, key: &Key, value: &[u8]) {
     let extent = match Extent::decode(value) {
         Ok(extent) if context.volume.superblock.geometry.holds_data(extent.blocks) => extent,
         found => return not_deleted(context, tree, key, found.ok()),
@@ -136,7 +136,7 @@ fn take_blocks(context: &mut Context<'_>, tree: &Tree, key: &Key, value: &[u8]) 
 
 /// Of a snapshot that is being deleted nothing else is judged; but its deletion does not go on over an extent that cannot be. Of other
 /// trees, the pass over their files says this.
-fn not_deleted(context: &mut Context<'_>, tree: &Tree, key: &Key, extent: Option<Extent>) {
+fn not_deleted(context: &mut Context<'_>, tree: &TreeRoot, key: &Key, extent: Option<Extent>) {
     if tree.cursor.is_none() {
         return;
     }
@@ -194,7 +194,12 @@ fn read(
 }
 
 /// What the tree has, if the one before it has `content`.
-fn count(beside: &mut Context<'_>, tree: &Tree, content: Counted, differs: &Difference) -> Counted {
+fn count(
+    beside: &mut Context<'_>,
+    tree: &TreeRoot,
+    content: Counted,
+    differs: &Difference,
+) -> Counted {
     let (mut more, mut less) = (Counted::default(), Counted::default());
     for (key, pair) in &differs.items {
         for (side, value) in [(&mut more, &pair.now), (&mut less, &pair.before)] {

@@ -65,8 +65,7 @@ impl Reader {
             return;
         }
         match key.kind {
-            ItemKind::Orphan => return take_orphan(context, block, key, value),
-            ItemKind::Punch => return take_punch(context, block, key, value),
+            ItemKind::Orphan | ItemKind::Punch => return take_work(context, block, key, value),
             _ => {}
         }
         let is_next = self.current.as_ref().is_none_or(|current| current.number != key.inode);
@@ -122,41 +121,22 @@ impl Current {
             misfits: Vec::new(),
         }
     }
-
-    /// Whether items of `kind` fit the inode's type, as far as that is known.
-    fn fits(&self, kind: ItemKind) -> bool {
-        let Ok(item) = self.item else { return true };
-        match kind {
-            ItemKind::Dentry => item.file_type() == FileType::Directory,
-            ItemKind::Inline | ItemKind::Extent => {
-                matches!(item.file_type(), FileType::Regular | FileType::Symlink)
-            }
-            _ => true,
-        }
-    }
 }
 
-fn take_orphan(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8]) {
+/// An orphan, or a hole that is being made.
+fn take_work(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8]) {
+    let (misplaced, decoded, all) = match key.kind {
+        ItemKind::Orphan => (Issue::OrphanKey, orphan::decode(value), &mut context.orphans),
+        _ => (Issue::PunchKey, PunchItem::decode(value).map(drop), &mut context.punches),
+    };
     if key.inode.0 != 0 {
-        context.add(Issue::OrphanKey, format!("{key:?} should belong to inode 0")).block(block);
+        context.add(misplaced, format!("{key:?} should belong to inode 0")).block(block);
         return;
     }
-    if let Err(malformed) = orphan::decode(value) {
+    all.push(InodeNo(key.offset));
+    if let Err(malformed) = decoded {
         damaged(context, block, key, &malformed.why);
     }
-    context.orphans.push(InodeNo(key.offset));
-}
-
-fn take_punch(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8]) {
-    if key.inode.0 != 0 {
-        let what = format!("{key:?} should belong to inode 0");
-        context.add(Issue::PunchKey, what).block(block);
-        return;
-    }
-    if let Err(malformed) = PunchItem::decode(value) {
-        damaged(context, block, key, &malformed.why);
-    }
-    context.punches.push(InodeNo(key.offset));
 }
 
 fn damaged(context: &mut Context<'_>, block: BlockNo, key: &Key, why: &str) {
@@ -172,7 +152,9 @@ fn take(context: &mut Context<'_>, current: &mut Current, block: BlockNo, key: &
         return take_inode(context, current, block, key, value);
     }
     current.items += 1;
-    if !current.fits(key.kind) && !current.misfits.contains(&key.kind) {
+    if current.item.is_ok_and(|item| !item.may_have(key.kind))
+        && !current.misfits.contains(&key.kind)
+    {
         current.misfits.push(key.kind);
     }
     let outcome = match key.kind {

@@ -32,11 +32,11 @@ use holdfast_format::{Key, Superblock};
 use crate::bounds::{Bounds, LostKeys};
 use crate::inodes::Inodes;
 use crate::issue::{Issue, Severity};
-use crate::lineage::{Lineage, Tree};
+use crate::lineage::{Lineage, TreeRoot};
 use crate::recovered::Recovered;
 use crate::report::{Facts, Finding, Findings, Summary};
 use crate::volume::Volume;
-use crate::{CheckError, Options, Progress, Report, path};
+use crate::{CheckError, Options, Progress, Report};
 
 /// A pass of a check.
 #[derive(Clone, Copy)]
@@ -58,86 +58,43 @@ impl std::fmt::Debug for Pass {
     }
 }
 
-/// Every pass, in the order in which they run.
-pub const PASSES: [Pass; 11] = [
-    Pass {
-        number: 1,
-        name: "superblocks",
-        needs: &[],
-        sentence: "Judges both superblock slots, finds the one that counts, and compares them.",
-        run: superblocks::run,
-    },
-    Pass {
-        number: 8,
-        name: "journal",
-        needs: &["superblocks"],
-        sentence: "Replays the commits of the journal in memory; all that follows sees the result.",
-        run: journal::run,
-    },
-    Pass {
-        number: 9,
-        name: "log",
-        needs: &["superblocks", "journal"],
-        sentence: "Replays the batches of the fsync log in memory; all that follows sees the result.",
-        run: log::run,
-    },
-    Pass {
-        number: 2,
-        name: "trees",
-        needs: &["superblocks", "journal"],
-        sentence: "Reads every node of all trees, once: sums, levels, epochs, order and bounds of keys.",
-        run: trees::run,
-    },
-    Pass {
-        number: 10,
-        name: "lineage",
-        needs: &["log", "trees"],
-        sentence: "Judges how branches and snapshots grew out of one another, their names and deletions.",
-        run: lineage::run,
-    },
-    Pass {
-        number: 3,
-        name: "inodes",
-        needs: &["log", "trees"],
-        sentence: "Judges every item of every inode, and how they fit together.",
-        run: inodes::run,
-    },
-    Pass {
-        number: 11,
-        name: "branches",
-        needs: &["log", "trees", "lineage", "inodes"],
-        sentence: "Judges what other branches and snapshots have that the tree beside them has not, as passes 3, 5, 6 and 7 do.",
-        run: branches::run,
-    },
-    Pass {
-        number: 4,
-        name: "space",
-        needs: &["log", "trees", "inodes", "branches"],
-        sentence: "Compares the blocks that nodes and extents reach with bitmaps and counts.",
-        run: space::run,
-    },
-    Pass {
-        number: 5,
-        name: "directories",
-        needs: &["trees", "inodes"],
-        sentence: "Follows every name, and compares link counts, parents and reachability.",
-        run: dirs::run,
-    },
-    Pass {
-        number: 6,
-        name: "orphans",
-        needs: &["inodes", "directories"],
-        sentence: "Compares the list of orphans with the inodes that have no link.",
-        run: orphans::run,
-    },
-    Pass {
-        number: 7,
-        name: "data",
-        needs: &["log", "trees"],
-        sentence: "Reads the data of all files and verifies every checksum, if asked for.",
-        run: data::run,
-    },
-];
+macro_rules! passes {
+    ($($number:literal $name:literal $run:path, [$($needs:literal),*], $sentence:literal;)*) => {
+        /// Every pass, in the order in which they run.
+        pub const PASSES: [Pass; 11] = [$(Pass {
+            number: $number,
+            name: $name,
+            needs: &[$($needs),*],
+            sentence: $sentence,
+            run: $run,
+        }),*];
+    };
+}
+
+passes! {
+    1 "superblocks" superblocks::run, [],
+        "Judges both superblock slots, finds the one that counts, and compares them.";
+    8 "journal" journal::run, ["superblocks"],
+        "Replays the commits of the journal in memory; all that follows sees the result.";
+    9 "log" log::run, ["superblocks", "journal"],
+        "Replays the batches of the fsync log in memory; all that follows sees the result.";
+    2 "trees" trees::run, ["superblocks", "journal"],
+        "Reads every node of all trees, once: sums, levels, epochs, order and bounds of keys.";
+    10 "lineage" lineage::run, ["log", "trees"],
+        "Judges how branches and snapshots grew out of one another, their names and deletions.";
+    3 "inodes" inodes::run, ["log", "trees"],
+        "Judges every item of every inode, and how they fit together.";
+    11 "branches" branches::run, ["log", "trees", "lineage", "inodes"],
+        "Judges what other branches and snapshots have that the tree beside them has not, as passes 3, 5, 6 and 7 do.";
+    4 "space" space::run, ["log", "trees", "inodes", "branches"],
+        "Compares the blocks that nodes and extents reach with bitmaps and counts.";
+    5 "directories" dirs::run, ["trees", "inodes"],
+        "Follows every name, and compares link counts, parents and reachability.";
+    6 "orphans" orphans::run, ["inodes", "directories"],
+        "Compares the list of orphans with the inodes that have no link.";
+    7 "data" data::run, ["log", "trees"],
+        "Reads the data of all files and verifies every checksum, if asked for.";
+}
 
 /// Names looked up for the paths of all findings: many findings far below the root would take hours.
 const NAMES_MAX: usize = 100_000;
@@ -233,7 +190,7 @@ pub(crate) struct Context<'a> {
     /// Items of branches and snapshots.
     pub(crate) lineage: Lineage,
     /// Every tree: `main` first, what is being deleted last.
-    pub(crate) trees: Vec<Tree>,
+    pub(crate) trees: Vec<TreeRoot>,
     /// The branch or snapshot beside `main` that is looked at.
     pub(crate) aside: Option<String>,
     /// Blocks of nodes and extents, in no order.
@@ -278,7 +235,7 @@ impl<'a> Context<'a> {
     }
 
     /// The same for another tree: findings are of that, and nothing else is counted.
-    fn beside(&mut self, tree: &Tree) -> Context<'a> {
+    fn beside(&mut self, tree: &TreeRoot) -> Context<'a> {
         let volume = self.recovered.volume_of(self.volume.device, tree);
         Context {
             findings: std::mem::take(&mut self.findings),
@@ -368,7 +325,7 @@ fn run_with(
     context.newest_is_lost = newest_is_lost;
     context.facts.superblock = Some(summary);
     context.lineage = Lineage::read(&context.volume);
-    context.trees = context.lineage.trees(&context.volume, &|id| recovered.log.inodes_in(id));
+    context.trees = recovered.trees(device, &context.lineage);
     for pass in PASSES {
         context.pass = pass.name;
         (pass.run)(&mut context);
@@ -379,7 +336,7 @@ fn run_with(
 
 /// Says of each finding about a file where that is, in the tree that the finding is of.
 fn name_paths(context: &mut Context<'_>) {
-    let trees: HashMap<&str, &Tree> =
+    let trees: HashMap<&str, &TreeRoot> =
         context.trees.iter().map(|tree| (tree.name.as_str(), tree)).collect();
     let (volume, inodes) = (&context.volume, &context.inodes);
     let mut budget = NAMES_MAX;
@@ -389,7 +346,7 @@ fn name_paths(context: &mut Context<'_>) {
             None => inodes.path(volume, inode, &mut budget),
             Some(tree) => trees.get(tree.as_str()).and_then(|tree| {
                 let volume = context.recovered.volume_of(volume.device, tree);
-                path::in_tree(&volume, inode, &mut budget)
+                volume.path(inode, &mut budget)
             }),
         };
         finding.path = match (found, &finding.name) {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use holdfast_base::{BlockNo, BlockRange, TreeId};
+use holdfast_base::{BlockNo, TreeId};
 use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{GroupItem, SharedItem, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
@@ -15,7 +15,7 @@ use super::references::{self, Counted};
 use super::{Context, Owner, Use};
 use crate::bounds::Bounds;
 use crate::issue::Issue;
-use crate::runs::{Run, Runs};
+use crate::runs::Runs;
 
 /// What the space tree says.
 #[derive(Default)]
@@ -159,13 +159,13 @@ fn sweep(context: &mut Context<'_>) -> Reached {
     let mut reached = Reached::default();
     let mut last: Option<Use> = None;
     for used in &context.uses {
-        let (start, end) = ends(used.blocks);
+        let (start, end) = used.blocks.ends();
         if let Some(last) = &last
-            && start < ends(last.blocks).1
+            && start < last.blocks.ends().1
             && !last.is_same(used)
             && !(counts && last.may_share(used))
         {
-            let count = ends(last.blocks).1.min(end) - start;
+            let count = last.blocks.ends().1.min(end) - start;
             let what = format!(
                 "{count} blocks from {start} on belong to {} and to {}",
                 last.owner, used.owner
@@ -179,16 +179,11 @@ fn sweep(context: &mut Context<'_>) -> Reached {
         if matches!(used.owner, Owner::Node(_)) {
             reached.nodes.push(start, end);
         }
-        if last.is_none_or(|last| ends(last.blocks).1 < end) {
+        if last.is_none_or(|last| last.blocks.ends().1 < end) {
             last = Some(*used);
         }
     }
     reached
-}
-
-fn ends(blocks: BlockRange) -> (u64, u64) {
-    // Only ranges inside the data zone are uses.
-    (blocks.start.0, blocks.start.0.saturating_add(blocks.count))
 }
 
 fn compare_marks(context: &mut Context<'_>, said: &Said, reached: &Reached) {
@@ -196,8 +191,7 @@ fn compare_marks(context: &mut Context<'_>, said: &Said, reached: &Reached) {
     let Context { findings, uses, .. } = context;
     let geometry = &context.volume.superblock.geometry;
     let zone = (geometry.first_data_block().0, geometry.volume_blocks);
-    reached.all.compare(&said.marked, |run, is_reached| {
-        let Run { start, end } = run;
+    reached.all.compare(&said.marked, |(start, end), is_reached| {
         if is_reached {
             let owner = uses.partition_point(|used| used.blocks.start.0 <= start);
             let owner = owner.checked_sub(1).map(|at| uses[at].owner);

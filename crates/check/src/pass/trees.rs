@@ -13,7 +13,7 @@ use holdfast_format::{ItemKind, NodePointer, NodeView};
 use super::copies::Copies;
 use super::{Context, Use};
 use crate::issue::Issue;
-use crate::lineage::Tree;
+use crate::lineage::TreeRoot;
 use crate::referenced::Referenced;
 use crate::seen::Seen;
 use crate::text::tree_name;
@@ -97,7 +97,7 @@ fn walk(
 }
 
 /// What a tree says that it refers to is what was met in it. Nothing is known of what cannot be read.
-fn compare_referenced(context: &mut Context<'_>, tree: &Tree, met: u64) {
+fn compare_referenced(context: &mut Context<'_>, tree: &TreeRoot, met: u64) {
     let is_whole = context.files_lost.is_empty() && context.lost_trees.is_empty();
     let wrong = Referenced::of(tree, met).filter(|of| is_whole && !of.is_right());
     if let Some(Referenced { name, said, counted, .. }) = wrong {
@@ -107,8 +107,7 @@ fn compare_referenced(context: &mut Context<'_>, tree: &Tree, met: u64) {
 }
 
 fn check_kinds(context: &mut Context<'_>, tree: TreeId, block: BlockNo, node: &NodeView<'_>) {
-    for index in 0..node.count() {
-        let key = node.key(index);
+    for (key, _) in node.items() {
         if key.kind.tree() != tree {
             let what = format!("the item {key:?} in the {} tree", tree_name(tree));
             context.add(Issue::ItemMisplaced, what).block(block);
@@ -119,12 +118,8 @@ fn check_kinds(context: &mut Context<'_>, tree: TreeId, block: BlockNo, node: &N
 /// S2: no extent is younger than its leaf. One that is younger than the volume has another finding.
 fn check_births(context: &mut Context<'_>, pointer: NodePointer, node: &NodeView<'_>) {
     let youngest = context.volume.superblock.epoch.next();
-    for index in 0..node.count() {
-        let key = node.key(index);
-        if key.kind != ItemKind::Extent {
-            continue;
-        }
-        let Ok(extent) = Extent::decode(node.value(index)) else { continue };
+    for (key, value) in node.items_of(ItemKind::Extent) {
+        let Ok(extent) = Extent::decode(value) else { continue };
         if extent.birth > pointer.epoch && extent.birth <= youngest {
             let (birth, epoch) = (extent.birth, pointer.epoch);
             let what = format!(

@@ -4,10 +4,9 @@
 use holdfast_device::Device;
 use holdfast_format::Superblock;
 
-use super::{TreeRoot, VolumeReading};
+use super::VolumeReading;
 use crate::error::CheckError;
 use crate::journal::{self, Reason};
-use crate::lineage::Lineage;
 use crate::log::{self, Gaps};
 use crate::recovered::Recovered;
 use crate::superblocks::Slots;
@@ -37,12 +36,7 @@ impl<'d> VolumeReading<'d> {
             Rings::Replayed => Recovered::read_over(device, &mark, Gaps::Cross),
             Rings::Ignored => Recovered::without_rings(&mark),
         };
-        let volume = recovered.volume(device);
-        let lineage = Lineage::read(&volume);
-        let all = lineage.trees(&volume, &|id| recovered.log.inodes_in(id));
-        let trees = all.iter().map(|tree| TreeRoot::new(tree, &lineage)).collect();
-        let older = Default::default();
-        Ok(VolumeReading { device, slots, mark, recovered, lineage, trees, older })
+        Ok(VolumeReading::of(device, slots, mark, recovered))
     }
 
     /// What is missing of journal and log although it was durable, or cannot be: a sentence for each. Without any, the state

@@ -13,8 +13,8 @@ use std::ops::ControlFlow;
 use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::checksum::block_sums;
-use holdfast_format::item::lineage::{LINEAGE, MAIN};
-use holdfast_format::item::{GroupItem, TreeItem, TreeKind, WalkPlace};
+use holdfast_format::item::GroupItem;
+use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 
 pub use chosen::Rings;
@@ -22,40 +22,20 @@ pub use cut::CutChanges;
 pub use named::RingContents;
 
 pub use crate::log::{Gaps, MadeLater};
+pub use crate::path::{climb, own_name};
 
 use crate::bounds::Bounds;
 use crate::changes::Change;
 use crate::error::CheckError;
 use crate::issue::Issue;
-use crate::lineage::{Lineage, Tree};
-use crate::path;
+pub use crate::lineage::{TreeRoot, tree_name};
+
+use crate::lineage::Lineage;
 use crate::recovered::Recovered;
+use crate::runs::Runs;
 use crate::superblocks::Slots;
 use crate::volume::Volume;
 use crate::walk::{Step, out_of_bounds};
-
-/// A branch or snapshot, with its root.
-#[derive(Clone, Debug)]
-pub struct TreeRoot {
-    /// Its number; 1 is `main`.
-    pub id: u64,
-    /// As messages name it.
-    pub name: String,
-    /// Where its root is.
-    pub root: NodePointer,
-    /// The level of its root.
-    pub level: u8,
-    /// The snapshot that it grew out of; 0 if there is none.
-    pub parent: u64,
-    /// Of a snapshot its epoch.
-    pub snapshot: Option<u64>,
-    /// Inodes, as it counts them.
-    pub inode_count: u64,
-    /// Blocks of its nodes, and those that its extents have on the device, as it counts them: without what the log changes.
-    pub referenced_blocks: u64,
-    /// Of a snapshot that is being deleted: how far that has come.
-    pub cursor: Option<WalkPlace>,
-}
 
 /// Why a node does not count.
 #[derive(Clone, Debug)]
@@ -101,16 +81,26 @@ impl<'d> VolumeReading<'d> {
             return Err(CheckError::Missing("no superblock is valid".into()));
         };
         let recovered = Recovered::read_over(device, &mark, holes);
-        let volume = recovered.volume(device);
-        let lineage = Lineage::read(&volume);
-        let all = lineage.trees(&volume, &|id| recovered.log.inodes_in(id));
-        let trees = all.iter().map(|tree| TreeRoot::new(tree, &lineage)).collect();
-        let older = BTreeMap::new();
-        Ok(VolumeReading { device, slots, mark, recovered, lineage, trees, older })
+        Ok(VolumeReading::of(device, slots, mark, recovered))
+    }
+
+    fn of(
+        device: &'d dyn Device,
+        slots: Slots,
+        mark: Superblock,
+        recovered: Recovered,
+    ) -> VolumeReading<'d> {
+        let (lineage, older) = (Lineage::read(&recovered.volume(device)), BTreeMap::new());
+        let trees = recovered.trees(device, &lineage);
+        VolumeReading { device, slots, mark, recovered, lineage, trees, older }
     }
 
     fn volume(&self) -> Volume<'_> {
         self.recovered.volume(self.device)
+    }
+
+    fn volume_of(&self, tree: &TreeRoot) -> Volume<'_> {
+        self.recovered.volume_of(self.device, tree)
     }
 
     /// The superblock that counts, as it stands on the device.
@@ -174,9 +164,7 @@ impl<'d> VolumeReading<'d> {
             let of = if key.kind.is_lineage() { &mut self.lineage.0 } else { &mut self.older };
             of.entry(key).or_insert(value);
         }
-        let volume = self.recovered.volume(self.device);
-        let all = self.lineage.trees(&volume, &|id| self.recovered.log.inodes_in(id));
-        self.trees = all.iter().map(|tree| TreeRoot::new(tree, &self.lineage)).collect();
+        self.trees = self.recovered.trees(self.device, &self.lineage);
     }
 
     /// What the log changed of the files tree of a branch.
@@ -236,21 +224,17 @@ impl<'d> VolumeReading<'d> {
 
     /// The path of an inode in a branch or snapshot, by what inodes say of their names.
     pub fn path(&self, tree: &TreeRoot, inode: InodeNo) -> Option<String> {
-        let volume = self.volume();
-        let volume = volume.with_files((tree.root, tree.level), self.changes(tree.id));
-        path::in_tree(&volume, inode, &mut 4096)
+        self.volume_of(tree).path(inode, &mut 4096)
     }
 
     /// The value of a key in a branch or snapshot, if it can be read.
     pub fn get(&self, tree: &TreeRoot, key: &Key) -> Option<Vec<u8>> {
-        let volume = self.volume();
-        volume.with_files((tree.root, tree.level), self.changes(tree.id)).get(key)
+        self.volume_of(tree).get(key)
     }
 
     /// Blocks that the bitmaps mark, each as its start and end, as far as they can be read.
-    pub fn marked(&self) -> Vec<(u64, u64)> {
-        let marks = self.volume().marks().unwrap_or_default();
-        marks.iter().map(|run| (run.start, run.end)).collect()
+    pub fn marked(&self) -> Runs {
+        self.volume().marks().unwrap_or_default()
     }
 
     /// How many blocks of nodes each group counts, by its number, and the nodes of the space tree itself. `None` if any of it does not read.
@@ -259,13 +243,9 @@ impl<'d> VolumeReading<'d> {
         let read = self.volume().walk(TreeId::Space, Bounds::ALL, &mut |step| {
             let Step::Node { pointer, node, .. } = step else { return ControlFlow::Break(()) };
             counted.of_space.push(pointer.block);
-            for at in (0..node.count()).filter(|_| node.level() == 0) {
-                if node.key(at).kind == ItemKind::Group {
-                    let Ok(item) = GroupItem::decode(node.value(at)) else {
-                        return ControlFlow::Break(());
-                    };
-                    counted.by_group.insert(node.key(at).offset, item.node_blocks.into());
-                }
+            for (key, value) in node.items_of(ItemKind::Group) {
+                let Ok(item) = GroupItem::decode(value) else { return ControlFlow::Break(()) };
+                counted.by_group.insert(key.offset, item.node_blocks.into());
             }
             ControlFlow::Continue(())
         });
@@ -326,6 +306,11 @@ pub struct NodePlace {
 }
 
 impl NodePlace {
+    /// That of a root, or of a node of which nothing else is known.
+    pub fn root(pointer: NodePointer, level: u8) -> NodePlace {
+        NodePlace { pointer, level, low: Key::MIN, high: None }
+    }
+
     /// The children of `node`, an inner one that stands here, with their places.
     pub fn children(&self, node: &NodeView<'_>) -> Vec<NodePlace> {
         let child = |index| {
@@ -338,33 +323,5 @@ impl NodePlace {
             }
         };
         (0..node.count()).map(child).collect()
-    }
-}
-
-impl TreeRoot {
-    fn new(tree: &Tree, lineage: &Lineage) -> TreeRoot {
-        let item = lineage.tree(tree.id);
-        let is_snapshot = |item: &&TreeItem| item.kind == TreeKind::Snapshot;
-        TreeRoot {
-            id: tree.id,
-            name: tree.name.clone(),
-            root: tree.root.0,
-            level: tree.root.1,
-            parent: item.as_ref().map_or(0, |item| item.parent),
-            snapshot: item.as_ref().filter(is_snapshot).map(|item| item.epoch.0),
-            inode_count: tree.inode_count,
-            referenced_blocks: tree.referenced_blocks,
-            cursor: tree.cursor,
-        }
-    }
-
-    /// Whether it is the branch that mkfs makes.
-    pub fn is_main(&self) -> bool {
-        self.id == MAIN
-    }
-
-    /// Where its root stands.
-    pub fn place(&self) -> NodePlace {
-        NodePlace { pointer: self.root, level: self.level, low: Key::MIN, high: None }
     }
 }

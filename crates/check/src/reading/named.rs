@@ -128,8 +128,7 @@ fn batches(device: &dyn Device, recovered: &Recovered, rings: &mut RingContents)
         }
         place = whole.after;
     }
-    let needed = recovered.log.later.needed.iter();
-    rings.needed.extend(needed.map(|run| (run.start, run.end)));
+    rings.needed.extend(recovered.log.later.needed.iter());
 }
 
 /// Nodes of the trees that the superblock itself leads to: commits build on them, and they are what is left when a commit
@@ -150,7 +149,12 @@ fn bases(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let mut seen = Seen::default();
     for tree in Lineage::read(&volume).trees(&volume, &|_| None) {
         let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
-        walk(&volume.with_files(tree.root, &NO_CHANGES), TreeId::Files, way, &mut seen);
+        walk(
+            &volume.with_files((tree.root, tree.level), &NO_CHANGES),
+            TreeId::Files,
+            way,
+            &mut seen,
+        );
     }
 }
 

@@ -16,7 +16,7 @@ pub type Item = (Key, Vec<u8>);
 /// The records of a node that was valid.
 pub fn of_node(bytes: &[u8]) -> Vec<Item> {
     let view = NodeView::trusted(bytes);
-    (0..view.count()).map(|index| (view.key(index), view.value(index).to_vec())).collect()
+    view.items().map(|(key, value)| (key, value.to_vec())).collect()
 }
 
 /// The node with the head of `bytes` and these records, in the order of their keys; of equal keys the

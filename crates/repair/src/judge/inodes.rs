@@ -39,6 +39,7 @@ pub(super) struct Found {
 }
 
 /// The inode whose items are being read.
+#[derive(Default)]
 pub(super) struct Current {
     pub(super) number: InodeNo,
     pub(super) item: Option<InodeItem>,
@@ -56,29 +57,7 @@ pub(super) struct Current {
 
 impl Current {
     fn new(number: InodeNo) -> Current {
-        Current {
-            number,
-            item: None,
-            is_refused: false,
-            inline: None,
-            blocks: 0,
-            end: 0,
-            unbroken: true,
-            names: 0,
-            xattrs: Xattrs::default(),
-            keys: Vec::new(),
-        }
-    }
-
-    fn fits(&self, kind: ItemKind) -> bool {
-        let Some(item) = &self.item else { return true };
-        match kind {
-            ItemKind::Dentry => item.file_type() == FileType::Directory,
-            ItemKind::Inline | ItemKind::Extent => {
-                matches!(item.file_type(), FileType::Regular | FileType::Symlink)
-            }
-            _ => true,
-        }
+        Current { number, unbroken: true, ..Current::default() }
     }
 }
 
@@ -163,7 +142,7 @@ impl Judge<'_, '_> {
             found.edits.insert(*key, None);
             return;
         }
-        if !current.fits(key.kind) {
+        if current.item.as_ref().is_some_and(|item| !item.may_have(key.kind)) {
             found.edits.insert(*key, None);
             let (number, kind) = (key.inode, key.kind);
             let what = format!("its item {key:?} is removed, as no such inode has {kind:?} items");

@@ -348,24 +348,7 @@ impl Judge<'_, '_> {
 
 /// An inode of which nothing is known but what it is.
 fn made(file_type: FileType, permissions: u32, now: Timestamp) -> InodeItem {
-    InodeItem {
-        mode: file_type.mode_bits() | permissions,
-        uid: 0,
-        gid: 0,
-        nlink: if file_type == FileType::Directory { 2 } else { 1 },
-        size: 0,
-        blocks: 0,
-        rdev: 0,
-        parent: InodeNo(0),
-        parent_slot: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        flags: 0,
-        xattr_value_next: 0,
-        change: 1,
-        project: 0,
-        reserved: [0; 4],
-    }
+    let blank = InodeItem::blank(file_type, now);
+    let nlink = if file_type == FileType::Directory { 2 } else { 1 };
+    InodeItem { mode: blank.mode | permissions, nlink, change: 1, ..blank }
 }

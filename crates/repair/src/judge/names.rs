@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::InodeNo;
 use holdfast_check::Issue;
+use holdfast_check::reading::climb;
 use holdfast_format::item::dentry::{slot, slot_end};
 use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
@@ -11,9 +12,6 @@ use holdfast_format::{ItemKind, Key};
 use super::{Entry, Judge, Said, made};
 use crate::error::RepairError;
 use crate::walk::{Edits, items};
-
-/// Steps from a file to the root that a path may have.
-const DEPTH_MAX: usize = 4096;
 
 /// A name that stays.
 #[derive(Clone, Copy, Debug)]
@@ -378,18 +376,11 @@ impl Judge<'_, '_> {
 
     /// An absolute path that leads to an inode.
     pub(super) fn path(&self, inode: InodeNo) -> Option<String> {
-        let (mut names, mut at) = (Vec::new(), inode);
-        while at != InodeNo::ROOT {
-            if names.len() >= DEPTH_MAX {
-                return None;
-            }
+        let mut up = |at| {
             let (directory, slot) = self.entries[self.find(at)?].name;
-            let value = self.value(&Key::new(directory, ItemKind::Dentry, slot))?;
-            names.push(holdfast_base::show::name(Dentry::decode(&value).ok()?.name));
-            at = directory;
-        }
-        names.reverse();
-        Some(format!("/{}", names.join("/")))
+            Some(Key::new(directory, ItemKind::Dentry, slot))
+        };
+        climb(inode, &mut up, &|key| self.value(key))
     }
 }
 

@@ -266,7 +266,9 @@ impl Lineage {
                 MAIN => "main".into(),
                 _ => format!("branch-{id}"),
             };
-            let item = branch(name.clone().into_bytes(), parent.unwrap_or(0));
+            let bytes = name.clone().into_bytes();
+            let parent_id = parent.unwrap_or(0);
+            let item = TreeItem { name: bytes, parent: parent_id, ..TreeItem::first() };
             self.items.insert(id, item);
             let what = match id {
                 MAIN => "main is named main, and has no limit".into(),
@@ -334,24 +336,5 @@ impl Lineage {
     pub(crate) fn give_up(&mut self, id: u64) {
         self.items.remove(&id);
         self.waiting.remove(&id);
-    }
-}
-
-/// A branch of which little is known.
-fn branch(name: Vec<u8>, parent: u64) -> TreeItem {
-    TreeItem {
-        kind: TreeKind::Branch,
-        parent,
-        branch: 0,
-        epoch: Default::default(),
-        lsn: Default::default(),
-        created: Default::default(),
-        root: NodePointer { block: Default::default(), epoch: Default::default() },
-        level: 0,
-        inode_count: 0,
-        referenced_blocks: 0,
-        limit: 0,
-        name,
-        tail: Vec::new(),
     }
 }

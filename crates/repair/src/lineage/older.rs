@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::TreeId;
 use holdfast_check::found::{Claim, sweep};
-use holdfast_check::reading::{NodePlace, VolumeReading};
+use holdfast_check::reading::{NodePlace, VolumeReading, tree_name};
 use holdfast_device::Device;
 use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{RootItem, TreeItem, TreeKind};
@@ -92,8 +92,8 @@ fn leaves(reading: &VolumeReading<'_>, device: &dyn Device) -> Vec<Leaf> {
         let Some(view) = claim.prove(block, bytes, size, superblock.carried()) else { return };
         let Some(last) = view.count().checked_sub(1) else { return };
         let is_wanted = |key: &Key| key.kind.is_lineage() || key.kind == ItemKind::Setting;
-        let items = (0..view.count()).filter(|at| is_wanted(&view.key(*at)));
-        let items = items.map(|at| (view.key(at), view.value(at).to_vec())).collect();
+        let items = view.items().filter(|(key, _)| is_wanted(key));
+        let items = items.map(|(key, value)| (key, value.to_vec())).collect();
         let (first, last) = (view.key(0), view.key(last));
         leaves.push(Leaf { pointer: claim.pointer, first, last, items });
     };
@@ -135,7 +135,7 @@ fn roots(items: &Items) -> Vec<(u64, NodePointer, u8)> {
 }
 
 fn is_there(reading: &VolumeReading<'_>, pointer: NodePointer, level: u8) -> bool {
-    let place = NodePlace { pointer, level, low: Key::MIN, high: None };
+    let place = NodePlace::root(pointer, level);
     reading.node(TreeId::Files, &place, None, &mut Vec::new()).is_ok()
 }
 
@@ -155,26 +155,15 @@ impl OlderItems {
     fn leave_out_rootless(&mut self, reading: &VolumeReading<'_>) {
         for (id, pointer, level) in roots(&self.items) {
             if id != MAIN && !is_there(reading, pointer, level) {
-                let item = self.items.remove(&TreeItem::key(id));
+                let item = |id| {
+                    let key = TreeItem::key(id);
+                    let value = self.items.get(&key).or_else(|| reading.lineage().get(&key))?;
+                    TreeItem::decode(value).ok()
+                };
+                self.without_root.push(tree_name(id, &item));
+                self.items.remove(&TreeItem::key(id));
                 self.items.remove(&RootItem::key(id));
-                let item = item.and_then(|item| TreeItem::decode(&item).ok());
-                let name = item.map_or(format!("#{id}"), |item| self.name(reading, &item));
-                self.without_root.push(name);
             }
         }
-    }
-
-    /// What commands call a branch or snapshot.
-    fn name(&self, reading: &VolumeReading<'_>, item: &TreeItem) -> String {
-        let own = holdfast_base::show::name(&item.name);
-        if item.kind == TreeKind::Branch {
-            return own;
-        }
-        let key = TreeItem::key(item.branch);
-        let branch = self.items.get(&key).or_else(|| reading.lineage().get(&key));
-        let branch = branch.and_then(|value| TreeItem::decode(value).ok());
-        let branch =
-            branch.map_or(format!("#{}", item.branch), |of| holdfast_base::show::name(&of.name));
-        format!("{branch}@{own}")
     }
 }

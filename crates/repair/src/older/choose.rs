@@ -167,13 +167,12 @@ fn take(
     chosen: &mut Chosen,
 ) {
     let mut items = 0;
-    for at in 0..view.count() {
-        let key = view.key(at);
+    for (key, value) in view.items() {
         let is_in = |(low, high): &Range| key >= *low && high.is_none_or(|high| key < high);
         if key.kind.tree() != TreeId::Files || !parts.iter().any(is_in) {
             continue;
         }
-        let value = view.value(at).to_vec();
+        let value = value.to_vec();
         chosen.bytes += ITEM + value.len();
         items += 1;
         if is_current {

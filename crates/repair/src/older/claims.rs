@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange};
 use holdfast_check::reading::VolumeReading;
+use holdfast_check::runs::Runs;
 use holdfast_device::Device;
 use holdfast_format::checksum::block_sum;
 use holdfast_format::item::Extent;
 use holdfast_format::limits::EXTENT_BLOCKS_MAX;
 use holdfast_format::{ItemKind, Key};
 
-use crate::blocks::Blocks;
 use crate::moved::Identity;
 
 /// What data is whose.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    reached: Blocks,
-    marked: Blocks,
+    reached: Runs,
+    marked: Runs,
     /// Upwards by start.
     owners: Vec<(u64, u64, Identity)>,
     /// What was taken from older versions: runs by their start.
@@ -26,18 +26,14 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(super) fn new(
-        reached: Blocks,
-        marked: Blocks,
-        owners: Vec<(u64, u64, Identity)>,
-    ) -> Claims {
+    pub(super) fn new(reached: Runs, marked: Runs, owners: Vec<(u64, u64, Identity)>) -> Claims {
         Claims { reached, marked, owners, taken: BTreeMap::new() }
     }
 
     /// Whether the bitmaps call all blocks of an extent in use, and no tree reaches one of them.
     pub(crate) fn is_missed(&self, extent: &Extent) -> bool {
-        let (start, end) = span(extent.blocks);
-        self.marked.cover(start, end) && !self.reached.meet(start, end)
+        let (start, end) = extent.blocks.ends();
+        self.marked.covers(start, end) && !self.reached.touches(start, end)
     }
 
     /// The parts of an extent whose data is still there, each an item of its own, taken from now on. Blocks that anything else has are not
@@ -56,7 +52,7 @@ impl Claims {
         }
         if !extent.is_written() {
             if self.may_have(extent.blocks, identity) {
-                let (start, end) = span(extent.blocks);
+                let (start, end) = extent.blocks.ends();
                 (start..end).for_each(|block| self.mark(block, identity));
                 parts.push((*key, extent.clone()));
             }
@@ -76,7 +72,7 @@ impl Claims {
             }
             self.mark(blocks.start.0, identity);
             match parts.last_mut() {
-                Some((_, part)) if span(part.blocks).1 == blocks.start.0 => {
+                Some((_, part)) if part.blocks.ends().1 == blocks.start.0 => {
                     part.blocks.count += 1;
                     part.sums.push(*sum);
                 }
@@ -92,12 +88,12 @@ impl Claims {
 
     /// Whether no other has these blocks.
     fn may_have(&self, blocks: BlockRange, identity: Identity) -> bool {
-        let (start, end) = span(blocks);
+        let (start, end) = blocks.ends();
         let claimed = self.taken.range(..end).rev().take_while(|(_, (to, _))| *to > start);
         if claimed.into_iter().any(|(_, (_, by))| *by != identity) {
             return false;
         }
-        if !self.reached.meet(start, end) {
+        if !self.reached.touches(start, end) {
             return true;
         }
         // Another tree has the same: all owners of it are the same one, and have all of it.
@@ -122,8 +118,4 @@ impl Claims {
             }
         }
     }
-}
-
-fn span(blocks: BlockRange) -> (u64, u64) {
-    (blocks.start.0, blocks.start.0.saturating_add(blocks.count))
 }

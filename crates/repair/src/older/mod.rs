@@ -18,14 +18,14 @@ mod whose;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
-use holdfast_base::{BlockNo, TreeId};
+use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
+use holdfast_check::runs::Runs;
 use holdfast_device::Device;
 use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{Extent, LineageItem, TreeItem, TreeKind};
 use holdfast_format::{ItemKind, Key, Stored};
 
-use crate::blocks::Blocks;
 use crate::moved::Uses;
 use crate::walk::{Lost, Older, State, items};
 use choose::{Chosen, ITEM, Way};
@@ -92,12 +92,12 @@ fn is_alone(reading: &VolumeReading<'_>) -> bool {
 pub(crate) fn find(
     reading: &VolumeReading<'_>,
     device: &dyn Device,
-    reached: Blocks,
+    reached: Runs,
     uses: &mut Uses,
     states: &mut [State],
     known: Option<&BTreeSet<(u64, Stored)>>,
 ) -> Versions {
-    let marked = Blocks::of(reading.marked());
+    let marked = reading.marked();
     let mut nodes = Nodes::scan(reading, device, &reached, &marked);
     // Trees of which nothing is known may have leaves that are in use.
     let whose = known.filter(|_| reading.is_lineage_whole()).map(|known| {
@@ -208,14 +208,13 @@ fn keep(reading: &VolumeReading<'_>, found: &Chosen, needed: &mut Vec<(u64, u64)
     let places = blocks.flat_map(|(block, level): (BlockNo, u8)| {
         geometry.places_of_node(block, geometry.stored(TreeId::Files, level))
     });
-    needed.extend(places.map(|place| (place.start.0, place.start.0.saturating_add(place.count))));
+    needed.extend(places.map(BlockRange::ends));
     let older = found.older.iter().map(|(key, older)| (key, &older.value));
     let current = found.current.iter().map(|(key, value)| (key, value));
     for (_, value) in older.chain(current).filter(|(key, _)| key.kind == ItemKind::Extent) {
         let Ok(extent) = Extent::decode(value) else { continue };
         if geometry.holds_data(extent.blocks) {
-            let start = extent.blocks.start.0;
-            needed.push((start, start.saturating_add(extent.blocks.count)));
+            needed.push(extent.blocks.ends());
         }
     }
 }

@@ -6,13 +6,11 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, TreeId};
 use holdfast_check::found::{Claim, sweep};
 use holdfast_check::reading::{NodePlace, VolumeReading};
+use holdfast_check::runs::Runs;
 use holdfast_device::Device;
 use holdfast_format::item::Extent;
 use holdfast_format::limits::EXTENT_BLOCKS_MAX;
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Stored};
-
-use crate::blocks::{Blocks, gaps};
-use crate::walk::extent_blocks;
 
 /// Whose own a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +40,7 @@ pub(super) struct Node {
 impl Node {
     /// Where it is read again.
     pub(super) fn place(&self) -> NodePlace {
-        NodePlace { pointer: self.pointer, level: self.level, low: Key::MIN, high: None }
+        NodePlace::root(self.pointer, self.level)
     }
 }
 
@@ -67,8 +65,8 @@ impl Nodes {
     pub(super) fn scan(
         reading: &VolumeReading<'_>,
         device: &dyn Device,
-        reached: &Blocks,
-        marked: &Blocks,
+        reached: &Runs,
+        marked: &Runs,
     ) -> Nodes {
         let superblock = reading.superblock();
         let (geometry, size) = (&superblock.geometry, superblock.geometry.node_size);
@@ -102,25 +100,25 @@ impl Nodes {
             let Some(view) = claim.prove(block, bytes, size, carried) else { return };
             let Some(last) = view.count().checked_sub(1) else { return };
             let (start, end) = (pointer.block.0, pointer.block.0 + geometry.node_blocks());
-            let is_marked = marked.cover(start, end) && !reached.meet(start, end);
+            let is_marked = marked.covers(start, end) && !reached.touches(start, end);
             let (first, last) = (view.key(0), view.key(last));
             let list = if distance == 0 { &mut all } else { &mut second };
-            let of_extents = if level == 0 { extent_blocks(&view) } else { 0 };
             if is_marked && level == 0 {
                 data.add(&view);
             }
-            let (owner, extent_blocks) = (Owner::Nobody, of_extents);
+            let (owner, extent_blocks) = (Owner::Nobody, view.extent_blocks());
             list.push(Node { pointer, level, first, last, extent_blocks, is_marked, owner });
         };
         let mut buffer = Vec::new();
-        for (start, end) in gaps(reached, (geometry.first_data_block().0, geometry.far_copy().0)) {
+        let zone = Runs::from_iter([(geometry.first_data_block().0, geometry.far_copy().0)]);
+        for (start, end) in zone.changed(&Runs::default(), reached).iter() {
             let mut read = |at, part: &mut [u8]| fill(device, at, part);
             let mut look = |block: u64, bytes: &[u8]| look(false, block, bytes);
             sweep(device, start..end, &mut buffer, &mut read, &mut look);
         }
         for (block, bytes) in reading.journal_nodes() {
             let (start, end) = (block.0, block.0.saturating_add(geometry.node_blocks()));
-            if !reached.meet(start, end) {
+            if !reached.touches(start, end) {
                 look(true, block.0, bytes);
             }
         }
@@ -168,11 +166,10 @@ struct Data {
 
 impl Data {
     fn add(&mut self, leaf: &NodeView<'_>) {
-        for at in (0..leaf.count()).filter(|at| leaf.key(*at).kind == ItemKind::Extent) {
-            let Ok(extent) = Extent::decode(leaf.value(at)) else { continue };
+        for (_, value) in leaf.items_of(ItemKind::Extent) {
+            let Ok(extent) = Extent::decode(value) else { continue };
             if !extent.is_written() && extent.blocks.count <= EXTENT_BLOCKS_MAX {
-                let start = extent.blocks.start.0;
-                let end = start.saturating_add(extent.blocks.count);
+                let (start, end) = extent.blocks.ends();
                 self.runs.push((start, end, extent.birth.0));
             }
         }

@@ -12,13 +12,13 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdfast_base::{BlockNo, Epoch, TreeId};
+use holdfast_base::{BlockNo, BlockRange, Epoch, TreeId};
 use holdfast_check::reading::{NodePlace, VolumeReading};
+use holdfast_check::runs::Runs;
 use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_format::{Key, Stored};
 
 use super::scan::{Node, Nodes, Owner};
-use crate::blocks::Blocks;
 use crate::walk::State;
 
 /// A tree, as far as it says which nodes can be its own.
@@ -239,9 +239,8 @@ impl Whose {
         let known = known.iter().map(|(block, stored)| (BlockNo(*block), *stored));
         let nodes = found.chain(lost).chain(known).chain(of_space);
         let places = nodes.flat_map(|(block, stored)| geometry.places_of_node(block, stored));
-        let runs = places.map(|place| (place.start.0, place.start.0.saturating_add(place.count)));
         let mut by_group: BTreeMap<u64, u64> = BTreeMap::new();
-        for (mut at, end) in Blocks::of(runs.collect()).iter() {
+        for (mut at, end) in places.map(BlockRange::ends).collect::<Runs>().iter() {
             while at < end {
                 let stop = end.min((at / GROUP_BLOCKS + 1).saturating_mul(GROUP_BLOCKS));
                 *by_group.entry(at / GROUP_BLOCKS).or_default() += stop - at;

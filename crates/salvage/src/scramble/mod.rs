@@ -76,10 +76,9 @@ impl Gathering {
 
     /// Notes the names of a sound node.
     pub(crate) fn node(&mut self, node: &NodeView<'_>) {
-        for index in 0..node.count() {
-            let key = node.key(index);
+        for (key, value) in node.items() {
             match node.level() {
-                0 => self.item(&key, node.value(index)),
+                0 => self.item(&key, value),
                 _ => self.key(&key),
             }
         }

@@ -1,7 +1,7 @@
 //! The state of a volume without a superblock that leads to it: that of the newest roots that prove one.
 
 use holdfast_base::{Epoch, TreeId};
-use holdfast_check::reading::{Rings, VolumeReading};
+use holdfast_check::reading::{NodePlace, Rings, VolumeReading};
 use holdfast_format::{NodePointer, Superblock};
 
 use super::{Choice, State, unproven};
@@ -9,7 +9,7 @@ use crate::cover::Root;
 use crate::error::SalvageError;
 use crate::index::Index;
 use crate::proof::{Bitmaps, grew_out_of, proven_bitmaps};
-use crate::roots::{place, roots};
+use crate::roots::roots;
 use crate::scan::FoundNode;
 use crate::tolerant::Tolerant;
 
@@ -83,7 +83,8 @@ pub(super) fn by_roots<'d>(
         Some(root) => format!("the root at block {} of epoch {epoch}", root.block),
         None => format!("leaves up to epoch {epoch} alone: the last root is lost"),
     };
-    let main = root.map(|root| Root { place: place(root.pointer(), root.level), is_said: false });
+    let main = root
+        .map(|root| Root { place: NodePlace::root(root.pointer(), root.level), is_said: false });
     Ok(State { reading, index, main, epoch, by, notes, superblocks: Vec::new() })
 }
 

@@ -5,7 +5,7 @@ mod by_roots;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
-use holdfast_check::reading::{Rings, VolumeReading};
+use holdfast_check::reading::{NodePlace, Rings, VolumeReading};
 use holdfast_device::Device;
 use holdfast_format::journal::JournalMark;
 use holdfast_format::limits::{GROUP_BLOCKS, JOURNAL_BLOCKS_MIN, LOG_BLOCKS_MIN};
@@ -19,7 +19,7 @@ use crate::cover::Root;
 use crate::error::SalvageError;
 use crate::index::Index;
 use crate::proof::{Bitmaps, proven_bitmaps};
-use crate::roots::{place, roots};
+use crate::roots::roots;
 use crate::scan::{Copies, FoundNode, Scan, Tag};
 use crate::tolerant::Tolerant;
 
@@ -138,7 +138,7 @@ impl<'d> State<'d> {
         let reading = VolumeReading::with_superblock(device, superblock, rings)?;
         index.take_journal(&reading, tag);
         let now = reading.superblock();
-        let main = Root { place: place(now.files, now.files_level), is_said: true };
+        let main = Root { place: NodePlace::root(now.files, now.files_level), is_said: true };
         let mut notes: Vec<String> = reading.missing_of_rings();
         notes.iter_mut().for_each(|note| note.push_str(": what was changed after that is lost"));
         notes.extend(behind::told(&reading));

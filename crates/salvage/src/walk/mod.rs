@@ -15,6 +15,7 @@ use holdfast_base::InodeNo;
 use holdfast_check::reading::VolumeReading;
 use holdfast_format::ItemKind;
 use holdfast_format::item::{Dentry, FileType};
+use roaring::RoaringTreemap;
 
 use crate::copying::Punches;
 use crate::destination::{Attributes, Destination};
@@ -23,7 +24,6 @@ use crate::known::{Known, known};
 use crate::point::Point;
 use crate::progress::Progress;
 use crate::report::{Counts, Found, Missing, Provenance, Version};
-use crate::seen::Seen;
 
 /// Names of a directory that are looked at together.
 const BATCH: usize = 1024;
@@ -87,7 +87,7 @@ pub(crate) struct Walk<'a, 'd, 'o> {
     out: &'o mut dyn Destination,
     way: Way<'o>,
     punches: Punches,
-    seen: Seen,
+    seen: RoaringTreemap,
     /// Where files of several names were copied to: the directory and the name there.
     links: BTreeMap<u64, (usize, Vec<u8>)>,
     made: Vec<Made>,
@@ -119,7 +119,7 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
             out,
             way,
             punches,
-            seen: Seen::default(),
+            seen: RoaringTreemap::new(),
             links: BTreeMap::new(),
             made: vec![Made { parent: 0, name: Vec::new() }],
             stack: Vec::new(),

@@ -55,7 +55,7 @@ impl Walk<'_, '_, '_> {
             let _ = self.items.visit(at, None, &mut |event| {
                 if let Event::Item { key, .. } = event
                     && numbers.last() != Some(&key.inode.0)
-                    && !seen.has(key.inode.0)
+                    && !seen.contains(key.inode.0)
                 {
                     if numbers.len() == BATCH {
                         return ControlFlow::Break(());
@@ -71,7 +71,7 @@ impl Walk<'_, '_, '_> {
                 .and_then(|last| last.checked_add(1))
                 .map(Point::inode);
             for number in numbers {
-                if !self.seen.has(number) {
+                if !self.seen.contains(number) {
                     are_left |= !self.take(InodeNo(number), round)?;
                 }
             }
@@ -168,7 +168,7 @@ impl Walk<'_, '_, '_> {
 
     /// Whether a name in a directory that was not met itself leads to the file.
     fn lies_in_unseen(&mut self, number: InodeNo, inode: &InodeItem) -> bool {
-        if inode.parent == number || inode.parent.0 == 0 || self.seen.has(inode.parent.0) {
+        if inode.parent == number || inode.parent.0 == 0 || self.seen.contains(inode.parent.0) {
             return false;
         }
         let key = Key::new(inode.parent, ItemKind::Dentry, inode.parent_slot);
