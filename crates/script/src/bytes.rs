@@ -74,6 +74,13 @@ impl std::fmt::Display for Data {
 pub struct Digest(pub u64);
 
 impl Digest {
+    /// That of some bytes.
+    pub fn of(bytes: &[u8]) -> Digest {
+        let mut digest = Digest::default();
+        digest.add(0, bytes);
+        digest
+    }
+
     /// Adds the content at `offset`, a multiple of the block size. Blocks are given in rising order.
     pub fn add(&mut self, offset: u64, bytes: &[u8]) {
         for (index, block) in bytes.chunks(BLOCK as usize).enumerate() {

@@ -122,9 +122,7 @@ impl Display for Answer {
             Answer::Done => f.write_str("ok"),
             Answer::Bytes(bytes) if bytes.len() <= 32 => Quoted(bytes).fmt(f),
             Answer::Bytes(bytes) => {
-                let mut digest = Digest::default();
-                digest.add(0, bytes);
-                write!(f, "{} sum {digest}", Size(bytes.len() as u64))
+                write!(f, "{} sum {}", Size(bytes.len() as u64), Digest::of(bytes))
             }
             Answer::Sum(size, digest) => write!(f, "{} sum {digest}", Size(*size)),
             Answer::Stat(stat) => stat.fmt(f),

@@ -41,6 +41,17 @@ impl Prng {
         self.below(100) < percent
     }
 
+    /// One of `choices`, each as often as it weighs; `None` if nothing weighs anything.
+    pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(u32, T)]) -> Option<T> {
+        let total: u32 = choices.iter().map(|(weight, _)| weight).sum();
+        let mut ticket = self.below(total.into()) as u32;
+        choices.iter().find_map(|&(weight, choice)| {
+            let hit = ticket < weight;
+            ticket = ticket.wrapping_sub(weight);
+            hit.then_some(choice)
+        })
+    }
+
     /// One of `choices`, which must not be empty.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]

@@ -9,28 +9,35 @@ use crate::words::Size;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum FileKind {
-    File,
-    Dir,
-    Symlink,
-    Fifo,
-    Socket,
-    Char,
-    Block,
+    File = 8,
+    Dir = 4,
+    Symlink = 10,
+    Fifo = 1,
+    Socket = 12,
+    Char = 2,
+    Block = 6,
 }
 
 impl FileKind {
+    /// Each with its word.
+    const WORDS: [(FileKind, &str); 7] = [
+        (FileKind::File, "file"),
+        (FileKind::Dir, "dir"),
+        (FileKind::Symlink, "symlink"),
+        (FileKind::Fifo, "fifo"),
+        (FileKind::Socket, "socket"),
+        (FileKind::Char, "char"),
+        (FileKind::Block, "block"),
+    ];
+
     /// The type in the upper bits of a mode.
     pub fn from_mode(mode: u32) -> Option<FileKind> {
-        Some(match mode >> 12 {
-            1 => FileKind::Fifo,
-            2 => FileKind::Char,
-            4 => FileKind::Dir,
-            6 => FileKind::Block,
-            8 => FileKind::File,
-            10 => FileKind::Symlink,
-            12 => FileKind::Socket,
-            _ => return None,
-        })
+        FileKind::WORDS.map(|(kind, _)| kind).into_iter().find(|kind| *kind as u32 == mode >> 12)
+    }
+
+    /// The upper bits of a mode.
+    pub fn mode_bits(self) -> u32 {
+        (self as u32) << 12
     }
 
     /// What an operation on bytes says to a file of this type, if it is not a regular one.
@@ -102,15 +109,8 @@ impl Stat {
 
 impl Display for FileKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FileKind::File => "file",
-            FileKind::Dir => "dir",
-            FileKind::Symlink => "symlink",
-            FileKind::Fifo => "fifo",
-            FileKind::Socket => "socket",
-            FileKind::Char => "char",
-            FileKind::Block => "block",
-        })
+        let found = FileKind::WORDS.iter().find(|(kind, _)| kind == self);
+        f.write_str(found.expect("each has a word").1)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::trees::{TreeRef, Trees};
 /// A filesystem under a script.
 ///
 /// An implementation answers every [`Op`] from its own means, but [`Op::Tree`] by
-/// [`Target::walk`] and [`Op::Branch`] by [`Target::branch`].
+/// [`Target::everything`] and [`Op::Branch`] by [`Target::branch`].
 pub trait Target {
     /// Carries one operation out.
     fn apply(&mut self, op: &Op) -> Outcome;
@@ -50,6 +50,11 @@ pub trait Target {
         }
         switch(self, &current)?;
         Ok(trees)
+    }
+
+    /// What [`Op::Tree`] answers.
+    fn everything(&mut self) -> Result<Answer, Errno> {
+        self.walk().map(|tree| Answer::Tree(Box::new(tree))).map_err(|_| Errno::EIO)
     }
 
     /// Everything there is in the branch, seen through the operations themselves: ls, stat, sum, readlink and

@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::bytes::Digest;
 use crate::op::Path;
-use crate::stat::{Mtime, Stat};
+use crate::stat::Stat;
 use crate::words::{Quoted, Word};
 
 /// One path of a tree.
@@ -42,14 +42,6 @@ impl Node {
 }
 
 impl Tree {
-    /// Drops the times, for comparisons where they do not matter.
-    pub fn without_times(mut self) -> Tree {
-        for node in self.0.values_mut() {
-            node.stat.mtime = Mtime::Unsure;
-        }
-        self
-    }
-
     /// One line for each path that differs: what `self` holds with `-`, what `other` holds with `+`.
     pub fn differences(&self, other: &Tree) -> Vec<String> {
         let mut lines = Vec::new();
@@ -85,11 +77,7 @@ impl Display for Node {
             write!(f, " {}=", Word(name))?;
             match value.len() {
                 0..=32 => Quoted(value).fmt(f),
-                len => {
-                    let mut digest = Digest::default();
-                    digest.add(0, value);
-                    write!(f, "{len}:{digest}")
-                }
+                len => write!(f, "{len}:{}", Digest::of(value)),
             }
         })
     }

@@ -1,6 +1,6 @@
 //! What a random operation is aimed at: paths, handles, offsets, data.
 
-use super::Generator;
+use super::{Generator, is_dir, is_file};
 use crate::bytes::Data;
 use crate::op::*;
 use crate::outcome::{Answer, Outcome};
@@ -20,7 +20,12 @@ impl Generator<'_> {
 
     /// Something with bytes: a file by name, or a handle.
     pub(super) fn bytes(&mut self) -> Option<FileRef> {
-        self.place_or(30, |kind| kind == FileKind::File)
+        self.place_or(30, is_file)
+    }
+
+    /// Anything: by name, or a handle.
+    pub(super) fn place(&mut self) -> Option<FileRef> {
+        self.place_or(20, |_| true)
     }
 
     /// A handle with this chance, if one is open; otherwise a path.
@@ -72,7 +77,7 @@ impl Generator<'_> {
 
     /// A place for something new: a name in a directory, now and then taken already.
     pub(super) fn vacant(&mut self) -> Option<Path> {
-        let dir = self.existing(|kind| kind == FileKind::Dir)?;
+        let dir = self.existing(is_dir)?;
         let name = self.name();
         (dir.depth() < self.profile.depth).then(|| dir.join(&name))
     }

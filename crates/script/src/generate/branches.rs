@@ -4,7 +4,7 @@
 //! the oldest snapshot, the newest, one in the middle, with nothing, one tree or
 //! several trees that grew out of it. Each of these is another walk for an engine.
 
-use super::Generator;
+use super::{Generator, Verb};
 use crate::branch::{BranchOp, TreeName};
 use crate::op::Op;
 use crate::outcome::Outcome;
@@ -13,65 +13,35 @@ use crate::target::Target;
 /// More branches, and snapshots of one branch, are hardly ever made.
 const MOST: usize = 5;
 
-/// What can come next.
-#[derive(Clone, Copy)]
-enum Verb {
-    Switch,
-    Snapshot,
-    Fork,
-    NewBranch,
-    Rollback,
-    Promote,
-    RemoveSnapshot,
-    RemoveBranch,
-    Rename,
-    Hold,
-    Look,
-    List,
-}
-
-impl Generator<'_> {
+impl<'a> Generator<'a> {
     pub(super) fn branch(&mut self) -> Option<Op> {
-        let weights = [
-            (Verb::Switch, 11),
-            (Verb::Snapshot, 8),
-            (Verb::Fork, 5),
-            (Verb::Rollback, 3),
-            (Verb::Promote, 2),
-            (Verb::RemoveSnapshot, 6),
-            (Verb::RemoveBranch, 3),
-            (Verb::Rename, 1),
-            (Verb::Hold, u64::from(self.profile.holds)),
-            (Verb::Look, 2),
-            (Verb::List, 1),
-            (Verb::NewBranch, 2 * u64::from(self.profile.new_branches)),
+        let verbs: [(u32, Verb<'a>); 12] = [
+            (11, |my| Some(Op::Branch(BranchOp::Switch { branch: my.other_branch()? }))),
+            (8, |my| Some(Op::Branch(BranchOp::Snapshot { name: my.new_snapshot()? }))),
+            (5, Generator::fork),
+            (3, Generator::rollback),
+            (2, Generator::promote),
+            (6, |my| Some(Op::Branch(BranchOp::RemoveSnapshot { name: my.snapshot_by_place()? }))),
+            (3, Generator::remove_branch),
+            (1, Generator::rename_tree),
+            (self.profile.holds.into(), Generator::hold),
+            (2, |my| Some(Op::Branch(BranchOp::Look { name: my.snapshot()? }))),
+            (1, |my| {
+                let all = if my.prng.chance(50) { BranchOp::Branches } else { BranchOp::Snapshots };
+                Some(Op::Branch(all))
+            }),
+            (2 * u32::from(self.profile.new_branches), |my| {
+                Some(Op::Branch(BranchOp::NewBranch { branch: my.new_branch()? }))
+            }),
         ];
-        let mut ticket = self.prng.below(weights.iter().map(|(_, weight)| weight).sum());
-        let verb = weights.into_iter().find_map(|(verb, weight)| {
-            let hit = ticket < weight;
-            ticket = ticket.wrapping_sub(weight);
-            hit.then_some(verb)
-        })?;
-        let op = match verb {
-            Verb::Switch => BranchOp::Switch { branch: self.other_branch()? },
-            Verb::Snapshot => BranchOp::Snapshot { name: self.new_snapshot()? },
-            Verb::Fork => {
-                let branch = self.new_branch()?;
-                let from = if self.prng.chance(60) { self.snapshot() } else { None };
-                BranchOp::Fork { branch, from }
-            }
-            Verb::NewBranch => BranchOp::NewBranch { branch: self.new_branch()? },
-            Verb::Rollback => return self.rollback(),
-            Verb::Promote => return self.promote(),
-            Verb::RemoveSnapshot => BranchOp::RemoveSnapshot { name: self.snapshot_by_place()? },
-            Verb::RemoveBranch => self.remove_branch()?,
-            Verb::Rename => self.rename_tree()?,
-            Verb::Hold => self.hold()?,
-            Verb::Look => BranchOp::Look { name: self.snapshot()? },
-            Verb::List if self.prng.chance(50) => BranchOp::Branches,
-            Verb::List => BranchOp::Snapshots,
-        };
-        Some(Op::Branch(op))
+        let verb = self.prng.weighted(&verbs)?;
+        verb(self)
+    }
+
+    fn fork(&mut self) -> Option<Op> {
+        let branch = self.new_branch()?;
+        let from = if self.prng.chance(60) { self.snapshot() } else { None };
+        Some(Op::Branch(BranchOp::Fork { branch, from }))
     }
 
     /// All branches, sorted.
@@ -193,7 +163,7 @@ impl Generator<'_> {
     }
 
     /// Mostly one that can be removed.
-    fn remove_branch(&mut self) -> Option<BranchOp> {
+    fn remove_branch(&mut self) -> Option<Op> {
         let mut all = self.branches();
         if self.prng.chance(80) {
             let works = |branch: &TreeName| {
@@ -203,31 +173,31 @@ impl Generator<'_> {
             all.retain(works);
         }
         let branch = (!all.is_empty()).then(|| self.prng.pick(&all).clone())?;
-        Some(BranchOp::RemoveBranch { branch })
+        Some(Op::Branch(BranchOp::RemoveBranch { branch }))
     }
 
-    fn rename_tree(&mut self) -> Option<BranchOp> {
+    fn rename_tree(&mut self) -> Option<Op> {
         if self.prng.chance(50) {
             let (from, to) = (self.snapshot()?, self.new_snapshot()?);
-            return Some(BranchOp::RenameSnapshot { from, to });
+            return Some(Op::Branch(BranchOp::RenameSnapshot { from, to }));
         }
         // The first one is found by its name after a crash.
         let mut branches = self.branches();
         branches.retain(|name| *name != TreeName::main());
         let from = (!branches.is_empty()).then(|| self.prng.pick(&branches).clone())?;
         let to = self.new_branch()?;
-        Some(BranchOp::RenameBranch { from, to })
+        Some(Op::Branch(BranchOp::RenameBranch { from, to }))
     }
 
     /// A hold for a while, or the end of one.
-    fn hold(&mut self) -> Option<BranchOp> {
+    fn hold(&mut self) -> Option<Op> {
         let name = self.snapshot()?;
         let tag = self.prng.chance(30).then(|| named(b"backup"));
         let unhold = BranchOp::Unhold { name: name.clone(), tag: tag.clone() };
         let remove = BranchOp::RemoveSnapshot { name: name.clone() };
         let is_held = !matches!(self.model.clone().branch(&remove), Outcome::Ok(_));
         let lets_go = if is_held { self.prng.chance(80) } else { self.prng.chance(5) };
-        Some(if lets_go { unhold } else { BranchOp::Hold { name, tag } })
+        Some(Op::Branch(if lets_go { unhold } else { BranchOp::Hold { name, tag } }))
     }
 }
 

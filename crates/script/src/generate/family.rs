@@ -74,49 +74,31 @@ impl Family {
 
     /// Its name on the command line.
     pub fn word(self) -> &'static str {
-        match self {
-            Family::Replace => "replace",
-            Family::ThirdParty => "third-party",
-            Family::MoveOut => "move-out",
-            Family::Weaken => "weaken",
-            Family::Forget => "forget",
-            Family::NewAncestors => "new-ancestors",
-            Family::TypeChange => "type-change",
-            Family::HardLinks => "hard-links",
-            Family::Reuse => "reuse",
-            Family::Holes => "holes",
-            Family::Reserved => "reserved",
-            Family::Branches => "branches",
-            Family::Shifts => "shifts",
-        }
+        self.parts().0
     }
 
-    fn motifs(self) -> &'static [&'static str] {
+    /// Its name and its motifs.
+    fn parts(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Family::Replace => &REPLACE,
-            Family::ThirdParty => &THIRD_PARTY,
-            Family::MoveOut => &MOVE_OUT,
-            Family::Weaken => &WEAKEN,
-            Family::Forget => &FORGET,
-            Family::NewAncestors => &NEW_ANCESTORS,
-            Family::TypeChange => &TYPE_CHANGE,
-            Family::HardLinks => &HARD_LINKS,
-            Family::Reuse => &REUSE,
-            Family::Holes => &HOLES,
-            Family::Reserved => &RESERVED,
-            Family::Branches => &BRANCHES,
-            Family::Shifts => &SHIFTS,
+            Family::Replace => ("replace", &REPLACE),
+            Family::ThirdParty => ("third-party", &THIRD_PARTY),
+            Family::MoveOut => ("move-out", &MOVE_OUT),
+            Family::Weaken => ("weaken", &WEAKEN),
+            Family::Forget => ("forget", &FORGET),
+            Family::NewAncestors => ("new-ancestors", &NEW_ANCESTORS),
+            Family::TypeChange => ("type-change", &TYPE_CHANGE),
+            Family::HardLinks => ("hard-links", &HARD_LINKS),
+            Family::Reuse => ("reuse", &REUSE),
+            Family::Holes => ("holes", &HOLES),
+            Family::Reserved => ("reserved", &RESERVED),
+            Family::Branches => ("branches", &BRANCHES),
+            Family::Shifts => ("shifts", &SHIFTS),
         }
     }
 
     /// The script that `seed` means: about so many motifs of this family.
     pub fn generate(self, seed: u64, motifs: usize) -> Script {
-        let mut story = Story {
-            prng: Prng::seeded(seed ^ (self as u64) << 56),
-            model: VolumeModel::new(),
-            ops: Vec::new(),
-            pattern: 0,
-        };
+        let mut story = Story::new(seed ^ (self as u64) << 56, 0);
         for op in BEGINNING.parse::<Script>().expect("it is well formed").ops() {
             // Now and then something is missing.
             if story.prng.chance(85) {
@@ -129,12 +111,7 @@ impl Family {
 
     /// As [`Family::generate`], for a volume that [`full`] has prepared. First all that is free is taken.
     pub fn generate_full(self, seed: u64, motifs: usize) -> Script {
-        let mut story = Story {
-            prng: Prng::seeded(seed ^ (self as u64) << 56),
-            model: VolumeModel::new(),
-            ops: Vec::new(),
-            pattern: 100,
-        };
+        let mut story = Story::new(seed ^ (self as u64) << 56, 100);
         for op in FULL.parse::<Script>().expect("it is well formed").ops() {
             story.add(op.clone());
         }
@@ -149,7 +126,7 @@ impl Family {
                 true => self,
                 false => *story.prng.pick(&Family::ALL),
             };
-            let motif = *story.prng.pick(family.motifs());
+            let motif = *story.prng.pick(family.parts().1);
             story.tell(motif);
         }
     }
@@ -205,6 +182,11 @@ struct Story {
 }
 
 impl Story {
+    fn new(seed: u64, pattern: u32) -> Story {
+        let (prng, model) = (Prng::seeded(seed), VolumeModel::new());
+        Story { prng, model, ops: Vec::new(), pattern }
+    }
+
     /// Adds an operation if the model takes it.
     fn add(&mut self, op: Op) -> bool {
         let mut model = self.model.clone();
@@ -367,14 +349,9 @@ mod tests {
     #[test]
     fn every_motif_can_be_told() {
         for family in Family::ALL.into_iter().chain([Family::Branches, Family::Shifts]) {
-            for motif in family.motifs() {
+            for motif in family.parts().1 {
                 let told = (0..200).any(|seed| {
-                    let mut story = Story {
-                        prng: Prng::seeded(seed),
-                        model: VolumeModel::new(),
-                        ops: Vec::new(),
-                        pattern: 0,
-                    };
+                    let mut story = Story::new(seed, 0);
                     let beginning: Script = BEGINNING.parse().unwrap();
                     beginning.ops().for_each(|op| assert!(story.add(op.clone())));
                     let Some(text) = story.fill(motif) else {

@@ -54,180 +54,113 @@ struct Generator<'a> {
     pattern: u32,
 }
 
-/// What can come next, with its weight.
-#[derive(Clone, Copy)]
-enum Verb {
-    Mkdir,
-    Mkfile,
-    Mknod,
-    Symlink,
-    Readlink,
-    Link,
-    Unlink,
-    Rmdir,
-    Rename,
-    Open,
-    Tmpfile,
-    Close,
-    Write,
-    Append,
-    Read,
-    Sum,
-    Truncate,
-    Fallocate,
-    Punch,
-    Zero,
-    Seek,
-    Stat,
-    Chmod,
-    Chown,
-    Utimes,
-    Setxattr,
-    Getxattr,
-    Removexattr,
-    Listxattr,
-    Ls,
-    Sync,
-    Remount,
-    Crash,
-    Evict,
-    Branch,
-    Shift,
+/// Writes an operation, if there is something to aim it at.
+type Verb<'a> = fn(&mut Generator<'a>) -> Option<Op>;
+
+fn is_file(kind: FileKind) -> bool {
+    kind == FileKind::File
 }
 
-impl Generator<'_> {
-    fn weights(&self) -> [(Verb, u32); 36] {
+fn is_dir(kind: FileKind) -> bool {
+    kind == FileKind::Dir
+}
+
+impl<'a> Generator<'a> {
+    /// What can come next, with its weight.
+    fn verbs(&self) -> [(u32, Verb<'a>); 36] {
         let p = self.profile;
         let on = |set: bool, weight| if set { weight } else { 0 };
         [
-            (Verb::Mkdir, 6),
-            (Verb::Mkfile, 8),
-            (Verb::Mknod, on(p.specials, 1)),
-            (Verb::Symlink, 2),
-            (Verb::Readlink, 1),
-            (Verb::Link, 4),
-            (Verb::Unlink, 6),
-            (Verb::Rmdir, 3),
-            (Verb::Rename, 10),
-            (Verb::Open, on(p.handles, 4)),
-            (Verb::Tmpfile, on(p.handles && p.tmpfile, 1)),
-            (Verb::Close, on(p.handles, 3)),
-            (Verb::Write, 14),
-            (Verb::Append, 3),
-            (Verb::Read, 4),
-            (Verb::Sum, 3),
-            (Verb::Truncate, 4),
-            (Verb::Fallocate, 2),
-            (Verb::Punch, 2),
-            (Verb::Zero, on(p.zero, 2)),
-            (Verb::Seek, 3),
-            (Verb::Stat, 4),
-            (Verb::Chmod, 2),
-            (Verb::Chown, 2),
-            (Verb::Utimes, 2),
-            (Verb::Setxattr, 3),
-            (Verb::Getxattr, 1),
-            (Verb::Removexattr, 1),
-            (Verb::Listxattr, 1),
-            (Verb::Ls, 2),
-            (Verb::Sync, p.syncs),
-            (Verb::Remount, p.remounts),
-            (Verb::Crash, p.crashes),
-            (Verb::Evict, p.evicts),
-            (Verb::Branch, p.branches),
+            (6, Generator::mkdir),
+            (8, Generator::mkfile),
+            (on(p.specials, 1), Generator::mknod),
+            (2, Generator::symlink),
+            (1, |my| Some(Op::Readlink { path: my.existing(|kind| kind == FileKind::Symlink)? })),
+            (4, Generator::link),
+            (6, |my| Some(Op::Unlink { path: my.named(|kind| !is_dir(kind))? })),
+            (3, |my| Some(Op::Rmdir { path: my.named(is_dir)? })),
+            (10, Generator::rename),
+            (on(p.handles, 4), Generator::open),
+            (on(p.handles && p.tmpfile, 1), Generator::tmpfile),
+            (on(p.handles, 3), |my| Some(Op::Close { handle: my.handle()? })),
+            (14, Generator::write),
+            (3, |my| Some(Op::Append { path: my.existing(is_file)?, data: my.data() })),
+            (4, Generator::read),
+            (3, |my| Some(Op::Sum { place: my.bytes()? })),
+            (4, |my| Some(Op::Truncate { place: my.bytes()?, size: my.offset() })),
+            (2, |my| my.fallocate(Fallocate::Allocate, Fallocate::Keep)),
+            (2, |my| my.fallocate(Fallocate::Punch, Fallocate::Punch)),
+            (on(p.zero, 2), |my| my.fallocate(Fallocate::Zero, Fallocate::ZeroKeep)),
+            (3, Generator::seek),
+            (4, |my| Some(Op::Stat { place: my.place()? })),
+            (2, Generator::chmod),
+            (2, Generator::chown),
+            (2, Generator::utimes),
+            (3, Generator::setxattr),
+            (1, |my| Some(Op::Getxattr { place: my.place()?, name: my.attribute() })),
+            (1, |my| Some(Op::Removexattr { place: my.place()?, name: my.attribute() })),
+            (1, |my| Some(Op::Listxattr { place: my.place()? })),
+            (2, |my| Some(Op::Ls { path: my.existing(is_dir)? })),
+            (p.syncs, Generator::sync),
+            (p.remounts, |_| Some(Op::Remount)),
+            (p.crashes, |_| Some(Op::Crash)),
+            (p.evicts, |_| Some(Op::Evict)),
+            (p.branches, Generator::branch),
             // Last: without them a seed means what it meant before there were any.
-            (Verb::Shift, p.shifts),
+            (p.shifts, Generator::shift),
         ]
-    }
-
-    /// One of the verbs, each as often as it weighs.
-    fn verb(&mut self) -> Option<Verb> {
-        let weights = self.weights();
-        let total: u32 = weights.iter().map(|(_, weight)| weight).sum();
-        let mut ticket = self.prng.below(total.into()) as u32;
-        weights.iter().find_map(|&(verb, weight)| {
-            let hit = ticket < weight;
-            ticket = ticket.wrapping_sub(weight);
-            hit.then_some(verb)
-        })
     }
 
     fn op(&mut self) -> Option<Op> {
         if let Some(op) = self.queued.pop_front() {
             return Some(op);
         }
-        let verb = self.verb()?;
-        let is_file = |kind| kind == FileKind::File;
-        let is_dir = |kind| kind == FileKind::Dir;
-        Some(match verb {
-            Verb::Mkdir => Op::Mkdir {
-                path: self.vacant()?,
-                mode: *self.prng.pick(&[0o755, 0o755, 0o700, 0o1777]),
-            },
-            Verb::Mkfile => {
-                Op::Mkfile { path: self.vacant()?, mode: *self.prng.pick(&[0o644, 0o600, 0o4755]) }
-            }
-            Verb::Mknod => self.mknod()?,
-            Verb::Symlink => self.symlink()?,
-            Verb::Readlink => {
-                Op::Readlink { path: self.existing(|kind| kind == FileKind::Symlink)? }
-            }
-            Verb::Link => Op::Link {
-                from: self.place_or(15, |kind| kind != FileKind::Dir)?,
-                to: self.vacant()?,
-            },
-            Verb::Unlink => Op::Unlink { path: self.named(|kind| kind != FileKind::Dir)? },
-            Verb::Rmdir => Op::Rmdir { path: self.named(is_dir)? },
-            Verb::Rename => self.rename()?,
-            Verb::Open => self.open()?,
-            Verb::Tmpfile => {
-                Op::Tmpfile { handle: self.new_handle(), dir: self.existing(is_dir)?, mode: 0o600 }
-            }
-            Verb::Close => Op::Close { handle: self.handle()? },
-            Verb::Write => {
-                Op::Write { place: self.bytes()?, offset: self.offset(), data: self.data() }
-            }
-            Verb::Append => Op::Append { path: self.existing(is_file)?, data: self.data() },
-            Verb::Read => Op::Read {
-                place: self.bytes()?,
-                offset: self.offset(),
-                len: self.prng.below(self.profile.write_max * 2),
-            },
-            Verb::Sum => Op::Sum { place: self.bytes()? },
-            Verb::Truncate => Op::Truncate { place: self.bytes()?, size: self.offset() },
-            Verb::Fallocate | Verb::Punch | Verb::Zero => self.fallocate(verb)?,
-            Verb::Seek => Op::Seek {
-                place: self.bytes()?,
-                whence: *self.prng.pick(&[Whence::Data, Whence::Hole]),
-                offset: self.offset(),
-            },
-            Verb::Stat => Op::Stat { place: self.place_or(20, |_| true)? },
-            Verb::Chmod => Op::Chmod {
-                place: self.place_or(20, |_| true)?,
-                mode: *self.prng.pick(&[0o644, 0o600, 0o755, 0o2775, 0o2640, 0o4711, 0o6755, 0]),
-            },
-            Verb::Chown => self.chown()?,
-            Verb::Utimes => Op::Utimes {
-                atime: self.time(),
-                mtime: self.time(),
-                place: self.place_or(20, |_| true)?,
-            },
-            Verb::Setxattr => self.setxattr()?,
-            Verb::Getxattr => {
-                Op::Getxattr { place: self.place_or(20, |_| true)?, name: self.attribute() }
-            }
-            Verb::Removexattr => {
-                Op::Removexattr { place: self.place_or(20, |_| true)?, name: self.attribute() }
-            }
-            Verb::Listxattr => Op::Listxattr { place: self.place_or(20, |_| true)? },
-            Verb::Ls => Op::Ls { path: self.existing(is_dir)? },
-            Verb::Sync => self.sync()?,
-            Verb::Remount => Op::Remount,
-            Verb::Crash => Op::Crash,
-            Verb::Evict => Op::Evict,
-            Verb::Branch => self.branch()?,
-            Verb::Shift => self.shift()?,
-        })
+        let verb = self.prng.weighted(&self.verbs())?;
+        verb(self)
+    }
+
+    fn mkdir(&mut self) -> Option<Op> {
+        let path = self.vacant()?;
+        Some(Op::Mkdir { path, mode: *self.prng.pick(&[0o755, 0o755, 0o700, 0o1777]) })
+    }
+
+    fn mkfile(&mut self) -> Option<Op> {
+        let path = self.vacant()?;
+        Some(Op::Mkfile { path, mode: *self.prng.pick(&[0o644, 0o600, 0o4755]) })
+    }
+
+    fn link(&mut self) -> Option<Op> {
+        let from = self.place_or(15, |kind| !is_dir(kind))?;
+        Some(Op::Link { from, to: self.vacant()? })
+    }
+
+    fn tmpfile(&mut self) -> Option<Op> {
+        let handle = self.new_handle();
+        Some(Op::Tmpfile { handle, dir: self.existing(is_dir)?, mode: 0o600 })
+    }
+
+    fn write(&mut self) -> Option<Op> {
+        Some(Op::Write { place: self.bytes()?, offset: self.offset(), data: self.data() })
+    }
+
+    fn read(&mut self) -> Option<Op> {
+        let (place, offset) = (self.bytes()?, self.offset());
+        Some(Op::Read { place, offset, len: self.prng.below(self.profile.write_max * 2) })
+    }
+
+    fn seek(&mut self) -> Option<Op> {
+        let place = self.bytes()?;
+        let whence = *self.prng.pick(&[Whence::Data, Whence::Hole]);
+        Some(Op::Seek { place, whence, offset: self.offset() })
+    }
+
+    fn chmod(&mut self) -> Option<Op> {
+        let modes = [0o644, 0o600, 0o755, 0o2775, 0o2640, 0o4711, 0o6755, 0];
+        Some(Op::Chmod { place: self.place()?, mode: *self.prng.pick(&modes) })
+    }
+
+    fn utimes(&mut self) -> Option<Op> {
+        Some(Op::Utimes { atime: self.time(), mtime: self.time(), place: self.place()? })
     }
 
     fn mknod(&mut self) -> Option<Op> {
@@ -246,15 +179,8 @@ impl Generator<'_> {
         Some(Op::Symlink { target: vec![b't'; len], path: self.vacant()? })
     }
 
-    fn fallocate(&mut self, verb: Verb) -> Option<Op> {
-        let keep = self.prng.chance(30);
-        let how = match (verb, keep) {
-            (Verb::Punch, _) => Fallocate::Punch,
-            (Verb::Zero, false) => Fallocate::Zero,
-            (Verb::Zero, true) => Fallocate::ZeroKeep,
-            (_, true) => Fallocate::Keep,
-            (_, false) => Fallocate::Allocate,
-        };
+    fn fallocate(&mut self, plain: Fallocate, keep: Fallocate) -> Option<Op> {
+        let how = if self.prng.chance(30) { keep } else { plain };
         let place = self.bytes()?;
         Some(Op::Fallocate { place, how, offset: self.offset(), len: self.length() })
     }
@@ -273,13 +199,13 @@ impl Generator<'_> {
         let (uid, gid) = (id(), id());
         // With neither, kernels and FUSE disagree about whether it is an operation at all.
         let gid = if uid.is_none() { gid.or(Some(7)) } else { gid };
-        Some(Op::Chown { place: self.place_or(20, |_| true)?, uid, gid })
+        Some(Op::Chown { place: self.place()?, uid, gid })
     }
 
     fn setxattr(&mut self) -> Option<Op> {
         let kinds = [XattrHow::Any, XattrHow::Any, XattrHow::Create, XattrHow::Replace];
         Some(Op::Setxattr {
-            place: self.place_or(20, |_| true)?,
+            place: self.place()?,
             name: self.attribute(),
             value: self.value(),
             how: *self.prng.pick(&kinds),
@@ -287,7 +213,6 @@ impl Generator<'_> {
     }
 
     fn sync(&mut self) -> Option<Op> {
-        let (is_file, is_dir) = (|kind| kind == FileKind::File, |kind| kind == FileKind::Dir);
         Some(match self.prng.below(10) {
             0 => Op::Sync,
             1 | 2 => Op::Fsyncdir { path: self.existing(is_dir)? },
@@ -334,8 +259,7 @@ impl Generator<'_> {
 
     fn open(&mut self) -> Option<Op> {
         let create = self.prng.chance(30);
-        let path =
-            if create { self.vacant()? } else { self.existing(|kind| kind == FileKind::File)? };
+        let path = if create { self.vacant()? } else { self.existing(is_file)? };
         let write = self.prng.chance(85);
         let how = OpenHow {
             read: !write || self.prng.chance(85),

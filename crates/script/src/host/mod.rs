@@ -204,9 +204,9 @@ impl<H: Hooks> Host<H> {
     /// Everything that a snapshot holds.
     fn look(&mut self, name: &TreeName) -> Answered {
         self.outside(|hooks| hooks.look(name))?;
-        let tree = self.walk();
+        let tree = self.everything();
         self.outside(H::look_away)?;
-        tree.map(|tree| Answer::Tree(Box::new(tree))).map_err(|_| Errno::EIO)
+        tree
     }
 
     fn branches(&mut self, op: &BranchOp) -> Answered {
@@ -297,10 +297,7 @@ fn kind_at(dir: &OwnedFd, name: &[u8]) -> Result<FileKind, Errno> {
 impl<H: Hooks> Target for Host<H> {
     fn apply(&mut self, op: &Op) -> Outcome {
         match op {
-            Op::Tree => match self.walk() {
-                Ok(tree) => Outcome::Ok(Answer::Tree(Box::new(tree))),
-                Err(_) => Outcome::Err(Errno::EIO),
-            },
+            Op::Tree => self.everything().into(),
             Op::Branch(op) => self.branch(op),
             op => self.answer(op).into(),
         }

@@ -39,12 +39,9 @@ impl<H: Hooks> Host<H> {
 
     pub(super) fn mknod(&self, path: &Path, kind: NodeKind, mode: u32) -> Answered {
         let (dir, name) = self.parent(path)?;
-        let (file_type, device) = match kind {
-            NodeKind::Fifo => (FileType::Fifo, 0),
-            NodeKind::Socket => (FileType::Socket, 0),
-            NodeKind::Char(major, minor) => (FileType::CharacterDevice, fs::makedev(major, minor)),
-            NodeKind::Block(major, minor) => (FileType::BlockDevice, fs::makedev(major, minor)),
-        };
+        let (kind, (major, minor)) = kind.parts();
+        let (file_type, device) =
+            (FileType::from_raw_mode(kind.mode_bits()), fs::makedev(major, minor));
         fs::mknodat(&dir, name, file_type, Mode::from_raw_mode(mode), device)?;
         Ok(Answer::Done)
     }
@@ -96,15 +93,9 @@ impl<H: Hooks> Host<H> {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
-                let kind = match entry.file_type() {
-                    FileType::RegularFile => FileKind::File,
-                    FileType::Directory => FileKind::Dir,
-                    FileType::Symlink => FileKind::Symlink,
-                    FileType::Fifo => FileKind::Fifo,
-                    FileType::Socket => FileKind::Socket,
-                    FileType::CharacterDevice => FileKind::Char,
-                    FileType::BlockDevice => FileKind::Block,
-                    FileType::Unknown => kind_at(&self.dir(path)?, name)?,
+                let kind = match FileKind::from_mode(entry.file_type().as_raw_mode()) {
+                    Some(kind) => kind,
+                    None => kind_at(&self.dir(path)?, name)?,
                 };
                 names.push((name.to_vec(), kind));
             }

@@ -1,12 +1,12 @@
 //! Open files of the model, and what is done to their bytes.
 
-use super::{Answered, Body, Model, Number, Open, ROOT};
+use super::{Answered, Body, Model, Number, Open, ROOT, SIZE_MAX};
 use crate::bytes::{BLOCK, Data};
 use crate::content::Content;
 use crate::errno::Errno;
 use crate::op::{Fallocate, FileRef, Handle, OpenHow, Path, Whence};
 use crate::outcome::Answer;
-use crate::stat::{FileKind, Mtime};
+use crate::stat::Mtime;
 
 impl Model {
     pub(super) fn open(&mut self, handle: &Handle, path: &Path, how: OpenHow) -> Answered {
@@ -41,11 +41,7 @@ impl Model {
     pub(super) fn tmpfile(&mut self, handle: &Handle, dir: &Path, mode: u32) -> Answered {
         self.handles.check_free(handle)?;
         let dir = self.find(dir)?;
-        match self.inode(dir).kind() {
-            FileKind::Dir => {}
-            FileKind::Symlink => return Err(Errno::ELOOP),
-            _ => return Err(Errno::ENOTDIR),
-        }
+        self.listing(dir)?;
         let number = self.make(dir, Body::File(Content::default()), mode);
         let inode = self.inode_mut(number);
         inode.nlink = 0;
@@ -97,13 +93,12 @@ impl Model {
         if !open.how.write {
             return Err(Errno::EBADF);
         }
-        let size_max = self.size_max;
         let content = self.file(open.inode);
         let offset = if open.how.append { content.size() } else { offset };
         if data.is_empty() {
             return Ok(Answer::Done);
         }
-        if offset.checked_add(data.len()).is_none_or(|end| end > size_max) {
+        if offset.checked_add(data.len()).is_none_or(|end| end > SIZE_MAX) {
             return Err(Errno::EFBIG);
         }
         content.write(offset, &data.bytes());
@@ -133,7 +128,7 @@ impl Model {
         if !open.how.write {
             return Err(Errno::EINVAL);
         }
-        if size > self.size_max {
+        if size > SIZE_MAX {
             return Err(Errno::EFBIG);
         }
         self.file(open.inode).truncate(size);
@@ -155,7 +150,7 @@ impl Model {
         if !open.how.write {
             return Err(Errno::EBADF);
         }
-        if offset.checked_add(len).is_none_or(|end| end > self.size_max) {
+        if offset.checked_add(len).is_none_or(|end| end > SIZE_MAX) {
             return Err(Errno::EFBIG);
         }
         if matches!(how, Fallocate::Collapse | Fallocate::Insert) {
@@ -180,14 +175,13 @@ impl Model {
         if !offset.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) {
             return Err(Errno::EINVAL);
         }
-        let size_max = self.size_max;
         let content = self.file(open.inode);
         let size = content.size();
         if insert {
             if offset >= size {
                 return Err(Errno::EINVAL);
             }
-            if size.checked_add(len).is_none_or(|size| size > size_max) {
+            if size.checked_add(len).is_none_or(|size| size > SIZE_MAX) {
                 return Err(Errno::EFBIG);
             }
             content.insert(offset, len);

@@ -7,7 +7,7 @@
 //! Clones are cheap (unchanged inodes are shared), so an oracle can keep the
 //! state after every operation. A crash loses nothing here but the handles: the
 //! model shows the latest state that a crash may leave, and
-//! [`Model::states`] shows the earlier ones.
+//! the clones show the earlier ones.
 
 mod attr;
 mod bytes;
@@ -31,6 +31,8 @@ type Number = u64;
 
 const ROOT: Number = 1;
 const NAME_MAX: usize = 255;
+/// Largest size of a file.
+const SIZE_MAX: u64 = i64::MAX as u64 - 4095;
 const XATTR_NAME_MAX: usize = 255;
 const XATTR_VALUE_MAX: u64 = 65536;
 
@@ -71,8 +73,6 @@ pub struct Model {
     next: Number,
     handles: Handles<Open>,
     open: BTreeMap<Number, u32>,
-    /// Largest size of a file.
-    size_max: u64,
 }
 
 impl Default for Model {
@@ -99,26 +99,7 @@ impl Model {
             next: ROOT + 1,
             handles: Handles::default(),
             open: BTreeMap::new(),
-            size_max: i64::MAX as u64 - 4095,
         }
-    }
-
-    /// With another largest size of a file.
-    pub fn with_size_max(mut self, size_max: u64) -> Model {
-        self.size_max = size_max;
-        self
-    }
-
-    /// The state after each operation: element 0 is the empty filesystem, element k what the
-    /// first k operations leave.
-    pub fn states(script: &Script) -> Vec<Model> {
-        let mut states = vec![Model::new()];
-        for op in script.ops() {
-            let mut model = states[states.len() - 1].clone();
-            model.apply(op);
-            states.push(model);
-        }
-        states
     }
 
     /// Inodes that are in use, those without a name included.
@@ -161,6 +142,15 @@ impl Model {
         }
     }
 
+    /// The names in a directory.
+    fn listing(&self, dir: Number) -> Result<&BTreeMap<Vec<u8>, Number>, Errno> {
+        match &self.inode(dir).body {
+            Body::Dir { entries, .. } => Ok(entries),
+            Body::Symlink(_) => Err(Errno::ELOOP),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
     /// Forgets an inode that has neither a name nor a handle.
     fn reap(&mut self, number: Number) {
         if self.inode(number).nlink == 0 && !self.open.contains_key(&number) {
@@ -173,16 +163,9 @@ impl Model {
     }
 
     fn ls(&self, path: &Path) -> Answered {
-        match &self.inode(self.find(path)?).body {
-            Body::Dir { entries, .. } => Ok(Answer::Names(
-                entries
-                    .iter()
-                    .map(|(name, &number)| (name.clone(), self.inode(number).kind()))
-                    .collect(),
-            )),
-            Body::Symlink(_) => Err(Errno::ELOOP),
-            _ => Err(Errno::ENOTDIR),
-        }
+        let entries = self.listing(self.find(path)?)?.iter();
+        let names = entries.map(|(name, &number)| (name.clone(), self.inode(number).kind()));
+        Ok(Answer::Names(names.collect()))
     }
 
     /// Files, directories and handles can be made durable.
@@ -257,7 +240,7 @@ impl Model {
             }
             Op::Ls { path } => self.ls(path),
             Op::Fsync { place } | Op::Fdatasync { place } => self.fsync(place),
-            Op::Fsyncdir { path } => self.ls(path).map(done_with),
+            Op::Fsyncdir { path } => self.listing(self.find(path)?).map(|_| Answer::Done),
             Op::Sync | Op::Grow { .. } | Op::Evict => Ok(Answer::Done),
             Op::Remount | Op::Shrink { .. } | Op::Crash => {
                 self.close_all();
@@ -266,11 +249,6 @@ impl Model {
             Op::Tree | Op::Branch(_) => unreachable!("answered by apply"),
         }
     }
-}
-
-/// Whatever was seen, it only counts that it could be.
-fn done_with(_: Answer) -> Answer {
-    Answer::Done
 }
 
 impl Inode {
@@ -307,10 +285,7 @@ impl Inode {
 impl Target for Model {
     fn apply(&mut self, op: &Op) -> Outcome {
         match op {
-            Op::Tree => match self.walk() {
-                Ok(tree) => Outcome::Ok(Answer::Tree(Box::new(tree))),
-                Err(_) => Outcome::Err(Errno::EIO),
-            },
+            Op::Tree => self.everything().into(),
             Op::Branch(op) => self.branch(op),
             op => self.answer(op).into(),
         }

@@ -12,11 +12,9 @@ use crate::stat::{FileKind, Mtime};
 impl Model {
     /// One step of a walk.
     pub(super) fn lookup(&self, dir: Number, name: &[u8]) -> Result<Number, Errno> {
-        match &self.inode(dir).body {
-            Body::Dir { .. } if name.len() > NAME_MAX => Err(Errno::ENAMETOOLONG),
-            Body::Dir { entries, .. } => entries.get(name).copied().ok_or(Errno::ENOENT),
-            Body::Symlink(_) => Err(Errno::ELOOP),
-            _ => Err(Errno::ENOTDIR),
+        match self.listing(dir)? {
+            _ if name.len() > NAME_MAX => Err(Errno::ENAMETOOLONG),
+            entries => entries.get(name).copied().ok_or(Errno::ENOENT),
         }
     }
 
@@ -28,12 +26,7 @@ impl Model {
     pub(super) fn parent<'a>(&self, path: &'a Path) -> Result<(Number, &'a [u8]), Errno> {
         let (parent, name) = path.split().ok_or(Errno::EBUSY)?;
         let dir = self.find(&parent)?;
-        match self.inode(dir).kind() {
-            FileKind::Dir => {}
-            FileKind::Symlink => return Err(Errno::ELOOP),
-            _ => return Err(Errno::ENOTDIR),
-        }
-        Ok((dir, name))
+        self.listing(dir).map(|_| (dir, name))
     }
 
     /// A place for a new name.

@@ -90,18 +90,6 @@ impl VolumeModel {
         VolumeModel::from(Model::new())
     }
 
-    /// The state after each operation: element 0 is the empty volume, element k what the
-    /// first k operations leave.
-    pub fn states(ops: impl IntoIterator<Item = Op>) -> Vec<VolumeModel> {
-        let mut states = vec![VolumeModel::new()];
-        for op in ops {
-            let mut model = states[states.len() - 1].clone();
-            model.apply(&op);
-            states.push(model);
-        }
-        states
-    }
-
     /// The branch in which the script is.
     pub fn current(&self) -> &TreeName {
         &self.current
@@ -356,8 +344,7 @@ impl VolumeModel {
                 return Ok(Answer::Snapshots(self.here().snapshots.keys().cloned().collect()));
             }
             BranchOp::Look { name } => {
-                let mut tree = Model::clone(&self.snapshot_mut(name)?.tree);
-                return Ok(Answer::Tree(Box::new(tree.walk().map_err(|_| Errno::EIO)?)));
+                return Model::clone(&self.snapshot_mut(name)?.tree).everything();
             }
         }
         Ok(Answer::Done)

@@ -5,7 +5,7 @@ use holdfast_posix::{FileType, SetAttr, SetTime as EngineTime, XattrFlags};
 use holdfast_script::{Answer, Errno, FileRef, Mtime, Op, SetTime, Stat, XattrHow};
 
 use super::names::unpack;
-use super::{Answered, Engine, errno, kind};
+use super::{Answered, Engine, kind};
 
 impl Engine {
     pub(super) fn attributes(&mut self, op: &Op) -> Answered {
@@ -15,7 +15,7 @@ impl Engine {
                 let found = self.place(place)?;
                 // The kernel refuses before it asks.
                 if found.file_type == FileType::Symlink {
-                    return Err(Errno::EOPNOTSUPP);
+                    return Err(Errno::EOPNOTSUPP.into());
                 }
                 self.set(place, SetAttr { perm: Some(*mode), ..SetAttr::default() })
             }
@@ -39,35 +39,32 @@ impl Engine {
                     XattrHow::Replace => XattrFlags::REPLACE,
                 };
                 let inode = self.place(place)?.inode;
-                self.filesystem()?
-                    .setxattr(&self.caller, inode, name, &value.bytes(), flags)
-                    .map_err(errno)?;
+                self.filesystem()?.setxattr(&self.caller, inode, name, &value.bytes(), flags)?;
                 Ok(Answer::Done)
             }
             Op::Getxattr { place, name } => {
                 let inode = self.place(place)?.inode;
-                let value =
-                    self.filesystem()?.getxattr(&self.caller, inode, name).map_err(errno)?;
+                let value = self.filesystem()?.getxattr(&self.caller, inode, name)?;
                 Ok(Answer::Bytes(value))
             }
             Op::Removexattr { place, name } => {
                 let inode = self.place(place)?.inode;
-                self.filesystem()?.removexattr(&self.caller, inode, name).map_err(errno)?;
+                self.filesystem()?.removexattr(&self.caller, inode, name)?;
                 Ok(Answer::Done)
             }
             Op::Listxattr { place } => {
                 let inode = self.place(place)?.inode;
-                let mut names = self.filesystem()?.listxattr(&self.caller, inode).map_err(errno)?;
+                let mut names = self.filesystem()?.listxattr(&self.caller, inode)?;
                 names.sort();
                 Ok(Answer::Attributes(names))
             }
-            _ => Err(Errno::ENOSYS),
+            _ => Err(Errno::ENOSYS.into()),
         }
     }
 
     fn set(&self, place: &FileRef, change: SetAttr) -> Answered {
         let inode = self.place(place)?.inode;
-        self.filesystem()?.setattr(&self.caller, inode, None, change).map_err(errno)?;
+        self.filesystem()?.setattr(&self.caller, inode, None, change)?;
         Ok(Answer::Done)
     }
 

@@ -11,7 +11,7 @@ use holdfast_posix::{FileSystem, FsError, MountOptions, OpenFile, SnapshotInfo};
 use holdfast_script::target::Handles;
 use holdfast_script::{Answer, BranchOp, Errno, Handle, Target, TreeName};
 
-use super::{Answered, Engine, errno};
+use super::{Answered, Engine, Refused};
 
 /// A branch that is mounted, and what is open in it.
 #[derive(Debug)]
@@ -151,13 +151,10 @@ impl Engine {
             BranchOp::RenameBranch { from, to } => return self.rename_branch(from, to),
             BranchOp::Look { name } => return self.look(name),
             BranchOp::Branches => {
-                let (current, all) = (self.mounts.current.clone(), branch_names(here));
-                let all = all.map_err(errno)?;
-                return Ok(Answer::Branches { current, all });
+                let all = branch_names(here)?;
+                return Ok(Answer::Branches { current: self.mounts.current.clone(), all });
             }
-            BranchOp::Snapshots => {
-                return snapshot_names(here).map(Answer::Snapshots).map_err(errno);
-            }
+            BranchOp::Snapshots => return Ok(Answer::Snapshots(snapshot_names(here)?)),
             BranchOp::Snapshot { name } => here.snapshot(name.as_bytes()).map(drop),
             BranchOp::Fork { branch, from } => {
                 here.fork(branch.as_bytes(), from.as_ref().map(TreeName::as_bytes)).map(drop)
@@ -176,27 +173,27 @@ impl Engine {
                 here.unhold(branch, name.as_bytes(), BranchOp::tag(tag))
             }
         };
-        done.map(|()| Answer::Done).map_err(errno)
+        Ok(done.map(|()| Answer::Done)?)
     }
 
     /// What a script may ask of a rollback: other refusals come first.
-    fn expect_no_handles(&self, to: &TreeName, keep: Option<&TreeName>) -> Result<(), Errno> {
-        let names = snapshot_names(self.filesystem()?).map_err(errno)?;
+    fn expect_no_handles(&self, to: &TreeName, keep: Option<&TreeName>) -> Result<(), Refused> {
+        let names = snapshot_names(self.filesystem()?)?;
         let would_work = names.contains(to) && keep.is_none_or(|keep| !names.contains(keep));
         match would_work && !self.here()?.handles.is_empty() {
-            true => Err(Errno::EBUSY),
+            true => Err(Errno::EBUSY.into()),
             false => Ok(()),
         }
     }
 
     fn switch(&mut self, branch: &TreeName) -> Answered {
         let here = self.filesystem()?;
-        if !branch_names(here).map_err(errno)?.contains(branch) {
-            return Err(Errno::ENOENT);
+        if !branch_names(here)?.contains(branch) {
+            return Err(Errno::ENOENT.into());
         }
         if !self.mounts.mounted.contains_key(branch) {
             let options = self.setup.mount.clone();
-            let mounted = here.open_branch(branch.as_bytes(), options).map_err(errno)?;
+            let mounted = here.open_branch(branch.as_bytes(), options)?;
             self.mounts.mounted.insert(branch.clone(), Mounted::new(mounted));
         }
         self.mounts.current = branch.clone();
@@ -204,13 +201,13 @@ impl Engine {
     }
 
     /// Unmounts a branch, unless the script is in it, or has files of it open.
-    fn unmount_idle(&mut self, branch: &TreeName) -> Result<(), Errno> {
+    fn unmount_idle(&mut self, branch: &TreeName) -> Result<(), Refused> {
         let mounts = &mut self.mounts;
         let mounted = mounts.mounted.get(branch);
         let is_free = mounted.is_some_and(|mounted| mounted.handles.is_empty());
         if is_free && *branch != mounts.current && *branch != mounts.first {
             let mounted = mounts.mounted.remove(branch).expect("it was just found");
-            mounted.unmount().map_err(errno)?;
+            mounted.unmount()?;
         }
         Ok(())
     }
@@ -221,8 +218,8 @@ impl Engine {
         // Other refusals come first.
         if !self.here()?.handles.is_empty() {
             let snapshots = |branch: &TreeName| here.snapshots_of(branch.as_bytes());
-            let taken = snapshots(&self.mounts.current).map_err(errno)?;
-            let brought = snapshots(fork).map_err(errno)?;
+            let taken = snapshots(&self.mounts.current)?;
+            let brought = snapshots(fork)?;
             let names = |of: &[SnapshotInfo]| {
                 let named = of.iter().filter(|snapshot| !snapshot.name.is_empty());
                 named.map(|snapshot| snapshot.name.clone()).collect::<BTreeSet<_>>()
@@ -234,22 +231,22 @@ impl Engine {
             });
             let is_closed = !self.mounts.mounted.contains_key(fork);
             if is_closed && is_named && taken.is_disjoint(&brought) {
-                return Err(Errno::EBUSY);
+                return Err(Errno::EBUSY.into());
             }
         }
         let (branch, keep) = (self.mounts.current.as_bytes(), keep.map(TreeName::as_bytes));
-        here.promote(branch, fork.as_bytes(), keep, false).map_err(errno)?;
+        here.promote(branch, fork.as_bytes(), keep, false)?;
         Ok(Answer::Done)
     }
 
     fn remove_branch(&mut self, branch: &TreeName) -> Answered {
         self.unmount_idle(branch)?;
-        self.filesystem()?.delete_branch(branch.as_bytes()).map_err(errno)?;
+        self.filesystem()?.delete_branch(branch.as_bytes())?;
         Ok(Answer::Done)
     }
 
     fn rename_branch(&mut self, from: &TreeName, to: &TreeName) -> Answered {
-        self.filesystem()?.rename_branch(from.as_bytes(), to.as_bytes()).map_err(errno)?;
+        self.filesystem()?.rename_branch(from.as_bytes(), to.as_bytes())?;
         let mounts = &mut self.mounts;
         if let Some(mounted) = mounts.mounted.remove(from) {
             mounts.mounted.insert(to.clone(), mounted);
@@ -266,7 +263,7 @@ impl Engine {
     fn look(&self, name: &TreeName) -> Answered {
         let (branch, options) = (self.mounts.current.as_bytes(), self.setup.mount.clone());
         let here = self.filesystem()?;
-        let filesystem = here.open_snapshot(branch, name.as_bytes(), options).map_err(errno)?;
+        let filesystem = here.open_snapshot(branch, name.as_bytes(), options)?;
         let mut mounts = Mounts::none();
         mounts.mounted.insert(TreeName::main(), Mounted::new(filesystem));
         let mut shown = Engine {
@@ -278,8 +275,8 @@ impl Engine {
             caller: self.caller.clone(),
             written: 0,
         };
-        let tree = shown.walk().map_err(|_| Errno::EIO)?;
-        shown.mounts.unmount().map_err(errno)?;
-        Ok(Answer::Tree(Box::new(tree)))
+        let tree = shown.everything()?;
+        shown.mounts.unmount()?;
+        Ok(tree)
     }
 }

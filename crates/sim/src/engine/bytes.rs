@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use holdfast_posix::{FallocateFlags, FileType, OpenFile, OpenFlags, Seek, SetAttr, WriteHow};
+use holdfast_posix::{
+    FallocateFlags, FileType, FsError, OpenFile, OpenFlags, Seek, SetAttr, WriteHow,
+};
 use holdfast_script::{
     Answer, Data, Digest, Errno, Fallocate, FileRef, Handle, Op, OpenHow, Path, Whence,
 };
 
-use super::{Answered, Engine, errno, kind};
+use super::{Answered, Engine, Refused, expect_dir, kind};
 
 impl Engine {
     pub(super) fn bytes(&mut self, op: &Op) -> Answered {
@@ -16,16 +18,10 @@ impl Engine {
             Op::Tmpfile { handle, dir, mode } => {
                 self.here()?.handles.check_free(handle)?;
                 let dir = self.find(dir)?;
-                match dir.file_type {
-                    FileType::Directory => {}
-                    FileType::Symlink => return Err(Errno::ELOOP),
-                    _ => return Err(Errno::ENOTDIR),
-                }
+                expect_dir(&dir)?;
                 let flags = OpenFlags::READ | OpenFlags::WRITE;
-                let (_, file) = self
-                    .filesystem()?
-                    .tmpfile(&self.caller, dir.inode, *mode, flags)
-                    .map_err(errno)?;
+                let (_, file) =
+                    self.filesystem()?.tmpfile(&self.caller, dir.inode, *mode, flags)?;
                 self.handles()?.insert(handle, file);
                 Ok(Answer::Done)
             }
@@ -55,7 +51,7 @@ impl Engine {
                     Fallocate::Collapse => FallocateFlags::COLLAPSE_RANGE,
                     Fallocate::Insert => FallocateFlags::INSERT_RANGE,
                 };
-                self.filesystem()?.fallocate(&file, flags, *offset, *len).map_err(errno)?;
+                self.filesystem()?.fallocate(&file, flags, *offset, *len)?;
                 Ok(Answer::Done)
             }
             Op::Seek { place, whence, offset } => {
@@ -64,22 +60,18 @@ impl Engine {
                     Whence::Data => Seek::Data,
                     Whence::Hole => Seek::Hole,
                 };
-                let found = self.filesystem()?.seek(&file, *offset, whence).map_err(errno)?;
+                let found = self.filesystem()?.seek(&file, *offset, whence)?;
                 Ok(Answer::Position(found))
             }
             Op::Fsync { place } => self.fsync(place, false),
             Op::Fdatasync { place } => self.fsync(place, true),
             Op::Fsyncdir { path } => {
                 let dir = self.find(path)?;
-                match dir.file_type {
-                    FileType::Directory => {}
-                    FileType::Symlink => return Err(Errno::ELOOP),
-                    _ => return Err(Errno::ENOTDIR),
-                }
-                self.filesystem()?.fsync_inode(dir.inode).map_err(errno)?;
+                expect_dir(&dir)?;
+                self.filesystem()?.fsync_inode(dir.inode)?;
                 Ok(Answer::Done)
             }
-            _ => Err(Errno::ENOSYS),
+            _ => Err(Errno::ENOSYS.into()),
         }
     }
 
@@ -97,34 +89,31 @@ impl Engine {
             flags.set(flag, set);
         }
         let file = match self.find(path) {
-            Ok(_) if how.create && how.exclusive => return Err(Errno::EEXIST),
+            Ok(_) if how.create && how.exclusive => return Err(Errno::EEXIST.into()),
             Ok(found) => {
                 kind(found.file_type).refuses_bytes()?;
-                self.filesystem()?.open(&self.caller, found.inode, flags).map_err(errno)?
+                self.filesystem()?.open(&self.caller, found.inode, flags)?
             }
-            Err(Errno::ENOENT) if how.create => {
+            Err(Refused(Errno::ENOENT)) if how.create => {
                 let (dir, name) = self.parent(path)?;
                 let filesystem = self.filesystem()?;
-                filesystem
-                    .create(&self.caller, dir.inode, name, 0o644, flags, how.exclusive)
-                    .map_err(errno)?
-                    .1
+                filesystem.create(&self.caller, dir.inode, name, 0o644, flags, how.exclusive)?.1
             }
-            Err(errno) => return Err(errno),
+            Err(refused) => return Err(refused),
         };
         self.handles()?.insert(handle, file);
         Ok(Answer::Done)
     }
 
     /// Opens a regular file by path.
-    fn open_path(&self, path: &Path, flags: OpenFlags) -> Result<Arc<OpenFile>, Errno> {
+    fn open_path(&self, path: &Path, flags: OpenFlags) -> Result<Arc<OpenFile>, Refused> {
         let found = self.find(path)?;
         kind(found.file_type).refuses_bytes()?;
-        self.filesystem()?.open(&self.caller, found.inode, flags).map_err(errno)
+        Ok(self.filesystem()?.open(&self.caller, found.inode, flags)?)
     }
 
     /// The open file that an operation on bytes means.
-    fn opened(&self, place: &FileRef, flags: OpenFlags) -> Result<Arc<OpenFile>, Errno> {
+    fn opened(&self, place: &FileRef, flags: OpenFlags) -> Result<Arc<OpenFile>, Refused> {
         match place {
             FileRef::Handle(handle) => Ok(Arc::clone(self.handle(handle)?)),
             FileRef::Path(path) => self.open_path(path, flags),
@@ -136,23 +125,20 @@ impl Engine {
         let mut done = 0;
         self.written = 0;
         loop {
-            let count = self
-                .filesystem()?
-                .write(
-                    &self.caller,
-                    file,
-                    offset + done as u64,
-                    &bytes[done..],
-                    WriteHow::default(),
-                )
-                .map_err(errno)?;
+            let count = self.filesystem()?.write(
+                &self.caller,
+                file,
+                offset + done as u64,
+                &bytes[done..],
+                WriteHow::default(),
+            )?;
             done += count;
             self.written = done;
             if done == bytes.len() {
                 return Ok(Answer::Done);
             }
             if count == 0 {
-                return Err(Errno::EIO);
+                return Err(Errno::EIO.into());
             }
         }
     }
@@ -161,7 +147,7 @@ impl Engine {
         let file = self.opened(place, OpenFlags::READ)?;
         // What the buffer held before must not be taken for content.
         let mut bytes = vec![0xee; len as usize];
-        let count = self.filesystem()?.read(&file, offset, &mut bytes).map_err(errno)?;
+        let count = self.filesystem()?.read(&file, offset, &mut bytes)?;
         bytes.truncate(count);
         Ok(Answer::Bytes(bytes))
     }
@@ -169,9 +155,10 @@ impl Engine {
     fn sum(&self, place: &FileRef) -> Answered {
         let file = self.opened(place, OpenFlags::READ)?;
         let filesystem = self.filesystem()?;
-        let size = filesystem.getattr(file.inode()).map_err(errno)?.size;
+        let size = filesystem.getattr(file.inode())?.size;
         // A handle that cannot read says so even if there is nothing to read.
-        filesystem.read(&file, 0, &mut [0; 1]).map_err(errno)?;
+        filesystem.read(&file, 0, &mut [0; 1])?;
+        let errno = |error: FsError| Refused::from(error).0;
         let digest = Digest::of_file(
             size,
             |offset, into| filesystem.read(&file, offset, into).map_err(errno),
@@ -187,12 +174,10 @@ impl Engine {
     fn truncate(&self, place: &FileRef, size: u64) -> Answered {
         let file = self.opened(place, OpenFlags::WRITE)?;
         if !file.flags().contains(OpenFlags::WRITE) {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         let change = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.filesystem()?
-            .setattr(&self.caller, file.inode(), Some(&file), change)
-            .map_err(errno)?;
+        self.filesystem()?.setattr(&self.caller, file.inode(), Some(&file), change)?;
         Ok(Answer::Done)
     }
 
@@ -200,16 +185,16 @@ impl Engine {
         if let FileRef::Path(path) = place {
             let found = self.find(path)?;
             if found.file_type == FileType::Directory {
-                self.filesystem()?.fsync_inode(found.inode).map_err(errno)?;
+                self.filesystem()?.fsync_inode(found.inode)?;
                 return Ok(Answer::Done);
             }
         }
         let file = self.opened(place, OpenFlags::READ)?;
         let filesystem = self.filesystem()?;
-        let shown = filesystem.getattr(file.inode()).map_err(errno)?;
-        filesystem.fsync(&file, data_only).map_err(errno)?;
+        let shown = filesystem.getattr(file.inode())?;
+        filesystem.fsync(&file, data_only)?;
         // A cache of attributes does not hear of it.
-        let now = filesystem.getattr(file.inode()).map_err(errno)?;
+        let now = filesystem.getattr(file.inode())?;
         assert_eq!(now, shown, "fsync {place} changed what stat shows");
         Ok(Answer::Done)
     }

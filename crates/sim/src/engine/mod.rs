@@ -35,7 +35,23 @@ pub use checkpoints::Checkpoints;
 const CHANCE: u64 = 1;
 
 /// What an operation answers before it becomes an outcome.
-type Answered = Result<Answer, Errno>;
+type Answered = Result<Answer, Refused>;
+
+/// The number that a system call would return.
+#[derive(Debug)]
+struct Refused(Errno);
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Refused {
+        Refused(errno)
+    }
+}
+
+impl From<FsError> for Refused {
+    fn from(error: FsError) -> Refused {
+        Refused(Errno::from_raw(error.errno()))
+    }
+}
 
 /// How volumes of an [`Engine`] are made and mounted.
 #[derive(Clone, Debug)]
@@ -111,21 +127,17 @@ pub struct Engine {
     written: usize,
 }
 
-/// The number that a system call would return.
-fn errno(error: FsError) -> Errno {
-    Errno::from_raw(error.errno())
-}
-
 /// The type in the script's words.
 fn kind(file_type: FileType) -> FileKind {
-    match file_type {
-        FileType::Regular => FileKind::File,
-        FileType::Directory => FileKind::Dir,
-        FileType::Symlink => FileKind::Symlink,
-        FileType::Fifo => FileKind::Fifo,
-        FileType::Socket => FileKind::Socket,
-        FileType::CharDevice => FileKind::Char,
-        FileType::BlockDevice => FileKind::Block,
+    FileKind::from_mode(file_type.mode_bits()).expect("scripts know all types")
+}
+
+/// A filesystem is never asked to look into what is no directory.
+fn expect_dir(found: &Attr) -> Result<(), Errno> {
+    match found.file_type {
+        FileType::Directory => Ok(()),
+        FileType::Symlink => Err(Errno::ELOOP),
+        _ => Err(Errno::ENOTDIR),
     }
 }
 
@@ -205,53 +217,42 @@ impl Engine {
 
     // What the kernel does with paths.
 
-    /// One step of a walk. A filesystem is never asked to look into a symbolic link.
-    fn step(&self, dir: &Attr, name: &[u8]) -> Result<Attr, Errno> {
-        match dir.file_type {
-            FileType::Directory => {
-                self.filesystem()?.lookup(&self.caller, dir.inode, name).map_err(errno)
-            }
-            FileType::Symlink => Err(Errno::ELOOP),
-            _ => Err(Errno::ENOTDIR),
-        }
+    /// One step of a walk.
+    fn step(&self, dir: &Attr, name: &[u8]) -> Result<Attr, Refused> {
+        expect_dir(dir)?;
+        Ok(self.filesystem()?.lookup(&self.caller, dir.inode, name)?)
     }
 
     /// What `path` names.
-    fn find(&self, path: &Path) -> Result<Attr, Errno> {
-        let root = self.filesystem()?.getattr(InodeNo::ROOT).map_err(errno)?;
+    fn find(&self, path: &Path) -> Result<Attr, Refused> {
+        let root = self.filesystem()?.getattr(InodeNo::ROOT)?;
         path.names().try_fold(root, |dir, name| self.step(&dir, name))
     }
 
     /// The directory that holds the last name. Names of the root cannot change: EBUSY.
-    fn parent<'a>(&self, path: &'a Path) -> Result<(Attr, &'a [u8]), Errno> {
+    fn parent<'a>(&self, path: &'a Path) -> Result<(Attr, &'a [u8]), Refused> {
         let (parent, name) = path.split().ok_or(Errno::EBUSY)?;
         let dir = self.find(&parent)?;
-        match dir.file_type {
-            FileType::Directory => Ok((dir, name)),
-            FileType::Symlink => Err(Errno::ELOOP),
-            _ => Err(Errno::ENOTDIR),
-        }
+        expect_dir(&dir)?;
+        Ok((dir, name))
     }
 
     /// The attributes of what an operation on attributes means.
-    fn place(&self, place: &FileRef) -> Result<Attr, Errno> {
+    fn place(&self, place: &FileRef) -> Result<Attr, Refused> {
         match place {
             FileRef::Path(path) => self.find(path),
             FileRef::Handle(handle) => {
                 let inode = self.handle(handle)?.inode();
-                self.filesystem()?.getattr(inode).map_err(errno)
+                Ok(self.filesystem()?.getattr(inode)?)
             }
         }
     }
 
     /// Mounts again after `end` has ended the filesystem.
     fn again(&mut self, end: impl FnOnce(&mut Engine) -> Result<(), FsError>) -> Answered {
-        let said = |error: FsError| {
-            eprintln!("mounting again: {error}");
-            errno(error)
-        };
-        end(self).map_err(said)?;
-        self.mount_on(Arc::clone(&self.device)).map_err(said)?;
+        end(self)
+            .and_then(|()| self.mount_on(Arc::clone(&self.device)))
+            .inspect_err(|error| eprintln!("mounting again: {error}"))?;
         Ok(Answer::Done)
     }
 
@@ -290,12 +291,13 @@ impl Engine {
             | Op::Listxattr { .. } => self.attributes(op),
             Op::Sync => {
                 for branch in self.mounts.all() {
-                    branch.sync().map_err(errno)?;
+                    branch.sync()?;
                 }
-                self.filesystem().map(|_| Answer::Done)
+                self.filesystem()?;
+                Ok(Answer::Done)
             }
             Op::Grow { bytes } => {
-                self.filesystem()?.resize(NewSize::Bytes(*bytes)).map_err(errno)?;
+                self.filesystem()?.resize(NewSize::Bytes(*bytes))?;
                 Ok(Answer::Done)
             }
             // The engine has no call for it; small caches in the setup do the same all the time.
@@ -311,9 +313,7 @@ impl Engine {
                 Ok(())
             }),
             Op::Branch(op) => self.branches(op),
-            Op::Tree => {
-                self.walk().map(|tree| Answer::Tree(Box::new(tree))).map_err(|_| Errno::EIO)
-            }
+            Op::Tree => Ok(self.everything()?),
         }
     }
 }
@@ -337,7 +337,7 @@ impl Target for Engine {
                 _ => Ok(()),
             };
         }
-        answer.into()
+        answer.map_err(|Refused(errno)| errno).into()
     }
 
     fn branch(&mut self, op: &BranchOp) -> Outcome {

@@ -1,9 +1,9 @@
 //! Operations on names.
 
 use holdfast_posix::{FileType, NewNode, RenameFlags};
-use holdfast_script::{Answer, Errno, FileRef, NodeKind, Op, Path, RenameHow};
+use holdfast_script::{Answer, Errno, FileRef, Op, Path, RenameHow};
 
-use super::{Answered, Engine, errno, kind};
+use super::{Answered, Engine, Refused, expect_dir, kind};
 
 /// Names read before readdir is left and entered again with its cookie, so that cookies are tried.
 const NAMES_AT_ONCE: usize = 7;
@@ -27,28 +27,25 @@ impl Engine {
                 let (dir, name) = self.vacancy(path)?;
                 // The kernel hands only these bits on.
                 let mode = mode & 0o1777;
-                self.filesystem()?.mkdir(&caller, dir, name, mode).map_err(errno)?;
+                self.filesystem()?.mkdir(&caller, dir, name, mode)?;
             }
             Op::Mkfile { path, mode } => self.make(path, FileType::Regular, *mode, 0)?,
             Op::Mknod { path, kind, mode } => {
-                let (file_type, device) = match *kind {
-                    NodeKind::Fifo => (FileType::Fifo, 0),
-                    NodeKind::Socket => (FileType::Socket, 0),
-                    NodeKind::Char(major, minor) => (FileType::CharDevice, pack(major, minor)),
-                    NodeKind::Block(major, minor) => (FileType::BlockDevice, pack(major, minor)),
-                };
-                self.make(path, file_type, *mode, device)?;
+                let (kind, (major, minor)) = kind.parts();
+                let file_type =
+                    FileType::from_mode(kind.mode_bits()).expect("the engine knows all types");
+                self.make(path, file_type, *mode, pack(major, minor))?;
             }
             Op::Symlink { target, path } => {
                 if target.is_empty() {
-                    return Err(Errno::ENOENT);
+                    return Err(Errno::ENOENT.into());
                 }
                 let (dir, name) = self.vacancy(path)?;
-                self.filesystem()?.symlink(&caller, dir, name, target).map_err(errno)?;
+                self.filesystem()?.symlink(&caller, dir, name, target)?;
             }
             Op::Readlink { path } => {
                 let inode = self.find(path)?.inode;
-                let target = self.filesystem()?.readlink(inode).map_err(errno)?;
+                let target = self.filesystem()?.readlink(inode)?;
                 return Ok(Answer::Target(target));
             }
             Op::Link { from, to } => {
@@ -57,15 +54,15 @@ impl Engine {
                     FileRef::Handle(handle) => self.handle(handle)?.inode(),
                 };
                 let (dir, name) = self.parent(to)?;
-                self.filesystem()?.link(&caller, inode, dir.inode, name).map_err(errno)?;
+                self.filesystem()?.link(&caller, inode, dir.inode, name)?;
             }
             Op::Unlink { path } => {
                 let (dir, name) = self.parent(path)?;
-                self.filesystem()?.unlink(&caller, dir.inode, name).map_err(errno)?;
+                self.filesystem()?.unlink(&caller, dir.inode, name)?;
             }
             Op::Rmdir { path } => {
                 let (dir, name) = self.parent(path)?;
-                self.filesystem()?.rmdir(&caller, dir.inode, name).map_err(errno)?;
+                self.filesystem()?.rmdir(&caller, dir.inode, name)?;
             }
             Op::Rename { from, to, how } => {
                 let (old_dir, old_name) = self.parent(from)?;
@@ -75,51 +72,50 @@ impl Engine {
                     RenameHow::NoReplace => RenameFlags::NOREPLACE,
                     RenameHow::Exchange => RenameFlags::EXCHANGE,
                 };
-                self.filesystem()?
-                    .rename(&caller, old_dir.inode, old_name, new_dir.inode, new_name, flags)
-                    .map_err(errno)?;
+                self.filesystem()?.rename(
+                    &caller,
+                    old_dir.inode,
+                    old_name,
+                    new_dir.inode,
+                    new_name,
+                    flags,
+                )?;
             }
             Op::Ls { path } => return self.ls(path),
-            _ => return Err(Errno::ENOSYS),
+            _ => return Err(Errno::ENOSYS.into()),
         }
         Ok(Answer::Done)
     }
 
     /// Where a new name goes. The engine itself says whether it is taken.
-    fn vacancy<'a>(&self, path: &'a Path) -> Result<(holdfast_base::InodeNo, &'a [u8]), Errno> {
+    fn vacancy<'a>(&self, path: &'a Path) -> Result<(holdfast_base::InodeNo, &'a [u8]), Refused> {
         let (dir, name) = self.parent(path)?;
         Ok((dir.inode, name))
     }
 
-    fn make(&self, path: &Path, file_type: FileType, perm: u32, rdev: u64) -> Result<(), Errno> {
+    fn make(&self, path: &Path, file_type: FileType, perm: u32, rdev: u64) -> Result<(), Refused> {
         let (dir, name) = self.vacancy(path)?;
         let new = NewNode { file_type, perm, rdev };
-        self.filesystem()?.mknod(&self.caller, dir, name, new).map_err(errno)?;
+        self.filesystem()?.mknod(&self.caller, dir, name, new)?;
         Ok(())
     }
 
     fn ls(&self, path: &Path) -> Answered {
         let dir = self.find(path)?;
-        match dir.file_type {
-            FileType::Directory => {}
-            FileType::Symlink => return Err(Errno::ELOOP),
-            _ => return Err(Errno::ENOTDIR),
-        }
+        expect_dir(&dir)?;
         let mut names = Vec::new();
         let mut cookie = 0;
         loop {
             let before = cookie;
             let mut seen = 0;
-            self.filesystem()?
-                .readdir(dir.inode, cookie, &mut |entry| {
-                    cookie = entry.cookie;
-                    seen += 1;
-                    if entry.name != b"." && entry.name != b".." {
-                        names.push((entry.name.to_vec(), kind(entry.file_type)));
-                    }
-                    seen < NAMES_AT_ONCE
-                })
-                .map_err(errno)?;
+            self.filesystem()?.readdir(dir.inode, cookie, &mut |entry| {
+                cookie = entry.cookie;
+                seen += 1;
+                if entry.name != b"." && entry.name != b".." {
+                    names.push((entry.name.to_vec(), kind(entry.file_type)));
+                }
+                seen < NAMES_AT_ONCE
+            })?;
             if seen == 0 || cookie == before {
                 break;
             }
