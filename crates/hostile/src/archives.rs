@@ -3,17 +3,14 @@
 //! An archive is imported as it is, and once more with the checksums of its headers put right, so that what stands behind them is judged
 //! as well; each as a tar archive and as a layer.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use holdfast::device::{Device, MemoryDevice};
-use holdfast::{CreateOptions, FileType, OpenOptions, Volume, VolumeOptions, XattrFlags};
+use holdfast::{FileType, OpenOptions, XattrFlags};
 use holdfast_archive::{Form, export, export_difference, import};
-use holdfast_base::clock;
 
-/// A moment for the clock, in nanoseconds.
-const MOMENT: u64 = 1_700_000_000_000_000_000;
-/// Bytes of the volumes.
-const BYTES: u64 = 16 << 20;
+use crate::fresh::{copy_of, empty, ends_clean, open};
+use crate::golden::pinned;
+
 /// Bytes of a header, and what everything is filled up to.
 const BLOCK: usize = 512;
 
@@ -25,20 +22,8 @@ struct Golden {
 
 static GOLDEN: LazyLock<Golden> = LazyLock::new(|| golden().expect("honest trees are exported"));
 
-fn open(device: &Arc<MemoryDevice>) -> std::io::Result<Volume> {
-    let device: Arc<dyn Device> = device.clone();
-    VolumeOptions::new().commit_secs(0).open_device(device)
-}
-
-fn empty(id: u8) -> std::io::Result<Arc<MemoryDevice>> {
-    let device = Arc::new(MemoryDevice::new(BYTES));
-    let any: Arc<dyn Device> = device.clone();
-    CreateOptions::new().node_size(4096).uuid([id; 16]).format(&any)?;
-    Ok(device)
-}
-
 fn golden() -> std::io::Result<Golden> {
-    let _pinned = clock::pin(MOMENT);
+    let _pinned = pinned();
     let source = open(&empty(1)?)?;
     let main = source.branch("main")?;
     source.create_dir_all("/dir/below")?;
@@ -76,7 +61,7 @@ fn golden() -> std::io::Result<Golden> {
     volume.close()?;
     // Each is taken: what is made of it later begins where something happens.
     for archive in &archives {
-        let volume = open(&Arc::new(MemoryDevice::from_image(&target.to_image())))?;
+        let (_, volume) = copy_of(&target.to_image());
         import(&volume, Form::Layer, "importing", &archive[..]).map_err(failed)?;
         volume.close()?;
     }
@@ -168,9 +153,8 @@ pub fn archive(data: &[u8]) {
 
 fn into_a_volume(bytes: &[u8], form: Form) {
     let golden = &*GOLDEN;
-    let _pinned = clock::pin(MOMENT);
-    let device = Arc::new(MemoryDevice::from_image(&golden.target));
-    let volume = open(&device).expect("it was closed whole");
+    let _pinned = pinned();
+    let (device, volume) = copy_of(&golden.target);
     let done = import(&volume, form, "importing", bytes);
     let branches = volume.branches().expect("the volume is whole");
     assert_eq!(branches.len(), 1, "a fork is left after {done:?}");
@@ -185,10 +169,7 @@ fn into_a_volume(bytes: &[u8], form: Form) {
     if done.is_ok() {
         let _ = export(&volume, form, usize::MAX, Limited(64 << 20));
     }
-    volume.close().expect("the volume is whole");
-    let report = holdfast_check::check(&*device, &holdfast_check::Options::default());
-    let report = report.expect("it is a volume");
-    assert!(report.is_clean(), "{:?} after {done:?}", report.findings);
+    ends_clean(volume, &device, &done);
 }
 
 /// Takes so many bytes, and no more: a file may be longer than can be written.

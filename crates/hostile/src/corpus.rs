@@ -8,19 +8,6 @@
 
 use crate::Target;
 
-macro_rules! files {
-    ($($name:literal)*) => {
-        fn text(name: &str) -> &'static str {
-            match name {
-                $($name => include_str!(concat!("../corpus/", $name, ".txt")),)*
-                _ => "",
-            }
-        }
-    };
-}
-
-files! { "superblock" "node" "item" "frame" "batch" "foreign" "message" "look" "recover" "repair" "salvage" "requests" "stream" "archive" "layout" "walkers" }
-
 /// The inputs in `text`; the error names the line.
 pub fn parse(text: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut inputs = Vec::new();
@@ -43,7 +30,7 @@ pub fn print(input: &[u8]) -> String {
 
 /// What is kept for a target.
 pub fn kept(target: &Target) -> Vec<Vec<u8>> {
-    parse(text(target.name)).expect("the files are well formed; a test reads them")
+    parse(target.kept).expect("the files are well formed; a test reads them")
 }
 
 /// What is kept, and the seeds.
@@ -61,8 +48,8 @@ mod tests {
     #[test]
     fn every_target_has_a_file_and_seeds() {
         for target in TARGETS {
-            assert!(parse(text(target.name)).is_ok(), "{}", target.name);
-            assert!(text(target.name).starts_with('#'), "{} has no head", target.name);
+            assert!(parse(target.kept).is_ok(), "{}", target.name);
+            assert!(target.kept.starts_with('#'), "{} has no head", target.name);
             assert!(!(target.seeds)().is_empty(), "{}", target.name);
         }
         assert_eq!(parse("# x\n00ff # y\n\n"), Ok(vec![vec![0, 255]]));

@@ -73,31 +73,22 @@ enum Then {
     Delete(&'static [u8], usize),
 }
 
+const PLAIN: Recipe = Recipe { name: "", mib: 8, node_size: 4096, copies: false, steps: &[] };
+
 const RECIPES: &[Recipe] = &[
-    Recipe {
-        name: "closed",
-        mib: 8,
-        node_size: 4096,
-        copies: false,
-        steps: &[(TREE, Then::Unmount)],
-    },
+    Recipe { name: "closed", steps: &[(TREE, Then::Unmount)], ..PLAIN },
     Recipe {
         name: "journal",
-        mib: 8,
-        node_size: 4096,
-        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (CHANGES, Then::Commit),
             ("mkfile /late; write /late 0 8k 9; rmdir /empty", Then::Commit),
             ("unlink /d/room; mkfile /last", Then::Commit),
         ],
+        ..PLAIN
     },
     Recipe {
         name: "log",
-        mib: 8,
-        node_size: 4096,
-        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (CHANGES, Then::Nothing),
@@ -105,12 +96,12 @@ const RECIPES: &[Recipe] = &[
             ("write /late 0 40k 9; fsync /late; rmdir /empty; fsyncdir /", Then::Nothing),
             ("tmpfile h /; write @h 0 100 3; write /d/data 0 3000 4; fsync /d/data", Then::Nothing),
         ],
+        ..PLAIN
     },
     Recipe {
         name: "both",
         mib: 16,
         node_size: 16384,
-        copies: false,
         steps: &[
             (TREE, Then::Commit),
             (
@@ -120,25 +111,21 @@ const RECIPES: &[Recipe] = &[
             ("write /a 0 300 1; fsync /a; rename /a /b; fsyncdir /", Then::Nothing),
             ("write /d/holes 0 100 9; fsync /d/holes", Then::Nothing),
         ],
+        ..PLAIN
     },
-    Recipe { name: "empty", mib: 8, node_size: 65536, copies: false, steps: &[] },
+    Recipe { name: "empty", node_size: 65536, ..PLAIN },
     Recipe {
         name: "branches",
-        mib: 8,
-        node_size: 4096,
-        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (BRANCHES, Then::Commit),
             ("write /on 0 5000 4; mkfile /late; fork more was", Then::Commit),
             ("chmod /on 600", Then::Delete(b"before", 1)),
         ],
+        ..PLAIN
     },
     Recipe {
         name: "branches in the log",
-        mib: 8,
-        node_size: 4096,
-        copies: false,
         steps: &[
             (TREE, Then::Checkpoint),
             (BRANCHES, Then::Checkpoint),
@@ -148,17 +135,17 @@ const RECIPES: &[Recipe] = &[
             ("mvsnapshot two 2; rmsnapshot 2; switch main; rmsnapshot before", Then::Nothing),
             ("mvbranch now then; unlink /on; fsyncdir /; mkfile /z; fsync /z", Then::Nothing),
         ],
+        ..PLAIN
     },
     Recipe {
         name: "copies of nodes",
-        mib: 8,
-        node_size: 4096,
         copies: true,
         steps: &[
             (TREE, Then::Checkpoint),
             ("mkfile /a; write /a 0 5000 3; fsync /a; rename /a /b", Then::Commit),
             ("unlink /b; fsyncdir /", Then::Nothing),
         ],
+        ..PLAIN
     },
 ];
 
@@ -196,23 +183,9 @@ fn mkfs(device: &Arc<dyn Device>, recipe: &Recipe) {
     };
     let root = InodeItem {
         mode: FileType::Directory.mode_bits() | 0o755,
-        uid: 0,
-        gid: 0,
         nlink: 2,
-        size: 0,
-        blocks: 0,
-        rdev: 0,
         parent: InodeNo::ROOT,
-        parent_slot: 0,
-        atime: MOMENT,
-        mtime: MOMENT,
-        ctime: MOMENT,
-        btime: MOMENT,
-        flags: 0,
-        xattr_value_next: 0,
-        change: 0,
-        project: 0,
-        reserved: [0; 4],
+        ..InodeItem::blank(FileType::Directory, MOMENT)
     };
     let mut first = Transaction::new();
     first.put(Key::inode(InodeNo::ROOT), root.encode());

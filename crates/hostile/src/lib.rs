@@ -14,6 +14,7 @@ pub mod archives;
 pub mod corpus;
 pub mod decoders;
 pub mod edited;
+mod fresh;
 pub mod golden;
 pub mod image;
 pub mod layouts;
@@ -37,6 +38,8 @@ pub struct Target {
     pub name: &'static str,
     /// What it does, in a few words.
     pub says: &'static str,
+    /// What is kept for it ([`corpus`]).
+    pub kept: &'static str,
     /// Panics if a promise is broken.
     pub run: fn(&[u8]),
     /// Inputs to begin with, made of golden volumes. The same each time.
@@ -60,121 +63,54 @@ const BYTES: AtMost = AtMost { memory: 256, read: 16 };
 /// Of work on whole volumes.
 const VOLUMES: AtMost = AtMost { memory: 512, read: 1024 };
 
-/// All targets.
-pub const TARGETS: &[Target] = &[
-    Target {
-        name: "superblock",
-        says: "decodes a superblock; what is valid encodes to the same bytes",
-        run: decoders::superblock,
-        seeds: decoders::superblock_seeds,
-        most: BYTES,
-    },
-    Target {
-        name: "node",
-        says: "judges a node, then searches it and decodes its items",
-        run: decoders::node,
-        seeds: decoders::node_seeds,
-        most: BYTES,
-    },
-    Target {
-        name: "item",
-        says: "decodes keys and values; what is valid encodes to the same bytes",
-        run: decoders::item,
-        seeds: decoders::item_seeds,
-        most: BYTES,
-    },
-    Target {
-        name: "frame",
-        says: "decodes a frame and a commit of the journal, and applies it",
-        run: decoders::frame,
-        seeds: decoders::frame_seeds,
-        most: BYTES,
-    },
-    Target {
-        name: "batch",
-        says: "decodes a batch of the log; its records survive being written again",
-        run: decoders::batch,
-        seeds: decoders::batch_seeds,
-        most: BYTES,
-    },
-    Target {
-        name: "foreign",
-        says: "looks at a device with other content",
-        run: decoders::foreign,
-        seeds: decoders::foreign_seeds,
-        most: BYTES,
-    },
-    Target {
-        name: "message",
-        says: "decodes a message of the FUSE protocol",
-        run: messages::message,
-        seeds: messages::message_seeds,
-        most: BYTES,
-    },
-    Target {
-        name: "look",
-        says: "check, dump and a read-only mount of an edited volume agree, and write nothing",
-        run: volume::look,
-        seeds: volume::seeds,
-        most: VOLUMES,
-    },
-    Target {
-        name: "recover",
-        says: "an edited volume is mounted for writing, used on and left",
-        run: volume::recover,
-        seeds: volume::seeds,
-        most: VOLUMES,
-    },
-    Target {
-        name: "salvage",
-        says: "an edited volume is salvaged, whole if check finds nothing, and again with blocks gone",
-        run: salvage::salvage,
-        seeds: volume::seeds,
-        most: VOLUMES,
-    },
-    Target {
-        name: "repair",
-        says: "an edited volume is repaired or refused; what is repaired is clean and goes on, and can be undone",
-        run: repairs::repair,
-        seeds: volume::seeds,
-        most: VOLUMES,
-    },
-    Target {
-        name: "requests",
-        says: "any requests to the FUSE server leave a clean volume",
-        run: requests::requests,
-        seeds: requests::seeds,
-        most: VOLUMES,
-    },
-    Target {
-        name: "stream",
-        says: "any stream is received or refused, and other branches stay as they are",
-        run: streams::stream,
-        seeds: streams::seeds,
-        most: VOLUMES,
-    },
-    Target {
-        name: "archive",
-        says: "any archive or layer is imported or refused, and then nothing has changed",
-        run: archives::archive,
-        seeds: archives::seeds,
-        most: VOLUMES,
-    },
-    Target {
-        name: "layout",
-        says: "any image layout is imported or refused, and then nothing has changed",
-        run: layouts::layout,
-        seeds: layouts::seeds,
-        most: VOLUMES,
-    },
-    Target {
-        name: "walkers",
-        says: "a walk, an archive, a stream, a difference and a removal of an edited volume end",
-        run: walkers::walkers,
-        seeds: walkers::seeds,
-        most: VOLUMES,
-    },
-];
+macro_rules! targets {
+    ($($name:literal $run:path, $seeds:path, $most:ident, $says:literal;)*) => {
+        /// All targets.
+        pub const TARGETS: &[Target] = &[$(Target {
+            name: $name,
+            says: $says,
+            kept: include_str!(concat!("../corpus/", $name, ".txt")),
+            run: $run,
+            seeds: $seeds,
+            most: $most,
+        }),*];
+    };
+}
+
+targets! {
+    "superblock" decoders::superblock, decoders::superblock_seeds, BYTES,
+        "decodes a superblock; what is valid encodes to the same bytes";
+    "node" decoders::node, decoders::node_seeds, BYTES,
+        "judges a node, then searches it and decodes its items";
+    "item" decoders::item, decoders::item_seeds, BYTES,
+        "decodes keys and values; what is valid encodes to the same bytes";
+    "frame" decoders::frame, decoders::frame_seeds, BYTES,
+        "decodes a frame and a commit of the journal, and applies it";
+    "batch" decoders::batch, decoders::batch_seeds, BYTES,
+        "decodes a batch of the log; its records survive being written again";
+    "foreign" decoders::foreign, decoders::foreign_seeds, BYTES,
+        "looks at a device with other content";
+    "message" messages::message, messages::message_seeds, BYTES,
+        "decodes a message of the FUSE protocol";
+    "look" volume::look, volume::seeds, VOLUMES,
+        "check, dump and a read-only mount of an edited volume agree, and write nothing";
+    "recover" volume::recover, volume::seeds, VOLUMES,
+        "an edited volume is mounted for writing, used on and left";
+    "salvage" salvage::salvage, volume::seeds, VOLUMES,
+        "an edited volume is salvaged, whole if check finds nothing, and again with blocks gone";
+    "repair" repairs::repair, volume::seeds, VOLUMES,
+        "an edited volume is repaired or refused; what is repaired is clean and goes on, and can be undone";
+    "requests" requests::requests, requests::seeds, VOLUMES,
+        "any requests to the FUSE server leave a clean volume";
+    "stream" streams::stream, streams::seeds, VOLUMES,
+        "any stream is received or refused, and other branches stay as they are";
+    "archive" archives::archive, archives::seeds, VOLUMES,
+        "any archive or layer is imported or refused, and then nothing has changed";
+    "layout" layouts::layout, layouts::seeds, VOLUMES,
+        "any image layout is imported or refused, and then nothing has changed";
+    "walkers" walkers::walkers, walkers::seeds, VOLUMES,
+        "a walk, an archive, a stream, a difference and a removal of an edited volume end";
+}
 
 /// The target of this name.
 pub fn target(name: &str) -> Option<&'static Target> {

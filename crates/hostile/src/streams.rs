@@ -3,17 +3,13 @@
 //! A stream is received as it is, and once more with all checksums put right, so that what stands behind them is judged as well.
 
 use std::io::ErrorKind;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use holdfast::device::{Device, MemoryDevice};
-use holdfast::{CreateOptions, Volume, VolumeOptions, XattrFlags};
-use holdfast_base::clock;
+use holdfast::{Volume, XattrFlags};
 use holdfast_stream::{Receiving, StreamError, What, repaired, send};
 
-/// A moment for the clock, in nanoseconds.
-const MOMENT: u64 = 1_700_000_000_000_000_000;
-/// Bytes of the volumes.
-const BYTES: u64 = 16 << 20;
+use crate::fresh::{copy_of, empty, ends_clean, open};
+use crate::golden::pinned;
 
 /// A volume that has received a snapshot, and streams for it.
 struct Golden {
@@ -25,18 +21,6 @@ struct Golden {
 
 static GOLDEN: LazyLock<Golden> = LazyLock::new(|| golden().expect("honest streams are received"));
 
-fn open(device: &Arc<MemoryDevice>) -> std::io::Result<Volume> {
-    let device: Arc<dyn Device> = device.clone();
-    VolumeOptions::new().commit_secs(0).open_device(device)
-}
-
-fn empty(id: u8) -> std::io::Result<Arc<MemoryDevice>> {
-    let device = Arc::new(MemoryDevice::new(BYTES));
-    let any: Arc<dyn Device> = device.clone();
-    CreateOptions::new().node_size(4096).uuid([id; 16]).format(&any)?;
-    Ok(device)
-}
-
 fn sent(volume: &Volume, what: What) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     send(volume, what, &mut bytes, &mut |_| {}).map_err(std::io::Error::other)?;
@@ -44,7 +28,7 @@ fn sent(volume: &Volume, what: What) -> std::io::Result<Vec<u8>> {
 }
 
 fn golden() -> std::io::Result<Golden> {
-    let _pinned = clock::pin(MOMENT);
+    let _pinned = pinned();
     let source = open(&empty(1)?)?;
     let main = source.branch("main")?;
     source.create_dir_all("/dir/below")?;
@@ -114,9 +98,8 @@ fn receive_honest(volume: &Volume, stream: &[u8]) {
 
 fn receive(bytes: &[u8]) {
     let golden = &*GOLDEN;
-    let _pinned = clock::pin(MOMENT);
-    let device = Arc::new(MemoryDevice::from_image(&golden.target));
-    let volume = open(&device).expect("it was closed whole");
+    let _pinned = pinned();
+    let (device, volume) = copy_of(&golden.target);
     let done = Receiving::begin(&volume, bytes, None).and_then(|of| of.run(&mut |_| {}));
     let names = || -> std::io::Result<Vec<String>> {
         let snapshots = volume.branch("main")?.snapshots()?;
@@ -132,8 +115,5 @@ fn receive(bytes: &[u8]) {
     if done.is_ok() {
         receive_honest(&volume, &golden.honest);
     }
-    volume.close().expect("the volume is whole");
-    let report = holdfast_check::check(&*device, &holdfast_check::Options::default());
-    let report = report.expect("it is a volume");
-    assert!(report.is_clean(), "{:?} after {done:?}", report.findings);
+    ends_clean(volume, &device, &done);
 }
