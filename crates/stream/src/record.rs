@@ -3,6 +3,8 @@
 //! The fields of a body stand one after the other as postcard has them: numbers as LEB128, signed ones in zigzag, byte strings
 //! and lists behind their length, an option behind a byte 0 or 1, arrays of bytes as they are.
 
+use postcard::Deserializer;
+use postcard::de_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -187,25 +189,27 @@ pub(crate) struct End {
     pub(crate) data_bytes: u64,
 }
 
-/// A record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A record. The first one here has the type 1 in a frame, the next one 2, and so on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Record<'a> {
     Begin(Begin),
     /// A file that the receiver has.
-    Known(Known<'a>),
+    Known(#[serde(borrow)] Known<'a>),
     /// All files that were spoken of, but for the root, are spoken of no more.
     Reset,
     /// A name goes; what it leads to is parked, or is gone with its last name.
-    Gone(Gone<'a>),
+    Gone(#[serde(borrow)] Gone<'a>),
     /// A new file, in a directory or parked.
-    Make(Make<'a>),
+    Make(#[serde(borrow)] Make<'a>),
     /// What is parked gets a name, and is parked no more.
-    Move(Named3<'a>),
+    Move(#[serde(borrow)] Named3<'a>),
     /// A file gets one more name.
-    Link(Named3<'a>),
+    Link(#[serde(borrow)] Named3<'a>),
     Data {
         id: u64,
         offset: u64,
+        /// The rest of the body, as it is.
+        #[serde(skip)]
         bytes: &'a [u8],
     },
     /// A range reads as zeros.
@@ -232,58 +236,45 @@ pub(crate) enum Record<'a> {
     End(End),
 }
 
-/// The type of each record in a frame.
-mod types {
-    pub(super) const BEGIN: u8 = 1;
-    pub(super) const KNOWN: u8 = 2;
-    pub(super) const RESET: u8 = 3;
-    pub(super) const GONE: u8 = 4;
-    pub(super) const MAKE: u8 = 5;
-    pub(super) const MOVE: u8 = 6;
-    pub(super) const LINK: u8 = 7;
-    pub(super) const DATA: u8 = 8;
-    pub(super) const HOLE: u8 = 9;
-    pub(super) const SIZE: u8 = 10;
-    pub(super) const XATTR: u8 = 11;
-    pub(super) const NO_XATTR: u8 = 12;
-    pub(super) const ATTRIBUTES: u8 = 13;
-    pub(super) const END: u8 = 14;
+/// How many types there are.
+const TYPES: u8 = 14;
+
+/// The number of a variant, and what comes behind it.
+struct Numbered<'a> {
+    number: Option<u8>,
+    body: &'a [u8],
 }
 
-fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, &'static str> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err("bytes are left in the record"),
-        Err(_) => Err("the fields of the record make no sense"),
+impl<'a> Flavor<'a> for Numbered<'a> {
+    type Remainder = &'a [u8];
+    type Source = &'a [u8];
+
+    fn pop(&mut self) -> postcard::Result<u8> {
+        self.number.take().map_or_else(|| Ok(self.try_take_n(1)?[0]), Ok)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.body.len())
+    }
+
+    fn try_take_n(&mut self, count: usize) -> postcard::Result<&'a [u8]> {
+        self.body.split_off(..count).ok_or(postcard::Error::DeserializeUnexpectedEnd)
+    }
+
+    fn finalize(self) -> postcard::Result<&'a [u8]> {
+        Ok(self.body)
     }
 }
 
 impl<'a> Record<'a> {
     /// The type and the body.
     pub(crate) fn encode(&self) -> (u8, Vec<u8>) {
-        fn of(kind: u8, value: &impl Serialize) -> (u8, Vec<u8>) {
-            (kind, postcard::to_allocvec(value).expect("plain fields go into memory"))
+        let mut body = postcard::to_allocvec(self).expect("plain fields go into memory");
+        let number = body.remove(0);
+        if let Record::Data { bytes, .. } = self {
+            body.extend_from_slice(bytes);
         }
-        match self {
-            Record::Begin(begin) => of(types::BEGIN, begin),
-            Record::Known(known) => of(types::KNOWN, known),
-            Record::Reset => (types::RESET, Vec::new()),
-            Record::Gone(gone) => of(types::GONE, gone),
-            Record::Make(make) => of(types::MAKE, make),
-            Record::Move(to) => of(types::MOVE, to),
-            Record::Link(to) => of(types::LINK, to),
-            Record::Data { id, offset, bytes } => {
-                let (kind, mut body) = of(types::DATA, &(id, offset));
-                body.extend_from_slice(bytes);
-                (kind, body)
-            }
-            Record::Hole { id, offset, len } => of(types::HOLE, &(id, offset, len)),
-            Record::Size { id, size } => of(types::SIZE, &(id, size)),
-            Record::Xattr { id, name, value } => of(types::XATTR, &(id, name, value)),
-            Record::NoXattr { id, name } => of(types::NO_XATTR, &(id, name)),
-            Record::Attributes(attributes) => of(types::ATTRIBUTES, attributes),
-            Record::End(end) => of(types::END, end),
-        }
+        (number + 1, body)
     }
 
     /// Bytes of the body of a [`Record::Data`] of so many bytes.
@@ -293,43 +284,20 @@ impl<'a> Record<'a> {
 
     /// Reads a body. `None`: the type is unknown.
     pub(crate) fn decode(kind: u8, body: &'a [u8]) -> Result<Option<Record<'a>>, &'static str> {
-        Ok(Some(match kind {
-            types::BEGIN => Record::Begin(whole(body)?),
-            types::KNOWN => Record::Known(whole(body)?),
-            types::RESET if body.is_empty() => Record::Reset,
-            types::RESET => return Err("bytes are left in the record"),
-            types::GONE => Record::Gone(whole(body)?),
-            types::MAKE => Record::Make(whole(body)?),
-            types::MOVE => Record::Move(whole(body)?),
-            types::LINK => Record::Link(whole(body)?),
-            types::DATA => {
-                let ((id, offset), bytes) = postcard::take_from_bytes(body)
-                    .map_err(|_| "the fields of the record make no sense")?;
-                if bytes.is_empty() || bytes.len() > DATA_MAX {
-                    return Err("a record of data has 1 byte to 1 MiB");
-                }
-                Record::Data { id, offset, bytes }
+        let Some(number) = kind.checked_sub(1).filter(|_| kind <= TYPES) else { return Ok(None) };
+        let mut from = Deserializer::from_flavor(Numbered { number: Some(number), body });
+        let record = Record::deserialize(&mut from);
+        match (record, from.finalize().unwrap_or_default()) {
+            (Ok(Record::Data { .. }), bytes) if bytes.is_empty() || bytes.len() > DATA_MAX => {
+                Err("a record of data has 1 byte to 1 MiB")
             }
-            types::HOLE => {
-                let (id, offset, len) = whole(body)?;
-                Record::Hole { id, offset, len }
+            (Ok(Record::Data { id, offset, .. }), bytes) => {
+                Ok(Some(Record::Data { id, offset, bytes }))
             }
-            types::SIZE => {
-                let (id, size) = whole(body)?;
-                Record::Size { id, size }
-            }
-            types::XATTR => {
-                let (id, name, value) = whole(body)?;
-                Record::Xattr { id, name, value }
-            }
-            types::NO_XATTR => {
-                let (id, name) = whole(body)?;
-                Record::NoXattr { id, name }
-            }
-            types::ATTRIBUTES => Record::Attributes(whole(body)?),
-            types::END => Record::End(whole(body)?),
-            _ => return Ok(None),
-        }))
+            (Ok(record), []) => Ok(Some(record)),
+            (Ok(_), _) => Err("bytes are left in the record"),
+            (Err(_), _) => Err("the fields of the record make no sense"),
+        }
     }
 }
 
