@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use holdfast::{
     Attributes, Dir, File, FileSystem, FileTimes, FileType, OpenOptions, Permissions, Volume,
@@ -13,8 +12,10 @@ use holdfast::{
 use holdfast_base::InodeNo;
 use holdfast_base::attribute::is_not_taken;
 
+use crate::difference::{above, os};
 use crate::read::{Kind, Member, Members};
 use crate::whiteout::Kept;
+use crate::write::is_missing;
 use crate::{Error, Form, acl, whiteout};
 
 type Result<T> = std::result::Result<T, Error>;
@@ -108,21 +109,6 @@ fn plain_path(member: &Member, path: &[u8]) -> Result<Vec<u8>> {
     Ok(plain)
 }
 
-/// The directory of a path, and the name in it.
-fn split(path: &[u8]) -> (&[u8], &OsStr) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(at) => (&path[..at], OsStr::from_bytes(&path[at + 1..])),
-        None => (b"", OsStr::from_bytes(path)),
-    }
-}
-
-fn os(path: &[u8]) -> &Path {
-    match path.is_empty() {
-        true => Path::new("."),
-        false => Path::new(OsStr::from_bytes(path)),
-    }
-}
-
 impl<'a> Target<'a> {
     pub(crate) fn new(volume: &'a Volume, form: Form) -> io::Result<Target<'a>> {
         // A number is never given twice, and a later one is higher.
@@ -165,7 +151,8 @@ impl<'a> Target<'a> {
                 _ => Err(malformed(member, "only a directory can be the root")),
             };
         }
-        let (above, name) = split(&path);
+        let (above, name) = above(&path);
+        let name = OsStr::from_bytes(name);
         if self.form == Form::Layer && name.as_bytes().starts_with(whiteout::PREFIX) {
             return self.remove(member, above, name);
         }
@@ -389,9 +376,6 @@ impl<'a> Target<'a> {
 
     /// What a whiteout asks for.
     fn remove(&mut self, member: &Member, above: &[u8], name: &OsStr) -> Result<()> {
-        let is_missing = |error: &io::Error| {
-            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-        };
         let dir = match self.root.open_dir(os(above)) {
             Err(error) if is_missing(&error) => return Ok(()),
             found => found.of(member)?,

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use holdfast::{Change, ChangeKind, Dir, FileType, Metadata};
 
-use crate::write::{Exported, Of, Writer};
+use crate::write::{Exported, Of, Writer, is_missing};
 use crate::{Error, Form, whiteout};
 
 type Result<T> = std::result::Result<T, Error>;
@@ -77,14 +77,15 @@ pub fn export_difference(
     writer.finish()
 }
 
-fn os(path: &[u8]) -> &Path {
+pub(crate) fn os(path: &[u8]) -> &Path {
     match path.is_empty() {
         true => Path::new("."),
         false => Path::new(OsStr::from_bytes(path)),
     }
 }
 
-fn above(path: &[u8]) -> (&[u8], &[u8]) {
+/// The directory of a path, and the name in it.
+pub(crate) fn above(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (b"", path),
@@ -107,9 +108,7 @@ fn found(tree: &Dir, path: &[u8]) -> io::Result<Option<Metadata>> {
 
 fn there(found: io::Result<Metadata>) -> io::Result<Option<Metadata>> {
     match found {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            Ok(None)
-        }
+        Err(error) if is_missing(&error) => Ok(None),
         found => found.map(Some),
     }
 }

@@ -30,7 +30,24 @@ pub(crate) struct Said<'a> {
     pub(crate) xattrs: &'a [(Vec<u8>, Vec<u8>)],
 }
 
-impl Said<'_> {
+impl<'a> Said<'a> {
+    /// Of a member without an owner, times and bytes.
+    pub(crate) fn new(path: &'a [u8], kind: EntryType) -> Said<'a> {
+        Said {
+            path,
+            kind,
+            link: None,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            device: (0, 0),
+            mtime: Timestamp { secs: 0, nanos: 0 },
+            size: 0,
+            real_size: None,
+            xattrs: &[],
+        }
+    }
+
     /// The blocks of the member up to its bytes.
     pub(crate) fn blocks(&self) -> Vec<u8> {
         let mut records = Vec::new();

@@ -145,21 +145,8 @@ impl<W: Write> Writer<W> {
 
     /// A file without bytes that says something about others.
     pub(crate) fn marker(&mut self, path: &[u8]) -> Result<()> {
-        let said = Said {
-            path,
-            kind: EntryType::Regular,
-            link: None,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            device: (0, 0),
-            mtime: holdfast_base::Timestamp { secs: 0, nanos: 0 },
-            size: 0,
-            real_size: None,
-            xattrs: &[],
-        };
         self.exported.members += 1;
-        self.put(&said.blocks())
+        self.put(&Said::new(path, EntryType::Regular).blocks())
     }
 
     /// What is called `name` in `dir`, as `path`; the root is `.` and has no path. `None`: it has gone meanwhile. Where another
@@ -372,17 +359,12 @@ pub(crate) fn is_at(dir: &Dir, name: &OsStr, file: &Metadata) -> bool {
 fn said<'a>(found: &Metadata, path: &'a [u8], kind: EntryType) -> Said<'a> {
     let rdev = found.rdev();
     Said {
-        path,
-        kind,
-        link: None,
         mode: found.permissions().mode(),
         uid: found.uid(),
         gid: found.gid(),
         device: (rustix::fs::major(rdev), rustix::fs::minor(rdev)),
         mtime: found.modified().into(),
-        size: 0,
-        real_size: None,
-        xattrs: &[],
+        ..Said::new(path, kind)
     }
 }
 
