@@ -33,35 +33,35 @@ pub(crate) struct Difference {
 
 /// A node, and the first key behind its range.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct NodeRange {
     block: BlockNo,
     epoch: u64,
     high: Option<Key>,
 }
 
 /// One of the two trees, from its root down.
-struct Side<'a> {
+struct Descent<'a> {
     volume: &'a Volume<'a>,
     cursor: Option<WalkPlace>,
     /// Nodes of the level, in the order of their keys.
-    nodes: Vec<Place>,
+    nodes: Vec<NodeRange>,
 }
 
-impl<'a> Side<'a> {
-    fn new(volume: &'a Volume<'a>, cursor: Option<WalkPlace>) -> Side<'a> {
-        Side { volume, cursor, nodes: Vec::new() }
+impl<'a> Descent<'a> {
+    fn new(volume: &'a Volume<'a>, cursor: Option<WalkPlace>) -> Descent<'a> {
+        Descent { volume, cursor, nodes: Vec::new() }
     }
 
     /// The root comes in at its level.
     fn enter(&mut self, level: u8) {
         let (NodePointer { block, epoch }, top) = self.volume.root(TreeId::Files);
         if level == top {
-            self.nodes.push(Place { block, epoch: epoch.0, high: None });
+            self.nodes.push(NodeRange { block, epoch: epoch.0, high: None });
         }
     }
 
     /// Leaves out what `other` has as well, what comes twice, and what a deletion has passed.
-    fn without(&mut self, other: &HashSet<Place>, level: u8) {
+    fn without(&mut self, other: &HashSet<NodeRange>, level: u8) {
         let mut seen = HashSet::new();
         self.nodes.retain(|place| {
             let at = WalkPlace::node(place.high.map(|high| high.raw()), level);
@@ -92,7 +92,7 @@ impl<'a> Side<'a> {
                 }
                 let NodePointer { block, epoch } = node.child(index);
                 let next = (index + 1 < node.count()).then(|| node.key(index + 1));
-                self.nodes.push(Place { block, epoch: epoch.0, high: next.or(place.high) });
+                self.nodes.push(NodeRange { block, epoch: epoch.0, high: next.or(place.high) });
             }
         }
         is_whole
@@ -104,7 +104,7 @@ impl<'a> Side<'a> {
 pub(crate) fn difference(base: &Volume<'_>, volume: &Volume<'_>, tree: &TreeRoot) -> Difference {
     let mut items: BTreeMap<Key, Pair> = BTreeMap::new();
     let mut is_whole = true;
-    let mut sides = [Side::new(base, None), Side::new(volume, tree.cursor)];
+    let mut sides = [Descent::new(base, None), Descent::new(volume, tree.cursor)];
     let top = base.root(TreeId::Files).1.max(volume.root(TreeId::Files).1);
     for level in (0..=top).rev() {
         sides.iter_mut().for_each(|side| side.enter(level));

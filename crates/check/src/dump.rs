@@ -21,17 +21,17 @@ use holdfast_format::{JournalMark, NodePointer, NodeView, Superblock};
 
 use crate::CheckError;
 use crate::bounds::Bounds;
+use crate::met_nodes::MetNodes;
 use crate::recovered::Recovered;
-use crate::seen::Seen;
 use crate::superblocks::Slots;
 use crate::text;
 use crate::text::tree_name;
 use crate::volume::Volume;
-use crate::walk::{Step, Way};
+use crate::walk::{Step, WalkPart};
 
 /// What to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Subject {
     /// Both superblock slots and the zones.
     Superblocks,
     /// Every commit of the journal, and where and why it ends.
@@ -59,47 +59,47 @@ pub enum What {
     },
 }
 
-impl What {
+impl Subject {
     /// All items of the inode that an absolute path of `main` leads to.
-    pub fn path(path: &[u8]) -> What {
-        What::Path { branch: None, snapshot: None, path: path.into() }
+    pub fn path(path: &[u8]) -> Subject {
+        Subject::Path { branch: None, snapshot: None, path: path.into() }
     }
 }
 
 /// Prints `what` of the volume on `device`.
-pub fn dump(device: &dyn Device, what: &What, out: &mut dyn Write) -> Result<(), CheckError> {
+pub fn dump(device: &dyn Device, what: &Subject, out: &mut dyn Write) -> Result<(), CheckError> {
     let slots = Slots::read(device)?;
     if slots.newest().is_none() && !slots.has_magic() {
         return Err(CheckError::NotHoldfast { found: crate::foreign::identify(device) });
     }
-    if *what == What::Superblocks {
+    if *what == Subject::Superblocks {
         return superblocks(&slots, out);
     }
     let superblock = slots.into_newest()?;
-    if *what == What::Journal {
+    if *what == Subject::Journal {
         return journal::print(device, &superblock, out);
     }
     let recovered = Recovered::read(device, &superblock);
-    if *what == What::Log {
+    if *what == Subject::Log {
         return log::print(device, &recovered, out);
     }
     let volume = recovered.volume(device);
     match what {
-        What::Superblocks | What::Journal | What::Log => Ok(()),
-        What::Lineage => lineage::print(&volume, &recovered, out),
-        What::Branch(id) => {
+        Subject::Superblocks | Subject::Journal | Subject::Log => Ok(()),
+        Subject::Lineage => lineage::print(&volume, &recovered, out),
+        Subject::Branch(id) => {
             let tree = lineage::find(&volume, &recovered, *id)?;
             let volume = recovered.volume_of(device, &tree);
-            let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
+            let way = WalkPart { of: tree.id, cursor: tree.cursor, ..WalkPart::default() };
             print_tree(&volume, TreeId::Files, way, out)
         }
-        What::Node(block) => print_node(&volume, *block, out),
-        What::Tree(tree) => {
-            print_tree(&volume, *tree, Way::default(), out)?;
+        Subject::Node(block) => print_node(&volume, *block, out),
+        Subject::Tree(tree) => {
+            print_tree(&volume, *tree, WalkPart::default(), out)?;
             log::print_items(&recovered, *tree, out)
         }
-        What::Inode(inode) => print_inode(&volume, *inode, out),
-        What::Path { branch, snapshot, path } => {
+        Subject::Inode(inode) => print_inode(&volume, *inode, out),
+        Subject::Path { branch, snapshot, path } => {
             let tree = lineage::named(&volume, &recovered, branch.as_deref(), snapshot.as_deref())?;
             let volume = recovered.volume_of(device, &tree);
             let inode = resolve(&volume, path)?;
@@ -244,11 +244,11 @@ fn body(block: BlockNo, node: &NodeView<'_>, out: &mut dyn Write) -> Result<(), 
 fn print_tree(
     volume: &Volume<'_>,
     tree: TreeId,
-    way: Way,
+    way: WalkPart,
     out: &mut dyn Write,
 ) -> Result<(), CheckError> {
     let mut outcome = Ok(());
-    let _ = volume.walk_unseen(tree, way, &mut Seen::default(), &mut |step| {
+    let _ = volume.walk_unseen(tree, way, &mut MetNodes::default(), &mut |step| {
         let printed = match step {
             Step::Node { pointer, node, .. } => {
                 let mut reader = Reader::new(NodeHeader::TITLE, node.bytes());

@@ -9,7 +9,7 @@
 //! level in the superblock, and lists grow only with what was really read.
 //!
 //! The commits of the journal and the batches of the log belong to the volume:
-//! everything but [`What::Superblocks`] sees what [`journal::replay`] and
+//! everything but [`Subject::Superblocks`] sees what [`journal::replay`] and
 //! [`log::replay`] make of it. [`view`] lists what that is.
 //!
 //! Shares no code with the engine but the words of `format` and `device`, and what starts threads.
@@ -18,7 +18,7 @@ pub mod changes;
 pub mod dump;
 pub mod error;
 pub mod foreign;
-pub mod found;
+pub mod sweep;
 pub mod issue;
 pub mod journal;
 pub mod log;
@@ -27,7 +27,7 @@ pub mod reading;
 pub mod report;
 pub mod runs;
 mod ring_part;
-mod arrived;
+mod data_sums;
 mod ascending;
 mod bounds;
 mod difference;
@@ -39,14 +39,14 @@ mod patched;
 mod path;
 mod recovered;
 mod referenced;
-mod seen;
+mod met_nodes;
 mod superblocks;
 mod text;
 mod view;
 mod volume;
 mod walk;
 
-pub use dump::{What, dump};
+pub use dump::{Subject, dump};
 pub use error::CheckError;
 pub use foreign::{OURS, identify, identify_other};
 pub use issue::{Issue, Severity};

@@ -8,10 +8,10 @@ use holdfast_device::Device;
 
 use crate::CheckError;
 use crate::lineage::{Lineage, TreeRoot};
+use crate::met_nodes::MetNodes;
 use crate::recovered::Recovered;
-use crate::seen::Seen;
 use crate::superblocks::Slots;
-use crate::walk::{Step, Way};
+use crate::walk::{Step, WalkPart};
 
 /// What a branch or snapshot says that it refers to, and what it does, in blocks: those of its nodes, and those that its extents
 /// have on the device, whichever trees have them too.
@@ -63,9 +63,9 @@ pub fn referenced(device: &dyn Device) -> Result<Vec<Referenced>, CheckError> {
         return Err(CheckError::Missing(what));
     }
     let lineage = Lineage::read(&volume);
-    let (mut seen, mut all) = (Seen::default(), Vec::new());
+    let (mut seen, mut all) = (MetNodes::default(), Vec::new());
     for tree in lineage.trees(&volume, &|_| None) {
-        let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
+        let way = WalkPart { of: tree.id, cursor: tree.cursor, ..WalkPart::default() };
         let mut lost = None;
         let of = recovered.volume_of(device, &tree);
         let _ = of.walk_unseen(TreeId::Files, way, &mut seen, &mut |step| match step {

@@ -15,12 +15,12 @@ use holdfast_format::{ItemKind, Key};
 use crate::CheckError;
 use crate::bounds::Bounds;
 use crate::lineage::{Lineage, TreeRoot};
+use crate::met_nodes::MetNodes;
 use crate::recovered::Recovered;
 use crate::runs::Runs;
-use crate::seen::Seen;
 use crate::superblocks::Slots;
 use crate::volume::Volume;
-use crate::walk::{Step, Way};
+use crate::walk::{Step, WalkPart};
 
 /// What a volume holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ fn nodes<'a>(
 ) -> Result<Runs, CheckError> {
     let (mut firsts, mut lost) = (Vec::new(), None);
     let geometry = &volume.superblock.geometry;
-    let mut walk = |volume: &Volume<'_>, tree, way, seen: &mut Seen| {
+    let mut walk = |volume: &Volume<'_>, tree, way, seen: &mut MetNodes| {
         let _ = volume.walk_unseen(tree, way, seen, &mut |step| match step {
             Step::Node { pointer, node, .. } => {
                 firsts.push((pointer.block.0, geometry.stored(tree, node.level())));
@@ -108,12 +108,12 @@ fn nodes<'a>(
             }
         });
     };
-    let mut seen = Seen::default();
+    let mut seen = MetNodes::default();
     for (tree, volume) in trees {
-        let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
+        let way = WalkPart { of: tree.id, cursor: tree.cursor, ..WalkPart::default() };
         walk(&volume, TreeId::Files, way, &mut seen);
     }
-    walk(volume, TreeId::Space, Way::default(), &mut Seen::default());
+    walk(volume, TreeId::Space, WalkPart::default(), &mut MetNodes::default());
     if let Some(lost) = lost {
         return Err(CheckError::Missing(lost));
     }

@@ -11,8 +11,8 @@ use holdfast_format::item::WalkPlace;
 use holdfast_format::{NodePointer, NodeView};
 
 use crate::bounds::Bounds;
+use crate::met_nodes::{Again, Met, MetNodes};
 use crate::nodes::AHEAD;
-use crate::seen::{Again, Met, Seen};
 use crate::volume::{Problem, Volume};
 
 /// What a walk meets.
@@ -32,7 +32,7 @@ type Visit<'v> = dyn FnMut(Step<'_>) -> ControlFlow<()> + 'v;
 
 /// Which part of a tree is walked.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct WalkPart {
     /// The keys that are wanted.
     pub(crate) range: Bounds,
     /// The tree's number: that of its branch or snapshot. Others may share nodes with it.
@@ -41,9 +41,9 @@ pub(crate) struct Way {
     pub(crate) cursor: Option<WalkPlace>,
 }
 
-impl Default for Way {
-    fn default() -> Way {
-        Way { range: Bounds::ALL, of: 0, cursor: None }
+impl Default for WalkPart {
+    fn default() -> WalkPart {
+        WalkPart { range: Bounds::ALL, of: 0, cursor: None }
     }
 }
 
@@ -56,8 +56,8 @@ impl Volume<'_> {
         range: Bounds,
         visit: &mut Visit<'_>,
     ) -> ControlFlow<()> {
-        let mut seen = Seen::default();
-        self.walk_unseen(tree, Way { range, ..Way::default() }, &mut seen, visit)
+        let mut seen = MetNodes::default();
+        self.walk_unseen(tree, WalkPart { range, ..WalkPart::default() }, &mut seen, visit)
     }
 
     /// The same without the nodes that a walk through another tree has met, which lie in the same place of that. Of a
@@ -65,8 +65,8 @@ impl Volume<'_> {
     pub(crate) fn walk_unseen(
         &self,
         tree: TreeId,
-        way: Way,
-        seen: &mut Seen,
+        way: WalkPart,
+        seen: &mut MetNodes,
         visit: &mut Visit<'_>,
     ) -> ControlFlow<()> {
         let (root, level) = self.root(tree);
@@ -79,8 +79,8 @@ impl Volume<'_> {
 struct Walk<'a, 'v> {
     volume: Volume<'a>,
     tree: TreeId,
-    way: Way,
-    seen: &'v mut Seen,
+    way: WalkPart,
+    seen: &'v mut MetNodes,
     visit: &'v mut Visit<'v>,
 }
 

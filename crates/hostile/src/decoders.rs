@@ -356,7 +356,7 @@ pub fn foreign(data: &[u8]) {
     let _ = probe(&device);
     let report = holdfast_check::check(&device, &holdfast_check::Options::default());
     assert!(report.is_err() || found.is_some(), "a volume without a magic");
-    let _ = dump(&device, &holdfast_check::What::Superblocks, &mut std::io::sink());
+    let _ = dump(&device, &holdfast_check::Subject::Superblocks, &mut std::io::sink());
 }
 
 /// Something where the magics lie.

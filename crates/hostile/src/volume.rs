@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use holdfast_base::{BlockNo, InodeNo, TreeId};
-use holdfast_check::{Options, Report, What, dump, probe, view};
+use holdfast_check::{Options, Report, Subject, dump, probe, view};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_posix::{FileSystem, FsError, MountOptions};
 use holdfast_sim::{agree, agree_on_log};
@@ -126,18 +126,18 @@ fn trees(filesystem: &FileSystem) -> Vec<String> {
 fn print(device: &dyn Device, edited: &Edited) {
     let first = edited.golden.superblock.files.block;
     for what in [
-        What::Superblocks,
-        What::Journal,
-        What::Log,
-        What::Lineage,
-        What::Branch(1),
-        What::Branch(2),
-        What::Tree(TreeId::Files),
-        What::Tree(TreeId::Space),
-        What::Node(first),
-        What::Node(BlockNo(u64::MAX)),
-        What::Inode(InodeNo::ROOT),
-        What::path(b"/d/sub"),
+        Subject::Superblocks,
+        Subject::Journal,
+        Subject::Log,
+        Subject::Lineage,
+        Subject::Branch(1),
+        Subject::Branch(2),
+        Subject::Tree(TreeId::Files),
+        Subject::Tree(TreeId::Space),
+        Subject::Node(first),
+        Subject::Node(BlockNo(u64::MAX)),
+        Subject::Inode(InodeNo::ROOT),
+        Subject::path(b"/d/sub"),
     ] {
         let _ = dump(device, &what, &mut std::io::sink());
     }

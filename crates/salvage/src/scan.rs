@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, TreeId};
-use holdfast_check::found::{Claim, sweep};
 use holdfast_check::reading::NodePlace;
+use holdfast_check::sweep::{Claim, sweep};
 use holdfast_device::Device;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::InodeItem;

@@ -9,7 +9,7 @@ use holdfast_format::journal::{Base, Commit, DataExtent};
 
 use super::mark;
 use crate::CheckError;
-use crate::journal::{End, Found, Ring, Whole, replay};
+use crate::journal::{End, NextCommit, Ring, Whole, replay};
 
 /// Bytes of ranges are not printed: what they make of a node, the dump of that node shows.
 pub(super) fn print(
@@ -22,7 +22,7 @@ pub(super) fn print(
     writeln!(out, "mark epoch={} {}", superblock.epoch, mark(&superblock.journal))?;
     let reader = Ring::new(device, superblock);
     let mut place = reader.start();
-    while let Found::Whole(whole) = reader.commit(&place)? {
+    while let NextCommit::Whole(whole) = reader.commit(&place)? {
         print_commit(superblock, &whole, out)?;
         place = whole.after;
     }

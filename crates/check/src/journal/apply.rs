@@ -15,7 +15,7 @@ use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
 
 use super::ring::{Ring, Whole};
 use super::{End, Fault, Reason, Replay, bytes_of};
-use crate::arrived;
+use crate::data_sums;
 use crate::issue::Issue;
 
 /// What one commit breaks: the issue and the words.
@@ -43,7 +43,7 @@ impl Replay {
             let why = format!("its {what} goes back from {before} to {now}");
             return Err(self.refuse(whole, (Issue::CommitMalformed, why)));
         }
-        if is_last && let Some(extent) = arrived::missing(ring.device, &commit.extents) {
+        if is_last && let Some(extent) = data_sums::missing(ring.device, &commit.extents) {
             let DataExtent { block, count, .. } = extent;
             let why = format!("{count} blocks of data from {block} on did not arrive");
             let end = whole.ends_before(whole.at(), Reason::DataMissing, why);

@@ -26,7 +26,7 @@ use holdfast_format::{Stored, Superblock, node};
 use crate::CheckError;
 use crate::issue::Issue;
 use crate::nodes::NodeCache;
-pub(crate) use ring::{BadFrame, Found, Ring, Whole};
+pub(crate) use ring::{BadFrame, NextCommit, Ring, Whole};
 
 /// What a journal makes of a volume.
 #[derive(Clone, Debug)]
@@ -161,12 +161,12 @@ impl Replay {
         let (mut found, mut unread) = ring.next(&ring.start());
         loop {
             let whole = match found {
-                Found::Whole(whole) => whole,
-                Found::End(end) => {
+                NextCommit::Whole(whole) => whole,
+                NextCommit::End(end) => {
                     self.end = end;
                     return unread.map_or(Ok(()), |error| Err(error.into()));
                 }
-                Found::Fault(end, fault) => {
+                NextCommit::Fault(end, fault) => {
                     self.end = end;
                     self.faults.push(fault);
                     return Ok(());
@@ -174,9 +174,9 @@ impl Replay {
             };
             (found, unread) = ring.next(&whole.after);
             // The next commit is written after the flush of this one: then its data needs no proof.
-            let is_last = matches!(found, Found::End(_));
+            let is_last = matches!(found, NextCommit::End(_));
             // A crash may leave the last one so; but not where the volume was closed behind it.
-            if !matches!(&found, Found::End(end) if end.reason != Reason::Closed) {
+            if !matches!(&found, NextCommit::End(end) if end.reason != Reason::Closed) {
                 let places = whole.bad.iter().map(|bad| (whole.commit, bad.clone()));
                 self.bad_places.extend(places);
             }

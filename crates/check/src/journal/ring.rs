@@ -70,7 +70,7 @@ pub(crate) struct BadFrame {
 
 /// What was found where a commit should be.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum NextCommit {
     Whole(Whole),
     End(End),
     /// An end that no crash explains.
@@ -118,20 +118,20 @@ impl<'a> Ring<'a> {
     }
 
     /// The commit that must come at `place`; where that does not read, an end, and why.
-    pub(super) fn next(&self, place: &Expected) -> (Found, Option<DeviceError>) {
+    pub(super) fn next(&self, place: &Expected) -> (NextCommit, Option<DeviceError>) {
         match self.commit(place) {
             Ok(found) => (found, None),
             Err(error) => {
                 let (commit, at) = (place.mark.commit.next(), place.mark.next);
                 let end =
                     End { commit, at, reason: Reason::Broken, why: "it does not read".into() };
-                (Found::End(end), Some(error))
+                (NextCommit::End(end), Some(error))
             }
         }
     }
 
     /// Reads the commit that must come at `place`.
-    pub(crate) fn commit(&self, place: &Expected) -> Result<Found, DeviceError> {
+    pub(crate) fn commit(&self, place: &Expected) -> Result<NextCommit, DeviceError> {
         let commit = place.mark.commit.next();
         let mut mark = place.mark;
         let mut left = place.left;
@@ -146,10 +146,10 @@ impl<'a> Ring<'a> {
                 |header: &FrameHeader| self.misfit(place, &mark, first, frames.len(), header);
             let (header, bytes) = match self.frame_that(at, misfit, &mut bad)? {
                 Ok(frame) => frame,
-                Err(why) => return Ok(Found::End(end(absent, why))),
+                Err(why) => return Ok(NextCommit::End(end(absent, why))),
             };
             if header.kind == KIND_END {
-                return Ok(Found::End(end(Reason::Closed, "the volume was closed".into())));
+                return Ok(NextCommit::End(end(Reason::Closed, "the volume was closed".into())));
             }
             let too_much = if header.blocks() > left {
                 Some("its frames overlap the journal's first")
@@ -161,7 +161,7 @@ impl<'a> Ring<'a> {
             if let Some(why) = too_much {
                 let what = format!("commit {commit}: {why}");
                 let fault = Fault { issue: Issue::CommitMalformed, what, block: at };
-                return Ok(Found::Fault(end(Reason::Broken, why.into()), fault));
+                return Ok(NextCommit::Fault(end(Reason::Broken, why.into()), fault));
             }
             payload.extend_from_slice(&bytes);
             left -= header.blocks();
@@ -175,7 +175,7 @@ impl<'a> Ring<'a> {
                 let mark = JournalMark { commit, ..mark };
                 let epoch = Epoch(header.epoch);
                 let after = Expected { mark, epoch, is_first: false, left };
-                return Ok(Found::Whole(Whole { commit, epoch, frames, bad, payload, after }));
+                return Ok(NextCommit::Whole(Whole { commit, epoch, frames, bad, payload, after }));
             }
         }
     }

@@ -31,7 +31,7 @@ pub(super) const KEPT_MAX: u64 = 4 * REPLAY_BYTES_MAX;
 
 /// The volume while its log is replayed.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct LogEffects {
     /// Blocks in use before the log; `None` if that cannot be read.
     pub(super) before: Option<Runs>,
     /// Blocks that the log took, also those that it gave back.
@@ -53,10 +53,10 @@ pub(super) struct State {
     kept: u64,
 }
 
-impl State {
+impl LogEffects {
     /// Before the log, when the blocks `before` were in use, as far as that is known.
-    pub(super) fn new(before: Option<Runs>, lineage: Lineage, is_lineage_lost: bool) -> State {
-        State { is_lineage_lost, before, lineage, ..State::default() }
+    pub(super) fn new(before: Option<Runs>, lineage: Lineage, is_lineage_lost: bool) -> LogEffects {
+        LogEffects { is_lineage_lost, before, lineage, ..LogEffects::default() }
     }
 
     /// Judges all records of a batch that follows what `replay` has by now. Changes nothing but the lineage, which nothing

@@ -19,7 +19,7 @@ pub(super) type Batch = (LogHeader, Vec<u8>);
 
 /// What a ring has behind a hole.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct BehindHole {
     pub(super) chains: Vec<Linked>,
     /// The last batch that any calls durable.
     pub(super) proven: u64,
@@ -38,7 +38,7 @@ pub(super) struct Linked {
 }
 
 /// Reads the ring from the end of `replay` on.
-pub(super) fn read(ring: &Ring<'_>, replay: &Replay) -> Found {
+pub(super) fn read(ring: &Ring<'_>, replay: &Replay) -> BehindHole {
     let (mut found, mut bytes, mut needed) = (BTreeMap::new(), 0u64, Blocks::default());
     ring.beyond(replay.end.batch, &mut |header, records| {
         // It stands in two places.
@@ -50,7 +50,7 @@ pub(super) fn read(ring: &Ring<'_>, replay: &Replay) -> Found {
         }
     });
     let (chains, proven) = linked(ring, replay, found);
-    Found { chains, proven, needed: needed.runs() }
+    BehindHole { chains, proven, needed: needed.runs() }
 }
 
 /// Adds the blocks that a batch takes, and those on which data in it builds.

@@ -10,12 +10,12 @@ use holdfast_base::BlockRange;
 use holdfast_format::item::Extent;
 use holdfast_format::{ItemKind, Key};
 
-use super::apply::State;
+use super::apply::LogEffects;
 use super::blocks::Blocks;
 use super::judged::{COST, Given, Judged, OfBranch, Refusal, Value, misused, united};
-use super::origins::{Before, Origin, Place, origin};
+use super::origins::{Before, FilePlace, Origin, origin};
 
-impl State {
+impl LogEffects {
     /// Judges what a batch gives back, behind all that it changes and takes.
     pub(super) fn give_back(
         &self,
@@ -120,7 +120,7 @@ impl State {
         let of_tree = |block: u64| match given {
             Given::Free(_) => younger.end_at(block),
             Given::Drop(branch, of) => {
-                let place = Place::of(&of.at, of.blocks.start.0);
+                let place = FilePlace::of(&of.at, of.blocks.start.0);
                 origins.get(branch)?.same(block, of.birth, place)
             }
         };

@@ -24,8 +24,8 @@ use super::blocks::Blocks;
 use super::chains::{self, Linked};
 use super::judged::{COST, OfBranch};
 use super::{BranchChanges, Replay, Ring};
-use crate::arrived;
 use crate::changes::Change;
+use crate::data_sums;
 use crate::lineage::Lineage;
 use crate::patched::Patched;
 use crate::runs::Runs;
@@ -185,7 +185,7 @@ impl Reading<'_, '_> {
         let named: Vec<DataExtent> = records.iter().filter_map(named).collect();
         let blocks = named.iter().fold(0u64, |sum, extent| sum.saturating_add(extent.count));
         self.unproven = self.unproven.saturating_add(blocks);
-        self.unproven <= DATA_BLOCKS_MAX && arrived::missing(self.before.device, &named).is_none()
+        self.unproven <= DATA_BLOCKS_MAX && data_sums::missing(self.before.device, &named).is_none()
     }
 
     /// Adds what the records of a batch say. Whether that can be.
@@ -384,7 +384,7 @@ impl Chain {
         let mut file = MadeLater { last_batch, ..MadeLater::default() };
         for extent in self.extents(of).filter_map(Result::ok) {
             file.blocks += extent.sums.len() as u64;
-            let (others, unread) = arrived::other_blocks(before.device, &self.data, &extent);
+            let (others, unread) = data_sums::other_blocks(before.device, &self.data, &extent);
             file.used_again += others;
             file.unread += unread;
         }

@@ -22,7 +22,7 @@ pub(super) type Items = BTreeMap<Key, Option<Vec<u8>>>;
 /// Judges what a batch says, which follows `before`. Of that some `is_lost` if it stood in a damaged node: the batch is right about what is
 /// missing.
 pub(super) fn judge(before: &Lineage, is_lost: bool, items: &Items) -> Result<(), String> {
-    let said: Said = sort(items)?;
+    let said: LineageChanges = sort(items)?;
     let next = before.next().unwrap_or(MAIN + 1);
     let behind = said.next.unwrap_or(next);
     if behind < next {
@@ -74,7 +74,7 @@ pub(super) fn judge(before: &Lineage, is_lost: bool, items: &Items) -> Result<()
 }
 
 /// Holds are of snapshots that are there, and what the batch begins to delete has none behind it.
-fn holds(before: &Lineage, is_lost: bool, said: &Said) -> Result<(), String> {
+fn holds(before: &Lineage, is_lost: bool, said: &LineageChanges) -> Result<(), String> {
     for (key, _) in said.holds.iter().filter(|(_, is_put)| **is_put) {
         let id = key.inode.0.saturating_sub(LINEAGE);
         let may_be_held = |of: TreeItem| {
@@ -97,7 +97,7 @@ fn holds(before: &Lineage, is_lost: bool, said: &Said) -> Result<(), String> {
 }
 
 #[derive(Default)]
-struct Said {
+struct LineageChanges {
     next: Option<u64>,
     trees: BTreeMap<u64, TreeItem>,
     roots: BTreeMap<u64, RootItem>,
@@ -109,8 +109,8 @@ struct Said {
 }
 
 /// Sorts the items of a batch, each of which must be sound and at its place.
-fn sort(items: &Items) -> Result<Said, String> {
-    let mut said = Said::default();
+fn sort(items: &Items) -> Result<LineageChanges, String> {
+    let mut said = LineageChanges::default();
     for (key, value) in items {
         let bad = || malformed::<()>(format!("{key:?} cannot be in a log"));
         let of_all = key.inode.0 == LINEAGE;
@@ -173,7 +173,7 @@ fn is_kept(before: &Lineage, id: u64, was: &TreeItem, now: &TreeItem) -> Result<
 }
 
 /// A new branch has the root of a snapshot that is there, and stands beside it.
-fn begins(before: &Lineage, said: &Said, id: u64) -> Result<(), String> {
+fn begins(before: &Lineage, said: &LineageChanges, id: u64) -> Result<(), String> {
     let parent = said.parents.get(&id).copied().unwrap_or_default();
     let of = before.tree(parent).filter(|of| of.kind == TreeKind::Snapshot);
     let of = of.filter(|of| !before.is_deleted(parent, of));

@@ -39,7 +39,7 @@ use crate::lineage::Lineage;
 use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
-use apply::State;
+use apply::LogEffects;
 pub(crate) use later::Later;
 pub use later::{Gaps, MadeLater};
 pub(crate) use ring::{BadBatch, Ring, Whole};
@@ -253,7 +253,7 @@ pub(crate) fn replay_readable(
     let before = Volume::before_log(device, journal);
     if !chain.is_empty() {
         let is_lost = Lineage::lost(&before).is_some();
-        let state = State::new(before.marks(), Lineage::read(&before), is_lost);
+        let state = LogEffects::new(before.marks(), Lineage::read(&before), is_lost);
         apply(&before, &ring, state, &chain, proven, &mut replay);
     }
     let batch = replay.end.batch;
@@ -342,7 +342,7 @@ fn collect(
 fn apply(
     before: &Volume<'_>,
     ring: &Ring<'_>,
-    mut state: State,
+    mut state: LogEffects,
     chain: &[Whole],
     proven: u64,
     replay: &mut Replay,
@@ -365,7 +365,7 @@ fn apply(
             break;
         }
         if proven < whole.header.number
-            && let Some(extent) = crate::arrived::missing(before.device, &judged.named)
+            && let Some(extent) = crate::data_sums::missing(before.device, &judged.named)
         {
             let (block, count) = (extent.block, extent.count);
             let why = format!("{count} blocks of data from {block} on did not arrive");

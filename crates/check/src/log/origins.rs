@@ -16,22 +16,22 @@ pub(super) struct Origin {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) birth: Epoch,
-    place: Place,
+    place: FilePlace,
 }
 
 /// Where blocks lie in a file: the same for all of an extent, and for what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct FilePlace {
     inode: InodeNo,
     /// The byte of the file at which block 0 of the device would lie, if the extent went so far.
     of_first_block: i128,
 }
 
-impl Place {
+impl FilePlace {
     /// That of blocks of which `start` lies at a key.
-    pub(super) fn of(key: &Key, start: u64) -> Place {
+    pub(super) fn of(key: &Key, start: u64) -> FilePlace {
         let before = i128::from(start) * i128::from(BLOCK_BYTES);
-        Place { inode: key.inode, of_first_block: i128::from(key.offset) - before }
+        FilePlace { inode: key.inode, of_first_block: i128::from(key.offset) - before }
     }
 }
 
@@ -87,7 +87,7 @@ impl Before {
     }
 
     /// The end of the one that has a block, if it is as old, and lies there.
-    pub(super) fn same(&self, block: u64, birth: Epoch, place: Place) -> Option<u64> {
+    pub(super) fn same(&self, block: u64, birth: Epoch, place: FilePlace) -> Option<u64> {
         self.at(block).filter(|of| (of.birth, of.place) == (birth, place)).map(|of| of.end)
     }
 
@@ -101,7 +101,7 @@ impl Before {
         let mut kept = Vec::with_capacity(extents.len());
         for (key, extent) in extents {
             let (start, end) = extent.blocks.ends();
-            let place = Place::of(&key, start);
+            let place = FilePlace::of(&key, start);
             let from = self.0.partition_point(|origin| origin.end <= start.max(done));
             let among = self.0.iter().skip(from).take_while(|origin| origin.start < end);
             let parts = among.filter(|origin| origin.place == place).map(|origin| Origin {
@@ -119,7 +119,7 @@ impl Before {
 /// The blocks of an extent that a tree has at a key.
 pub(super) fn origin(key: &Key, extent: &Extent) -> Origin {
     let (start, end) = extent.blocks.ends();
-    Origin { start, end, birth: extent.birth, place: Place::of(key, start) }
+    Origin { start, end, birth: extent.birth, place: FilePlace::of(key, start) }
 }
 
 #[cfg(test)]
@@ -158,10 +158,10 @@ mod tests {
         assert_eq!(after.younger(Some(Epoch(5))), [(110, 114)]);
         assert_eq!(after.younger(Some(Epoch(6))), []);
         assert_eq!(after.younger(None), [(108, 110), (110, 114)]);
-        let place = Place::of(&key(9), 109);
+        let place = FilePlace::of(&key(9), 109);
         assert_eq!(after.same(109, Epoch(3), place), Some(110));
         assert_eq!(after.same(109, Epoch(4), place), None);
-        assert_eq!(after.same(109, Epoch(3), Place::of(&key(8), 109)), None);
+        assert_eq!(after.same(109, Epoch(3), FilePlace::of(&key(8), 109)), None);
     }
 
     #[test]

@@ -124,32 +124,32 @@ fn check_root(context: &mut Context<'_>) {
 /// Follows each directory upwards until the root, a directory already judged, or itself.
 fn find_rooted(context: &mut Context<'_>) {
     #[derive(Clone, Copy, PartialEq)]
-    enum State {
+    enum Mark {
         New,
         OnTheWay,
         Done,
     }
     let inodes: &mut Inodes = &mut context.inodes;
-    let mut states = vec![State::New; inodes.0.len()];
+    let mut states = vec![Mark::New; inodes.0.len()];
     let mut way = Vec::new();
     for start in 0..inodes.0.len() {
         let mut next = inodes.0[start].is_directory().then_some(start);
         let mut rooted = false;
         while let Some(at) = next {
             match states[at] {
-                State::Done => {
+                Mark::Done => {
                     rooted = inodes.0[at].rooted;
                     break;
                 }
-                State::OnTheWay => {
+                Mark::OnTheWay => {
                     let number = inodes.0[at].number;
                     let what = format!("directory {number} is its own ancestor");
                     context.findings.add(Issue::DirectoryCycle, what).inode(number);
                     break;
                 }
-                State::New => {}
+                Mark::New => {}
             }
-            states[at] = State::OnTheWay;
+            states[at] = Mark::OnTheWay;
             way.push(at);
             let entry = &inodes.0[at];
             rooted = entry.number == InodeNo::ROOT;
@@ -157,7 +157,7 @@ fn find_rooted(context: &mut Context<'_>) {
             next = up.and_then(|up| inodes.find(up));
         }
         for at in way.drain(..) {
-            states[at] = State::Done;
+            states[at] = Mark::Done;
             inodes.0[at].rooted |= rooted;
         }
     }

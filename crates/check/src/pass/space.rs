@@ -19,7 +19,7 @@ use crate::runs::Runs;
 
 /// What the space tree says.
 #[derive(Default)]
-struct Said {
+struct Ledger {
     marked: Runs,
     groups: Vec<(u64, GroupItem)>,
     shared: Vec<Counted>,
@@ -35,7 +35,13 @@ struct Reading {
 
 impl Reading {
     /// Goes on with a piece, which may be the first of another group.
-    fn take(&mut self, key: &Key, bits: &[u8; BITMAP_BYTES], said: &mut Said, geometry: &Geometry) {
+    fn take(
+        &mut self,
+        key: &Key,
+        bits: &[u8; BITMAP_BYTES],
+        said: &mut Ledger,
+        geometry: &Geometry,
+    ) {
         if key.inode.0 != self.group {
             self.end(said, geometry);
             *self = Reading { group: key.inode.0, ..Reading::default() };
@@ -46,7 +52,7 @@ impl Reading {
         }
     }
 
-    fn end(&self, said: &mut Said, geometry: &Geometry) {
+    fn end(&self, said: &mut Ledger, geometry: &Geometry) {
         let slots = geometry.free_slots_of_group(self.group, &self.words);
         said.free_slots.insert(self.group, slots);
     }
@@ -82,8 +88,8 @@ pub(super) fn run(context: &mut Context<'_>) {
     }
 }
 
-fn read(context: &mut Context<'_>) -> Said {
-    let (mut said, mut reading) = (Said::default(), Reading::default());
+fn read(context: &mut Context<'_>) -> Ledger {
+    let (mut said, mut reading) = (Ledger::default(), Reading::default());
     let volume = context.volume;
     let geometry = &volume.superblock.geometry;
     let counts = references::are_counted(context);
@@ -186,7 +192,7 @@ fn sweep(context: &mut Context<'_>) -> Reached {
     reached
 }
 
-fn compare_marks(context: &mut Context<'_>, said: &Said, reached: &Reached) {
+fn compare_marks(context: &mut Context<'_>, said: &Ledger, reached: &Reached) {
     let is_whole = context.is_whole();
     let Context { findings, uses, .. } = context;
     let geometry = &context.volume.superblock.geometry;
@@ -213,7 +219,7 @@ fn compare_marks(context: &mut Context<'_>, said: &Said, reached: &Reached) {
     });
 }
 
-fn compare_counts(context: &mut Context<'_>, said: &Said, reached: &Reached) {
+fn compare_counts(context: &mut Context<'_>, said: &Ledger, reached: &Reached) {
     let log = &context.recovered.log;
     let by_log = |from, to| (log.taken.count_between(from, to), log.freed.count_between(from, to));
     let begin = |group: u64| group.saturating_mul(GROUP_BLOCKS);

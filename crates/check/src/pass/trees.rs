@@ -14,20 +14,20 @@ use super::copies::Copies;
 use super::{Context, Use};
 use crate::issue::Issue;
 use crate::lineage::TreeRoot;
+use crate::met_nodes::MetNodes;
 use crate::referenced::Referenced;
-use crate::seen::Seen;
 use crate::text::tree_name;
 use crate::volume::Volume;
-use crate::walk::{Step, Way};
+use crate::walk::{Step, WalkPart};
 
 /// Nodes between two reports of progress.
 const STRIDE: u64 = 256;
 
 pub(super) fn run(context: &mut Context<'_>) {
     let trees = std::mem::take(&mut context.trees);
-    let (mut seen, mut copies) = (Seen::default(), Copies::default());
+    let (mut seen, mut copies) = (MetNodes::default(), Copies::default());
     for tree in &trees {
-        let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
+        let way = WalkPart { of: tree.id, cursor: tree.cursor, ..WalkPart::default() };
         let volume = context.recovered.volume_of(context.volume.device, tree);
         let name = (tree.id != MAIN).then(|| tree.name.clone());
         context.aside = name;
@@ -37,8 +37,8 @@ pub(super) fn run(context: &mut Context<'_>) {
     context.aside = None;
     context.trees = trees;
     let volume = context.volume;
-    let seen = &mut Seen::default();
-    walk(context, &volume, TreeId::Space, Way::default(), (seen, &mut copies));
+    let seen = &mut MetNodes::default();
+    walk(context, &volume, TreeId::Space, WalkPart::default(), (seen, &mut copies));
     copies.compare(context);
     context.facts.complete = context.is_whole() && context.space_lost.is_empty();
 }
@@ -47,8 +47,8 @@ fn walk(
     context: &mut Context<'_>,
     volume: &Volume<'_>,
     tree: TreeId,
-    way: Way,
-    (seen, copies): (&mut Seen, &mut Copies),
+    way: WalkPart,
+    (seen, copies): (&mut MetNodes, &mut Copies),
 ) {
     let _ = volume.walk_unseen(tree, way, seen, &mut |step| {
         match step {

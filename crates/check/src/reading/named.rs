@@ -14,13 +14,13 @@ use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::log::{Content, Decoder, LogHeader, Record, UNIT};
 
 use crate::changes::NO_CHANGES;
-use crate::journal::{self, Found, Ring as Journal};
+use crate::journal::{self, NextCommit, Ring as Journal};
 use crate::lineage::Lineage;
 use crate::log::Ring as Log;
+use crate::met_nodes::MetNodes;
 use crate::recovered::Recovered;
-use crate::seen::Seen;
 use crate::volume::Volume;
-use crate::walk::{Step, Way};
+use crate::walk::{Step, WalkPart};
 
 /// What the rings hold.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +91,7 @@ fn largest(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
 fn commits(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let ring = Journal::new(device, mark);
     let mut place = ring.start();
-    while let Ok(Found::Whole(whole)) = ring.commit(&place) {
+    while let Ok(NextCommit::Whole(whole)) = ring.commit(&place) {
         place = whole.after;
         let Ok(commit) = Commit::decode(&whole.payload, whole.epoch, &mark.geometry) else {
             break;
@@ -136,7 +136,7 @@ fn batches(device: &dyn Device, recovered: &Recovered, rings: &mut RingContents)
 fn bases(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
     let alone = journal::Replay::none(mark);
     let volume = Volume::before_log(device, &alone);
-    let mut walk = |volume: &Volume<'_>, tree, way, seen: &mut Seen| {
+    let mut walk = |volume: &Volume<'_>, tree, way, seen: &mut MetNodes| {
         let _ = volume.walk_unseen(tree, way, seen, &mut |step| {
             if let Step::Node { pointer, node, .. } = step {
                 let stored = mark.geometry.stored(tree, node.level());
@@ -145,10 +145,10 @@ fn bases(device: &dyn Device, mark: &Superblock, rings: &mut RingContents) {
             ControlFlow::Continue(())
         });
     };
-    walk(&volume, TreeId::Space, Way::default(), &mut Seen::default());
-    let mut seen = Seen::default();
+    walk(&volume, TreeId::Space, WalkPart::default(), &mut MetNodes::default());
+    let mut seen = MetNodes::default();
     for tree in Lineage::read(&volume).trees(&volume, &|_| None) {
-        let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
+        let way = WalkPart { of: tree.id, cursor: tree.cursor, ..WalkPart::default() };
         walk(
             &volume.with_files((tree.root, tree.level), &NO_CHANGES),
             TreeId::Files,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
-use holdfast_check::{CheckError, Issue, Referenced, Report, What, dump, referenced, view};
+use holdfast_check::{CheckError, Issue, Referenced, Report, Subject, dump, referenced, view};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::item::{
     Dentry, Extent, FileType, InodeItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace,
@@ -192,7 +192,7 @@ fn delete_with_a_write_at(when: usize) -> (usize, usize) {
         let image = crash(&grown.device);
         clean(&*image);
         let mut log = Vec::new();
-        dump(&*image, &What::Log, &mut log).unwrap();
+        dump(&*image, &Subject::Log, &mut log).unwrap();
         drops += String::from_utf8_lossy(&log).matches("\ndrop ").count();
         steps += 1;
         if !goes_on {
@@ -419,13 +419,13 @@ fn dumps_show_branches() {
         let mut out = Vec::new();
         dump(&*grown.device, &what, &mut out).map(|()| String::from_utf8(out).unwrap())
     };
-    let lineage = show(What::Lineage).unwrap();
+    let lineage = show(Subject::Lineage).unwrap();
     for line in ["tree=1 name=\"main\"", "tree=2 name=\"main@before\"", "tree=3 name=\"agent\""] {
         assert!(lineage.contains(line), "{lineage}");
     }
-    let branch = show(What::Branch(3)).unwrap();
+    let branch = show(Subject::Branch(3)).unwrap();
     assert!(branch.contains("kind=Inode") && branch.contains("uid=2"), "{branch}");
-    assert!(show(What::Branch(9)).is_err());
+    assert!(show(Subject::Branch(9)).is_err());
 }
 
 /// Entered along its cursor only: what lies before it may be anything.

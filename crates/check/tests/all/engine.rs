@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
-use holdfast_check::{Facts, What, dump, view};
+use holdfast_check::{Facts, Subject, dump, view};
 use holdfast_device::MemoryDevice;
 use holdfast_format::item::FileType;
 use holdfast_posix::{
@@ -369,7 +369,7 @@ fn a_large_directory_is_clean_and_can_be_printed() {
     expect_clean(&device, "with 20,000 files");
     let mut out = Vec::new();
     let path = b"/large/file 12345".to_vec();
-    dump(&*device, &What::path(&path), &mut out).expect("the file exists");
+    dump(&*device, &Subject::path(&path), &mut out).expect("the file exists");
     let text = String::from_utf8(out).expect("a dump is text");
     assert!(text.contains("type=Regular"), "{text}");
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use holdfast_base::{BLOCK_SIZE, BlockNo, TreeId};
 use holdfast_check::pass::PASSES;
-use holdfast_check::{CheckError, Issue, Options, Progress, What, check, dump, identify, probe};
+use holdfast_check::{CheckError, Issue, Options, Progress, Subject, check, dump, identify, probe};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::Superblock;
 use holdfast_format::checksum::crc64_with_hole;
@@ -13,7 +13,7 @@ use holdfast_format::superblock::VERSION;
 
 use crate::common::*;
 
-fn printed(device: &dyn Device, what: What) -> String {
+fn printed(device: &dyn Device, what: Subject) -> String {
     let mut out = Vec::new();
     dump(device, &what, &mut out).expect("there is something to print");
     String::from_utf8(out).expect("a dump is text")
@@ -39,7 +39,7 @@ fn other_things_are_not() {
     let error = check(&MemoryDevice::from_image(&image), &Options::default());
     let error = error.expect_err("it is something else");
     assert_eq!(error.to_string(), "not a Holdfast volume, but an XFS filesystem");
-    let error = dump(&empty, &What::Superblocks, &mut Vec::new()).expect_err("it is empty");
+    let error = dump(&empty, &Subject::Superblocks, &mut Vec::new()).expect_err("it is empty");
     assert!(matches!(error, CheckError::NotHoldfast { found: None }));
     for tiny in [0, 1, 100_000] {
         let tiny = MemoryDevice::new(tiny);
@@ -119,7 +119,7 @@ fn a_check_never_writes() {
     let before = made.device.to_image();
     let device = made.device.snapshot();
     check_all(&device);
-    printed(&device, What::Tree(TreeId::Files));
+    printed(&device, Subject::Tree(TreeId::Files));
     let stats = device.stats();
     assert_eq!((stats.writes, stats.flushes, stats.discards), (0, 0, 0));
     assert!(stats.reads > 0);
@@ -175,22 +175,22 @@ fn dumps_print_each_thing_on_a_line() {
     let mut maker = Maker::sample();
     maker.leaf_items = 6;
     let made = maker.make();
-    let text = printed(&made.device, What::Superblocks);
+    let text = printed(&made.device, Subject::Superblocks);
     assert!(text.contains("superblock slot=0 block=16 valid=true counts=true\n"), "{text}");
     assert!(text.contains("superblock slot=1 label=\"sample\"\n"), "{text}");
     assert!(text.contains("zone name=log block=272 count=64\n"), "{text}");
-    let text = printed(&made.device, What::Tree(TreeId::Files));
+    let text = printed(&made.device, Subject::Tree(TreeId::Files));
     let items = text.lines().filter(|line| line.starts_with("item ")).count();
     assert_eq!(items, 26);
     assert!(text.contains("kind=Dentry"), "{text}");
     assert!(text.contains("name=\"user.short\" len=5 bytes=\"value\""), "{text}");
     assert!(text.contains(" unwritten"), "{text}");
-    let text = printed(&made.device, What::Tree(TreeId::Space));
+    let text = printed(&made.device, Subject::Tree(TreeId::Space));
     assert!(text.contains("kind=Group offset=0x0 used_blocks="), "{text}");
-    let by_path = printed(&made.device, What::path(b"/dir//data"));
-    assert_eq!(by_path, printed(&made.device, What::Inode(DATA)));
+    let by_path = printed(&made.device, Subject::path(b"/dir//data"));
+    assert_eq!(by_path, printed(&made.device, Subject::Inode(DATA)));
     assert!(by_path.lines().all(|line| line.contains(" inode=18 ")), "{by_path}");
-    let text = printed(&made.device, What::Node(made.root()));
+    let text = printed(&made.device, Subject::Node(made.root()));
     assert!(text.contains("level=1"), "{text}");
     assert!(text.contains("child node="), "{text}");
 }
@@ -202,16 +202,16 @@ fn dumps_show_damage_and_go_on() {
     let made = maker.make();
     let bad = made.files[1].block;
     made.poke(bad, BLOCK_SIZE, |bytes| bytes[2000] ^= 1);
-    let text = printed(&made.device, What::Tree(TreeId::Files));
+    let text = printed(&made.device, Subject::Tree(TreeId::Files));
     assert!(text.contains(&format!("DAMAGED node={bad} tree=files level=0 why=")), "{text}");
     assert!(text.contains(&format!("node={} ", made.files[2].block)), "{text}");
     // The body of the node is sound; only its sum is not.
-    let text = printed(&made.device, What::Node(bad));
+    let text = printed(&made.device, Subject::Node(bad));
     assert!(text.contains("DAMAGED"), "{text}");
     assert!(text.contains("item node="), "{text}");
-    let missing = dump(&made.device, &What::Node(BlockNo(70)), &mut Vec::new());
+    let missing = dump(&made.device, &Subject::Node(BlockNo(70)), &mut Vec::new());
     assert!(matches!(missing, Err(CheckError::Missing(_))));
-    let missing = dump(&made.device, &What::path(b"/no/such"), &mut Vec::new());
+    let missing = dump(&made.device, &Subject::path(b"/no/such"), &mut Vec::new());
     let words = missing.expect_err("there is no such file").to_string();
     assert_eq!(words, "/no/such: there is no \"no\" in inode 1");
 }

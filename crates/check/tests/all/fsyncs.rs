@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
-use holdfast_check::{What, dump, view};
+use holdfast_check::{Subject, dump, view};
 use holdfast_device::sim::Policy;
 use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
 use holdfast_format::journal::frame::MAGIC;
@@ -59,7 +59,7 @@ fn expect_crash(device: &MemoryDevice, when: &str) -> (u64, usize) {
     let ours = view(&crashed).unwrap_or_else(|error| panic!("{when}: {error}"));
     expect_engine(&crashed, &ours);
     let mut out = Vec::new();
-    dump(&crashed, &What::Log, &mut out).expect("it is a volume");
+    dump(&crashed, &Subject::Log, &mut out).expect("it is a volume");
     let text = String::from_utf8(out).expect("a dump is text");
     let inside = text.lines().filter(|line| line.starts_with("data batch=")).count();
     (report.facts.log_batches, inside)
@@ -224,7 +224,7 @@ fn power_cuts_in_fsyncs_beside_commits() {
 /// Why the log ends.
 fn reason(device: &MemoryDevice) -> String {
     let mut out = Vec::new();
-    dump(device, &What::Log, &mut out).expect("it is a volume");
+    dump(device, &Subject::Log, &mut out).expect("it is a volume");
     let text = String::from_utf8(out).expect("a dump is text");
     let end = text.lines().find(|line| line.starts_with("end ")).expect("a log has an end");
     let reason = end.split(' ').find_map(|word| word.strip_prefix("reason="));
@@ -345,7 +345,7 @@ fn an_fsync_in_a_commit() {
     let crashed = crash_before_a_commit(0);
     let printed = |device: &MemoryDevice| {
         let mut out = Vec::new();
-        dump(device, &What::Log, &mut out).expect("it is a volume");
+        dump(device, &Subject::Log, &mut out).expect("it is a volume");
         String::from_utf8(out).expect("a dump is text")
     };
     let text = printed(&crashed);

@@ -3,7 +3,7 @@
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch};
 use holdfast_check::journal::Reason;
-use holdfast_check::{Issue, What, dump, probe};
+use holdfast_check::{Issue, Subject, dump, probe};
 use holdfast_format::journal::{Base, DataExtent, FrameHeader};
 use holdfast_format::{JournalMark, NodePointer};
 
@@ -399,7 +399,7 @@ fn a_dump_shows_the_journal() {
     journal.honest(NEXT);
     journal.close();
     let mut out = Vec::new();
-    dump(&made.device, &What::Journal, &mut out).expect("it is a volume");
+    dump(&made.device, &Subject::Journal, &mut out).expect("it is a volume");
     let text = String::from_utf8(out).expect("a dump is text");
     let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
     assert_eq!((lines("frame "), lines("commit="), lines("change ")), (3, 2, 4), "{text}");

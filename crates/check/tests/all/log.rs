@@ -2,7 +2,7 @@
 
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, Epoch};
 use holdfast_check::journal::{Reason, replay as replay_journal};
-use holdfast_check::{Issue, What, dump, probe};
+use holdfast_check::{Issue, Subject, dump, probe};
 use holdfast_format::checksum::block_sum;
 use holdfast_format::item::Extent;
 use holdfast_format::log::{Content, LogHeader, LogMark};
@@ -75,7 +75,7 @@ fn names_and_items_of_the_log_are_like_those_of_the_tree() {
     log.batch();
     let printed = |path: &str| {
         let mut out = Vec::new();
-        let done = dump(&made.device, &What::path(path.as_bytes()), &mut out);
+        let done = dump(&made.device, &Subject::path(path.as_bytes()), &mut out);
         done.map(|()| String::from_utf8(out).expect("a dump is text"))
     };
     let text = printed("/new").expect("the log makes it");
@@ -408,7 +408,7 @@ fn a_dump_shows_the_log() {
         dump(&made.device, &what, &mut out).expect("it is a volume");
         String::from_utf8(out).expect("a dump is text")
     };
-    let text = print(What::Log);
+    let text = print(Subject::Log);
     let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
     assert_eq!(
         (lines("batch="), lines("put batch=1 "), lines("take batch=1 ")),
@@ -421,11 +421,11 @@ fn a_dump_shows_the_log() {
     assert!(text.contains("at=3 len=5"), "{text}");
     assert!(text.contains("end batch=3 at=1024 reason=nothing"), "{text}");
     assert!(text.contains("replay batches=2 skipped=0 "), "{text}");
-    assert!(print(What::Superblocks).contains("log=batch=0 next=0 sum=0000000000000000"));
-    let tree = print(What::Tree(holdfast_base::TreeId::Files));
+    assert!(print(Subject::Superblocks).contains("log=batch=0 next=0 sum=0000000000000000"));
+    let tree = print(Subject::Tree(holdfast_base::TreeId::Files));
     assert!(tree.contains("item log=272 ") && tree.contains("deleted log=272 "), "{tree}");
     // Damage is printed where it stands.
     log.poke(log.batches[0], true, |bytes| bytes[LogHeader::SIZE] = 0xff);
-    let text = print(What::Log);
+    let text = print(Subject::Log);
     assert!(text.contains("DAMAGED batch=1 why=") && text.contains("reason=broken"), "{text}");
 }

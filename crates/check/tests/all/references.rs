@@ -10,10 +10,10 @@ use holdfast_format::{ItemKind, Key};
 use crate::common::*;
 
 /// What a volume counts: blocks from one that follows the first one of the file on, and their references.
-type Said = &'static [(u64, u32, u32)];
+type CountsOfVolume = &'static [(u64, u32, u32)];
 
 /// The sample, in which block 1 and 2 of a file are cloned to block 12, and block 1 to block 20 as well.
-fn cloned(is_written: bool, counts: bool, said: Said) -> Vec<Issue> {
+fn cloned(is_written: bool, counts: bool, said: CountsOfVolume) -> Vec<Issue> {
     let mut maker = Maker::sample();
     let key = |block: u64| Key::new(DATA, ItemKind::Extent, block * BLOCK_BYTES);
     let mut whole = Extent::decode(&maker.files[&key(0)]).unwrap();
@@ -48,7 +48,7 @@ fn cloned(is_written: bool, counts: bool, said: Said) -> Vec<Issue> {
 #[test]
 fn blocks_have_as_many_references_as_are_counted() {
     // A note says that this program cannot write such a volume.
-    let right: Said = &[(1, 1, 3), (2, 1, 2)];
+    let right: CountsOfVolume = &[(1, 1, 3), (2, 1, 2)];
     let note = Issue::FeaturesUnknown;
     assert_eq!(cloned(true, true, right), [note]);
     assert_eq!(cloned(true, true, &[(1, 1, 3)]), [note, Issue::BlocksShared], "one is not counted");

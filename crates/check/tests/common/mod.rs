@@ -17,7 +17,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{
     BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId,
 };
-use holdfast_check::{Issue, Options, Report, What, check, dump, identify, probe};
+use holdfast_check::{Issue, Options, Report, Subject, check, dump, identify, probe};
 use holdfast_device::{Device, DeviceError, DeviceStats, Discards, Flushed, MemoryDevice};
 use holdfast_format::checksum::block_sum;
 use holdfast_format::geometry::{SIGNPOST, SUPERBLOCK_SLOTS};
@@ -578,17 +578,17 @@ pub(crate) fn use_all(device: &dyn Device) {
     let report = check(device, &holdfast_check::Options { data: true, progress: None });
     let mut out = Vec::new();
     let mut print = |what| drop(dump(device, &what, &mut out));
-    print(What::Superblocks);
-    print(What::Journal);
-    print(What::Log);
-    print(What::Tree(TreeId::Files));
-    print(What::Tree(TreeId::Space));
-    print(What::Inode(DATA));
-    print(What::path(b"/dir/data"));
+    print(Subject::Superblocks);
+    print(Subject::Journal);
+    print(Subject::Log);
+    print(Subject::Tree(TreeId::Files));
+    print(Subject::Tree(TreeId::Space));
+    print(Subject::Inode(DATA));
+    print(Subject::path(b"/dir/data"));
     if let Some(finding) = report.iter().flat_map(|report| &report.findings).next()
         && let Some(block) = finding.block
     {
-        print(What::Node(block));
+        print(Subject::Node(block));
     }
     probe(device);
     identify(device);

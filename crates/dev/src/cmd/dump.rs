@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use holdfast_base::{BlockNo, InodeNo, TreeId};
-use holdfast_check::{CheckError, What};
+use holdfast_check::{CheckError, Subject};
 
 use crate::outcome::{Failure, Outcome, printed};
 use crate::peek::Peek;
@@ -51,22 +51,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (place, path) = Target::inside(&args.target)?;
     let names_path = matches!(Target::parse(&args.target), Target::Inside { .. });
     let what = match (args.tree, args.node, args.inode) {
-        (Some(tree), _, _) => What::Tree(tree),
-        (_, Some(block), _) => What::Node(BlockNo(block)),
-        (_, _, Some(inode)) => What::Inode(InodeNo(inode)),
-        _ if args.lineage => What::Lineage,
-        _ if args.branch.is_some() => What::Branch(args.branch.unwrap_or_default()),
-        _ if args.journal => What::Journal,
-        _ if args.log => What::Log,
-        _ if names_path => What::Path {
+        (Some(tree), _, _) => Subject::Tree(tree),
+        (_, Some(block), _) => Subject::Node(BlockNo(block)),
+        (_, _, Some(inode)) => Subject::Inode(InodeNo(inode)),
+        _ if args.lineage => Subject::Lineage,
+        _ if args.branch.is_some() => Subject::Branch(args.branch.unwrap_or_default()),
+        _ if args.journal => Subject::Journal,
+        _ if args.log => Subject::Log,
+        _ if names_path => Subject::Path {
             branch: place.branch.as_ref().map(|name| name.bytes().to_vec()),
             snapshot: place.snapshot.as_ref().map(|name| name.bytes().to_vec()),
             path: path.as_os_str().as_bytes().to_vec(),
         },
-        _ => What::Superblocks,
+        _ => Subject::Superblocks,
     };
     let is_one_tree = place.branch.is_some() || place.snapshot.is_some();
-    if is_one_tree && !matches!(what, What::Path { .. }) {
+    if is_one_tree && !matches!(what, Subject::Path { .. }) {
         let sentence =
             format!("{place}: only a path is looked for there; for all of it use --branch");
         return Err(Failure::plain(sentence));

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::TreeId;
-use holdfast_check::found::{Claim, sweep};
 use holdfast_check::reading::{NodePlace, VolumeReading, tree_name};
+use holdfast_check::sweep::{Claim, sweep};
 use holdfast_device::Device;
 use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{RootItem, TreeItem, TreeKind};

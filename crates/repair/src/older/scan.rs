@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, TreeId};
-use holdfast_check::found::{Claim, sweep};
 use holdfast_check::reading::{NodePlace, VolumeReading};
 use holdfast_check::runs::Runs;
+use holdfast_check::sweep::{Claim, sweep};
 use holdfast_device::Device;
 use holdfast_format::item::Extent;
 use holdfast_format::limits::EXTENT_BLOCKS_MAX;

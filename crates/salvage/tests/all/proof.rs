@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_check::found::Claim;
+use holdfast_check::sweep::Claim;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::{Carried, Superblock};
 use holdfast_salvage::{Choice, Scan, Tolerant};

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Once};
 
-use holdfast_check::{Options, What, check, dump};
+use holdfast_check::{Options, Subject, check, dump};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::Key;
 use holdfast_format::superblock::VERSION;
@@ -157,7 +157,7 @@ fn the_current_version_has_an_image_with_branches_and_one_that_has_grown() {
 /// The number of items and trees that fsck's dump shows of the lineage and that hold `word`.
 fn lineage_with(image: &MemoryDevice, word: &str) -> usize {
     let mut lines = Vec::new();
-    dump(image, &What::Lineage, &mut lines).expect("it reads");
+    dump(image, &Subject::Lineage, &mut lines).expect("it reads");
     String::from_utf8_lossy(&lines).lines().filter(|line| line.contains(word)).count()
 }
 

@@ -11,7 +11,7 @@ use crate::volume::Problem;
 /// The nodes that were met, by their blocks: a hostile tree whose nodes share children ends all the same, and what trees
 /// share is read once.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct MetNodes {
     met: HashMap<u64, Met>,
     /// Blocks that the present walk has met, those of shared nodes and what is below them included.
     referenced: u64,
@@ -41,7 +41,7 @@ pub(crate) enum Again {
     Wrong(Problem),
 }
 
-impl Seen {
+impl MetNodes {
     /// A walk through another tree begins.
     pub(crate) fn begins(&mut self) {
         self.referenced = 0;
