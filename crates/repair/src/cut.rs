@@ -10,7 +10,7 @@ use holdfast_format::item::lineage::MAIN;
 
 use crate::names::all_paths;
 use crate::plan::Repair;
-use crate::walk::State;
+use crate::walk::TreeWork;
 
 /// What batches behind a cut have changed, by branch or snapshot.
 type Cut = BTreeMap<u64, CutChanges>;
@@ -71,7 +71,7 @@ fn back(reading: &VolumeReading<'_>) -> Vec<Repair> {
 }
 
 /// Names all that is lost by the cut, and what comes back.
-pub(crate) fn losses(reading: &VolumeReading<'_>, states: &[State]) -> Vec<Repair> {
+pub(crate) fn losses(reading: &VolumeReading<'_>, states: &[TreeWork]) -> Vec<Repair> {
     let (cut, issue) = (reading.cut_changes(), Issue::LogDamaged);
     let mut losses = back(reading);
     for (_, name) in made(reading, &cut) {
@@ -102,9 +102,9 @@ pub(crate) fn losses(reading: &VolumeReading<'_>, states: &[State]) -> Vec<Repai
 fn beside<'s>(
     reading: &VolumeReading<'_>,
     cut: &Cut,
-    states: &'s [State],
+    states: &'s [TreeWork],
     id: u64,
-) -> Option<&'s State> {
+) -> Option<&'s TreeWork> {
     let (mut at, mut way) = (id, BTreeSet::new());
     while way.insert(at) {
         if let Some(state) = states.iter().find(|state| state.root.id == at) {
@@ -118,7 +118,7 @@ fn beside<'s>(
 /// All names of what changed.
 fn paths(
     reading: &VolumeReading<'_>,
-    beside: Option<&State>,
+    beside: Option<&TreeWork>,
     changes: &CutChanges,
 ) -> BTreeSet<String> {
     let mut paths = reading.cut_paths(beside.map(|state| &state.root), changes);

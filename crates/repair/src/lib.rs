@@ -14,7 +14,7 @@ mod cut;
 mod error;
 mod judge;
 mod lineage;
-mod moved;
+mod relocate;
 mod names;
 mod older;
 mod overlay;
@@ -46,7 +46,7 @@ use holdfast_check::reading::Gaps;
 use holdfast_check::{Issue, Report, Severity};
 use holdfast_device::Device;
 
-use round::How;
+use round::Effort;
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,10 +96,10 @@ pub fn plan(
 
 /// What is tried, one after the other. What older versions name is not written to, and without them there may be room; and without what was made
 /// behind a hole nothing may be left.
-fn tries(before: &Report) -> impl Iterator<Item = How> {
+fn tries(before: &Report) -> impl Iterator<Item = Effort> {
     let has_hole = before.findings.iter().any(|it| round::is_cut(it.issue()));
     let holes = [Gaps::Cross, Gaps::End].into_iter().skip(usize::from(!has_hole));
-    holes.flat_map(|holes| [true, false].map(|is_searched| How { is_searched, holes }))
+    holes.flat_map(|holes| [true, false].map(|is_searched| Effort { is_searched, holes }))
 }
 
 /// Whether a place of a frame or a batch is bad of which the other one counts: [`plan`] writes it again.

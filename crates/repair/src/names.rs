@@ -7,13 +7,13 @@ use holdfast_check::reading::{VolumeReading, climb, own_name};
 use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
 
-use crate::walk::{State, get, items};
+use crate::walk::{TreeWork, get, items};
 
 /// The paths of those of these inodes that have several names, of each all that lead to it from a directory whose path is known. Reads all names
 /// of the tree, if there is one.
 pub(crate) fn all_paths(
     reading: &VolumeReading<'_>,
-    state: &State,
+    state: &TreeWork,
     inodes: &BTreeSet<InodeNo>,
 ) -> BTreeMap<InodeNo, Vec<String>> {
     let item = |inode: &InodeNo| InodeItem::decode(&get(reading, state, &Key::inode(*inode))?).ok();

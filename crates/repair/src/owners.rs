@@ -17,10 +17,10 @@ use holdfast_format::{ItemKind, Key};
 
 use crate::blocks::Space;
 use crate::error::RepairError;
-use crate::moved::{Identity, MOVED_MAX, copy};
 use crate::overlay::Overlay;
 use crate::plan::Repair;
-use crate::walk::{State, items};
+use crate::relocate::{Identity, MOVED_MAX, copy};
+use crate::walk::{TreeWork, items};
 
 /// Data that a tree has in another place than before: all parts of it that it or those that grew out of it have.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +48,8 @@ pub(crate) struct Owners<'w, 'd> {
 }
 
 /// Whether a repair may have broken the rule: nodes are left out, extents are changed, or a tree has another parent.
-pub(crate) fn is_needed(states: &[State]) -> bool {
-    let changes = |state: &State| state.edits.keys().any(|key| key.kind == ItemKind::Extent);
+pub(crate) fn is_needed(states: &[TreeWork]) -> bool {
+    let changes = |state: &TreeWork| state.edits.keys().any(|key| key.kind == ItemKind::Extent);
     states.len() > 1
         && states.iter().any(|state| !state.lost.is_empty() || state.is_cut || changes(state))
 }
@@ -60,7 +60,7 @@ pub(crate) fn apply(
     reading: &VolumeReading<'_>,
     overlay: &Overlay<'_>,
     space: &mut Space,
-    states: &mut [State],
+    states: &mut [TreeWork],
     repairs: &mut Vec<Repair>,
 ) -> Result<HashSet<u64>, RepairError> {
     let mut owners = Owners {
@@ -104,7 +104,7 @@ pub(crate) fn apply(
 }
 
 /// Whether a tree has a whole extent, in one or several parts.
-fn has(reading: &VolumeReading<'_>, state: &State, key: &Key, extent: &Extent) -> bool {
+fn has(reading: &VolumeReading<'_>, state: &TreeWork, key: &Key, extent: &Extent) -> bool {
     let reach = EXTENT_BLOCKS_MAX.saturating_mul(BLOCK_BYTES);
     let bytes = extent.blocks.count.saturating_mul(BLOCK_BYTES);
     let low = Key { offset: key.offset.saturating_sub(reach), ..*key };
@@ -126,12 +126,12 @@ fn has(reading: &VolumeReading<'_>, state: &State, key: &Key, extent: &Extent) -
 }
 
 impl Owners<'_, '_> {
-    fn before(&self, parent: Option<&State>) -> u64 {
+    fn before(&self, parent: Option<&TreeWork>) -> u64 {
         parent.and_then(|parent| parent.root.snapshot).unwrap_or(0)
     }
 
     /// The extents of a tree of which the rule is not true.
-    fn wrong(&mut self, state: &State, parent: Option<&State>) -> Vec<Wrong> {
+    fn wrong(&mut self, state: &TreeWork, parent: Option<&TreeWork>) -> Vec<Wrong> {
         let mut wrong = Vec::new();
         self.visit(state, parent, &state.root.place(), &mut wrong);
         let edits = state.edits.iter().filter(|(key, _)| key.kind == ItemKind::Extent);
@@ -145,8 +145,8 @@ impl Owners<'_, '_> {
 
     fn visit(
         &mut self,
-        state: &State,
-        parent: Option<&State>,
+        state: &TreeWork,
+        parent: Option<&TreeWork>,
         place: &NodePlace,
         wrong: &mut Vec<Wrong>,
     ) {
@@ -156,7 +156,7 @@ impl Owners<'_, '_> {
         let block = place.pointer.block.0;
         self.reached.insert((state.root.id, block));
         // What is the same in the parent has been looked at there.
-        let is_same = |parent: &State| {
+        let is_same = |parent: &TreeWork| {
             self.reached.contains(&(parent.root.id, block))
                 && !state.changes_in(place)
                 && !parent.changes_in(place)
@@ -183,8 +183,8 @@ impl Owners<'_, '_> {
 
     fn judge(
         &mut self,
-        state: &State,
-        parent: Option<&State>,
+        state: &TreeWork,
+        parent: Option<&TreeWork>,
         key: Key,
         extent: Extent,
         wrong: &mut Vec<Wrong>,
@@ -221,7 +221,7 @@ impl Owners<'_, '_> {
     /// Gives a tree other blocks for these extents: those that its parent has got for the same, or free ones. False if there are not as many.
     fn copy(
         &mut self,
-        state: &mut State,
+        state: &mut TreeWork,
         birth: Epoch,
         wrong: Vec<Wrong>,
     ) -> Result<bool, RepairError> {

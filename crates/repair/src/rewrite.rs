@@ -24,7 +24,7 @@ use crate::blocks::Space;
 use crate::error::RepairError;
 use crate::overlay::Overlay;
 use crate::pack::{self, Item};
-use crate::walk::{Edits, State};
+use crate::walk::{Edits, TreeWork};
 
 /// Keys from the first on, up to the second if there is one.
 type Range = (Key, Option<Key>);
@@ -45,7 +45,7 @@ pub(crate) struct Rewrite<'w, 'd> {
     reading: &'w VolumeReading<'d>,
     overlay: &'w Overlay<'d>,
     space: &'w mut Space,
-    states: &'w [State],
+    states: &'w [TreeWork],
     /// The epoch of what is written.
     epoch: Epoch,
     /// Nodes that cannot stay where they are.
@@ -59,12 +59,12 @@ pub(crate) struct Rewrite<'w, 'd> {
 }
 
 /// The places of all states, by the numbers of their trees.
-fn by_id(states: &[State]) -> HashMap<u64, usize> {
+fn by_id(states: &[TreeWork]) -> HashMap<u64, usize> {
     states.iter().enumerate().map(|(at, state)| (state.root.id, at)).collect()
 }
 
 /// How trees are written.
-pub(crate) struct How<'w> {
+pub(crate) struct RewriteRules<'w> {
     /// The epoch of what is written.
     pub(crate) epoch: Epoch,
     /// Nodes that cannot stay where they are.
@@ -78,13 +78,13 @@ pub(crate) fn trees<'d>(
     reading: &VolumeReading<'d>,
     overlay: &Overlay<'d>,
     space: &mut Space,
-    states: &[State],
-    how: &How<'_>,
+    states: &[TreeWork],
+    how: &RewriteRules<'_>,
 ) -> Result<Vec<(NodePointer, u8)>, RepairError> {
     let keys = states.iter().flat_map(|state| state.edits.keys().copied()).collect();
     let lost = states.iter().flat_map(|state| &state.lost);
     let mut ranges: Vec<_> = lost.map(|lost| (lost.place.low, lost.place.high)).collect();
-    let How { epoch, displaced, all } = *how;
+    let RewriteRules { epoch, displaced, all } = *how;
     if all || !displaced.is_empty() || states.iter().any(|state| state.is_cut) {
         ranges = vec![(Key::MIN, None)];
     }

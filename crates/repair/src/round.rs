@@ -16,11 +16,11 @@ use crate::copies::{Mended, Mends};
 use crate::error::RepairError;
 use crate::judge::{self, Shared};
 use crate::lineage::{Lineage, OlderItems, Root};
-use crate::moved::{self, Uses};
 use crate::overlay::Overlay;
 use crate::plan::Repair;
+use crate::relocate::{self, Uses};
 use crate::superblocks::superblocks;
-use crate::walk::{Edits, State, Survey};
+use crate::walk::{Edits, Survey, TreeWork};
 use crate::watched::Watched;
 use crate::{
     ROUNDS, RepairOptions, account, copies, cut, is_repaired, lineage, older as versions, owners,
@@ -47,7 +47,7 @@ pub(crate) struct Done {
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct How {
+pub(crate) struct Effort {
     /// What nodes had that are left out is looked for on the device.
     pub(crate) is_searched: bool,
     /// What becomes of what was made behind holes of the rings.
@@ -59,7 +59,7 @@ pub(crate) fn run(
     device: &dyn Device,
     report: &Report,
     options: &RepairOptions,
-    (taken, how): (&[(u64, u64)], How),
+    (taken, how): (&[(u64, u64)], Effort),
     left: u8,
 ) -> Result<Done, RepairError> {
     let is_far = |issue| report.findings.iter().any(|it| it.issue() == issue);
@@ -115,7 +115,7 @@ struct Round<'w, 'd> {
     overlay: &'w Overlay<'d>,
     rings: RingContents,
     lineage: Lineage,
-    states: Vec<State>,
+    states: Vec<TreeWork>,
     uses: Option<Uses>,
     /// All that was in use before, or is needed to find it.
     used: Vec<(u64, u64)>,
@@ -203,7 +203,7 @@ impl<'w, 'd> Round<'w, 'd> {
                 value.iter().for_each(|value| uses.extent(reading, key, value));
             }
             let is_cut = lineage.is_cut(root.id);
-            states.push(State::new(root, edits, surveyed, is_cut));
+            states.push(TreeWork::new(root, edits, surveyed, is_cut));
         }
         let geometry = &superblock.geometry;
         let places =
@@ -277,7 +277,7 @@ impl<'w, 'd> Round<'w, 'd> {
         let uses = self.uses.take().unwrap_or_default();
         let repairs = &mut self.shared.repairs;
         let (reading, overlay) = (self.reading, self.overlay);
-        moved::apply(reading, overlay, &mut self.space, &mut self.states, uses, repairs)?;
+        relocate::apply(reading, overlay, &mut self.space, &mut self.states, uses, repairs)?;
         if !is_shared_anew {
             return Ok(());
         }
@@ -392,7 +392,7 @@ impl<'w, 'd> Round<'w, 'd> {
     fn write(&mut self, options: &RepairOptions) -> Result<Superblock, RepairError> {
         let (reading, overlay) = (self.reading, self.overlay);
         let epoch = self.epoch();
-        let how = rewrite::How { epoch, displaced: &self.displaced, all: self.is_doubted };
+        let how = rewrite::RewriteRules { epoch, displaced: &self.displaced, all: self.is_doubted };
         let roots = rewrite::trees(reading, overlay, &mut self.space, &self.states, &how)?;
         let mut reach = account::Reach::default();
         let mut of_trees = Vec::new();

@@ -51,7 +51,7 @@ pub(crate) struct Source {
 
 /// A branch or snapshot that is being repaired.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct TreeWork {
     pub(crate) root: TreeRoot,
     pub(crate) edits: Edits,
     /// Blocks that its nodes refer to, but for those that are left out.
@@ -71,12 +71,12 @@ pub(crate) struct State {
     pub(crate) is_cut: bool,
 }
 
-impl State {
+impl TreeWork {
     /// A tree as it was met.
-    pub(crate) fn new(root: TreeRoot, edits: Edits, surveyed: Surveyed, is_cut: bool) -> State {
+    pub(crate) fn new(root: TreeRoot, edits: Edits, surveyed: Surveyed, is_cut: bool) -> TreeWork {
         let Surveyed { lost, referenced } = surveyed;
         let (unknown, inode_count) = (lost.clone(), root.inode_count);
-        State {
+        TreeWork {
             root,
             edits,
             referenced,
@@ -254,7 +254,7 @@ pub(crate) type TakeItem<'t> = dyn FnMut(Option<u64>, Key, &[u8]) + 't;
 /// Visits the items of a tree from `low` up to `high`, in the order of their keys, edits in front.
 pub(crate) fn items(
     reading: &VolumeReading<'_>,
-    state: &State,
+    state: &TreeWork,
     range: (Key, Option<Key>),
     take: &mut TakeItem<'_>,
 ) {
@@ -289,7 +289,7 @@ pub(crate) fn items(
 /// Visits the leaves of a tree that may have keys in `range`.
 fn leaves(
     reading: &VolumeReading<'_>,
-    state: &State,
+    state: &TreeWork,
     place: &NodePlace,
     range: &(Key, Option<Key>),
     take: &mut dyn FnMut(&NodePlace, &NodeView<'_>),
@@ -313,14 +313,14 @@ fn leaves(
 }
 
 /// The value that a key will have.
-pub(crate) fn get(reading: &VolumeReading<'_>, state: &State, key: &Key) -> Option<Vec<u8>> {
+pub(crate) fn get(reading: &VolumeReading<'_>, state: &TreeWork, key: &Key) -> Option<Vec<u8>> {
     find(reading, state, key).map(|(_, value)| value)
 }
 
 /// The same, with the epoch of the leaf that has it; `None`: it is in none yet.
 pub(crate) fn find(
     reading: &VolumeReading<'_>,
-    state: &State,
+    state: &TreeWork,
     key: &Key,
 ) -> Option<(Option<u64>, Vec<u8>)> {
     if let Some(edit) = state.edits.get(key) {

@@ -16,7 +16,7 @@ use holdfast_format::limits::EXTENT_BLOCKS_MAX;
 use holdfast_format::{ItemKind, Key};
 
 use super::Judge;
-use crate::walk::{Edits, State, get, items};
+use crate::walk::{Edits, TreeWork, get, items};
 
 impl Judge<'_, '_> {
     /// Items that are proven come back in place of those that were lost.
@@ -57,7 +57,7 @@ impl Judge<'_, '_> {
     }
 
     /// Trees that grew out of this one and may have items in a range: of those that lack some of it, also those that grew out of them.
-    fn behind(&self, range: (Key, Option<Key>)) -> Vec<&State> {
+    fn behind(&self, range: (Key, Option<Key>)) -> Vec<&TreeWork> {
         let (mut found, mut lacking) = (Vec::new(), BTreeSet::from([self.state.root.id]));
         // Each tree stands behind the one that it grew out of.
         for state in self.behind.iter().filter(|of| !of.is_cut) {
@@ -72,7 +72,7 @@ impl Judge<'_, '_> {
     }
 
     /// The parts of an extent that another tree has as well.
-    fn parts(&self, behind: &State, key: &Key, extent: &Extent, edits: &mut Edits) {
+    fn parts(&self, behind: &TreeWork, key: &Key, extent: &Extent, edits: &mut Edits) {
         let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES);
         let (start, end) = (key.offset, key.offset.saturating_add(bytes(extent.blocks.count)));
         let low = Key { offset: start.saturating_sub(bytes(EXTENT_BLOCKS_MAX)), ..*key };

@@ -15,7 +15,7 @@ use holdfast_format::{ItemKind, Key};
 
 use super::inodes::Broken;
 use super::{Judge, StandIn};
-use crate::walk::{Edits, State, items};
+use crate::walk::{Edits, TreeWork, items};
 
 /// Blocks that may always stand for what is lost of one file: 4 MiB.
 const ALWAYS: u64 = 1024;
@@ -190,7 +190,7 @@ fn without(unknown: impl Iterator<Item = Part>, known: &[Part]) -> Vec<Part> {
 }
 
 /// The epoch of the snapshot that a tree grew out of: what is born behind it is the tree's own.
-fn before(states: &[State], of: &State) -> u64 {
+fn before(states: &[TreeWork], of: &TreeWork) -> u64 {
     let parent = states.iter().find(|parent| parent.root.id == of.root.parent);
     parent.and_then(|parent| parent.root.snapshot).unwrap_or(0)
 }

@@ -9,7 +9,7 @@ use holdfast_format::limits::{COUNTER_MAX, EXTENT_BLOCKS_MAX, FILE_SIZE_MAX, LIN
 use holdfast_format::{ItemKind, Key};
 
 use super::xattrs::Xattrs;
-use super::{Entry, Judge, Said};
+use super::{Entry, Judge, Remark};
 use crate::walk::{Edits, items};
 
 /// A file of which a part may be lost with a node that is left out.
@@ -25,11 +25,11 @@ pub(super) struct Broken {
 
 /// What the first reading finds.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Draft {
     pub(super) edits: Edits,
     pub(super) entries: Vec<Entry>,
     pub(super) fixes: Vec<(InodeNo, super::Fix)>,
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<Remark>,
     orphans: Vec<InodeNo>,
     punches: Vec<InodeNo>,
     pub(super) broken: Vec<Broken>,
@@ -64,7 +64,7 @@ impl Current {
 impl Judge<'_, '_> {
     /// Judges each inode. Returns the files of which a part may be lost, and the extents that are removed.
     pub(super) fn inodes(&mut self) -> (Vec<Broken>, Vec<(InodeNo, u64, u64)>) {
-        let mut found = Found { inode_next: self.shared.inode_next, ..Found::default() };
+        let mut found = Draft { inode_next: self.shared.inode_next, ..Draft::default() };
         let mut current: Option<Current> = None;
         let this = &*self;
         items(self.reading, self.state, (Key::MIN, None), &mut |epoch, key, value| {
@@ -95,7 +95,7 @@ impl Judge<'_, '_> {
         current.into_iter().for_each(|done| this.finish(&mut found, done));
         let (broken, removed) =
             (std::mem::take(&mut found.broken), std::mem::take(&mut found.removed));
-        let Found { edits, mut entries, fixes, said, orphans, punches, inode_next, .. } = found;
+        let Draft { edits, mut entries, fixes, said, orphans, punches, inode_next, .. } = found;
         let at = |entries: &[Entry], inode: InodeNo| {
             entries.binary_search_by_key(&inode, |entry| entry.number).ok()
         };
@@ -107,7 +107,7 @@ impl Judge<'_, '_> {
                 None => {
                     self.delete(Key::orphan(inode));
                     let what = format!("inode {inode} does not exist, and is listed no more");
-                    self.said.push(Said::of(Issue::OrphanDangling, None, what));
+                    self.said.push(Remark::of(Issue::OrphanDangling, None, what));
                 }
             }
         }
@@ -116,7 +116,7 @@ impl Judge<'_, '_> {
                 self.delete(Key::punch(inode));
                 let what =
                     format!("no hole is made in inode {inode} any more, which is no regular file");
-                self.said.push(Said::of(Issue::PunchDangling, None, what));
+                self.said.push(Remark::of(Issue::PunchDangling, None, what));
             }
         }
         self.entries = entries;
@@ -129,7 +129,7 @@ impl Judge<'_, '_> {
 
     fn take(
         &self,
-        found: &mut Found,
+        found: &mut Draft,
         current: &mut Current,
         epoch: Option<u64>,
         key: &Key,
@@ -185,7 +185,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    fn take_inode(&self, found: &mut Found, current: &mut Current, key: &Key, value: &[u8]) {
+    fn take_inode(&self, found: &mut Draft, current: &mut Current, key: &Key, value: &[u8]) {
         let number = key.inode;
         if key.offset != 0 {
             found.edits.insert(*key, None);
@@ -227,7 +227,7 @@ impl Judge<'_, '_> {
 
     fn take_extent(
         &self,
-        found: &mut Found,
+        found: &mut Draft,
         current: &mut Current,
         epoch: Option<u64>,
         key: &Key,
@@ -276,7 +276,7 @@ impl Judge<'_, '_> {
     }
 }
 
-impl Found {
+impl Draft {
     /// An extent of a file goes.
     fn gone(&mut self, key: &Key, count: u64) {
         let count = count.clamp(1, EXTENT_BLOCKS_MAX);
@@ -284,7 +284,7 @@ impl Found {
     }
 
     pub(super) fn say(&mut self, issue: Issue, inode: Option<InodeNo>, what: String, loses: bool) {
-        self.said.push(Said { loses, ..Said::of(issue, inode, what) });
+        self.said.push(Remark { loses, ..Remark::of(issue, inode, what) });
     }
 
     /// An orphan, or a hole that is being made.

@@ -29,7 +29,7 @@ use crate::names::all_paths;
 use crate::older::Versions;
 use crate::overlay::Overlay;
 use crate::plan::Repair;
-use crate::walk::{Edits, State, get};
+use crate::walk::{Edits, TreeWork, get};
 
 /// What judging one tree leaves for the next ones.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ struct Fix {
 
 /// What is said of an inode; its path is looked up at the end.
 #[derive(Debug)]
-struct Said {
+struct Remark {
     issue: Issue,
     inode: Option<InodeNo>,
     /// A name in the directory that `inode` is.
@@ -142,10 +142,10 @@ struct Said {
     loses: bool,
 }
 
-impl Said {
+impl Remark {
     /// Something that is put right.
-    fn of(issue: Issue, inode: Option<InodeNo>, what: impl Into<String>) -> Said {
-        Said { issue, inode, name: None, what: what.into(), loses: false }
+    fn of(issue: Issue, inode: Option<InodeNo>, what: impl Into<String>) -> Remark {
+        Remark { issue, inode, name: None, what: what.into(), loses: false }
     }
 }
 
@@ -165,15 +165,15 @@ struct Judge<'w, 'd> {
     overlay: &'w Overlay<'d>,
     space: &'w mut Space,
     shared: &'w mut Shared,
-    state: &'w mut State,
+    state: &'w mut TreeWork,
     /// Trees before it, which have been judged.
-    before: &'w [State],
+    before: &'w [TreeWork],
     /// Those behind it, which have not.
-    behind: &'w [State],
+    behind: &'w [TreeWork],
     /// In the order of their numbers.
     entries: Vec<Entry>,
     fixes: BTreeMap<InodeNo, Fix>,
-    said: Vec<Said>,
+    said: Vec<Remark>,
     /// Its root directory is made anew.
     is_rootless: bool,
     /// Names that were taken from what may not have them.
@@ -187,7 +187,7 @@ pub(crate) fn tree<'d>(
     (reading, overlay): (&VolumeReading<'d>, &Overlay<'d>),
     space: &mut Space,
     shared: &mut Shared,
-    states: &mut [State],
+    states: &mut [TreeWork],
     at: usize,
 ) -> Result<(), RepairError> {
     let (before, rest) = states.split_at_mut(at);
@@ -224,11 +224,11 @@ pub(crate) fn tree<'d>(
 
 impl Judge<'_, '_> {
     fn note(&mut self, issue: Issue, inode: InodeNo, what: impl Into<String>) {
-        self.said.push(Said::of(issue, Some(inode), what));
+        self.said.push(Remark::of(issue, Some(inode), what));
     }
 
     fn loss(&mut self, issue: Issue, inode: Option<InodeNo>, what: impl Into<String>) {
-        self.said.push(Said { loses: true, ..Said::of(issue, inode, what) });
+        self.said.push(Remark { loses: true, ..Remark::of(issue, inode, what) });
     }
 
     fn find(&self, inode: InodeNo) -> Option<usize> {
@@ -264,7 +264,7 @@ impl Judge<'_, '_> {
             let what = format!("node {block} of level {level} is left out");
             if is_known {
                 let what = format!("{what} ({why}): all below it is there: keys from {range}");
-                self.said.push(Said::of(lost.issue, None, what));
+                self.said.push(Remark::of(lost.issue, None, what));
             } else {
                 let with = "with all that only it leads to";
                 let what = format!("{what}, {with} ({why}): keys from {range}");
@@ -323,7 +323,7 @@ impl Judge<'_, '_> {
         let lost = lost.filter_map(|said| said.inode).collect();
         let several = all_paths(self.reading, self.state, &lost);
         for said in std::mem::take(&mut self.said) {
-            let Said { issue, inode, name, what, loses } = said;
+            let Remark { issue, inode, name, what, loses } = said;
             let all = inode.and_then(|inode| several.get(&inode));
             if let Some(all) = all.filter(|_| loses && name.is_none()) {
                 self.shared.repairs.extend(all.iter().map(|path| {

@@ -9,7 +9,7 @@ use holdfast_format::item::dentry::{slot, slot_end};
 use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::{ItemKind, Key};
 
-use super::{Entry, Judge, Said, made};
+use super::{Entry, Judge, Remark, made};
 use crate::error::RepairError;
 use crate::walk::{Edits, items};
 
@@ -121,7 +121,7 @@ impl Judge<'_, '_> {
             let mut say = |issue, what: String, loses| {
                 let what = format!("the name {} {what}", shown(dentry.name));
                 let name = Some(dentry.name.to_vec());
-                said.push(Said { name, loses, ..Said::of(issue, Some(directory), what) });
+                said.push(Remark { name, loses, ..Remark::of(issue, Some(directory), what) });
             };
             match fate {
                 Fate::Stays => names.push(name),
@@ -239,10 +239,10 @@ impl Judge<'_, '_> {
 
     /// Something is lost of a name in a directory.
     fn loss_of(&mut self, issue: Issue, directory: InodeNo, name: Vec<u8>, what: String) {
-        self.said.push(Said {
+        self.said.push(Remark {
             name: Some(name),
             loses: true,
-            ..Said::of(issue, Some(directory), what)
+            ..Remark::of(issue, Some(directory), what)
         });
     }
 

@@ -23,7 +23,7 @@ use holdfast_format::item::{Dentry, Extent, FileType, InodeItem};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::{ItemKind, Key};
 
-use super::{Judge, Said};
+use super::{Judge, Remark};
 use crate::walk::{Older, find, items};
 
 /// What older versions have of one inode.
@@ -67,7 +67,7 @@ impl Judge<'_, '_> {
                 "{} leaves below node {lost} are found without it, {items} items: the bitmaps call them in use",
                 current.len()
             );
-            self.said.push(Said::of(issue, None, what));
+            self.said.push(Remark::of(issue, None, what));
         }
         let epochs = older.iter().map(|source| source.leaf.epoch.0);
         let (Some(first), Some(last)) = (epochs.clone().min(), epochs.max()) else { return };
@@ -83,7 +83,7 @@ impl Judge<'_, '_> {
             ),
         };
         let what = format!("{which} (now is {now}): what comes back from there is named");
-        self.said.push(Said::of(issue, None, what));
+        self.said.push(Remark::of(issue, None, what));
     }
 
     /// Takes what is right of older versions.

@@ -7,13 +7,13 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::limits::{COUNTER_MAX, FILE_SIZE_MAX, SYMLINK_MAX};
 use holdfast_format::{ItemKind, Key};
 
-use super::inodes::{Broken, Current, Found};
+use super::inodes::{Broken, Current, Draft};
 use super::{Entry, Judge, made};
 use crate::walk::items;
 
 impl Judge<'_, '_> {
     /// An inode of which all items were read.
-    pub(super) fn finish(&self, found: &mut Found, current: Current) {
+    pub(super) fn finish(&self, found: &mut Draft, current: Current) {
         if current.is_refused {
             return;
         }
@@ -60,7 +60,7 @@ impl Judge<'_, '_> {
     }
 
     /// An item for an inode that has none. What it was is seen by what it has.
-    fn without_item(&self, found: &mut Found, current: &Current) -> Option<InodeItem> {
+    fn without_item(&self, found: &mut Draft, current: &Current) -> Option<InodeItem> {
         let number = current.number;
         let is_given = number == InodeNo::ROOT || number >= InodeNo::FIRST_FREE;
         let is_known = is_given && number.0 < COUNTER_MAX / 4;
@@ -115,7 +115,7 @@ impl Judge<'_, '_> {
     /// Compares content with attributes. `false`: the inode goes.
     fn content_is_known(
         &self,
-        found: &mut Found,
+        found: &mut Draft,
         current: &Current,
         item: &InodeItem,
         fix: &mut super::Fix,
@@ -188,14 +188,14 @@ impl Judge<'_, '_> {
     }
 
     /// Removes all items of an inode that was read.
-    fn remove(&self, found: &mut Found, current: &Current) {
+    fn remove(&self, found: &mut Draft, current: &Current) {
         let range = (Key::inode(current.number), Some(Key::inode(InodeNo(current.number.0 + 1))));
         items(self.reading, self.state, range, &mut |_, key, _| {
             found.edits.insert(key, None);
         });
     }
 
-    fn fields(&self, found: &mut Found, number: InodeNo, item: &InodeItem, fix: &mut super::Fix) {
+    fn fields(&self, found: &mut Draft, number: InodeNo, item: &InodeItem, fix: &mut super::Fix) {
         let file_type = item.file_type();
         let is_device = matches!(file_type, FileType::BlockDevice | FileType::CharDevice);
         let is_special = is_device || matches!(file_type, FileType::Fifo | FileType::Socket);

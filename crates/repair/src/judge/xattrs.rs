@@ -10,7 +10,7 @@ use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{InodeItem, Xattr};
 use holdfast_format::limits::value_max;
 
-use super::{Fix, Judge, Said};
+use super::{Fix, Judge, Remark};
 
 /// What the judgement of attributes needs to know of the volume.
 pub(super) struct View {
@@ -71,10 +71,10 @@ impl Xattrs {
         item: &InodeItem,
         fix: &mut Fix,
         edit: &mut Edit<'_>,
-        said: &mut Vec<Said>,
+        said: &mut Vec<Remark>,
     ) {
         let mut say = |issue, what: String, loses| {
-            said.push(Said { loses, ..Said::of(issue, Some(number), what) });
+            said.push(Remark { loses, ..Remark::of(issue, Some(number), what) });
         };
         let mut taken: BTreeSet<u64> = self.found.iter().map(|(key, ..)| key.offset).collect();
         let (mut kept, mut names) = (0, BTreeSet::new());

@@ -42,7 +42,7 @@ pub(crate) struct Lineage {
 
 /// What was read beside the items of branches and snapshots.
 #[derive(Debug, Default)]
-struct Found {
+struct Extras {
     /// The snapshot under which each child stands.
     listed: BTreeMap<u64, u64>,
     roots: BTreeSet<u64>,
@@ -133,14 +133,14 @@ impl Lineage {
         let is_whole = older.say(reading, accepts_loss, repairs)?;
         let mut lineage = Lineage { is_kept: !all.is_empty(), ..Lineage::default() };
         let carried = reading.superblock().carried();
-        let mut found = Found { next: MAIN + 1, ..Found::default() };
+        let mut found = Extras { next: MAIN + 1, ..Extras::default() };
         for (key, value) in all {
             if !lineage.take(key, value, carried, &mut found) {
                 let what = format!("the item {key:?} is removed");
                 say(repairs, Issue::LineageItemDamaged, what, false);
             }
         }
-        let Found { mut listed, roots, mut damaged, tails, next: said_next } = found;
+        let Extras { mut listed, roots, mut damaged, tails, next: said_next } = found;
         for id in tails {
             let what = format!("bytes that no feature brought go from the item of {id}");
             say(repairs, Issue::LineageItemDamaged, what, false);
@@ -172,7 +172,7 @@ impl Lineage {
     }
 
     /// Takes an item as it is. `false`: it cannot stay.
-    fn take(&mut self, key: &Key, value: &[u8], carried: Carried, found: &mut Found) -> bool {
+    fn take(&mut self, key: &Key, value: &[u8], carried: Carried, found: &mut Extras) -> bool {
         let id = key.inode.0.saturating_sub(LINEAGE);
         let is_own = id > 0 && key.inode.0 >= LINEAGE;
         match key.kind {

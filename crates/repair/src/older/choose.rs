@@ -12,7 +12,7 @@ use super::whose::Whose;
 use crate::walk::{Older, Source};
 
 /// What is known for the choice.
-pub(super) struct Way<'a, 'd> {
+pub(super) struct OlderWay<'a, 'd> {
     pub(super) reading: &'a VolumeReading<'d>,
     pub(super) nodes: &'a Nodes,
     /// `None`: trees of which nothing is known may have nodes that are in use.
@@ -42,7 +42,7 @@ fn meets(place: &NodePlace, node: &Node) -> bool {
     node.last >= place.low && place.high.is_none_or(|high| node.first < high)
 }
 
-impl Way<'_, '_> {
+impl OlderWay<'_, '_> {
     /// What a lost node led to, as far as that is proven, and whether that is all.
     fn current(&self, place: &NodePlace) -> (HashSet<NodePointer>, bool) {
         let Some((whose, tree)) = self.whose.and_then(|whose| Some((whose, whose.first(place)?)))

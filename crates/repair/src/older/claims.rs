@@ -12,7 +12,7 @@ use holdfast_format::item::Extent;
 use holdfast_format::limits::EXTENT_BLOCKS_MAX;
 use holdfast_format::{ItemKind, Key};
 
-use crate::moved::Identity;
+use crate::relocate::Identity;
 
 /// What data is whose.
 #[derive(Debug, Default)]

@@ -26,9 +26,9 @@ use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{Extent, LineageItem, TreeItem, TreeKind};
 use holdfast_format::{ItemKind, Key, Stored};
 
-use crate::moved::Uses;
-use crate::walk::{Lost, Older, State, items};
-use choose::{Chosen, ITEM, Way};
+use crate::relocate::Uses;
+use crate::walk::{Lost, Older, TreeWork, items};
+use choose::{Chosen, ITEM, OlderWay};
 pub(crate) use claims::Claims;
 use scan::Nodes;
 use whose::Whose;
@@ -94,7 +94,7 @@ pub(crate) fn find(
     device: &dyn Device,
     reached: Runs,
     uses: &mut Uses,
-    states: &mut [State],
+    states: &mut [TreeWork],
     known: Option<&BTreeSet<(u64, Stored)>>,
 ) -> Versions {
     let marked = reading.marked();
@@ -106,7 +106,7 @@ pub(crate) fn find(
         whose.judge(reading, &nodes, states, known);
         whose
     });
-    let way = Way { reading, nodes: &nodes, whose: whose.as_ref() };
+    let way = OlderWay { reading, nodes: &nodes, whose: whose.as_ref() };
     // The same node may be missed with another range in another tree.
     let mut chosen: HashMap<NodePlace, Chosen> = HashMap::new();
     let (mut left, mut needed) = (TAKEN_MAX, Vec::new());
@@ -153,7 +153,7 @@ pub(crate) fn find(
 /// branch is possible, unless there is none.
 fn as_in_snapshot(
     reading: &VolumeReading<'_>,
-    states: &mut [State],
+    states: &mut [TreeWork],
     at: usize,
     is_alone: bool,
     left: &mut usize,
@@ -188,7 +188,7 @@ fn as_in_snapshot(
 }
 
 /// What was found becomes the tree's; what the log has of a key is newer.
-fn give(state: &mut State, found: &Chosen) {
+fn give(state: &mut TreeWork, found: &Chosen) {
     for (key, value) in &found.current {
         state.edits.entry(*key).or_insert_with(|| Some(value.clone()));
     }

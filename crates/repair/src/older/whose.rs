@@ -19,7 +19,7 @@ use holdfast_format::limits::GROUP_BLOCKS;
 use holdfast_format::{Key, Stored};
 
 use super::scan::{Node, Nodes, Owner};
-use crate::walk::State;
+use crate::walk::TreeWork;
 
 /// A tree, as far as it says which nodes can be its own.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn fits(place: &NodePlace, node: &Node) -> bool {
 }
 
 impl Whose {
-    pub(super) fn new(states: &[State]) -> Whose {
+    pub(super) fn new(states: &[TreeWork]) -> Whose {
         let at: HashMap<u64, usize> =
             states.iter().enumerate().map(|(at, state)| (state.root.id, at)).collect();
         let trees = states.iter().map(|state| {
@@ -185,7 +185,7 @@ impl Whose {
         &mut self,
         reading: &VolumeReading<'_>,
         nodes: &Nodes,
-        states: &[State],
+        states: &[TreeWork],
         known: &BTreeSet<(u64, Stored)>,
     ) {
         self.in_use.looks.set(LOOKS_MAX);

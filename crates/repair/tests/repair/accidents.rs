@@ -144,7 +144,7 @@ impl World {
             };
             let found = walked(&tree);
             if !is_cut {
-                let said = Said::of(&plan.repairs, &after, name);
+                let said = ToldOfTree::of(&plan.repairs, &after, name);
                 compare(&found, files, &said, &format!("{when}, {name}"));
                 for path in &said.older {
                     let Some(There { content: Ok(now), .. }) = found.get(*path) else { continue };
@@ -228,10 +228,10 @@ pub(crate) struct There {
     pub(crate) content: io::Result<Option<Vec<u8>>>,
 }
 
-pub(crate) type Found = BTreeMap<String, There>;
+pub(crate) type Listing = BTreeMap<String, There>;
 
 /// All of a tree.
-fn walk(volume: &Volume, dir: &str, out: &mut Found) {
+fn walk(volume: &Volume, dir: &str, out: &mut Listing) {
     for entry in volume.read_dir(dir).expect("directories read") {
         let entry = entry.expect("directories read");
         let path = format!("{}/{}", dir.trim_end_matches('/'), entry.file_name().to_string_lossy());
@@ -247,14 +247,14 @@ fn walk(volume: &Volume, dir: &str, out: &mut Found) {
     }
 }
 
-pub(crate) fn walked(volume: &Volume) -> Found {
-    let mut found = Found::new();
+pub(crate) fn walked(volume: &Volume) -> Listing {
+    let mut found = Listing::new();
     walk(volume, "/", &mut found);
     found
 }
 
 /// What a repair has said of one tree.
-struct Said<'s> {
+struct ToldOfTree<'s> {
     /// Paths that losses name.
     losses: BTreeSet<&'s str>,
     /// Those that are as they were before.
@@ -263,8 +263,8 @@ struct Said<'s> {
     damaged: BTreeSet<u64>,
 }
 
-impl Said<'_> {
-    fn of<'s>(repairs: &'s [Repair], after: &Report, tree: &str) -> Said<'s> {
+impl ToldOfTree<'_> {
+    fn of<'s>(repairs: &'s [Repair], after: &Report, tree: &str) -> ToldOfTree<'s> {
         let of_tree = |it: &&Repair| it.loses && it.tree.as_deref().unwrap_or("main") == tree;
         let losses = repairs.iter().filter(of_tree).filter_map(|it| it.path.as_deref()).collect();
         let is_older = |it: &&Repair| it.what.starts_with("it is as of epoch");
@@ -273,11 +273,11 @@ impl Said<'_> {
         let bad = [Issue::DataDamaged, Issue::DataUnreadable].map(Issue::number);
         let findings = after.findings.iter().filter(|it| bad.contains(&it.id));
         let damaged = findings.filter_map(|it| it.inode).map(|inode| inode.0).collect();
-        Said { losses, older, damaged }
+        ToldOfTree { losses, older, damaged }
     }
 
     /// Whether it is said that a path is not there: it is named, or what of it is not there first, or the directory that is.
-    fn is_gone(&self, path: &str, found: &Found) -> bool {
+    fn is_gone(&self, path: &str, found: &Listing) -> bool {
         let ends = path.char_indices().skip(1).filter(|(_, c)| *c == '/').map(|(at, _)| at);
         let mut last = "/";
         for part in ends.map(|at| &path[..at]).chain([path]) {
@@ -291,7 +291,7 @@ impl Said<'_> {
 }
 
 /// Compares a tree with what it was, and with what was said of it. Returns how much is lost of it.
-fn compare(found: &Found, files: &Files, said: &Said<'_>, when: &str) -> usize {
+fn compare(found: &Listing, files: &Files, said: &ToldOfTree<'_>, when: &str) -> usize {
     let mut lost = 0;
     for (path, content) in files {
         match found.get(path) {
@@ -319,7 +319,7 @@ fn compare(found: &Found, files: &Files, said: &Said<'_>, when: &str) -> usize {
 }
 
 /// Nothing has become another thing.
-fn unchanged(before: &Found, now: &Found, when: &str) {
+fn unchanged(before: &Listing, now: &Listing, when: &str) {
     for (path, was) in before {
         let Some(is) = now.get(path) else { panic!("{when}: {path} is gone") };
         match (&was.content, &is.content) {
@@ -422,7 +422,7 @@ fn no_branch_is_lost_in_silence_with_the_space_tree() {
             for (name, files) in &world.trees {
                 let tree =
                     open_tree(&volume, name).unwrap_or_else(|error| panic!("{name}: {error}"));
-                let said = Said::of(&[], &plan.after, name);
+                let said = ToldOfTree::of(&[], &plan.after, name);
                 compare(&walked(&tree), files, &said, &format!("block {block}, {name}"));
             }
             is_whole += 1;

@@ -105,10 +105,10 @@ fn roll_back(volume: &Volume, name: &str, keep: Option<&str>) {
 }
 
 /// All files of all branches, with their content, and their snapshots' names.
-type State = BTreeMap<String, Vec<u8>>;
+type Listing = BTreeMap<String, Vec<u8>>;
 
-fn state(device: &MemoryDevice) -> State {
-    let mut state = State::new();
+fn state(device: &MemoryDevice) -> Listing {
+    let mut state = Listing::new();
     let open = |name: &str| {
         let device: Arc<dyn Device> = Arc::new(device.snapshot());
         let options = VolumeOptions::new().read_only(true).branch(name);
@@ -224,7 +224,7 @@ pub(crate) fn second_reader(device: &MemoryDevice) -> Option<String> {
 }
 
 /// Each reader has all of it, and a writer goes on.
-fn is_sound(device: &MemoryDevice, when: &str) -> State {
+fn is_sound(device: &MemoryDevice, when: &str) -> Listing {
     let report = found(device);
     assert!(report.findings.is_empty(), "{when}: {:?}", report.findings);
     assert!(second_reader(device).is_none_or(|said| said.is_empty()), "{when}");

@@ -17,7 +17,7 @@ use holdfast_format::node::{self, Expected};
 use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
 use holdfast_repair::{Planned, Undo, is_repaired};
 
-use crate::accidents::{Files, Found, open_tree, some_work, walked};
+use crate::accidents::{Files, Listing, open_tree, some_work, walked};
 use crate::every_finding::{LOSS, found, planned};
 
 /// A volume that was closed many times: each time a checkpoint wrote its nodes anew.
@@ -105,7 +105,7 @@ impl Reached {
 /// What becomes of a repair.
 struct Outcome {
     plan: Planned,
-    found: Found,
+    found: Listing,
     device: Arc<MemoryDevice>,
 }
 

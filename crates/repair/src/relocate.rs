@@ -20,7 +20,7 @@ use crate::blocks::Space;
 use crate::error::RepairError;
 use crate::overlay::Overlay;
 use crate::plan::Repair;
-use crate::walk::{Edits, State, items};
+use crate::walk::{Edits, TreeWork, items};
 
 /// Most blocks that are moved: 1 GiB, which is kept in memory.
 pub(crate) const MOVED_MAX: u64 = 1 << 18;
@@ -146,7 +146,7 @@ pub(crate) fn apply(
     reading: &VolumeReading<'_>,
     overlay: &Overlay<'_>,
     space: &mut Space,
-    states: &mut [State],
+    states: &mut [TreeWork],
     uses: Uses,
     repairs: &mut Vec<Repair>,
 ) -> Result<(), RepairError> {
