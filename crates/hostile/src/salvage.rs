@@ -13,7 +13,8 @@ use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::dentry::is_valid_name;
 use holdfast_salvage::{
-    Attributes, Choice, CopyOptions, Destination, Found, HowMuch, Salvaged, Scan, Tolerant, image,
+    Attributes, Choice, CopyOptions, Destination, FileNote, HowMuch, Salvaged, Scan, Tolerant,
+    image,
 };
 
 use crate::edited::Edited;
@@ -95,7 +96,7 @@ impl Destination for Judge {
         self.take(name)
     }
 
-    fn report(&mut self, found: &Found) -> io::Result<()> {
+    fn report(&mut self, found: &FileNote) -> io::Result<()> {
         let _ = found.words();
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use holdfast_base::Timestamp;
 
-use crate::report::Found;
+use crate::report::FileNote;
 
 /// What a file has beside its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,5 +51,5 @@ pub trait Destination {
         Vec::new()
     }
     /// Hears what became of a file.
-    fn report(&mut self, found: &Found) -> io::Result<()>;
+    fn report(&mut self, found: &FileNote) -> io::Result<()>;
 }

@@ -44,7 +44,7 @@ pub use error::SalvageError;
 pub use image::{HowMuch, Imaged, WriteBlocks, image};
 pub use list::{EpochFound, RootFound, VolumeFound, tag};
 pub use progress::Progress;
-pub use report::{Counts, Found, Holes, Missing, Version};
+pub use report::{Counts, FileNote, Holes, Missing, Version};
 pub use salvaged::{CopyOptions, Salvaged, TreeFound};
 pub use scan::{Scan, Tag};
 pub use state::Choice;

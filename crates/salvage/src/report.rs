@@ -165,7 +165,7 @@ impl fmt::Display for Missing {
 
 /// What was found of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FileNote {
     /// Where it is, from the root of its tree on: names with `/` between them. In very deep directories from one on that is called by
     /// its number.
     pub path: Vec<u8>,
@@ -190,7 +190,7 @@ pub struct Found {
     pub not_set: Vec<String>,
 }
 
-impl Found {
+impl FileNote {
     /// Whether it is as it was in the state that is salvaged.
     pub fn is_whole(&self) -> bool {
         self.holes.is_empty()
@@ -244,7 +244,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn add(&mut self, found: &Found) {
+    pub(crate) fn add(&mut self, found: &FileNote) {
         if found.missing.contains(&Missing::Everything) {
             self.lost += 1;
             return;

@@ -21,9 +21,9 @@ use crate::point::Point;
 use crate::progress::Progress;
 use crate::report::Counts;
 use crate::scan::{Scan, scan};
-use crate::state::{Choice, State};
+use crate::state::{Choice, Chosen};
 use crate::tolerant::Tolerant;
-use crate::walk::{Walk, Way};
+use crate::walk::{CopyRules, Walk};
 
 /// How files are copied.
 #[derive(Default)]
@@ -85,15 +85,15 @@ impl Scan {
         device: &'d Tolerant<'_>,
         choice: &Choice,
     ) -> Result<Salvaged<'d>, SalvageError> {
-        Ok(Salvaged::new(State::choose(device, self, choice)?))
+        Ok(Salvaged::new(Chosen::choose(device, self, choice)?))
     }
 }
 
 static NO_CHANGES: BTreeMap<Key, Change> = BTreeMap::new();
 
 impl<'d> Salvaged<'d> {
-    fn new(state: State<'d>) -> Salvaged<'d> {
-        let State { reading, index, main, epoch, by, mut notes, superblocks } = state;
+    fn new(state: Chosen<'d>) -> Salvaged<'d> {
+        let Chosen { reading, index, main, epoch, by, mut notes, superblocks } = state;
         let mut trees: Vec<TreeFound> = Vec::new();
         let is_made_up = main.is_none_or(|root| !root.is_said);
         for tree in reading.trees() {
@@ -180,7 +180,7 @@ impl<'d> Salvaged<'d> {
         let changes = if tree.is_old { &NO_CHANGES } else { self.reading.changes(tree.id) };
         let items = Items::new(&self.reading, TreeId::Files, &cover, changes);
         let quiet = |_| ();
-        let way = Way {
+        let way = CopyRules {
             unproved: options.unproved,
             is_doubted: self.is_made_up || tree.is_old,
             has_branches: self.trees.iter().filter(|tree| !tree.is_snapshot).count() > 1,

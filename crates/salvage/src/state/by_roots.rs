@@ -4,7 +4,7 @@ use holdfast_base::{Epoch, TreeId};
 use holdfast_check::reading::{NodePlace, Rings, VolumeReading};
 use holdfast_format::{NodePointer, Superblock};
 
-use super::{Choice, State, unproven};
+use super::{Choice, Chosen, unproven};
 use crate::cover::Root;
 use crate::error::SalvageError;
 use crate::index::Index;
@@ -21,7 +21,7 @@ pub(super) fn by_roots<'d>(
     mut made: Superblock,
     index: Index,
     choice: &Choice,
-) -> Result<State<'d>, SalvageError> {
+) -> Result<Chosen<'d>, SalvageError> {
     let limit = choice.epoch.unwrap_or(u64::MAX);
     let read =
         |made: &Superblock| VolumeReading::with_superblock(device, made.clone(), Rings::Ignored);
@@ -85,7 +85,7 @@ pub(super) fn by_roots<'d>(
     };
     let main = root
         .map(|root| Root { place: NodePlace::root(root.pointer(), root.level), is_said: false });
-    Ok(State { reading, index, main, epoch, by, notes, superblocks: Vec::new() })
+    Ok(Chosen { reading, index, main, epoch, by, notes, superblocks: Vec::new() })
 }
 
 const NOTHING_PROVES: &str =

@@ -35,7 +35,7 @@ pub struct Choice {
 }
 
 /// A state that was chosen.
-pub(crate) struct State<'d> {
+pub(crate) struct Chosen<'d> {
     pub(crate) reading: VolumeReading<'d>,
     pub(crate) index: Index,
     /// The root of `main`, if there is one.
@@ -75,13 +75,13 @@ pub(crate) fn counts(scan: &Scan) -> Vec<u64> {
     counts
 }
 
-impl<'d> State<'d> {
+impl<'d> Chosen<'d> {
     /// The state that is meant of a volume.
     pub(crate) fn choose(
         device: &'d Tolerant<'_>,
         scan: Scan,
         choice: &Choice,
-    ) -> Result<State<'d>, SalvageError> {
+    ) -> Result<Chosen<'d>, SalvageError> {
         let number = volume(&scan, choice)?;
         let tag = scan.volumes.get(number as usize).copied().ok_or(SalvageError::NoSuchVolume)?;
         let limit = choice.epoch.unwrap_or(u64::MAX);
@@ -108,10 +108,10 @@ impl<'d> State<'d> {
         if let Some(superblock) = superblock.filter(|_| choice.root.is_none()) {
             let is_current = is_current(&superblock, newest.min(limit));
             if is_current || !is_superseded(device, &made, &index, &superblock, limit)? {
-                let state = State::by_superblock(device, superblock, index, tag, choice.epoch)?;
+                let state = Chosen::by_superblock(device, superblock, index, tag, choice.epoch)?;
                 let mut notes = state.notes;
                 notes.extend((!is_current).then(|| unproven(newest)));
-                return Ok(State { superblocks: epochs, notes, ..state });
+                return Ok(Chosen { superblocks: epochs, notes, ..state });
             }
         }
         // The sizes of nodes are those of one volume.
@@ -122,7 +122,7 @@ impl<'d> State<'d> {
             return Err(SalvageError::NoSuchEpoch(wanted, oldest));
         }
         let state = by_roots(device, made, index, choice)?;
-        Ok(State { superblocks: epochs, ..state })
+        Ok(Chosen { superblocks: epochs, ..state })
     }
 
     fn by_superblock(
@@ -131,7 +131,7 @@ impl<'d> State<'d> {
         mut index: Index,
         tag: Tag,
         wanted: Option<u64>,
-    ) -> Result<State<'d>, SalvageError> {
+    ) -> Result<Chosen<'d>, SalvageError> {
         let rings = if wanted.is_some() { Rings::Ignored } else { Rings::Replayed };
         let (epoch, blocks) = (superblock.epoch, superblock.geometry.volume_blocks);
         index.nodes.retain(|node| u64::from(node.blocks) == superblock.geometry.node_blocks());
@@ -156,7 +156,7 @@ impl<'d> State<'d> {
             Rings::Ignored => format!("the superblock of epoch {epoch}, without journal and log"),
         };
         let epoch = now.epoch;
-        Ok(State { main: Some(main), epoch, by, notes, index, reading, superblocks: Vec::new() })
+        Ok(Chosen { main: Some(main), epoch, by, notes, index, reading, superblocks: Vec::new() })
     }
 }
 

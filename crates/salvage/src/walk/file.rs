@@ -7,7 +7,7 @@ use holdfast_format::item::FileType;
 use super::{Named, Walk, attributes};
 use crate::copying::{Content, Copying};
 use crate::known::Known;
-use crate::report::{Found, Missing};
+use crate::report::{FileNote, Missing};
 
 /// No small content is longer.
 const INLINE_MAX: u64 = 4096;
@@ -18,7 +18,7 @@ impl Walk<'_, '_, '_> {
         &mut self,
         named: &Named<'_>,
         known: &Known,
-        found: &mut Found,
+        found: &mut FileNote,
     ) -> io::Result<()> {
         let attributes = attributes(known);
         match found.file_type {

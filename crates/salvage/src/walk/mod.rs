@@ -23,7 +23,7 @@ use crate::items::{Event, Items, Origin};
 use crate::known::{Known, known};
 use crate::point::Point;
 use crate::progress::Progress;
-use crate::report::{Counts, Found, Missing, Provenance, Version};
+use crate::report::{Counts, FileNote, Missing, Provenance, Version};
 
 /// Names of a directory that are looked at together.
 const BATCH: usize = 1024;
@@ -68,7 +68,7 @@ struct Level {
 }
 
 /// How a copy is made.
-pub(crate) struct Way<'o> {
+pub(crate) struct CopyRules<'o> {
     /// Blocks that do not match their checksums are written all the same.
     pub(crate) unproved: bool,
     /// It is not known whether the tree is the one that is wanted: nothing in it is called whole.
@@ -85,7 +85,7 @@ pub(crate) struct Walk<'a, 'd, 'o> {
     reading: &'a VolumeReading<'d>,
     items: Items<'a, 'd>,
     out: &'o mut dyn Destination,
-    way: Way<'o>,
+    way: CopyRules<'o>,
     punches: Punches,
     seen: RoaringTreemap,
     /// Where files of several names were copied to: the directory and the name there.
@@ -110,7 +110,7 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
         reading: &'a VolumeReading<'d>,
         mut items: Items<'a, 'd>,
         out: &'o mut dyn Destination,
-        way: Way<'o>,
+        way: CopyRules<'o>,
     ) -> Walk<'a, 'd, 'o> {
         let punches = Punches::read(&mut items);
         Walk {
@@ -235,7 +235,7 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
     }
 
     /// Makes a directory, and goes on in it.
-    fn enter(&mut self, named: &Named<'_>, known: Known, mut found: Found) -> io::Result<bool> {
+    fn enter(&mut self, named: &Named<'_>, known: Known, mut found: FileNote) -> io::Result<bool> {
         if self.stack.len() >= DEPTH_MAX {
             return Ok(false);
         }
@@ -324,7 +324,7 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
     }
 
     /// What there is to say of a file before it is copied.
-    fn found(&self, named: &Named<'_>, file_type: Option<FileType>, known: &Known) -> Found {
+    fn found(&self, named: &Named<'_>, file_type: Option<FileType>, known: &Known) -> FileNote {
         let provenance = self.provenance(named, known);
         let mut missing = Vec::new();
         if known.inode.is_none() {
@@ -336,7 +336,7 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
         let shown = self.stack.last().map_or(&b""[..], |level| &level.shown);
         let path = [shown, named.name].concat();
         let is_regular = file_type == Some(FileType::Regular);
-        Found {
+        FileNote {
             path,
             inode: named.number.0,
             file_type,
@@ -344,7 +344,7 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
             version: self.version(provenance),
             is_name_lost: named.is_name_lost,
             missing,
-            ..Found::default()
+            ..FileNote::default()
         }
     }
 
@@ -353,7 +353,7 @@ impl<'a, 'd, 'o> Walk<'a, 'd, 'o> {
         provenance.version().map(|version| Version { has_branches, ..version })
     }
 
-    fn report(&mut self, found: &Found) -> io::Result<()> {
+    fn report(&mut self, found: &FileNote) -> io::Result<()> {
         self.counts.add(found);
         let (done, total) = (self.counts.found, self.way.total.max(self.counts.found));
         (self.way.progress)(Progress { step: "copy", done, total });
@@ -441,7 +441,7 @@ fn attributes(known: &Known) -> Attributes {
 }
 
 /// Says of a file what the host refused of it. Whether nothing was. Fails with what ends the salvage.
-fn say(made: io::Result<()>, found: &mut Found) -> io::Result<bool> {
+fn say(made: io::Result<()>, found: &mut FileNote) -> io::Result<bool> {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     match made {
         Ok(()) => Ok(true),

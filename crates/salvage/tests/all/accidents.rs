@@ -4,7 +4,7 @@ use holdfast_base::BLOCK_SIZE;
 use holdfast_base::prng::Prng;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
-use holdfast_salvage::{Choice, CopyOptions, Counts, Found, SalvageError, Scan, Tolerant};
+use holdfast_salvage::{Choice, CopyOptions, Counts, FileNote, SalvageError, Scan, Tolerant};
 
 use crate::common::{Files, Made, Memory, World};
 
@@ -88,7 +88,7 @@ fn damage(device: &MemoryDevice, prng: &mut Prng) -> Vec<u64> {
 }
 
 /// Whether a file, but for its holes, is made of what it held at some time: each block as in one of its versions.
-fn is_made_of(content: &[u8], found: &Found, versions: &[Vec<u8>]) -> bool {
+fn is_made_of(content: &[u8], found: &FileNote, versions: &[Vec<u8>]) -> bool {
     let is_hole =
         |at: u64| found.holes.ranges.iter().any(|(start, end)| (*start..*end).contains(&at));
     (0..content.len()).step_by(BLOCK_SIZE).all(|at| {

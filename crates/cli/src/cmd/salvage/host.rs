@@ -14,7 +14,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use holdfast_base::{Timestamp, show};
-use holdfast_salvage::{Attributes, Destination, Found};
+use holdfast_salvage::{Attributes, Destination, FileNote};
 use holdfast_service::work::files::message;
 use rustix::fs::{FileType, Mode};
 
@@ -31,7 +31,7 @@ pub(super) struct HostTree<'r> {
     file: Option<File>,
     /// Attributes of what was made, ended or left last that the host did not take.
     not_set: Vec<String>,
-    report: &'r mut dyn FnMut(&Found) -> io::Result<()>,
+    report: &'r mut dyn FnMut(&FileNote) -> io::Result<()>,
 }
 
 /// Fails unless a directory can be made here, or is an empty one of this user.
@@ -77,7 +77,7 @@ impl<'r> HostTree<'r> {
     /// Fills a directory that is made, or is empty.
     pub(super) fn new(
         place: &Place,
-        report: &'r mut dyn FnMut(&Found) -> io::Result<()>,
+        report: &'r mut dyn FnMut(&FileNote) -> io::Result<()>,
     ) -> io::Result<HostTree<'r>> {
         let root = make_own(place)?;
         Ok(HostTree { root, entered: Vec::new(), file: None, not_set: Vec::new(), report })
@@ -172,7 +172,7 @@ impl Destination for HostTree<'_> {
         std::mem::take(&mut self.not_set)
     }
 
-    fn report(&mut self, found: &Found) -> io::Result<()> {
+    fn report(&mut self, found: &FileNote) -> io::Result<()> {
         (self.report)(found)
     }
 }

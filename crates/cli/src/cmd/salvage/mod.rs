@@ -13,7 +13,7 @@ use std::sync::Arc;
 use holdfast::device::Device;
 use holdfast_daemon::opening;
 use holdfast_salvage::{
-    Choice, CopyOptions, Counts, Found, Progress, SalvageError, Salvaged, Scan, Tag, Tolerant,
+    Choice, CopyOptions, Counts, FileNote, Progress, SalvageError, Salvaged, Scan, Tag, Tolerant,
     TreeFound, tag,
 };
 use holdfast_service::outcome::without_number;
@@ -186,7 +186,7 @@ fn copy(
     let one = |tree: &TreeFound, to: &Place, report: &mut Report| {
         let show = |at: Progress| show(bar, at);
         let options = CopyOptions { unproved: args.unproved, progress: Some(&show) };
-        let mut line = |found: &Found| report.file(found);
+        let mut line = |found: &FileNote| report.file(found);
         let mut host = HostTree::new(to, &mut line).context(to)?;
         salvaged.copy(tree, &mut host, &options).map_err(|error| failure(args, &error))
     };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use holdfast_base::show;
 use holdfast_daemon::opening::is_ours;
-use holdfast_salvage::{Counts, Found, Holes, Missing, Version};
+use holdfast_salvage::{Counts, FileNote, Holes, Missing, Version};
 use holdfast_service::json;
 use rustix::fs::OFlags;
 use serde::Serialize;
@@ -86,7 +86,7 @@ impl Report {
     }
 
     /// Says what became of a file. Files are copied on when the reader of the lines has gone.
-    pub(super) fn file(&mut self, found: &Found) -> io::Result<()> {
+    pub(super) fn file(&mut self, found: &FileNote) -> io::Result<()> {
         let is_short = found.not_set.iter().any(|name| is_missed(name));
         self.is_short |= is_short;
         if found.is_whole() && !is_short && !self.all {
@@ -105,7 +105,7 @@ impl Report {
         }
     }
 
-    fn line(&mut self, found: &Found) -> io::Result<()> {
+    fn line(&mut self, found: &FileNote) -> io::Result<()> {
         let path = format!("/{}", show::name(&found.path));
         if self.json {
             let line = Line {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use holdfast::{CreateOptions, OpenOptions, Volume, VolumeOptions};
 use holdfast_base::prng::Prng;
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_salvage::{Attributes, Choice, Destination, Found, Scan, Tolerant};
+use holdfast_salvage::{Attributes, Choice, Destination, FileNote, Scan, Tolerant};
 
 /// Paths of regular files with their content, and of directories with nothing.
 pub type Files = BTreeMap<String, Option<Vec<u8>>>;
@@ -198,7 +198,7 @@ pub struct Memory {
     path: Vec<String>,
     file: Option<(String, Vec<u8>)>,
     pub made: BTreeMap<String, Made>,
-    pub found: Vec<Found>,
+    pub found: Vec<FileNote>,
 }
 
 impl Memory {
@@ -217,7 +217,7 @@ impl Memory {
     }
 
     /// What was said of a path.
-    pub fn found(&self, path: &str) -> Option<&Found> {
+    pub fn found(&self, path: &str) -> Option<&FileNote> {
         self.found.iter().find(|found| found.path == path.as_bytes()[1..])
     }
 }
@@ -274,7 +274,7 @@ impl Destination for Memory {
         self.make(self.at(name), made)
     }
 
-    fn report(&mut self, found: &Found) -> io::Result<()> {
+    fn report(&mut self, found: &FileNote) -> io::Result<()> {
         self.found.push(found.clone());
         Ok(())
     }
