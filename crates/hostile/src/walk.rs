@@ -18,7 +18,7 @@ const PIECES_MAX: usize = 64;
 
 /// What was seen.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Walked {
     /// Directories, without the root: the parent's inode, the name, their own; parents first.
     pub(crate) directories: Vec<(InodeNo, Vec<u8>, InodeNo)>,
     /// Everything else, one line for each name.
@@ -28,8 +28,8 @@ pub(crate) struct Seen {
 }
 
 /// Walks through the volume.
-pub(crate) fn walk(filesystem: &FileSystem) -> Seen {
-    let mut seen = Seen::default();
+pub(crate) fn walk(filesystem: &FileSystem) -> Walked {
+    let mut seen = Walked::default();
     let mut known = HashSet::from([InodeNo::ROOT]);
     let mut next = vec![InodeNo::ROOT];
     let _ = filesystem.statfs();
@@ -63,7 +63,7 @@ pub(crate) fn walk(filesystem: &FileSystem) -> Seen {
     seen
 }
 
-impl Seen {
+impl Walked {
     fn note<T>(&mut self, inode: InodeNo, call: &str, done: Result<T, FsError>) -> Option<T> {
         done.map_err(|error| self.errors.push(format!("{call} of inode {inode}: {error}"))).ok()
     }
