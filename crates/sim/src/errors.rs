@@ -23,7 +23,7 @@ use crate::{Engine, Failure, Policy};
 
 /// How a call goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum How {
+pub enum FaultKind {
     /// It fails, and later ones do not.
     FailsOnce,
     /// It fails, and all later ones of its kind.
@@ -32,25 +32,26 @@ pub enum How {
     Panics,
 }
 
-impl How {
+impl FaultKind {
     /// All of them.
-    pub const ALL: [How; 3] = [How::FailsOnce, How::FailsForEver, How::Panics];
+    pub const ALL: [FaultKind; 3] =
+        [FaultKind::FailsOnce, FaultKind::FailsForEver, FaultKind::Panics];
 
     /// The words in tables.
     pub fn name(self) -> &'static str {
         match self {
-            How::FailsOnce => "fails once",
-            How::FailsForEver => "fails from then on",
-            How::Panics => "panics once",
+            FaultKind::FailsOnce => "fails once",
+            FaultKind::FailsForEver => "fails from then on",
+            FaultKind::Panics => "panics once",
         }
     }
 
     /// The faults of a device whose `nth` call goes wrong.
     pub fn at(self, call: Call, nth: u64) -> Faults {
         match self {
-            How::FailsOnce => Faults::fail_once(call, nth),
-            How::FailsForEver => Faults::fail_from(call, nth),
-            How::Panics => Faults::panic_once(call, nth),
+            FaultKind::FailsOnce => Faults::fail_once(call, nth),
+            FaultKind::FailsForEver => Faults::fail_from(call, nth),
+            FaultKind::Panics => Faults::panic_once(call, nth),
         }
     }
 }
@@ -63,7 +64,7 @@ pub fn fail_each(
     from_then_on: bool,
     policy: &Policy,
 ) -> Result<u64, Failure> {
-    let how = if from_then_on { How::FailsForEver } else { How::FailsOnce };
+    let how = if from_then_on { FaultKind::FailsForEver } else { FaultKind::FailsOnce };
     count_each(&Script::default(), script, call, how, policy).map(|outcomes| outcomes.sites())
 }
 
@@ -90,7 +91,7 @@ pub fn count_each(
     before: &Script,
     script: &Script,
     call: Call,
-    how: How,
+    how: FaultKind,
     policy: &Policy,
 ) -> Result<Outcomes, Failure> {
     let failure = |lost, what| Failure {
@@ -144,7 +145,7 @@ fn run(
     start: &Start<'_>,
     script: &Script,
     call: Call,
-    how: How,
+    how: FaultKind,
     nth: u64,
 ) -> Result<Option<Met>, String> {
     let mut history = start.history.clone();
@@ -165,7 +166,7 @@ fn run(
     let synced = wanted_panic(|| engine.apply(&Op::Sync)).unwrap_or(Outcome::Err(Errno::EIO));
     let has_stopped = engine.filesystem().is_ok_and(|engine| engine.stop_reason().is_some());
     let is_mounted = engine.filesystem().is_ok();
-    let has_panicked = how == How::Panics && device.faults_fired() > 0;
+    let has_panicked = how == FaultKind::Panics && device.faults_fired() > 0;
     if has_panicked && is_mounted && !has_stopped && matches!(call, Call::Write | Call::Flush) {
         return Err("a thread has died in a step, and the volume goes on (P7)".into());
     }

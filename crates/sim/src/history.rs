@@ -32,7 +32,7 @@ use holdfast_script::{
     Stat, Target, VolumeModel,
 };
 
-use state::State;
+use state::Moment;
 
 /// A file: the number of its tree, and its inode there. What a snapshot or fork holds is another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ type Look<'a> = (&'a Path, &'a Node, Vec<(&'a Path, u64)>);
 pub struct History {
     steps: Vec<Step>,
     /// One more than steps: before the first, and after each.
-    states: Vec<State>,
+    states: Vec<Moment>,
     /// Handles whose writes are durable when they return, by the number of their tree.
     synchronous: HashMap<(u64, Handle), bool>,
 }
@@ -99,7 +99,7 @@ impl History {
     pub fn new() -> History {
         History {
             steps: Vec::new(),
-            states: vec![State::first(VolumeModel::new())],
+            states: vec![Moment::first(VolumeModel::new())],
             synchronous: HashMap::new(),
         }
     }

@@ -29,7 +29,7 @@ pub use agree::{Verdict, agree, agree_on_log};
 pub use campaign::{Campaign, Progress, Source, Violation};
 pub use case::Case;
 pub use engine::{Checkpoints, Engine, Setup, judge};
-pub use errors::{How, Outcomes, count_each, fail_each};
+pub use errors::{FaultKind, Outcomes, count_each, fail_each};
 pub use history::History;
 pub use power::{Failure, Ground, Policy, Stats, power_cut, power_cut_after};
 pub use terms::Terms;

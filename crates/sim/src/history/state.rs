@@ -25,26 +25,26 @@ struct Shown {
 
 /// The volume at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct Moment {
     pub(super) volume: VolumeModel,
     shown: BTreeMap<u64, Shown>,
 }
 
-impl State {
+impl Moment {
     /// The state before everything.
-    pub(super) fn first(volume: VolumeModel) -> State {
-        State { volume: VolumeModel::new(), shown: BTreeMap::new() }.next(volume)
+    pub(super) fn first(volume: VolumeModel) -> Moment {
+        Moment { volume: VolumeModel::new(), shown: BTreeMap::new() }.next(volume)
     }
 
     /// The state that an operation makes of this one.
-    pub(super) fn next(&self, volume: VolumeModel) -> State {
+    pub(super) fn next(&self, volume: VolumeModel) -> Moment {
         let shown = volume.trees().map(|(_, number, model)| {
             let known = self.shown.get(&number).filter(|shown| Arc::ptr_eq(&shown.model, model));
             let new = || Shown { model: Arc::clone(model), view: Arc::default() };
             (number, known.cloned().unwrap_or_else(new))
         });
         let shown = shown.collect();
-        State { volume, shown }
+        Moment { volume, shown }
     }
 
     /// What the tree with this number looks like, if the state has it.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use holdfast_script::Trees;
 
 /// What is in an image, or what is wrong with it.
-pub(crate) type Found = Result<Arc<Trees>, String>;
+pub(crate) type ImageContent = Result<Arc<Trees>, String>;
 
 /// Images in one part before it forgets.
 const LARGE: usize = 1 << 17;
@@ -19,19 +19,19 @@ const LARGE: usize = 1 << 17;
 /// The memory.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
-    parts: [Mutex<HashMap<u64, Found>>; 16],
+    parts: [Mutex<HashMap<u64, ImageContent>>; 16],
     trees: Mutex<HashMap<String, Arc<Trees>>>,
 }
 
 impl Memo {
     /// What was found in the image with this fingerprint.
-    pub(crate) fn get(&self, fingerprint: u64) -> Option<Found> {
+    pub(crate) fn get(&self, fingerprint: u64) -> Option<ImageContent> {
         let part = self.parts[(fingerprint % 16) as usize].lock();
         part.unwrap_or_else(PoisonError::into_inner).get(&fingerprint).cloned()
     }
 
     /// Keeps what was found, and gives it back.
-    pub(crate) fn insert(&self, fingerprint: u64, found: Found) -> Found {
+    pub(crate) fn insert(&self, fingerprint: u64, found: ImageContent) -> ImageContent {
         let found = found.map(|tree| {
             let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
             if trees.len() > LARGE {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_device::sim::{CrashImage, Cut, Event, Recording};
 use holdfast_script::Trees;
 
-use super::memo::{Found, Memo};
+use super::memo::{ImageContent, Memo};
 use super::{Policy, Stats};
 use crate::history::History;
 use crate::visit::{visit, visit_recovery};
@@ -144,7 +144,7 @@ impl<'a> Judge<'a> {
 
     /// Opens an image that was not seen yet. What is done to it depends on nothing but its bytes, so
     /// that the order in which scripts run does not matter.
-    fn open(&mut self, image: &CrashImage<'_>) -> Found {
+    fn open(&mut self, image: &CrashImage<'_>) -> ImageContent {
         self.stats.opened += 1;
         let (setup, recovery) = (&self.policy.setup, self.policy.recovery);
         let lot = image.fingerprint() >> 7;

@@ -10,7 +10,9 @@ use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{
     Mismatch, Op, Profile, Rules, Script, Target, VolumeModel, compare, compare_trees,
 };
-use holdfast_sim::{Campaign, Checkpoints, Engine, How, Policy, Setup, Source, count_each, judge};
+use holdfast_sim::{
+    Campaign, Checkpoints, Engine, FaultKind, Policy, Setup, Source, count_each, judge,
+};
 
 use crate::agree;
 use crate::seeds::seeds;
@@ -161,7 +163,7 @@ fn the_device_fails_in_every_change_of_branches() {
         .expect("it is well formed");
     let policy = Policy { volume: 8 << 20, ..Policy::default() };
     for call in [Call::Write, Call::Flush, Call::Read] {
-        for how in How::ALL {
+        for how in FaultKind::ALL {
             let met = count_each(&Script::default(), &script, call, how, &policy);
             let met = met.unwrap_or_else(|failure| panic!("{failure}"));
             println!("{} {}: {met:?}", call.name(), how.name());

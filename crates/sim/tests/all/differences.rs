@@ -105,9 +105,9 @@ impl Listing {
 }
 
 /// What a difference says, without ranges; of a file of several names its path is any.
-type Said = (ChangeKind, InodeNo, bool, Option<Vec<u8>>, Option<Vec<u8>>);
+type ToldChange = (ChangeKind, InodeNo, bool, Option<Vec<u8>>, Option<Vec<u8>>);
 
-fn wanted(old: &Listing, new: &Listing) -> BTreeMap<Said, Parts> {
+fn wanted(old: &Listing, new: &Listing) -> BTreeMap<ToldChange, Parts> {
     let mut wanted = BTreeMap::new();
     let numbers: BTreeSet<InodeNo> = old.files.keys().chain(new.files.keys()).copied().collect();
     for no in numbers {

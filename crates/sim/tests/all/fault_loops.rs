@@ -16,7 +16,7 @@ use holdfast_device::sim::{Call, Faults, Policy as Images};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_posix::FileSystem;
 use holdfast_script::{Script, Target, Tree};
-use holdfast_sim::{Checkpoints, Engine, How, Outcomes, Policy, Setup, count_each, judge};
+use holdfast_sim::{Checkpoints, Engine, FaultKind, Outcomes, Policy, Setup, count_each, judge};
 
 const SMALLEST: u64 = 8 << 20;
 const CALLS: [Call; 4] = [Call::Read, Call::Write, Call::Flush, Call::Discard];
@@ -27,10 +27,10 @@ const SCRIPT: &str = "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; rename /
     unlink /d/a; fsyncdir /d; sync";
 
 #[derive(Default)]
-struct Table(BTreeMap<(&'static str, &'static str, How), Outcomes>);
+struct Table(BTreeMap<(&'static str, &'static str, FaultKind), Outcomes>);
 
 impl Table {
-    fn add(&mut self, what: &'static str, call: Call, how: How, outcomes: Outcomes) {
+    fn add(&mut self, what: &'static str, call: Call, how: FaultKind, outcomes: Outcomes) {
         let row = self.0.entry((what, call.name(), how)).or_default();
         row.reported += outcomes.reported;
         row.survived += outcomes.survived;
@@ -53,12 +53,12 @@ impl Table {
     }
 }
 
-fn ways(all: &[How]) -> impl Iterator<Item = (Call, How)> {
+fn ways(all: &[FaultKind]) -> impl Iterator<Item = (Call, FaultKind)> {
     CALLS.into_iter().flat_map(|call| all.iter().map(move |how| (call, *how)))
 }
 
 /// A device that answers with an error.
-const FAILS: &[How] = &[How::FailsOnce, How::FailsForEver];
+const FAILS: &[FaultKind] = &[FaultKind::FailsOnce, FaultKind::FailsForEver];
 
 fn setup() -> Setup {
     Setup::new(4096, 0)
@@ -83,7 +83,7 @@ fn every_call_of_operations_commits_and_checkpoints() {
             images,
             ..Policy::default()
         };
-        for (call, how) in ways(&How::ALL) {
+        for (call, how) in ways(&FaultKind::ALL) {
             let outcomes = count_each(&Script::default(), &script, call, how, &policy)
                 .unwrap_or_else(|failure| panic!("{what}: {failure}"));
             table.add(what, call, how, outcomes);
@@ -91,12 +91,12 @@ fn every_call_of_operations_commits_and_checkpoints() {
     }
     table.print();
     for (&(what, call, how), outcomes) in &table.0 {
-        let forever = how == How::FailsForEver;
+        let forever = how == FaultKind::FailsForEver;
         match call {
             // Not reported: nothing but space is lost. One that panics takes the operation with it behind which it was made.
             "discard" => assert!(
                 (outcomes.sites() > 2) == what.contains("discards")
-                    && (outcomes.reported == 0 || how == How::Panics),
+                    && (outcomes.reported == 0 || how == FaultKind::Panics),
                 "{what}: {outcomes:?}"
             ),
             // A write of data may be tried elsewhere; one that fails for ever has nowhere to go.
@@ -176,7 +176,7 @@ fn every_call_of_a_recovery_and_of_a_read_only_mount() {
         }
     }
     table.print();
-    let recovery = |call| table.0[&("recovery", call, How::FailsOnce)];
+    let recovery = |call| table.0[&("recovery", call, FaultKind::FailsOnce)];
     assert!(recovery("write").reported > 1 && recovery("read").sites() > 5);
     assert!(recovery("flush").reported > 1 && recovery("flush").survived == 0);
 }
@@ -243,7 +243,7 @@ fn every_call_of_a_mkfs() {
         table.add("mkfs", call, how, outcomes);
     }
     table.print();
-    let mkfs = |call| table.0[&("mkfs", call, How::FailsOnce)];
+    let mkfs = |call| table.0[&("mkfs", call, FaultKind::FailsOnce)];
     assert!(mkfs("write").reported > 2 && mkfs("write").survived == 0);
     assert!(mkfs("flush").reported > 0 && mkfs("flush").survived == 0);
 }

@@ -19,7 +19,7 @@ use holdfast_device::{Device, MemoryDevice, Reach, SimDevice};
 use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_sim::How;
+use holdfast_sim::FaultKind;
 use holdfast_store::{
     Branch, CreateOptions, Guarding, Need, OpenOptions, Result, Store, Transaction,
 };
@@ -68,7 +68,7 @@ fn foreign(device: &SimDevice, state: GuardState) -> bool {
 }
 
 #[derive(Default)]
-struct Seen {
+struct StoryFacts {
     /// Values that were acknowledged.
     durable: Vec<u64>,
     is_refused: bool,
@@ -76,12 +76,12 @@ struct Seen {
     taken: Option<MemoryDevice>,
 }
 
-fn story(device: &Arc<SimDevice>, clock: SimulatedClock, seen: &mut Seen) {
+fn story(device: &Arc<SimDevice>, clock: SimulatedClock, seen: &mut StoryFacts) {
     let one = match open(device, 1) {
         Ok(one) => one,
         Err(_) => return seen.is_refused = true,
     };
-    let work = |store: &Branch, numbers: std::ops::Range<u64>, seen: &mut Seen| {
+    let work = |store: &Branch, numbers: std::ops::Range<u64>, seen: &mut StoryFacts| {
         for number in numbers {
             // A panic of the device ends the call; the volume is used on.
             match catch_unwind(AssertUnwindSafe(|| put(store, number))) {
@@ -125,13 +125,13 @@ fn every_call_of_a_volume_that_another_machine_takes() {
     drop(open(&crashed, 9).unwrap());
     let base = crashed.image();
 
-    let mut table: BTreeMap<(&str, How), [u64; 3]> = BTreeMap::new();
+    let mut table: BTreeMap<(&str, FaultKind), [u64; 3]> = BTreeMap::new();
     for call in [Call::Read, Call::Write, Call::Flush] {
-        for how in How::ALL {
+        for how in FaultKind::ALL {
             for nth in 1.. {
                 let place = format!("{} {nth} {}", call.name(), how.name());
                 let device = Arc::new(SimDevice::with_faults(&base, how.at(call, nth)));
-                let mut seen = Seen::default();
+                let mut seen = StoryFacts::default();
                 let told = catch_unwind(AssertUnwindSafe(|| story(&device, clock, &mut seen)));
                 if let Err(panic) = told {
                     let text = panic.downcast_ref::<String>().map_or("", String::as_str);

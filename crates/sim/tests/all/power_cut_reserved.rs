@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_device::sim::Call;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{Op, Outcome, Script, Target};
-use holdfast_sim::{Checkpoints, Engine, How, Policy, Setup, count_each, power_cut_after};
+use holdfast_sim::{Checkpoints, Engine, FaultKind, Policy, Setup, count_each, power_cut_after};
 
 use crate::full::{BEFORE, SCRIPTS};
 
@@ -53,7 +53,7 @@ fn a_power_cut_leaves_zeros_or_the_new_bytes_in_reserved_space() {
 fn what_a_device_refuses_of_reserved_blocks_is_told() {
     let policy = Policy { volume: 8 << 20, setup: Setup::new(4096, 16), ..Policy::default() };
     for (script, call) in [(SCRIPTS[0], Call::Write), (SCRIPTS[1], Call::Flush)] {
-        let told = count_each(&parse(BEFORE), &parse(script), call, How::FailsOnce, &policy);
+        let told = count_each(&parse(BEFORE), &parse(script), call, FaultKind::FailsOnce, &policy);
         let told = told.unwrap_or_else(|failure| panic!("{failure}"));
         assert!(told.sites() > 3, "{told:?}");
     }

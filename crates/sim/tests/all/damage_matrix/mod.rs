@@ -81,7 +81,7 @@ fn damaged(volume: &Volume, block: &Block, damage: Damage) -> Option<Vec<u8>> {
 
 /// What an opening of the volume saw.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Seen {
+enum Opened {
     Refused,
     /// All that was acknowledged.
     Same,
@@ -91,17 +91,17 @@ enum Seen {
     Other(String),
 }
 
-fn look(device: Arc<dyn Device>, told: &Tree, read_only: bool) -> (Seen, Option<Engine>) {
+fn look(device: Arc<dyn Device>, told: &Tree, read_only: bool) -> (Opened, Option<Engine>) {
     let mut setup = setup(1);
     setup.mount.read_only = read_only;
     let Ok(mut engine) = Engine::open(device, setup) else {
-        return (Seen::Refused, None);
+        return (Opened::Refused, None);
     };
     if let Ok(found) = engine.walk() {
         let differences = told.differences(&found);
         let seen = match differences.is_empty() {
-            true => Seen::Same,
-            false => Seen::Other(differences.join("; ")),
+            true => Opened::Same,
+            false => Opened::Other(differences.join("; ")),
         };
         return (seen, Some(engine));
     }
@@ -120,10 +120,10 @@ fn look(device: Arc<dyn Device>, told: &Tree, read_only: bool) -> (Seen, Option<
             _ => true,
         };
         if wrong {
-            return (Seen::Other(format!("{path} is not what it was")), Some(engine));
+            return (Opened::Other(format!("{path} is not what it was")), Some(engine));
         }
     }
-    (Seen::Errors, Some(engine))
+    (Opened::Errors, Some(engine))
 }
 
 /// What fsck says: the names of its findings, and whether one names a file.
@@ -169,25 +169,25 @@ fn outcome(volume: &Volume, block: &Block, damage: Damage, bytes: &[u8]) -> Resu
         }
     };
     says += match (&reads, &writes) {
-        (Seen::Other(_), Seen::Refused) => "; mount refused, read-only shows what is before it",
-        (Seen::Same, Seen::Refused) => "; mount refused, read-only reads as told",
-        (_, Seen::Refused) => "; mount refused",
-        (_, Seen::Errors) => "; EIO",
-        (_, Seen::Same) => "; reads as told",
-        (_, Seen::Other(_)) => "; shows the moment before",
+        (Opened::Other(_), Opened::Refused) => "; mount refused, read-only shows what is before it",
+        (Opened::Same, Opened::Refused) => "; mount refused, read-only reads as told",
+        (_, Opened::Refused) => "; mount refused",
+        (_, Opened::Errors) => "; EIO",
+        (_, Opened::Same) => "; reads as told",
+        (_, Opened::Other(_)) => "; shows the moment before",
     };
     let is_silent = match (&writes, &reads) {
         // This looks like a power cut before the flush.
-        (Seen::Other(_), _) => !block.kind.is_last(),
-        (_, Seen::Other(_)) => findings.is_empty(),
+        (Opened::Other(_), _) => !block.kind.is_last(),
+        (_, Opened::Other(_)) => findings.is_empty(),
         // Something that counts has changed, and everything is there: the other copy served, or what
         // the block held does not count any more.
-        (Seen::Same, _) => {
+        (Opened::Same, _) => {
             // Of what came last a crash may leave one place alone.
             let is_left_so = block.kind.is_last() && block.copy.is_some();
             findings.is_empty() && !block.kind.may_be_spare() && !is_left_so
         }
-        (Seen::Errors | Seen::Refused, _) => findings.is_empty(),
+        (Opened::Errors | Opened::Refused, _) => findings.is_empty(),
     };
     if is_silent {
         return Err(format!("{says}; reading {reads:?}, writing {writes:?}"));
@@ -201,14 +201,14 @@ fn outcome(volume: &Volume, block: &Block, damage: Damage, bytes: &[u8]) -> Resu
         };
         let is_named = findings == BTreeSet::from([name.to_string()])
             || findings.is_empty() && block.kind.is_last();
-        if (&reads, &writes, is_named) != (&Seen::Same, &Seen::Same, true) {
+        if (&reads, &writes, is_named) != (&Opened::Same, &Opened::Same, true) {
             return Err(format!("{says}: the other place does not serve"));
         }
     }
     if block.kind == Kind::Data && !names_file {
         return Err(format!("{says}: fsck does not name the file (P6)"));
     }
-    if let (Some(after), Seen::Same) = (after, &writes)
+    if let (Some(after), Opened::Same) = (after, &writes)
         && damage != Damage::Unreadable
     {
         if after.is_empty() && !findings.is_empty() {
