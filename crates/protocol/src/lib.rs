@@ -23,5 +23,5 @@ mod shared;
 mod steps;
 
 pub use disk::Rings;
-pub use model::{Action, Bounds, FILLED, HOLDS, Protocol, ROTTEN, State, Thread, UNWRITTEN};
+pub use model::{Action, Bounds, FILLED, HOLDS, MachineState, Protocol, ROTTEN, Thread, UNWRITTEN};
 pub use mutant::Mutant;

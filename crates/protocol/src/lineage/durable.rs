@@ -3,17 +3,17 @@
 use super::log::Batch;
 use super::mutant::Mutant;
 use super::volume::Hand;
-use super::{Frozen, Lineage, State};
+use super::{Frozen, Lineage, MachineState};
 use crate::shared::Shared;
 
 impl Lineage {
     /// Whether power may still fail. If not, it is the same what is durable.
-    pub(super) fn may_crash(&self, state: &State) -> bool {
+    pub(super) fn may_crash(&self, state: &MachineState) -> bool {
         state.crashes < self.bounds.crashes
     }
 
     /// The present becomes a commit, which is on its way from now on.
-    pub(super) fn freeze(&self, state: &mut State, seals: bool) {
+    pub(super) fn freeze(&self, state: &mut MachineState, seals: bool) {
         let mut volume = state.volume.clone();
         match self.broken {
             Some(Mutant::CursorWithoutFrees) => volume.change(|of| of.used |= state.walked),
@@ -36,7 +36,7 @@ impl Lineage {
         }
     }
 
-    pub(super) fn flush(&self, state: &mut State) {
+    pub(super) fn flush(&self, state: &mut MachineState) {
         let Some(frozen) = state.frozen.take() else { return };
         state.durable = frozen.volume;
         state.log.drain(..frozen.batches);
@@ -44,7 +44,7 @@ impl Lineage {
         state.freed_frozen = 0;
     }
 
-    pub(super) fn may_sync(&self, state: &State) -> bool {
+    pub(super) fn may_sync(&self, state: &MachineState) -> bool {
         let is_held = state.frozen.as_ref().is_some_and(|frozen| frozen.seals)
             && self.broken != Some(Mutant::BarrierMissing);
         let frozen = state.frozen.as_ref().is_some_and(|frozen| frozen.pending.is_some());
@@ -52,7 +52,7 @@ impl Lineage {
     }
 
     /// What is pending goes to the log: first what is frozen, as no batch reaches over a freeze.
-    pub(super) fn sync(&self, state: &mut State) {
+    pub(super) fn sync(&self, state: &mut MachineState) {
         if let Some(frozen) = &mut state.frozen
             && let Some(batch) = frozen.pending.take()
         {
@@ -64,7 +64,7 @@ impl Lineage {
     }
 
     /// The volume as a recovery finds it.
-    pub(super) fn recover(&self, state: &State) -> State {
+    pub(super) fn recover(&self, state: &MachineState) -> MachineState {
         let mut volume = (*state.durable).clone();
         let mut device = state.device;
         if self.broken == Some(Mutant::CursorKeptInMemory) {
@@ -90,6 +90,6 @@ impl Lineage {
         }
         volume.judge(&device);
         let (operations, crashes) = (state.operations, state.crashes + 1);
-        State { operations, crashes, ..State::of(Shared::new(volume), device) }
+        MachineState { operations, crashes, ..MachineState::of(Shared::new(volume), device) }
     }
 }

@@ -2,7 +2,9 @@
 
 use super::BranchKey;
 use super::mutant::Mutant;
-use super::volume::{BRANCHES, Blocks, Branch, Broken, Epoch, Hand, Pointer, Seen, Value, Volume};
+use super::volume::{
+    BRANCHES, Blocks, Branch, Broken, Epoch, Hand, Pointer, UserView, Value, Volume,
+};
 
 /// Which parents a recovery may judge by what a branch drops.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -104,12 +106,12 @@ pub(super) enum Record {
 pub(super) struct Batch {
     records: Vec<Record>,
     /// What a user sees behind it.
-    pub(super) seen: Seen,
+    pub(super) seen: UserView,
 }
 
 impl Batch {
     /// An operation is added. Of each item and key the last value counts.
-    pub(super) fn add(batch: &mut Option<Batch>, records: Vec<Record>, seen: Seen) {
+    pub(super) fn add(batch: &mut Option<Batch>, records: Vec<Record>, seen: UserView) {
         use Record::{Item, Put};
         let of = batch.get_or_insert(Batch { records: Vec::new(), seen });
         of.seen = seen;

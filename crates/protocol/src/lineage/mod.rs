@@ -122,7 +122,7 @@ struct Frozen {
 
 /// The machine and the disk.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct State {
+pub struct MachineState {
     device: Device,
     volume: Shared<Volume>,
     judged: Judged,
@@ -147,14 +147,14 @@ pub struct State {
     crashes: u8,
 }
 
-impl State {
+impl MachineState {
     /// What went wrong.
     pub fn violation(&self) -> Option<&'static str> {
         self.volume.violation
     }
 
-    fn of(volume: Shared<Volume>, device: Device) -> State {
-        State {
+    fn of(volume: Shared<Volume>, device: Device) -> MachineState {
+        MachineState {
             device,
             judged: Judged::of(&volume),
             durable: volume.clone(),
@@ -187,14 +187,14 @@ impl State {
 }
 
 impl Model for Lineage {
-    type State = State;
+    type State = MachineState;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<State> {
+    fn init_states(&self) -> Vec<MachineState> {
         use Action::{BeginDeletion, Delete, Fork, Reserve, RollBack, Snapshot, Walk, Write};
         let mut device = Device::default();
         let volume = Volume::new(&mut device);
-        let new = State::of(Shared::new(volume), device);
+        let new = MachineState::of(Shared::new(volume), device);
         // Further ones, which would take too many operations. They are so large that they count as some of them.
         let operations = if self.bounds.log { 1 } else { 2 };
         let whole = Lineage { broken: None, ..*self };
@@ -202,9 +202,9 @@ impl Model for Lineage {
             let lineage = [Snapshot(0), Write((0, 0)), Snapshot(0)];
             let state = lineage.iter().chain(actions).fold(new.clone(), |state, action| {
                 let state = whole.next_state(&state, *action).expect("each of them is possible");
-                State::of(state.volume, state.device)
+                MachineState::of(state.volume, state.device)
             });
-            State { operations, ..state }
+            MachineState { operations, ..state }
         };
         if !self.bounds.log {
             let begun = after(&[Delete(1), BeginDeletion(1), Walk(1)]);
@@ -217,7 +217,7 @@ impl Model for Lineage {
         vec![new.clone(), after(&[Fork(1)]), walking, begun, alone]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &MachineState, actions: &mut Vec<Action>) {
         if state.violation().is_some() {
             return;
         }
@@ -247,7 +247,7 @@ impl Model for Lineage {
         }
     }
 
-    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+    fn next_state(&self, last: &MachineState, action: Action) -> Option<MachineState> {
         let mut state = last.clone();
         match action {
             Action::Freeze => self.freeze(&mut state, false),
@@ -264,8 +264,8 @@ impl Model for Lineage {
             }
         }
         if !self.may_crash(&state) {
-            let State { volume, device, sent, operations, crashes, .. } = state;
-            state = State { sent, operations, crashes, ..State::of(volume, device) };
+            let MachineState { volume, device, sent, operations, crashes, .. } = state;
+            state = MachineState { sent, operations, crashes, ..MachineState::of(volume, device) };
         }
         if !self.bounds.log || !self.may_crash(&state) {
             state.judged = Judged::default();
@@ -276,9 +276,9 @@ impl Model for Lineage {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always(crate::HOLDS, |_, state: &State| state.violation().is_none()),
+            Property::always(crate::HOLDS, |_, state: &MachineState| state.violation().is_none()),
             // A deletion that never begins would break nothing else.
-            Property::always("deletions go on", |_, state: &State| !state.volume.is_stuck()),
+            Property::always("deletions go on", |_, state: &MachineState| !state.volume.is_stuck()),
         ];
         if self.broken.is_some() || self.bounds.crashes == 0 {
             return properties;

@@ -3,7 +3,7 @@
 use super::log::Record;
 use super::mutant::Mutant;
 use super::volume::{Broken, Extent, Hand, NODE, Version, Volume};
-use super::{Action, BranchKey, Lineage, State};
+use super::{Action, BranchKey, Lineage, MachineState};
 
 /// A promotion counts as so many operations: it is a deletion of a branch and a rollback of another one.
 const PROMOTION: u8 = 2;
@@ -40,7 +40,7 @@ impl Action {
 
 impl Lineage {
     /// What programs and people may do.
-    pub(super) fn operations(&self, state: &State, actions: &mut Vec<Action>) {
+    pub(super) fn operations(&self, state: &MachineState, actions: &mut Vec<Action>) {
         let volume = &state.volume;
         let fits = |operations| state.operations + operations <= self.bounds.operations;
         let branch_fits = volume.branches.contains(&None);
@@ -83,7 +83,7 @@ impl Lineage {
         }
     }
 
-    fn files(&self, state: &State, branch: usize, actions: &mut Vec<Action>) {
+    fn files(&self, state: &MachineState, branch: usize, actions: &mut Vec<Action>) {
         let waits = state.sent.is_some_and(|((of, _), _)| of == branch);
         for key in (0..self.bounds.keys).filter(|key| !waits || *key > 0) {
             let at = (branch, key);
@@ -106,8 +106,8 @@ impl Lineage {
     }
 
     /// Carries out a transaction. Answers what the log is told of it.
-    pub(super) fn carry_out(&self, state: &mut State, action: Action) -> Vec<Record> {
-        let State { device, unwritten, judged, sent, .. } = state;
+    pub(super) fn carry_out(&self, state: &mut MachineState, action: Action) -> Vec<Record> {
+        let MachineState { device, unwritten, judged, sent, .. } = state;
         let kept = state.freed | state.freed_frozen;
         let broken = self.broken;
         let hand = &mut Hand { device, kept, freed: 0, unwritten, broken };

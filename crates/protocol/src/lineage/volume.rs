@@ -100,7 +100,7 @@ pub(super) struct Volume {
 }
 
 /// What a user sees: each branch, and each snapshot that has a name.
-pub(super) type Seen = ([Option<Items>; BRANCHES], [Option<Items>; SNAPSHOTS]);
+pub(super) type UserView = ([Option<Items>; BRANCHES], [Option<Items>; SNAPSHOTS]);
 
 /// What a transaction needs from outside of the volume.
 pub(super) struct Hand<'a> {
@@ -164,7 +164,7 @@ impl Volume {
         (0..SNAPSHOTS).filter(|at| self.snapshots[*at].is_some_and(|of| of.cursor.is_some()))
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> UserView {
         let snapshots = self.snapshots.map(|at| at.filter(|at| at.is_named).map(|at| at.of.truth));
         (self.branches.map(|of| of.map(|of| of.truth)), snapshots)
     }

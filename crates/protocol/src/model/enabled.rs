@@ -1,13 +1,13 @@
 //! Which actions may come next: as the locks allow, and within the bounds.
 
-use super::{Action, Phase, Protocol, State};
+use super::{Action, MachineState, Phase, Protocol};
 use crate::disk::{Held, Location, ZEROS};
 use crate::memory::{Checkpointer, Committer, InPlace, Leader, Memory};
 use crate::recovery::{Step, before_marks};
 
 impl Protocol {
     /// All actions that may come next.
-    pub(super) fn enabled(&self, state: &State, actions: &mut Vec<Action>) {
+    pub(super) fn enabled(&self, state: &MachineState, actions: &mut Vec<Action>) {
         if state.violation.is_some() {
             return;
         }
@@ -40,7 +40,7 @@ impl Protocol {
     }
 
     /// What may become of a disk, once: a ring is wiped, or a place of one rots where the rings stand twice, or else a byte before a mark.
-    fn rot(&self, state: &State, actions: &mut Vec<Action>) {
+    fn rot(&self, state: &MachineState, actions: &mut Vec<Action>) {
         let rings = self.bounds.rings;
         if !state.wiped && !state.rotten {
             actions.extend([true, false].map(|journal| Action::RingIsWiped { journal }));
@@ -61,7 +61,7 @@ impl Protocol {
     }
 
     /// What programs may do.
-    fn operations(&self, memory: &Memory, state: &State, actions: &mut Vec<Action>) {
+    fn operations(&self, memory: &Memory, state: &MachineState, actions: &mut Vec<Action>) {
         let left = self.bounds.operations - state.operations;
         if memory.written.is_some() {
             actions.push(Action::ApplyWritten);
@@ -97,7 +97,7 @@ impl Protocol {
     }
 
     /// The next steps of the threads.
-    fn steps(&self, memory: &Memory, state: &State, actions: &mut Vec<Action>) {
+    fn steps(&self, memory: &Memory, state: &MachineState, actions: &mut Vec<Action>) {
         match memory.leader {
             Leader::Idle if memory.may_lead() => actions.push(Action::Lead),
             Leader::Idle => {}

@@ -154,7 +154,7 @@ enum Phase {
 
 /// The device, the program, and what it has promised.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct State {
+pub struct MachineState {
     device: Device,
     phase: Phase,
     /// What the files were after each operation.
@@ -172,12 +172,12 @@ pub struct State {
     wiped: bool,
     violation: Option<Violation>,
     /// For the questions whether something happens at all.
-    seen: Seen,
+    seen: RecoveryFacts,
 }
 
 /// What the last recovery met.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-struct Seen {
+struct RecoveryFacts {
     replayed_log: bool,
     replayed_journal: bool,
     lost: bool,
@@ -187,7 +187,7 @@ struct Seen {
     refused: bool,
 }
 
-impl State {
+impl MachineState {
     /// What went wrong.
     pub fn violation(&self) -> Option<&'static str> {
         self.violation
@@ -245,7 +245,7 @@ impl State {
         if !memory.reads_right(&self.device) {
             return self.fail("P5: a file holds what was never written to it");
         }
-        self.seen = Seen {
+        self.seen = RecoveryFacts {
             replayed_log: memory.recovering,
             replayed_journal: journal,
             lost: found as usize + 1 < self.history.len(),
@@ -306,10 +306,10 @@ fn step(memory: &mut Memory, device: &mut Device, action: &Action) {
 }
 
 impl Model for Protocol {
-    type State = State;
+    type State = MachineState;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<State> {
+    fn init_states(&self) -> Vec<MachineState> {
         let tree = Tree::default();
         let rings = self.bounds.rings;
         // mkfs writes markers as a recovery does.
@@ -331,7 +331,7 @@ impl Model for Protocol {
         device.write(Location::Pool(0), Held::Node(1, tree));
         device.write(Location::Superblock(1), Held::Superblock(Shared::new(superblock)));
         device.flush();
-        vec![State {
+        vec![MachineState {
             device,
             phase: Phase::Open(Shared::new(Memory::open(
                 superblock,
@@ -348,15 +348,15 @@ impl Model for Protocol {
             rotten: false,
             wiped: false,
             violation: None,
-            seen: Seen::default(),
+            seen: RecoveryFacts::default(),
         }]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &MachineState, actions: &mut Vec<Action>) {
         self.enabled(state, actions);
     }
 
-    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+    fn next_state(&self, last: &MachineState, action: Action) -> Option<MachineState> {
         let mut state = last.clone();
         let device = &mut state.device;
         match action {
