@@ -14,7 +14,7 @@ const SMALL_MAX: u64 = (1 << 21) - 1;
 const LARGE_MAX: u64 = (1 << 33) - 1;
 
 /// What is written of a member besides its bytes.
-pub(crate) struct Said<'a> {
+pub(crate) struct MemberHeader<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) kind: EntryType,
     pub(crate) link: Option<&'a [u8]>,
@@ -30,10 +30,10 @@ pub(crate) struct Said<'a> {
     pub(crate) xattrs: &'a [(Vec<u8>, Vec<u8>)],
 }
 
-impl<'a> Said<'a> {
+impl<'a> MemberHeader<'a> {
     /// Of a member without an owner, times and bytes.
-    pub(crate) fn new(path: &'a [u8], kind: EntryType) -> Said<'a> {
-        Said {
+    pub(crate) fn new(path: &'a [u8], kind: EntryType) -> MemberHeader<'a> {
+        MemberHeader {
             path,
             kind,
             link: None,

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use holdfast::{Dir, File, FileType, Metadata, OpenOptions};
 use tar::EntryType;
 
-use crate::header::{BLOCK, Said, pad};
+use crate::header::{BLOCK, MemberHeader, pad};
 use crate::sparse::{self, SEGMENTS_MAX, line};
 use crate::{Error, Form, whiteout};
 
@@ -146,7 +146,7 @@ impl<W: Write> Writer<W> {
     /// A file without bytes that says something about others.
     pub(crate) fn marker(&mut self, path: &[u8]) -> Result<()> {
         self.exported.members += 1;
-        self.put(&Said::new(path, EntryType::Regular).blocks())
+        self.put(&MemberHeader::new(path, EntryType::Regular).blocks())
     }
 
     /// What is called `name` in `dir`, as `path`; the root is `.` and has no path. `None`: it has gone meanwhile. Where another
@@ -245,7 +245,7 @@ impl<W: Write> Writer<W> {
         link: Option<&[u8]>,
         xattrs: &[Xattr],
     ) -> Result<()> {
-        let said = Said { link, xattrs, ..said(found, path, kind) };
+        let said = MemberHeader { link, xattrs, ..said(found, path, kind) };
         self.exported.members += 1;
         self.put(&said.blocks())
     }
@@ -273,7 +273,7 @@ impl<W: Write> Writer<W> {
             true => layout.lines(len).map(|line| line.len() as u64).sum::<u64>(),
             false => 0,
         };
-        let said = Said {
+        let said = MemberHeader {
             size: map.next_multiple_of(BLOCK) + layout.stored,
             real_size: is_sparse.then_some(len),
             xattrs,
@@ -356,15 +356,15 @@ pub(crate) fn is_at(dir: &Dir, name: &OsStr, file: &Metadata) -> bool {
     }
 }
 
-fn said<'a>(found: &Metadata, path: &'a [u8], kind: EntryType) -> Said<'a> {
+fn said<'a>(found: &Metadata, path: &'a [u8], kind: EntryType) -> MemberHeader<'a> {
     let rdev = found.rdev();
-    Said {
+    MemberHeader {
         mode: found.permissions().mode(),
         uid: found.uid(),
         gid: found.gid(),
         device: (rustix::fs::major(rdev), rustix::fs::minor(rdev)),
         mtime: found.modified().into(),
-        ..Said::new(path, kind)
+        ..MemberHeader::new(path, kind)
     }
 }
 

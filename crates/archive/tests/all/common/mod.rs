@@ -38,7 +38,7 @@ pub fn snapshots(volume: &Volume) -> Vec<String> {
 
 /// All of a file but its names, its inode number and the times that no call sets.
 #[derive(Debug, PartialEq)]
-pub struct Found {
+pub struct FileLooks {
     file_type: FileType,
     mode: u32,
     owner: (u32, u32),
@@ -53,7 +53,7 @@ pub struct Found {
 }
 
 /// What is at each path; sockets are left out.
-pub fn listing(of: &Volume) -> BTreeMap<PathBuf, Found> {
+pub fn listing(of: &Volume) -> BTreeMap<PathBuf, FileLooks> {
     let mut all = BTreeMap::new();
     let mut first: BTreeMap<u64, PathBuf> = BTreeMap::new();
     let mut todo = vec![PathBuf::from(".")];
@@ -96,7 +96,7 @@ pub fn listing(of: &Volume) -> BTreeMap<PathBuf, Found> {
         };
         let mtime = Timestamp::from(found.modified());
         let same_as = first.entry(found.ino()).or_insert_with(|| path.clone()).clone();
-        let what = Found {
+        let what = FileLooks {
             file_type,
             mode: found.mode(),
             owner: (found.uid(), found.gid()),
@@ -123,7 +123,7 @@ pub fn assert_same(found: &Volume, wanted: &Volume, holes: bool, what: &str) {
     let paths: std::collections::BTreeSet<_> = found.keys().chain(wanted.keys()).collect();
     for path in paths {
         let (found, wanted) = (found.get(path), wanted.get(path));
-        let short = |of: Option<&Found>| {
+        let short = |of: Option<&FileLooks>| {
             of.map(|of| {
                 (
                     of.mode,
