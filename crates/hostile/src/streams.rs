@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::sync::LazyLock;
 
 use holdfast::{Volume, XattrFlags};
-use holdfast_stream::{Receiving, StreamError, What, repaired, send};
+use holdfast_stream::{Receiving, Sending, StreamError, repaired, send};
 
 use crate::fresh::{copy_of, empty, ends_clean, open};
 use crate::golden::pinned;
@@ -21,7 +21,7 @@ struct Golden {
 
 static GOLDEN: LazyLock<Golden> = LazyLock::new(|| golden().expect("honest streams are received"));
 
-fn sent(volume: &Volume, what: What) -> std::io::Result<Vec<u8>> {
+fn sent(volume: &Volume, what: Sending) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     send(volume, what, &mut bytes, &mut |_| {}).map_err(std::io::Error::other)?;
     Ok(bytes)
@@ -47,9 +47,9 @@ fn golden() -> std::io::Result<Golden> {
     source.write("/dir/new", b"new")?;
     source.hard_link("/dir/new", "/new-too")?;
     let second = main.snapshot("second")?;
-    let whole = sent(&source, What::Whole(first.clone()))?;
-    let changes = sent(&source, What::Changes(first, second.clone()))?;
-    let other = sent(&source, What::Whole(second))?;
+    let whole = sent(&source, Sending::Whole(first.clone()))?;
+    let changes = sent(&source, Sending::Changes(first, second.clone()))?;
+    let other = sent(&source, Sending::Whole(second))?;
     source.close()?;
     let target = empty(2)?;
     let volume = open(&target)?;
@@ -58,7 +58,7 @@ fn golden() -> std::io::Result<Golden> {
     volume.close()?;
     let source = open(&empty(3)?)?;
     source.write("/honest", b"honest")?;
-    let honest = sent(&source, What::Whole(source.branch("main")?.snapshot("honest")?))?;
+    let honest = sent(&source, Sending::Whole(source.branch("main")?.snapshot("honest")?))?;
     source.close()?;
     Ok(Golden { target: target.to_image(), streams: vec![changes, whole, other], honest })
 }

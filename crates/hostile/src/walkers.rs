@@ -12,7 +12,7 @@ use holdfast::{Snapshot, Volume, VolumeOptions};
 use holdfast_archive::{Form, export, export_difference};
 use holdfast_format::ItemKind;
 use holdfast_format::item::{Dentry, FileType, InodeItem};
-use holdfast_stream::{What, send};
+use holdfast_stream::{Sending, send};
 
 use crate::edited::Edited;
 use crate::golden::{golden, pinned};
@@ -63,10 +63,10 @@ pub fn walkers(data: &[u8]) {
     let _ = export(&volume, Form::Tar, KEPT_MAX, out());
     let taken = |name| volume.first_branch()?.snapshot(name);
     if let Ok(before) = taken("before the removal") {
-        let _ = send(&volume, What::Whole(before.clone()), out(), &mut |_| {});
+        let _ = send(&volume, Sending::Whole(before.clone()), out(), &mut |_| {});
         remove(&edited, &volume);
         if let Ok(behind) = taken("behind the removal") {
-            let what = What::Changes(before.clone(), behind.clone());
+            let what = Sending::Changes(before.clone(), behind.clone());
             let _ = send(&volume, what, out(), &mut |_| {});
             differ(&edited, (&before, &behind), out());
         }

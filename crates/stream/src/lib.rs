@@ -30,7 +30,7 @@ pub use frame::repaired;
 pub use merge::{Merge, Merged};
 pub use receive::{Received, Receiving, tokens};
 pub use record::Begin;
-pub use send::{What, send};
+pub use send::{Sending, send};
 pub use token::Token;
 
 /// The result of sending or receiving.

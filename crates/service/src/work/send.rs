@@ -28,7 +28,7 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
     let (tree, since) = match what {
         What::Rest(token) => {
             let token = token.parse().map_err(|why: String| Failure::new(2, why))?;
-            return send(door, volume, holdfast_stream::What::Rest(token), ends);
+            return send(door, volume, holdfast_stream::Sending::Rest(token), ends);
         }
         What::Tree { tree, since } => (tree, since.as_ref()),
     };
@@ -39,8 +39,8 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
         since => since.flatten(),
     };
     let of = |snapshot: Snapshot| match since {
-        Some(since) => holdfast_stream::What::Changes(since, snapshot),
-        None => holdfast_stream::What::Whole(snapshot),
+        Some(since) => holdfast_stream::Sending::Changes(since, snapshot),
+        None => holdfast_stream::Sending::Whole(snapshot),
     };
     if let Some(snapshot) = tree.snapshot(door, volume)? {
         return send(door, volume, of(snapshot), ends);
@@ -58,7 +58,7 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
     deleted.map(|()| code)
 }
 
-fn send(door: &Volume, volume: &str, what: holdfast_stream::What, ends: &dyn Ends) -> Outcome {
+fn send(door: &Volume, volume: &str, what: holdfast_stream::Sending, ends: &dyn Ends) -> Outcome {
     let out = BufWriter::with_capacity(BUFFER, Out(ends));
     holdfast_stream::send(door, what, out, &mut |at| ends.progress(at))
         .map_err(|error| failure(volume, &error))?;

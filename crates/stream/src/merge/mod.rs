@@ -26,7 +26,7 @@ use crate::files::{Files, make_parking};
 use crate::flags::Flags;
 use crate::frame::Sink;
 use crate::record::Record;
-use crate::send::{self, Side};
+use crate::send::{self, SentTree};
 use crate::{Progress, Result, StreamError};
 
 /// Common paths that are named.
@@ -72,7 +72,7 @@ impl Merge {
     /// [`StreamError::Refused`] if more has changed; what the volume or `check` says. `into` is of no use then.
     pub fn run(self, most: usize, check: &dyn Fn() -> io::Result<()>) -> Result<Merged> {
         let Merge { base, mine, theirs, into } = self;
-        let named = |volume, what: &str| Side::of(volume, what.to_owned());
+        let named = |volume, what: &str| SentTree::of(volume, what.to_owned());
         let base = named(base, "what both have begun with")?;
         let mine = named(mine, "the fork")?;
         let theirs = named(theirs, "the branch")?;
@@ -84,7 +84,7 @@ impl Merge {
             Some(overlap) => (overlap, vec![base, mine, theirs]),
             None => apply([base, mine, theirs], &into, check),
         };
-        let closed = sides.into_iter().map(Side::close).fold(Ok(()), Result::and);
+        let closed = sides.into_iter().map(SentTree::close).fold(Ok(()), Result::and);
         let closed = closed.and(into.close().doing(|| "the fork of the branch".into()));
         done.and_then(|done| closed.map(|()| done))
     }
@@ -92,9 +92,9 @@ impl Merge {
 
 /// Looks for what both touch.
 fn overlap(
-    base: &Side,
-    mine: &Side,
-    theirs: &Side,
+    base: &SentTree,
+    mine: &SentTree,
+    theirs: &SentTree,
     most: usize,
     check: &dyn Fn() -> io::Result<()>,
 ) -> Result<Merged> {
@@ -164,10 +164,10 @@ impl Sink for Fork<'_> {
 
 /// Makes in the fork what makes the base `mine`. The sides come back, to be closed.
 fn apply(
-    [base, mine, theirs]: [Side; 3],
+    [base, mine, theirs]: [SentTree; 3],
     into: &Volume,
     check: &dyn Fn() -> io::Result<()>,
-) -> (Result<Merged>, Vec<Side>) {
+) -> (Result<Merged>, Vec<SentTree>) {
     let files = match begin([&base, &mine, &theirs], into) {
         Ok(files) => files,
         Err(error) => return (Err(error), vec![base, mine, theirs]),
@@ -182,7 +182,7 @@ fn apply(
     (done.map(|()| Merged::Done), sides)
 }
 
-fn begin([base, mine, theirs]: [&Side; 3], into: &Volume) -> Result<Files> {
+fn begin([base, mine, theirs]: [&SentTree; 3], into: &Volume) -> Result<Files> {
     let what = || "the fork of the branch".to_string();
     let fs = into.engine().doing(what)?;
     // Names are made and removed in it for the parking place alone.

@@ -6,7 +6,7 @@ use holdfast::{Branch, Snapshot, Volume};
 use holdfast_base::InodeNo;
 use holdfast_posix::{SetAttr, SetTime, judge_branch_name};
 
-use super::state::{self, State};
+use super::state::{self, Headway};
 use super::tree::{Parts, Tree};
 use super::{Goal, Received, of_volume};
 use crate::error::Doing;
@@ -245,7 +245,7 @@ fn go_on<'a, R: Read>(
         ))
     };
     let branch = left.ok_or_else(nothing)?;
-    let (state, kept) = State::last(&branch)?.ok_or_else(nothing)?;
+    let (state, kept) = Headway::last(&branch)?.ok_or_else(nothing)?;
     if !begin.goes_on(&state.begin) {
         return StreamError::refused(format!(
             "this is the rest of another stream; send {} anew",

@@ -24,7 +24,7 @@ const NUMBER_BYTES: u64 = 10;
 
 /// How far a receive has come.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct Headway {
     /// The number of the snapshot that keeps it.
     number: u64,
     pub(super) begin: Begin,
@@ -49,8 +49,8 @@ fn time(of: Option<SetTime>) -> Time {
     Time { secs: of.secs, nanos: of.nanos }
 }
 
-impl State {
-    pub(super) fn of(tree: &Tree<'_>, number: u64, resume: Resume, records: u64) -> State {
+impl Headway {
+    pub(super) fn of(tree: &Tree<'_>, number: u64, resume: Resume, records: u64) -> Headway {
         let SetAttr { perm, uid, gid, atime, mtime, btime, .. } = tree.files.root;
         let root = Attributes {
             id: 0,
@@ -67,7 +67,18 @@ impl State {
             (tree.begin.clone(), tree.files.data_bytes, tree.files.files);
         let begin = Begin { resume: None, ..begin };
         let (base, begin_bytes) = (tree.base_number(), tree.begin_bytes);
-        State { number, begin, base, begin_bytes, resume, records, data_bytes, files, root, table }
+        Headway {
+            number,
+            begin,
+            base,
+            begin_bytes,
+            resume,
+            records,
+            data_bytes,
+            files,
+            root,
+            table,
+        }
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, Entry)> {
@@ -111,11 +122,11 @@ impl State {
     }
 
     /// What was kept last of a fork.
-    pub(super) fn last(branch: &Branch) -> Result<Option<(State, Snapshot)>> {
+    pub(super) fn last(branch: &Branch) -> Result<Option<(Headway, Snapshot)>> {
         let Some(directory) = partial::directory_in(branch.name()) else { return Ok(None) };
         let all = of_volume(branch.snapshots())?;
         for snapshot in all.into_iter().rev() {
-            if let Some(state) = State::in_snapshot(&snapshot, &directory)? {
+            if let Some(state) = Headway::in_snapshot(&snapshot, &directory)? {
                 return Ok(Some((state, snapshot)));
             }
         }
@@ -123,16 +134,16 @@ impl State {
     }
 
     /// What a snapshot keeps, if it is a resume point. What makes no sense is of no use: the receive begins anew.
-    fn in_snapshot(snapshot: &Snapshot, directory: &str) -> Result<Option<State>> {
+    fn in_snapshot(snapshot: &Snapshot, directory: &str) -> Result<Option<Headway>> {
         let opened = of_volume(snapshot.open())?;
-        let state = State::read(&opened, &format!("/{directory}/state"), snapshot.number());
+        let state = Headway::read(&opened, &format!("/{directory}/state"), snapshot.number());
         of_volume(opened.close())?;
         Ok(state)
     }
 
     /// Reads the state of the snapshot with this number. A user, or a stream, may have put anything there: no more is read than
     /// a state can have, and of one with another number only that.
-    fn read(opened: &Volume, path: &str, number: u64) -> Option<State> {
+    fn read(opened: &Volume, path: &str, number: u64) -> Option<Headway> {
         let found = opened.symlink_metadata(path).ok()?;
         if !found.is_file() || found.len() > BYTES_MAX {
             return None;
@@ -158,7 +169,7 @@ pub(super) fn sweep(volume: &Volume) -> Result<()> {
         for snapshot in of_volume(branch.snapshots())? {
             if let Some(directory) = partial::directory_in(snapshot.name())
                 // One that does not open is no matter of this receive.
-                && matches!(State::in_snapshot(&snapshot, &directory), Ok(Some(_)))
+                && matches!(Headway::in_snapshot(&snapshot, &directory), Ok(Some(_)))
             {
                 // It is held, perhaps.
                 let _ = snapshot.delete();
@@ -177,7 +188,7 @@ impl Tree<'_> {
             return Ok(());
         }
         self.files.open = None;
-        let put = |tree: &Self, number| State::of(tree, number, place, records).write(tree);
+        let put = |tree: &Self, number| Headway::of(tree, number, place, records).write(tree);
         let snapshot = self.take(&name, put)?;
         if let Some(before) = self.kept.replace(snapshot) {
             before.delete().doing(|| "how far it had come".into())?;
@@ -186,7 +197,7 @@ impl Tree<'_> {
     }
 
     /// Goes on with what was kept.
-    pub(super) fn restore(&mut self, state: &State, kept: Snapshot) {
+    pub(super) fn restore(&mut self, state: &Headway, kept: Snapshot) {
         self.files.table.extend(state.entries());
         self.begin_bytes = state.begin_bytes;
         self.files.root = state.root();
@@ -200,7 +211,7 @@ pub fn tokens(volume: &Volume) -> Result<Vec<(String, Begin, Token)>> {
     let mut found = Vec::new();
     for branch in of_volume(volume.branches())? {
         if partial::is_receiving(branch.name())
-            && let Some((state, _)) = State::last(&branch)?
+            && let Some((state, _)) = Headway::last(&branch)?
             && let Some(token) = Token::new(&state.begin, state.begin_bytes, state.resume)
         {
             found.push((branch.name().to_owned(), state.begin, token));

@@ -7,7 +7,7 @@ use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{Attr, FileType, FsError, OpenFile, OpenFlags, Seek};
 
 use super::Sender;
-use super::side::Side;
+use super::side::SentTree;
 use crate::error::Doing;
 use crate::frame::Sink;
 use crate::record::{Attributes, DATA_MAX, Kind, Make, Named3, Record, Time};
@@ -198,7 +198,7 @@ impl<O: Sink> Sender<'_, O> {
 }
 
 /// Where a file has data in a range.
-fn data_in(side: &Side, file: &OpenFile, range: Range<u64>) -> Result<Vec<Range<u64>>> {
+fn data_in(side: &SentTree, file: &OpenFile, range: Range<u64>) -> Result<Vec<Range<u64>>> {
     let called = || side.called(file.inode().0);
     let mut found = Vec::new();
     let mut at = range.start;

@@ -10,7 +10,7 @@ use std::io::Write;
 
 use holdfast::{Snapshot, Volume};
 
-pub(crate) use self::side::Side;
+pub(crate) use self::side::SentTree;
 use self::table::Table;
 use crate::error::Doing;
 use crate::frame::{FrameWriter, Sink};
@@ -21,7 +21,7 @@ use crate::{Progress, Result, StreamError, origin};
 /// What is sent.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for each stream")]
-pub enum What {
+pub enum Sending {
     /// All of a snapshot.
     Whole(Snapshot),
     /// What makes the first snapshot the second.
@@ -32,8 +32,8 @@ pub enum What {
 
 /// What a stream is made of, and where it goes.
 struct Sender<'a, O: Sink> {
-    base: Option<Side>,
-    new: Side,
+    base: Option<SentTree>,
+    new: SentTree,
     out: O,
     /// Files that the receiver knows by their numbers.
     table: Table,
@@ -48,14 +48,14 @@ struct Sender<'a, O: Sink> {
 /// What the volume or `out` says; nothing behind it makes a stream whole that has failed here.
 pub fn send<W: Write>(
     volume: &Volume,
-    what: What,
+    what: Sending,
     out: W,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     let (base, snapshot, resume) = match what {
-        What::Whole(snapshot) => (None, snapshot, None),
-        What::Changes(base, snapshot) => (Some(base), snapshot, None),
-        What::Rest(token) => {
+        Sending::Whole(snapshot) => (None, snapshot, None),
+        Sending::Changes(base, snapshot) => (Some(base), snapshot, None),
+        Sending::Rest(token) => {
             if !token.is_ours() {
                 return StreamError::refused(
                     "another version of this program made the stream, and it cannot go on; send it anew",
@@ -72,8 +72,8 @@ pub fn send<W: Write>(
         return StreamError::refused("both are the same snapshot; there is nothing to send");
     }
     let uuid = volume.info().doing(|| "the volume".into())?.uuid;
-    let new = Side::open(&snapshot)?;
-    let older = base.as_ref().map(Side::open).transpose()?;
+    let new = SentTree::open(&snapshot)?;
+    let older = base.as_ref().map(SentTree::open).transpose()?;
     let base = base.as_ref().map(|of| origin::named(uuid, of));
     let begin = Begin {
         stream: [0; 16],
@@ -98,15 +98,15 @@ pub fn send<W: Write>(
     let (records, data_bytes) = out.counts();
     out.put(&Record::End(End { records, data_bytes }))?;
     out.finish()?;
-    base.into_iter().chain([new]).try_for_each(Side::close)
+    base.into_iter().chain([new]).try_for_each(SentTree::close)
 }
 
 /// Says to `out` what makes the first tree the second, both of one volume, without a begin or an end. All of it comes back.
 pub(crate) fn changes<O: Sink>(
-    (base, new): (Side, Side),
+    (base, new): (SentTree, SentTree),
     out: O,
     progress: &mut dyn FnMut(Progress),
-) -> (Result<()>, O, Vec<Side>) {
+) -> (Result<()>, O, Vec<SentTree>) {
     let mut sender = Sender::new((Some(base), new), out, 0, progress);
     let said = sender.changes();
     let Sender { out, base, new, .. } = sender;
@@ -126,7 +126,7 @@ fn start<W: Write>(out: W, begin: Begin, token: Option<Token>) -> Result<FrameWr
 
 impl<'a, O: Sink> Sender<'a, O> {
     fn new(
-        (base, new): (Option<Side>, Side),
+        (base, new): (Option<SentTree>, SentTree),
         out: O,
         files_in_all: u64,
         progress: &'a mut dyn FnMut(Progress),

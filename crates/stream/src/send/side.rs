@@ -11,10 +11,10 @@ use crate::error::Doing;
 use crate::{Result, StreamError};
 
 /// A directory and a name in it.
-pub(super) type Place = (u64, Vec<u8>);
+pub(super) type NameAt = (u64, Vec<u8>);
 
 /// A tree that is read: a snapshot, or a view.
-pub(crate) struct Side {
+pub(crate) struct SentTree {
     /// What messages call it.
     what: String,
     /// Before the volume, which waits at its end until nothing else has the engine.
@@ -24,31 +24,31 @@ pub(crate) struct Side {
     /// The last directory that was looked for, without a slash behind.
     last_dir: Option<(Vec<u8>, u64)>,
     /// Where files of several names are that do not know it, once that was asked.
-    searched: Option<HashMap<u64, Place>>,
+    searched: Option<HashMap<u64, NameAt>>,
 }
 
-impl Side {
-    pub(super) fn open(snapshot: &Snapshot) -> Result<Side> {
+impl SentTree {
+    pub(super) fn open(snapshot: &Snapshot) -> Result<SentTree> {
         let what = format!("snapshot {}", snapshot.name());
         let volume = snapshot.open().doing(|| what.clone())?;
-        Side::of(volume, what)
+        SentTree::of(volume, what)
     }
 
     /// What is open, and has no other writer; messages call it `what`.
-    pub(crate) fn of(volume: Volume, what: String) -> Result<Side> {
+    pub(crate) fn of(volume: Volume, what: String) -> Result<SentTree> {
         let fs = volume.engine().doing(|| what.clone())?;
         let caller = Caller::root();
-        Ok(Side { what, volume, fs, caller, last_dir: None, searched: None })
+        Ok(SentTree { what, volume, fs, caller, last_dir: None, searched: None })
     }
 
     pub(crate) fn close(self) -> Result<()> {
-        let Side { what, volume, fs, .. } = self;
+        let SentTree { what, volume, fs, .. } = self;
         drop(fs);
         volume.close().doing(|| what)
     }
 
     /// What became of each file from another tree of the volume to this one.
-    pub(crate) fn diff_from(&self, older: &Side, ranges: bool) -> Result<Diff> {
+    pub(crate) fn diff_from(&self, older: &SentTree, ranges: bool) -> Result<Diff> {
         self.volume.diff_from(&older.volume, ranges).doing(|| "what has changed".into())
     }
 
@@ -78,7 +78,7 @@ impl Side {
     }
 
     /// Where an inode is that has a name and is not the root.
-    pub(super) fn place(&mut self, id: u64) -> Result<Place> {
+    pub(super) fn place(&mut self, id: u64) -> Result<NameAt> {
         let found = self.fs.place_of(InodeNo(id)).doing(|| self.called(id))?;
         if let Some((dir, name)) = found {
             return Ok((dir.0, name));
@@ -93,7 +93,7 @@ impl Side {
     }
 
     /// A name of each file that has several and does not know where. It takes a look at all names.
-    fn search(&self) -> Result<HashMap<u64, Place>> {
+    fn search(&self) -> Result<HashMap<u64, NameAt>> {
         let mut found = HashMap::new();
         let mut dirs = vec![1];
         while let Some(dir) = dirs.pop() {
@@ -128,7 +128,7 @@ impl Side {
     }
 
     /// The directory and the name of a path.
-    pub(super) fn place_of_path(&mut self, path: &[u8]) -> Result<Place> {
+    pub(super) fn place_of_path(&mut self, path: &[u8]) -> Result<NameAt> {
         let (dir, name) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (&path[..0], path),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast::device::MemoryDevice;
 use holdfast::{Snapshot, Volume, XattrFlags};
-use holdfast_stream::{Receiving, StreamError, Token, What, repaired, tokens};
+use holdfast_stream::{Receiving, Sending, StreamError, Token, repaired, tokens};
 
 use crate::common::{
     Listing, device, expect_clean, expect_same, listing, listing_of, open, receive, sent, snapshot,
@@ -40,7 +40,7 @@ fn pair(bytes: usize) -> Pair {
     let second = main.snapshot("second").unwrap();
     let target = device(48 << 20);
     let volume = open(&target);
-    receive(&volume, &sent(&source, What::Whole(first.clone())), None).unwrap();
+    receive(&volume, &sent(&source, Sending::Whole(first.clone())), None).unwrap();
     let before = listing(&volume);
     volume.close().unwrap();
     Pair { source, first, second, target, before }
@@ -48,7 +48,7 @@ fn pair(bytes: usize) -> Pair {
 
 impl Pair {
     fn stream(&self) -> Vec<u8> {
-        sent(&self.source, What::Changes(self.first.clone(), self.second.clone()))
+        sent(&self.source, Sending::Changes(self.first.clone(), self.second.clone()))
     }
 }
 
@@ -86,13 +86,13 @@ fn a_stream_that_is_cut_goes_on_where_it_was_cut() {
         };
         assert_eq!(begin.snapshot(), "main@second");
         let token: Token = token.to_string().parse().unwrap();
-        let rest = sent(&pair.source, What::Rest(token));
+        let rest = sent(&pair.source, Sending::Rest(token));
         assert!(rest.len() <= stream.len() + 100, "{what}: {} bytes more", rest.len());
         // Cut once more, and behind that all of it.
         if cut % 3 == 0 {
             assert!(receive(&volume, &rest[..rest.len() - 20], None).is_err(), "{what}");
             let token = tokens(&volume).unwrap().remove(0).2;
-            let rest = sent(&pair.source, What::Rest(token));
+            let rest = sent(&pair.source, Sending::Rest(token));
             receive(&volume, &rest, None).unwrap_or_else(|error| panic!("{what}: {error}"));
         } else {
             receive(&volume, &rest, None).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -159,9 +159,9 @@ fn what_fits_nowhere_is_refused_by_name() {
     empty.write("/dir", b"").unwrap();
     empty.branch("main").unwrap().snapshot("first").unwrap();
     assert!(refused(&empty, &stream, None).contains("no copy"));
-    let whole = sent(&pair.source, What::Whole(pair.first.clone()));
+    let whole = sent(&pair.source, Sending::Whole(pair.first.clone()));
     assert!(refused(&empty, &whole, None).contains("main@first is there"));
-    let second = sent(&pair.source, What::Whole(pair.second.clone()));
+    let second = sent(&pair.source, Sending::Whole(pair.second.clone()));
     assert!(refused(&empty, &second, None).contains("branch main, and"));
     // Beside it there is room.
     receive(&empty, &whole, Some("beside")).unwrap();
@@ -174,7 +174,7 @@ fn what_fits_nowhere_is_refused_by_name() {
     assert!(refused(&volume, &stream, None).contains("no copy"));
     assert!(matches!(receive(&volume, b"", None), Err(StreamError::Cut { position: 0 })));
     assert!(refused(&volume, b"something else entirely, not a stream", None).contains("no stream"));
-    let mut more = sent(&pair.source, What::Whole(pair.second.clone()));
+    let mut more = sent(&pair.source, Sending::Whole(pair.second.clone()));
     more.push(0);
     let error = receive(&volume, &more, Some("other")).unwrap_err().to_string();
     assert!(error.contains("behind its end"), "{error}");
@@ -211,7 +211,7 @@ fn a_stream_that_fails_at_its_end_goes_on_there() {
         let error = receive(&volume, &stream, None).unwrap_err();
         assert!(matches!(error, StreamError::Malformed { .. }), "{what}: {error}");
         let token = tokens(&volume).unwrap().remove(0).2;
-        let rest = sent(&pair.source, What::Rest(token));
+        let rest = sent(&pair.source, Sending::Rest(token));
         assert!(rest.len() < 1000, "{what}: only the end is missing");
         receive(&volume, &rest, None).unwrap_or_else(|error| panic!("{what}: {error}"));
         expect_same(&wanted, &listing(&volume), what);

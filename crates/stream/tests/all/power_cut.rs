@@ -7,7 +7,7 @@ use holdfast::device::{Device, MemoryDevice};
 use holdfast::{Volume, VolumeOptions};
 use holdfast_device::SimDevice;
 use holdfast_device::sim::Policy;
-use holdfast_stream::{Merge, Merged, What, tokens};
+use holdfast_stream::{Merge, Merged, Sending, tokens};
 
 use crate::common::{
     Listing, device, expect_clean, expect_same, listing, listing_of, open, receive, sent,
@@ -31,12 +31,12 @@ fn prepared() -> (Arc<MemoryDevice>, Volume, Wanted) {
     let second = main.snapshot("second").unwrap();
     let target = device(24 << 20);
     let volume = open(&target);
-    receive(&volume, &sent(&source, What::Whole(first.clone())), None).unwrap();
+    receive(&volume, &sent(&source, Sending::Whole(first.clone())), None).unwrap();
     volume.close().unwrap();
     let wanted = Wanted {
         before: listing_of(&first),
         after: listing_of(&second),
-        stream: sent(&source, What::Changes(first, second)),
+        stream: sent(&source, Sending::Changes(first, second)),
     };
     (target, source, wanted)
 }
@@ -56,7 +56,7 @@ fn judge(image: &Arc<MemoryDevice>, wanted: &Wanted, source: &Volume, may_lose: 
     let token = tokens(&volume).unwrap().pop();
     assert!(may_lose || has_second.is_ok() || token.is_some(), "{what}: what was kept is lost");
     let stream = match token {
-        Some((_, _, token)) => sent(source, What::Rest(token)),
+        Some((_, _, token)) => sent(source, Sending::Rest(token)),
         None => wanted.stream.clone(),
     };
     let received =
@@ -112,7 +112,7 @@ fn cut_a_receive(bytes: usize, kept: bool) {
     if kept {
         let volume = open(&target);
         receive(&volume, &stream[..stream.len() - 100], None).unwrap_err();
-        stream = sent(&source, What::Rest(tokens(&volume).unwrap().remove(0).2));
+        stream = sent(&source, Sending::Rest(tokens(&volume).unwrap().remove(0).2));
         volume.close().unwrap();
     }
     let run = |volume: &Volume| {
@@ -145,7 +145,7 @@ fn a_power_cut_in_the_last_steps_loses_neither_what_was_kept_nor_the_snapshot() 
 fn a_power_cut_while_a_branch_is_made_leaves_it_or_none() {
     let (target, source, _) = prepared();
     let first = source.branch("main").unwrap().snapshot_named("first").unwrap();
-    let stream = sent(&source, What::Whole(first.clone()));
+    let stream = sent(&source, Sending::Whole(first.clone()));
     let target = {
         let volume = open(&target);
         volume.branch("main").unwrap().snapshot_named("first").unwrap().delete().unwrap();

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use holdfast::{OpenOptions, Snapshot, Volume, XattrFlags};
 use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, FileType, FsError, NewNode};
-use holdfast_stream::{Receiving, What, repaired, tokens};
+use holdfast_stream::{Receiving, Sending, repaired, tokens};
 
 use crate::common::{
     device, expect_clean, expect_same, listing, listing_of, open, receive, sent, snapshot,
@@ -31,7 +31,7 @@ fn names(volume: &Volume, branch: &str) -> Vec<String> {
 fn in_two_parts(source: &Volume, volume: &Volume, stream: &[u8]) {
     receive(volume, &stream[..stream.len() / 2], None).unwrap_err();
     let token = tokens(volume).unwrap().remove(0).2;
-    receive(volume, &sent(source, What::Rest(token)), None).unwrap();
+    receive(volume, &sent(source, Sending::Rest(token)), None).unwrap();
 }
 
 #[test]
@@ -41,15 +41,15 @@ fn a_snapshot_may_be_called_as_a_resume_point_is() {
         let (source, first, second) = source("first", &name);
         let target = device(48 << 20);
         let volume = open(&target);
-        receive(&volume, &sent(&source, What::Whole(first.clone())), None).unwrap();
-        in_two_parts(&source, &volume, &sent(&source, What::Changes(first, second.clone())));
+        receive(&volume, &sent(&source, Sending::Whole(first.clone())), None).unwrap();
+        in_two_parts(&source, &volume, &sent(&source, Sending::Changes(first, second.clone())));
         assert_eq!(names(&volume, "main"), ["first".to_owned(), name.clone()]);
         let received = snapshot(&volume, &format!("main@{name}"));
         expect_same(&listing_of(&second), &listing_of(&received), &name);
         // Nor does another receive take it for one.
         source.write("/third", b"third").unwrap();
         let third = source.branch("main").unwrap().snapshot("third").unwrap();
-        receive(&volume, &sent(&source, What::Changes(second, third)), None).unwrap();
+        receive(&volume, &sent(&source, Sending::Changes(second, third)), None).unwrap();
         assert_eq!(names(&volume, "main"), ["first".to_owned(), name, "third".to_owned()]);
         volume.close().unwrap();
         expect_clean(&target, "in the end");
@@ -61,8 +61,8 @@ fn a_snapshot_may_be_called_as_a_resume_point_is() {
 fn a_snapshot_of_the_fork_is_no_resume_point() {
     let (source, first, second) = source("first", "second");
     let volume = open(&device(48 << 20));
-    receive(&volume, &sent(&source, What::Whole(first.clone())), None).unwrap();
-    let stream = sent(&source, What::Changes(first, second.clone()));
+    receive(&volume, &sent(&source, Sending::Whole(first.clone())), None).unwrap();
+    let stream = sent(&source, Sending::Changes(first, second.clone()));
     receive(&volume, &stream[..stream.len() / 2], None).unwrap_err();
     let (name, _, token) = tokens(&volume).unwrap().remove(0);
     let fork = volume.branch(&name).unwrap();
@@ -71,7 +71,7 @@ fn a_snapshot_of_the_fork_is_no_resume_point() {
     inside.close().unwrap();
     fork.snapshot("mine").unwrap();
     assert_eq!(tokens(&volume).unwrap()[0].2, token);
-    receive(&volume, &sent(&source, What::Rest(token)), None).unwrap();
+    receive(&volume, &sent(&source, Sending::Rest(token)), None).unwrap();
     expect_same(&listing_of(&second), &listing(&volume), "second");
     assert_eq!(names(&volume, "main"), ["first", "second"]);
 }
@@ -82,8 +82,8 @@ fn branches_of_users_are_no_receives() {
     let (source, first, second) = source("first", "second");
     let volume = open(&device(48 << 20));
     let name = ".receiving-mine";
-    receive(&volume, &sent(&source, What::Whole(first.clone())), Some(name)).unwrap();
-    let received = receive(&volume, &sent(&source, What::Changes(first, second)), None).unwrap();
+    receive(&volume, &sent(&source, Sending::Whole(first.clone())), Some(name)).unwrap();
+    let received = receive(&volume, &sent(&source, Sending::Changes(first, second)), None).unwrap();
     assert_eq!(received.snapshot, ".receiving-mine@second");
 }
 
@@ -96,7 +96,7 @@ fn a_whole_stream_into_a_new_branch_has_nothing_of_others() {
     volume.write("/large", vec![3; 8 << 20]).unwrap();
     volume.commit().unwrap();
     let before = volume.statfs().unwrap().blocks_free;
-    receive(&volume, &sent(&source, What::Whole(first.clone())), Some("beside")).unwrap();
+    receive(&volume, &sent(&source, Sending::Whole(first.clone())), Some("beside")).unwrap();
     let received = snapshot(&volume, "beside@first");
     expect_same(&listing_of(&first), &listing_of(&received), "beside");
     assert_eq!(volume.read("/large").unwrap().len(), 8 << 20);
@@ -120,7 +120,7 @@ fn a_received_snapshot_says_what_it_is_a_copy_of() {
     let (source, first, second) = source("first", "second");
     let device = device(48 << 20);
     let volume = open(&device);
-    receive(&volume, &sent(&source, What::Whole(first.clone())), None).unwrap();
+    receive(&volume, &sent(&source, Sending::Whole(first.clone())), None).unwrap();
     let received = snapshot(&volume, "main@first");
     let of = received.origins();
     assert_eq!((of.len(), of[0].number, of[0].lsn), (1, first.number(), first.lsn()));
@@ -130,7 +130,7 @@ fn a_received_snapshot_says_what_it_is_a_copy_of() {
     volume.close().unwrap();
     expect_clean(&device, "with an origin");
     let volume = open(&device);
-    receive(&volume, &sent(&source, What::Changes(first, second)), None).unwrap();
+    receive(&volume, &sent(&source, Sending::Changes(first, second)), None).unwrap();
     let from = snapshot(&volume, "main@second").origins()[0].number;
     assert_eq!(from, snapshot(&source, "main@second").number());
     volume.branch("grown").unwrap().delete().unwrap();
@@ -153,7 +153,7 @@ fn frames(stream: &[u8]) -> Vec<usize> {
 #[test]
 fn the_id_of_a_stream_is_that_of_its_snapshots() {
     let (source, first, _) = source("first", "second");
-    let mut stream = sent(&source, What::Whole(first));
+    let mut stream = sent(&source, Sending::Whole(first));
     // The first field of the first record.
     stream[24 + 16] ^= 1;
     let volume = open(&device(48 << 20));
@@ -183,7 +183,7 @@ fn number(mut value: u64) -> Vec<u8> {
 #[test]
 fn a_record_that_may_be_passed_over_may_be_anywhere() {
     let (source, first, _) = source("first", "second");
-    let stream = sent(&source, What::Whole(first.clone()));
+    let stream = sent(&source, Sending::Whole(first.clone()));
     let frames = frames(&stream);
     let end = *frames.last().unwrap();
     let (records, data) = (number(frames.len() as u64 - 1), number(30_000));
@@ -208,18 +208,18 @@ fn a_stream_goes_on_when_the_snapshot_has_another_name() {
     for new_name in ["s", "a much longer name than before"] {
         let (source, mut first, mut second) = source("first", "second");
         let volume = open(&device(48 << 20));
-        receive(&volume, &sent(&source, What::Whole(first.clone())), None).unwrap();
-        let stream = sent(&source, What::Changes(first.clone(), second.clone()));
+        receive(&volume, &sent(&source, Sending::Whole(first.clone())), None).unwrap();
+        let stream = sent(&source, Sending::Changes(first.clone(), second.clone()));
         receive(&volume, &stream[..stream.len() / 2], None).unwrap_err();
         second.rename(new_name).unwrap();
         first.rename(&format!("{new_name} and so on")).unwrap();
         // And cut once more, under the new names.
         let token = tokens(&volume).unwrap().remove(0).2;
-        let rest = sent(&source, What::Rest(token));
+        let rest = sent(&source, Sending::Rest(token));
         receive(&volume, &rest[..rest.len() - 20], None).unwrap_err();
         second.rename("in the end").unwrap();
         let token = tokens(&volume).unwrap().remove(0).2;
-        receive(&volume, &sent(&source, What::Rest(token)), None).unwrap();
+        receive(&volume, &sent(&source, Sending::Rest(token)), None).unwrap();
         expect_same(&listing_of(&second), &listing(&volume), new_name);
         assert_eq!(names(&volume, "main"), ["first", "in the end"]);
     }
@@ -229,7 +229,7 @@ fn a_stream_goes_on_when_the_snapshot_has_another_name() {
 #[test]
 fn what_is_here_is_read_to_its_end() {
     let (source, first, _) = source("first", "second");
-    let stream = sent(&source, What::Whole(first));
+    let stream = sent(&source, Sending::Whole(first));
     let volume = open(&device(48 << 20));
     receive(&volume, &stream, None).unwrap();
     let mut rest = &stream[..];
@@ -240,7 +240,7 @@ fn what_is_here_is_read_to_its_end() {
 #[test]
 fn a_branch_that_cannot_be_is_refused_before_anything_is_done() {
     let (source, first, _) = source("first", "second");
-    let stream = sent(&source, What::Whole(first));
+    let stream = sent(&source, Sending::Whole(first));
     let volume = open(&device(48 << 20));
     OpenOptions::new().write(true).create(true).open(&volume, "/in-the-way").unwrap();
     let receiving = ".receiving-0123456789abcdef0123456789abcdef";
@@ -279,8 +279,8 @@ fn what_is_written_while_a_stream_comes_is_kept() {
     let target = device(48 << 20);
     let volume = open(&target);
     volume.set_xattr("/", "user.old", b"of the branch", XattrFlags::empty()).unwrap();
-    let whole = sent(&source, What::Whole(first.clone()));
-    let changes = sent(&source, What::Changes(first.clone(), second.clone()));
+    let whole = sent(&source, Sending::Whole(first.clone()));
+    let changes = sent(&source, Sending::Changes(first.clone(), second.clone()));
     let during = |stream: &[u8], file: &str| {
         let act = || volume.write(file, b"mine").unwrap();
         let from = Meddler { rest: stream, until: stream.len() / 2, act: Some(act) };
@@ -310,8 +310,8 @@ fn what_is_written_while_a_stream_comes_is_kept() {
 fn what_is_written_before_the_last_step_is_kept() {
     let (source, first, second) = source("first", "second");
     let volume = open(&device(48 << 20));
-    let whole = sent(&source, What::Whole(first.clone()));
-    let changes = sent(&source, What::Changes(first, second));
+    let whole = sent(&source, Sending::Whole(first.clone()));
+    let changes = sent(&source, Sending::Changes(first, second));
     // Where the snapshot goes is open, as a mounted branch is.
     let door = volume.branch("main").unwrap().view().unwrap();
     let main = volume.engine().unwrap();
@@ -364,8 +364,8 @@ fn what_looks_like_the_state_of_a_receive_harms_no_later_one() {
         source.write("/honest", b"honest").unwrap();
         let second = main.snapshot("second").unwrap();
         let volume = open(&device(48 << 20));
-        receive(&volume, &sent(&source, What::Whole(first.clone())), None).unwrap();
-        receive(&volume, &sent(&source, What::Changes(first, second)), None)
+        receive(&volume, &sent(&source, Sending::Whole(first.clone())), None).unwrap();
+        receive(&volume, &sent(&source, Sending::Changes(first, second)), None)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(volume.read("/honest").unwrap(), b"honest", "{what}");
         assert_eq!(names(&volume, "main").len(), 2, "{what}: it is the user's");
@@ -377,14 +377,14 @@ fn what_looks_like_the_state_of_a_receive_harms_no_later_one() {
 fn a_stream_does_not_go_on_over_another_copy_of_its_base() {
     let (source, first, second) = source("first", "second");
     let volume = open(&device(48 << 20));
-    let whole = sent(&source, What::Whole(first.clone()));
+    let whole = sent(&source, Sending::Whole(first.clone()));
     receive(&volume, &whole, Some("one")).unwrap();
-    let changes = sent(&source, What::Changes(first, second.clone()));
+    let changes = sent(&source, Sending::Changes(first, second.clone()));
     receive(&volume, &changes[..changes.len() / 2], None).unwrap_err();
     let token = tokens(&volume).unwrap().remove(0).2;
     volume.branch("one").unwrap().snapshot_named("first").unwrap().delete().unwrap();
     receive(&volume, &whole, Some("two")).unwrap();
-    let rest = sent(&source, What::Rest(token));
+    let rest = sent(&source, Sending::Rest(token));
     let error = receive(&volume, &rest, None).unwrap_err().to_string();
     assert!(error.contains("another copy") && error.contains("anew"), "{error}");
     receive(&volume, &changes, None).unwrap();
@@ -396,7 +396,7 @@ fn a_stream_does_not_go_on_over_another_copy_of_its_base() {
 fn what_has_come_and_finds_no_place_is_kept_and_named() {
     let (source, first, _) = source("first", "second");
     let volume = open(&device(48 << 20));
-    let stream = sent(&source, What::Whole(first.clone()));
+    let stream = sent(&source, Sending::Whole(first.clone()));
     let main = volume.branch("main").unwrap();
     let act = || drop(main.fork("beside").unwrap());
     let from = Meddler { rest: &stream, until: stream.len() / 2, act: Some(act) };

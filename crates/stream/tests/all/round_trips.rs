@@ -8,7 +8,7 @@ use holdfast::device::{Device, MemoryDevice};
 use holdfast::{FileTimes, FileType, OpenOptions, Permissions, RenameFlags, Volume, XattrFlags};
 use holdfast_script::{Profile, Target, generate};
 use holdfast_sim::{Engine, Setup};
-use holdfast_stream::What;
+use holdfast_stream::Sending;
 
 use crate::common::{
     Listing, bytes_alone, device, expect_clean, expect_same, listing, listing_of, open, receive,
@@ -46,8 +46,8 @@ fn run(seed: u64) {
     for name in &names {
         let what = format!("seed {seed}, {before:?} to {name}");
         let stream = match before {
-            None => sent(&source, What::Whole(of(name))),
-            Some(before) => sent(&source, What::Changes(of(before), of(name))),
+            None => sent(&source, Sending::Whole(of(name))),
+            Some(before) => sent(&source, Sending::Changes(of(before), of(name))),
         };
         let received =
             receive(&volume, &stream, None).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -66,7 +66,7 @@ fn run(seed: u64) {
     // And back: from the last to the first, in another branch.
     let (first, last) = (&names[0], names.last().unwrap());
     let what = format!("seed {seed}, {last} back to {first}");
-    let other = sent(&source, What::Changes(of(last), of(first)));
+    let other = sent(&source, Sending::Changes(of(last), of(first)));
     let error = receive(&volume, &other, None);
     assert!(error.is_err() || error.as_ref().is_ok_and(|it| it.was_here), "{what}: {error:?}");
     volume.close().unwrap();
@@ -74,7 +74,7 @@ fn run(seed: u64) {
     // In a volume that has the last alone.
     let target = device(48 << 20);
     let volume = open(&target);
-    receive(&volume, &sent(&source, What::Whole(of(last))), None).unwrap();
+    receive(&volume, &sent(&source, Sending::Whole(of(last))), None).unwrap();
     let received =
         receive(&volume, &other, Some("old")).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = listing_of(&snapshot(&volume, &received.snapshot));
@@ -192,11 +192,15 @@ fn all_that_may_become_of_names_and_files() {
     after(&source);
     let second = main.snapshot("second").unwrap();
     let volume = open(&to);
-    let whole = sent(&source, What::Whole(first.clone()));
-    assert_eq!(whole, sent(&source, What::Whole(first.clone())), "a stream is the same each time");
+    let whole = sent(&source, Sending::Whole(first.clone()));
+    assert_eq!(
+        whole,
+        sent(&source, Sending::Whole(first.clone())),
+        "a stream is the same each time"
+    );
     receive(&volume, &whole, None).unwrap();
     expect_same(&listing_of(&first), &listing(&volume), "first");
-    let changes = sent(&source, What::Changes(first.clone(), second.clone()));
+    let changes = sent(&source, Sending::Changes(first.clone(), second.clone()));
     receive(&volume, &changes, None).unwrap();
     expect_same(&listing_of(&second), &listing(&volume), "second");
     expect_same(&listing_of(&first), &listing_of(&snapshot(&volume, "main@first")), "unchanged");
@@ -208,7 +212,7 @@ fn all_that_may_become_of_names_and_files() {
     source.write("/third", b"third").unwrap();
     let third = main.snapshot("third").unwrap();
     let received =
-        receive(&volume, &sent(&source, What::Changes(second.clone(), third.clone())), None)
+        receive(&volume, &sent(&source, Sending::Changes(second.clone(), third.clone())), None)
             .unwrap();
     let kept = snapshot(&volume, &format!("main@{}", received.kept.unwrap()));
     assert_eq!(kept.open().unwrap().read("/mine").unwrap(), b"mine");
@@ -217,7 +221,7 @@ fn all_that_may_become_of_names_and_files() {
     volume.write("/back", b"back").unwrap();
     let fourth = volume.branch("main").unwrap().snapshot("fourth").unwrap();
     let copy = snapshot(&volume, "main@third");
-    let back = sent(&volume, What::Changes(copy, fourth.clone()));
+    let back = sent(&volume, Sending::Changes(copy, fourth.clone()));
     receive(&source, &back, None).unwrap();
     expect_same(&listing_of(&fourth), &listing(&source), "back");
     // One after the other ends, and nothing is left.

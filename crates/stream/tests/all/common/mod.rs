@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use holdfast::device::{Device, MemoryDevice};
 use holdfast::{CreateOptions, FileType, Snapshot, Volume, VolumeOptions};
-use holdfast_stream::{Received, Receiving, Result, What, send};
+use holdfast_stream::{Received, Receiving, Result, Sending, send};
 
 /// All of a file but its names.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +127,7 @@ pub fn open(device: &Arc<MemoryDevice>) -> Volume {
     VolumeOptions::new().commit_secs(0).open_device(device).unwrap()
 }
 
-pub fn sent(volume: &Volume, what: What) -> Vec<u8> {
+pub fn sent(volume: &Volume, what: Sending) -> Vec<u8> {
     let mut bytes = Vec::new();
     send(volume, what, &mut bytes, &mut |_| {}).unwrap();
     bytes
