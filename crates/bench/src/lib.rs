@@ -18,12 +18,12 @@ pub mod systems;
 
 mod counts;
 mod folder;
-mod place;
+mod device_source;
 mod undo;
 mod work;
 
 pub use counts::Counts;
-pub use place::Place;
+pub use device_source::DeviceSource;
 
 /// What makes a volume: it stores metadata once, as ext4 and XFS do.
 fn new_volume() -> holdfast::CreateOptions {

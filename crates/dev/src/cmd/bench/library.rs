@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use holdfast_bench::Place;
+use holdfast_bench::DeviceSource;
 use holdfast_bench::library::{self, Devices, Scale};
 
 use crate::cmd::bench::output::progress;
@@ -26,9 +26,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut report = args.results.begin()?;
     let bytes = args.scale.append_bytes();
-    let mut place = Place::new(args.file.clone()).context("--file")?;
+    let mut place = DeviceSource::new(args.file.clone()).context("--file")?;
     let beside = args.file.as_ref().map(|file| file.with_added_extension("bare"));
-    let mut bare = Place::new(beside).context("--file")?;
+    let mut bare = DeviceSource::new(beside).context("--file")?;
     let mut devices = || Ok(Devices { volume: place.device(bytes)?, bare: bare.device(bytes)? });
     let slow = args.file.is_some();
     let sections = library::run(&args.scale, slow, &mut devices, &mut |what| progress(what));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use holdfast_bench::Place;
+use holdfast_bench::DeviceSource;
 use holdfast_bench::mechanisms::{self, Bench, Gain, Mechanism, Scale, Volumes};
 use holdfast_bench::systems::{Bed, Ours};
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let bed = args.mount.then(|| Bed::file(&dir, args.scale.mounted_bytes()));
     let bed = bed.transpose().context(dir.display())?;
     let program = std::env::current_exe().context("this program")?;
-    let mut place = Place::new(args.file.clone()).context("--file")?;
+    let mut place = DeviceSource::new(args.file.clone()).context("--file")?;
     let mut devices = |bytes| place.device(bytes);
     for &mechanism in only {
         let mut grounds = vec![Volumes::Library(&mut devices)];

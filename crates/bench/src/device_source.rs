@@ -11,18 +11,18 @@ use crate::work::{named, zeros};
 /// A place for one volume after the other. Its file is written from end to end before its first use, so that the
 /// host has nothing to do but write then, and removed when this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct DeviceSource {
     path: Option<PathBuf>,
     bytes: u64,
 }
 
-impl Place {
+impl DeviceSource {
     /// In the file `path`, which must not exist, or in memory without one.
-    pub fn new(path: Option<PathBuf>) -> io::Result<Place> {
+    pub fn new(path: Option<PathBuf>) -> io::Result<DeviceSource> {
         if let Some(path) = path.as_ref().filter(|path| path.exists()) {
             return Err(named(path, &io::ErrorKind::AlreadyExists.into()));
         }
-        Ok(Place { path, bytes: 0 })
+        Ok(DeviceSource { path, bytes: 0 })
     }
 
     /// A device of so many bytes for the next volume. The one before is no longer used.
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DeviceSource {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             // Missing if no volume was made.
@@ -56,12 +56,12 @@ mod tests {
     fn a_file_is_there_only_meanwhile() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("volume");
-        let mut place = Place::new(Some(path.clone())).unwrap();
+        let mut place = DeviceSource::new(Some(path.clone())).unwrap();
         for bytes in [1 << 20, 1 << 20, 2 << 20] {
             assert_eq!(place.device(bytes).unwrap().len(), bytes);
             assert!(path.exists());
         }
-        assert!(Place::new(Some(path.clone())).is_err());
+        assert!(DeviceSource::new(Some(path.clone())).is_err());
         drop(place);
         assert!(!path.exists());
     }
