@@ -22,13 +22,13 @@ use crate::outcome::Outcome;
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Benchmark>,
     #[command(flatten)]
     library: library::Args,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum Benchmark {
     Mechanisms(mechanisms::Args),
     Scaling(scaling::Args),
     #[command(hide = true)]
@@ -42,13 +42,13 @@ enum What {
 pub(crate) fn run(args: &Args) -> Outcome {
     let outcome = match &args.what {
         None => library::run(&args.library),
-        Some(What::Mechanisms(args)) => mechanisms::run(args),
-        Some(What::Scaling(args)) => scaling::run(args),
-        Some(What::Tracking(args)) => tracking::run(args),
-        Some(What::Render(args)) => render::run(args),
-        Some(What::Ops(args)) => ops::run(args),
-        Some(What::Dir(args)) => dir::run(args),
-        Some(What::Peers(args)) => peers::run(args),
+        Some(Benchmark::Mechanisms(args)) => mechanisms::run(args),
+        Some(Benchmark::Scaling(args)) => scaling::run(args),
+        Some(Benchmark::Tracking(args)) => tracking::run(args),
+        Some(Benchmark::Render(args)) => render::run(args),
+        Some(Benchmark::Ops(args)) => ops::run(args),
+        Some(Benchmark::Dir(args)) => dir::run(args),
+        Some(Benchmark::Peers(args)) => peers::run(args),
     };
     // Everything is undone by now.
     holdfast_bench::systems::signal().map_or(outcome, |signal| Ok(128 + signal))
