@@ -42,11 +42,12 @@
 use std::io;
 use std::sync::Arc;
 
+use holdfast_control::{Ask, Name};
 use holdfast_format::item::lineage::MAIN;
 use holdfast_posix::{FileSystem, FsError, Moment, MountOptions, SnapshotInfo, Which};
 
 use crate::held::Shared;
-use crate::mounted::{Meant, Mount};
+use crate::mounted::{Meant, Mount, nonsense};
 use crate::options::VolumeOptions;
 use crate::volume::Volume;
 
@@ -63,6 +64,10 @@ pub struct Branch {
     shared: Arc<Shared>,
     name: String,
     number: u64,
+}
+
+fn named(name: &str) -> Name {
+    Name(name.into())
 }
 
 fn text(name: &[u8]) -> String {
@@ -176,6 +181,15 @@ impl Branch {
         }
     }
 
+    /// Carries out a call by the engine, or has the daemon of the mount do what is asked.
+    fn done(
+        &self,
+        engine: impl FnOnce(&FileSystem, u64) -> std::result::Result<(), FsError>,
+        ask: &Ask,
+    ) -> io::Result<()> {
+        self.reach(engine, |mount, _| mount.done(ask).map(drop))
+    }
+
     /// As [`Shared::takes_the_volume`].
     fn takes_the_volume(&self, what: &str, command: &str) -> io::Result<()> {
         self.shared.takes_the_volume(what, command)
@@ -265,7 +279,11 @@ impl Branch {
                 let number = fs.snapshot_of(branch, name.as_bytes())?;
                 fs.find_snapshot(branch, number)
             },
-            |mount, branch| mount.snapshot(branch, name),
+            |mount, branch| {
+                let ask = Ask::Take { branch: Some(branch.into()), name: named(name) };
+                let number = mount.done(&ask)?.ok_or_else(nonsense)?;
+                mount.find_snapshot(branch, number.into())
+            },
         )?;
         Ok(self.with_info(taken))
     }
@@ -322,9 +340,11 @@ impl Branch {
             let why = format!("`{}` is no snapshot of `{}`", to.name, self.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        let (to, branch) = (to.number(), Some(self.number.into()));
+        let ask = Ask::RollBack { branch, to: to.into(), keep: keep.map(named) };
         self.reach(
-            |fs, branch| fs.rollback_of(branch, to.number(), keep.map(str::as_bytes)),
-            |mount, branch| mount.roll_back(branch, to.number(), keep),
+            |fs, branch| fs.rollback_of(branch, to, keep.map(str::as_bytes)),
+            |mount, _| mount.give_head(&ask),
         )
     }
 
@@ -361,7 +381,11 @@ impl Branch {
     fn become_fork(&self, fork: &Branch, keep: Option<&str>, unchanged: bool) -> io::Result<()> {
         self.shared.expect_volume_of(&fork.shared)?;
         match self.shared.mount()? {
-            Some(mount) => mount.promote(self.number, fork.number, keep, unchanged),
+            Some(mount) => {
+                let (branch, fork) = (Some(self.number.into()), fork.number.into());
+                let keep = keep.map(named);
+                mount.give_head(&Ask::Promote { branch, fork, keep, unchanged })
+            }
             None => {
                 self.shared.promote(self.number, fork.number, keep.map(str::as_bytes), unchanged)
             }
@@ -374,10 +398,8 @@ impl Branch {
     /// `ResourceBusy` if it or one of its snapshots is open in this process, or mounted where the volume is, or if another branch has grown out of
     /// one of them: the sentence says which.
     pub fn delete(self) -> io::Result<()> {
-        self.reach(
-            |fs, branch| fs.delete_branch(branch),
-            |mount, branch| mount.delete(Meant::branch(branch)),
-        )
+        let ask = Ask::DeleteBranch { name: self.number.into(), number: None };
+        self.done(|fs, branch| fs.delete_branch(branch), &ask)
     }
 
     /// Limits the blocks of 4 KiB that it refers to; `None`: no limit. They are those of its tree and of the data of its
@@ -385,18 +407,14 @@ impl Branch {
     /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded); what removes, shrinks, renames or overwrites does not. What it refers
     /// to by now stays.
     pub fn limit(&self, blocks: Option<u64>) -> io::Result<()> {
-        self.reach(
-            |fs, branch| fs.limit(branch, blocks),
-            |mount, branch| mount.limit(branch, blocks),
-        )
+        let ask = Ask::LimitBranch { name: self.number.into(), blocks };
+        self.done(|fs, branch| fs.limit(branch, blocks), &ask)
     }
 
     /// Gives it another name.
     pub fn rename(&mut self, name: &str) -> io::Result<()> {
-        self.reach(
-            |fs, branch| fs.rename_branch(branch, name.as_bytes()),
-            |mount, branch| mount.rename_to(Meant::branch(branch), name),
-        )?;
+        let ask = Ask::RenameBranch { name: self.number.into(), new_name: named(name) };
+        self.done(|fs, branch| fs.rename_branch(branch, name.as_bytes()), &ask)?;
         self.name = name.into();
         Ok(())
     }

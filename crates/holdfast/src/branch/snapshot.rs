@@ -1,14 +1,14 @@
 //! One snapshot: its files, its forks, its name.
 
 use std::io;
-use std::sync::Arc;
 use std::time::SystemTime;
 
+use holdfast_control::{Ask, Which};
 use holdfast_posix::{FileSystem, FsError, Moment, MountOptions, OriginItem, SnapshotInfo};
 
-use super::Branch;
+use super::{Branch, named};
 use crate::diff::Diff;
-use crate::mounted::{Meant, Mount};
+use crate::mounted::Meant;
 use crate::volume::Volume;
 
 /// The files of a branch at one moment. They never change.
@@ -29,16 +29,18 @@ impl Snapshot {
         self.branch.with(|fs, branch| call(fs, branch, self.number()))
     }
 
-    /// As [`Branch::reach`].
-    fn reach<T>(
+    /// As [`Branch::done`].
+    fn done(
         &self,
-        engine: impl FnOnce(&FileSystem, u64, u64) -> std::result::Result<T, FsError>,
-        mounted: impl FnOnce(&Arc<Mount>, u64, u64) -> io::Result<T>,
-    ) -> io::Result<T> {
-        self.branch.reach(
-            |fs, branch| engine(fs, branch, self.number()),
-            |mount, branch| mounted(mount, branch, self.number()),
-        )
+        engine: impl FnOnce(&FileSystem, u64, u64) -> std::result::Result<(), FsError>,
+        ask: &Ask,
+    ) -> io::Result<()> {
+        self.branch.done(|fs, branch| engine(fs, branch, self.number()), ask)
+    }
+
+    /// Its branch and itself, as a question has them.
+    fn asked(&self) -> (Option<Which>, Which) {
+        (Some(self.branch.number.into()), self.number().into())
     }
 
     /// Its name, without that of its branch, as it was when this was made or has renamed it.
@@ -110,9 +112,10 @@ impl Snapshot {
 
     /// Makes a branch out of it.
     pub fn fork(&self, name: &str) -> io::Result<Branch> {
-        let number = self.reach(
-            |fs, branch, from| fs.fork_of(name.as_bytes(), branch, Some(from.into())),
-            |mount, branch, of| mount.fork(Some(Meant::snapshot(branch, of)), name),
+        let of = self.number();
+        let number = self.branch.reach(
+            |fs, branch| fs.fork_of(name.as_bytes(), branch, Some(of.into())),
+            |mount, branch| mount.fork(Some(Meant::snapshot(branch, of)), name),
         )?;
         Branch::find(&self.branch.shared, number.into())
     }
@@ -146,10 +149,9 @@ impl Snapshot {
     /// `ResourceBusy` if it is held, or open in this process. Of a volume that is reached through a mount: if it is held or mounted; one that is
     /// open through `.snapshots` is deleted, and goes on to be what it was until it is closed.
     pub fn delete(self) -> io::Result<()> {
-        self.reach(
-            |fs, branch, of| fs.delete_snapshot(branch, of),
-            |mount, branch, of| mount.delete(Meant::snapshot(branch, of)),
-        )
+        let (branch, name) = self.asked();
+        let ask = Ask::DeleteSnapshot { branch, name, number: None };
+        self.done(|fs, branch, of| fs.delete_snapshot(branch, of), &ask)
     }
 
     /// Holds it under a tag, its holder: it is not deleted until each hold has been ended.
@@ -157,10 +159,9 @@ impl Snapshot {
     /// # Errors
     /// `AlreadyExists` if it is held under this tag.
     pub fn hold(&self, tag: &str) -> io::Result<()> {
-        self.reach(
-            |fs, branch, of| fs.hold(branch, of, tag.as_bytes()),
-            |mount, branch, of| mount.hold(branch, of, tag, true),
-        )
+        let (branch, name) = self.asked();
+        let ask = Ask::Hold { branch, name, tag: named(tag), held: true };
+        self.done(|fs, branch, of| fs.hold(branch, of, tag.as_bytes()), &ask)
     }
 
     /// Ends the hold of a tag.
@@ -168,18 +169,16 @@ impl Snapshot {
     /// # Errors
     /// `NotFound` if it is not held under this tag.
     pub fn unhold(&self, tag: &str) -> io::Result<()> {
-        self.reach(
-            |fs, branch, of| fs.unhold(branch, of, tag.as_bytes()),
-            |mount, branch, of| mount.hold(branch, of, tag, false),
-        )
+        let (branch, name) = self.asked();
+        let ask = Ask::Hold { branch, name, tag: named(tag), held: false };
+        self.done(|fs, branch, of| fs.unhold(branch, of, tag.as_bytes()), &ask)
     }
 
     /// Gives it another name.
     pub fn rename(&mut self, name: &str) -> io::Result<()> {
-        self.reach(
-            |fs, branch, from| fs.rename_snapshot(branch, from, name.as_bytes()),
-            |mount, branch, of| mount.rename_to(Meant::snapshot(branch, of), name),
-        )?;
+        let (branch, of) = self.asked();
+        let ask = Ask::RenameSnapshot { branch, name: of, new_name: named(name) };
+        self.done(|fs, branch, of| fs.rename_snapshot(branch, of, name.as_bytes()), &ask)?;
         self.name = name.into();
         Ok(())
     }

@@ -17,7 +17,7 @@ const TRIES: usize = 16;
 
 impl Mount {
     /// Has it carried out; the number of what was made.
-    fn done(&self, ask: &Ask) -> io::Result<Option<u64>> {
+    pub(crate) fn done(&self, ask: &Ask) -> io::Result<Option<u64>> {
         match self.ask(ask)? {
             Reply::Done { number, .. } => Ok(number),
             _ => Err(nonsense()),
@@ -70,13 +70,6 @@ impl Mount {
         }
     }
 
-    /// Takes a snapshot of a branch.
-    pub(crate) fn snapshot(&self, branch: u64, name: &str) -> io::Result<SnapshotInfo> {
-        let ask = Ask::Take { branch: Some(branch.into()), name: Name(name.into()) };
-        let number = self.done(&ask)?.ok_or_else(nonsense)?;
-        self.find_snapshot(branch, number.into())
-    }
-
     /// Makes a branch out of another one or its snapshot, or out of what is open here. Returns its number.
     pub(crate) fn fork(&self, from: Option<Meant>, name: &str) -> io::Result<u64> {
         let here = || self.inside.map(|snapshot| Meant::snapshot(self.shown.branch, snapshot));
@@ -89,57 +82,8 @@ impl Mount {
         self.done(&ask)?.ok_or_else(nonsense)
     }
 
-    /// Deletes a snapshot, or a branch with its snapshots.
-    pub(crate) fn delete(&self, what: Meant) -> io::Result<()> {
-        let branch = what.branch.into();
-        let ask = match what.snapshot {
-            Some(of) => Ask::DeleteSnapshot { branch: Some(branch), name: of.into(), number: None },
-            None => Ask::DeleteBranch { name: branch, number: None },
-        };
-        self.done(&ask).map(drop)
-    }
-
-    /// Gives a snapshot or a branch another name.
-    pub(crate) fn rename_to(&self, what: Meant, new_name: &str) -> io::Result<()> {
-        let (branch, new_name) = (what.branch.into(), Name(new_name.into()));
-        let ask = match what.snapshot {
-            Some(of) => Ask::RenameSnapshot { branch: Some(branch), name: of.into(), new_name },
-            None => Ask::RenameBranch { name: branch, new_name },
-        };
-        self.done(&ask).map(drop)
-    }
-
-    /// Holds a snapshot under a tag, or ends that hold.
-    pub(crate) fn hold(&self, branch: u64, of: u64, tag: &str, held: bool) -> io::Result<()> {
-        let (branch, tag) = (Some(branch.into()), Name(tag.into()));
-        self.done(&Ask::Hold { branch, name: of.into(), tag, held }).map(drop)
-    }
-
-    /// Limits the blocks of a branch.
-    pub(crate) fn limit(&self, branch: u64, blocks: Option<u64>) -> io::Result<()> {
-        self.done(&Ask::LimitBranch { name: branch.into(), blocks }).map(drop)
-    }
-
-    /// Takes a branch back to one of its snapshots.
-    pub(crate) fn roll_back(&self, branch: u64, to: u64, keep: Option<&str>) -> io::Result<()> {
-        let (branch, to) = (Some(branch.into()), to.into());
-        self.give_head(&Ask::RollBack { branch, to, keep: keep.map(|keep| Name(keep.into())) })
-    }
-
-    /// Makes a branch what its fork is. Fails with `WouldBlock` if it must be unchanged and is not.
-    pub(crate) fn promote(
-        &self,
-        branch: u64,
-        fork: u64,
-        keep: Option<&str>,
-        unchanged: bool,
-    ) -> io::Result<()> {
-        let (branch, keep) = (Some(branch.into()), keep.map(|keep| Name(keep.into())));
-        self.give_head(&Ask::Promote { branch, fork: fork.into(), keep, unchanged })
-    }
-
     /// Has a branch get another head. It has it when this returns, also where the kernel has not forgotten all of the one before.
-    fn give_head(&self, ask: &Ask) -> io::Result<()> {
+    pub(crate) fn give_head(&self, ask: &Ask) -> io::Result<()> {
         match self.ask(ask)? {
             Reply::RolledBack { .. } => Ok(()),
             Reply::Diverged { why } => Err(refused(&why, Some(libc::EAGAIN))),

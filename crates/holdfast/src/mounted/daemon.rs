@@ -77,7 +77,7 @@ pub(super) fn refused(why: &str, number: Option<i32>) -> io::Error {
 }
 
 /// An answer to another question.
-pub(super) fn nonsense() -> io::Error {
+pub(crate) fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the answer of the daemon makes no sense")
 }
 

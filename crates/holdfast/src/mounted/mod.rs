@@ -29,6 +29,7 @@ use holdfast_base::InodeNo;
 use holdfast_posix::StatFs;
 use rustix::fs::{Mode, OFlags};
 
+pub(crate) use daemon::nonsense;
 pub(crate) use find::{covering, newest};
 pub(crate) use meant::Meant;
 pub(crate) use open_file::OpenFile;
