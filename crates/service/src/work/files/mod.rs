@@ -37,10 +37,7 @@ pub(super) fn run(
     what: &What,
     ends: &dyn Ends,
 ) -> Outcome {
-    let mut files = match what.writes {
-        true => Files::of(heads.in_place(&what.tree)?),
-        false => Files::looked_at(what.tree.view(door, volume)?),
-    };
+    let mut files = Files::of(door, heads, volume, what)?;
     let answered = answer(&mut files, ends);
     let ended = files.end(volume);
     answered.context(volume)?;
@@ -85,14 +82,22 @@ fn path(bytes: &[u8]) -> &Path {
 }
 
 impl Files {
-    /// Of a branch that is changed.
-    pub fn of(to: InPlace) -> Files {
-        Files { to, dir: None, made: HashMap::new(), names: None, reading: None, writing: None }
-    }
-
-    /// Of what is only looked at, and closed in the end.
-    fn looked_at(volume: Volume) -> Files {
-        Files::of(InPlace::own(volume))
+    /// Those of a tree of the volume that `door` leads to.
+    ///
+    /// # Errors
+    /// There is no such tree, or it is to be written and cannot be.
+    pub fn of(
+        door: &Volume,
+        heads: &dyn Heads,
+        volume: &str,
+        what: &What,
+    ) -> Result<Files, Failure> {
+        let to = match what.writes {
+            true => heads.in_place(&what.tree)?,
+            false => InPlace::own(what.tree.view(door, volume)?),
+        };
+        let (made, names) = (HashMap::new(), None);
+        Ok(Files { to, dir: None, made, names, reading: None, writing: None })
     }
 
     /// All is durable. A file without a name is gone.
