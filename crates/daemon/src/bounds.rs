@@ -1,5 +1,7 @@
 //! What a caller of another user may take of a daemon: no more for a mount than the daemon takes for its own.
 
+use std::time::Duration;
+
 use holdfast_fuse::{FuseOptions, Transport};
 use holdfast_service::size;
 
@@ -54,10 +56,8 @@ pub(super) fn bound(
         return why("transport=rings", "requests through /dev/fuse only");
     }
     // Each is a line in the log of the daemon.
-    asked.slow_fsync = match (asked.slow_fsync, own.slow_fsync) {
-        (Some(asked), Some(own)) => Some(asked.max(own)),
-        _ => None,
-    };
+    let slow_fsync = asked.slow_fsync().zip(own.slow_fsync());
+    asked.slow_fsync = Some(slow_fsync.map_or(Duration::ZERO, |(asked, own)| asked.max(own)));
     Ok(())
 }
 
@@ -80,8 +80,8 @@ mod tests {
         );
         let less = bounded("threads=1,dirty_bytes=8M,spin=0").unwrap();
         assert_eq!((less.threads, less.dirty_bytes), (Some(1), Some(8 << 20)));
-        assert_eq!(bounded("slow_fsync=1").unwrap().slow_fsync, own.slow_fsync);
-        assert_eq!(bounded("slow_fsync=0").unwrap().slow_fsync, None);
+        assert_eq!(bounded("slow_fsync=1").unwrap().slow_fsync(), own.slow_fsync());
+        assert_eq!(bounded("slow_fsync=0").unwrap().slow_fsync(), None);
         for more in ["threads=4", "dirty_bytes=65M", "spin=21", "transport=rings"] {
             let why = bounded(more).unwrap_err();
             assert!(why.contains("allows"), "{more}: {why}");

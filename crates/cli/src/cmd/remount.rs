@@ -75,7 +75,7 @@ fn present(mount: &Mount, report: &report::Report) -> Result<DaemonOptions, Fail
     let is = |word: &str| words.iter().any(|it| it == word);
     now.take_shown(is);
     now.allow_other = Some(is("allow_other"));
-    now.default_permissions = is("default_permissions");
+    now.nodefault_permissions = !is("default_permissions");
     Ok(now)
 }
 

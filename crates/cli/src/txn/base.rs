@@ -163,11 +163,11 @@ mod tests {
         let now =
             of("nosuid,nodev,noexec,noatime,sync", "rw,relatime,allow_other,default_permissions");
         assert!(!now.nosuid && !now.nodev && !now.noexec && !now.nosymfollow);
-        assert!(!now.sync && now.default_permissions);
+        assert!(!now.sync && !now.nodefault_permissions);
         let atime = Some(holdfast::Atime::Relative);
         assert_eq!((now.allow_other, now.atime), (Some(true), atime));
         let now = of("default_permissions,nodiratime", "rw");
-        assert!(!now.nodiratime && !now.default_permissions);
+        assert!(!now.nodiratime && now.nodefault_permissions);
         let atime = Some(holdfast::Atime::Always);
         assert_eq!((now.allow_other, now.atime), (Some(false), atime));
     }

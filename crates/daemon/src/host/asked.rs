@@ -30,7 +30,7 @@ impl Host {
         }
         // That was decided when it was mounted, by the user who has mounted.
         options.allow_other =
-            Some(options.default_permissions && options.allow_other == Some(true));
+            Some(!options.nodefault_permissions && options.allow_other == Some(true));
         Ok(options)
     }
 

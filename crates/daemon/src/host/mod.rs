@@ -148,7 +148,7 @@ pub(super) fn keep(
 fn known_owners(options: &DaemonOptions, engine: &FileSystem, user: u32) -> Owners {
     let asked = options.owners;
     let root = match engine.getattr(InodeNo::ROOT) {
-        Ok(root) if options.default_permissions => root,
+        Ok(root) if !options.nodefault_permissions => root,
         _ => return asked,
     };
     let group = rustix::process::getegid().as_raw();

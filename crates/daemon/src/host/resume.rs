@@ -46,7 +46,7 @@ impl Host {
         }
         options.read_only = kept.read_only;
         options.allow_other =
-            Some(options.default_permissions && options.allow_other == Some(true));
+            Some(!options.nodefault_permissions && options.allow_other == Some(true));
         if !is_trusted(kept.user) {
             bound(&mut options, &self.options, self.dirty_bytes).map_err(io::Error::other)?;
         }

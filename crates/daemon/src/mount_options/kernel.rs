@@ -19,8 +19,8 @@ impl DaemonOptions {
         FuseOptions {
             source: path.into(),
             read_only: self.read_only,
-            allow_other: self.allow_other.unwrap_or(is_root && self.default_permissions),
-            default_permissions: self.default_permissions,
+            allow_other: self.allow_other.unwrap_or(is_root && !self.nodefault_permissions),
+            default_permissions: !self.nodefault_permissions,
             owners: self.owners,
             nodev: self.nodev,
             nosuid: self.nosuid,
@@ -39,7 +39,7 @@ impl DaemonOptions {
             transport: self.transport,
             opens: self.opens,
             snapdir: self.snapdir,
-            slow_fsync: self.slow_fsync,
+            slow_fsync: self.slow_fsync(),
             ..FuseOptions::default()
         }
     }

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use holdfast::{Accounting, Atime, Batching, Dirty, Discard, FsyncWait, RenameLog};
 use holdfast_control::Name;
-use holdfast_fuse::{Opens, Owners, SnapDir, Squash, Transport};
+use holdfast_fuse::{Opens, Owners, SLOW_FSYNC, SnapDir, Squash, Transport};
 
 /// Seconds of `commit=` where nothing is said.
 const COMMIT_DEFAULT: u32 = 5;
 
 /// What `-o` asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonOptions {
     /// `ro`, or a snapshot.
     pub read_only: bool,
@@ -40,14 +40,14 @@ pub struct DaemonOptions {
     pub fsync_wait: FsyncWait,
     /// Bytes of a file's data that an fsync puts into the log.
     pub log_data: Option<usize>,
-    /// Fsyncs that take longer get a line in the log; `None`: none of them.
+    /// Fsyncs that take longer get a line in the log, with 0 none of them; `None`: [`SLOW_FSYNC`].
     pub slow_fsync: Option<Duration>,
     /// How long a recovery may take.
     pub recover: Option<Duration>,
     /// `None`: on for root, so that a mount by root serves all users as any filesystem does.
     pub allow_other: Option<bool>,
-    /// The kernel checks permissions.
-    pub default_permissions: bool,
+    /// The kernel leaves the check of permissions to the daemon.
+    pub nodefault_permissions: bool,
     /// `uid=`, `gid=`, `umask=` and `squash=`.
     pub owners: Owners,
     /// As in mount(8).
@@ -100,53 +100,6 @@ pub struct DaemonOptions {
     pub text: String,
 }
 
-impl Default for DaemonOptions {
-    fn default() -> DaemonOptions {
-        DaemonOptions {
-            read_only: false,
-            atime: None,
-            commit: None,
-            cache: None,
-            dirty_bytes: None,
-            dirty: Dirty::default(),
-            accounting: Accounting::default(),
-            batching: Batching::default(),
-            rename_log: RenameLog::default(),
-            fsync_wait: FsyncWait::default(),
-            log_data: None,
-            slow_fsync: Some(holdfast_fuse::SLOW_FSYNC),
-            recover: None,
-            allow_other: None,
-            default_permissions: true,
-            owners: Owners::default(),
-            nodev: false,
-            nosuid: false,
-            noexec: false,
-            nofail: false,
-            log: None,
-            fsname: None,
-            threads: None,
-            spin: None,
-            noxattr: false,
-            transport: Transport::default(),
-            opens: Opens::default(),
-            snapdir: SnapDir::default(),
-            nodiratime: false,
-            sync: false,
-            dirsync: false,
-            handover: false,
-            supervised: false,
-            nosymfollow: false,
-            labels: Vec::new(),
-            remount: false,
-            branch: None,
-            snapshot: None,
-            discard: Discard::Auto,
-            text: String::new(),
-        }
-    }
-}
-
 impl DaemonOptions {
     /// Reads `opt,opt=value,...`, later ones winning. With `sloppy` unknown options are ignored.
     ///
@@ -175,7 +128,7 @@ impl DaemonOptions {
         }
         // Whatever stands behind it, as in `snapshot=...,rw`.
         options.read_only |= options.snapshot.is_some();
-        if options.allow_other == Some(true) && !options.default_permissions {
+        if options.allow_other == Some(true) && options.nodefault_permissions {
             return Err(
                 "options allow_other and nodefault_permissions exclude each other: without the kernel's checks \
                  other users could list what is not theirs"
@@ -201,7 +154,7 @@ impl DaemonOptions {
     /// Refuses what would be unchecked.
     fn expect_checked_owners(&self) -> Result<(), String> {
         let owners = &self.owners;
-        if !self.default_permissions && *owners != Owners::default() {
+        if self.nodefault_permissions && *owners != Owners::default() {
             return Err(
                 "options uid=, gid=, umask= and squash= need default_permissions: leave out nodefault_permissions"
                     .into(),
@@ -234,6 +187,8 @@ impl DaemonOptions {
             labels: usual.labels,
             remount: usual.remount,
             text: usual.text,
+            // Said as it is without a word.
+            slow_fsync: Some(self.slow_fsync().unwrap_or_default()),
             ..self.clone()
         }
     }
@@ -301,6 +256,11 @@ impl DaemonOptions {
             }
         }
         Ok(changing)
+    }
+
+    /// Fsyncs that take longer get a line in the log.
+    pub(crate) fn slow_fsync(&self) -> Option<Duration> {
+        Some(self.slow_fsync.unwrap_or(SLOW_FSYNC)).filter(|limit| !limit.is_zero())
     }
 
     /// Takes the branch and snapshot that stand behind the volume.

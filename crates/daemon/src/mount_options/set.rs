@@ -47,8 +47,8 @@ impl DaemonOptions {
             "noxattr" => self.noxattr = true,
             "allow_other" => self.allow_other = Some(true),
             "noallow_other" => self.allow_other = Some(false),
-            "default_permissions" => self.default_permissions = true,
-            "nodefault_permissions" => self.default_permissions = false,
+            "default_permissions" => self.nodefault_permissions = false,
+            "nodefault_permissions" => self.nodefault_permissions = true,
             "dev" => self.nodev = false,
             "nodev" => self.nodev = true,
             "suid" => self.nosuid = false,
@@ -147,8 +147,7 @@ impl DaemonOptions {
             "slow_fsync" => {
                 let millis = wanted()?;
                 let why = || format!("option {option} is not a number of milliseconds");
-                let limit = Duration::from_millis(millis.parse().map_err(|_| why())?);
-                self.slow_fsync = Some(limit).filter(|limit| !limit.is_zero());
+                self.slow_fsync = Some(Duration::from_millis(millis.parse().map_err(|_| why())?));
             }
             "recover" => self.recover = Some(seconds(wanted()?)?),
             "context" | "fscontext" | "defcontext" | "rootcontext" => {

@@ -99,9 +99,9 @@ fn the_switches_and_limits_of_the_log() {
     let usual = of("defaults");
     assert_eq!((usual.opens, usual.snapdir), (Opens::Server, SnapDir::Hidden));
     assert_eq!((usual.batching, usual.rename_log), (Batching::Indexed, RenameLog::Names));
-    assert_eq!((usual.log_data, usual.slow_fsync), (None, Some(Duration::from_secs(1))));
-    assert_eq!(of("slow_fsync=20").slow_fsync, Some(Duration::from_millis(20)));
-    assert_eq!(of("slow_fsync=0").slow_fsync, None);
+    assert_eq!((usual.log_data, usual.slow_fsync()), (None, Some(Duration::from_secs(1))));
+    assert_eq!(of("slow_fsync=20").slow_fsync(), Some(Duration::from_millis(20)));
+    assert_eq!(of("slow_fsync=0").slow_fsync(), None);
     assert_eq!(of("log_data=0").log_data, Some(0));
     assert_eq!(of("log_data=64k").log_data, Some(65536));
     assert!(!usual.noxattr && of("noxattr").noxattr && !of("noxattr,xattr").noxattr);
@@ -113,7 +113,7 @@ fn what_mount_8_passes_on_has_its_meaning_or_none_that_is_missed() {
     let of = |list: &str| DaemonOptions::parse([list], false).unwrap();
     let ignored = "lazytime,nolazytime,nostrictatime,norelatime,silent,loud,acl,user_xattr,iversion,\
         noiversion,nousers,noowner,nogroup,user=me,uhelper=x";
-    assert_eq!(of(ignored).fixed(), DaemonOptions::default());
+    assert_eq!(of(ignored).fixed(), DaemonOptions::default().fixed());
     let options = of("nodiratime,sync,dirsync,nosymfollow,remount");
     assert!(options.nodiratime && options.sync && options.dirsync && options.nosymfollow);
     assert!(options.remount && !of("nodiratime,diratime,sync,async").sync);
@@ -246,5 +246,5 @@ fn what_is_not_known_or_makes_no_sense_is_said() {
     assert!(DaemonOptions::parse(["data=journal,ro"], true).unwrap().read_only);
     assert!(DaemonOptions::parse(["commit=soon"], true).is_err());
     let alone = DaemonOptions::parse(["allow_other,nodefault_permissions,noallow_other"], false);
-    assert!(!alone.unwrap().default_permissions, "the last word counts");
+    assert!(alone.unwrap().nodefault_permissions, "the last word counts");
 }
