@@ -11,13 +11,13 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_control::{Ask, Reply};
 use holdfast_fuse::CONTROL;
 use holdfast_service::outcome::{Failure, Outcome};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -100,7 +100,7 @@ fn by_another(
         // Not waited for: it may be unable to end.
         Err(_) => {
             let _ = child.kill();
-            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push((dir.into(), child));
+            LEFT.lock().push((dir.into(), child));
         }
     }
     answer(&said?)
@@ -108,7 +108,7 @@ fn by_another(
 
 /// Takes leave of those that have ended meanwhile. Whether one still asks the mount at `dir`.
 fn is_still_asked(dir: &Path) -> bool {
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut left = LEFT.lock();
     left.retain_mut(|(_, child)| matches!(child.try_wait(), Ok(None)));
     left.iter().any(|(of, _)| of == dir)
 }

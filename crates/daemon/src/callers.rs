@@ -9,11 +9,12 @@ use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Child;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_device::HostFile;
+use parking_lot::Mutex;
 use rustix::process::geteuid;
 
 use crate::control_socket::ControlSocket;
@@ -158,10 +159,6 @@ impl Callers {
         Arc::new(Callers { volume, state: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has `answer` called with each caller until the socket is shut down, on threads of their own.
     ///
     /// # Errors
@@ -195,7 +192,7 @@ impl Callers {
     /// A caller that is turned away hears that no daemon listens.
     fn receive(self: &Arc<Self>, stream: UnixStream, answer: &Arc<Answer>) {
         let Ok(Peer { user, .. }) = peer(&stream) else { return };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.look_at_stuck();
         let has_room = state.has_room(user);
         if !has_room && !state.may_wait(user) {
@@ -216,12 +213,12 @@ impl Callers {
                 // A panic is logged; others wait for the place.
                 let _ = catch_unwind(AssertUnwindSafe(|| place.serve(stream, &*answer)));
                 drop(place);
-                next = callers.lock().next();
+                next = callers.state.lock().next();
             }
         });
         if let Err(error) = started {
             tracing::warn!("the system gives no thread for a caller ({error})");
-            self.lock().leave(user);
+            self.state.lock().leave(user);
         }
     }
 }
@@ -242,7 +239,7 @@ impl Place<'_> {
             return;
         }
         // It keeps no place but its user's meanwhile.
-        let wait = self.callers.lock().wait(self.user);
+        let wait = self.callers.state.lock().wait(self.user);
         std::thread::sleep(wait);
         let opened = stream.try_clone().and_then(|direct| {
             let (door, stream) = door::open(stream, &self.callers.volume)?;
@@ -268,7 +265,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let stuck = self.door.take().and_then(ended);
-        let mut state = self.callers.lock();
+        let mut state = self.callers.state.lock();
         match stuck {
             Some(door) => state.stuck.push((door, self.user)),
             None => state.leave(self.user),

@@ -6,10 +6,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use holdfast_base::Timestamp;
 use holdfast_service::outcome::{Context, Failure};
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tracing::field::{Field, Visit};
@@ -55,7 +56,9 @@ pub(crate) fn to_file_or_system(file: Option<&Path>) -> Result<(), Failure> {
 
 fn to_file(path: &Path) -> Result<(), Failure> {
     let file = append(path).context(path.display())?;
-    start(fmt::layer().with_writer(Mutex::new(file)).with_ansi(false).with_target(false));
+    start(
+        fmt::layer().with_writer(std::sync::Mutex::new(file)).with_ansi(false).with_target(false),
+    );
     Ok(())
 }
 
@@ -113,7 +116,7 @@ static LOGGED: Mutex<LoggedErrors> =
 
 /// What was logged so far.
 pub(crate) fn errors() -> LoggedErrors {
-    LOGGED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    LOGGED.lock().clone()
 }
 
 /// Remembers lines that are errors. Warnings are none: what was to be done was done.
@@ -124,7 +127,7 @@ impl<S: Subscriber> Layer<S> for Errors {
         if *event.metadata().level() == Level::ERROR {
             let mut text = Text(String::new());
             event.record(&mut text);
-            note(&mut LOGGED.lock().unwrap_or_else(PoisonError::into_inner), text.0);
+            note(&mut LOGGED.lock(), text.0);
         }
     }
 }

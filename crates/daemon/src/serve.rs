@@ -4,8 +4,8 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use holdfast::device::Device;
@@ -313,7 +313,7 @@ fn close(session: Session, volume: Volume) -> Result<(), Failure> {
 
 /// Closes the volume, and tells the waiters.
 fn close_volume(host: &Host) -> std::io::Result<()> {
-    let kept = host.kept.write().unwrap_or_else(PoisonError::into_inner).take();
+    let kept = host.kept.write().take();
     let closed = kept.map_or(Ok(()), holdfast::KeptVolume::close);
     let why = closed.as_ref().err().map(plain_words);
     if let Some(why) = &why {

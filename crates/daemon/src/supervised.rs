@@ -7,14 +7,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::Lsn;
 use holdfast_control::Name;
 use holdfast_fuse::{CarriedOut, Handed, Mounted, Session};
 use holdfast_service::outcome::plain_words;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::control_socket::message::{receive_handed, send};
@@ -70,15 +71,15 @@ impl TakenOver {
         let files = Mutex::new(files.collect::<io::Result<Vec<_>>>()?);
         let all = Arc::clone(&self.0);
         Ok(move |lsn| {
-            let files = std::mem::take(&mut *files.lock().unwrap_or_else(PoisonError::into_inner));
+            let files = std::mem::take(&mut *files.lock());
             let taken = files.into_iter().map(|file| CarriedOut::take_over(file, Lsn(lsn)));
-            all.lock().unwrap_or_else(PoisonError::into_inner).extend(taken);
+            all.lock().extend(taken);
         })
     }
 
     /// That of the next mount.
     pub(super) fn next(&self) -> io::Result<CarriedOut> {
-        let next = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let next = self.0.lock().pop_front();
         next.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
     }
 }
@@ -137,7 +138,7 @@ impl Supervisor {
     }
 
     fn tell(&self, told: &Message, descriptors: &[std::os::fd::BorrowedFd<'_>]) {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = self.socket.lock();
         let Some(to) = &*socket else { return };
         if let Err(error) = send(to, told, descriptors, PATIENCE) {
             let why = plain_words(&error);
@@ -192,7 +193,7 @@ impl Supervisor {
 
     /// Whether it is there still.
     fn is_there(&self) -> bool {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = self.socket.lock();
         let Some(socket) = &*socket else { return false };
         let mut looks = [PollFd::new(socket, PollFlags::empty())];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -205,7 +206,7 @@ impl Supervisor {
     /// # Errors
     /// They would not, and why.
     pub(super) fn restarting(&self) -> Result<MutexGuard<'_, usize>, &'static str> {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changing = self.changing.lock();
         if !self.is_there() {
             return Err("its supervisor is gone, so that its mounts would end with it");
         }
@@ -221,7 +222,7 @@ impl Supervisor {
 
     /// Until this is dropped something changes of which the kernel is still to hear.
     pub(super) fn changing(self: &Arc<Self>) -> Changing {
-        let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changing = self.changing.lock();
         *changing += 1;
         if *changing == 1 {
             self.tell(&Message::Changing { is_so: true }, &[]);
@@ -249,7 +250,7 @@ pub(super) struct Changing(Arc<Supervisor>);
 
 impl Drop for Changing {
     fn drop(&mut self) {
-        let mut changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changing = self.0.changing.lock();
         *changing -= 1;
         if *changing == 0 {
             self.0.tell(&Message::Changing { is_so: false }, &[]);

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast::device::Device;
@@ -22,6 +22,7 @@ use holdfast_device::HostFile;
 use holdfast_fuse::connection::Watchdog;
 use holdfast_fuse::{CarriedOut, FuseOptions, Owners, Report, Requests, Session, SharedThreads};
 use holdfast_service::outcome::plain_words;
+use parking_lot::RwLock;
 use rustix::process::{Signal, getpid, kill_process};
 use uuid::Uuid;
 
@@ -191,7 +192,7 @@ impl Host {
 
     /// What the open volume gives, unless it is closed.
     fn open_volume<T>(&self, give: impl FnOnce(&KeptVolume) -> io::Result<T>) -> Result<T, No> {
-        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.read();
         give(kept.as_ref().ok_or(No::Ending)?).map_err(|error| words(&error))
     }
 
@@ -278,7 +279,7 @@ impl Host {
         let is_theirs = is_trusted(user) || !mounts.is_empty();
         let text = |text: &str| if is_theirs { text.to_owned() } else { String::new() };
         let (label, stopped) = {
-            let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+            let kept = self.kept.read();
             let label = kept.as_ref().map_or_else(String::new, |kept| kept.info().label);
             (label, kept.as_ref().and_then(KeptVolume::stopped).map(Stopped::new))
         };

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast::Volume;
@@ -58,7 +58,7 @@ impl Host {
         let volume = match opened {
             Some(volume) => volume,
             None => {
-                let all = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+                let all = self.kept.read();
                 let all = all.as_ref().ok_or(io::ErrorKind::NotConnected)?;
                 all.open(kept.tree, &options.volume().resumed(deaths))?
             }

@@ -8,15 +8,15 @@ mod place;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast::{Dir, NewHead, Told, Volume};
-use holdfast_base::clock::Deadline;
 use holdfast_base::wait;
 use holdfast_fuse::{Remote, Session, end_all};
 use holdfast_service::branches::answer::Refusal;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use place::Joining;
 use rustix::io::Errno;
 
@@ -178,26 +178,22 @@ impl Table {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn tell(&self, event: Event) {
         // It has no hearer once the daemon ends.
-        let _ = self.events.lock().unwrap_or_else(PoisonError::into_inner).send(event);
+        let _ = self.events.lock().send(event);
     }
 
     /// Waits while `is_so`, but no longer than `patience`.
     pub(super) fn wait_while(
         &self,
         patience: Duration,
-        mut is_so: impl FnMut(&mut State) -> bool,
+        is_so: impl FnMut(&mut State) -> bool,
     ) -> MutexGuard<'_, State> {
-        let until = Deadline::after(patience);
         let mut state = self.lock();
-        while is_so(&mut state) && !until.is_over() {
-            let waited = self.changed.wait_timeout(state, until.left());
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        self.changed.wait_while_for(&mut state, is_so, patience);
         state
     }
 

@@ -7,14 +7,15 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_service::outcome::{Failure, Outcome};
 use holdfast_service::work::{At, Ends};
 use holdfast_stream::Progress;
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -112,7 +113,7 @@ impl Conduit {
         let is_cut = outcome.as_ref().is_err_and(|failure| failure.sentence == ENDED);
         let mut ended = Ended::from(outcome);
         ended.is_cut = is_cut;
-        let mut rest = std::mem::take(&mut *lock(&self.unsent));
+        let mut rest = std::mem::take(&mut *self.unsent.lock());
         rest.extend(frames::frame(Kind::End, &ended.body()));
         let mut until = is_stopped.then(|| Deadline::after(FAREWELL));
         let mut sent = 0;
@@ -144,9 +145,9 @@ impl Conduit {
     /// # Errors
     /// As there, or `time` is over.
     pub(super) fn begin(&self, mounted: &[At], time: Duration) -> io::Result<()> {
-        *lock(&self.begins) = Some(Deadline::after(time));
+        *self.begins.lock() = Some(Deadline::after(time));
         let done = self.hand_over_pages(mounted);
-        *lock(&self.begins) = None;
+        *self.begins.lock() = None;
         done
     }
 
@@ -156,11 +157,11 @@ impl Conduit {
     /// The command is gone, or the daemon ends.
     pub(super) fn hand_over_pages(&self, mounted: &[At]) -> io::Result<()> {
         self.send(Kind::Pages, &serde_json::to_vec(mounted)?)?;
-        let mut input = lock(&self.input);
+        let mut input = self.input.lock();
         loop {
             // What it had sent before it was asked, unneeded.
             self.skip(&mut input.left)?;
-            if lock(&self.begins).is_some_and(Deadline::is_over) {
+            if self.begins.lock().is_some_and(Deadline::is_over) {
                 return Err(too_long());
             }
             match self.next_frame()? {
@@ -174,7 +175,7 @@ impl Conduit {
 
     /// Waits for the command; fails if the daemon ends, a stranger does nothing for too long, or the work does not begin.
     fn wait(&self, events: PollFlags) -> io::Result<()> {
-        let left = lock(&self.begins).map(Deadline::left);
+        let left = self.begins.lock().map(Deadline::left);
         let time = [self.patience, left].into_iter().flatten().min();
         match self.heard(wait_for(&self.stream, &self.stop, events, time))? {
             Some(_) => Ok(()),
@@ -200,7 +201,7 @@ impl Conduit {
 
     fn send(&self, kind: Kind, body: &[u8]) -> io::Result<()> {
         self.expect_wanted()?;
-        let mut unsent = lock(&self.unsent);
+        let mut unsent = self.unsent.lock();
         // A frame that was cut off by an error is never followed by another one.
         debug_assert!(unsent.is_empty());
         *unsent = frames::frame(kind, body);
@@ -278,10 +279,6 @@ fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the command sends what is no input")
 }
@@ -305,12 +302,12 @@ impl Ends for Conduit {
     }
 
     fn last(&self, bytes: &[u8]) {
-        let mut unsent = lock(&self.unsent);
+        let mut unsent = self.unsent.lock();
         bytes.chunks(BODY_MAX).for_each(|some| unsent.extend(frames::frame(Kind::Bytes, some)));
     }
 
     fn read(&self, number: usize, into: &mut [u8]) -> io::Result<usize> {
-        let mut input = lock(&self.input);
+        let mut input = self.input.lock();
         if into.is_empty() {
             return Ok(0);
         }
@@ -343,11 +340,11 @@ impl Ends for Conduit {
     }
 
     fn progress(&self, at: Progress) {
-        let told = *lock(&self.told);
+        let told = *self.told.lock();
         let is_news = at.bytes.saturating_sub(told.bytes) >= PROGRESS_BYTES
             || at.files.saturating_sub(told.files) >= PROGRESS_FILES;
         if is_news {
-            *lock(&self.told) = at;
+            *self.told.lock() = at;
             // A caller that is gone, or ends, is seen by the next bytes.
             let _ = self.send(Kind::Progress, &frames::progress(at));
         }

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::super::No;
 use crate::callers::is_trusted;
@@ -69,7 +71,7 @@ impl Works {
 
     /// A place for work of this user, or for a question, which always has one.
     pub(super) fn begin(self: &Arc<Self>, user: u32, is_question: bool) -> Result<Place, No> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.is_over {
             return Err(No::Ending);
         }
@@ -95,12 +97,11 @@ impl Works {
 
     /// Has all work end, and waits for that.
     pub(crate) fn end(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.is_over = true;
         let _ = self.stop.1.shutdown(Shutdown::Both);
-        while !state.running.is_empty() || state.questions > 0 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let is_busy = |state: &mut State| !state.running.is_empty() || state.questions > 0;
+        self.changed.wait_while(&mut state, is_busy);
     }
 }
 
@@ -113,7 +114,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.works.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.works.state.lock();
         if self.is_question {
             state.questions -= 1;
         } else if let Some(own) = state.running.get_mut(&self.user) {
