@@ -75,15 +75,6 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> io::Result<&'a OsStr> {
     Ok(OsStr::from_bytes(unsafe { CStr::from_ptr(text) }.to_bytes()))
 }
 
-/// The path at `text`, from the root on.
-///
-/// # Safety
-/// As [`text`].
-pub(crate) unsafe fn path<'a>(path: *const c_char) -> io::Result<&'a OsStr> {
-    // SAFETY: the caller says what it asks for.
-    unsafe { text(path) }
-}
-
 /// The name of a branch or snapshot at `name`.
 ///
 /// # Safety

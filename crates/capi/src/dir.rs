@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use holdfast::{Dir, ReadDir};
 
-use crate::border::{Handle, call, done, handle, invalid, made, path, put, take};
+use crate::border::{Handle, call, done, handle, invalid, made, put, take, text};
 use crate::volume::holdfast_volume;
 
 /// Bytes of the longest name, with the 0 behind it.
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn holdfast_opendir(
 ) -> *mut holdfast_dir {
     made(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         let entries = Mutex::new(volume.root().read_dir(path)?);
         Ok(holdfast_dir { root: volume.root().clone(), entries })
     })

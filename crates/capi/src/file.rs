@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use holdfast::{Dir, File, OpenOptions};
 use libc::ssize_t;
 
-use crate::border::{Handle, bytes, call, done, handle, invalid, made, path, place, put, take};
+use crate::border::{Handle, bytes, call, done, handle, invalid, made, place, put, take, text};
 use crate::stat::holdfast_stat_t;
 use crate::volume::holdfast_volume;
 
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn holdfast_file_open(
 ) -> *mut holdfast_file {
     made(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         let root = volume.root();
         let file = match flags & libc::O_TMPFILE == libc::O_TMPFILE {
             true => {
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn holdfast_file_link(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (file, path) = unsafe { (handle(file)?, self::path(path)?) };
+        let (file, path) = unsafe { (handle(file)?, text(path)?) };
         file.root.link_file(&file.file, path)
     })
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use holdfast::{FileTimes, OpenOptions, Permissions, RenameFlags, XattrFlags};
 use libc::ssize_t;
 
-use crate::border::{Handle, bytes, call, done, handle, invalid, path, place, put, text};
+use crate::border::{Handle, bytes, call, done, handle, invalid, place, put, text};
 use crate::stat::{holdfast_stat_t, holdfast_time};
 use crate::volume::holdfast_volume;
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn holdfast_stat(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         let found = match follow {
             0 => volume.root().symlink_metadata(path)?,
             _ => volume.root().metadata(path)?,
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn holdfast_mkdir(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         volume.root().create_dir_with_mode(path, mode)
     })
 }
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn holdfast_rmdir(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         volume.root().remove_dir(path)
     })
 }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn holdfast_unlink(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         volume.root().remove_file(path)
     })
 }
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn holdfast_rename(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, from, to) = unsafe { (handle(volume)?, path(from)?, path(to)?) };
+        let (volume, from, to) = unsafe { (handle(volume)?, text(from)?, text(to)?) };
         let flags = match flags {
             0 => RenameFlags::empty(),
             HOLDFAST_RENAME_NOREPLACE => RenameFlags::NOREPLACE,
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn holdfast_link(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, from, to) = unsafe { (handle(volume)?, path(from)?, path(to)?) };
+        let (volume, from, to) = unsafe { (handle(volume)?, text(from)?, text(to)?) };
         volume.root().hard_link(from, to)
     })
 }
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn holdfast_symlink(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, target, path) = unsafe { (handle(volume)?, text(target)?, self::path(path)?) };
+        let (volume, target, path) = unsafe { (handle(volume)?, text(target)?, text(path)?) };
         volume.root().symlink(target, path)
     })
 }
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn holdfast_readlink(
 ) -> ssize_t {
     call(-1, || {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         let target = volume.root().read_link(path)?;
         // SAFETY: as the caller says.
         unsafe { answer(target.as_os_str().as_bytes(), into, len) }
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn holdfast_truncate(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         OpenOptions::new().write(true).open(volume.root(), path)?.set_len(len)
     })
 }
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn holdfast_chmod(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         volume.root().set_permissions(path, Permissions::from_mode(mode))
     })
 }
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn holdfast_chown(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         let wanted = |id: u32| (id != u32::MAX).then_some(id);
         volume.root().chown(path, wanted(uid), wanted(gid))
     })
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn holdfast_utimens(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         let mut times = FileTimes::new();
         let moment = |time: &holdfast_time| {
             time.to_system().ok_or_else(|| invalid("nanoseconds are 0 to 999999999"))
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn holdfast_fsync_dir(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         volume.root().open_dir(path)?.sync_all()
     })
 }
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn holdfast_getxattr(
 ) -> ssize_t {
     call(-1, || {
         // SAFETY: as the caller says.
-        let (volume, path, name) = unsafe { (handle(volume)?, self::path(path)?, text(name)?) };
+        let (volume, path, name) = unsafe { (handle(volume)?, text(path)?, text(name)?) };
         let value = volume.root().xattr(path, name)?;
         // SAFETY: as the caller says.
         unsafe { answer(&value, into, len) }
@@ -323,7 +323,7 @@ pub unsafe extern "C" fn holdfast_setxattr(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path, name) = unsafe { (handle(volume)?, self::path(path)?, text(name)?) };
+        let (volume, path, name) = unsafe { (handle(volume)?, text(path)?, text(name)?) };
         // SAFETY: as the caller says.
         let value = unsafe { bytes(value, len) }?;
         let flags = match flags {
@@ -350,7 +350,7 @@ pub unsafe extern "C" fn holdfast_listxattr(
 ) -> ssize_t {
     call(-1, || {
         // SAFETY: as the caller says.
-        let (volume, path) = unsafe { (handle(volume)?, self::path(path)?) };
+        let (volume, path) = unsafe { (handle(volume)?, text(path)?) };
         let mut names = Vec::new();
         for name in volume.root().xattrs(path)? {
             names.extend_from_slice(name.as_bytes());
@@ -373,7 +373,7 @@ pub unsafe extern "C" fn holdfast_removexattr(
 ) -> c_int {
     done(|| {
         // SAFETY: as the caller says.
-        let (volume, path, name) = unsafe { (handle(volume)?, self::path(path)?, text(name)?) };
+        let (volume, path, name) = unsafe { (handle(volume)?, text(path)?, text(name)?) };
         volume.root().remove_xattr(path, name)
     })
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use holdfast::{Dir, Volume, VolumeOptions};
 
-use crate::border::{Handle, call, done, handle, invalid, made, name_or_none, path, put, take};
+use crate::border::{Handle, call, done, handle, invalid, made, name_or_none, put, take, text};
 
 /// For holdfast_open: nothing is written, whatever is called.
 pub const HOLDFAST_READ_ONLY: c_uint = 1;
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn holdfast_create(
 ) -> *mut holdfast_volume {
     made(|| {
         // SAFETY: as the caller says.
-        let host_path = unsafe { path(host_path) }?;
+        let host_path = unsafe { text(host_path) }?;
         Ok(holdfast_volume(Volume::create_new(host_path, size)?))
     })
 }
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn holdfast_open(
             .through_mount(!has(HOLDFAST_NOT_THROUGH_MOUNT));
         // SAFETY: as the caller says.
         let (host_path, branch, snapshot) =
-            unsafe { (path(host_path)?, name_or_none(branch)?, name_or_none(snapshot)?) };
+            unsafe { (text(host_path)?, name_or_none(branch)?, name_or_none(snapshot)?) };
         if let Some(branch) = branch {
             options = options.branch(branch);
         }
