@@ -4,12 +4,13 @@ use std::io::Write;
 
 use comfy_table::{CellAlignment, Table};
 use holdfast_control::{Branch, CopyOf, Failed, HeldBy, Origin, Snapshot};
+use holdfast_service::branches::not_forgotten;
 use holdfast_service::json;
 use holdfast_service::moment::utc;
 use serde_json::{Map, Value};
 
-use super::Name;
-use crate::outcome::{Outcome, printable, printed};
+use super::{Ask, Name, Place};
+use crate::outcome::{Failure, Outcome, printable, printed};
 
 /// `2024-05-21 13:05:00`, in UTC.
 pub(crate) fn time(nanoseconds: i64) -> String {
@@ -126,26 +127,31 @@ pub(crate) fn made(
     printed(writeln!(std::io::stdout().lock(), "{branch}{snapshot}")).map(|()| 0)
 }
 
-/// That a branch has another head, and where what it was can be found. `from`: whose head it was, and what that is called in JSON.
+/// Gives a branch another head, and says where what it was can be found. `from`: whose head it is, and what that is called in JSON;
+/// `said`: what is said of the branch, which has this name.
 pub(crate) fn new_head(
+    place: &Place,
+    question: &Ask,
     as_json: bool,
-    branch: &Name,
     from: (&str, &Name),
-    said: &str,
     kept: Option<&Name>,
-    forgotten: bool,
+    said: impl Fn(&Name) -> String,
 ) -> Outcome {
+    let (branch, forgotten) = place.located()?.new_head(question)?.map_err(Failure::plain)?;
+    let said = format!("{branch} {}", said(&branch));
     if as_json {
-        let mut object = named(branch);
+        let mut object = named(&branch);
         put(&mut object, from.0, from.1);
         put_if(&mut object, "kept", kept);
         object.insert("forgotten".into(), forgotten.into());
-        return json(object);
+        json(object)?;
+    } else {
+        let kept = kept.map_or("nothing of what it was is kept".into(), |kept| {
+            format!("what it was is kept as {branch}@{kept}")
+        });
+        printed(writeln!(std::io::stdout().lock(), "{said}; {kept}"))?;
     }
-    let kept = kept.map_or("nothing of what it was is kept".into(), |kept| {
-        format!("what it was is kept as {branch}@{kept}")
-    });
-    printed(writeln!(std::io::stdout().lock(), "{branch} {said}; {kept}")).map(|()| 0)
+    if forgotten { Ok(0) } else { Err(not_forgotten(&said)) }
 }
 
 /// An object with the name of a branch.

@@ -2,13 +2,12 @@
 
 use holdfast_control::Branch;
 use holdfast_service::branches::by_time::Purpose;
-use holdfast_service::branches::not_forgotten;
 use holdfast_service::size;
 use holdfast_service::work::tune::Limit;
 
 use super::tune;
 use crate::branches::{Ask, Name, Place, arguments, show};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::Outcome;
 
 /// List, delete, rename, limit, promote the branches of a volume.
 #[derive(Debug, clap::Args)]
@@ -175,12 +174,6 @@ fn promote(args: &Promote) -> Outcome {
     let keep = args.keep.name(Purpose::BeforePromote);
     let (branch, fork) = (args.place.which(), (&args.fork).into());
     let question = Ask::Promote { branch, fork, keep: keep.clone(), unchanged: !args.force };
-    let (branch, forgotten) = args.place.located()?.new_head(&question)?.map_err(Failure::plain)?;
-    let said = format!("is what {} was", args.fork);
-    let from = ("fork", &args.fork);
-    show::new_head(args.json, &branch, from, &said, keep.as_ref(), forgotten)?;
-    match forgotten {
-        true => Ok(0),
-        false => Err(not_forgotten(&format!("{branch} {said}"))),
-    }
+    let (from, said) = (("fork", &args.fork), |_: &Name| format!("is what {} was", args.fork));
+    show::new_head(&args.place, &question, args.json, from, keep.as_ref(), said)
 }

@@ -4,10 +4,9 @@ use std::io::Write;
 
 use holdfast_control::Snapshot;
 use holdfast_service::branches::by_time::Purpose;
-use holdfast_service::branches::not_forgotten;
 
 use crate::branches::{Ask, Name, Place, arguments, show};
-use crate::outcome::{Failure, Outcome, printed};
+use crate::outcome::{Outcome, printed};
 
 /// Take, list, keep, delete snapshots of a branch, and go back to one.
 #[derive(Debug, clap::Args)]
@@ -258,11 +257,6 @@ fn rollback(args: &Rollback) -> Outcome {
     let keep = args.keep.name(Purpose::BeforeRollback);
     let (branch, name) = (args.place.which(), &args.name);
     let question = Ask::RollBack { branch, to: name.into(), keep: keep.clone() };
-    let (branch, forgotten) = args.place.located()?.new_head(&question)?.map_err(Failure::plain)?;
-    let said = format!("is as {branch}@{name}");
-    show::new_head(args.json, &branch, ("snapshot", name), &said, keep.as_ref(), forgotten)?;
-    match forgotten {
-        true => Ok(0),
-        false => Err(not_forgotten(&format!("{branch} is rolled back to {branch}@{name}"))),
-    }
+    let (from, said) = (("snapshot", name), |branch: &Name| format!("is as {branch}@{name}"));
+    show::new_head(&args.place, &question, args.json, from, keep.as_ref(), said)
 }
