@@ -12,12 +12,12 @@ pub(crate) fn name() -> impl TypedValueParser<Value = Name> {
 
 /// A place with whatever stands behind it.
 pub(crate) fn place() -> impl TypedValueParser<Value = Place> {
-    OsStringValueParser::new().map(Place::of)
+    OsStringValueParser::new().map(|text| Place::parse(&text))
 }
 
 /// A place with no more than a branch behind it.
 pub(crate) fn branch_place() -> impl TypedValueParser<Value = Place> {
-    OsStringValueParser::new().map(Place::of).try_map(|place| match place.snapshot {
+    place().try_map(|place| match place.snapshot {
         None => Ok(place),
         Some(_) => Err("it names a snapshot; write the name of the snapshot behind the place"),
     })

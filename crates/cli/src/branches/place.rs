@@ -2,7 +2,7 @@
 //!
 //! `IMG:BRANCH`, `IMG@SNAPSHOT`, `IMG:BRANCH@SNAPSHOT`, and the same behind a mounted directory. A file of the whole name wins.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -62,6 +62,26 @@ impl Place {
         self.branch.as_ref().map(Which::from)
     }
 
+    /// What a fork of it begins with, which stands in it or is said by an option.
+    ///
+    /// # Errors
+    /// It is said by both.
+    pub(crate) fn forked(
+        &self,
+        from: Option<&Origin>,
+        option: &str,
+    ) -> Result<(Option<Which>, Option<Which>), Failure> {
+        let (branch, snapshot) = match (from, &self.branch, &self.snapshot) {
+            (None, branch, snapshot) => (branch, snapshot),
+            (Some(from), None, None) => (&from.branch, &from.snapshot),
+            (Some(_), _, _) => {
+                let why = format!("say what the fork begins with once, with {option}");
+                return Err(Failure::new(2, why));
+            }
+        };
+        Ok((branch.as_ref().map(Which::from), snapshot.as_ref().map(Which::from)))
+    }
+
     /// What it is in.
     pub(crate) fn located(&self) -> Result<Located, Failure> {
         Located::of(&self.path, self.branch.clone(), self.snapshot.clone(), complain)
@@ -70,11 +90,6 @@ impl Place {
     /// Has it carried out, and returns the branch and the number of what was made.
     pub(crate) fn done(&self, question: &Ask) -> Result<(Name, Option<u64>), Failure> {
         self.located()?.done(question)
-    }
-
-    /// Reads an argument for clap.
-    pub(crate) fn of(text: OsString) -> Place {
-        Place::parse(&text)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `holdfast fork`: a new branch out of a snapshot, or of a branch as it is.
 
-use crate::branches::{Ask, Name, Origin, Place, Which, arguments, place, show};
-use crate::outcome::{Failure, Outcome};
+use crate::branches::{Ask, Name, Origin, Place, arguments, place, show};
+use crate::outcome::Outcome;
 
 /// Make a branch out of another one, or of a snapshot.
 #[derive(Debug, clap::Args)]
@@ -28,15 +28,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let named = (args.place.branch.clone(), args.place.snapshot.clone());
-    let (branch, snapshot) = match &args.from {
-        None => named,
-        Some(from) if named == (None, None) => (from.branch.clone(), from.snapshot.clone()),
-        Some(_) => {
-            return Err(Failure::new(2, "say what the fork begins with once, with --from"));
-        }
-    };
-    let (branch, snapshot) = (branch.map(Which::from), snapshot.map(Which::from));
+    let (branch, snapshot) = args.place.forked(args.from.as_ref(), "--from")?;
     let question = Ask::Fork { branch, snapshot, name: args.name.clone() };
     let (name, number) = args.place.done(&question)?;
     show::made(args.json, &name, None, number)

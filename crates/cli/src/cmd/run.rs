@@ -10,7 +10,7 @@ use holdfast_daemon::private_mount::{self, Ended, Prepared, Signals};
 use holdfast_service::branches::temporary::Purpose;
 use rustix::fs::{Mode, mkdir};
 
-use crate::branches::{Ask, Name, Origin, Place, Which, arguments, place};
+use crate::branches::{Ask, Name, Origin, Place, arguments, place};
 use crate::outcome::{Context, Failure, Outcome, complain};
 use crate::txn::base::Base;
 use crate::txn::sweep;
@@ -115,13 +115,7 @@ fn fork(args: &Args) -> Result<(Base, Fork), Failure> {
             )));
         }
     };
-    let (branch, snapshot) = match (&args.fork, (&place.branch, &place.snapshot)) {
-        (None, (branch, snapshot)) => (branch.clone(), snapshot.clone()),
-        (Some(from), (None, None)) => (from.branch.clone(), from.snapshot.clone()),
-        (Some(_), _) => {
-            return Err(Failure::plain("say what the fork begins with once, with --fork"));
-        }
-    };
+    let (branch, snapshot) = place.forked(args.fork.as_ref(), "--fork")?;
     let path = match place.path.is_dir() {
         true => base.mount.dir.clone(),
         false => place.path,
@@ -129,7 +123,6 @@ fn fork(args: &Args) -> Result<(Base, Fork), Failure> {
     let place = Place { path, branch: None, snapshot: None };
     sweep::before_run(&place, &base);
     let name = Purpose::Run.new_name().0;
-    let (branch, snapshot) = (branch.map(Which::from), snapshot.map(Which::from));
     let question = Ask::Fork { branch, snapshot, name: name.clone() };
     let in_use = File::open(&base.mount.dir).context(base.mount.dir.display())?;
     place.done(&question)?;
