@@ -2,7 +2,6 @@
 //! to their end.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, Read, Write};
 
 use holdfast::FileType;
@@ -54,25 +53,13 @@ impl Copier {
     /// Makes a file of all that comes; `from` is what errors call it. Through a link that is there, if `follow`.
     pub(super) fn take(
         &mut self,
-        mut input: impl Read,
+        input: impl Read,
         from: &Side,
         to: &Side,
         follow: bool,
     ) -> Result<Copied, Failed> {
         let mut copy = to.begin(follow).at(to)?;
-        let mut at = 0;
-        let mut buffer = vec![0; DATA_MAX];
-        loop {
-            let len = match input.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(len) => len,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error).at(from),
-            };
-            copy.write_all_at(&buffer[..len], at).at(to)?;
-            at += len as u64;
-            self.copied(len as u64);
-        }
+        let at = self.pass(input, from, |data, at| copy.write_all_at(data, at))?.at(to)?;
         // As for a file that a shell makes.
         let mode = Some(0o666 & !umask());
         let attributes = Attributes { mode, owner: Some(self.user()), ..Attributes::default() };
@@ -81,16 +68,19 @@ impl Copier {
 
     /// The inner result is that of standard output.
     fn output(&mut self, from: &Side) -> Result<io::Result<()>, Failed> {
+        let mut stdout = io::stdout().lock();
         let seen = from.look(true).at(from)?;
         let file_type = seen.found.file_type().at(from)?;
         if file_type == FileType::Directory {
             return Err(io::Error::from(io::ErrorKind::IsADirectory)).at(from);
         }
         if file_type != FileType::Regular {
-            return self.pass(from.stream(&seen).at(from)?, from);
+            let input = from.stream(&seen).at(from)?;
+            let written = self.pass(input, from, |data, _| stdout.write_all(data))?;
+            return Ok(written.and_then(|_| stdout.flush()));
         }
         let (source, seen) = from.open(&seen, true).at(from)?;
-        let (mut stdout, mut at) = (io::stdout().lock(), 0);
+        let mut at = 0;
         let mut buffer = Vec::new();
         let end = source.end(seen.found.len);
         while at < end {
@@ -107,20 +97,25 @@ impl Copier {
         Ok(stdout.flush())
     }
 
-    /// All that comes goes to standard output; results as those of [`Self::output`].
-    fn pass(&mut self, mut input: File, from: &Side) -> Result<io::Result<()>, Failed> {
-        let mut stdout = io::stdout().lock();
-        let mut buffer = vec![0; DATA_MAX];
+    /// All that comes goes to `put`, with its place; its length. The inner result is that of `put`.
+    fn pass(
+        &mut self,
+        mut input: impl Read,
+        from: &Side,
+        mut put: impl FnMut(&[u8], u64) -> io::Result<()>,
+    ) -> Result<io::Result<u64>, Failed> {
+        let (mut at, mut buffer) = (0, vec![0; DATA_MAX]);
         loop {
             let len = match input.read(&mut buffer) {
-                Ok(0) => return Ok(stdout.flush()),
+                Ok(0) => return Ok(Ok(at)),
                 Ok(len) => len,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).at(from),
             };
-            if let Err(error) = stdout.write_all(&buffer[..len]) {
+            if let Err(error) = put(&buffer[..len], at) {
                 return Ok(Err(error));
             }
+            at += len as u64;
             self.copied(len as u64);
         }
     }
