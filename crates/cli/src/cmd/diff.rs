@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 
 use holdfast_daemon::dispatch::Located;
-use holdfast_service::work::diff::{How, TROUBLE};
+use holdfast_service::work::diff::{DiffFormat, TROUBLE};
 use holdfast_service::work::{Tree, Work};
 
 use crate::branches::{Place, place};
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn asked(args: &Args) -> Outcome {
     let (located, old, new) = trees(&args.place, args.a.as_deref(), args.b.as_deref())?;
-    let how = How {
+    let how = DiffFormat {
         ranges: args.ranges,
         stat: args.stat,
         name_only: args.name_only,

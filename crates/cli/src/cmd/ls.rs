@@ -39,7 +39,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let (place, path) = Target::inside(&args.target)?;
     let located = place.located()?;
-    let how = list::How {
+    let how = list::ListFormat {
         long: args.long,
         recursive: args.recursive,
         json: args.json,

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     for (place, paths) in portions(all_inside(&args.paths)?) {
         let located = place.located()?;
         let (recursive, force) = (args.recursive, args.force);
-        let what = remove::What { tree: located.tree(), paths, recursive, force };
+        let what = remove::Removal { tree: located.tree(), paths, recursive, force };
         code = code.max(located.run(Work::Remove(what), out())?);
     }
     Ok(code)

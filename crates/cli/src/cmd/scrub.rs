@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     let interrupt = Interrupt::catch().context("signals").map_err(operational)?;
     let located = place.located().map_err(operational)?;
-    let work = Work::Scrub(scrub::What {
+    let work = Work::Scrub(scrub::ScrubOptions {
         of: identity(located.image()).context(located.name()).map_err(operational)?,
         rate: args.rate,
         anew: args.anew,

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use holdfast_daemon::dispatch::Pipes;
 use holdfast_service::outcome::without_number;
 use holdfast_service::work::Work;
-use holdfast_service::work::send::What;
+use holdfast_service::work::send::SendSource;
 use holdfast_stream::{StreamError, Token};
 
 use crate::branches::{Origin, Place, arguments, place};
@@ -59,11 +59,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(_) if place.branch.is_some() || place.snapshot.is_some() => {
             return Err(Failure::new(2, "the token says which snapshot; name the volume alone"));
         }
-        Some(token) => What::Rest(token.to_string()),
+        Some(token) => SendSource::Rest(token.to_string()),
         None => {
             let tree = located.tree();
             let since = args.i.as_ref().map(|since| since.beside(&tree));
-            What::Tree { tree, since }
+            SendSource::Tree { tree, since }
         }
     };
     // A reader that has gone is told as well: what it has is not whole.

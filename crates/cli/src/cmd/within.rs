@@ -43,7 +43,7 @@ pub(super) fn changed_all(
 /// Changes names of a branch, where the volume is. What is made belongs to this user.
 pub(super) fn changed(place: &Place, change: names::Change) -> Outcome {
     let located = place.located()?;
-    let what = names::What { tree: located.tree(), owner: maker(), change };
+    let what = names::NamespaceChange { tree: located.tree(), owner: maker(), change };
     located.run(Work::Names(what), out())
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use holdfast_base::prng;
-use holdfast_service::work::files::message::{Attributes, Found};
+use holdfast_service::work::files::message::{Attributes, FileStat};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -40,7 +40,7 @@ pub(crate) enum There {
 /// What was found at a place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    pub(crate) found: Found,
+    pub(crate) found: FileStat,
     pub(crate) id: Id,
 }
 
@@ -56,7 +56,7 @@ impl Seen {
     pub(super) fn of(found: &Stat) -> Seen {
         let nanos = |nanos| u32::try_from(nanos).unwrap_or(0);
         let id = (found.st_dev, found.st_ino);
-        let found = Found {
+        let found = FileStat {
             mode: found.st_mode,
             uid: found.st_uid,
             gid: found.st_gid,

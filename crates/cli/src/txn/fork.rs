@@ -101,7 +101,7 @@ impl Fork {
         let snapshot = |of: &Fork| Tree { snapshot: Some(of.name.clone()), ..located.tree() };
         let fork = Tree { branch: Some(other.name.clone()), ..Tree::default() };
         let (base, theirs, into) = (snapshot(other), snapshot(self), self.name.clone());
-        let what = merge::What { base, fork, theirs, into };
+        let what = merge::MergeTrees { base, fork, theirs, into };
         located.run(Work::Merge(what), out()).map(drop)
     }
 

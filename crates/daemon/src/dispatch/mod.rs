@@ -116,7 +116,7 @@ impl Located {
     ///
     /// # Errors
     /// The daemon refuses or does not answer.
-    pub fn converse(&self, what: files::What) -> Result<Option<Conversation>, Failure> {
+    pub fn converse(&self, what: files::FileAccess) -> Result<Option<Conversation>, Failure> {
         let job = self.job(Work::Files(what));
         let hand_over = |mounted: &[At]| self.hand_over_pages(mounted, false);
         if let Some((daemon, proof)) = self.daemon(&job)?

@@ -21,7 +21,7 @@ const PIECE: usize = 1 << 20;
 /// How names are shown.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[expect(missing_docs, reason = "names say what they are")]
-pub struct How {
+pub struct ListFormat {
     pub long: bool,
     pub recursive: bool,
     pub json: bool,
@@ -56,7 +56,7 @@ pub(super) fn run(
     door: &Volume,
     volume: &str,
     (tree, path): (&Tree, &Name),
-    how: &How,
+    how: &ListFormat,
     ends: &dyn Ends,
 ) -> Outcome {
     let opened = tree.view(door, volume)?;
@@ -103,7 +103,7 @@ fn print_file(opened: &Volume, shown: &str, path: &Name, ends: &dyn Ends) -> Res
 
 /// Prints the directory at `top`, and what is below with `--recursive`; sorted, without recursion in here.
 fn list(
-    how: &How,
+    how: &ListFormat,
     volume: &Volume,
     top: &Path,
     ends: &dyn Ends,
@@ -137,7 +137,7 @@ fn list(
 
 /// Prints one directory, which is at `at` below `top`.
 fn names(
-    how: &How,
+    how: &ListFormat,
     dir: &Dir,
     (top, at): (&Path, &Path),
     ends: &dyn Ends,
@@ -157,7 +157,7 @@ fn names(
 }
 
 fn show(
-    how: &How,
+    how: &ListFormat,
     dir: &Dir,
     path: &Path,
     shown: &Path,
@@ -209,7 +209,7 @@ fn show(
     printed(parts.into_iter().try_for_each(|part| out.write_all(part)))
 }
 
-impl How {
+impl ListFormat {
     /// Programs that read names get them as they are.
     fn name(self, path: &Path) -> Cow<'_, [u8]> {
         match self.is_terminal && !self.null {

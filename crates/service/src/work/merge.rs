@@ -17,7 +17,7 @@ const CHANGED_MAX: usize = 1 << 19;
 
 /// What is put together.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct What {
+pub struct MergeTrees {
     /// The snapshot that the fork has begun with.
     pub base: Tree,
     /// The fork, which is not mounted any more.
@@ -28,7 +28,7 @@ pub struct What {
     pub into: Name,
 }
 
-pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
+pub(super) fn run(door: &Volume, volume: &str, what: &MergeTrees, ends: &dyn Ends) -> Outcome {
     let taken = what.fork.branch(door, volume)?.snapshots().context(volume)?;
     if let Some(first) = taken.first() {
         return Err(Failure::new(

@@ -48,37 +48,37 @@ pub struct Job {
 #[expect(missing_docs, reason = "a variant says what its fields are")]
 pub enum Work {
     /// Say what became of each file.
-    Diff { old: Tree, new: Tree, how: diff::How },
+    Diff { old: Tree, new: Tree, how: diff::DiffFormat },
     /// Write a snapshot as a stream.
-    Send(send::What),
+    Send(send::SendSource),
     /// Make a snapshot of a stream.
     Receive { branch: Option<Name> },
     /// Say where a stream was cut that came into this fork, or into the only one.
     Token { branch: Option<Name> },
     /// Do in a fork what was done in another one.
-    Merge(merge::What),
+    Merge(merge::MergeTrees),
     /// Write a tree as an archive, or what has changed in it.
     Export { tree: Tree, since: Option<Tree>, layer: bool },
     /// Put archives into a branch, one behind the other; the names are those of files, for messages.
     Import { tree: Tree, layer: bool, files: Vec<String> },
     /// List a directory.
-    List { tree: Tree, path: Name, how: list::How },
+    List { tree: Tree, path: Name, how: list::ListFormat },
     /// Write a file out.
     Print { tree: Tree, path: Name },
     /// Give free space back, in ranges of so many bytes at least.
     Trim { least: u64 },
     /// Read everything that is in use, and judge it.
-    Scrub(scrub::What),
+    Scrub(scrub::ScrubOptions),
     /// Make the volume larger.
     Resize(resize::To),
     /// Change what the volume says of itself, or what a branch may refer to.
     Tune { tree: Tree, to: tune::To },
     /// Remove files and directories.
-    Remove(remove::What),
+    Remove(remove::Removal),
     /// Make directories and links, move, and set attributes.
-    Names(names::What),
+    Names(names::NamespaceChange),
     /// Read files, or make some, as a command asks for them.
-    Files(files::What),
+    Files(files::FileAccess),
     /// Answer what is asked of branches and snapshots, in JSON; about this tree, if it names no branch.
     Lineage { tree: Tree, ask: Ask },
 }
@@ -88,22 +88,22 @@ impl Work {
     pub fn trees(&mut self) -> Vec<&mut Tree> {
         match self {
             Work::Diff { old, new, .. } => vec![old, new],
-            Work::Send(send::What::Tree { tree, since }) => {
+            Work::Send(send::SendSource::Tree { tree, since }) => {
                 [Some(tree), since.as_mut()].into_iter().flatten().collect()
             }
-            Work::Merge(merge::What { base, fork, theirs, .. }) => vec![base, fork, theirs],
+            Work::Merge(merge::MergeTrees { base, fork, theirs, .. }) => vec![base, fork, theirs],
             Work::Export { tree, since, .. } => {
                 [Some(tree), since.as_mut()].into_iter().flatten().collect()
             }
             Work::Import { tree, .. }
             | Work::List { tree, .. }
             | Work::Print { tree, .. }
-            | Work::Remove(remove::What { tree, .. })
-            | Work::Names(names::What { tree, .. })
-            | Work::Files(files::What { tree, .. })
+            | Work::Remove(remove::Removal { tree, .. })
+            | Work::Names(names::NamespaceChange { tree, .. })
+            | Work::Files(files::FileAccess { tree, .. })
             | Work::Tune { tree, .. }
             | Work::Lineage { tree, .. } => vec![tree],
-            Work::Send(send::What::Rest(_))
+            Work::Send(send::SendSource::Rest(_))
             | Work::Receive { .. }
             | Work::Token { .. }
             | Work::Trim { .. }
@@ -117,21 +117,23 @@ impl Work {
         match self {
             Work::Lineage { ask, .. } => ask.into(),
             Work::Diff { .. }
-            | Work::Send(send::What::Rest(_))
+            | Work::Send(send::SendSource::Rest(_))
             | Work::Token { .. }
             | Work::Export { .. }
             | Work::List { .. }
             | Work::Print { .. } => Requirement::Read,
             // Of a branch a snapshot is taken.
-            Work::Send(send::What::Tree { tree, .. }) if tree.snapshot.is_some() => {
+            Work::Send(send::SendSource::Tree { tree, .. }) if tree.snapshot.is_some() => {
                 Requirement::Read
             }
-            Work::Files(files::What { writes: false, .. }) => Requirement::Read,
-            Work::Scrub(scrub::What { changes_nothing: true, .. }) => Requirement::Unwritten,
+            Work::Files(files::FileAccess { writes: false, .. }) => Requirement::Read,
+            Work::Scrub(scrub::ScrubOptions { changes_nothing: true, .. }) => {
+                Requirement::Unwritten
+            }
             Work::Tune { to: tune::To { uuid: Some(_), .. }, .. } => Requirement::AtRest(
                 "the id of a volume that is in use does not change; unmount it first",
             ),
-            Work::Send(send::What::Tree { .. })
+            Work::Send(send::SendSource::Tree { .. })
             | Work::Receive { .. }
             | Work::Merge(_)
             | Work::Import { .. }

@@ -18,7 +18,7 @@ use crate::outcome::{Failure, Outcome, sentence};
 
 /// What is to be done in a branch.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct What {
+pub struct NamespaceChange {
     /// The branch.
     pub tree: Tree,
     /// User and group of what is made.
@@ -67,7 +67,12 @@ pub struct To {
     pub group: Option<u32>,
 }
 
-pub(super) fn run(heads: &dyn Heads, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
+pub(super) fn run(
+    heads: &dyn Heads,
+    volume: &str,
+    what: &NamespaceChange,
+    ends: &dyn Ends,
+) -> Outcome {
     let branch = heads.in_place(&what.tree)?;
     let work = Names { branch: &branch, owner: what.owner };
     if let Change::Move { to, means: Means::Directory, .. } = &what.change

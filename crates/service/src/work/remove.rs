@@ -15,7 +15,7 @@ use crate::outcome::{Failure, Outcome, sentence};
 
 /// What goes.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct What {
+pub struct Removal {
     /// The branch.
     pub tree: Tree,
     /// From the root of the tree.
@@ -26,7 +26,7 @@ pub struct What {
     pub force: bool,
 }
 
-pub(super) fn run(heads: &dyn Heads, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
+pub(super) fn run(heads: &dyn Heads, volume: &str, what: &Removal, ends: &dyn Ends) -> Outcome {
     let branch = heads.in_place(&what.tree)?;
     let mut failures = 0_u32;
     for path in &what.paths {
@@ -67,7 +67,7 @@ fn is_gone(error: &io::Error) -> bool {
 fn one(
     branch: &InPlace,
     path: &Path,
-    what: &What,
+    what: &Removal,
     tell: &dyn Fn(&Path, &io::Error),
     ends: &dyn Ends,
 ) -> Result<u32, Stopped> {

@@ -17,20 +17,20 @@ const BUFFER: usize = 1 << 20;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "a variant says what its fields are")]
-pub enum What {
+pub enum SendSource {
     /// A snapshot, or a branch as it is now; whole, or what has changed since another snapshot.
     Tree { tree: Tree, since: Option<Tree> },
     /// The rest of a stream that was cut, by its token.
     Rest(String),
 }
 
-pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
+pub(super) fn run(door: &Volume, volume: &str, what: &SendSource, ends: &dyn Ends) -> Outcome {
     let (tree, since) = match what {
-        What::Rest(token) => {
+        SendSource::Rest(token) => {
             let token = token.parse().map_err(|why: String| Failure::new(2, why))?;
             return send(door, volume, holdfast_stream::Sending::Rest(token), ends);
         }
-        What::Tree { tree, since } => (tree, since.as_ref()),
+        SendSource::Tree { tree, since } => (tree, since.as_ref()),
     };
     let since = match since.map(|since| since.snapshot(door, volume)).transpose()? {
         Some(None) => {

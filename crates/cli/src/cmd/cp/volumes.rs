@@ -12,7 +12,7 @@ use holdfast::Volume;
 use holdfast_control::Name;
 use holdfast_service::outcome::{NOT_WHOLE, not_whole};
 use holdfast_service::work::AtRest;
-use holdfast_service::work::files::{Files, What};
+use holdfast_service::work::files::{FileAccess, Files};
 
 use super::side::{Door, Image, Side};
 use crate::branches::Place;
@@ -72,7 +72,7 @@ impl Volumes {
         if let Some((_, image)) = self.images.iter().find(|(of, _)| *of == asked) {
             return Ok(Rc::clone(image));
         }
-        let what = What { tree: located.tree(), writes: !read_only };
+        let what = FileAccess { tree: located.tree(), writes: !read_only };
         let daemon = match self.at_rest.contains_key(&real) {
             true => None,
             false => located.converse(what.clone())?,

@@ -21,7 +21,7 @@ pub const TROUBLE: u8 = 2;
 /// What is said of the differences.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[expect(missing_docs, reason = "names say what they are")]
-pub struct How {
+pub struct DiffFormat {
     /// Which bytes differ.
     pub ranges: bool,
     /// How many there are of each kind.
@@ -44,7 +44,7 @@ pub(super) fn run(
     door: &Volume,
     volume: &str,
     trees: [&Tree; 2],
-    how: &How,
+    how: &DiffFormat,
     ends: &dyn Ends,
 ) -> Outcome {
     // A reader that has gone is no trouble.
@@ -60,7 +60,7 @@ fn compare(
     door: &Volume,
     volume: &str,
     [old, new]: [&Tree; 2],
-    how: &How,
+    how: &DiffFormat,
     ends: &dyn Ends,
 ) -> Result<bool, Failure> {
     let old = old.view(door, volume)?;
@@ -76,7 +76,7 @@ fn print(
     volume: &str,
     diff: Diff,
     [old, new]: [&Volume; 2],
-    how: &How,
+    how: &DiffFormat,
     ends: &dyn Ends,
 ) -> Result<bool, Failure> {
     let mut out = BufWriter::new(Out(ends));

@@ -72,7 +72,7 @@ pub struct Attributes {
 #[expect(missing_docs, reason = "names say what they are")]
 pub enum Reply {
     Done,
-    Found(Found),
+    Found(FileStat),
     Names {
         names: Vec<Bytes>,
         more: bool,
@@ -93,7 +93,7 @@ pub enum Reply {
 /// What copying wants to know of a file.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "names say what they are")]
-pub struct Found {
+pub struct FileStat {
     /// Type and permission bits, as `st_mode` has them.
     pub mode: u32,
     pub uid: u32,
@@ -117,9 +117,9 @@ pub(crate) fn moment((secs, nanos): Time) -> Timestamp {
     Timestamp { secs, nanos: nanos.min(999_999_999) }
 }
 
-impl Found {
-    pub(crate) fn of(found: &Metadata) -> Found {
-        Found {
+impl FileStat {
+    pub(crate) fn of(found: &Metadata) -> FileStat {
+        FileStat {
             mode: found.mode(),
             uid: found.uid(),
             gid: found.gid(),

@@ -15,14 +15,14 @@ use holdfast::{
 use holdfast_base::attribute::is_not_taken;
 use serde::{Deserialize, Serialize};
 
-use self::message::{Attributes, Bytes, DATA_MAX, Found, NAMES, Reply, Request, moment};
+use self::message::{Attributes, Bytes, DATA_MAX, FileStat, NAMES, Reply, Request, moment};
 use super::in_place::{Heads, InPlace};
 use super::{Ends, In, Out, Tree};
 use crate::outcome::{Context, Failure, Outcome};
 
 /// Which files.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct What {
+pub struct FileAccess {
     /// The tree that they are in.
     pub tree: Tree,
     /// They are changed. Otherwise they are those of one moment.
@@ -34,7 +34,7 @@ pub(super) fn run(
     door: &Volume,
     heads: &dyn Heads,
     volume: &str,
-    what: &What,
+    what: &FileAccess,
     ends: &dyn Ends,
 ) -> Outcome {
     let mut files = Files::of(door, heads, volume, what)?;
@@ -90,7 +90,7 @@ impl Files {
         door: &Volume,
         heads: &dyn Heads,
         volume: &str,
-        what: &What,
+        what: &FileAccess,
     ) -> Result<Files, Failure> {
         let to = match what.writes {
             true => heads.in_place(&what.tree)?,
@@ -141,7 +141,7 @@ impl Files {
                     true => root.metadata(path(&at))?,
                     false => root.symlink_metadata(path(&at))?,
                 };
-                Ok(Reply::Found(Found::of(&of)))
+                Ok(Reply::Found(FileStat::of(&of)))
             }
             Request::Names { path: at, more } => self.names(path(&at), more),
             Request::Target { path: at } => {

@@ -14,7 +14,7 @@ use holdfast_stream::Progress;
 use serde::{Deserialize, Serialize};
 
 use self::pace::Pace;
-use self::state::{Place, State};
+use self::state::{StateFile, StoppedScrub};
 use super::{Ends, Out};
 use crate::json;
 use crate::outcome::{Context, Failure, Outcome, printable, printed};
@@ -33,7 +33,7 @@ const KEEP: Duration = Duration::from_secs(60);
 /// How it is done.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[expect(missing_docs, reason = "names say what they are")]
-pub struct What {
+pub struct ScrubOptions {
     /// Bytes in a second; otherwise it rests as long as it reads.
     pub rate: Option<u64>,
     /// Not where the last one was stopped.
@@ -74,11 +74,11 @@ struct End<'a> {
     mended: u64,
 }
 
-pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> Outcome {
+pub(super) fn run(door: &Volume, volume: &str, what: &ScrubOptions, ends: &dyn Ends) -> Outcome {
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
     let info = door.info().context(volume).map_err(operational)?;
-    let place = Place::of(&info.uuid);
-    let load = |place: &Place| place.load(&what.of);
+    let place = StateFile::of(&info.uuid);
+    let load = |place: &StateFile| place.load(&what.of);
     let before = place.as_ref().and_then(load).filter(|_| !what.anew);
     let used = door.statfs().context(volume).map_err(operational)?;
     let used =
@@ -118,7 +118,7 @@ pub(super) fn run(door: &Volume, volume: &str, what: &What, ends: &dyn Ends) -> 
 /// The listener of the scrub.
 struct Hears<'a> {
     volume: &'a str,
-    what: &'a What,
+    what: &'a ScrubOptions,
     ends: &'a dyn Ends,
     door: &'a Volume,
     pace: Pace,
@@ -133,7 +133,7 @@ struct Hears<'a> {
     mended: u64,
     /// Seconds since 1970.
     began: u64,
-    place: Option<&'a Place>,
+    place: Option<&'a StateFile>,
     keep: Deadline,
     /// Whether the state was kept when there was one last.
     kept: Option<bool>,
@@ -161,7 +161,7 @@ impl Hears<'_> {
         if scrub.verified_bytes() == 0 {
             return;
         }
-        let state = State { began: self.began, scrub: scrub.to_bytes() };
+        let state = StoppedScrub { began: self.began, scrub: scrub.to_bytes() };
         self.kept = Some(self.place.is_some_and(|place| place.keep(&self.what.of, &state)));
     }
 

@@ -18,14 +18,14 @@ use uuid::Uuid;
 const AGE_MAX: u64 = 35 * 24 * 3600;
 
 /// A scrub that was stopped.
-pub(super) struct State {
+pub(super) struct StoppedScrub {
     /// Seconds since 1970.
     pub(super) began: u64,
     pub(super) scrub: Vec<u8>,
 }
 
 /// Where it is kept.
-pub(super) struct Place {
+pub(super) struct StateFile {
     dir: PathBuf,
     name: String,
 }
@@ -35,9 +35,9 @@ pub(super) fn now() -> u64 {
     u64::try_from(Timestamp::now().secs).unwrap_or(0)
 }
 
-impl Place {
+impl StateFile {
     /// For the volume with this id; `None`: this user has no directory for it.
-    pub(super) fn of(uuid: &[u8; 16]) -> Option<Place> {
+    pub(super) fn of(uuid: &[u8; 16]) -> Option<StateFile> {
         let from = |name: &str| {
             std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
         };
@@ -46,22 +46,22 @@ impl Place {
             None if rustix::process::geteuid().is_root() => "/var/lib/holdfast".into(),
             None => from("HOME")?.join(".local/state/holdfast"),
         };
-        Some(Place { dir, name: format!("{}.scrub", Uuid::from_bytes(*uuid)) })
+        Some(StateFile { dir, name: format!("{}.scrub", Uuid::from_bytes(*uuid)) })
     }
 
     /// What was kept of this file or device, unless it is too old or makes no sense.
-    pub(super) fn load(&self, of: &str) -> Option<State> {
+    pub(super) fn load(&self, of: &str) -> Option<StoppedScrub> {
         let mut bytes = Vec::new();
         own(&self.dir.join(&self.name))?.read_to_end(&mut bytes).ok()?;
         let rest = bytes.strip_prefix(of.as_bytes())?.strip_prefix(b"\n")?;
         let (began, scrub) = rest.split_first_chunk::<8>()?;
         let began = u64::from_le_bytes(*began);
         let is_recent = (began..began.saturating_add(AGE_MAX)).contains(&now());
-        is_recent.then(|| State { began, scrub: scrub.to_vec() })
+        is_recent.then(|| StoppedScrub { began, scrub: scrub.to_vec() })
     }
 
     /// Keeps it, or says in the log why not. Returns whether it is kept.
-    pub(super) fn keep(&self, of: &str, state: &State) -> bool {
+    pub(super) fn keep(&self, of: &str, state: &StoppedScrub) -> bool {
         match self.write(of, state) {
             Ok(()) => true,
             Err(error) => {
@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    fn write(&self, of: &str, state: &State) -> io::Result<()> {
+    fn write(&self, of: &str, state: &StoppedScrub) -> io::Result<()> {
         fs::create_dir_all(&self.dir)?;
         let new = self.dir.join(format!("{}.new", self.name));
         // A link of another user there is not followed.
