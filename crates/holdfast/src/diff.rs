@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_posix::{Change, Changes, Moment};
 
-use crate::held::Shared;
+use crate::handle::Shared;
 use crate::volume::Volume;
 
 /// The differences of two snapshots or branches, from [`Snapshot::diff`][crate::Snapshot::diff] and others. They come in no

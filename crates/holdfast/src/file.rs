@@ -20,7 +20,7 @@ use holdfast_posix::{FallocateFlags, OpenFile, OpenFlags, SetAttr, WriteHow, Xat
 use parking_lot::Mutex;
 
 use crate::error::{Errno, Result};
-use crate::held::Shared;
+use crate::handle::Shared;
 use crate::metadata::{Attributes, FileTimes, Metadata, Permissions};
 use crate::mounted;
 use crate::path::Call;

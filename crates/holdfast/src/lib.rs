@@ -85,9 +85,9 @@ mod diff;
 mod dir;
 mod error;
 mod file;
-mod held;
+mod handle;
 mod hold;
-mod kept;
+mod kept_volume;
 mod identity;
 mod in_use;
 mod lock;
@@ -118,7 +118,7 @@ pub use holdfast_posix::{
     ScrubListener, Shrinking, SnapshotInfo, StatFs, Told, Trimmed, Which, XattrFlags,
 };
 pub use identity::{clear_fault, restore_superblock, set_identity, shrink};
-pub use kept::KeptVolume;
+pub use kept_volume::KeptVolume;
 pub use metadata::{Attributes, FileTimes, FileType, Metadata, Permissions};
 pub use options::{
     Accounting, Atime, Batching, CreateOptions, Dirty, Discard, FsyncWait, OpenOptions, RenameLog,

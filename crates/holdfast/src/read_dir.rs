@@ -14,7 +14,7 @@ use std::sync::Arc;
 use holdfast_base::InodeNo;
 use parking_lot::Mutex;
 
-use crate::held::Held;
+use crate::handle::Held;
 use crate::metadata::{FileType, Metadata};
 use crate::mounted::Directory;
 

@@ -10,7 +10,7 @@ use holdfast_base::InodeNo;
 use crate::descent::{Descent, Order};
 use crate::dir::Dir;
 use crate::error::Errno;
-use crate::held::Held;
+use crate::handle::Held;
 use crate::mounted::Directory;
 use crate::path::Call;
 use crate::read_dir::bytes;

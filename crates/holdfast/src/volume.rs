@@ -20,8 +20,8 @@ use holdfast_posix::{Caller, FileSystem, NewSize, ScrubListener, Trimmed};
 
 use crate::dir::Dir;
 use crate::error::volume_error;
-use crate::held::{Held, Shared};
-use crate::mounted::{Directory, Mount, Shown};
+use crate::handle::{Held, Shared};
+use crate::mounted::{Directory, Mount, MountView};
 use crate::path::Call;
 
 /// An open volume: the root directory, and the engine behind it. `Send` and `Sync`; every call may be made
@@ -223,8 +223,8 @@ pub struct VolumeInfo {
 }
 
 impl VolumeInfo {
-    fn shown(shown: &Shown) -> VolumeInfo {
-        let Shown { uuid, label, size, node_size, .. } = shown.clone();
+    fn shown(shown: &MountView) -> VolumeInfo {
+        let MountView { uuid, label, size, node_size, .. } = shown.clone();
         VolumeInfo { uuid, label, size, node_size }
     }
 

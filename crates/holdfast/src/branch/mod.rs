@@ -46,8 +46,8 @@ use holdfast_control::{Ask, Name};
 use holdfast_format::item::lineage::MAIN;
 use holdfast_posix::{FileSystem, FsError, Moment, MountOptions, SnapshotInfo, Which};
 
-use crate::held::Shared;
-use crate::mounted::{Meant, Mount, nonsense};
+use crate::handle::Shared;
+use crate::mounted::{Mount, TreeId, nonsense};
 use crate::options::VolumeOptions;
 use crate::volume::Volume;
 
@@ -235,7 +235,7 @@ impl Branch {
         let caller = options.map_or_else(|| self.shared.caller().clone(), |of| of.caller.clone());
         if let Some(mount) = self.shared.mount()? {
             let options = options.map_or_else(MountOptions::default, |of| of.mount.clone());
-            let there = mount.beside(Meant::branch(self.number), &options, &caller)?;
+            let there = mount.beside(TreeId::branch(self.number), &options, &caller)?;
             return Volume::through(there, caller);
         }
         let fs = self.with(|fs, number| {
@@ -322,7 +322,7 @@ impl Branch {
     pub fn fork(&self, name: &str) -> io::Result<Branch> {
         let number = self.reach(
             |fs, branch| fs.fork_of(name.as_bytes(), branch, None),
-            |mount, branch| mount.fork(Some(Meant::branch(branch)), name),
+            |mount, branch| mount.fork(Some(TreeId::branch(branch)), name),
         )?;
         Branch::find(&self.shared, number.into())
     }

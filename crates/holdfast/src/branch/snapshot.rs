@@ -8,7 +8,7 @@ use holdfast_posix::{FileSystem, FsError, Moment, MountOptions, OriginItem, Snap
 
 use super::{Branch, named};
 use crate::diff::Diff;
-use crate::mounted::Meant;
+use crate::mounted::TreeId;
 use crate::volume::Volume;
 
 /// The files of a branch at one moment. They never change.
@@ -115,7 +115,7 @@ impl Snapshot {
         let of = self.number();
         let number = self.branch.reach(
             |fs, branch| fs.fork_of(name.as_bytes(), branch, Some(of.into())),
-            |mount, branch| mount.fork(Some(Meant::snapshot(branch, of)), name),
+            |mount, branch| mount.fork(Some(TreeId::snapshot(branch, of)), name),
         )?;
         Branch::find(&self.branch.shared, number.into())
     }
@@ -128,7 +128,7 @@ impl Snapshot {
     pub fn open(&self) -> io::Result<Volume> {
         if let Some(mount) = self.branch.shared.mount()? {
             let caller = self.branch.shared.caller();
-            let what = Meant::snapshot(self.branch.number, self.number());
+            let what = TreeId::snapshot(self.branch.number, self.number());
             let there = mount.beside(what, &MountOptions::default(), caller)?;
             return Volume::through(there, caller.clone());
         }

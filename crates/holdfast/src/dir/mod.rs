@@ -19,7 +19,7 @@ use holdfast_posix::{FsError, NewNode, RenameFlags, SetAttr};
 
 use crate::error::{Errno, Result};
 use crate::file::{File, Opened};
-use crate::held::{Held, Shared};
+use crate::handle::{Held, Shared};
 use crate::mounted::Directory;
 use crate::options::OpenOptions;
 use crate::path::{Call, End, Follow};

@@ -10,7 +10,7 @@ use holdfast_control::{Ask, Branch, CopyOf, HeldBy, Name, Reply, Snapshot, in_pa
 use holdfast_posix::{Caller, HoldItem, MountOptions, OriginItem, SnapshotInfo, Which};
 
 use super::daemon::{judged, nonsense, refused};
-use super::{Meant, Mount, Wanted};
+use super::{Mount, TreeId, Wanted};
 
 /// How often a snapshot is looked up again that has got another name while it was opened.
 const TRIES: usize = 16;
@@ -71,8 +71,8 @@ impl Mount {
     }
 
     /// Makes a branch out of another one or its snapshot, or out of what is open here. Returns its number.
-    pub(crate) fn fork(&self, from: Option<Meant>, name: &str) -> io::Result<u64> {
-        let here = || self.inside.map(|snapshot| Meant::snapshot(self.shown.branch, snapshot));
+    pub(crate) fn fork(&self, from: Option<TreeId>, name: &str) -> io::Result<u64> {
+        let here = || self.inside.map(|snapshot| TreeId::snapshot(self.shown.branch, snapshot));
         let (branch, snapshot) = match from.or_else(here) {
             Some(from) => (Some(from.branch.into()), from.snapshot.map(Into::into)),
             // The daemon knows what the mount shows.
@@ -102,7 +102,7 @@ impl Mount {
     /// `Unsupported` where none does, with the command that mounts it.
     pub(crate) fn beside(
         self: &Arc<Self>,
-        what: Meant,
+        what: TreeId,
         options: &MountOptions,
         caller: &Caller,
     ) -> io::Result<Mount> {

@@ -13,7 +13,7 @@ const TYPE: &[u8] = b"fuse.holdfast";
 
 /// A mount of a whole branch or snapshot.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct VolumeMount {
     /// Its number, which another mount at the same place does not have.
     pub(super) mount: u64,
     /// The number that each file of it has as its device.
@@ -34,7 +34,7 @@ pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
 }
 
 /// All of them, newest first.
-pub(crate) fn covering(path: &Path) -> Vec<Found> {
+pub(crate) fn covering(path: &Path) -> Vec<VolumeMount> {
     let Some(volume) = Identity::of(path) else { return Vec::new() };
     let mounts = std::fs::read("/proc/thread-self/mountinfo").unwrap_or_default();
     // Any user may name any source. These could open the volume.
@@ -74,11 +74,11 @@ impl Identity {
 
 /// All whole mounts of ours in a text such as /proc/self/mountinfo, newest first:
 /// `id parent major:minor root dir options [tags] - type source super`.
-fn parse(mounts: &[u8], file: HostFile) -> Vec<Found> {
+fn parse(mounts: &[u8], file: HostFile) -> Vec<VolumeMount> {
     mounts.split(|&b| b == b'\n').rev().filter_map(|text| line(text, file)).collect()
 }
 
-fn line(line: &[u8], file: HostFile) -> Option<Found> {
+fn line(line: &[u8], file: HostFile) -> Option<VolumeMount> {
     let fields: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
     let dash = fields.iter().skip(6).position(|field| *field == b"-")? + 6;
     let (kind, source) = (fields.get(dash + 1)?, fields.get(dash + 2)?);
@@ -91,7 +91,7 @@ fn line(line: &[u8], file: HostFile) -> Option<Found> {
     let is_whole = fields[3] == b"/";
     let is_writable = here.split(',').chain(options.split(',')).all(|word| word != "ro");
     let mount = std::str::from_utf8(fields[0]).ok()?.parse().ok()?;
-    (*kind == TYPE && is_whole).then(|| Found {
+    (*kind == TYPE && is_whole).then(|| VolumeMount {
         mount,
         device,
         dir: unescape(fields[4]),
@@ -129,7 +129,7 @@ mod tests {
             73 1 0:50 /part /mnt/part rw - fuse.holdfast /a\\040b/work.img rw,user_id=0,group_id=0\n\
             74 1 0:52 / /mnt/other rw - fuse.sshfs /a\\040b/work.img rw,user_id=0,group_id=0\n";
         let file = HostFile { device: 1, inode: 2, is_block_device: false };
-        let of = |minor: u32, dir: &str, user| Found {
+        let of = |minor: u32, dir: &str, user| VolumeMount {
             mount: minor.into(),
             device: rustix::fs::makedev(0, minor),
             dir: dir.into(),

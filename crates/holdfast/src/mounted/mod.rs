@@ -15,10 +15,10 @@ mod branches;
 mod daemon;
 mod directory;
 mod find;
-mod meant;
+mod tree_id;
 mod open_file;
 mod resolve;
-mod shown;
+mod mount_view;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,9 +31,9 @@ use rustix::fs::{Mode, OFlags};
 
 pub(crate) use daemon::nonsense;
 pub(crate) use find::{covering, newest};
-pub(crate) use meant::Meant;
+pub(crate) use mount_view::{MountView, Wanted};
 pub(crate) use open_file::OpenFile;
-pub(crate) use shown::{Shown, Wanted};
+pub(crate) use tree_id::TreeId;
 
 /// The directory of the snapshots of a branch, in the root of its mount.
 const SNAPSHOTS: &str = ".snapshots";
@@ -48,7 +48,7 @@ pub(crate) struct Mount {
     /// Which file that is: `..` stays there.
     root_is: (u64, u64),
     dir: PathBuf,
-    shown: Shown,
+    shown: MountView,
     /// What holds the volume, as the mount names it.
     source: PathBuf,
     /// Where that is not the root of the volume: the root of the mount, which shows a snapshot in a directory, and the number of that.
@@ -100,7 +100,7 @@ impl Mount {
         Err(why.unwrap_or_else(|| "no mount of it is seen from here".into()))
     }
 
-    fn at(found: find::Found, wanted: &Wanted<'_>, read_only: bool) -> Result<Mount, String> {
+    fn at(found: find::VolumeMount, wanted: &Wanted<'_>, read_only: bool) -> Result<Mount, String> {
         let dir = found.dir.display();
         let refused = |error: io::Error| match error.raw_os_error() {
             Some(libc::ENOSYS) => {
@@ -114,7 +114,7 @@ impl Mount {
         if is.device != found.device || is.mount.is_some_and(|mount| mount != found.mount) {
             return Err(format!("it is mounted at {dir}, and something else over it"));
         }
-        let shown = Shown::by(&root).map_err(|error| match error.raw_os_error() {
+        let shown = MountView::by(&root).map_err(|error| match error.raw_os_error() {
             Some(libc::ENODATA | libc::EOPNOTSUPP | libc::ENOTTY) => {
                 format!("its daemon, of {dir}, is an older program, which says no branch: `holdfast restart` or a new mount")
             }
@@ -138,7 +138,7 @@ impl Mount {
             }
         };
         let number = match top.is_some() || shown.is_snapshot() {
-            true => shown::snapshot(&root)
+            true => mount_view::snapshot(&root)
                 .map_err(|error| format!("{dir} does not show this snapshot: {error}"))?,
             false => None,
         };
@@ -171,7 +171,7 @@ impl Mount {
     }
 
     /// What the daemon says that it shows.
-    pub(crate) fn shown(&self) -> &Shown {
+    pub(crate) fn shown(&self) -> &MountView {
         &self.shown
     }
 
@@ -198,7 +198,7 @@ impl Mount {
         if let Ok(root) = rustix::fs::openat(&self.root, ".", READ_DIRECTORY, Mode::empty()) {
             rustix::fs::syncfs(root)?;
         }
-        shown::ask(&self.root, SYNC).map(drop)
+        mount_view::ask(&self.root, SYNC).map(drop)
     }
 
     /// As statvfs(3) has it.

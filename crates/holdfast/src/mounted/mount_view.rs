@@ -9,7 +9,7 @@ use holdfast_posix::{Caller, MountOptions};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
-use super::{Meant, READ_DIRECTORY, attributes};
+use super::{READ_DIRECTORY, TreeId, attributes};
 
 /// The attribute that says it, to every user: fields that end with a 0. Later programs may add some.
 const SHOWN: &str = "system.holdfast.shown";
@@ -18,7 +18,7 @@ const SNAPSHOT: &str = "system.holdfast.snapshot";
 
 /// What a daemon says of its volume and of what it shows of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct MountView {
     pub(crate) uuid: [u8; 16],
     pub(crate) size: u64,
     pub(crate) node_size: usize,
@@ -31,16 +31,16 @@ pub(crate) struct Shown {
     pub(super) file: Option<HostFile>,
 }
 
-impl Shown {
+impl MountView {
     /// Asks the mount whose root this is.
-    pub(super) fn by(root: impl AsFd) -> io::Result<Shown> {
+    pub(super) fn by(root: impl AsFd) -> io::Result<MountView> {
         let said = ask(root, SHOWN)?;
-        Shown::read(&said)
+        MountView::read(&said)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its answer makes no sense"))
     }
 
     /// Whether both are of one volume: of one id, and in one file or device, as copies of a volume have its id.
-    pub(crate) fn is_volume_of(&self, other: &Shown) -> bool {
+    pub(crate) fn is_volume_of(&self, other: &MountView) -> bool {
         self.uuid == other.uuid && self.file == other.file
     }
 
@@ -50,7 +50,7 @@ impl Shown {
     }
 
     /// `uuid size node_size branch branch_name @snapshot_name label kind device inode`, with a 0 behind each: kind is `file` or `block`.
-    fn read(said: &[u8]) -> Option<Shown> {
+    fn read(said: &[u8]) -> Option<MountView> {
         let mut fields = said.split(|&b| b == 0);
         let mut text = || std::str::from_utf8(fields.next()?).ok();
         let uuid = u128::from_str_radix(text()?, 16).ok()?.to_be_bytes();
@@ -72,7 +72,7 @@ impl Shown {
             }),
             _ => None,
         };
-        Some(Shown { uuid, size, node_size, label, branch, branch_name, snapshot_name, file })
+        Some(MountView { uuid, size, node_size, label, branch, branch_name, snapshot_name, file })
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Wanted<'a> {
     options: &'a MountOptions,
     caller: &'a Caller,
     /// This, whatever the options say; with the present name of a snapshot.
-    meant: Option<(Meant, Option<&'a [u8]>)>,
+    meant: Option<(TreeId, Option<&'a [u8]>)>,
 }
 
 impl<'a> Wanted<'a> {
@@ -120,7 +120,7 @@ impl<'a> Wanted<'a> {
     pub(crate) fn by_number(
         options: &'a MountOptions,
         caller: &'a Caller,
-        meant: Meant,
+        meant: TreeId,
         name: Option<&'a [u8]>,
     ) -> Wanted<'a> {
         Wanted { options, caller, meant: Some((meant, name)) }
@@ -139,7 +139,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// Where this is in a mount that shows `shown`: at its root, or the snapshot of a name in it. `None`: not there.
-    pub(super) fn within(&self, shown: &Shown) -> Option<Option<String>> {
+    pub(super) fn within(&self, shown: &MountView) -> Option<Option<String>> {
         let options = self.options;
         if let Some((meant, name)) = self.meant {
             return match (name, &shown.snapshot_name) {
@@ -183,8 +183,8 @@ mod tests {
     use super::*;
     use crate::options::VolumeOptions;
 
-    fn shown(said: &[u8]) -> Shown {
-        Shown::read(said).unwrap()
+    fn shown(said: &[u8]) -> MountView {
+        MountView::read(said).unwrap()
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         for nonsense in
             [&b""[..], b"x", b"ff\0many\x0016384\x001\0main\0\0\0", b"ff\x001\x001\x001\0main\0"]
         {
-            assert_eq!(Shown::read(nonsense), None);
+            assert_eq!(MountView::read(nonsense), None);
         }
     }
 
@@ -212,7 +212,7 @@ mod tests {
         let main = shown(format!("ff\x001\x001\x00{MAIN}\0main\0\0\0").as_bytes());
         let work = shown(b"ff\x001\x001\x00700\0work\0\0\0");
         let monday = shown(b"ff\x001\x001\x00700\0work\0@monday\0\0");
-        let within = |options: VolumeOptions, shown: &Shown| {
+        let within = |options: VolumeOptions, shown: &MountView| {
             Wanted::new(&options.mount, &options.caller).within(shown)
         };
         let new = VolumeOptions::new;
@@ -238,12 +238,12 @@ mod tests {
             let name = name.map(str::as_bytes);
             Wanted::by_number(&options.mount, &options.caller, meant, name)
         };
-        let branch = wanted(Meant::branch(700), None);
+        let branch = wanted(TreeId::branch(700), None);
         assert_eq!((branch.within(&work), branch.within(&monday)), (Some(None), None));
         assert!(branch.is_snapshot(None) && !branch.is_snapshot(Some(7)));
-        let other = wanted(Meant::branch(701), None);
+        let other = wanted(TreeId::branch(701), None);
         assert_eq!((other.within(&work), other.within(&monday)), (None, None));
-        let tuesday = wanted(Meant::snapshot(700, 7), Some("tuesday"));
+        let tuesday = wanted(TreeId::snapshot(700, 7), Some("tuesday"));
         assert_eq!(tuesday.within(&work), Some(Some("tuesday".into())));
         // Its number decides.
         assert_eq!(tuesday.within(&monday), Some(None));
