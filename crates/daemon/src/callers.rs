@@ -76,14 +76,14 @@ impl Pace {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CallersByUser {
     of: HashMap<u32, Of>,
     paces: HashMap<u32, Pace>,
     /// Doors that cannot end, each of which keeps a place of its user.
     stuck: Vec<(Child, u32)>,
 }
 
-impl State {
+impl CallersByUser {
     /// Whether one more caller of this user can be answered now.
     fn has_room(&self, user: u32) -> bool {
         let own = self.of.get(&user).map_or(0, |of| of.answered);
@@ -145,7 +145,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Callers {
     volume: HostFile,
-    state: Mutex<State>,
+    state: Mutex<CallersByUser>,
 }
 
 /// What becomes of the connection of a caller who was answered: no descriptors come through it any more.
@@ -209,7 +209,7 @@ impl Callers {
         let started = holdfast_sync::start("caller", move || {
             let mut next = Some((stream, user));
             while let Some((stream, user)) = next {
-                let mut place = Place { callers: &callers, user, door: None };
+                let mut place = AnswerSlot { callers: &callers, user, door: None };
                 // A panic is logged; others wait for the place.
                 let _ = catch_unwind(AssertUnwindSafe(|| place.serve(stream, &*answer)));
                 drop(place);
@@ -224,13 +224,13 @@ impl Callers {
 }
 
 /// The place of a caller that is being answered.
-struct Place<'a> {
+struct AnswerSlot<'a> {
     callers: &'a Callers,
     user: u32,
     door: Option<Child>,
 }
 
-impl Place<'_> {
+impl AnswerSlot<'_> {
     fn serve(&mut self, stream: UnixStream, answer: &Answer) {
         if is_trusted(self.user) {
             if let Some(then) = answer(&stream, self.user) {
@@ -262,7 +262,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for AnswerSlot<'_> {
     fn drop(&mut self) {
         let stuck = self.door.take().and_then(ended);
         let mut state = self.callers.state.lock();
@@ -301,7 +301,7 @@ mod tests {
     fn doors_of_a_user_open_as_often_as_they_may_and_others_do_not_wait_for_them() {
         let clock = SimulatedClock::new();
         let _entered = clock.enter();
-        let mut state = State::default();
+        let mut state = CallersByUser::default();
         for _ in 0..DOORS_AT_ONCE {
             assert_eq!(state.wait(7), Duration::ZERO);
         }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     /// As [`Callers::receive`], without threads.
-    fn comes(state: &mut State, user: u32) -> Option<bool> {
+    fn comes(state: &mut CallersByUser, user: u32) -> Option<bool> {
         let has_room = state.has_room(user);
         if !has_room && !state.may_wait(user) {
             return None;
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn nobody_takes_the_places_of_another_user() {
-        let mut state = State::default();
+        let mut state = CallersByUser::default();
         let strangers = 1_000_000..;
         for _ in 0..OF_ONE {
             assert_eq!(comes(&mut state, strangers.start), Some(true));

@@ -20,7 +20,7 @@ pub use crate::activity::{Activity, Fsyncs, LoggedErrors, Space};
 use holdfast_service::outcome::printable;
 
 use crate::mount_options::DaemonOptions;
-pub use crate::stopped::Stopped;
+pub use crate::stop_reason::Stopped;
 use crate::{ask, mounts};
 
 /// How long to wait for an answer.

@@ -21,7 +21,7 @@ use crate::control_socket::ControlSocket;
 use crate::host::{Host, carried_out, keep, mount_options};
 use crate::mount_options::DaemonOptions;
 use crate::rings::tell_transport;
-use crate::supervised::{Begun, Left, TakenOver};
+use crate::supervisor_link::{Begun, Left, TakenOver};
 use crate::table::{Asks, Event, Mounting, New, Table};
 use crate::{MOUNT_FAILED, opening, recovery};
 

@@ -31,7 +31,7 @@ use crate::descriptors::keep_descriptors;
 use crate::mount_options::DaemonOptions;
 use crate::mounts::with_help;
 use crate::serve::serve;
-use crate::supervised::Supervisor;
+use crate::supervisor_link::Supervisor;
 use crate::{MOUNT_FAILED, log, mounts, rights, supervisor, surroundings};
 
 /// The word by which a daemon says that its mount can be used.
@@ -146,7 +146,7 @@ fn ends_soon(supervisor: &mut Child) -> bool {
 
 /// How a daemon in the background stands to a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stands {
+pub enum Supervision {
     /// There is none.
     Alone,
     /// It is one, and starts the daemon by the arguments of this process.
@@ -164,7 +164,7 @@ pub fn detached(
     dir: &Path,
     options: &DaemonOptions,
     linger: bool,
-    stands: Stands,
+    stands: Supervision,
 ) -> Outcome {
     // Opened before the working directory changes under a relative path.
     let outcome = log::to_file_or_system(options.log.as_deref()).and_then(|()| {
@@ -174,9 +174,9 @@ pub fn detached(
         surroundings::leave();
         rights::of_daemon();
         let begun = match stands {
-            Stands::Alone => None,
-            Stands::Above => return supervise(volume, options, linger),
-            Stands::Below => Some(Supervisor::from_stdin().context("the supervisor")?),
+            Supervision::Alone => None,
+            Supervision::Above => return supervise(volume, options, linger),
+            Supervision::Below => Some(Supervisor::from_stdin().context("the supervisor")?),
         };
         serve(volume, dir, options, linger, begun, |opened| {
             for (word, sentence) in [(NOTE, opened.recovered), (WARNING, opened.missing)] {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::control_socket::frames::{Ended, Kind};
 use crate::control_socket::message::{DaemonAnswer, Question};
-use crate::private_mount::{Said, WantedMount};
+use crate::private_mount::{MountAnswer, WantedMount};
 use crate::report::Report;
 use crate::supervisor::message::{Begin, Kept, Message};
 
@@ -160,7 +160,7 @@ fn what_supervisors_commands_and_mounts_are_told_has_its_names() {
         r#"{"volume":"v","branch":"b","dir":"/a","covers":true,"options":"ro","#,
         r#""working_dir":"/w","parent":1}"#,
     )]);
-    hold::<Said>(&[r#""mounted""#, r#"{"failed":{"code":1,"why":"w"}}"#]);
+    hold::<MountAnswer>(&[r#""mounted""#, r#"{"failed":{"code":1,"why":"w"}}"#]);
     hold::<Report>(&[concat!(
         r#"{"pid":1,"volume":"v","read_only":true,"options":"ro","mounted":{"branch":"b","snapshot":"s","#,
         r#""branches":1,"snapshots":2,"files":3,"failed_deletions":["d"],"#,

@@ -13,7 +13,7 @@ use holdfast_daemon::client::{is_there, join};
 use holdfast_daemon::mount_options::DaemonOptions;
 use holdfast_daemon::mounts::{self, real_path};
 use holdfast_daemon::opening::{IN_USE, file_id};
-use holdfast_daemon::start::{self, Notice, Stands};
+use holdfast_daemon::start::{self, Notice, Supervision};
 use holdfast_daemon::{hung, rings};
 
 use crate::branches::Place;
@@ -177,9 +177,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         options.snapshot = args.snapshot.clone();
         options.read_only |= options.snapshot.is_some();
         let stands = match (args.supervised, options.supervised) {
-            (true, _) => Stands::Below,
-            (false, true) => Stands::Above,
-            (false, false) => Stands::Alone,
+            (true, _) => Supervision::Below,
+            (false, true) => Supervision::Above,
+            (false, false) => Supervision::Alone,
         };
         return start::detached(&args.target, &args.dir, &options, args.linger, stands);
     }

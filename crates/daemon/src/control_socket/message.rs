@@ -19,7 +19,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::stopped::Stopped;
+use crate::stop_reason::Stopped;
 
 /// What both sides must speak.
 pub(crate) const PROTOCOL: u32 = 1;

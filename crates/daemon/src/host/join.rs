@@ -17,8 +17,8 @@ use holdfast_service::outcome::printable;
 use super::{CLOSING, Host, No, PATIENCE, asks, carried_out, close, keep, mount_options, words};
 use crate::callers::is_trusted;
 use crate::control_socket::message::{self, DaemonAnswer, Join, QUESTION_MAX, Question};
+use crate::mount_list;
 use crate::mount_options::DaemonOptions;
-use crate::served;
 use crate::table::{Mounting, New, Taken};
 
 /// How long it gets to mount: the helper may have to wait for the directory.
@@ -57,7 +57,7 @@ impl Host {
             Taken::Ending => No::Ending,
             Taken::Busy => No::Refused("the branch is still being closed; try again".into()),
             // Where others have mounted is no matter of a stranger.
-            Taken::At(_, of) if !served::may_hear(user, of) => No::Refused(
+            Taken::At(_, of) if !mount_list::may_hear(user, of) => No::Refused(
                 "another user has mounted this branch already; mount a snapshot of it: any number of users may have that".into(),
             ),
             Taken::At(at, _) => No::Refused(format!(

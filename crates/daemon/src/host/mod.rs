@@ -1,6 +1,6 @@
 //! The side of the daemon of its control socket: which mounts join, and what is answered.
 
-mod asked;
+mod mount_request;
 mod join;
 mod resume;
 mod work;
@@ -33,11 +33,11 @@ use crate::control_socket::message::{
     self, DaemonAnswer, PROTOCOL, QUESTION_MAX, Question, Served,
 };
 use crate::mount_options::DaemonOptions;
-use crate::stopped::Stopped;
-use crate::supervised::Keeping;
+use crate::stop_reason::Stopped;
 use crate::supervisor::message::Kept;
+use crate::supervisor_link::Keeping;
 use crate::table::{Asks, Event, Mounting, Table};
-use crate::{commands, report, served};
+use crate::{commands, mount_list, report};
 
 /// How long a caller gets to say what it wants, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -226,7 +226,7 @@ impl Host {
             Question::Closed { dir, device } => {
                 // One that goes on for another does not have all mounts yet.
                 let _ = self.table.is_serving(CLOSING);
-                Ok(served::closed(&self.table, user, &dir, &device))
+                Ok(mount_list::closed(&self.table, user, &dir, &device))
             }
             Question::End => self.end(user),
             Question::Restart => Err(self.restart(stream, user)),
@@ -274,7 +274,7 @@ impl Host {
 
     fn served(&self, user: u32) -> Served {
         let state = self.table.lock();
-        let mounts = served::mounts(&state, user);
+        let mounts = mount_list::mounts(&state, user);
         // A user without a mount of it hears no more than that it is in use.
         let is_theirs = is_trusted(user) || !mounts.is_empty();
         let text = |text: &str| if is_theirs { text.to_owned() } else { String::new() };
@@ -287,7 +287,7 @@ impl Host {
         let supervisor = self.table.supervisor().filter(|_| is_theirs);
         let falls_back = supervisor.as_ref().and_then(|it| it.falls_back());
         Served {
-            volume: served::name(path),
+            volume: mount_list::name(path),
             uuid: text(&self.uuid),
             label: text(&label),
             read_only: self.options.read_only,
@@ -307,7 +307,7 @@ impl Host {
         }
         let mut state = self.table.lock();
         state.lingers = false;
-        let keeps = served::keeps_it(&state);
+        let keeps = mount_list::keeps_it(&state);
         drop(state);
         self.table.tell(Event::Look);
         keeps.map_or(Ok(DaemonAnswer::Done), |why| Err(No::Refused(why)))

@@ -13,15 +13,15 @@ use crate::bounds::bound;
 use crate::callers::is_trusted;
 use crate::mount_options::DaemonOptions;
 use crate::mounts;
-use crate::supervised::Left;
 use crate::supervisor::message::Kept;
-use crate::table::{Mounting, New, Place};
+use crate::supervisor_link::Left;
+use crate::table::{MountSlot, Mounting, New};
 
 /// What a mount that is left goes on with.
 pub(crate) struct Held {
     // Before its place, which is free when it is closed.
     volume: Volume,
-    place: Place,
+    place: MountSlot,
     options: DaemonOptions,
     carried_out: Arc<CarriedOut>,
 }

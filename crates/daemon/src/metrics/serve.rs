@@ -59,7 +59,12 @@ struct Places(Mutex<Vec<Client>>);
 
 impl Places {
     /// A place for one more.
-    fn take(self: &Arc<Self>, number: u64, from: IpAddr, stream: &TcpStream) -> io::Result<Place> {
+    fn take(
+        self: &Arc<Self>,
+        number: u64,
+        from: IpAddr,
+        stream: &TcpStream,
+    ) -> io::Result<ClientSlot> {
         let stream = stream.try_clone()?;
         let mut all = self.0.lock();
         if all.len() >= CLIENTS {
@@ -68,7 +73,7 @@ impl Places {
             let _ = all.remove(goes).stream.shutdown(Shutdown::Both);
         }
         all.push(Client { number, from, stream, has_asked: false });
-        Ok(Place { places: Arc::clone(self), number })
+        Ok(ClientSlot { places: Arc::clone(self), number })
     }
 }
 
@@ -84,12 +89,12 @@ fn goes(all: &[Client]) -> usize {
 }
 
 /// The place of a client until this is dropped.
-struct Place {
+struct ClientSlot {
     places: Arc<Places>,
     number: u64,
 }
 
-impl Place {
+impl ClientSlot {
     fn has_asked(&self) {
         let mut all = self.places.0.lock();
         if let Some(client) = all.iter_mut().find(|it| it.number == self.number) {
@@ -98,7 +103,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.places.0.lock().retain(|it| it.number != self.number);
     }
@@ -179,7 +184,7 @@ impl Scrapes {
         Ok(())
     }
 
-    fn serve(&self, client: TcpStream, place: Place) -> io::Result<()> {
+    fn serve(&self, client: TcpStream, place: ClientSlot) -> io::Result<()> {
         let texts = Arc::clone(&self.texts);
         let started = thread::Builder::new().name("holdfast-scrape".into()).spawn(move || {
             // A scraper that has gone is no matter.
@@ -190,7 +195,7 @@ impl Scrapes {
 }
 
 /// One request and its answer.
-fn answer(mut client: &TcpStream, texts: &Texts, place: &Place) -> io::Result<()> {
+fn answer(mut client: &TcpStream, texts: &Texts, place: &ClientSlot) -> io::Result<()> {
     client.set_nonblocking(false)?;
     let Asked { wanted, is_head } = request(client)?;
     place.has_asked();
@@ -365,7 +370,7 @@ mod tests {
             let (stream, from) = listener.accept().unwrap();
             Places::take(&places, number, from.ip(), &stream).unwrap()
         });
-        let _taken: Vec<Place> = taken.collect();
+        let _taken: Vec<ClientSlot> = taken.collect();
         assert_eq!(clients[0].read(&mut [0]).unwrap(), 0);
         clients[1].set_nonblocking(true).unwrap();
         let stays = clients[1].read(&mut [0]).unwrap_err();

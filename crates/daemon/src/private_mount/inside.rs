@@ -15,8 +15,8 @@ use holdfast_control::Name;
 use holdfast_service::outcome::{Context, Failure, Outcome, plain_words};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use super::message::{Begin, Said, WantedMount};
-use super::namespaces::{Way, enter_as_root, enter_as_user, let_go_of};
+use super::message::{Begin, MountAnswer, WantedMount};
+use super::namespaces::{Isolation, enter_as_root, enter_as_user, let_go_of};
 use super::{FAILED, NOT_FOUND, NOT_RUN};
 use crate::client::join;
 use crate::control_socket::message;
@@ -53,7 +53,7 @@ pub fn become_command(command: &[OsString]) -> Outcome {
         Err(failure) => failure,
     };
     let code = failure.code;
-    let said = Said::Failed { code, why: with_help(failure).sentence };
+    let said = MountAnswer::Failed { code, why: with_help(failure).sentence };
     let _ = message::send(&socket, &said, &[], SOON);
     Ok(code)
 }
@@ -74,7 +74,7 @@ fn mount(wanted: &WantedMount) -> Result<File, Failure> {
     }
     let way = enter_as_root()?;
     let mut list = wanted.options.clone();
-    if way == Way::AsUser {
+    if way == Isolation::AsUser {
         // Only processes of the same user namespace could come in by that, and so not the waiter.
         list.push_str(",noallow_other");
         expect_device()?;
@@ -85,13 +85,13 @@ fn mount(wanted: &WantedMount) -> Result<File, Failure> {
     let (volume, dir) = (path(&wanted.volume), path(&wanted.dir));
     // The daemon is found before, as other users' files cannot be told apart in a user namespace.
     let enter = || match way {
-        Way::Entered => {
+        Isolation::Entered => {
             if wanted.covers {
                 let_go_of(&dir);
             }
             Ok(())
         }
-        Way::AsUser => enter_as_user(),
+        Isolation::AsUser => enter_as_user(),
     };
     if !join(&volume, &dir, &options, &[list.clone()], false, enter)? {
         let why = format!("{}: no process serves it any more", volume.display());
@@ -118,7 +118,7 @@ fn expect_device() -> Result<(), Failure> {
 
 /// Becomes the command, if it can.
 fn run(socket: &UnixStream, root: File, command: &[OsString]) -> Failure {
-    if let Err(error) = message::send(socket, &Said::Mounted, &[root.as_fd()], SOON) {
+    if let Err(error) = message::send(socket, &MountAnswer::Mounted, &[root.as_fd()], SOON) {
         return Failure::new(FAILED, plain_words(&error));
     }
     // The command does not get it: it would keep the mount in use.

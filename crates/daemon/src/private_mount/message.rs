@@ -29,7 +29,7 @@ pub(super) struct Begin;
 /// What is answered.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Said {
+pub(crate) enum MountAnswer {
     /// It is mounted: the opened root comes beside this. The command waits for [`Begin`].
     Mounted,
     /// The command has not begun, and will not.

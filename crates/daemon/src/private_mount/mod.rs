@@ -21,7 +21,7 @@ use holdfast_service::outcome::Failure;
 
 pub use inside::become_command;
 #[cfg(test)]
-pub(crate) use message::Said;
+pub(crate) use message::MountAnswer;
 pub use message::WantedMount;
 pub use running::{Ended, Prepared};
 pub use signals::Signals;

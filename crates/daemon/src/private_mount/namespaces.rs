@@ -12,7 +12,7 @@ use rustix::process::{getegid, geteuid};
 
 /// How this process gets its own mounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Isolation {
     /// It has them: root needs nothing else.
     Entered,
     /// By a user namespace, in which only this user is known.
@@ -21,13 +21,13 @@ pub(super) enum Way {
 
 /// Gives root a mount namespace of its own. Others, and root where it may not, need [`enter_as_user`], after which this
 /// process cannot tell owners apart any more.
-pub(super) fn enter_as_root() -> Result<Way, Failure> {
+pub(super) fn enter_as_root() -> Result<Isolation, Failure> {
     if !geteuid().is_root() {
-        return Ok(Way::AsUser);
+        return Ok(Isolation::AsUser);
     }
     match unshare(CloneFlags::CLONE_NEWNS) {
-        Ok(()) => hide_mounts().map(|()| Way::Entered),
-        Err(nix::errno::Errno::EPERM) => Ok(Way::AsUser),
+        Ok(()) => hide_mounts().map(|()| Isolation::Entered),
+        Err(nix::errno::Errno::EPERM) => Ok(Isolation::AsUser),
         Err(error) => Err(refused(&error.into())),
     }
 }

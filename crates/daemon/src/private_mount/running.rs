@@ -12,7 +12,7 @@ use std::time::Duration;
 use holdfast_service::outcome::{Context, Failure, plain_words};
 
 use super::inside::MESSAGE_MAX;
-use super::message::{Begin, Said, WantedMount};
+use super::message::{Begin, MountAnswer, WantedMount};
 use super::signals::ENDING;
 use super::{FAILED, SIGNAL, Signals};
 use crate::ask::{SYNC, attribute};
@@ -59,12 +59,12 @@ impl Prepared {
             .map_err(|error| failed(plain_words(&error)))?;
         let said = message::receive_handed(&self.socket, MESSAGE_MAX, MOUNTING);
         match said {
-            Ok((Said::Mounted, descriptors)) => {
+            Ok((MountAnswer::Mounted, descriptors)) => {
                 let root = descriptors.into_iter().next().map(File::from);
                 let root = root.ok_or_else(|| failed("the mount did not come through".into()))?;
                 Ok(Ready { prepared: self, root })
             }
-            Ok((Said::Failed { code, why }, _)) => Err(Failure::new(code, why)),
+            Ok((MountAnswer::Failed { code, why }, _)) => Err(Failure::new(code, why)),
             Err(error) => Err(failed(format!(
                 "the process that was to mount has ended ({})",
                 plain_words(&error)
@@ -134,7 +134,7 @@ impl Running {
         let status = self.child.wait().context("the command cannot be waited for")?;
         // A command that has begun has closed the socket without a word.
         Ok(match message::receive(&self.socket, MESSAGE_MAX, ENDING) {
-            Ok(Said::Failed { code, why }) => Ended::NotRun(Failure::new(code, why)),
+            Ok(MountAnswer::Failed { code, why }) => Ended::NotRun(Failure::new(code, why)),
             _ => Ended::Code(code(status)),
         })
     }

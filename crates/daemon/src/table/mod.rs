@@ -20,8 +20,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use place::Joining;
 use rustix::io::Errno;
 
-use super::supervised::{Changing, Keeping, Supervisor};
-pub(super) use place::{Asks, Place};
+use super::supervisor_link::{Changing, Keeping, Supervisor};
+pub(super) use place::{Asks, MountSlot};
 
 /// What the thread that owns the mounts is told.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ pub(super) struct Mounting {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct ActiveMounts {
     /// The first mount can be used: others may join.
     is_serving: bool,
     is_ending: bool,
@@ -123,7 +123,7 @@ pub(super) struct State {
     turned: Vec<Changing>,
 }
 
-impl State {
+impl ActiveMounts {
     /// Whether the daemon has something to do, or will have.
     pub(super) fn goes_on(&self) -> bool {
         let has_mounts = || self.mounts.values().any(Entry::is_connected);
@@ -139,7 +139,7 @@ impl State {
 /// The mounts of a daemon.
 #[derive(Debug)]
 pub(super) struct Table {
-    state: Mutex<State>,
+    state: Mutex<ActiveMounts>,
     changed: Condvar,
     events: Mutex<Sender<Event>>,
     supervisor: Option<Arc<Supervisor>>,
@@ -177,7 +177,7 @@ impl Table {
         self.supervisor.as_ref().map(Supervisor::changing)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ActiveMounts> {
         self.state.lock()
     }
 
@@ -190,8 +190,8 @@ impl Table {
     pub(super) fn wait_while(
         &self,
         patience: Duration,
-        is_so: impl FnMut(&mut State) -> bool,
-    ) -> MutexGuard<'_, State> {
+        is_so: impl FnMut(&mut ActiveMounts) -> bool,
+    ) -> MutexGuard<'_, ActiveMounts> {
         let mut state = self.lock();
         self.changed.wait_while_for(&mut state, is_so, patience);
         state
@@ -226,7 +226,7 @@ impl Table {
     ) -> Result<Told, Refusal> {
         let remote = {
             // What is just being mounted or unmounted is there, or gone, in a moment.
-            let is_between = |state: &mut State| {
+            let is_between = |state: &mut ActiveMounts| {
                 let is_mounted = state.mounts.values().any(|it| it.branch == Some(branch));
                 state.taken.contains(&branch) && !is_mounted
             };
@@ -299,7 +299,7 @@ impl Table {
 
     /// Waits until a branch is closed, but no longer than `patience`. Says whether it is.
     pub(super) fn is_closed(&self, branch: u64, patience: Duration) -> bool {
-        let is_taken = |state: &State| state.taken.contains(&branch);
+        let is_taken = |state: &ActiveMounts| state.taken.contains(&branch);
         !is_taken(&self.wait_while(patience, |state| is_taken(state)))
     }
 

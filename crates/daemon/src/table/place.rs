@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Entry, Event, Mounting, New, State, Table, Taken};
+use super::{ActiveMounts, Entry, Event, Mounting, New, Table, Taken};
 
 /// What a user may do to the volume who asks for a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Joining {
 
 /// A place for a mount that is about to be. Given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct MountSlot {
     table: Arc<Table>,
     number: u64,
     branch: Option<u64>,
@@ -56,9 +56,9 @@ impl Table {
         from: Option<UnixStream>,
         asks: Asks,
         patience: Duration,
-    ) -> Result<Place, Taken> {
+    ) -> Result<MountSlot, Taken> {
         let is_writer = asks == Asks::Writer;
-        let is_taken = |state: &State| {
+        let is_taken = |state: &ActiveMounts| {
             let is_it = |no| state.taken.contains(&no) || !is_writer && state.wanted.contains(&no);
             branch.is_some_and(is_it)
         };
@@ -85,10 +85,10 @@ impl Table {
         state.next += 1;
         state.joining.insert(number, Joining { from, branch, asks });
         drop(state);
-        Ok(Place { table: Arc::clone(self), number, branch, asks, is_used: false })
+        Ok(MountSlot { table: Arc::clone(self), number, branch, asks, is_used: false })
     }
 
-    fn have_readers_give_way(&self, state: &mut State, branch: u64) {
+    fn have_readers_give_way(&self, state: &mut ActiveMounts, branch: u64) {
         let is_it = |of: Option<u64>, asks| of == Some(branch) && asks == Asks::Reader;
         state.joining.values().filter(|it| is_it(it.branch, it.asks)).for_each(Joining::end);
         let mounts = state.mounts.iter_mut().filter(|(_, it)| is_it(it.branch, it.asks));
@@ -101,7 +101,7 @@ impl Table {
 }
 
 /// Where a branch is mounted and stays so, and the user.
-fn at(state: &State, branch: Option<u64>) -> Option<(PathBuf, u32)> {
+fn at(state: &ActiveMounts, branch: Option<u64>) -> Option<(PathBuf, u32)> {
     let mut mounts = state.mounts.values();
     let found = mounts.find(|it| it.branch.is_some() && it.branch == branch)?;
     // One that was unmounted a moment ago is on its way out.
@@ -109,7 +109,7 @@ fn at(state: &State, branch: Option<u64>) -> Option<(PathBuf, u32)> {
     stays.then(|| (found.dir.clone(), found.user))
 }
 
-impl Place {
+impl MountSlot {
     /// The mount is there. If the daemon ends meanwhile, it comes back, to be closed before the place is dropped.
     pub(crate) fn fill(&mut self, new: New) -> Result<(), Box<New>> {
         let table = Arc::clone(&self.table);
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for MountSlot {
     fn drop(&mut self) {
         if self.is_used {
             return;

@@ -41,7 +41,7 @@ use super::{CLOSING, Host, No, PATIENCE};
 use crate::callers::Then;
 use crate::commands;
 use crate::control_socket::message::{self, DaemonAnswer};
-use crate::supervised::Changing;
+use crate::supervisor_link::Changing;
 use crate::table::{Entry, Table};
 
 /// The numbers of a branch, and of a snapshot of it.
@@ -175,7 +175,7 @@ impl Host {
         &self,
         stream: UnixStream,
         mounted: &[At],
-        place: &works::Place,
+        place: &works::WorkSlot,
     ) -> io::Result<Arc<Conduit>> {
         message::send(&stream, &DaemonAnswer::Begins, &[], PATIENCE)?;
         // No door is in between any more.

@@ -22,14 +22,14 @@ const PATIENCE_WITH_STRANGERS: Duration = Duration::from_secs(600);
 /// All work of a daemon.
 #[derive(Debug)]
 pub(crate) struct Works {
-    state: Mutex<State>,
+    state: Mutex<RunningWork>,
     changed: Condvar,
     /// Work looks at the first; it can be read when the second is shut down.
     stop: (Arc<UnixStream>, UnixStream),
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RunningWork {
     /// By user.
     running: HashMap<u32, usize>,
     /// Questions, of which the callers of a daemon are the limit.
@@ -38,7 +38,7 @@ struct State {
     is_over: bool,
 }
 
-impl State {
+impl RunningWork {
     /// How much of it is of strangers.
     fn of_strangers(&self) -> usize {
         self.running.iter().filter(|(user, _)| !is_trusted(**user)).map(|(_, own)| own).sum()
@@ -47,7 +47,7 @@ impl State {
 
 /// A place for work. Given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct WorkSlot {
     works: Arc<Works>,
     user: u32,
     is_question: bool,
@@ -70,14 +70,14 @@ impl Works {
     }
 
     /// A place for work of this user, or for a question, which always has one.
-    pub(super) fn begin(self: &Arc<Self>, user: u32, is_question: bool) -> Result<Place, No> {
+    pub(super) fn begin(self: &Arc<Self>, user: u32, is_question: bool) -> Result<WorkSlot, No> {
         let mut state = self.state.lock();
         if state.is_over {
             return Err(No::Ending);
         }
         if is_question {
             state.questions += 1;
-            return Ok(Place { works: Arc::clone(self), user, is_question });
+            return Ok(WorkSlot { works: Arc::clone(self), user, is_question });
         }
         let own = state.running.get(&user).copied().unwrap_or_default();
         let all = state.running.values().sum::<usize>();
@@ -92,7 +92,7 @@ impl Works {
         }
         *state.running.entry(user).or_default() += 1;
         drop(state);
-        Ok(Place { works: Arc::clone(self), user, is_question })
+        Ok(WorkSlot { works: Arc::clone(self), user, is_question })
     }
 
     /// Has all work end, and waits for that.
@@ -100,19 +100,19 @@ impl Works {
         let mut state = self.state.lock();
         state.is_over = true;
         let _ = self.stop.1.shutdown(Shutdown::Both);
-        let is_busy = |state: &mut State| !state.running.is_empty() || state.questions > 0;
+        let is_busy = |state: &mut RunningWork| !state.running.is_empty() || state.questions > 0;
         self.changed.wait_while(&mut state, is_busy);
     }
 }
 
-impl Place {
+impl WorkSlot {
     /// How long its command may take and send nothing; `None`: for ever.
     pub(super) fn patience(&self) -> Option<Duration> {
         (!is_trusted(self.user)).then_some(PATIENCE_WITH_STRANGERS)
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkSlot {
     fn drop(&mut self) {
         let mut state = self.works.state.lock();
         if self.is_question {
@@ -136,7 +136,7 @@ mod tests {
     fn a_stranger_gets_some_places_and_never_all_and_none_comes_behind_the_end() {
         let works = &Works::new().unwrap();
         let stranger = rustix::process::geteuid().as_raw() + 4711;
-        let mut places: Vec<Place> =
+        let mut places: Vec<WorkSlot> =
             (0..MOST_OF_ONE).map(|_| works.begin(stranger, false).map_err(drop).unwrap()).collect();
         assert!(matches!(works.begin(stranger, false), Err(No::Refused(_))));
         places.pop();
@@ -145,7 +145,7 @@ mod tests {
         // However many they are.
         let more =
             |user| std::iter::from_fn(move || works.begin(user, false).ok()).collect::<Vec<_>>();
-        let others: Vec<Place> = (stranger + 2..stranger + 20).flat_map(&more).collect();
+        let others: Vec<WorkSlot> = (stranger + 2..stranger + 20).flat_map(&more).collect();
         assert_eq!(others.len(), MOST_OF_STRANGERS - MOST_OF_ONE - 1);
         assert!(others.iter().all(|place| place.patience().is_some()));
         let root = more(0);

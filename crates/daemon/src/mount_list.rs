@@ -10,7 +10,7 @@ use holdfast_service::outcome::printable;
 
 use crate::callers::is_trusted;
 use crate::control_socket::message::{DaemonAnswer, ServedMount};
-use crate::table::{Entry, Failed, State, Table};
+use crate::table::{ActiveMounts, Entry, Failed, Table};
 
 /// How long a mount may take to end, and the volume.
 const CLOSING: Duration = Duration::from_secs(110);
@@ -27,7 +27,7 @@ pub(super) fn name(path: &Path) -> Name {
 }
 
 /// The mounts that `user` may hear of.
-pub(super) fn mounts(state: &State, user: u32) -> Vec<ServedMount> {
+pub(super) fn mounts(state: &ActiveMounts, user: u32) -> Vec<ServedMount> {
     let mount = |entry: &Entry| {
         // One that is being closed has no names any more.
         let engine = entry.volume.as_ref()?.engine().ok()?;
@@ -79,7 +79,7 @@ pub(super) fn closed(table: &Table, user: u32, dir: &Name, device: &str) -> Daem
 }
 
 /// Why the volume does not become free when the daemon may end: there are mounts still, or there will be.
-pub(super) fn keeps_it(state: &State) -> Option<String> {
+pub(super) fn keeps_it(state: &ActiveMounts) -> Option<String> {
     let there: Vec<&Entry> = state.mounts.values().filter(|it| it.is_connected()).collect();
     if there.is_empty() {
         let why = "another mount of it is just being made; try again";
