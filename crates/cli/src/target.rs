@@ -9,7 +9,7 @@ use holdfast::{Volume, VolumeOptions};
 use holdfast_daemon::mounts;
 use holdfast_daemon::opening::open_volume;
 
-use crate::branches::Place;
+use crate::branches::TreeLocation;
 use crate::branches::place::holds_bytes;
 use crate::outcome::{Context, Failure};
 use crate::peek::Peek;
@@ -32,7 +32,7 @@ pub enum Target {
     /// A path inside the volume in a file or block device.
     Inside {
         /// The file or block device, and the branch or snapshot in it.
-        place: Place,
+        place: TreeLocation,
         /// The path, from the root of the branch or snapshot.
         path: PathBuf,
     },
@@ -54,7 +54,7 @@ impl Target {
             if !path.is_empty() && !path.as_bytes().starts_with(b"/") {
                 continue;
             }
-            let place = Place::parse(head);
+            let place = TreeLocation::parse(head);
             if holds_bytes(&place.path) || is_mounted(&place.path) {
                 return Target::Inside { place, path: Path::new("/").join(path) };
             }
@@ -76,7 +76,7 @@ impl Target {
         // The last one first: what stands between is a branch.
         for at in (0..bytes.len()).rev().filter(|at| bytes[*at] == b':') {
             let [head, name] = [&bytes[..at], &bytes[at + 1..]].map(OsStr::from_bytes);
-            let path = Place::parse(head).path;
+            let path = TreeLocation::parse(head).path;
             if holds_volume(&path) || is_mounted(&path) {
                 let as_host = if host.is_absolute() { "/" } else { "./" };
                 let [head, name, text] = [head, name, host.as_os_str()].map(OsStr::display);
@@ -90,12 +90,12 @@ impl Target {
     }
 
     /// The place and the path in it. Like [`Target::parse`], and a place alone means its root.
-    pub fn inside(text: impl AsRef<OsStr>) -> Result<(Place, PathBuf), Failure> {
+    pub fn inside(text: impl AsRef<OsStr>) -> Result<(TreeLocation, PathBuf), Failure> {
         let text = text.as_ref();
         match Target::parse(text) {
             Target::Inside { place, path } => Ok((place, path)),
             Target::Host(host) => {
-                let place = Place::parse(host.as_os_str());
+                let place = TreeLocation::parse(host.as_os_str());
                 if holds_bytes(&place.path) || is_mounted(&place.path) {
                     return Ok((place, "/".into()));
                 }
@@ -147,7 +147,7 @@ fn is_mounted(path: &Path) -> bool {
 }
 
 /// Opens what stands in front of a path: a volume, or a branch or snapshot of it.
-pub(crate) fn open_place(place: &Place, read_only: bool) -> Result<Volume, Failure> {
+pub(crate) fn open_place(place: &TreeLocation, read_only: bool) -> Result<Volume, Failure> {
     let mut options = VolumeOptions::new();
     if let Some(branch) = &place.branch {
         options = options.branch(branch.utf8()?);

@@ -3,7 +3,7 @@
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use holdfast_service::branches::by_time::Purpose;
 
-use super::{Name, Place};
+use super::{Name, TreeLocation};
 
 /// A name. Whether it can be one is judged by the engine.
 pub(crate) fn name() -> impl TypedValueParser<Value = Name> {
@@ -11,12 +11,12 @@ pub(crate) fn name() -> impl TypedValueParser<Value = Name> {
 }
 
 /// A place with whatever stands behind it.
-pub(crate) fn place() -> impl TypedValueParser<Value = Place> {
-    OsStringValueParser::new().map(|text| Place::parse(&text))
+pub(crate) fn place() -> impl TypedValueParser<Value = TreeLocation> {
+    OsStringValueParser::new().map(|text| TreeLocation::parse(&text))
 }
 
 /// A place with no more than a branch behind it.
-pub(crate) fn branch_place() -> impl TypedValueParser<Value = Place> {
+pub(crate) fn branch_place() -> impl TypedValueParser<Value = TreeLocation> {
     place().try_map(|place| match place.snapshot {
         None => Ok(place),
         Some(_) => Err("it names a snapshot; write the name of the snapshot behind the place"),
@@ -24,7 +24,7 @@ pub(crate) fn branch_place() -> impl TypedValueParser<Value = Place> {
 }
 
 /// A place with nothing behind it.
-pub(crate) fn volume_place() -> impl TypedValueParser<Value = Place> {
+pub(crate) fn volume_place() -> impl TypedValueParser<Value = TreeLocation> {
     branch_place().try_map(|place| match place.branch {
         None => Ok(place),
         Some(_) => Err("it names a branch; here is a mounted directory or a volume wanted"),

@@ -16,7 +16,7 @@ use crate::outcome::{Failure, complain};
 
 /// A mounted directory, or a file or block device, and what is meant in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TreeLocation {
     /// The directory, file or block device.
     pub path: PathBuf,
     /// The branch; `None`: the one that is mounted in the directory, or the first of the volume.
@@ -26,7 +26,7 @@ pub struct Place {
 }
 
 /// As it is written in an argument.
-impl fmt::Display for Place {
+impl fmt::Display for TreeLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())?;
         if let Some(branch) = &self.branch {
@@ -39,10 +39,10 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl TreeLocation {
     /// Reads an argument. What is not there is taken for a path.
-    pub(crate) fn parse(text: &OsStr) -> Place {
-        let whole = Place { path: text.into(), branch: None, snapshot: None };
+    pub(crate) fn parse(text: &OsStr) -> TreeLocation {
+        let whole = TreeLocation { path: text.into(), branch: None, snapshot: None };
         if whole.path.symlink_metadata().is_ok() {
             return whole;
         }
@@ -52,7 +52,7 @@ impl Place {
             let path = Path::new(OsStr::from_bytes(&bytes[..at]));
             let (branch, snapshot) = names(&bytes[at..])?;
             let is_there = holds_bytes(path) || path.is_dir();
-            is_there.then(|| Place { path: path.into(), branch, snapshot })
+            is_there.then(|| TreeLocation { path: path.into(), branch, snapshot })
         });
         { found }.next().unwrap_or(whole)
     }
@@ -156,7 +156,7 @@ mod tests {
             std::fs::write(at(name), "").unwrap();
         }
         let parse = |name: &str| {
-            let place = Place::parse(at(name).as_os_str());
+            let place = TreeLocation::parse(at(name).as_os_str());
             let text = |name: Option<Name>| name.map(|name| name.text().into_owned());
             let path = place.path.strip_prefix(dir.path()).unwrap().to_str().unwrap().to_owned();
             (path, text(place.branch), text(place.snapshot))
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(parse("b@c.img@s"), is("b@c.img", None, Some("s")));
         assert_eq!(parse("a.img:taken"), is("a.img:taken", None, None));
         // A directory is one if it is mounted.
-        assert_eq!(Place::parse(dir.path().as_os_str()).path, dir.path());
+        assert_eq!(TreeLocation::parse(dir.path().as_os_str()).path, dir.path());
         // A path in the volume, no name, and nothing at all.
         for path in ["a.img:/x", "a.img:/x@y", "a.img:", "a.img@", "a.img:x@", "a.img:x:y", "no:x"]
         {

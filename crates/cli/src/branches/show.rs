@@ -9,7 +9,7 @@ use holdfast_service::json;
 use holdfast_service::moment::utc;
 use serde_json::{Map, Value};
 
-use super::{Ask, Name, Place};
+use super::{Ask, Name, TreeLocation};
 use crate::outcome::{Failure, Outcome, printable, printed};
 
 /// `2024-05-21 13:05:00`, in UTC.
@@ -130,7 +130,7 @@ pub(crate) fn made(
 /// Gives a branch another head, and says where what it was can be found. `from`: whose head it is, and what that is called in JSON;
 /// `said`: what is said of the branch, which has this name.
 pub(crate) fn new_head(
-    place: &Place,
+    place: &TreeLocation,
     question: &Ask,
     as_json: bool,
     from: (&str, &Name),

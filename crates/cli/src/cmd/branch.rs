@@ -6,7 +6,7 @@ use holdfast_service::size;
 use holdfast_service::work::tune::Limit;
 
 use super::tune;
-use crate::branches::{Ask, Name, Place, arguments, show};
+use crate::branches::{Ask, Name, TreeLocation, arguments, show};
 use crate::outcome::Outcome;
 
 /// List, delete, rename, limit, promote the branches of a volume.
@@ -21,11 +21,11 @@ others. PLACE is a mounted directory, or a volume: a file or block device, mount
   holdfast branch delete volume.img try")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: BranchCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum BranchCommand {
     List(List),
     Delete(Delete),
     Rename(Rename),
@@ -44,7 +44,7 @@ struct List {
     json: bool,
     /// A mounted directory or a volume.
     #[arg(value_parser = arguments::volume_place())]
-    place: Place,
+    place: TreeLocation,
 }
 
 /// Delete branches with their snapshots; their space comes back in the background.
@@ -56,7 +56,7 @@ left (txn- and the time) goes the snapshot of the same name that it began with."
 struct Delete {
     /// A mounted directory or a volume.
     #[arg(value_parser = arguments::volume_place())]
-    place: Place,
+    place: TreeLocation,
     /// The branches.
     #[arg(required = true, value_parser = arguments::name())]
     names: Vec<Name>,
@@ -67,7 +67,7 @@ struct Delete {
 struct Of {
     /// A mounted directory or a volume.
     #[arg(value_parser = arguments::volume_place())]
-    place: Place,
+    place: TreeLocation,
     /// The branch.
     #[arg(value_parser = arguments::name())]
     name: Name,
@@ -122,7 +122,7 @@ struct Promote {
     json: bool,
     /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
     #[arg(value_parser = arguments::branch_place())]
-    place: Place,
+    place: TreeLocation,
     /// The fork that it becomes.
     #[arg(value_parser = arguments::name())]
     fork: Name,
@@ -130,19 +130,19 @@ struct Promote {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.what {
-        What::List(args) => return list(args),
-        What::Delete(Delete { place, names }) => {
+        BranchCommand::List(args) => return list(args),
+        BranchCommand::Delete(Delete { place, names }) => {
             for name in names {
                 place.done(&Ask::DeleteBranch { name: name.into(), number: None })?;
             }
         }
-        What::Rename(Rename { of: Of { place, name }, new_name }) => {
+        BranchCommand::Rename(Rename { of: Of { place, name }, new_name }) => {
             place.done(&Ask::RenameBranch { name: name.into(), new_name: new_name.clone() })?;
         }
-        What::Limit(LimitTo { of: Of { place, name }, limit }) => {
+        BranchCommand::Limit(LimitTo { of: Of { place, name }, limit }) => {
             place.done(&Ask::LimitBranch { name: name.into(), blocks: limit.0 })?;
         }
-        What::Promote(args) => return promote(args),
+        BranchCommand::Promote(args) => return promote(args),
     }
     Ok(0)
 }

@@ -7,7 +7,7 @@ use holdfast_daemon::dispatch::Located;
 use holdfast_service::work::diff::{DiffFormat, TROUBLE};
 use holdfast_service::work::{Tree, Work};
 
-use crate::branches::{Place, place};
+use crate::branches::{TreeLocation, place};
 use crate::outcome::{Failure, Outcome};
 use crate::pipes::out;
 
@@ -111,7 +111,7 @@ fn trees(
     a: Option<&OsStr>,
     b: Option<&OsStr>,
 ) -> Result<(Located, Tree, Tree), Failure> {
-    let place = Place::parse(place);
+    let place = TreeLocation::parse(place);
     let located = place.located()?;
     let first = located.tree();
     let other = |text: &OsStr| tree(&located, &first, text);
@@ -137,7 +137,7 @@ fn trees(
 
 /// The place in this volume that a text means, if it does.
 fn place_in(located: &Located, text: &OsStr) -> Option<Located> {
-    let place = Place::parse(text);
+    let place = TreeLocation::parse(text);
     let other = place.path.exists().then(|| place.located().ok()).flatten();
     other.filter(|other| located.has(other))
 }

@@ -8,7 +8,7 @@ use holdfast_daemon::dispatch::Pipes;
 use holdfast_service::outcome::without_number;
 use holdfast_service::work::{Tree, Work};
 
-use crate::branches::{Origin, Place, arguments, place};
+use crate::branches::{Origin, TreeLocation, arguments, place};
 use crate::outcome::{Failure, Outcome, plain_words, printed};
 use crate::pipes::out;
 
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     incremental: Option<Origin>,
     /// A volume, and a branch or snapshot in it.
     #[arg(value_name = "PLACE", value_parser = arguments::place())]
-    place: Place,
+    place: TreeLocation,
 }
 
 /// `SNAPSHOT`, `@SNAPSHOT` or `BRANCH@SNAPSHOT`.

@@ -1,6 +1,6 @@
 //! `holdfast fork`: a new branch out of a snapshot, or of a branch as it is.
 
-use crate::branches::{Ask, Name, Origin, Place, arguments, place, show};
+use crate::branches::{Ask, Name, Origin, TreeLocation, arguments, place, show};
 use crate::outcome::Outcome;
 
 /// Make a branch out of another one, or of a snapshot.
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     json: bool,
     /// A mounted directory or a volume; `:BRANCH`, `@SNAPSHOT` behind it mean the same as --from.
     #[arg(value_parser = arguments::place())]
-    place: Place,
+    place: TreeLocation,
     /// The name of the new branch.
     #[arg(value_parser = arguments::name())]
     name: Name,

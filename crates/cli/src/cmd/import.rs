@@ -10,7 +10,7 @@ use holdfast_daemon::dispatch::{Input, Pipes};
 use holdfast_service::outcome::without_number;
 use holdfast_service::work::Work;
 
-use crate::branches::{Place, arguments};
+use crate::branches::{TreeLocation, arguments};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::pipes::out;
 
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     image: Option<String>,
     /// A volume, and `:BRANCH` if another one than `main` is meant.
     #[arg(value_name = "PLACE", value_parser = arguments::branch_place())]
-    place: Place,
+    place: TreeLocation,
     /// Files of archives, or of layers, the lowest first; `-` is standard input, which it is without any.
     #[arg(value_name = "FILE", conflicts_with = "oci")]
     files: Vec<OsString>,

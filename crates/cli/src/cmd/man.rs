@@ -10,7 +10,7 @@ use clap::CommandFactory;
 use holdfast_service::work::files::message::Attributes;
 
 use crate::cmd::{Cli, LINKS};
-use crate::host_tree::{Dir, NewFile, Place};
+use crate::host_tree::{Dir, HostEntry, NewFile};
 use crate::manual;
 use crate::outcome::{Context, Outcome};
 
@@ -49,7 +49,7 @@ fn write(
     title: &str,
     section: &str,
 ) -> Outcome {
-    let place = Place::of(dir, format!("{title}.{section}").as_ref());
+    let place = HostEntry::of(dir, format!("{title}.{section}").as_ref());
     let mut page = Vec::new();
     let attributes = Attributes { mode: Some(0o644), ..Attributes::default() };
     let written = manual::render(command, name, section, &mut page).and_then(|()| {

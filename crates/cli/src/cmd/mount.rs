@@ -16,7 +16,7 @@ use holdfast_daemon::opening::{IN_USE, file_id};
 use holdfast_daemon::start::{self, Notice, Supervision};
 use holdfast_daemon::{hung, rings};
 
-use crate::branches::Place;
+use crate::branches::TreeLocation;
 use crate::cmd::remount;
 use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, complain, printable, with_help};
 
@@ -183,8 +183,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         };
         return start::detached(&args.target, &args.dir, &options, args.linger, stands);
     }
-    let place = Place::parse(args.target.as_os_str());
-    let how = How { foreground: args.foreground, linger: args.linger };
+    let place = TreeLocation::parse(args.target.as_os_str());
+    let how = ServeOptions { foreground: args.foreground, linger: args.linger };
     match mount(&place, &args.dir, &options, &args.options, how) {
         Err(failure) if options.nofail && !place.path.exists() => {
             complain(&format!("{} (nofail)", with_help(failure).sentence));
@@ -196,7 +196,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// How a volume is served.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct How {
+pub(crate) struct ServeOptions {
     /// By this process.
     pub(crate) foreground: bool,
     /// Also when nothing is mounted any more.
@@ -205,11 +205,11 @@ pub(crate) struct How {
 
 /// Checks what a person can get wrong, then serves, joins the daemon that has the volume, or starts one.
 pub(crate) fn mount(
-    place: &Place,
+    place: &TreeLocation,
     dir: &Path,
     options: &DaemonOptions,
     lists: &[String],
-    how: How,
+    how: ServeOptions,
 ) -> Outcome {
     let target = place.path.as_path();
     let mut options = options.clone();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use holdfast_daemon::mount_options::{DaemonOptions, split};
 
-use crate::branches::Place;
+use crate::branches::TreeLocation;
 use crate::cmd::{mount, remount};
 use crate::outcome::{Failure, Outcome};
 
@@ -59,8 +59,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
             *list = split(list).filter(known).collect::<Vec<_>>().join(",");
         }
     }
-    let place = Place::parse(args.spec.as_os_str());
-    match mount::mount(&place, &args.dir, &options, &lists, mount::How::default()) {
+    let place = TreeLocation::parse(args.spec.as_os_str());
+    match mount::mount(&place, &args.dir, &options, &lists, mount::ServeOptions::default()) {
         Err(_) if options.nofail && !place.path.exists() => Ok(0),
         other => other,
     }

@@ -11,7 +11,7 @@ use holdfast_service::branches::by_time::{self, Purpose};
 use holdfast_service::branches::temporary;
 use serde_json::{Value, json};
 
-use crate::branches::{Ask, Name, Place, arguments, show};
+use crate::branches::{Ask, Name, TreeLocation, arguments, show};
 use crate::outcome::{Failure, Outcome, complain, printed};
 use crate::txn::sweep;
 
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     json: bool,
     /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
     #[arg(value_parser = arguments::branch_place())]
-    place: Place,
+    place: TreeLocation,
 }
 
 /// For so long one of each step.

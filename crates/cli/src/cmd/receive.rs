@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use holdfast_daemon::dispatch::{Input, Pipes};
 use holdfast_service::work::Work;
 
-use crate::branches::{Name, Place, arguments};
+use crate::branches::{Name, TreeLocation, arguments};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::pipes::{out, progress};
 
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     resume_token: bool,
     /// A volume.
     #[arg(value_name = "PLACE", value_parser = arguments::volume_place())]
-    place: Place,
+    place: TreeLocation,
     /// A file with the stream; `-` is standard input, which it is without one.
     #[arg(value_name = "FILE", conflicts_with = "resume_token")]
     file: Option<PathBuf>,

@@ -14,7 +14,7 @@ use holdfast_service::work::Work;
 use holdfast_service::work::resize::To;
 use rustix::fs::OFlags;
 
-use crate::branches::{Place, arguments};
+use crate::branches::{TreeLocation, arguments};
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words, printed, shown};
 use crate::peek::Peek;
 use crate::pipes::{Bar, out};
@@ -41,7 +41,7 @@ much is in use, the command says how small the volume can be, and changes nothin
 pub(crate) struct Args {
     /// A mounted directory or a volume.
     #[arg(value_parser = arguments::volume_place())]
-    place: Place,
+    place: TreeLocation,
     /// The new size, such as 64G or 1.5T; +10G or -10G for so much more or less than now; or max: all that the file or the device has.
     #[arg(value_name = "SIZE", value_parser = wanted, allow_hyphen_values = true)]
     size: Wanted,

@@ -10,7 +10,7 @@ use holdfast_daemon::private_mount::{self, Ended, Prepared, Signals};
 use holdfast_service::branches::temporary::Purpose;
 use rustix::fs::{Mode, mkdir};
 
-use crate::branches::{Ask, Name, Origin, Place, arguments, place};
+use crate::branches::{Ask, Name, Origin, TreeLocation, arguments, place};
 use crate::outcome::{Context, Failure, Outcome, complain};
 use crate::txn::base::Base;
 use crate::txn::sweep;
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     keep: Option<Name>,
     /// A mounted directory, or a volume that is mounted.
     #[arg(value_parser = arguments::place())]
-    place: Option<Place>,
+    place: Option<TreeLocation>,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
@@ -102,7 +102,7 @@ fn in_fork(args: &Args) -> Outcome {
 fn fork(args: &Args) -> Result<(Base, Fork), Failure> {
     let place = match &args.place {
         Some(place) => place.clone(),
-        None => Place { path: ".".into(), branch: None, snapshot: None },
+        None => TreeLocation { path: ".".into(), branch: None, snapshot: None },
     };
     let found = mounts::find_all(&place.path).context("/proc/self/mountinfo")?;
     let base = match found.first() {
@@ -120,7 +120,7 @@ fn fork(args: &Args) -> Result<(Base, Fork), Failure> {
         true => base.mount.dir.clone(),
         false => place.path,
     };
-    let place = Place { path, branch: None, snapshot: None };
+    let place = TreeLocation { path, branch: None, snapshot: None };
     sweep::before_run(&place, &base);
     let name = Purpose::Run.new_name().0;
     let question = Ask::Fork { branch, snapshot, name: name.clone() };
@@ -131,7 +131,7 @@ fn fork(args: &Args) -> Result<(Base, Fork), Failure> {
 
 /// A fork that goes when it is dropped, unless it is kept.
 struct Fork {
-    place: Place,
+    place: TreeLocation,
     name: Name,
     /// The name that it has instead, and under which it stays.
     kept: Option<Name>,

@@ -10,7 +10,7 @@ use holdfast_daemon::interrupt::Interrupt;
 use holdfast_service::size;
 use holdfast_service::work::{Work, scrub};
 
-use crate::branches::{Place, arguments};
+use crate::branches::{TreeLocation, arguments};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::pipes::{out, progress};
 
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     json: bool,
     /// A volume, or a directory in which it is mounted.
     #[arg(value_name = "VOLUME", value_parser = arguments::place())]
-    place: Place,
+    place: TreeLocation,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {

@@ -8,7 +8,7 @@ use holdfast_service::work::Work;
 use holdfast_service::work::send::SendSource;
 use holdfast_stream::{StreamError, Token};
 
-use crate::branches::{Origin, Place, arguments, place};
+use crate::branches::{Origin, TreeLocation, arguments, place};
 use crate::outcome::{Failure, Outcome};
 use crate::pipes::{out, progress};
 
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     resume: Option<Token>,
     /// A volume and a snapshot: IMAGE@SNAPSHOT, IMAGE:BRANCH@SNAPSHOT or DIRECTORY@SNAPSHOT. With --resume a volume alone.
     #[arg(value_name = "PLACE", value_parser = arguments::place())]
-    place: Place,
+    place: TreeLocation,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {

@@ -5,7 +5,7 @@ use std::io::Write;
 use holdfast_control::Snapshot;
 use holdfast_service::branches::by_time::Purpose;
 
-use crate::branches::{Ask, Name, Place, arguments, show};
+use crate::branches::{Ask, Name, TreeLocation, arguments, show};
 use crate::outcome::{Outcome, printed};
 
 /// Take, list, keep, delete snapshots of a branch, and go back to one.
@@ -26,11 +26,11 @@ no `/`, `@`, `:` or control character.
   holdfast mount volume.img@before-upgrade old-mnt")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: SnapshotCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum SnapshotCommand {
     Create(Create),
     List(List),
     Show(Show),
@@ -56,7 +56,7 @@ struct Create {
     json: bool,
     /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
     #[arg(value_parser = arguments::branch_place())]
-    place: Place,
+    place: TreeLocation,
     /// Its name.
     #[arg(value_parser = arguments::name())]
     name: Option<Name>,
@@ -75,7 +75,7 @@ struct List {
     all: bool,
     /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
     #[arg(value_parser = arguments::branch_place())]
-    place: Place,
+    place: TreeLocation,
 }
 
 /// One of them.
@@ -83,7 +83,7 @@ struct List {
 struct Of {
     /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
     #[arg(value_parser = arguments::branch_place())]
-    place: Place,
+    place: TreeLocation,
     /// The snapshot.
     #[arg(value_parser = arguments::name())]
     name: Name,
@@ -107,7 +107,7 @@ one of them is left.")]
 struct Delete {
     /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
     #[arg(value_parser = arguments::branch_place())]
-    place: Place,
+    place: TreeLocation,
     /// The snapshots.
     #[arg(required = true, value_parser = arguments::name())]
     names: Vec<Name>,
@@ -144,7 +144,7 @@ struct Rollback {
     json: bool,
     /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
     #[arg(value_parser = arguments::branch_place())]
-    place: Place,
+    place: TreeLocation,
     /// The snapshot to go back to.
     #[arg(value_parser = arguments::name())]
     name: Name,
@@ -163,24 +163,24 @@ struct Hold {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let held = matches!(args.what, What::Hold(_));
+    let held = matches!(args.what, SnapshotCommand::Hold(_));
     match &args.what {
-        What::Create(args) => return create(args),
-        What::List(args) => return list(args),
-        What::Show(args) => return show(args),
-        What::Delete(Delete { place, names }) => {
+        SnapshotCommand::Create(args) => return create(args),
+        SnapshotCommand::List(args) => return list(args),
+        SnapshotCommand::Show(args) => return show(args),
+        SnapshotCommand::Delete(Delete { place, names }) => {
             for name in names {
                 let (branch, name) = (place.which(), name.into());
                 place.done(&Ask::DeleteSnapshot { branch, name, number: None })?;
             }
         }
-        What::Rename(Rename { of: Of { place, name }, new_name }) => {
+        SnapshotCommand::Rename(Rename { of: Of { place, name }, new_name }) => {
             let (branch, name, new_name) = (place.which(), name.into(), new_name.clone());
             place.done(&Ask::RenameSnapshot { branch, name, new_name })?;
         }
-        What::Rollback(args) => return rollback(args),
-        What::Hold(Hold { tag, of: Of { place, name } })
-        | What::Unhold(Hold { tag, of: Of { place, name } }) => {
+        SnapshotCommand::Rollback(args) => return rollback(args),
+        SnapshotCommand::Hold(Hold { tag, of: Of { place, name } })
+        | SnapshotCommand::Unhold(Hold { tag, of: Of { place, name } }) => {
             let (branch, name, tag) = (place.which(), name.into(), tag.clone());
             place.done(&Ask::Hold { branch, name, tag, held })?;
         }

@@ -5,7 +5,7 @@ use holdfast_daemon::interrupt::Interrupt;
 use holdfast_service::size;
 use holdfast_service::work::Work;
 
-use crate::branches::{Place, arguments};
+use crate::branches::{TreeLocation, arguments};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::pipes::{out, progress};
 
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     minimum: u64,
     /// A volume, or a directory in which it is mounted.
     #[arg(value_name = "VOLUME", value_parser = arguments::place())]
-    place: Place,
+    place: TreeLocation,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {

@@ -8,7 +8,7 @@ use holdfast_service::work::Work;
 use holdfast_service::work::tune::{Limit, To};
 use uuid::Uuid;
 
-use crate::branches::{Place, arguments};
+use crate::branches::{TreeLocation, arguments};
 use crate::outcome::{Failure, Outcome};
 use crate::pipes::out;
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     limit: Option<Limit>,
     /// A mounted directory or a volume; :BRANCH may stand behind it, for --limit.
     #[arg(value_name = "PLACE", value_parser = arguments::branch_place())]
-    place: Place,
+    place: TreeLocation,
 }
 
 fn uuid_of(text: &str) -> Result<Uuid, String> {

@@ -56,12 +56,12 @@ pub(crate) struct Args {
 
 /// Which mounts go, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum UnmountMode {
     /// Everything is written first; a mount in use stays.
     Orderly,
     /// At once, without waiting.
     Lazily,
-    /// As [`How::Orderly`], but the daemon is not asked for anything: whatever waits for it gets an error.
+    /// As [`UnmountMode::Orderly`], but the daemon is not asked for anything: whatever waits for it gets an error.
     ByForce,
     /// Only if the daemon has ended.
     IfDead,
@@ -69,16 +69,16 @@ pub(crate) enum How {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let how = match (args.lazy, args.dead) {
-        (true, _) => How::Lazily,
-        (_, true) => How::IfDead,
-        _ => How::Orderly,
+        (true, _) => UnmountMode::Lazily,
+        (_, true) => UnmountMode::IfDead,
+        _ => UnmountMode::Orderly,
     };
     take_away(&args.dir, how, Duration::from_secs(args.timeout))
 }
 
 /// Unmounts what is mounted at `dir`, or all mounts of the volume at `dir`. Waits for the daemon as long as `limit`, each time
 /// it has to.
-pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
+pub(crate) fn take_away(dir: &Path, how: UnmountMode, limit: Duration) -> Outcome {
     let found = mounts::find_all(dir).context("/proc/self/mountinfo")?;
     // What is mounted may have a daemon that answers no call: it is asked nothing.
     let real = mounts::real_path(dir);
@@ -89,7 +89,7 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
         // Others go all the same; what was wrong first is said.
         done = done.and(take_one_away(mount, how, limit));
     }
-    let is_for_good = !matches!(how, How::IfDead | How::Lazily);
+    let is_for_good = !matches!(how, UnmountMode::IfDead | UnmountMode::Lazily);
     if done.is_ok() && is_for_good && is_volume {
         // A daemon that lingers has nothing to do any more.
         let volume = mounts::real_path(dir);
@@ -105,7 +105,7 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
             };
         }
     }
-    if none && how != How::IfDead {
+    if none && how != UnmountMode::IfDead {
         if let Err(error) = std::fs::symlink_metadata(dir) {
             return Err(error).context(dir.display()).map_err(|failure| failure.with_code(FAILED));
         }
@@ -122,12 +122,12 @@ fn still_held(volume: &Path, limit: Duration) -> Failure {
 }
 
 /// Unmounts one.
-fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
+fn take_one_away(mount: &Mount, how: UnmountMode, limit: Duration) -> Outcome {
     expect_in_sight(mount)?;
     // What is to go at once waits for nothing, not even for a look at the volume.
     let ended = match how {
-        How::Orderly | How::IfDead => hung::end_if_hung(mount),
-        How::Lazily | How::ByForce => Ok(false),
+        UnmountMode::Orderly | UnmountMode::IfDead => hung::end_if_hung(mount),
+        UnmountMode::Lazily | UnmountMode::ByForce => Ok(false),
     };
     // Root may abort it by force, below.
     if let Err(error) = &ended
@@ -142,24 +142,24 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
     }
     let (detach, force) = (UnmountFlags::DETACH, UnmountFlags::FORCE);
     let mut waiting = match how {
-        How::IfDead => Waiting::new(true),
+        UnmountMode::IfDead => Waiting::new(true),
         _ => {
             let mount = mount.clone();
             Waiting::naming(move |waited| names_daemon(&mount, waited))
         }
     };
     let synced = match how {
-        How::Lazily => return unmount(mount, detach).map(|()| 0),
-        How::ByForce => Synced::Done,
+        UnmountMode::Lazily => return unmount(mount, detach).map(|()| 0),
+        UnmountMode::ByForce => Synced::Done,
         // Not asked again: the asker may have not ended yet, and is then taken for a daemon that answers no call.
         _ if matches!(ended, Ok(true)) => Synced::Dead,
-        How::Orderly | How::IfDead => sync(mount, limit, &mut waiting),
+        UnmountMode::Orderly | UnmountMode::IfDead => sync(mount, limit, &mut waiting),
     };
     let flags = match (how, &synced) {
         // By force, as it may be dying where connections cannot be aborted otherwise.
         (_, Synced::Dead) => detach | force,
-        (How::IfDead, _) => return Ok(0),
-        (How::ByForce, _) => force,
+        (UnmountMode::IfDead, _) => return Ok(0),
+        (UnmountMode::ByForce, _) => force,
         _ => UnmountFlags::empty(),
     };
     if synced == Synced::Dead && matches!(mounts::is_there(mount), Ok(false)) {
@@ -170,7 +170,7 @@ fn take_one_away(mount: &Mount, how: How, limit: Duration) -> Outcome {
     unmount(mount, flags)?;
     match (how, &synced) {
         // Nothing serves it any more, wherever it is mounted.
-        (How::ByForce, _) | (_, Synced::Dead) => wait(mount, limit, &synced, &mut waiting)?,
+        (UnmountMode::ByForce, _) | (_, Synced::Dead) => wait(mount, limit, &synced, &mut waiting)?,
         _ => wait_for_all(mount, limit, &synced, &mut waiting)?,
     }
     drop(waiting);

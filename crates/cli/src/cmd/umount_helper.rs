@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cmd::umount::{How, TIMEOUT, take_away};
+use crate::cmd::umount::{TIMEOUT, UnmountMode, take_away};
 use crate::outcome::Outcome;
 
 /// Unmount a volume and wait until everything is written, called by umount(8).
@@ -36,9 +36,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let how = match (args.lazy, args.force) {
-        (true, _) => How::Lazily,
-        (_, true) => How::ByForce,
-        _ => How::Orderly,
+        (true, _) => UnmountMode::Lazily,
+        (_, true) => UnmountMode::ByForce,
+        _ => UnmountMode::Orderly,
     };
     let taken = take_away(&args.dir, how, Duration::from_secs(TIMEOUT));
     match taken {

@@ -7,7 +7,7 @@ use holdfast_base::user_namespace::maker;
 use holdfast_daemon::mounts;
 use holdfast_service::work::{Work, names};
 
-use crate::branches::{Name, Place};
+use crate::branches::{Name, TreeLocation};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::pipes::out;
 use crate::target::Target;
@@ -24,13 +24,13 @@ pub(super) fn umask() -> u32 {
 }
 
 /// Where these paths are. None is changed if one is in no volume.
-pub(super) fn all_inside(texts: &[OsString]) -> Result<Vec<(Place, PathBuf)>, Failure> {
+pub(super) fn all_inside(texts: &[OsString]) -> Result<Vec<(TreeLocation, PathBuf)>, Failure> {
     texts.iter().map(|text| inside(text)).collect()
 }
 
 /// Makes the change that `change` says for the paths of each place, one place after the other.
 pub(super) fn changed_all(
-    all: Vec<(Place, PathBuf)>,
+    all: Vec<(TreeLocation, PathBuf)>,
     change: impl Fn(Vec<Name>) -> names::Change,
 ) -> Outcome {
     let mut code = 0;
@@ -41,15 +41,15 @@ pub(super) fn changed_all(
 }
 
 /// Changes names of a branch, where the volume is. What is made belongs to this user.
-pub(super) fn changed(place: &Place, change: names::Change) -> Outcome {
+pub(super) fn changed(place: &TreeLocation, change: names::Change) -> Outcome {
     let located = place.located()?;
     let what = names::NamespaceChange { tree: located.tree(), owner: maker(), change };
     located.run(Work::Names(what), out())
 }
 
 /// Paths that stand side by side and are in one place, together.
-pub(super) fn portions(all: Vec<(Place, PathBuf)>) -> Vec<(Place, Vec<Name>)> {
-    let mut portions: Vec<(Place, Vec<Name>)> = Vec::new();
+pub(super) fn portions(all: Vec<(TreeLocation, PathBuf)>) -> Vec<(TreeLocation, Vec<Name>)> {
+    let mut portions: Vec<(TreeLocation, Vec<Name>)> = Vec::new();
     for (place, path) in all {
         let name = Name::of(path.into());
         let bytes = |names: &[Name]| names.iter().map(|it| it.0.len()).sum::<usize>();
@@ -64,7 +64,7 @@ pub(super) fn portions(all: Vec<(Place, PathBuf)>) -> Vec<(Place, Vec<Name>)> {
 }
 
 /// The place and the path in it.
-pub(super) fn inside(text: &OsStr) -> Result<(Place, PathBuf), Failure> {
+pub(super) fn inside(text: &OsStr) -> Result<(TreeLocation, PathBuf), Failure> {
     let host = match Target::parse(text) {
         Target::Inside { place, path } => return Ok((place, path)),
         Target::Host(host) => host,
@@ -86,7 +86,7 @@ pub(super) fn inside(text: &OsStr) -> Result<(Place, PathBuf), Failure> {
     }
     let below = real.strip_prefix(&mount.dir).map_err(|_| no_path(text))?;
     let path = Path::new("/").join(below).join(name);
-    Ok((Place { path: mount.dir, branch: None, snapshot: None }, path))
+    Ok((TreeLocation { path: mount.dir, branch: None, snapshot: None }, path))
 }
 
 fn no_path(text: &OsStr) -> Failure {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn paths_of_one_place_go_together_as_far_as_a_message_has_room() {
-        let place = |name: &str| Place { path: name.into(), branch: None, snapshot: None };
+        let place = |name: &str| TreeLocation { path: name.into(), branch: None, snapshot: None };
         let of = |name: &str, path: &str| (place(name), PathBuf::from(path));
         let long = format!("/{}", "x".repeat(5000));
         let all = vec![

@@ -15,7 +15,7 @@ mod tests;
 pub(crate) use attributes::{is_missed, set, xattrs};
 pub(crate) use dir::{Dir, Id};
 pub(crate) use new_file::NewFile;
-pub(crate) use place::{Made, Place, Seen, There, data_after, read_link};
+pub(crate) use place::{EntryStat, HostEntry, Made, There, data_after, read_link};
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

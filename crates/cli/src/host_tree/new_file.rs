@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::attributes::set;
-use super::place::{Made, Place, Seen, There, free_name};
+use super::place::{EntryStat, HostEntry, Made, There, free_name};
 
 /// Zeros that are written at once.
 const ZEROS: usize = 1 << 16;
@@ -22,7 +22,7 @@ const ZEROS: usize = 1 << 16;
 pub(crate) struct NewFile {
     file: File,
     /// Where it comes to.
-    to: Place,
+    to: HostEntry,
     name: Name,
     /// How far what is written as it is has come: a pipe and a terminal take bytes one behind the other.
     written: u64,
@@ -41,7 +41,7 @@ enum Name {
 
 impl NewFile {
     /// Begins the file for a place; through a link that is there, if `follow`.
-    pub(crate) fn begin(place: &Place, follow: bool) -> io::Result<NewFile> {
+    pub(crate) fn begin(place: &HostEntry, follow: bool) -> io::Result<NewFile> {
         if !follow {
             return NewFile::begin_at(place.clone());
         }
@@ -56,21 +56,22 @@ impl NewFile {
                 }
             }
         }
-        let is_link = |seen: Seen| FileType::from_raw_mode(seen.found.mode) == FileType::Symlink;
+        let is_link =
+            |seen: EntryStat| FileType::from_raw_mode(seen.found.mode) == FileType::Symlink;
         // Through a link the file changes that it leads to.
         match place.look(false).is_ok_and(is_link) {
-            true => NewFile::begin_at(Place::named(&target(&place.path())?)),
+            true => NewFile::begin_at(HostEntry::named(&target(&place.path())?)),
             false => NewFile::begin_at(place.clone()),
         }
     }
 
-    fn begin_at(to: Place) -> io::Result<NewFile> {
+    fn begin_at(to: HostEntry) -> io::Result<NewFile> {
         let dir = to.dir.fd()?;
         let (how, mode) = (OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o600));
         let (file, name) = match rustix::fs::openat(&*dir, ".", how | OFlags::TMPFILE, mode) {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let name = free_name();
-                (Place::of(&to.dir, &name).create()?, Name::Temporary(name))
+                (HostEntry::of(&to.dir, &name).create()?, Name::Temporary(name))
             }
             file => (file?.into(), Name::Nothing),
         };
@@ -100,7 +101,7 @@ impl NewFile {
 
     /// It is whole: it gets its length, its attributes, and its name; durable, if `sync`.
     pub(crate) fn end(mut self, len: u64, attributes: &Attributes, sync: bool) -> io::Result<Made> {
-        let seen = Seen::of(&rustix::fs::fstat(&self.file)?);
+        let seen = EntryStat::of(&rustix::fs::fstat(&self.file)?);
         let mut made = Made { id: seen.id, left_out: Vec::new() };
         if matches!(self.name, Name::Own) {
             return self.write_zeros_to(len).map(|()| made);

@@ -23,7 +23,7 @@ const TRIES: usize = 16;
 
 /// A name in a directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct HostEntry {
     pub(super) dir: Rc<Dir>,
     pub(super) name: OsString,
 }
@@ -39,7 +39,7 @@ pub(crate) enum There {
 
 /// What was found at a place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct EntryStat {
     pub(crate) found: FileStat,
     pub(crate) id: Id,
 }
@@ -51,9 +51,9 @@ pub(crate) struct Made {
     pub(crate) left_out: Vec<String>,
 }
 
-impl Seen {
+impl EntryStat {
     #[allow(clippy::useless_conversion, reason = "other machines have narrower numbers of names")]
-    pub(super) fn of(found: &Stat) -> Seen {
+    pub(super) fn of(found: &Stat) -> EntryStat {
         let nanos = |nanos| u32::try_from(nanos).unwrap_or(0);
         let id = (found.st_dev, found.st_ino);
         let found = FileStat {
@@ -67,7 +67,7 @@ impl Seen {
             accessed: (found.st_atime, nanos(found.st_atime_nsec)),
             modified: (found.st_mtime, nanos(found.st_mtime_nsec)),
         };
-        Seen { found, id }
+        EntryStat { found, id }
     }
 
     fn kind(&self) -> FileType {
@@ -75,32 +75,32 @@ impl Seen {
     }
 
     /// What is open is that, and its attributes as they are now.
-    fn expect(&self, file: impl AsFd) -> io::Result<Seen> {
-        let now = Seen::of(&rustix::fs::fstat(file)?);
+    fn expect(&self, file: impl AsFd) -> io::Result<EntryStat> {
+        let now = EntryStat::of(&rustix::fs::fstat(file)?);
         if (now.id, now.kind()) == (self.id, self.kind()) { Ok(now) } else { Err(another()) }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HostEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path().display())
     }
 }
 
-impl Place {
+impl HostEntry {
     /// What the user has named. The directories on the way are followed when it is first used, and once.
-    pub(crate) fn named(path: &Path) -> Place {
+    pub(crate) fn named(path: &Path) -> HostEntry {
         let bytes = path.as_os_str().as_bytes();
         let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
         // With the slashes behind it, which say that it is a directory.
         let start = bytes[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
         let (above, name) = bytes.split_at(start);
         let dir = Dir::named(Path::new(OsStr::from_bytes(above)));
-        Place { dir, name: OsStr::from_bytes(name).into() }
+        HostEntry { dir, name: OsStr::from_bytes(name).into() }
     }
 
-    pub(crate) fn of(dir: &Rc<Dir>, name: &OsStr) -> Place {
-        Place { dir: Rc::clone(dir), name: name.into() }
+    pub(crate) fn of(dir: &Rc<Dir>, name: &OsStr) -> HostEntry {
+        HostEntry { dir: Rc::clone(dir), name: name.into() }
     }
 
     /// What it is called.
@@ -114,13 +114,13 @@ impl Place {
     }
 
     /// What is there; a link itself, unless `follow`.
-    pub(crate) fn look(&self, follow: bool) -> io::Result<Seen> {
+    pub(crate) fn look(&self, follow: bool) -> io::Result<EntryStat> {
         let how = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        Ok(Seen::of(&rustix::fs::statat(&*self.dir.fd()?, &*self.name, how)?))
+        Ok(EntryStat::of(&rustix::fs::statat(&*self.dir.fd()?, &*self.name, how)?))
     }
 
     /// The directory that was found here; a link to one, if `follow`.
-    pub(crate) fn enter(&self, seen: &Seen, follow: bool) -> io::Result<Rc<Dir>> {
+    pub(crate) fn enter(&self, seen: &EntryStat, follow: bool) -> io::Result<Rc<Dir>> {
         if !follow {
             return self.dir.enter(&self.name, Some(seen.id));
         }
@@ -136,7 +136,7 @@ impl Place {
     }
 
     /// The file that was found here, to be read, and what it is now.
-    pub(crate) fn open(&self, seen: &Seen, follow: bool) -> io::Result<(File, Seen)> {
+    pub(crate) fn open(&self, seen: &EntryStat, follow: bool) -> io::Result<(File, EntryStat)> {
         let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let how = if follow { how } else { how | OFlags::NOFOLLOW };
         let file = match rustix::fs::openat(&*self.dir.fd()?, &*self.name, how, Mode::empty()) {
@@ -151,7 +151,11 @@ impl Place {
     }
 
     /// The same, waiting for those at the other end; a pipe and a device as well.
-    pub(crate) fn open_waiting(&self, seen: &Seen, follow: bool) -> io::Result<(File, Seen)> {
+    pub(crate) fn open_waiting(
+        &self,
+        seen: &EntryStat,
+        follow: bool,
+    ) -> io::Result<(File, EntryStat)> {
         let (held, now) = self.hold(seen, follow)?;
         Ok((self.reopen(&held, OFlags::RDONLY, follow)?, now))
     }
@@ -169,7 +173,7 @@ impl Place {
     }
 
     /// What was found here, of any kind, as a place that is held; and what it is now.
-    pub(crate) fn hold(&self, seen: &Seen, follow: bool) -> io::Result<(OwnedFd, Seen)> {
+    pub(crate) fn hold(&self, seen: &EntryStat, follow: bool) -> io::Result<(OwnedFd, EntryStat)> {
         let held = hold(&*self.dir.fd()?, &self.name, follow)?;
         let now = seen.expect(&held)?;
         Ok((held, now))
@@ -223,7 +227,7 @@ impl Place {
         self.put(there, |dir, name| {
             make(dir, name)?;
             let held = hold(dir, name, false)?;
-            let found = Seen::of(&rustix::fs::fstat(&held)?);
+            let found = EntryStat::of(&rustix::fs::fstat(&held)?);
             // Others may have put something else here: it keeps what it has.
             if found.kind() != kind || !is_it(held.as_fd()) {
                 return Err(another());
@@ -240,13 +244,13 @@ impl Place {
     }
 
     /// Gives the file that was made at `old` this name as well.
-    pub(crate) fn link(&self, old: &Place, id: Id, there: There) -> io::Result<()> {
+    pub(crate) fn link(&self, old: &HostEntry, id: Id, there: There) -> io::Result<()> {
         // A name of a file that takes the place of another name of it would leave both.
         if self.look(false).is_ok_and(|there| there.id == id) {
             return Ok(());
         }
         let held = hold(&*old.dir.fd()?, &old.name, false)?;
-        if Seen::of(&rustix::fs::fstat(&held)?).id != id {
+        if EntryStat::of(&rustix::fs::fstat(&held)?).id != id {
             return Err(another());
         }
         self.put_name_of(held.as_fd(), there)

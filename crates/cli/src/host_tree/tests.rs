@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use holdfast_service::work::files::message::Attributes;
 
-use super::{Dir, NewFile, Place, There};
+use super::{Dir, HostEntry, NewFile, There};
 
 fn names(dir: &Path) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap();
@@ -25,7 +25,7 @@ fn a_file_is_there_when_it_is_whole() {
     fs::write(&at, "old").unwrap();
     let link = dir.path().join("link");
     symlink("file", &link).unwrap();
-    let mut writing = NewFile::begin(&Place::named(&link), true).unwrap();
+    let mut writing = NewFile::begin(&HostEntry::named(&link), true).unwrap();
     writing.write_all_at(b"new", 4).unwrap();
     assert_eq!((fs::read(&at).unwrap(), names(dir.path()).len()), (b"old".to_vec(), 2));
     let attributes = Attributes { mode: Some(0o640), ..Attributes::default() };
@@ -33,11 +33,11 @@ fn a_file_is_there_when_it_is_whole() {
     assert_eq!(fs::read(&at).unwrap(), b"\0\0\0\0new\0\0");
     assert_eq!(fs::metadata(&at).unwrap().mode() & 0o7777, 0o640);
     // What is given up leaves what was, and nothing else.
-    drop(NewFile::begin(&Place::named(&at), false).unwrap());
+    drop(NewFile::begin(&HostEntry::named(&at), false).unwrap());
     assert_eq!(names(dir.path()), ["file", "link"]);
-    NewFile::begin(&Place::named(dir.path()), true).unwrap_err();
+    NewFile::begin(&HostEntry::named(dir.path()), true).unwrap_err();
     // Where the user has not named it, a link is replaced.
-    NewFile::begin(&Place::named(&link), false).unwrap().end(0, &attributes, false).unwrap();
+    NewFile::begin(&HostEntry::named(&link), false).unwrap().end(0, &attributes, false).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_file());
     assert_eq!(fs::metadata(&at).unwrap().len(), 9);
 }
@@ -46,7 +46,7 @@ fn a_file_is_there_when_it_is_whole() {
 fn what_is_made_takes_the_place_of_what_is_there_or_leaves_it() {
     let dir = tempfile::tempdir().unwrap();
     let held = Dir::named(dir.path());
-    let place = |name: &str| Place::of(&held, OsStr::new(name));
+    let place = |name: &str| HostEntry::of(&held, OsStr::new(name));
     fs::write(dir.path().join("a"), "a").unwrap();
     fs::write(dir.path().join("b"), "b").unwrap();
     fs::create_dir(dir.path().join("dir")).unwrap();
@@ -74,7 +74,7 @@ fn what_was_found_is_opened_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let held = Dir::named(dir.path());
-    let place = Place::of(&held, OsStr::new("it"));
+    let place = HostEntry::of(&held, OsStr::new("it"));
     fs::write(at("it"), "found").unwrap();
     let seen = place.look(false).unwrap();
     place.open(&seen, false).unwrap();
@@ -137,9 +137,12 @@ fn a_path_is_taken_as_it_was_written() {
         ("..", "..", ".."),
         ("", "", ""),
     ] {
-        let place = Place::named(Path::new(path));
+        let place = HostEntry::named(Path::new(path));
         assert_eq!((place.to_string().as_str(), place.name.to_str().unwrap()), (shown, last));
     }
-    assert!(Place::named(Path::new("")).look(true).is_err());
-    assert_eq!(Place::named(Path::new("/")).look(false).unwrap().found.mode & 0o170_000, 0o040_000);
+    assert!(HostEntry::named(Path::new("")).look(true).is_err());
+    assert_eq!(
+        HostEntry::named(Path::new("/")).look(false).unwrap().found.mode & 0o170_000,
+        0o040_000
+    );
 }

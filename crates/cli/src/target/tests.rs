@@ -13,12 +13,12 @@ fn an_image_is_recognised_by_being_there() {
     let image = dir.path().join("a:b.img");
     std::fs::write(&image, "").unwrap();
     let text = format!("{}:/x:y", image.display());
-    let alone = Place { path: image.clone(), branch: None, snapshot: None };
+    let alone = TreeLocation { path: image.clone(), branch: None, snapshot: None };
     assert_eq!(Target::parse(&text), Target::Inside { place: alone.clone(), path: "/x:y".into() });
     let whole = image.display().to_string();
     assert_eq!(Target::parse(&whole), Target::Host(image.clone()));
     assert_eq!(Target::inside(&whole).unwrap(), (alone.clone(), PathBuf::from("/")));
-    let work = Place { branch: Some(Name("work".into())), ..alone };
+    let work = TreeLocation { branch: Some(Name("work".into())), ..alone };
     assert_eq!(Target::inside(format!("{whole}:work")).unwrap(), (work, PathBuf::from("/")));
     assert_eq!(Target::parse("no/such:/path"), Target::Host("no/such:/path".into()));
     assert!(Target::inside("no/such:/path").is_err());

@@ -9,7 +9,7 @@ use holdfast_daemon::mounts::{self, Mount};
 use holdfast_daemon::private_mount::WantedMount;
 use holdfast_daemon::report::{self, MountedTree};
 
-use crate::branches::{Name, Place};
+use crate::branches::{Name, TreeLocation};
 use crate::outcome::{Context, Failure, plain_words};
 
 /// A mount of a branch.
@@ -77,8 +77,8 @@ impl Base {
     }
 
     /// The branch, for commands.
-    pub(crate) fn place(&self) -> Place {
-        Place { path: self.mount.dir.clone(), branch: None, snapshot: None }
+    pub(crate) fn place(&self) -> TreeLocation {
+        TreeLocation { path: self.mount.dir.clone(), branch: None, snapshot: None }
     }
 
     /// A private mount of another branch at `dir`, with the options of this one.

@@ -11,14 +11,14 @@ use holdfast_service::work::{Tree, Work, merge};
 use super::base::Base;
 use super::owner::Owner;
 use super::sweep;
-use crate::branches::{Ask, Name, Place};
+use crate::branches::{Ask, Name, TreeLocation};
 use crate::outcome::{Context, Failure, complain};
 use crate::pipes::out;
 
 /// A fork of the branch of a mount, and the snapshot of the same name that it began with. It is discarded when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Fork {
-    place: Place,
+    place: TreeLocation,
     name: Name,
     /// The branch that it was made of, when it was made.
     branch: Name,
@@ -144,7 +144,7 @@ impl Fork {
         self.place.done(&delete).map(drop).or_else(|_| {
             // A transaction in it was killed, and its fork has grown out of this one. None of them is on its way any more: the
             // mount by which it would end is gone.
-            let place = Place { branch: Some(self.name.clone()), ..self.place.clone() };
+            let place = TreeLocation { branch: Some(self.name.clone()), ..self.place.clone() };
             let _ = sweep::of_transactions(&place, None, true);
             self.place.done(&delete).map(drop)
         })

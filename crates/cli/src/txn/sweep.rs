@@ -9,7 +9,7 @@ use holdfast_service::branches::temporary::{self, Purpose};
 
 use super::base::Base;
 use super::owner::is_owned;
-use crate::branches::{Ask, Name, Place};
+use crate::branches::{Ask, Name, TreeLocation};
 use crate::outcome::{Context, Failure};
 
 /// With more snapshots than these a transaction leaves it to `holdfast prune`: they would have to be listed each time.
@@ -33,7 +33,7 @@ pub(crate) fn before_transaction(base: &Base) {
 ///
 /// # Errors
 /// Branches or snapshots cannot be listed.
-pub(crate) fn all(place: &Place, remove: bool) -> Result<Vec<Name>, Failure> {
+pub(crate) fn all(place: &TreeLocation, remove: bool) -> Result<Vec<Name>, Failure> {
     let mounts = mounts::find_all(&place.path).context("/proc/self/mountinfo")?;
     let mut swept = of_runs(place, !mounts.is_empty(), remove)?;
     let is_at_rest = mounts.is_empty();
@@ -54,7 +54,7 @@ pub(crate) fn all(place: &Place, remove: bool) -> Result<Vec<Name>, Failure> {
 }
 
 /// Removes forks that `holdfast run` has left, if there can be any and they are few.
-pub(crate) fn before_run(place: &Place, base: &Base) {
+pub(crate) fn before_run(place: &TreeLocation, base: &Base) {
     let branches = base.mounted.as_ref().map_or(0, |mounted| mounted.branches);
     if (2..=FEW).contains(&branches) {
         let _ = of_runs(place, true, true);
@@ -66,7 +66,11 @@ pub(crate) fn before_run(place: &Place, base: &Base) {
 ///
 /// # Errors
 /// The branches cannot be listed.
-pub(crate) fn of_runs(place: &Place, is_mounted: bool, remove: bool) -> Result<Vec<Name>, Failure> {
+pub(crate) fn of_runs(
+    place: &TreeLocation,
+    is_mounted: bool,
+    remove: bool,
+) -> Result<Vec<Name>, Failure> {
     let now_ns = Timestamp::now().secs.saturating_mul(1_000_000_000);
     let is_left = |of: &Branch| {
         let is_run = matches!(temporary::read(&of.name), Some((Purpose::Run, _)));
@@ -88,7 +92,7 @@ pub(crate) fn of_runs(place: &Place, is_mounted: bool, remove: bool) -> Result<V
 /// # Errors
 /// The snapshots cannot be listed.
 pub(crate) fn of_transactions(
-    place: &Place,
+    place: &TreeLocation,
     mounted: Option<&Path>,
     remove: bool,
 ) -> Result<Vec<Name>, Failure> {
@@ -98,7 +102,7 @@ pub(crate) fn of_transactions(
 }
 
 fn sweep(
-    place: &Place,
+    place: &TreeLocation,
     mounted: Option<&Path>,
     remove: bool,
     depth: u32,
@@ -123,7 +127,7 @@ fn sweep(
         }
         if depth > 0 {
             // It may have had transactions itself. It may be gone, too.
-            let fork = Place { branch: Some(name.clone()), ..place.clone() };
+            let fork = TreeLocation { branch: Some(name.clone()), ..place.clone() };
             let _ = sweep(&fork, None, remove, depth - 1, &mut Vec::new());
         }
         let delete = Ask::DeleteBranch { name: (&name).into(), number: None };

@@ -11,13 +11,13 @@ use holdfast_base::user_namespace::maker;
 use holdfast_service::work::files::message::Attributes;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::side::{At, Copied, Directory, Failed, Reading, Side, Writing};
-use crate::host_tree::{self, Id, Seen};
+use super::endpoint::{At, Copied, Directory, Endpoint, Failed, Reading, Writing};
+use crate::host_tree::{self, EntryStat, Id};
 use crate::outcome::{plain_words, sentence};
 
 /// What the arguments ask for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How {
+pub(super) struct CpOptions {
     pub(super) recursive: bool,
     pub(super) preserve: bool,
     pub(super) hard_links: bool,
@@ -36,8 +36,8 @@ struct Named {
 /// Something left to do.
 enum Todo {
     Copy {
-        from: Side,
-        to: Side,
+        from: Endpoint,
+        to: Endpoint,
         named: Named,
     },
     /// Everything in a directory is done.
@@ -46,18 +46,18 @@ enum Todo {
 
 /// A directory that is copied.
 struct Entered {
-    from: (Side, Directory),
-    to: (Side, Directory),
-    seen: Seen,
+    from: (Endpoint, Directory),
+    to: (Endpoint, Directory),
+    seen: EntryStat,
     /// It was there before.
     was_there: bool,
 }
 
 pub(super) struct Copier {
-    how: How,
+    how: CpOptions,
     buffer: Vec<u8>,
     /// Files with more names, by id, and the first copy made of each.
-    linked: HashMap<Id, (Side, Option<Id>)>,
+    linked: HashMap<Id, (Endpoint, Option<Id>)>,
     /// The directories that the one that is copied lies in: a damaged volume may have one that lies in itself.
     within: HashSet<Id>,
     /// Whose a copy is that does not keep its owner.
@@ -69,7 +69,7 @@ pub(super) struct Copier {
 }
 
 impl Copier {
-    pub(super) fn new(how: How) -> Copier {
+    pub(super) fn new(how: CpOptions) -> Copier {
         let progress = ProgressBar::new_spinner();
         // indicatif hides itself where stderr is no terminal; said here once more because scripts rely on it.
         if how.quiet || !io::stderr().is_terminal() {
@@ -91,7 +91,7 @@ impl Copier {
     }
 
     /// Copies `from` to the name `to`, which the user has named, or a directory in which it is.
-    pub(super) fn copy(&mut self, from: Side, to: Side, is_named: bool) {
+    pub(super) fn copy(&mut self, from: Endpoint, to: Endpoint, is_named: bool) {
         let named = Named { source: true, destination: is_named };
         let mut todo = vec![Todo::Copy { from, to, named }];
         while let Some(next) = todo.pop() {
@@ -136,8 +136,8 @@ impl Copier {
 
     fn one(
         &mut self,
-        from: &Side,
-        to: &Side,
+        from: &Endpoint,
+        to: &Endpoint,
         named: Named,
         todo: &mut Vec<Todo>,
     ) -> Result<(), Failed> {
@@ -176,7 +176,7 @@ impl Copier {
     }
 
     /// Says once what a copy does not have. Without `preserve` nothing was asked for.
-    fn tell_left_out(&mut self, to: &Side, left_out: &[String]) {
+    fn tell_left_out(&mut self, to: &Endpoint, left_out: &[String]) {
         let missed = left_out.iter().filter(|name| host_tree::is_missed(name));
         let left_out: Vec<String> = missed.cloned().collect();
         if self.how.preserve && !left_out.is_empty() {
@@ -186,9 +186,9 @@ impl Copier {
 
     fn directory(
         &mut self,
-        from: &Side,
-        to: &Side,
-        seen: &Seen,
+        from: &Endpoint,
+        to: &Endpoint,
+        seen: &EntryStat,
         named: Named,
         todo: &mut Vec<Todo>,
     ) -> Result<(), Failed> {
@@ -200,7 +200,7 @@ impl Copier {
             let why = format!("cannot be copied into itself, to {to}");
             return refused(io::ErrorKind::InvalidInput, why);
         }
-        if matches!(from, Side::Volume(..)) && self.within.contains(&seen.id) {
+        if matches!(from, Endpoint::Volume(..)) && self.within.contains(&seen.id) {
             let why = "is a directory that lies in itself: the volume is damaged";
             return refused(io::ErrorKind::InvalidData, why.into());
         }
@@ -229,7 +229,12 @@ impl Copier {
     }
 
     /// A link, or in a tree a pipe, a socket or a device.
-    fn other(&mut self, from: &Side, to: &Side, seen: &Seen) -> Result<Copied, Failed> {
+    fn other(
+        &mut self,
+        from: &Endpoint,
+        to: &Endpoint,
+        seen: &EntryStat,
+    ) -> Result<Copied, Failed> {
         let (source, seen) = from.open(seen, false).at(from)?;
         let attributes = self.attributes_of(from, &seen, || source.xattrs());
         if seen.found.file_type().at(from)? != FileType::Symlink {
@@ -241,9 +246,9 @@ impl Copier {
 
     fn file(
         &mut self,
-        from: &Side,
-        to: &Side,
-        (seen, follow): (&Seen, bool),
+        from: &Endpoint,
+        to: &Endpoint,
+        (seen, follow): (&EntryStat, bool),
         named: Named,
     ) -> Result<Copied, Failed> {
         self.refuse_itself(from, to, seen, named)?;
@@ -268,8 +273,8 @@ impl Copier {
     /// Copies bytes from `at` on. Returns where they end: at `stop`, or where the source has no more.
     fn bytes(
         &mut self,
-        (source, from): (&Reading, &Side),
-        (copy, to): (&mut Writing, &Side),
+        (source, from): (&Reading, &Endpoint),
+        (copy, to): (&mut Writing, &Endpoint),
         mut at: u64,
         stop: u64,
     ) -> Result<u64, Failed> {
@@ -289,9 +294,9 @@ impl Copier {
 
     fn refuse_itself(
         &self,
-        from: &Side,
-        to: &Side,
-        seen: &Seen,
+        from: &Endpoint,
+        to: &Endpoint,
+        seen: &EntryStat,
         named: Named,
     ) -> Result<(), Failed> {
         if to.look(named.source).is_ok_and(|there| there.id == seen.id) {
@@ -303,8 +308,8 @@ impl Copier {
     /// What a copy gets. Attributes that cannot be read are told, and it comes without them.
     fn attributes_of(
         &mut self,
-        from: &Side,
-        seen: &Seen,
+        from: &Endpoint,
+        seen: &EntryStat,
         xattrs: impl FnOnce() -> io::Result<Vec<(Vec<u8>, Vec<u8>)>>,
     ) -> Attributes {
         let found = &seen.found;

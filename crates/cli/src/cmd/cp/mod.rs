@@ -4,7 +4,7 @@
 //! is opened here; of one in use the daemon is asked. What was copied into a volume is durable when the command ends.
 
 mod copy;
-mod side;
+mod endpoint;
 mod standard;
 mod volumes;
 
@@ -100,7 +100,7 @@ fn expect_no_volume(to: &Target) -> Result<(), Failure> {
 }
 
 fn copier(args: &Args) -> Copier {
-    Copier::new(copy::How {
+    Copier::new(copy::CpOptions {
         recursive: args.recursive || args.archive,
         preserve: args.preserve || args.archive,
         hard_links: args.archive,

@@ -8,9 +8,9 @@ use holdfast::FileType;
 use holdfast_service::work::files::message::{Attributes, DATA_MAX};
 
 use super::copy::Copier;
-use super::side::{At, Copied, Failed, Side};
+use super::endpoint::{At, Copied, Endpoint, Failed};
 use crate::cmd::within::umask;
-use crate::host_tree::Place;
+use crate::host_tree::HostEntry;
 use crate::outcome::Failure;
 
 /// What stands for both of them.
@@ -22,7 +22,7 @@ pub(super) fn is_meant(word: &OsStr) -> bool {
 }
 
 /// Why standard input cannot be copied into a directory.
-pub(super) fn no_name(directory: &Side) -> Failure {
+pub(super) fn no_name(directory: &Endpoint) -> Failure {
     Failure::plain(format!(
         "{directory} is a directory, and standard input has no name; name a file in it"
     ))
@@ -30,8 +30,8 @@ pub(super) fn no_name(directory: &Side) -> Failure {
 
 impl Copier {
     /// Makes a file of all that comes through standard input.
-    pub(super) fn take_in(&mut self, to: &Side) {
-        let input = Side::Host(Place::named("standard input".as_ref()));
+    pub(super) fn take_in(&mut self, to: &Endpoint) {
+        let input = Endpoint::Host(HostEntry::named("standard input".as_ref()));
         let done = self.take(io::stdin().lock(), &input, to, true);
         self.tell(done.map(drop));
     }
@@ -40,7 +40,7 @@ impl Copier {
     ///
     /// # Errors
     /// It has no reader, or it cannot be written: then no other file can.
-    pub(super) fn put_out(&mut self, from: &Side) -> Result<(), Failure> {
+    pub(super) fn put_out(&mut self, from: &Endpoint) -> Result<(), Failure> {
         match self.output(from) {
             Ok(written) => crate::outcome::printed(written),
             Err(failed) => {
@@ -54,8 +54,8 @@ impl Copier {
     pub(super) fn take(
         &mut self,
         input: impl Read,
-        from: &Side,
-        to: &Side,
+        from: &Endpoint,
+        to: &Endpoint,
         follow: bool,
     ) -> Result<Copied, Failed> {
         let mut copy = to.begin(follow).at(to)?;
@@ -67,7 +67,7 @@ impl Copier {
     }
 
     /// The inner result is that of standard output.
-    fn output(&mut self, from: &Side) -> Result<io::Result<()>, Failed> {
+    fn output(&mut self, from: &Endpoint) -> Result<io::Result<()>, Failed> {
         let mut stdout = io::stdout().lock();
         let seen = from.look(true).at(from)?;
         let file_type = seen.found.file_type().at(from)?;
@@ -101,7 +101,7 @@ impl Copier {
     fn pass(
         &mut self,
         mut input: impl Read,
-        from: &Side,
+        from: &Endpoint,
         mut put: impl FnMut(&[u8], u64) -> io::Result<()>,
     ) -> Result<io::Result<u64>, Failed> {
         let (mut at, mut buffer) = (0, vec![0; DATA_MAX]);

@@ -14,8 +14,8 @@ use holdfast_service::outcome::{NOT_WHOLE, not_whole};
 use holdfast_service::work::AtRest;
 use holdfast_service::work::files::{FileAccess, Files};
 
-use super::side::{Door, Image, Side};
-use crate::branches::Place;
+use super::endpoint::{Door, Endpoint, Image};
+use crate::branches::TreeLocation;
 use crate::host_tree;
 use crate::outcome::{Context, Failure, complain};
 use crate::target::{Target, open_place};
@@ -48,9 +48,9 @@ fn id(of: &impl Hash) -> u64 {
 
 impl Volumes {
     /// Opens what a path is in.
-    pub(super) fn side(&mut self, target: &Target, read_only: bool) -> Result<Side, Failure> {
+    pub(super) fn side(&mut self, target: &Target, read_only: bool) -> Result<Endpoint, Failure> {
         match target {
-            Target::Host(path) => Ok(Side::Host(host_tree::Place::named(path))),
+            Target::Host(path) => Ok(Endpoint::Host(host_tree::HostEntry::named(path))),
             Target::Inside { place, path } if place.snapshot.is_some() && !read_only => {
                 Err(Failure::plain(format!(
                     "{}: a snapshot never changes; copy into a branch, or make one with: holdfast fork",
@@ -59,12 +59,12 @@ impl Volumes {
             }
             Target::Inside { place, path } => {
                 let image = self.open(place, read_only)?;
-                Ok(Side::Volume(image, path.clone()))
+                Ok(Endpoint::Volume(image, path.clone()))
             }
         }
     }
 
-    fn open(&mut self, place: &Place, read_only: bool) -> Result<Rc<Image>, Failure> {
+    fn open(&mut self, place: &TreeLocation, read_only: bool) -> Result<Rc<Image>, Failure> {
         let located = place.located()?;
         let real = located.image().canonicalize().context(place.path.display())?;
         let (branch, snapshot) = (place.branch.clone(), place.snapshot.clone());
@@ -95,7 +95,12 @@ impl Volumes {
     }
 
     /// A volume at rest; the first place in it is what is opened.
-    fn at_rest(&mut self, real: &Path, place: &Place, read_only: bool) -> Result<&Volume, Failure> {
+    fn at_rest(
+        &mut self,
+        real: &Path,
+        place: &TreeLocation,
+        read_only: bool,
+    ) -> Result<&Volume, Failure> {
         let none = match self.at_rest.entry(real.into()) {
             Entry::Occupied(open) => return Ok(open.into_mut()),
             Entry::Vacant(none) => none,
@@ -133,6 +138,6 @@ impl Volumes {
     }
 }
 
-fn named(place: &Place, path: &Path) -> String {
+fn named(place: &TreeLocation, path: &Path) -> String {
     format!("{place}:{}", path.display())
 }

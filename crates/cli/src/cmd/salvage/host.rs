@@ -18,7 +18,7 @@ use holdfast_salvage::{Attributes, Destination, FileNote};
 use holdfast_service::work::files::message;
 use rustix::fs::{FileType, Mode};
 
-use crate::host_tree::{self, Dir, Place, There};
+use crate::host_tree::{self, Dir, HostEntry, There};
 
 /// Bits with which a program runs as the owner or group of its file.
 const SET_ID: u32 = 0o6000;
@@ -35,7 +35,7 @@ pub(super) struct HostTree<'r> {
 }
 
 /// Fails unless a directory can be made here, or is an empty one of this user.
-pub(super) fn expect_place(place: &Place) -> io::Result<()> {
+pub(super) fn expect_place(place: &HostEntry) -> io::Result<()> {
     let dir = match place.look(false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         seen => place.enter(&seen?, false)?,
@@ -47,7 +47,7 @@ pub(super) fn expect_place(place: &Place) -> io::Result<()> {
 }
 
 /// Makes a directory that no other user enters, or has an empty one become that.
-pub(super) fn make_own(place: &Place) -> io::Result<Rc<Dir>> {
+pub(super) fn make_own(place: &HostEntry) -> io::Result<Rc<Dir>> {
     let dir = match place.make_dir() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             place.enter(&place.look(false)?, false)?
@@ -76,7 +76,7 @@ fn expect_own(dir: &OwnedFd) -> io::Result<()> {
 impl<'r> HostTree<'r> {
     /// Fills a directory that is made, or is empty.
     pub(super) fn new(
-        place: &Place,
+        place: &HostEntry,
         report: &'r mut dyn FnMut(&FileNote) -> io::Result<()>,
     ) -> io::Result<HostTree<'r>> {
         let root = make_own(place)?;
@@ -88,8 +88,8 @@ impl<'r> HostTree<'r> {
         self.entered.last().unwrap_or(&self.root)
     }
 
-    fn place(&self, name: &[u8]) -> Place {
-        Place::of(self.here(), OsStr::from_bytes(name))
+    fn place(&self, name: &[u8]) -> HostEntry {
+        HostEntry::of(self.here(), OsStr::from_bytes(name))
     }
 
     /// What was just made has all that it is to have, but for what the host does not take.
@@ -164,7 +164,7 @@ impl Destination for HostTree<'_> {
         for name in above {
             dir = dir.enter(OsStr::from_bytes(name), None)?;
         }
-        let old = Place::of(&dir, OsStr::from_bytes(last));
+        let old = HostEntry::of(&dir, OsStr::from_bytes(last));
         self.place(name).link(&old, old.look(false)?.id, There::Stays)
     }
 

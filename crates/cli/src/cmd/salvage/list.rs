@@ -19,11 +19,11 @@ const VOLUMES_SHOWN: usize = 20;
 struct List<'a> {
     volumes: &'a [VolumeFound],
     /// The state that would be copied.
-    state: Option<State<'a>>,
+    state: Option<ListedState<'a>>,
 }
 
 #[derive(Serialize)]
-struct State<'a> {
+struct ListedState<'a> {
     epoch: u64,
     by: &'a str,
     notes: &'a [String],
@@ -54,14 +54,14 @@ pub(super) fn show(
     printed(text(&mut out, volumes, opened))
 }
 
-fn state<'a>(salvaged: &'a Salvaged<'_>) -> State<'a> {
+fn state<'a>(salvaged: &'a Salvaged<'_>) -> ListedState<'a> {
     let tree = |tree: &'a TreeFound| Tree {
         name: &tree.name,
         snapshot: tree.is_snapshot,
         inodes: Some(tree.inodes).filter(|inodes| *inodes > 0),
         epoch: tree.epoch,
     };
-    State {
+    ListedState {
         epoch: salvaged.epoch,
         by: &salvaged.by,
         notes: &salvaged.notes,

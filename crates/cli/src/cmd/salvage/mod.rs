@@ -21,7 +21,7 @@ use host::HostTree;
 use report::Report;
 use serde::Serialize;
 
-use crate::host_tree::Place;
+use crate::host_tree::HostEntry;
 use crate::outcome::{Context, Failure, Outcome, printed, shown};
 use crate::peek::Peek;
 use crate::pipes::Bar;
@@ -124,7 +124,7 @@ fn salvage(args: &Args) -> Outcome {
     let device = device(&args.image)?;
     // Before all of the device is read for nothing.
     if let Some(out) = args.out.as_deref().filter(|_| !args.list) {
-        host::expect_place(&Place::named(out)).context(out.display())?;
+        host::expect_place(&HostEntry::named(out)).context(out.display())?;
     }
     let tolerant = Tolerant::new(&*device);
     let bar = bar(args.quiet);
@@ -183,14 +183,14 @@ fn copy(
     report: &mut Report,
     bar: &Bar,
 ) -> Result<Counts, Failure> {
-    let one = |tree: &TreeFound, to: &Place, report: &mut Report| {
+    let one = |tree: &TreeFound, to: &HostEntry, report: &mut Report| {
         let show = |at: Progress| show(bar, at);
         let options = CopyOptions { unproved: args.unproved, progress: Some(&show) };
         let mut line = |found: &FileNote| report.file(found);
         let mut host = HostTree::new(to, &mut line).context(to)?;
         salvaged.copy(tree, &mut host, &options).map_err(|error| failure(args, &error))
     };
-    let to = Place::named(out);
+    let to = HostEntry::named(out);
     if !args.all {
         let name = args.branch.as_deref().unwrap_or("main");
         let main = salvaged.trees().first().filter(|_| args.branch.is_none());
@@ -201,7 +201,7 @@ fn copy(
     let dir = host::make_own(&to).context(&to)?;
     for tree in salvaged.trees() {
         report.tree = Some(tree.name.clone());
-        counts.join(&one(tree, &Place::of(&dir, directory(tree).as_ref()), report)?);
+        counts.join(&one(tree, &HostEntry::of(&dir, directory(tree).as_ref()), report)?);
     }
     Ok(counts)
 }

@@ -18,7 +18,7 @@ use holdfast_daemon::report::{self, DEVICE, Report, Statistic};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use self::summary::{Interval, State};
+use self::summary::{Interval, StatusSummary};
 use crate::outcome::{Context, Failure, Outcome, printed};
 
 /// Show the statistics of a mounted volume.
@@ -134,7 +134,7 @@ pub(crate) fn object(report: &Report) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("schema".into(), summary::SCHEMA.into());
     object.extend(fields(&Interval::between(report, None)));
-    object.extend(fields(&State::of(report)));
+    object.extend(fields(&StatusSummary::of(report)));
     object.insert("pid".into(), report.pid.into());
     object.insert("volume".into(), report.volume.to_string_lossy().into());
     object.insert("all".into(), values(report, |counter| Some(counter.value)).into());

@@ -71,7 +71,7 @@ struct Cache {
 
 /// How things are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct State {
+pub(super) struct StatusSummary {
     space: Option<Space>,
     recovery: Option<Recovery>,
     errors: Errors,
@@ -159,16 +159,16 @@ impl FsyncCost {
     }
 }
 
-impl State {
+impl StatusSummary {
     /// How things are now.
-    pub(super) fn of(report: &Report) -> State {
+    pub(super) fn of(report: &Report) -> StatusSummary {
         let activity = report.activity.as_ref();
         let errors = activity.map(|activity| &activity.errors);
         let last = errors.and_then(|errors| errors.last.clone());
         let limits = ["recovery_kept_ns", "recovery_budget_ns"];
         let limit_ns = limits.into_iter().filter_map(|name| report.value(name)).max();
         let recovery = report.value("recovery_estimate_ns").zip(limit_ns);
-        State {
+        StatusSummary {
             space: activity.map(|activity| activity.space),
             recovery: recovery.map(|(estimate_ns, limit_ns)| Recovery { estimate_ns, limit_ns }),
             errors: Errors {
@@ -203,7 +203,7 @@ pub(super) fn lines(
         return vec![OLDER.into()];
     };
     let seconds = before.map(|(_, seconds)| seconds);
-    let state = State::of(now);
+    let state = StatusSummary::of(now);
     let mut lines = vec![
         named("errors", &errors(&state.errors)),
         row("operation", &["count", "per second", "p50", "p99"], seconds.is_some()),
@@ -262,7 +262,12 @@ fn leave_out(table: &mut Vec<(u64, String)>, room: usize) -> usize {
 }
 
 /// What stands below the table.
-fn below(total: &Bytes, shown: &Interval, state: &State, seconds: Option<f64>) -> Vec<String> {
+fn below(
+    total: &Bytes,
+    shown: &Interval,
+    state: &StatusSummary,
+    seconds: Option<f64>,
+) -> Vec<String> {
     let bytes = |title: &str, read: (u64, u64), written: (u64, u64)| {
         let one = |(total, part): (u64, u64), what: &str| {
             let rate = size::show(per_second(part, seconds) as u64);

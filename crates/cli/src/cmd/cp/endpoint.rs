@@ -18,13 +18,13 @@ use holdfast_service::work::files::Files;
 use holdfast_service::work::files::message::{Attributes, Reply, Request};
 
 pub(super) use self::file::{Reading, Writing};
-use crate::host_tree::{self, Dir, Id, Made, NewFile, Place, Seen, There};
+use crate::host_tree::{self, Dir, EntryStat, HostEntry, Id, Made, NewFile, There};
 use crate::outcome::Failure;
 
 /// A path on one of the two sides.
 #[derive(Clone)]
-pub(super) enum Side {
-    Host(Place),
+pub(super) enum Endpoint {
+    Host(HostEntry),
     Volume(Rc<Image>, PathBuf),
 }
 
@@ -54,26 +54,26 @@ pub(super) enum Door {
 
 /// What could not be done, and with which path.
 pub(super) struct Failed {
-    pub(super) what: Side,
+    pub(super) what: Endpoint,
     pub(super) error: io::Error,
 }
 
 /// Says which path an error is about.
 pub(super) trait At<T> {
-    fn at(self, side: &Side) -> Result<T, Failed>;
+    fn at(self, side: &Endpoint) -> Result<T, Failed>;
 }
 
 impl<T> At<T> for io::Result<T> {
-    fn at(self, side: &Side) -> Result<T, Failed> {
+    fn at(self, side: &Endpoint) -> Result<T, Failed> {
         self.map_err(|error| Failed { what: side.clone(), error })
     }
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Side::Host(place) => write!(f, "{place}"),
-            Side::Volume(image, path) => {
+            Endpoint::Host(place) => write!(f, "{place}"),
+            Endpoint::Volume(image, path) => {
                 write!(f, "{}:{}", image.name, path.display())
             }
         }
@@ -129,9 +129,9 @@ impl Image {
     }
 
     /// What is at a path; symbolic links followed or not.
-    fn look(&self, path: &Path, follow: bool) -> io::Result<Seen> {
+    fn look(&self, path: &Path, follow: bool) -> io::Result<EntryStat> {
         match self.ask(Request::Found { path: bytes(path), follow }, &mut Vec::new())? {
-            Reply::Found(found) => Ok(Seen { found, id: (self.id, found.inode) }),
+            Reply::Found(found) => Ok(EntryStat { found, id: (self.id, found.inode) }),
             _ => nonsense(),
         }
     }
@@ -171,12 +171,12 @@ impl Image {
     }
 }
 
-impl Side {
+impl Endpoint {
     /// What it is called in its directory.
     pub(super) fn name(&self) -> Option<OsString> {
         match self {
-            Side::Host(place) => place.path().file_name().map(OsStr::to_os_string),
-            Side::Volume(_, path) => path.file_name().map(OsStr::to_os_string),
+            Endpoint::Host(place) => place.path().file_name().map(OsStr::to_os_string),
+            Endpoint::Volume(_, path) => path.file_name().map(OsStr::to_os_string),
         }
     }
 
@@ -190,43 +190,45 @@ impl Side {
     }
 
     /// What is there; symbolic links followed or not.
-    pub(super) fn look(&self, follow: bool) -> io::Result<Seen> {
+    pub(super) fn look(&self, follow: bool) -> io::Result<EntryStat> {
         match self {
-            Side::Host(place) => place.look(follow),
-            Side::Volume(image, path) => image.look(path, follow),
+            Endpoint::Host(place) => place.look(follow),
+            Endpoint::Volume(image, path) => image.look(path, follow),
         }
     }
 
     /// The directory that was found; a link to one is none, unless `follow`.
-    pub(super) fn enter(&self, seen: &Seen, follow: bool) -> io::Result<Directory> {
+    pub(super) fn enter(&self, seen: &EntryStat, follow: bool) -> io::Result<Directory> {
         match self {
-            Side::Host(place) => place.enter(seen, follow).map(Directory::Host),
-            Side::Volume(image, path) => Ok(Directory::Volume(Rc::clone(image), path.clone())),
+            Endpoint::Host(place) => place.enter(seen, follow).map(Directory::Host),
+            Endpoint::Volume(image, path) => Ok(Directory::Volume(Rc::clone(image), path.clone())),
         }
     }
 
     /// Whether it is a directory, or lies below one, even where it is not there yet.
     pub(super) fn lies_in(&self, id: Id) -> bool {
-        let is_it = |seen: io::Result<Seen>| seen.is_ok_and(|seen| seen.id == id);
+        let is_it = |seen: io::Result<EntryStat>| seen.is_ok_and(|seen| seen.id == id);
         match self {
-            Side::Host(place) => is_it(place.look(true)) || place.lies_below(id),
-            Side::Volume(image, path) => path.ancestors().any(|path| is_it(image.look(path, true))),
+            Endpoint::Host(place) => is_it(place.look(true)) || place.lies_below(id),
+            Endpoint::Volume(image, path) => {
+                path.ancestors().any(|path| is_it(image.look(path, true)))
+            }
         }
     }
 
     /// Something that was found, which is no directory, and what it is now.
-    pub(super) fn open(&self, seen: &Seen, follow: bool) -> io::Result<(Reading, Seen)> {
+    pub(super) fn open(&self, seen: &EntryStat, follow: bool) -> io::Result<(Reading, EntryStat)> {
         let is_file = seen.found.file_type()? == FileType::Regular;
         match self {
-            Side::Host(place) if is_file => {
+            Endpoint::Host(place) if is_file => {
                 let (file, seen) = place.open(seen, follow)?;
                 Ok((Reading::Host(file), seen))
             }
-            Side::Host(place) => {
+            Endpoint::Host(place) => {
                 let (held, seen) = place.hold(seen, follow)?;
                 Ok((Reading::Held(held), seen))
             }
-            Side::Volume(image, path) => {
+            Endpoint::Volume(image, path) => {
                 if is_file {
                     image.done(Request::Open { path: bytes(path) })?;
                 }
@@ -239,15 +241,15 @@ impl Side {
     ///
     /// # Errors
     /// It is a socket, or lies in a volume, where nothing is behind it.
-    pub(super) fn stream(&self, seen: &Seen) -> io::Result<File> {
+    pub(super) fn stream(&self, seen: &EntryStat) -> io::Result<File> {
         let (what, is_readable) = match seen.found.file_type()? {
             FileType::Fifo => ("a pipe", true),
             FileType::CharDevice | FileType::BlockDevice => ("a device", true),
             _ => ("a socket", false),
         };
         match self {
-            Side::Host(place) if is_readable => Ok(place.open_waiting(seen, true)?.0),
-            Side::Host(_) | Side::Volume(..) => Err(io::Error::other(format!(
+            Endpoint::Host(place) if is_readable => Ok(place.open_waiting(seen, true)?.0),
+            Endpoint::Host(_) | Endpoint::Volume(..) => Err(io::Error::other(format!(
                 "is {what} that gives no bytes; -r copies it as what it is"
             ))),
         }
@@ -256,8 +258,8 @@ impl Side {
     /// Begins a file that comes to this path when it is whole; on the host through a link that is there, if `follow`.
     pub(super) fn begin(&self, follow: bool) -> io::Result<Writing> {
         match self {
-            Side::Host(place) => NewFile::begin(place, follow).map(Writing::Host),
-            Side::Volume(image, path) => {
+            Endpoint::Host(place) => NewFile::begin(place, follow).map(Writing::Host),
+            Endpoint::Volume(image, path) => {
                 image.say(Request::Begin { path: bytes(path) }, &[])?;
                 Ok(Writing::Volume(Rc::clone(image), path.clone()))
             }
@@ -266,9 +268,10 @@ impl Side {
 
     /// Makes a directory that its owner can fill, unless there is one; a link to one is none, unless `follow`. Says whether one was there.
     pub(super) fn make_directory(&self, follow: bool) -> io::Result<(Directory, bool)> {
-        let is_dir = |seen: &Seen| seen.found.file_type().is_ok_and(|it| it == FileType::Directory);
+        let is_dir =
+            |seen: &EntryStat| seen.found.file_type().is_ok_and(|it| it == FileType::Directory);
         match self {
-            Side::Host(place) => match place.make_dir() {
+            Endpoint::Host(place) => match place.make_dir() {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     let seen = place.look(follow)?;
                     if !is_dir(&seen) {
@@ -278,7 +281,7 @@ impl Side {
                 }
                 made => Ok((Directory::Host(made?), false)),
             },
-            Side::Volume(image, path) => {
+            Endpoint::Volume(image, path) => {
                 let was_there = image.look(path, follow).is_ok_and(|seen| is_dir(&seen));
                 image.done(Request::MakeDirectory { path: bytes(path), follow })?;
                 Ok((Directory::Volume(Rc::clone(image), path.clone()), was_there))
@@ -289,8 +292,8 @@ impl Side {
     /// Makes a symbolic link; what was there goes.
     pub(super) fn symlink(&self, target: &Path, attributes: Attributes) -> io::Result<Copied> {
         match self {
-            Side::Host(place) => Ok(place.symlink(target, &attributes, There::Goes)?.into()),
-            Side::Volume(image, path) => {
+            Endpoint::Host(place) => Ok(place.symlink(target, &attributes, There::Goes)?.into()),
+            Endpoint::Volume(image, path) => {
                 let (path, target) = (bytes(path), bytes(target));
                 Ok(image.made(Request::Symlink { path, target, attributes })?.into())
             }
@@ -298,21 +301,23 @@ impl Side {
     }
 
     /// Makes a pipe, a socket or a device; what was there goes.
-    pub(super) fn node(&self, seen: &Seen, attributes: Attributes) -> io::Result<Copied> {
+    pub(super) fn node(&self, seen: &EntryStat, attributes: Attributes) -> io::Result<Copied> {
         let (mode, rdev) = (seen.found.mode, seen.found.rdev);
         match self {
-            Side::Host(place) => Ok(place.node((mode, rdev), &attributes, There::Goes)?.into()),
-            Side::Volume(image, path) => {
+            Endpoint::Host(place) => Ok(place.node((mode, rdev), &attributes, There::Goes)?.into()),
+            Endpoint::Volume(image, path) => {
                 Ok(image.made(Request::Node { path: bytes(path), mode, rdev, attributes })?.into())
             }
         }
     }
 
     /// Gives the copy at `old` this name as well, on the same side; what was there goes.
-    pub(super) fn hard_link(&self, old: &(Side, Option<Id>)) -> io::Result<()> {
+    pub(super) fn hard_link(&self, old: &(Endpoint, Option<Id>)) -> io::Result<()> {
         match (self, old) {
-            (Side::Host(new), (Side::Host(old), Some(id))) => new.link(old, *id, There::Goes),
-            (Side::Volume(image, new), (Side::Volume(_, old), _)) => {
+            (Endpoint::Host(new), (Endpoint::Host(old), Some(id))) => {
+                new.link(old, *id, There::Goes)
+            }
+            (Endpoint::Volume(image, new), (Endpoint::Volume(_, old), _)) => {
                 image.done(Request::Link { old: bytes(old), new: bytes(new) })
             }
             _ => Err(io::ErrorKind::CrossesDevices.into()),
@@ -342,10 +347,10 @@ impl From<Vec<String>> for Copied {
 }
 
 impl Directory {
-    pub(super) fn join(&self, name: &OsStr) -> Side {
+    pub(super) fn join(&self, name: &OsStr) -> Endpoint {
         match self {
-            Directory::Host(dir) => Side::Host(Place::of(dir, name)),
-            Directory::Volume(image, path) => Side::Volume(Rc::clone(image), path.join(name)),
+            Directory::Host(dir) => Endpoint::Host(HostEntry::of(dir, name)),
+            Directory::Volume(image, path) => Endpoint::Volume(Rc::clone(image), path.join(name)),
         }
     }
 
